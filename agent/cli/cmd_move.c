@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
+#include "agent/cli/images.h"
 #include "agent/cli/verb.h"
 #include "state/base/cleanup.h"
 
@@ -25,6 +26,7 @@ struct change {
     bool whole;        /**< Of resume. */
     bool non_blocking; /**< Of move. */
     bool prewarms;
+    const char *to;  /**< Of suspend: the folder of an image; or NULL. */
     bool drop;       /**< Of prewarm: let go of what was made. */
     bool taken;      /**< Whatever a program that registered says to it. */
     bool bar;        /**< A progress bar is on the terminal. */
@@ -102,6 +104,13 @@ static const struct verb_option move_options[] = {
     {NULL}};
 
 static const struct verb_option suspend_options[] = {
+    {"to", "FOLDER",
+     "Write all that the program has to an image in FOLDER, and free its host memory too. It is "
+     "freed once the image is on the disk and was read back; where that fails, the program stays "
+     "suspended with its data in host memory, and the exit status is 1. What is mapped, or is the "
+     "program's own memory, stays there in any case. resume reads it back. FOLDER is made where it "
+     "is missing, and has to be the user's alone.",
+     OPTION_VALUE(struct change, to)},
     {"timeout", "SECONDS", "Roll back when it is not suspended by then. Default: as of move.",
      TIMEOUT},
     MAX_DOWNTIME,
@@ -196,6 +205,13 @@ static const char *code_of(const char *result)
                                                : ERR_FAILED;
 }
 
+/** It was to go to an image, and did not. */
+static bool is_not_stored(const struct change *change, const json_t *report)
+{
+    return change->to && !member_text(report, "image")[0] &&
+           strcmp(member_text(report, "result"), RESULT_DONE) == 0;
+}
+
 /** Where it is now, and what to do next, for one that did not move. */
 static void explain(const struct change *change, const json_t *report, struct words *words)
 {
@@ -207,6 +223,12 @@ static void explain(const struct change *change, const json_t *report, struct wo
     const char *hint = "";
 
     output_program(json_object_get(report, "app"), name);
+    if (is_not_stored(change, report)) {
+        const char *why = member_text(report, "not_stored");
+        words_add(words, "%s is suspended, and no host memory was freed: %s", name,
+                  *why ? why : "it knows nothing of images");
+        return;
+    }
     if (strcmp(result, RESULT_ENDED) == 0) {
         words_add(words, "%s ended before that was done; nothing is left to do for it", name);
         return;
@@ -229,7 +251,7 @@ static void explain(const struct change *change, const json_t *report, struct wo
         words_add(words, "%s in phase %s", result, member_text(report, "reached"));
     words_add(words, "; %s%s",
               from[0] ? "it runs on where it was"
-                      : "it stays suspended, with its data in host memory",
+                      : "it stays suspended, with its data where it was",
               hint);
 }
 
@@ -246,6 +268,8 @@ static int print_json(const struct change *change, const json_t *report, const j
         "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
         "bytes left starting already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
+    if (change->to)
+        output_add_members(object, report, "image image_bytes image_written freed not_stored");
     if (change->prewarms) {
         json_t *devices = json_array();
         json_array_foreach(reports, i, one)
@@ -270,6 +294,18 @@ static void print_left(const json_t *report)
     bytes_text(left, bytes, sizeof(bytes));
     if (left)
         printf(", %s to follow while it runs", bytes);
+}
+
+/** Where its data is now. */
+static void print_stored(const json_t *report)
+{
+    char bytes[32], written[32], freed[32];
+
+    bytes_text(member_number(report, "image_bytes"), bytes, sizeof(bytes));
+    bytes_text(member_number(report, "image_written"), written, sizeof(written));
+    bytes_text(member_number(report, "freed"), freed, sizeof(freed));
+    printf("%s in the image %s, %s of it new; %s of host memory freed\n", bytes,
+           member_text(report, "image"), written, freed);
 }
 
 /** Of a program that wrote while it was copied. */
@@ -320,11 +356,13 @@ static void print_done(const struct change *change, const json_t *report)
     }
 }
 
-static int status_of(const json_t *report)
+static int status_of(const struct change *change, const json_t *report)
 {
     const char *result = member_text(report, "result");
     bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0;
 
+    if (is_not_stored(change, report))
+        return STATUS_ROLLED_BACK;
     return done ? STATUS_DONE : output_status_of(code_of(result));
 }
 
@@ -337,20 +375,22 @@ static int finish(struct change *change, const json_t *reports)
     json_array_foreach(reports, i, report)
     {
         struct words explanation = {0};
-        int status = status_of(report);
-        if (status && !status_of(decides))
+        int status = status_of(change, report);
+        if (status && !status_of(change, decides))
             decides = report;
         if (change->output->json)
             continue;
         if (!status) {
             print_done(change, report);
+            if (change->to)
+                print_stored(report);
             continue;
         }
         explain(change, report, &explanation);
         (void)output_fail(change->output, code_of(member_text(report, "result")), "%s",
                           explanation.text);
     }
-    int status = status_of(decides);
+    int status = status_of(change, decides);
     if (change->output->json) {
         struct words explanation = {0};
         if (status)
@@ -438,6 +478,8 @@ static void make_request(const struct call *call, struct frame *ret_frame)
                  : change->on_demand ? FETCH_ON_DEMAND
                                      : "");
     frame_bool(ret_frame, "non_blocking", change->non_blocking);
+    if (change->to)
+        frame_string(ret_frame, "folder", change->to);
     if (change->prewarms)
         frame_bool(ret_frame, "drop", change->drop);
     if (change->taken)
@@ -474,6 +516,7 @@ static int take_answers(struct call *call, struct client *client, const struct n
 static int run(struct call *call)
 {
     struct change *change = call->options;
+    char folder[PATH_MAX];
     struct client client;
     change->output = &call->output;
     change->prewarms = strcmp(call->verb->name, MSG_PREWARM) == 0;
@@ -487,7 +530,11 @@ static int run(struct call *call)
                             "--on-demand does not wait for a launch's end: without --non-blocking");
     if (change->on_demand && change->whole)
         return output_usage(&call->output, "--on-demand and --whole are opposites: give one");
-    int status = ask_connect(&call->output, false, "reach the program", &client);
+    int status = change->to ? images_name_folder(&call->output, change->to, folder) : 0;
+    if (status)
+        return status;
+    change->to = change->to ? folder : NULL;
+    status = ask_connect(&call->output, false, "reach the program", &client);
 
     if (!status) {
         CLEANUP(cleanup_close) int signals = open_signals(&change->caught);

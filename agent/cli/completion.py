@@ -12,6 +12,7 @@ OFFERED = {
     "APP": "$(_reseat_names programs)",
     "DEVICE": "$(_reseat_names devices)",
     "FILE": ":files",
+    "FOLDER": ":folders",
     "SERVER": "$(_reseat_names servers)",
     "TRACE": ":folders\nsynthetic",
     "PROGRAM": ":programs",

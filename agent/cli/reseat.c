@@ -11,6 +11,7 @@
     V(move)                                                                                        \
     V(suspend)                                                                                     \
     V(resume)                                                                                      \
+    V(checkpoint)                                                                                  \
     V(prewarm)                                                                                     \
     V(spread)                                                                                      \
     V(notify)                                                                                      \
@@ -23,6 +24,11 @@
     V(library_add)                                                                                 \
     V(library_verify)                                                                              \
     V(library_prune)                                                                               \
+    V(image_list)                                                                                  \
+    V(image_inspect)                                                                               \
+    V(image_verify)                                                                                \
+    V(image_diff)                                                                                  \
+    V(image_prune)                                                                                 \
     V(trace)                                                                                       \
     V(doctor)                                                                                      \
     V(serve)                                                                                       \

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/wire/msgcheck.h"
+#include "state/base/msgcheck.h"
 #include "state/base/owned.h"
 #include "state/base/text.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/wire/msgcheck.h"
 #include "state/base/little_endian.h"
+#include "state/base/msgcheck.h"
 #include "state/base/text.h"
 
 #define PREFIX 4

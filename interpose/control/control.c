@@ -404,13 +404,21 @@ static const struct {
     const char *type;
     void (*take)(const msgpack_object *map);
 } messages[] = {
-    {MSG_TRACE, control_trace_take},   {MSG_WELCOME, take_welcome},
-    {MSG_MOVE, take_request},          {MSG_SUSPEND, take_request},
-    {MSG_RESUME, take_request},        {MSG_PREWARM, take_request},
-    {MSG_SPREAD, take_spread},         {MSG_CANCEL, take_cancel},
-    {MSG_QUERY, take_query},           {MSG_NOTICE, take_notice},
-    {MSG_ANSWER, control_room_answer}, {MSG_GRANT, control_room_granted},
-    {MSG_SHRINK, control_room_shrink}, {MSG_WARM, take_warm},
+    {MSG_TRACE, control_trace_take},
+    {MSG_WELCOME, take_welcome},
+    {MSG_MOVE, take_request},
+    {MSG_SUSPEND, take_request},
+    {MSG_RESUME, take_request},
+    {MSG_PREWARM, take_request},
+    {MSG_CHECKPOINT, take_request},
+    {MSG_SPREAD, take_spread},
+    {MSG_CANCEL, take_cancel},
+    {MSG_QUERY, take_query},
+    {MSG_NOTICE, take_notice},
+    {MSG_ANSWER, control_room_answer},
+    {MSG_GRANT, control_room_granted},
+    {MSG_SHRINK, control_room_shrink},
+    {MSG_WARM, take_warm},
 };
 
 static void take_message(struct link *link, const msgpack_object *map)

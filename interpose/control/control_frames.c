@@ -191,6 +191,18 @@ static void put_report(struct frame *frame, const char *result, const struct mov
     frame_u64(frame, "predicted_ns", report->predicted_ns);
 }
 
+static void put_stored(struct frame *frame, const struct stored_report *stored)
+{
+    char reason[sizeof(stored->reason)];
+
+    text_make_safe(reason, sizeof(reason), stored->reason, strlen(stored->reason));
+    frame_string(frame, "image", stored->result == MOVE_DONE ? stored->image : "");
+    frame_string(frame, "not_stored", reason);
+    frame_u64(frame, "image_bytes", stored->bytes);
+    frame_u64(frame, "image_written", stored->written);
+    frame_u64(frame, "freed", stored->freed);
+}
+
 void control_frame_report(struct frame *frame, uint64_t request,
                           const struct control_report *report)
 {
@@ -199,6 +211,8 @@ void control_frame_report(struct frame *frame, uint64_t request,
     put_report(frame, report->again ? RESULT_AGAIN : result_word(report->whole.result),
                &report->whole);
     frame_bool(frame, "already", report->already);
+    if (report->stores)
+        put_stored(frame, &report->stored);
     frame_array(frame, "seats");
     for (uint32_t i = 0; i < report->count; i++) {
         frame_map(frame, NULL);

@@ -64,6 +64,11 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->seat = (uint32_t)seat;
     request->suspend = field_is(map, "type", MSG_SUSPEND);
     request->resume = field_is(map, "type", MSG_RESUME);
+    request->checkpoint = field_is(map, "type", MSG_CHECKPOINT);
+    request->keeps = field_bool(map, "keeps", false);
+    request->ends = field_bool(map, "end", false);
+    if (request->suspend || request->checkpoint)
+        (void)field_path(map, "folder", request->folder, sizeof(request->folder));
     request->move.prewarm = field_is(map, "type", MSG_PREWARM);
     request->drop = request->move.prewarm && field_bool(map, "drop", false);
     request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
@@ -84,6 +89,10 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
                                                                     : MOVE_ASKED;
     bool all = request->drop && field_is(map, "device", "");
+    if (request->folder[0] && request->folder[0] != '/')
+        return "the folder for the image is not named from the root folder on";
+    if (request->checkpoint)
+        return request->folder[0] || request->ends ? NULL : "the request names no folder";
     return request->suspend || all ? NULL : read_targets(map, request);
 }
 
@@ -162,6 +171,48 @@ static void drop(const struct control_request *request, struct control_report *r
     (void)!snprintf(whole->reason, sizeof(whole->reason), "a move of the program went on");
 }
 
+/* What it has goes from host memory into an image. */
+static void store(const struct control_request *request, struct control_report *ret_report)
+{
+    const struct stored_request stored = {.folder = request->folder,
+                                          .deadline_ns = request->move.deadline_ns,
+                                          .cancel = request->move.cancel,
+                                          .progress = request->move.progress,
+                                          .data = request->move.data};
+    ret_report->stores = true;
+    stored_put(&stored, &ret_report->stored);
+}
+
+/* All of the program is in it, whichever of its virtual devices is meant. */
+static void checkpoint(const struct control_request *request, struct control_report *ret_report)
+{
+    const struct checkpoint_request wanted = {.folder = request->folder,
+                                              .deadline_ns = request->move.deadline_ns,
+                                              .max_downtime_ns = request->move.max_downtime_ns,
+                                              .strict = request->move.strict,
+                                              .bandwidth = request->move.bandwidth,
+                                              .keeps = request->keeps,
+                                              .cancel = request->move.cancel,
+                                              .progress = request->move.progress,
+                                              .data = request->move.data};
+    struct move_report *whole = &ret_report->whole;
+    struct checkpoint_report made;
+    if (request->ends) {
+        checkpoint_end();
+        return;
+    }
+    checkpoint_make(&wanted, &made);
+    whole->result = made.result;
+    whole->total_ns = made.total_ns;
+    whole->downtime_ns = made.downtime_ns;
+    whole->bytes = made.copied;
+    (void)!snprintf(whole->reason, sizeof(whole->reason), "%s", made.reason);
+    ret_report->stores = true;
+    ret_report->stored =
+        (struct stored_report){.result = made.result, .bytes = made.bytes, .written = made.written};
+    memcpy(ret_report->stored.image, made.image, sizeof(made.image));
+}
+
 void control_job_run(const struct control_request *request, struct control_report *ret_report)
 {
     uint32_t seats[PROTOCOL_SEATS_MAX];
@@ -172,6 +223,10 @@ void control_job_run(const struct control_request *request, struct control_repor
     *ret_report = (struct control_report){0};
     if (!move_await_start(request->move.deadline_ns, &ret_report->whole))
         return;
+    if (request->checkpoint) {
+        checkpoint(request, ret_report);
+        return;
+    }
     uint32_t count = choose(request, seats);
     *ret_report = (struct control_report){.already = count == 0};
     for (uint32_t i = 0; i < count; i++)
@@ -189,6 +244,8 @@ void control_job_run(const struct control_request *request, struct control_repor
         move_run(&move, &report);
         add(ret_report, &report, seats[i], status_seat_count() > 1);
     }
+    if (request->folder[0] && ret_report->whole.result == MOVE_DONE)
+        store(request, ret_report);
 }
 
 uint32_t control_environment_devices(struct device_key *ret_keys)

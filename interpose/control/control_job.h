@@ -2,7 +2,9 @@
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 
 #include "agent/wire/protocol.h"
+#include "state/checkpoint/checkpoint.h"
 #include "state/move/move.h"
+#include "state/move/stored.h"
 
 /*
  * What an operator asks of a program, which may have several virtual devices: each moves in a
@@ -15,10 +17,14 @@ struct control_request {
     struct move_request move;                      /**< Without target and seat. */
     uint32_t seat;                                 /**< Or CONTROL_ALL_SEATS. */
     bool suspend, resume;                          /**< Else a move. */
+    bool checkpoint;                               /**< An image of it is made where it is. */
+    bool keeps, ends;                              /**< Of that: another one follows; none does. */
     bool drop;                                     /**< Let go of what move.prewarm made. */
     bool limited;                                  /**< `grants` were said. */
     uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */
     uint64_t wanted[PROTOCOL_SEATS_MAX];           /**< What each had when that was decided. */
+    char folder[PATH_MAX];                         /**< Of these: where an image goes; or
+                                                        "". */
     struct device_key targets[PROTOCOL_SEATS_MAX]; /**< Of each seat; not for a suspend. To drop:
                                                         the first is meant, with "" all are. */
 };
@@ -27,7 +33,9 @@ struct control_report {
     struct move_report whole; /**< Sums, and how the last one ended. */
     bool again;               /**< RESULT_AGAIN. */
     bool already;             /**< There was nothing to do. */
-    uint32_t count;           /**< Of those that were tried. */
+    bool stores;              /**< It was to go into an image: */
+    struct stored_report stored;
+    uint32_t count; /**< Of those that were tried. */
     struct {
         uint32_t seat;
         struct move_report report;

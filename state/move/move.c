@@ -17,6 +17,7 @@
 #include "state/move/fetch.h"
 #include "state/move/ready.h"
 #include "state/move/spread.h"
+#include "state/move/stored.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/program_library.h"
@@ -317,7 +318,12 @@ static void run(struct move *move)
     atomic_store(&move->seat->moving, true);
     if (move->target && move->request->grant)
         room_reserve(move->target, *move->request->grant);
-    error = transact(move);
+    if (move->resumes) {
+        move_enter_phase(move, MOVE_PREPARE);
+        error = stored_bring(move);
+    }
+    if (error == 0)
+        error = transact(move);
     move_end_phase(move);
     pause_end(move);
     spread_over(move);

@@ -12,6 +12,7 @@
 #include "state/base/span.h"
 #include "state/base/work.h"
 #include "state/command/command.h"
+#include "state/move/stored.h"
 #include "state/point/point_making.h"
 
 /* As many bytes are not worth a round of copies ahead. */
@@ -243,7 +244,10 @@ static int run(const struct point_request *request, struct point_report *report)
                  .throttle = {.rate = request->bandwidth},
                  .limits = {.deadline_ns = request->deadline_ns, .cancel = request->cancel}}};
     making.base = point_pin();
-    int error = make(&making);
+    /* What is in an image alone is not in host memory, where a point would look for it. */
+    int error = stored_bytes() == 0
+                    ? make(&making)
+                    : move_fail(&making.move, -EBUSY, "it is suspended to an image");
     if (error == 0)
         report->serial = last_serial = making.serial;
     report->downtime_ns += said.downtime_ns;

@@ -52,34 +52,63 @@ static void settle_events(void)
             (void)event_status_inside(event);
 }
 
+/* What a point is made for, besides. */
+struct beginning {
+    const struct point_request *wanted;
+    struct journal_entry *former;
+    bool protects; /* it is the point of a protected program */
+};
+
 /* At the moment of a point: what comes from here on is not in it. */
 static int begin_journal(void *data, const struct point *point)
 {
-    struct journal_entry **former = data;
-    (void)point;
-    settle_events();
-    *former = journal_begin();
+    struct beginning *beginning = data;
+    const struct point_request *wanted = beginning->wanted;
+    int error = wanted->moment ? wanted->moment(wanted->data, point) : 0;
+    if (error)
+        return error;
+    beginning->protects = atomic_load(&on);
+    if (beginning->protects) {
+        settle_events();
+        beginning->former = journal_begin();
+    }
     return 0;
+}
+
+int protect_point(const struct point_request *wanted, struct point_report *ret_report)
+{
+    struct beginning beginning = {.wanted = wanted, .protects = atomic_load(&on)};
+    struct point_request request = *wanted;
+    request.moment = begin_journal;
+    request.data = &beginning;
+    int error = point_make(&request, ret_report);
+    journal_free(beginning.former);
+    pthread_mutex_lock(&state.lock);
+    if (beginning.protects) {
+        state.error = error;
+        state.tried_ns = clock_now_ns();
+        state.total_ns = ret_report->total_ns;
+    }
+    if (beginning.protects && error == 0) {
+        state.points++;
+        state.at_ns = state.tried_ns;
+        state.downtime_ns = ret_report->downtime_ns;
+    }
+    pthread_mutex_unlock(&state.lock);
+    return error;
 }
 
 int protect_now(void)
 {
-    struct journal_entry *former = NULL;
-    struct point_request request = {.moment = begin_journal, .data = &former};
+    const struct point_request request = {0};
     struct point_report report;
-    int error = point_make(&request, &report);
-    journal_free(former);
-    pthread_mutex_lock(&state.lock);
-    state.error = error;
-    state.tried_ns = clock_now_ns();
-    state.total_ns = report.total_ns;
-    if (error == 0) {
-        state.points++;
-        state.at_ns = state.tried_ns;
-        state.downtime_ns = report.downtime_ns;
-    }
-    pthread_mutex_unlock(&state.lock);
-    return error;
+    return protect_point(&request, &report);
+}
+
+void protect_forget(void)
+{
+    if (!atomic_load(&on))
+        point_forget();
 }
 
 /* Without a point the journal is worth nothing, but nothing is kept for it any more. */

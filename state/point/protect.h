@@ -44,6 +44,13 @@ MUST_CHECK int protect_begin(const struct protect_settings *settings);
 void protect_end(void);
 /** Make a point at once. 0, or as point_make. */
 int protect_now(void);
+/** A point for somebody else, as point_make; of a program that is protected it is its point from
+ *  then on, and the journal begins anew with it. */
+struct point_request;
+struct point_report;
+int protect_point(const struct point_request *wanted, struct point_report *ret_report);
+/** Nobody else needs the latest point any more: it goes, unless the program is protected. */
+void protect_forget(void);
 
 struct protect_status {
     bool on;

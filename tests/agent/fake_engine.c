@@ -14,9 +14,11 @@
 #include "interpose/control/control.h"
 #include "state/base/pages.h"
 #include "state/base/span.h"
+#include "state/checkpoint/checkpoint.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
+#include "state/move/stored.h"
 
 #define TOTAL_BYTES (64u << 20)
 
@@ -157,6 +159,48 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
     bool any = ready_count != before;
     pthread_mutex_unlock(&lock);
     return any ? 0 : -ENOENT;
+}
+
+/* A folder whose name says so is on a full disk. */
+static bool is_full(const char *folder)
+{
+    return strstr(folder, "full") != NULL;
+}
+
+void stored_put(const struct stored_request *request, struct stored_report *ret_report)
+{
+    *ret_report = (struct stored_report){.bytes = TOTAL_BYTES, .written = 1 << 20};
+    if (is_full(request->folder)) {
+        ret_report->result = MOVE_ROLLED_BACK;
+        (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "no room in %s",
+                        request->folder);
+        return;
+    }
+    ret_report->freed = TOTAL_BYTES;
+    (void)!snprintf(ret_report->image, sizeof(ret_report->image), "20260101T000000.000-1");
+}
+
+static unsigned checkpoints; /* since the last end */
+
+void checkpoint_make(const struct checkpoint_request *request, struct checkpoint_report *ret_report)
+{
+    *ret_report = (struct checkpoint_report){.bytes = TOTAL_BYTES,
+                                             .total_ns = 5000000,
+                                             .downtime_ns = request->max_downtime_ns,
+                                             .written = checkpoints++,
+                                             .copied = request->keeps};
+    if (is_full(request->folder)) {
+        ret_report->result = MOVE_ROLLED_BACK;
+        (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "no room in %s",
+                        request->folder);
+        return;
+    }
+    (void)!snprintf(ret_report->image, sizeof(ret_report->image), "20260101T000000.000-2");
+}
+
+void checkpoint_end(void)
+{
+    checkpoints = 0;
 }
 
 uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX])

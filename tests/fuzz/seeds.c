@@ -10,6 +10,7 @@
 #include "agent/wire/inventory.h"
 #include "agent/wire/protocol.h"
 #include "remote/link/certificate.h"
+#include "state/image/image_manifest.h"
 #include "state/recipe/container.h"
 
 /*
@@ -561,6 +562,78 @@ static void credentials(void)
     credentials_certificate();
 }
 
+/* ---- images ---- */
+
+/* The first byte of an input says which of its ways it goes. */
+static void image_seed(const char *name, char way, const void *prefix, size_t prefix_size,
+                       const void *bytes, size_t size)
+{
+    char *all = malloc(1 + prefix_size + size);
+    if (!all)
+        fail("memory");
+    all[0] = way;
+    if (prefix_size)
+        memcpy(all + 1, prefix, prefix_size);
+    memcpy(all + 1 + prefix_size, bytes, size);
+    save("image", name, all, 1 + prefix_size + size);
+    free(all);
+}
+
+static void image_chunks(void)
+{
+    char bytes[1000], file[IMAGE_CHUNK_HEADER + sizeof(bytes)];
+    const char size[] = {(char)(sizeof(bytes) & 255), (char)(sizeof(bytes) >> 8)};
+    const void *packed;
+    struct image_packer *packer = image_packer_create();
+    if (!packer)
+        fail("memory");
+    memset(bytes, 'x', sizeof(bytes));
+    image_chunk_header((unsigned char *)file, sizeof(bytes), false);
+    memcpy(file + IMAGE_CHUNK_HEADER, bytes, sizeof(bytes));
+    image_seed("chunk-plain", 3, size, 2, file, sizeof(file));
+    size_t count = image_pack(packer, bytes, sizeof(bytes), &packed);
+    image_chunk_header((unsigned char *)file, sizeof(bytes), true);
+    memcpy(file + IMAGE_CHUNK_HEADER, packed, count);
+    image_seed("chunk-packed", 3, size, 2, file, IMAGE_CHUNK_HEADER + count);
+    image_packer_destroy(packer);
+}
+
+static void images(void)
+{
+    struct image_manifest manifest = {0};
+    char *bytes;
+    size_t size;
+    struct image_record *about = image_manifest_add(&manifest, IMAGE_ABOUT);
+    struct image_record *memory = image_manifest_add(&manifest, IMAGE_MEMORY);
+    struct image_record *small = image_manifest_add(&manifest, IMAGE_CONTENTS);
+    struct image_record *large = image_manifest_add(&manifest, IMAGE_CONTENTS);
+    if (!about || !memory || !small || !large)
+        fail("memory");
+    about->about->program = strdup("program");
+    memory->memory->size = 3;
+    small->contents->size = small->contents->small.size = 3;
+    small->contents->written = large->contents->written = 1;
+    small->contents->small.bytes = calloc(1, 3);
+    large->contents->size = IMAGE_CHUNK + 1;
+    large->contents->digests.size = 2 * IMAGE_DIGEST;
+    large->contents->digests.bytes = calloc(2, IMAGE_DIGEST);
+    ok(image_manifest_encode(&manifest, &bytes, &size));
+    image_seed("manifest", 0, NULL, 0, bytes, size);
+    image_seed("manifest-sealed", 1, NULL, 0, bytes, size);
+    free(bytes);
+    for (size_t i = 0; i < manifest.count; i++) {
+        msgpack_sbuffer buffer;
+        char name[32];
+        msgpack_sbuffer_init(&buffer);
+        ok(image_record_encode(&manifest.records[i], &buffer));
+        snprintf(name, sizeof(name), "record-%zu", i);
+        image_seed(name, 2, NULL, 0, buffer.data, buffer.size);
+        msgpack_sbuffer_destroy(&buffer);
+    }
+    image_manifest_finish(&manifest);
+    image_chunks();
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -577,5 +650,6 @@ int main(int argc, char **argv)
     configurations();
     links();
     credentials();
+    images();
     return 0;
 }

@@ -104,7 +104,7 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
 static bool busy_there(const struct agent *agent, const struct follower *follower)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
-        if (!request->prewarms && concerns(agent, follower, request))
+        if (!request->prewarms && !request->images && concerns(agent, follower, request))
             return true;
     if (follower->drains && prewarm_holds(agent, follower->device))
         return true;

@@ -87,6 +87,9 @@ struct governor {
     uint64_t ticked_ms;
 };
 
+/** Of what a client may ask for: a day. */
+#define GOVERN_DOWNTIME_MS_MAX (24ull * 3600 * 1000)
+
 /** A move, suspend or resume, of a client or of ours, that a program has not answered yet. */
 struct request {
     struct request *next;
@@ -103,11 +106,14 @@ struct request {
     bool ours;                           /**< The policy asks, and no client is told. */
     bool dry_run;
     bool prewarms;           /**< It stays where it is: MSG_PREWARM. */
+    bool images;             /**< Likewise: MSG_CHECKPOINT. */
+    bool keeps, ends;        /**< Of that: another one follows; none does. */
     bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */
     uint64_t max_downtime_ms, bandwidth; /**< 0: as the configuration says. Bytes a second. */
     bool non_blocking;                   /**< A launch ends before, here and there. */
+    char folder[PATH_MAX];               /**< Of a suspend: for an image; or "". */
     char fetch[16];                      /**< FETCH_ON_DEMAND, FETCH_WHOLE, or "". */
     char verb[16];
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
@@ -320,6 +326,8 @@ void followers_tick(struct agent *agent, bool (*balance)(struct agent *agent));
 /** All of @client, or of everyone with NULL, untold. */
 void followers_drop(struct agent *agent, const struct peer *client);
 
+/** MSG_CHECKPOINT of a client. */
+void checkpointing_handle(struct peer *client, struct message *message);
 /** MSG_MOVE, MSG_SUSPEND or MSG_RESUME of a client. */
 void moving_handle(struct peer *client, struct message *message);
 

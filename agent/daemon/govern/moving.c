@@ -5,9 +5,6 @@
 
 #include "agent/wire/device_key.h"
 
-/** Of what a client may ask for: a day. */
-#define DOWNTIME_MS_MAX (24ull * 3600 * 1000)
-
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
 static void move_starting(struct peer *client, struct program *program, size_t seat,
                           const struct message *message, const struct inventory_entry *target)
@@ -101,11 +98,12 @@ static void forward(struct peer *client, struct program *program, size_t seat,
 
     snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
     wish.max_downtime_ms = field_u64(&message->root, "max_downtime_ms", 0);
-    if (wish.max_downtime_ms > DOWNTIME_MS_MAX)
-        wish.max_downtime_ms = DOWNTIME_MS_MAX;
+    if (wish.max_downtime_ms > GOVERN_DOWNTIME_MS_MAX)
+        wish.max_downtime_ms = GOVERN_DOWNTIME_MS_MAX;
     wish.bandwidth = field_u64(&message->root, "bandwidth", 0);
     wish.non_blocking = field_bool(&message->root, "non_blocking", false);
     (void)field_string(&message->root, "fetch", wish.fetch, sizeof(wish.fetch));
+    (void)field_path(&message->root, "folder", wish.folder, sizeof(wish.folder));
     if (resumes && target)
         only = devices_index(agent, target);
     if (resumes && field_bool(&message->root, "queue", false)) {
@@ -144,7 +142,8 @@ static bool is_there(const struct agent *agent, const struct program *program, s
     bool there = program->status.known && !program_moving(program);
 
     for (const struct request *request = agent->requests; request; request = request->next)
-        there = there && (request->program != program || request->dry_run || request->prewarms);
+        there = there && (request->program != program || request->dry_run || request->prewarms ||
+                          request->images);
     for (size_t i = 0; there && i < program->seat_count; i++) {
         const struct program_device *one = &program->seats[i];
         if (seat == PROGRAM_ALL_SEATS || seat == i) {
@@ -203,7 +202,8 @@ void moving_handle(struct peer *client, struct message *message)
                    program->name, (int)program->pid);
         return;
     }
-    if (is_there(agent, program, seat, verb, target)) {
+    /* To an image it goes also when it is suspended already. */
+    if (!field_get(&message->root, "folder") && is_there(agent, program, seat, verb, target)) {
         stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));
         report_devices(client, program, seat, RESULT_DONE, true);
         return;

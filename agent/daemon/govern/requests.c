@@ -55,8 +55,9 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 
 /** What became of a seat that was tried, or of all together. */
 static const char *const outcome[] = {
-    "seat",       "result",      "reached", "reason", "already", "lasting",     "total_ns",
-    "arrived_ns", "downtime_ns", "bytes",   "left",   "rounds",  "predicted_ns"};
+    "seat",         "result",     "reached",     "reason",      "already",       "lasting",
+    "total_ns",     "arrived_ns", "downtime_ns", "bytes",       "left",          "rounds",
+    "predicted_ns", "image",      "not_stored",  "image_bytes", "image_written", "freed"};
 
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message)
@@ -143,6 +144,12 @@ static void put_manner(struct frame *frame, const struct agent *agent,
               request->bandwidth ? request->bandwidth : settings->bandwidth << 20);
     frame_bool(frame, "non_blocking", request->non_blocking);
     frame_string(frame, "fetch", request->fetch);
+    if (request->folder[0])
+        frame_string(frame, "folder", request->folder);
+    if (request->images) {
+        frame_bool(frame, "keeps", request->keeps);
+        frame_bool(frame, "end", request->ends);
+    }
     if (request->taken)
         frame_string(frame, "manner", MANNER_TAKEN);
 }

@@ -182,7 +182,7 @@ Test(moving, a_resume_that_fails_says_that_the_program_stays_suspended)
     struct result *result = RESEAT("resume", "app", "gpu0");
     cr_assert_eq(result->status, 1);
     cr_assert(strstr(result->err, "building a program failed: -11; it stays suspended, with its "
-                                  "data in host memory; choose another device"),
+                                  "data where it was; choose another device"),
               "%s", result->err);
     harness_end(pid);
 }

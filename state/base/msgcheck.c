@@ -1,4 +1,4 @@
-#include "agent/wire/msgcheck.h"
+#include "state/base/msgcheck.h"
 
 #include <errno.h>
 #include <stdbool.h>

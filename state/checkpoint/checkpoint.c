@@ -1,0 +1,284 @@
+#include "state/checkpoint/checkpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/cancel.h"
+#include "state/base/clock.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/long_lock.h"
+#include "state/base/work.h"
+#include "state/graph/graph.h"
+#include "state/image/image_write.h"
+#include "state/point/point.h"
+#include "state/point/protect.h"
+
+/* Points that somebody else made between ours and the look at it are too many after so many. */
+#define TRIES 5
+
+#define TELL_NS (200 * NS_PER_MS)
+
+static struct long_lock turn = LONG_LOCK_INITIALIZER;
+/* What the last image has of which point, and where that is. By who has the turn. */
+static struct {
+    char path[PATH_MAX];
+    struct image_known known;
+    bool keeps; /* a point */
+} last;
+
+static void in_child(void)
+{
+    long_lock_init(&turn);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+
+struct making {
+    const struct checkpoint_request *request;
+    struct checkpoint_report *report;
+    struct image_manifest manifest;
+    struct point *point; /* pinned */
+    struct source *sources;
+    _Atomic uint64_t told_at;
+};
+
+/* A root's bytes, as an image takes them. */
+struct source {
+    const struct making *making;
+    size_t root;
+    uint64_t *stamps; /* owned */
+};
+
+static int fail(struct making *m, int error, const char *why)
+{
+    if (!m->report->reason[0] && *why)
+        (void)!snprintf(m->report->reason, sizeof(m->report->reason), "%s", why);
+    return error;
+}
+
+static int check(void *data, uint64_t done, uint64_t total)
+{
+    struct making *m = data;
+    const struct checkpoint_request *request = m->request;
+    uint64_t now = clock_now_ns(), told = atomic_load(&m->told_at);
+    if (work_is_over())
+        return -ESHUTDOWN;
+    if (request->cancel && atomic_load(request->cancel))
+        return -ECANCELED;
+    if (request->deadline_ns && now >= request->deadline_ns)
+        return -ETIMEDOUT;
+    if (request->progress && now >= told + TELL_NS &&
+        atomic_compare_exchange_strong(&m->told_at, &told, now)) {
+        const struct move_progress progress = {
+            .phase = MOVE_COPY, .bytes_done = done, .bytes_total = total};
+        request->progress(request->data, &progress);
+    }
+    return 0;
+}
+
+/* ---- the point ---- */
+
+static int moment(void *data, const struct point *point)
+{
+    struct making *m = data;
+    (void)point;
+    image_manifest_finish(&m->manifest);
+    int error = graph_describe_program(&m->manifest, "checkpoint");
+    return error ? error : graph_describe(&m->manifest);
+}
+
+/* The one whose objects are described, pinned. */
+static int make_point(struct making *m)
+{
+    const struct checkpoint_request *request = m->request;
+    const struct point_request wanted = {.deadline_ns = request->deadline_ns,
+                                         .cancel = request->cancel,
+                                         .max_downtime_ns = request->max_downtime_ns,
+                                         .strict = request->strict,
+                                         .bandwidth = request->bandwidth,
+                                         .moment = moment,
+                                         .data = m};
+    for (unsigned i = 0; i < TRIES; i++) {
+        struct point_report made = {0};
+        int error = protect_point(&wanted, &made);
+        m->report->downtime_ns += made.downtime_ns;
+        m->report->copied += made.copied;
+        if (error)
+            return fail(m, error, made.reason);
+        m->point = point_pin();
+        if (m->point && point_serial(m->point) == made.serial)
+            return 0;
+        point_unpin(m->point);
+        m->point = NULL;
+    }
+    return fail(m, -EBUSY, "points are made faster than one can be looked at");
+}
+
+/* ---- its bytes ---- */
+
+static const void *look(const struct image_source *image_source, uint64_t at, size_t size,
+                        void *room)
+{
+    const struct source *source = image_source->data;
+    const struct point *point = source->making->point;
+    char *into = room;
+    for (uint64_t end = at + size; at < end;) {
+        struct point_run run;
+        if (!point_run(point, source->root, (size_t)at, &run))
+            return NULL;
+        size_t offset = (size_t)at - run.range.begin;
+        size_t part = (run.range.end < end ? run.range.end : (size_t)end) - (size_t)at;
+        if (run.bytes && part == size)
+            return run.bytes + offset;
+        if (run.bytes)
+            memcpy(into, run.bytes + offset, part);
+        else
+            memset(into, 0, part);
+        into += part;
+        at += part;
+    }
+    return room;
+}
+
+/* Of each of its chunks the point that first had all of its bytes: from then on they are the same.
+ * *ret_written: some of it was written ever. */
+static int stamp(const struct making *m, struct source *source, size_t size, bool *ret_written)
+{
+    uint64_t count = image_chunk_count(size);
+    source->stamps = calloc(count + 1, sizeof(*source->stamps));
+    if (!source->stamps)
+        return -ENOMEM;
+    *ret_written = false;
+    for (size_t at = 0; at < size;) {
+        struct point_run run;
+        if (!point_run(m->point, source->root, at, &run))
+            return -EFAULT;
+        *ret_written = *ret_written || run.bytes;
+        for (size_t chunk = at / IMAGE_CHUNK; chunk * IMAGE_CHUNK < run.range.end; chunk++)
+            if (source->stamps[chunk] < run.since)
+                source->stamps[chunk] = run.since;
+        at = run.range.end;
+    }
+    return 0;
+}
+
+static int write_image(struct making *m, struct image_folder *folder, char *ret_problem)
+{
+    size_t count = point_root_count(m->point);
+    struct image_source *sources = calloc(count + 1, sizeof(*sources));
+    m->sources = calloc(count + 1, sizeof(*m->sources));
+    int error = sources && m->sources ? 0 : -ENOMEM;
+    for (size_t i = 0; !error && i < count; i++) {
+        const struct point_root root = point_root(m->point, i);
+        m->sources[i] = (struct source){.making = m, .root = i};
+        sources[i] = (struct image_source){.id = (uintptr_t)root.memory.object,
+                                           .size = root.size,
+                                           .look = look,
+                                           .data = &m->sources[i]};
+        error = stamp(m, &m->sources[i], root.size, &sources[i].written);
+        sources[i].stamps = m->sources[i].stamps;
+    }
+    if (!error && strcmp(last.path, folder->path) != 0) {
+        image_known_finish(&last.known);
+        strcpy(last.path, folder->path);
+    }
+    struct image_written written;
+    const struct image_plan plan = {.manifest = &m->manifest,
+                                    .sources = sources,
+                                    .count = count,
+                                    .known = &last.known,
+                                    .check = check,
+                                    .data = m};
+    if (!error)
+        error = image_write(folder, &plan, &written, ret_problem);
+    for (size_t i = 0; m->sources && i < count; i++)
+        free(m->sources[i].stamps);
+    free(m->sources);
+    free(sources);
+    if (error)
+        return error;
+    strcpy(m->report->image, written.name);
+    m->report->bytes = written.bytes;
+    m->report->written = written.stored;
+    return 0;
+}
+
+static int make(struct making *m)
+{
+    char problem[IMAGE_PROBLEM_MAX] = "";
+    struct image_folder *folder = NULL;
+    /* Before the program is stopped for it. */
+    int error = image_folder_open(m->request->folder, IMAGE_TO_WRITE, &folder, problem);
+    if (!error)
+        error = make_point(m);
+    if (!error)
+        error = write_image(m, folder, problem);
+    image_folder_close(folder);
+    point_unpin(m->point);
+    return error ? fail(m, error, problem) : 0;
+}
+
+/* With the turn. */
+static void let_go(void)
+{
+    image_known_finish(&last.known);
+    if (last.keeps)
+        protect_forget();
+    last.keeps = false;
+}
+
+static enum move_result result_of(int error)
+{
+    switch (error) {
+    case 0:
+        return MOVE_DONE;
+    case -ETIMEDOUT:
+        return MOVE_EXPIRED;
+    case -ECANCELED:
+        return MOVE_CANCELED;
+    case -ESHUTDOWN:
+        return MOVE_ENDED;
+    case -EPERM:
+    case -ENOTSUP:
+        return MOVE_REFUSED;
+    default:
+        return MOVE_ROLLED_BACK;
+    }
+}
+
+void checkpoint_make(const struct checkpoint_request *request, struct checkpoint_report *ret_report)
+{
+    struct making m = {.request = request, .report = ret_report};
+    uint64_t begun = clock_now_ns();
+    int before = cancel_hold();
+    *ret_report = (struct checkpoint_report){0};
+    int error = -ETIMEDOUT;
+    if (long_lock_take(&turn, request->deadline_ns)) {
+        error = work_is_over() ? -ESHUTDOWN : make(&m);
+        last.keeps = last.keeps || m.point;
+        if (!request->keeps)
+            let_go();
+        long_lock_release(&turn);
+    }
+    image_manifest_finish(&m.manifest);
+    cancel_allow(before);
+    ret_report->result = result_of(error);
+    ret_report->total_ns = clock_now_ns() - begun;
+    if (error && !ret_report->reason[0])
+        (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "%s", strerror(-error));
+    log_info("image in %s: %s, %.3f ms in all, %.3f ms stopped", request->folder,
+             error ? ret_report->reason : ret_report->image, (double)ret_report->total_ns / 1e6,
+             (double)ret_report->downtime_ns / 1e6);
+}
+
+void checkpoint_end(void)
+{
+    int before = cancel_hold();
+    (void)long_lock_take(&turn, 0);
+    let_go();
+    long_lock_release(&turn);
+    cancel_allow(before);
+}

@@ -1,0 +1,48 @@
+#ifndef RESEAT_STATE_CHECKPOINT_CHECKPOINT_H
+#define RESEAT_STATE_CHECKPOINT_CHECKPOINT_H
+
+#include "state/image/image_folder.h"
+#include "state/move/move.h"
+
+/*
+ * An image of a program while it runs: a point (state/point/point.h), and with it what the objects
+ * were at its moment, on disk. The program is stopped for the point's moment alone; what is written
+ * is the point's, whatever the program does meanwhile.
+ */
+
+struct checkpoint_request {
+    const char *folder;       /**< Absolute. Made where it is missing. */
+    uint64_t deadline_ns;     /**< CLOCK_MONOTONIC; 0: none. */
+    uint64_t max_downtime_ns; /**< As of struct move_request. */
+    bool strict;
+    uint64_t
+        bandwidth; /**< Bytes a second for what is copied while the program runs; 0: no limit. */
+    /** Another one follows: the point stays in host memory, so that only what changes is copied and
+     * looked at then. Else it goes, unless somebody else keeps points. */
+    bool keeps;
+    const atomic_bool *cancel; /**< Or NULL. */
+    void (*progress)(void *data, const struct move_progress *progress);
+    void *data;
+};
+
+struct checkpoint_report {
+    enum move_result result;
+    char reason[512];           /**< One line; "" when done. */
+    char image[IMAGE_NAME_MAX]; /**< Its name; "" when there is none. */
+    uint64_t bytes;             /**< That are in the image. */
+    uint64_t written;           /**< Of them, what was not in the folder before; packed. */
+    uint64_t copied;            /**< To host memory, for the point. */
+    uint64_t total_ns, downtime_ns;
+};
+
+/**
+ * Blocks on the devices and the disk; one at a time in a process, and never with a move.
+ * Thread-safe; not inside the gate, nor from a callback of a driver.
+ */
+void checkpoint_make(const struct checkpoint_request *request,
+                     struct checkpoint_report *ret_report);
+
+/** None follows: let go of what the last one kept. */
+void checkpoint_end(void);
+
+#endif

@@ -1,0 +1,524 @@
+#include "state/image/image_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "state/base/array.h"
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+#include "state/base/folder.h"
+#include "state/base/fork.h"
+
+#define CHUNKS "chunks"
+#define LOCK   "lock"
+
+/* Who has the lock alone, has it for as long as a sweep takes; who shares it, perhaps for as long
+ * as an image takes, which nobody waits for. */
+#define LOCK_NS      (10 * NS_PER_S)
+#define LOCK_STEP_NS (10 * NS_PER_MS)
+/* Names that are tried, a millisecond after the other: an image is made in more than that. */
+#define NAMES 1000
+
+/* Those that are open: a child of a fork would keep their locks for as long as it lives. */
+static struct image_folder *folders;
+static pthread_mutex_t folders_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void in_child(void)
+{
+    for (struct image_folder *folder = folders; folder; folder = folder->next)
+        owned_close(&folder->lock);
+    folders = NULL;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &folders_lock, .in_child = in_child};
+
+static void enlist(struct image_folder *folder)
+{
+    pthread_mutex_lock(&folders_lock);
+    folder->next = folders;
+    folders = folder;
+    pthread_mutex_unlock(&folders_lock);
+}
+
+static void delist(const struct image_folder *folder)
+{
+    pthread_mutex_lock(&folders_lock);
+    struct image_folder **at = &folders;
+    while (*at && *at != folder)
+        at = &(*at)->next;
+    if (*at)
+        *at = folder->next;
+    pthread_mutex_unlock(&folders_lock);
+}
+
+static int refuse(char *ret_problem, int error, const char *path, const char *name, const char *why)
+{
+    snprintf(ret_problem, IMAGE_PROBLEM_MAX, "%.500s%s%.60s: %.300s", path, *name ? "/" : "", name,
+             why);
+    return error;
+}
+
+static int refuse_error(char *ret_problem, int error, const char *path, const char *name)
+{
+    return refuse(ret_problem, error, path, name,
+                  error == -EPERM ? "it is not yours alone" : strerror(-error));
+}
+
+/* ---- opening ---- */
+
+static int find(const char *path, char ret_path[PATH_MAX], char *ret_problem)
+{
+    if (!realpath(path, ret_path))
+        return refuse_error(ret_problem, -errno, path, "");
+    int error = folder_check_above(ret_path, ret_problem);
+    if (!error && !folder_is_ours(ret_path, true))
+        error = refuse(ret_problem, -EPERM, ret_path, "",
+                       "it is not a folder that only you can enter (of the mode 0700)");
+    return error;
+}
+
+static int open_chunks(struct image_folder *folder, bool make)
+{
+    if (make && mkdirat(owned_fd(&folder->folder), CHUNKS, 0700) != 0 && errno != EEXIST)
+        return -errno;
+    return image_file_folder(&folder->folder, CHUNKS, &folder->chunks);
+}
+
+static int open_lock(struct image_folder *folder, bool make)
+{
+    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (make ? O_CREAT : 0);
+    struct stat stat;
+    int error = owned_take(openat(owned_fd(&folder->folder), LOCK, flags, 0600), &folder->lock);
+    if (error)
+        return error == -ELOOP ? -EPERM : error;
+    if (fstat(owned_fd(&folder->lock), &stat) != 0)
+        return -errno;
+    return S_ISREG(stat.st_mode) && stat.st_uid == geteuid() && (stat.st_mode & 077) == 0 ? 0
+                                                                                          : -EPERM;
+}
+
+/* Not for ever: another process may be stopped while it has it. */
+static int take_lock(const struct owned *lock, int how, uint64_t patience_ns)
+{
+    for (uint64_t deadline = clock_now_ns() + patience_ns;;) {
+        if (flock(owned_fd(lock), how | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -errno;
+        if (clock_now_ns() >= deadline)
+            return -EBUSY;
+        clock_sleep(LOCK_STEP_NS);
+    }
+}
+
+/* Who comes to write removes what others left, if nobody is there. */
+static int lock_to_write(struct image_folder *folder)
+{
+    char ignored[IMAGE_PROBLEM_MAX];
+    struct image_swept swept;
+    if (take_lock(&folder->lock, LOCK_EX, 0) == 0) {
+        struct image_names names;
+        bool unfinished = false;
+        if (image_folder_names(folder, &names) == 0) {
+            for (size_t i = 0; i < names.count; i++)
+                unfinished = unfinished || !image_folder_is_whole(folder, names.names[i]);
+            image_names_finish(&names);
+        }
+        /* What cannot be removed now is in nobody's way. */
+        if (unfinished)
+            (void)!image_folder_sweep(folder, &swept, ignored);
+    }
+    return take_lock(&folder->lock, LOCK_SH, LOCK_NS);
+}
+
+static int lock(struct image_folder *folder, enum image_use use)
+{
+    switch (use) {
+    case IMAGE_TO_WRITE:
+        return lock_to_write(folder);
+    case IMAGE_TO_READ:
+        return take_lock(&folder->lock, LOCK_SH, LOCK_NS);
+    case IMAGE_TO_SWEEP:
+        break;
+    }
+    return take_lock(&folder->lock, LOCK_EX, LOCK_NS);
+}
+
+static int open_parts(struct image_folder *folder, enum image_use use, char *ret_problem)
+{
+    bool make = use == IMAGE_TO_WRITE;
+    struct stat stat;
+    const char *part = "";
+    int error = owned_take(open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+                           &folder->folder);
+    if (!error && fstat(owned_fd(&folder->folder), &stat) != 0)
+        error = -errno;
+    if (!error && (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0))
+        error = -EPERM;
+    if (!error) {
+        part = LOCK;
+        error = open_lock(folder, make);
+    }
+    if (!error) {
+        part = CHUNKS;
+        error = open_chunks(folder, make);
+    }
+    if (error == -ENOENT)
+        return refuse(ret_problem, error, folder->path, "",
+                      "there are no images: nothing was written there by reseat");
+    return error ? refuse_error(ret_problem, error, folder->path, part) : 0;
+}
+
+int image_folder_open(const char *path, enum image_use use, struct image_folder **ret_folder,
+                      char ret_problem[IMAGE_PROBLEM_MAX])
+{
+    struct image_folder *folder = calloc(1, sizeof(*folder));
+    if (!folder)
+        return refuse_error(ret_problem, -ENOMEM, path, "");
+    folder->folder = folder->chunks = folder->lock = OWNED_NONE;
+    int error = fork_watch();
+    enlist(folder);
+    if (!error)
+        error = use == IMAGE_TO_WRITE ? folder_make_private(path, folder->path, ret_problem)
+                                      : find(path, folder->path, ret_problem);
+    else
+        refuse_error(ret_problem, error, path, "");
+    if (!error)
+        error = open_parts(folder, use, ret_problem);
+    if (!error) {
+        error = lock(folder, use);
+        if (error == -EBUSY)
+            refuse(ret_problem, error, folder->path, "",
+                   use == IMAGE_TO_SWEEP ? "images are read or written there; try again later"
+                                         : "images are removed there; try again later");
+        else if (error)
+            refuse_error(ret_problem, error, folder->path, LOCK);
+    }
+    if (error)
+        image_folder_close(folder);
+    else
+        *ret_folder = folder;
+    return error;
+}
+
+void image_folder_close(struct image_folder *folder)
+{
+    if (!folder)
+        return;
+    delist(folder);
+    owned_close(&folder->lock);
+    owned_close(&folder->chunks);
+    owned_close(&folder->folder);
+    free(folder);
+}
+
+/* ---- images in it ---- */
+
+/* YYYYMMDDTHHMMSS.mmm-PID */
+bool image_name_is_valid(const char *name)
+{
+    static const char shape[] = "00000000T000000.000-";
+    size_t length = strlen(name);
+    if (length <= strlen(shape) || length >= IMAGE_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        bool number = i >= strlen(shape) || shape[i] == '0';
+        if (number ? name[i] < '0' || name[i] > '9' : name[i] != shape[i])
+            return false;
+    }
+    return true;
+}
+
+int image_folder_names(const struct image_folder *folder, struct image_names *ret_names)
+{
+    struct image_names all;
+    int error = image_file_names(&folder->folder, &all);
+    if (error)
+        return error;
+    size_t count = 0;
+    for (size_t i = 0; i < all.count; i++) {
+        struct stat stat;
+        bool image =
+            image_name_is_valid(all.names[i]) &&
+            fstatat(owned_fd(&folder->folder), all.names[i], &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISDIR(stat.st_mode);
+        if (image)
+            all.names[count++] = all.names[i];
+        else
+            free(all.names[i]);
+    }
+    all.count = count;
+    *ret_names = all;
+    return 0;
+}
+
+bool image_folder_is_whole(const struct image_folder *folder, const char *name)
+{
+    char path[IMAGE_NAME_MAX + sizeof(IMAGE_MANIFEST) + 1];
+    struct stat stat;
+    snprintf(path, sizeof(path), "%s/%s", name, IMAGE_MANIFEST);
+    return fstatat(owned_fd(&folder->folder), path, &stat, AT_SYMLINK_NOFOLLOW) == 0 ||
+           errno != ENOENT;
+}
+
+static int name_of(uint64_t ms, char ret_name[IMAGE_NAME_MAX])
+{
+    time_t seconds = (time_t)(ms / 1000);
+    char time[16];
+    struct tm utc;
+    if (!gmtime_r(&seconds, &utc) || strftime(time, sizeof(time), "%Y%m%dT%H%M%S", &utc) == 0)
+        return -EOVERFLOW;
+    snprintf(ret_name, IMAGE_NAME_MAX, "%s.%03u-%u", time, (unsigned)(ms % 1000),
+             (unsigned)getpid());
+    return image_name_is_valid(ret_name) ? 0 : -EOVERFLOW;
+}
+
+/* Later than all that are there, whatever the clock says. */
+int image_folder_begin(struct image_folder *folder, char ret_name[IMAGE_NAME_MAX],
+                       struct owned *ret_image)
+{
+    struct image_names names;
+    int error = image_folder_names(folder, &names);
+    if (error)
+        return error;
+    error = -EEXIST;
+    uint64_t now = clock_wall_ms();
+    for (uint64_t ms = now; error == -EEXIST && ms < now + NAMES; ms++) {
+        error = name_of(ms, ret_name);
+        if (!error && mkdirat(owned_fd(&folder->folder), ret_name, 0700) != 0)
+            error = -errno;
+    }
+    image_names_finish(&names);
+    if (error)
+        return error;
+    error = image_file_folder(&folder->folder, ret_name, ret_image);
+    if (error)
+        (void)!unlinkat(owned_fd(&folder->folder), ret_name, AT_REMOVEDIR);
+    return error;
+}
+
+int image_folder_manifest(const struct image_folder *folder, const char *name,
+                          struct image_manifest *ret_manifest, char ret_problem[IMAGE_PROBLEM_MAX])
+{
+    struct owned CLEANUP(owned_close) image = OWNED_NONE;
+    char *CLEANUP(cleanup_free) bytes = NULL;
+    char file[IMAGE_NAME_MAX + sizeof(IMAGE_MANIFEST) + 1], why[IMAGE_PROBLEM_MAX];
+    uint64_t size = 0;
+    if (!image_name_is_valid(name))
+        return refuse(ret_problem, -ENOENT, folder->path, "", "an image has no such name");
+    snprintf(file, sizeof(file), "%s/%s", name, IMAGE_MANIFEST);
+    int error = image_file_folder(&folder->folder, name, &image);
+    if (error)
+        return refuse_error(ret_problem, error, folder->path, name);
+    error = image_file_read(&image, IMAGE_MANIFEST, NULL, 0, &size);
+    if (!error && size > IMAGE_MANIFEST_MAX)
+        return refuse(ret_problem, -EBADMSG, folder->path, file, "it is too long");
+    if (!error && !(bytes = malloc((size_t)size + 1)))
+        error = -ENOMEM;
+    uint64_t again = 0;
+    if (!error)
+        error = image_file_read(&image, IMAGE_MANIFEST, bytes, (size_t)size, &again);
+    if (!error && again != size)
+        error = -EBADMSG;
+    if (error)
+        return refuse_error(ret_problem, error, folder->path, file);
+    error = image_manifest_decode(bytes, (size_t)size, ret_manifest, why);
+    if (error)
+        refuse(ret_problem, error, folder->path, file, error == -EBADMSG ? why : strerror(-error));
+    return error;
+}
+
+int image_folder_hold(const struct image_folder *folder, const char *name, struct owned *ret_hold)
+{
+    struct owned CLEANUP(owned_close) image = OWNED_NONE;
+    struct owned hold = OWNED_NONE;
+    int error = image_file_folder(&folder->folder, name, &image);
+    if (!error)
+        error = owned_take(openat(owned_fd(&image), IMAGE_MANIFEST,
+                                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
+                           &hold);
+    if (error)
+        return error;
+    error = take_lock(&hold, LOCK_SH, LOCK_NS);
+    if (error)
+        owned_close(&hold);
+    else
+        *ret_hold = hold;
+    return error;
+}
+
+/* ---- removing ---- */
+
+static int remove_folder(const struct image_folder *folder, const char *name)
+{
+    struct owned CLEANUP(owned_close) image = OWNED_NONE;
+    struct image_names names;
+    int error = image_file_folder(&folder->folder, name, &image);
+    if (error)
+        return error;
+    error = image_file_names(&image, &names);
+    if (error)
+        return error;
+    for (size_t i = 0; !error && i < names.count; i++)
+        if (unlinkat(owned_fd(&image), names.names[i], 0) != 0 && errno != ENOENT)
+            error = -errno;
+    image_names_finish(&names);
+    if (!error && unlinkat(owned_fd(&folder->folder), name, AT_REMOVEDIR) != 0)
+        error = -errno;
+    return error;
+}
+
+int image_folder_remove(struct image_folder *folder, const char *name)
+{
+    struct owned CLEANUP(owned_close) image = OWNED_NONE;
+    struct owned CLEANUP(owned_close) manifest = OWNED_NONE;
+    if (!image_name_is_valid(name))
+        return -ENOENT;
+    int error = image_file_folder(&folder->folder, name, &image);
+    if (!error)
+        error = owned_take(openat(owned_fd(&image), IMAGE_MANIFEST,
+                                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
+                           &manifest);
+    if (!error)
+        error = take_lock(&manifest, LOCK_EX, 0);
+    /* From here on it is none. */
+    if (!error && unlinkat(owned_fd(&image), IMAGE_MANIFEST, 0) != 0)
+        error = -errno;
+    return error ? error : image_file_sync(&image);
+}
+
+/* The digests that some image names. */
+struct named {
+    struct image_digest *digests;
+    size_t count;
+};
+
+static int by_digest(const void *a, const void *b)
+{
+    return memcmp(a, b, IMAGE_DIGEST);
+}
+
+static int add_named(struct named *named, const struct image_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->count; i++) {
+        const struct image_record *record = &manifest->records[i];
+        size_t size = record->kind == IMAGE_CONTENTS ? record->contents->digests.size : 0;
+        if (!size)
+            continue;
+        struct image_digest *more = reallocarray(named->digests, named->count + size / IMAGE_DIGEST,
+                                                 sizeof(*named->digests));
+        if (!more)
+            return -ENOMEM;
+        memcpy(more + named->count, record->contents->digests.bytes, size);
+        named->digests = more;
+        named->count += size / IMAGE_DIGEST;
+    }
+    return 0;
+}
+
+static int find_named(const struct image_folder *folder, const struct image_names *images,
+                      struct named *ret_named, char *ret_problem)
+{
+    char why[IMAGE_PROBLEM_MAX];
+    for (size_t i = 0; i < images->count; i++) {
+        struct image_manifest manifest = {0};
+        if (!image_folder_is_whole(folder, images->names[i]))
+            continue;
+        int error = image_folder_manifest(folder, images->names[i], &manifest, why);
+        if (error) {
+            snprintf(
+                ret_problem, IMAGE_PROBLEM_MAX,
+                "chunks stay where they are, because nobody knows which an image names: %.800s",
+                why);
+            return error;
+        }
+        error = add_named(ret_named, &manifest);
+        image_manifest_finish(&manifest);
+        if (error)
+            return error;
+    }
+    if (ret_named->count)
+        qsort(ret_named->digests, ret_named->count, sizeof(*ret_named->digests), by_digest);
+    return 0;
+}
+
+static int sweep_chunks(const struct image_folder *folder, const struct named *named,
+                        struct image_swept *swept)
+{
+    struct image_names names;
+    int error = image_file_names(&folder->chunks, &names);
+    if (error)
+        return error;
+    for (size_t i = 0; !error && i < names.count; i++) {
+        struct image_digest digest;
+        struct stat stat;
+        if (!image_chunk_name_read(names.names[i], &digest) ||
+            (named->count &&
+             bsearch(&digest, named->digests, named->count, sizeof(*named->digests), by_digest)) ||
+            fstatat(owned_fd(&folder->chunks), names.names[i], &stat, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (unlinkat(owned_fd(&folder->chunks), names.names[i], 0) != 0) {
+            error = -errno;
+            continue;
+        }
+        swept->chunks++;
+        swept->bytes += (uint64_t)stat.st_size;
+    }
+    image_names_finish(&names);
+    return error;
+}
+
+int image_folder_sweep(struct image_folder *folder, struct image_swept *ret_swept,
+                       char ret_problem[IMAGE_PROBLEM_MAX])
+{
+    struct image_names images;
+    struct image_swept swept = {0};
+    struct named named = {0};
+    ret_problem[0] = '\0';
+    int error = image_folder_names(folder, &images);
+    if (error)
+        return error;
+    error = find_named(folder, &images, &named, ret_problem);
+    bool known = !error;
+    if (known)
+        error = sweep_chunks(folder, &named, &swept);
+    else if (*ret_problem)
+        error = 0;
+    free(named.digests);
+    /* They are what tells that there may be chunks to be swept: last, and not before those are. */
+    for (size_t i = 0; !error && known && i < images.count; i++) {
+        if (image_folder_is_whole(folder, images.names[i]))
+            continue;
+        error = remove_folder(folder, images.names[i]);
+        swept.images += !error;
+    }
+    image_names_finish(&images);
+    if (!error)
+        *ret_swept = swept;
+    return error;
+}
+
+void image_folder_abandon(struct image_folder *folder, const char *name)
+{
+    struct owned CLEANUP(owned_close) image = OWNED_NONE;
+    char ignored[IMAGE_PROBLEM_MAX];
+    struct image_swept swept;
+    struct image_names names;
+    if (image_file_folder(&folder->folder, name, &image) == 0 &&
+        image_file_names(&image, &names) == 0) {
+        for (size_t i = 0; i < names.count; i++)
+            (void)!unlinkat(owned_fd(&image), names.names[i], 0);
+        image_names_finish(&names);
+    }
+    if (take_lock(&folder->lock, LOCK_EX, 0) == 0)
+        (void)!image_folder_sweep(folder, &swept, ignored);
+    (void)!take_lock(&folder->lock, LOCK_SH, LOCK_NS);
+}

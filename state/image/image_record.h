@@ -1,0 +1,171 @@
+#ifndef RESEAT_STATE_IMAGE_IMAGE_RECORD_H
+#define RESEAT_STATE_IMAGE_IMAGE_RECORD_H
+
+#include <msgpack.h>
+
+#include "state/image/image_chunk.h"
+
+/*
+ * What an image says of a program, besides its bytes: records. Each is of a type that is one row of
+ * a table, and has that type's version, so that another release knows what it reads. To add one: a
+ * struct, its fields, and the row.
+ *
+ * Decoding trusts nothing: every field has to be there, of its type, and within its bounds.
+ */
+
+enum image_record_kind {
+    IMAGE_ABOUT,   /**< Once, first. */
+    IMAGE_CONTEXT, /**< Each of the objects that a program made, as it made them... */
+    IMAGE_QUEUE,
+    IMAGE_PROGRAM,
+    IMAGE_KERNEL,
+    IMAGE_ARGUMENT, /**< ...what it gave to a kernel... */
+    IMAGE_SAMPLER,
+    IMAGE_MEMORY,
+    IMAGE_CONTENTS, /**< ...and the bytes of a memory object that has its own. */
+    IMAGE_RECORD_KINDS,
+};
+
+/** What it is an image of. */
+struct image_about {
+    uint64_t created_ms; /**< Since 1970. */
+    char *program;       /**< Its name. */
+    uint64_t pid;
+    char *host;
+    char *release; /**< Of reseat. */
+    char *reason;  /**< Why it was made: a word. */
+};
+
+struct image_blob {
+    unsigned char *bytes; /**< Owned. */
+    size_t size;
+};
+
+/* Objects are known by their handles in the program; what is not there is 0 or empty. Lists of
+ * properties are as the program gave them, in its numbers. */
+
+struct image_context {
+    uint64_t id;
+    uint64_t seats; /**< Bits: the program's virtual devices that it has. */
+    struct image_blob properties;
+};
+
+struct image_queue {
+    uint64_t id, context;
+    uint64_t seat;
+    uint64_t properties; /**< cl_command_queue_properties. */
+    struct image_blob list;
+};
+
+/** As a recipe; state/recipe/container.h has its form. */
+struct image_program {
+    uint64_t id, context;
+    uint64_t seats;          /**< Bits, in the context: its devices. */
+    struct image_blob base;  /**< As it was created; empty for a linked one. */
+    struct image_blob built; /**< As it was last built for the first of them that it is for. */
+};
+
+struct image_kernel {
+    uint64_t id, context, program;
+    char *name;
+    uint64_t arguments; /**< Their number. */
+};
+
+struct image_argument {
+    uint64_t kernel, index;
+    uint64_t kind;   /**< enum of state/program/kernel.h. */
+    uint64_t size;   /**< As given. */
+    uint64_t object; /**< Of memory objects and samplers. */
+    struct image_blob value;
+};
+
+struct image_sampler {
+    uint64_t id, context;
+    uint64_t normalized, addressing, filter;
+    struct image_blob properties;
+};
+
+struct image_memory {
+    uint64_t id;
+    uint64_t context;
+    uint64_t root;   /**< That of the object that has its bytes; its own, where it has them. */
+    uint64_t origin; /**< Where they begin in those. */
+    uint64_t size;
+    uint64_t type;  /**< cl_mem_object_type. */
+    uint64_t flags; /**< cl_mem_flags. */
+    uint64_t lent;  /**< 1: the memory is the program's. */
+    /* Of images, else 0. */
+    uint64_t channel_order, channel_type;
+    uint64_t width, height, depth, array_size, row_pitch, slice_pitch;
+};
+
+/** Of an object whose bytes are in the image. Up to so many of them are in the record itself. */
+#define IMAGE_SMALL 512
+/** Objects that are larger are none: a device's memory has not so many bytes. */
+#define IMAGE_SIZE_MAX (UINT64_C(1) << 48)
+
+struct image_contents {
+    uint64_t id;
+    uint64_t size;
+    uint64_t written;          /**< 0: never, and there are no bytes. */
+    struct image_blob small;   /**< All of them, of a small object. */
+    struct image_blob digests; /**< Else one IMAGE_DIGEST for each chunk. */
+};
+
+struct image_record {
+    enum image_record_kind kind;
+    /** Owned: the struct of its kind; texts and bytes in it are owned, too. */
+    union {
+        void *body;
+        struct image_about *about;
+        struct image_context *context;
+        struct image_queue *queue;
+        struct image_program *program;
+        struct image_kernel *kernel;
+        struct image_argument *argument;
+        struct image_sampler *sampler;
+        struct image_memory *memory;
+        struct image_contents *contents;
+    };
+};
+
+/** Number of chunks of an object of @size bytes. */
+static inline uint64_t image_chunk_count(uint64_t size)
+{
+    return size / IMAGE_CHUNK + (size % IMAGE_CHUNK != 0);
+}
+/** Bytes of its chunk @index. */
+static inline size_t image_chunk_size(uint64_t size, uint64_t index)
+{
+    uint64_t left = size - index * IMAGE_CHUNK;
+    return left < IMAGE_CHUNK ? (size_t)left : IMAGE_CHUNK;
+}
+/** The digest of chunk @index. */
+struct image_digest image_contents_digest(const struct image_contents *contents, uint64_t index);
+
+/** "about", "memory": what it is called in the file and for people. */
+const char *image_record_name(enum image_record_kind kind);
+/** A record that is all zero and empty. Returns 0 or -ENOMEM. */
+MUST_CHECK int image_record_init(struct image_record *record, enum image_record_kind kind);
+void image_record_finish(struct image_record *record);
+/** One msgpack object. Texts are made safe. 0 or -ENOMEM. */
+MUST_CHECK int image_record_encode(const struct image_record *record, msgpack_sbuffer *buffer);
+
+/** One line. */
+#define IMAGE_PROBLEM_MAX 1024
+
+/**
+ * Read what image_record_encode() wrote.
+ *
+ * @ret_record   To be finished.
+ * @ret_problem  What is wrong, on failure.
+ * Returns 0, -EBADMSG or -ENOMEM.
+ */
+MUST_CHECK int image_record_decode(const void *bytes, size_t size, struct image_record *ret_record,
+                                   char ret_problem[IMAGE_PROBLEM_MAX]);
+
+/** What a record says, member by member; of a number @text is NULL. */
+typedef void image_say(void *data, const char *member, uint64_t number, const char *text);
+void image_record_describe(const struct image_record *record, image_say *say, void *data);
+
+#endif

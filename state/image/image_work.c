@@ -1,0 +1,65 @@
+#include "state/image/image_work.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "state/base/thread.h"
+
+/* More than processors: some of them wait for the disk. */
+#define THREADS_MORE 2
+#define THREADS_MOST 16
+
+struct work {
+    int (*job)(void *data, struct image_worker *, size_t index);
+    void *data;
+    size_t count;
+    atomic_size_t next;
+    atomic_int error;
+};
+
+static void fail(struct work *work, int error)
+{
+    int none = 0;
+    atomic_compare_exchange_strong(&work->error, &none, error);
+}
+
+static void *run(void *data)
+{
+    struct work *work = data;
+    struct image_worker worker = {image_packer_create(), malloc(IMAGE_CHUNK_FILE_MAX),
+                                  malloc(IMAGE_CHUNK)};
+    if (!worker.packer || !worker.room || !worker.unpacked)
+        fail(work, -ENOMEM);
+    size_t index;
+    while (atomic_load(&work->error) == 0 &&
+           (index = atomic_fetch_add(&work->next, 1)) < work->count) {
+        int error = work->job(work->data, &worker, index);
+        if (error)
+            fail(work, error);
+    }
+    image_packer_destroy(worker.packer);
+    free(worker.room);
+    free(worker.unpacked);
+    return NULL;
+}
+
+int image_work(size_t count, int (*job)(void *data, struct image_worker *, size_t index),
+               void *data)
+{
+    struct work work = {.job = job, .data = data, .count = count};
+    pthread_t threads[THREADS_MOST];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t wanted = (size_t)(processors > 0 ? processors : 1) + THREADS_MORE, started = 0;
+    wanted = wanted < THREADS_MOST ? wanted : THREADS_MOST;
+    /* The caller is one of them, so that it is done without any other as well. */
+    while (started + 1 < wanted && started + 1 < count &&
+           thread_start("reseat-image", 0, run, &work, &threads[started]) == 0)
+        started++;
+    if (count)
+        run(&work);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    return atomic_load(&work.error);
+}

@@ -1,0 +1,434 @@
+#include "state/move/stored.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "state/base/array.h"
+#include "state/base/cancel.h"
+#include "state/base/clock.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/work.h"
+#include "state/graph/graph.h"
+#include "state/image/image_read.h"
+#include "state/image/image_write.h"
+#include "state/memory/mapping.h"
+#include "state/memory/memory.h"
+#include "state/move/move_priv.h"
+#include "state/transfer/transfer.h"
+
+/* Windows of less are parts of pages that others use as well. */
+#define WORTH ((size_t)64 << 10)
+
+/* How often somebody is told how far it is. */
+#define TELL_NS (200 * NS_PER_MS)
+
+/* One root whose bytes are written, with the gate open. */
+struct item {
+    struct memory *root; /* held */
+    struct window *window;
+    char *bytes; /* where they are; NULL: it was never written */
+    bool steady; /* nobody writes there while the program is suspended */
+    uint64_t version;
+};
+
+/* One root whose bytes are in the image alone. */
+struct away {
+    struct object_weak root;
+    char *bytes;
+    uint64_t version;
+    struct image_contents *contents; /* of `manifest` */
+};
+
+/* By who has move_run's lock. */
+static struct {
+    char path[PATH_MAX], image[IMAGE_NAME_MAX];
+    struct owned hold;
+    struct image_manifest manifest;
+    struct away *aways;
+    size_t count;
+    bool touched; /* a try to fill host memory again left something there */
+} stored = {.hold = {.fd = -1}};
+static _Atomic uint64_t bytes_away;
+
+uint64_t stored_bytes(void)
+{
+    return atomic_load(&bytes_away);
+}
+
+static void forget(void)
+{
+    owned_close(&stored.hold);
+    image_manifest_finish(&stored.manifest);
+    free(stored.aways);
+    stored.aways = NULL;
+    stored.count = 0;
+    stored.touched = false;
+    atomic_store(&bytes_away, 0);
+}
+
+/* What is away is lost to a child, whose drivers are gone as well; the image is its parent's. */
+static void in_child(void)
+{
+    owned_close(&stored.hold);
+    stored.count = 0;
+    atomic_store(&bytes_away, 0);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+
+/* ---- writing ---- */
+
+struct storing {
+    const struct stored_request *request;
+    struct stored_report *report;
+    struct item *items;
+    size_t count;
+    struct image_manifest manifest;
+    _Atomic uint64_t told_at;
+};
+
+static int fail(struct storing *s, int error, const char *why)
+{
+    if (!s->report->reason[0])
+        (void)!snprintf(s->report->reason, sizeof(s->report->reason), "%s", why);
+    return error;
+}
+
+static int check(void *data, uint64_t done, uint64_t total)
+{
+    struct storing *s = data;
+    const struct stored_request *request = s->request;
+    uint64_t now = clock_now_ns(), told = atomic_load(&s->told_at);
+    if (work_is_over())
+        return -ESHUTDOWN;
+    if (request->cancel && atomic_load(request->cancel))
+        return -ECANCELED;
+    if (request->deadline_ns && now >= request->deadline_ns)
+        return -ETIMEDOUT;
+    if (request->progress && now >= told + TELL_NS &&
+        atomic_compare_exchange_strong(&s->told_at, &told, now)) {
+        const struct move_progress progress = {
+            .phase = MOVE_COPY, .bytes_done = done, .bytes_total = total};
+        request->progress(request->data, &progress);
+    }
+    return 0;
+}
+
+static bool is_suspended(const struct context *context)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        if (atomic_load(&context->place[i]) != PLACE_NONE)
+            return false;
+    return true;
+}
+
+/* Nobody writes to its host memory, nor knows where that is. Gate closed. */
+static bool is_steady(struct memory *root)
+{
+    bool ours = root->store || (root->window && root->window->ours);
+    return ours && !root->uses_svm && !map_any(root) && is_suspended(root->context);
+}
+
+static int add_item(struct storing *s, struct memory *root)
+{
+    uint64_t version = atomic_load(&root->version);
+    bool has = replica_is_latest(root, PLACE_HOST);
+    if (!is_suspended(root->context))
+        return fail(s, -EBUSY, "some of the program is not suspended");
+    if (!has)
+        return fail(s, -ENODATA, "some of what the program has is lost with a device");
+    if (!array_make_room(&s->items, s->count, sizeof(*s->items)))
+        return -ENOMEM;
+    struct item *item = &s->items[s->count++];
+    bool there = version != 0 && (root->store || root->window);
+    object_hold(root);
+    *item = (struct item){.root = root,
+                          .window = window_ref(root->window),
+                          .bytes = there ? memory_host_bytes(root) : NULL,
+                          .steady = is_steady(root),
+                          .version = version};
+    return 0;
+}
+
+static int collect(struct storing *s)
+{
+    int error = gate_close(s->request->deadline_ns) == 0 ? 0 : -ETIMEDOUT;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    if (error)
+        return error;
+    error = graph_describe(&s->manifest);
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        if (!error && memory->root == memory)
+            error = add_item(s, memory);
+    gate_open();
+    return error;
+}
+
+static void let_go(struct storing *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        window_unref(s->items[i].window);
+        object_unhold(s->items[i].root);
+    }
+    free(s->items);
+    image_manifest_finish(&s->manifest);
+}
+
+static const void *look(const struct image_source *source, uint64_t at, size_t size, void *room)
+{
+    const struct item *item = source->data;
+    if (item->steady)
+        return item->bytes + at;
+    host_copy_lent(room, item->bytes + at, size);
+    return room;
+}
+
+static int write_image(struct storing *s, struct image_folder *folder, char *ret_problem)
+{
+    struct image_source *sources = calloc(s->count + 1, sizeof(*sources));
+    struct image_written written;
+    const struct image_plan plan = {
+        .manifest = &s->manifest, .sources = sources, .count = s->count, .check = check, .data = s};
+    if (!sources)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->count; i++)
+        sources[i] = (struct image_source){.id = (uintptr_t)s->items[i].root,
+                                           .size = s->items[i].root->size,
+                                           .written = s->items[i].bytes != NULL,
+                                           .look = look,
+                                           .data = &s->items[i]};
+    int error = image_write(folder, &plan, &written, ret_problem);
+    free(sources);
+    if (error)
+        return error;
+    strcpy(s->report->image, written.name);
+    s->report->bytes = written.bytes;
+    s->report->written = written.stored;
+    return 0;
+}
+
+/* ---- giving back ---- */
+
+/* Its whole pages. Bytes around them stay, and are written over with the same. */
+static size_t give_back(char *bytes, size_t size)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = ((uintptr_t)bytes + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)bytes + size) & ~(page - 1);
+    if (begin >= end || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0)
+        return 0;
+    return end - begin;
+}
+
+/* As it was when it was written. Gate closed. */
+static bool is_same(const struct item *item)
+{
+    struct memory *root = item->root;
+    return item->steady && item->bytes && root->size >= WORTH && object_refs(root) != 0 &&
+           atomic_load(&root->version) == item->version && is_steady(root) &&
+           memory_host_bytes(root) == item->bytes && replica_is_latest(root, PLACE_HOST);
+}
+
+static struct image_contents *contents_of(const struct image_manifest *manifest, size_t *at,
+                                          uint64_t id)
+{
+    /* They are in the order of the items. */
+    for (; *at < manifest->count; (*at)++)
+        if (manifest->records[*at].kind == IMAGE_CONTENTS &&
+            manifest->records[*at].contents->id == id)
+            return manifest->records[(*at)++].contents;
+    return NULL;
+}
+
+static int release_memory(struct storing *s)
+{
+    size_t at = 0;
+    struct away *aways = calloc(s->count + 1, sizeof(*aways));
+    if (!aways)
+        return -ENOMEM;
+    if (gate_close(s->request->deadline_ns) != 0) {
+        free(aways);
+        return -ETIMEDOUT;
+    }
+    stored.aways = aways;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct item *item = &s->items[i];
+        struct image_contents *contents = contents_of(&s->manifest, &at, (uintptr_t)item->root);
+        size_t freed = contents && is_same(item) ? give_back(item->bytes, item->root->size) : 0;
+        if (!freed)
+            continue;
+        s->report->freed += freed;
+        stored.aways[stored.count++] =
+            (struct away){object_weak(item->root), item->bytes, item->version, contents};
+    }
+    gate_open();
+    /* The digests stay with us: what is read back is what was written, whatever becomes of the
+     * image's manifest. */
+    stored.manifest = s->manifest;
+    s->manifest = (struct image_manifest){0};
+    atomic_store(&bytes_away, s->report->freed);
+    return 0;
+}
+
+static int put(struct storing *s)
+{
+    char problem[IMAGE_PROBLEM_MAX] = "";
+    struct image_folder *folder = NULL;
+    struct owned hold = OWNED_NONE;
+    if (stored.count) {
+        (void)!snprintf(s->report->reason, sizeof(s->report->reason),
+                        "it is in the image %.400s/%s already", stored.path, stored.image);
+        return -EALREADY;
+    }
+    int error = graph_describe_program(&s->manifest, "suspend");
+    if (!error)
+        error = collect(s);
+    if (!error && !s->count)
+        return fail(s, -ENODATA, "the program has nothing to be kept");
+    if (!error)
+        error = image_folder_open(s->request->folder, IMAGE_TO_WRITE, &folder, problem);
+    if (!error)
+        error = write_image(s, folder, problem);
+    /* Written is not read. What this throws away of the kernel's memory was thrown away when it was
+     * written, so that it comes from the disk. */
+    if (!error)
+        error = image_verify(folder, &s->manifest, check, s, problem);
+    if (!error)
+        error = image_folder_hold(folder, s->report->image, &hold);
+    if (!error) {
+        strcpy(stored.path, folder->path);
+        strcpy(stored.image, s->report->image);
+        stored.hold = hold;
+        error = release_memory(s);
+        if (error)
+            forget();
+    }
+    image_folder_close(folder);
+    return error ? fail(s, error, problem) : 0;
+}
+
+static enum move_result result_of(int error)
+{
+    switch (error) {
+    case 0:
+        return MOVE_DONE;
+    case -ETIMEDOUT:
+        return MOVE_EXPIRED;
+    case -ECANCELED:
+        return MOVE_CANCELED;
+    case -ESHUTDOWN:
+        return MOVE_ENDED;
+    case -EPERM:
+        return MOVE_REFUSED;
+    default:
+        return MOVE_ROLLED_BACK;
+    }
+}
+
+void stored_put(const struct stored_request *request, struct stored_report *ret_report)
+{
+    struct storing s = {.request = request, .report = ret_report};
+    int before = cancel_hold();
+    *ret_report = (struct stored_report){0};
+    int error = -ETIMEDOUT;
+    if (move_lock_until(request->deadline_ns, false)) {
+        error = work_begin() ? put(&s) : -ESHUTDOWN;
+        work_end();
+        let_go(&s);
+        move_unlock();
+    }
+    cancel_allow(before);
+    ret_report->result = result_of(error);
+    if (error && !ret_report->reason[0])
+        (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "%s", strerror(-error));
+    log_info("suspended to %s: %s, %llu bytes of host memory given back", request->folder,
+             error ? ret_report->reason : ret_report->image, (unsigned long long)ret_report->freed);
+}
+
+/* ---- bringing back ---- */
+
+/* What is still away is filled again. Those that the program let go of meanwhile are not. */
+struct bringing {
+    struct memory **roots; /* held */
+    struct window **windows;
+    struct image_sink *sinks;
+    size_t count;
+};
+
+static int find_aways(struct move *move, struct bringing *b)
+{
+    b->roots = calloc(stored.count, sizeof(struct memory *));
+    b->windows = calloc(stored.count, sizeof(struct window *));
+    b->sinks = calloc(stored.count, sizeof(*b->sinks));
+    if (!b->roots || !b->windows || !b->sinks)
+        return -ENOMEM;
+    if (gate_close(move->limits.deadline_ns) != 0)
+        return -ETIMEDOUT;
+    for (size_t i = 0; i < stored.count; i++) {
+        const struct away *away = &stored.aways[i];
+        struct memory *root = object_weak_get(away->root);
+        bool there = root && object_refs(root) != 0 && (root->store || root->window);
+        if (!there || memory_host_bytes(root) != away->bytes ||
+            atomic_load(&root->version) != away->version)
+            continue;
+        object_hold(root);
+        b->roots[b->count] = root;
+        b->windows[b->count] = window_ref(root->window);
+        b->sinks[b->count++] = (struct image_sink){
+            .contents = away->contents, .bytes = away->bytes, .zero = !stored.touched};
+    }
+    gate_open();
+    return 0;
+}
+
+static void bringing_finish(struct bringing *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        window_unref(b->windows[i]);
+        object_unhold(b->roots[i]);
+    }
+    free(b->roots);
+    free(b->windows);
+    free(b->sinks);
+}
+
+static int check_move(void *data, uint64_t done, uint64_t total)
+{
+    (void)done, (void)total;
+    return move_check(data);
+}
+
+int stored_bring(struct move *move)
+{
+    char problem[IMAGE_PROBLEM_MAX] = "";
+    struct image_folder *folder = NULL;
+    struct bringing b = {0};
+    if (!stored.count)
+        return 0;
+    int error = image_folder_open(stored.path, IMAGE_TO_READ, &folder, problem);
+    if (!error)
+        error = find_aways(move, &b);
+    if (!error) {
+        const struct image_reading reading = {
+            .sinks = b.sinks, .count = b.count, .check = check_move, .data = move};
+        stored.touched = true;
+        error = image_read(folder, &reading, problem);
+    }
+    image_folder_close(folder);
+    bringing_finish(&b);
+    if (!error)
+        forget();
+    else if (error == -ETIMEDOUT || error == -ECANCELED || error == -ESHUTDOWN)
+        return error;
+    else
+        (void)move_fail(move, error, "its bytes are in the image %s and cannot be read: %.350s",
+                        stored.image, *problem ? problem : strerror(-error));
+    /* What was wrong is the disk's; the driver's errors mean other things to who called. */
+    return error == 0 ? 0 : -ENODATA;
+}

@@ -1,0 +1,207 @@
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "state/image/image_write.h"
+#include "tests/agent/harness.h"
+
+/* Images on disk, as their owner looks after them, and the verbs that have them made. */
+
+#define SIZE (IMAGE_CHUNK + 1000)
+
+static char folder[160], bytes[SIZE], last[IMAGE_NAME_MAX];
+
+static void setup(void)
+{
+    harness_init();
+    snprintf(folder, sizeof(folder), "%s/images", harness_folder());
+    for (size_t i = 0; i < SIZE; i++)
+        bytes[i] = (char)(i * i / 7 + i);
+}
+TestSuite(image_verbs, .init = setup, .fini = harness_finish, .timeout = 100);
+
+static const void *look(const struct image_source *source, uint64_t at, size_t size, void *room)
+{
+    (void)source, (void)size, (void)room;
+    return bytes + at;
+}
+
+/* An image of a program of that name, with one object. */
+static void write_image(const char *program)
+{
+    const struct image_source source = {.id = 0xabc, .size = SIZE, .written = true, .look = look};
+    struct image_manifest manifest = {0};
+    const struct image_plan plan = {.manifest = &manifest, .sources = &source, .count = 1};
+    struct image_written written;
+    struct image_folder *images;
+    char problem[IMAGE_PROBLEM_MAX];
+    cr_assert_eq(image_folder_open(folder, IMAGE_TO_WRITE, &images, problem), 0, "%s", problem);
+    image_manifest_add(&manifest, IMAGE_ABOUT)->about->program = strdup(program);
+    image_manifest_add(&manifest, IMAGE_MEMORY)->memory->id = 0xabc;
+    cr_assert_eq(image_write(images, &plan, &written, problem), 0, "%s", problem);
+    strcpy(last, written.name);
+    image_manifest_finish(&manifest);
+    image_folder_close(images);
+}
+
+static size_t count(void)
+{
+    json_t *answer = harness_json(RESEAT("image", "list", folder, "--json"), "image");
+    size_t images = json_array_size(json_object_get(answer, "images"));
+    json_decref(answer);
+    return images;
+}
+
+static void chunk_of(size_t at, size_t size, char *ret_path, size_t path_size)
+{
+    char name[IMAGE_CHUNK_NAME];
+    struct image_digest digest = image_digest_of(bytes + at, size);
+    image_chunk_name(&digest, name);
+    snprintf(ret_path, path_size, "%s/chunks/%s", folder, name);
+}
+
+Test(image_verbs, list_and_inspect_say_what_there_is)
+{
+    write_image("one");
+    write_image("two\x1b[31m");
+    cr_assert_eq(count(), 2);
+    json_t *answer = harness_json(RESEAT("image", "list", folder, "--json"), "image");
+    const json_t *image = json_array_get(json_object_get(answer, "images"), 0);
+    cr_expect_str_eq(json_string_value(json_object_get(image, "name")), last, "the last first");
+    cr_expect_null(strchr(json_string_value(json_object_get(image, "program")), '\x1b'));
+    cr_expect_eq(json_integer_value(json_object_get(image, "size_bytes")), SIZE);
+    cr_expect_eq(json_integer_value(json_object_get(image, "chunks")), 2);
+    cr_expect(json_is_false(json_object_get(image, "damaged")));
+    json_decref(answer);
+    cr_expect(strstr(RESEAT("image", "list", folder)->out, "one"));
+    answer = harness_json(RESEAT("image", "inspect", folder, "--json"), "image");
+    const json_t *records = json_object_get(answer, "records");
+    cr_expect_eq(json_array_size(records), 3);
+    cr_expect_str_eq(json_string_value(json_object_get(json_array_get(records, 2), "record")),
+                     "contents");
+    cr_expect_eq(json_integer_value(json_object_get(json_array_get(records, 2), "id")), 0xabc);
+    json_decref(answer);
+    cr_expect(strstr(RESEAT("image", "inspect", folder, last)->out, "memory: id 2748"));
+    cr_expect_eq(RESEAT("image", "inspect", folder, "../x")->status, 1);
+}
+
+Test(image_verbs, verify_finds_a_byte_that_changed)
+{
+    char path[512], byte;
+    write_image("one");
+    cr_expect_eq(RESEAT("image", "verify", folder)->status, 0);
+    chunk_of(0, IMAGE_CHUNK, path, sizeof(path));
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    cr_assert_eq(pread(fd, &byte, 1, 100), 1);
+    byte ^= 1;
+    cr_assert_eq(pwrite(fd, &byte, 1, 100), 1);
+    close(fd);
+    const struct result *result = RESEAT("image", "verify", folder);
+    cr_expect_eq(result->status, 1);
+    cr_expect(strstr(result->out, strrchr(path, '/')), "%s", result->out);
+    json_t *answer = harness_json(RESEAT("image", "verify", folder, "--json"), "image");
+    cr_expect_eq(json_integer_value(json_object_get(answer, "damaged")), 1);
+    json_decref(answer);
+}
+
+Test(image_verbs, diff_counts_chunks_that_changed)
+{
+    char first[IMAGE_NAME_MAX];
+    write_image("one");
+    strcpy(first, last);
+    bytes[SIZE - 1] ^= 1;
+    write_image("one");
+    json_t *answer = harness_json(RESEAT("image", "diff", folder, first, last, "--json"), "image");
+    cr_expect_eq(json_integer_value(json_object_get(answer, "bytes")), 1000);
+    json_decref(answer);
+    answer = harness_json(RESEAT("image", "diff", folder, last, last, "--json"), "image");
+    cr_expect_eq(json_array_size(json_object_get(answer, "objects")), 0);
+    json_decref(answer);
+}
+
+Test(image_verbs, prune_keeps_the_last_of_each_program)
+{
+    char manifest[512];
+    for (unsigned i = 0; i < 3; i++) {
+        bytes[0] = (char)(100 + i);
+        write_image("one");
+    }
+    write_image("two");
+    cr_expect_eq(RESEAT("image", "prune", folder)->status, 0);
+    cr_expect_eq(count(), 4, "nothing said that any is to go");
+    json_t *answer =
+        harness_json(RESEAT("image", "prune", folder, "--keep", "1", "--json"), "image");
+    cr_expect_eq(json_array_size(json_object_get(answer, "removed")), 2);
+    cr_expect_eq(json_integer_value(json_object_get(answer, "chunks")), 2);
+    json_decref(answer);
+    cr_expect_eq(count(), 2);
+    cr_expect_eq(RESEAT("image", "verify", folder)->status, 0);
+    snprintf(manifest, sizeof(manifest), "%s/%s/manifest", folder, last);
+    cr_assert_eq(truncate(manifest, 10), 0);
+    cr_expect_eq(RESEAT("image", "verify", folder)->status, 1);
+    cr_expect_eq(RESEAT("image", "prune", folder, "--keep", "0")->status, 0);
+    cr_expect_eq(count(), 1, "what is damaged is no program's");
+    cr_expect_eq(RESEAT("image", "prune", folder, "--damaged")->status, 0);
+    cr_expect_eq(count(), 0);
+}
+
+Test(image_verbs, folders_of_others_are_refused)
+{
+    cr_expect_eq(RESEAT("image", "list", folder)->status, 3);
+    write_image("one");
+    cr_assert_eq(chmod(folder, 0755), 0);
+    cr_expect_eq(RESEAT("image", "list", folder)->status, 4);
+    cr_expect_eq(RESEAT("image", "prune", folder)->status, 4);
+    cr_assert_eq(chmod(folder, 0700), 0);
+    cr_expect_eq(RESEAT("image", "list", folder)->status, 0);
+}
+
+/* ---- programs; what they do is the stand-in's ---- */
+
+Test(image_verbs, suspend_says_where_the_data_went)
+{
+    pid_t program = harness_start("kept", "done");
+    json_t *answer = harness_json(RESEAT("suspend", "kept", "--to", folder, "--json"), "suspend");
+    cr_expect_str_eq(json_string_value(json_object_get(answer, "image")), "20260101T000000.000-1");
+    cr_expect_eq(json_integer_value(json_object_get(answer, "freed")), 64 << 20);
+    json_decref(answer);
+    cr_assert(harness_state("kept", "suspended", 5000));
+    /* Also where it is suspended already, and a relative path is that of the command. */
+    const struct result *result = RESEAT("suspend", "kept", "--to", "full/");
+    cr_expect_eq(result->status, 1);
+    cr_expect(strstr(result->err, "no room in /"), "%s", result->err);
+    cr_expect(strstr(result->err, "/full"), "%s", result->err);
+    harness_end(program);
+}
+
+Test(image_verbs, checkpoint_makes_one_or_many)
+{
+    pid_t program = harness_start("kept", "done");
+    json_t *answer =
+        harness_json(RESEAT("checkpoint", "kept", "--to", folder, "--max-downtime", "7", "--json"),
+                     "checkpoint");
+    cr_expect_str_eq(json_string_value(json_object_get(answer, "image")), "20260101T000000.000-2");
+    cr_expect_eq(json_integer_value(json_object_get(answer, "downtime_ns")), 7000000);
+    cr_expect_eq(json_integer_value(json_object_get(answer, "bytes")), 0, "none follows");
+    json_decref(answer);
+    cr_expect_eq(RESEAT("checkpoint", "kept", "--to", "full")->status, 1);
+    cr_expect_eq(RESEAT("checkpoint", "kept")->status, 2);
+    cr_expect_eq(RESEAT("checkpoint", "nobody", "--to", folder)->status, 3);
+    cr_expect(harness_state("kept", "running", 5000));
+    pid_t many = harness_spawn(harness_reseat(), "checkpoint", "kept", "--to", folder, "--every",
+                               "0.05", (char *)NULL);
+    usleep(400000);
+    kill(many, SIGINT);
+    cr_expect_eq(harness_wait(many), 0, "Ctrl-C ends them, which is no failure");
+    /* It was told that none follows. */
+    answer = harness_json(RESEAT("checkpoint", "kept", "--to", folder, "--json"), "checkpoint");
+    cr_expect_eq(json_integer_value(json_object_get(answer, "image_written")), 0);
+    json_decref(answer);
+    harness_end(program);
+}

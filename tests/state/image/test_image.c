@@ -1,0 +1,527 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/state/image/faults.h"
+#include "tests/state/image/rig.h"
+#include "tests/support/folder.h"
+
+/* Images on disk, without any program or driver. */
+
+static char above[SCRATCH_MAX], path[SCRATCH_MAX + 16];
+static char problem[IMAGE_PROBLEM_MAX];
+static struct rig rig;
+
+static void setup(void)
+{
+    folder_make(above);
+    snprintf(path, sizeof(path), "%s/images", above);
+    rig_init(&rig);
+}
+static void teardown(void)
+{
+    rig_finish(&rig);
+}
+TestSuite(image, .init = setup, .fini = teardown, .timeout = 300);
+
+static struct image_written write_image(enum image_packing packing)
+{
+    struct image_written written;
+    cr_assert_eq(rig_write(&rig, path, packing, true, &written, problem), 0, "%s", problem);
+    return written;
+}
+
+static void expect_good(const char *name)
+{
+    cr_expect_eq(rig_compare(&rig, path, name, problem), 0, "%s: %s", name, problem);
+}
+
+/* 3 chunks of noise, 2 of words, one small one of words. */
+#define CHUNKS 6
+
+Test(image, gives_back_what_was_written)
+{
+    for (int packing = IMAGE_PACKS_IF_FASTER; packing <= IMAGE_PACKS_NOT; packing++) {
+        struct image_written written = write_image((enum image_packing)packing);
+        expect_good(written.name);
+        cr_expect_eq(written.chunks, CHUNKS);
+        cr_expect_eq(written.shared, packing == IMAGE_PACKS_IF_FASTER ? 0 : CHUNKS);
+        cr_expect_eq(rig_chunks(path), CHUNKS);
+    }
+}
+
+Test(image, packs_what_gets_smaller_and_nothing_else)
+{
+    struct image_written written = write_image(IMAGE_PACKS);
+    uint64_t noise = rig.objects[0].size, words = rig.objects[1].size;
+    cr_expect_geq(written.stored, noise);
+    cr_expect_lt(written.stored, noise + words / 16);
+    expect_good(written.name);
+}
+
+Test(image, shares_what_did_not_change)
+{
+    struct image_written one = write_image(IMAGE_PACKS), other;
+    cr_expect_eq(rig.looks, 10, "each chunk, and the small one, was looked at: %u", rig.looks);
+    rig_change(&rig, 0, 1);
+    other = write_image(IMAGE_PACKS);
+    cr_expect_eq(rig.looks, 2, "the one that changed, and the small one: %u", rig.looks);
+    cr_expect_eq(other.shared, CHUNKS - 1);
+    cr_expect_leq(other.stored, IMAGE_CHUNK_FILE_MAX);
+    cr_expect_eq(rig_chunks(path), CHUNKS + 1);
+    expect_good(other.name);
+    /* In a process that knows nothing of the one before, too. */
+    image_known_finish(&rig.known);
+    other = write_image(IMAGE_PACKS);
+    cr_expect_eq(other.shared, CHUNKS);
+    expect_good(other.name);
+    cr_expect_eq(rig_compare(&rig, path, one.name, problem), 1, "the first one is as it was");
+}
+
+Test(image, writes_a_chunk_again_that_is_missing_or_cut)
+{
+    struct image_written one = write_image(IMAGE_PACKS);
+    char file[PATH_MAX];
+    struct image_digest digest = image_digest_of(rig.objects[0].bytes, IMAGE_CHUNK);
+    char name[IMAGE_CHUNK_NAME];
+    image_chunk_name(&digest, name);
+    snprintf(file, sizeof(file), "%s/chunks/%s", path, name);
+    cr_assert_eq(truncate(file, 1000), 0);
+    cr_expect_eq(rig_compare(&rig, path, one.name, problem), -EBADMSG);
+    cr_expect(strstr(problem, name), "%s", problem);
+    struct image_written other = write_image(IMAGE_PACKS);
+    cr_expect_eq(other.shared, CHUNKS - 1);
+    expect_good(other.name);
+    cr_assert_eq(unlink(file), 0);
+    cr_expect_eq(rig_compare(&rig, path, one.name, problem), -ENOENT);
+    other = write_image(IMAGE_PACKS);
+    expect_good(other.name);
+    expect_good(one.name);
+}
+
+/* ---- interrupted ---- */
+
+/* What a child makes of an image that is interrupted at call @at. */
+static int write_with_fault(enum fault fault, unsigned at, int error)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct image_written written;
+        faults_arm(fault, at, error);
+        int failed = rig_write(&rig, path, IMAGE_PACKS, false, &written, problem);
+        bool reached = faults_count() >= at;
+        faults_arm(FAULT_NONE, 0, 0);
+        /* Nobody knows better than the writer whether it is there. */
+        if (!failed && rig_compare(&rig, path, written.name, problem) != 0)
+            _exit(3);
+        if (failed && !problem[0])
+            _exit(4);
+        _exit(failed ? 1 : reached ? 2 : 0);
+    }
+    int status = -1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status), "at %u: status %x", at, status);
+    return WEXITSTATUS(status);
+}
+
+/* The first image is there, and any other is whole. */
+static void expect_whole(const struct rig *before, const char *first, unsigned at)
+{
+    struct image_names names = rig_whole(path);
+    cr_assert_geq(names.count, 1, "at %u", at);
+    cr_assert_str_eq(names.names[0], first, "at %u", at);
+    cr_assert_eq(rig_compare(before, path, first, problem), 0, "at %u: %s", at, problem);
+    for (size_t i = 1; i < names.count; i++)
+        cr_assert_eq(rig_compare(&rig, path, names.names[i], problem), 0, "at %u, %s: %s", at,
+                     names.names[i], problem);
+    image_names_finish(&names);
+}
+
+/* All but the first go, so that each try begins with the same. */
+static void remove_others(void)
+{
+    struct image_folder *folder;
+    struct image_swept swept;
+    struct image_names names;
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_SWEEP, &folder, problem), 0, "%s", problem);
+    cr_assert_eq(image_folder_names(folder, &names), 0);
+    for (size_t i = 1; i < names.count; i++)
+        if (image_folder_is_whole(folder, names.names[i]))
+            cr_assert_eq(image_folder_remove(folder, names.names[i]), 0);
+    image_names_finish(&names);
+    cr_assert_eq(image_folder_sweep(folder, &swept, problem), 0);
+    cr_assert_str_eq(problem, "");
+    image_folder_close(folder);
+    cr_assert_eq(rig_unfinished(path), 0);
+    cr_assert_eq(rig_chunks(path), CHUNKS);
+}
+
+/* Every call of a second image, which shares some chunks with the first. */
+static void interrupt(enum fault fault, int error, bool ends_by_itself)
+{
+    struct rig before;
+    rig_init(&before);
+    struct image_written first = write_image(IMAGE_PACKS);
+    rig_change(&rig, 0, 1);
+    rig_change(&rig, 1, 0);
+    unsigned at = 1;
+    for (int status = 1; status != 0; at++) {
+        status = write_with_fault(fault, at, error);
+        cr_assert(status != 3, "at %u: an image that was said to be written is none", at);
+        cr_assert(status != 4, "at %u: a failure has no reason", at);
+        cr_assert(fault != FAULT_KILL || status == FAULT_KILLED || status == 0);
+        expect_whole(&before, first.name, at);
+        if (!ends_by_itself) {
+            /* The next one sweeps what is left. */
+            struct image_written next = write_image(IMAGE_PACKS);
+            expect_good(next.name);
+            cr_assert_eq(rig_unfinished(path), 0, "at %u", at);
+        }
+        remove_others();
+    }
+    cr_expect_gt(at, 40, "so few calls: %u", at);
+    rig_finish(&before);
+}
+
+Test(image, is_absent_or_whole_when_the_machine_ends_at_any_call)
+{
+    interrupt(FAULT_KILL, 0, false);
+}
+
+Test(image, is_absent_or_whole_when_any_call_fails)
+{
+    interrupt(FAULT_ERROR, EIO, false);
+}
+
+Test(image, leaves_nothing_when_the_disk_gets_full_at_any_call)
+{
+    interrupt(FAULT_FULL, ENOSPC, true);
+}
+
+Test(image, leaves_nothing_of_itself_on_a_full_disk)
+{
+    struct image_written written;
+    write_image(IMAGE_PACKS);
+    rig_change(&rig, 0, 0);
+    rig_change(&rig, 0, 1);
+    faults_arm(FAULT_FULL, 20, ENOSPC);
+    int error = rig_write(&rig, path, IMAGE_PACKS, true, &written, problem);
+    faults_arm(FAULT_NONE, 0, 0);
+    cr_expect_eq(error, -ENOSPC);
+    cr_expect(strstr(problem, "No space left"), "%s", problem);
+    cr_expect_eq(rig_unfinished(path), 0);
+    cr_expect_eq(rig_chunks(path), CHUNKS);
+}
+
+Test(image, is_refused_where_files_may_not_become_as_long)
+{
+    struct rlimit limit, before;
+    struct image_written written;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 1 << 20;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_expect_eq(rig_write(&rig, path, IMAGE_PACKS, true, &written, problem), -EFBIG);
+    cr_expect(strstr(problem, "ulimit"), "%s", problem);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    cr_expect_eq(rig_chunks(path), 0);
+    expect_good(write_image(IMAGE_PACKS).name);
+}
+
+static int give_up(void *data, uint64_t done, uint64_t total)
+{
+    _Atomic unsigned *left = data;
+    cr_assert_leq(done, total);
+    return (*left)-- == 0 ? -ECANCELED : 0;
+}
+
+Test(image, is_not_there_when_it_was_given_up)
+{
+    struct image_manifest manifest = {0};
+    struct image_folder *folder;
+    struct image_written written;
+    _Atomic unsigned left = 3;
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_WRITE, &folder, problem), 0, "%s", problem);
+    cr_assert_not_null(image_manifest_add(&manifest, IMAGE_ABOUT));
+    const struct image_plan plan = {.manifest = &manifest,
+                                    .sources = rig.sources,
+                                    .count = RIG_OBJECTS,
+                                    .check = give_up,
+                                    .data = &left};
+    cr_expect_eq(image_write(folder, &plan, &written, problem), -ECANCELED);
+    image_manifest_finish(&manifest);
+    image_folder_close(folder);
+    cr_expect_eq(rig_unfinished(path), 0);
+    cr_expect_eq(rig_chunks(path), 0);
+}
+
+/* ---- damage ---- */
+
+static char *read_file(const char *file, size_t *ret_size)
+{
+    struct stat stat_of;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    cr_assert_geq(fd, 0, "%s", file);
+    cr_assert_eq(fstat(fd, &stat_of), 0);
+    char *bytes = malloc((size_t)stat_of.st_size);
+    cr_assert_eq(read(fd, bytes, (size_t)stat_of.st_size), stat_of.st_size);
+    close(fd);
+    *ret_size = (size_t)stat_of.st_size;
+    return bytes;
+}
+
+static void put_file(const char *file, const char *bytes, size_t size)
+{
+    int fd = open(file, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    cr_assert_geq(fd, 0, "%s", file);
+    for (size_t done = 0; done < size;) {
+        ssize_t count = write(fd, bytes + done, size - done);
+        cr_assert_gt(count, 0);
+        done += (size_t)count;
+    }
+    close(fd);
+}
+
+Test(image, is_refused_when_any_byte_of_its_manifest_is_another)
+{
+    struct image_written written = write_image(IMAGE_PACKS);
+    char file[PATH_MAX];
+    size_t size;
+    snprintf(file, sizeof(file), "%s/%s/manifest", path, written.name);
+    char *bytes = read_file(file, &size);
+    cr_assert_gt(size, 500);
+    for (size_t i = 0; i < size; i++) {
+        bytes[i] ^= (char)(1 << i % 8);
+        put_file(file, bytes, size);
+        cr_assert_eq(rig_compare(&rig, path, written.name, problem), -EBADMSG, "byte %zu", i);
+        cr_assert(strstr(problem, "manifest: byte "), "byte %zu: %s", i, problem);
+        bytes[i] ^= (char)(1 << i % 8);
+    }
+    for (size_t i = 0; i < size; i += 1 + size / 100) {
+        put_file(file, bytes, i);
+        cr_assert_eq(rig_compare(&rig, path, written.name, problem), -EBADMSG, "%zu bytes", i);
+    }
+    put_file(file, bytes, size);
+    expect_good(written.name);
+    free(bytes);
+}
+
+/* Only what decodes to the same bytes is taken. */
+static void damage_chunk(const char *name, const char *file)
+{
+    size_t size;
+    char *bytes = read_file(file, &size);
+    unsigned refused = 0, tried = 0;
+    for (size_t i = 0; i < size; i += i < 64 ? 1 : 1 + size / 40, tried++) {
+        bytes[i] ^= (char)(1 << i % 8);
+        put_file(file, bytes, size);
+        int error = rig_compare(&rig, path, name, problem);
+        cr_assert(error == 0 || error == -EBADMSG, "byte %zu: %d", i, error);
+        cr_assert(error == 0 || strstr(problem, "/chunks/"), "%s", problem);
+        cr_assert(error != 0 || i >= IMAGE_CHUNK_HEADER, "byte %zu", i);
+        refused += error != 0;
+        bytes[i] ^= (char)(1 << i % 8);
+    }
+    cr_expect_gt(refused, tried * 9 / 10);
+    for (size_t i = 0; i < size; i += 1 + size / 10) {
+        put_file(file, bytes, i);
+        cr_assert_eq(rig_compare(&rig, path, name, problem), -EBADMSG, "%zu bytes", i);
+    }
+    put_file(file, bytes, size);
+    expect_good(name);
+    free(bytes);
+}
+
+Test(image, is_refused_when_a_chunk_is_damaged_or_cut)
+{
+    struct image_written written = write_image(IMAGE_PACKS);
+    for (unsigned object = 0; object < 2; object++) {
+        struct image_digest digest = image_digest_of(rig.objects[object].bytes + IMAGE_CHUNK,
+                                                     image_chunk_size(rig.objects[object].size, 1));
+        char name[IMAGE_CHUNK_NAME], file[PATH_MAX];
+        image_chunk_name(&digest, name);
+        snprintf(file, sizeof(file), "%s/chunks/%s", path, name);
+        damage_chunk(written.name, file);
+    }
+}
+
+/* ---- folders and names of others ---- */
+
+Test(image, is_refused_in_a_folder_that_others_can_enter)
+{
+    struct image_folder *folder;
+    struct image_written written = write_image(IMAGE_PACKS);
+    cr_assert_eq(chmod(path, 0755), 0);
+    for (int use = IMAGE_TO_READ; use <= IMAGE_TO_SWEEP; use++) {
+        cr_expect_eq(image_folder_open(path, (enum image_use)use, &folder, problem), -EPERM);
+        cr_expect(strstr(problem, path), "%s", problem);
+    }
+    cr_assert_eq(chmod(path, 0700), 0);
+    cr_assert_eq(chmod(above, 0777), 0);
+    for (int use = IMAGE_TO_READ; use <= IMAGE_TO_SWEEP; use++)
+        cr_expect_eq(image_folder_open(path, (enum image_use)use, &folder, problem), -EPERM);
+    cr_assert_eq(chmod(above, 0700), 0);
+    expect_good(written.name);
+    char none[PATH_MAX];
+    snprintf(none, sizeof(none), "%s/none", above);
+    cr_expect_eq(image_folder_open(none, IMAGE_TO_READ, &folder, problem), -ENOENT);
+    cr_assert_eq(mkdir(none, 0700), 0);
+    cr_expect_eq(image_folder_open(none, IMAGE_TO_READ, &folder, problem), -ENOENT);
+    cr_expect(strstr(problem, "no images"), "%s", problem);
+}
+
+Test(image, follows_no_link_and_waits_at_no_pipe)
+{
+    struct image_written written = write_image(IMAGE_PACKS);
+    struct image_digest digest = image_digest_of(rig.objects[0].bytes, IMAGE_CHUNK);
+    char name[IMAGE_CHUNK_NAME], file[PATH_MAX], elsewhere[PATH_MAX];
+    image_chunk_name(&digest, name);
+    snprintf(file, sizeof(file), "%s/chunks/%s", path, name);
+    snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", above);
+    cr_assert_eq(rename(file, elsewhere), 0);
+    cr_assert_eq(symlink(elsewhere, file), 0);
+    cr_expect_eq(rig_compare(&rig, path, written.name, problem), -EPERM);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert_eq(mkfifo(file, 0600), 0);
+    cr_expect_eq(rig_compare(&rig, path, written.name, problem), -EPERM);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert_eq(rename(elsewhere, file), 0);
+    cr_assert_eq(chmod(file, 0622), 0);
+    cr_expect_eq(rig_compare(&rig, path, written.name, problem), -EPERM);
+    cr_assert_eq(chmod(file, 0600), 0);
+    expect_good(written.name);
+    snprintf(file, sizeof(file), "%s/%s", path, written.name);
+    cr_assert_eq(rename(file, elsewhere), 0);
+    cr_assert_eq(symlink(elsewhere, file), 0);
+    cr_expect_eq(rig_compare(&rig, path, written.name, problem), -EPERM);
+    struct image_names names = rig_whole(path);
+    cr_expect_eq(names.count, 0, "a link is no image");
+    image_names_finish(&names);
+}
+
+Test(image, has_a_name_of_one_shape)
+{
+    static const char *const others[] = {"",
+                                         ".",
+                                         "..",
+                                         "chunks",
+                                         "20261125T024255.123-",
+                                         "20261125T024255.123-4711/../x",
+                                         "20261125T024255.123-471x",
+                                         "20261125t024255.123-4711",
+                                         "20261125T024255.123-471147114711471147"};
+    cr_expect(image_name_is_valid("20261125T024255.123-4711"));
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        cr_expect(!image_name_is_valid(others[i]), "%s", others[i]);
+        cr_expect_eq(rig_compare(&rig, path, others[i], problem), -ENOENT);
+    }
+}
+
+/* ---- removing ---- */
+
+Test(image, keeps_the_chunks_of_others_when_it_is_removed)
+{
+    struct rig before;
+    rig_init(&before);
+    struct image_written one = write_image(IMAGE_PACKS);
+    rig_change(&rig, 0, 1);
+    struct image_written other = write_image(IMAGE_PACKS);
+    struct image_folder *folder;
+    struct image_swept swept;
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_SWEEP, &folder, problem), 0, "%s", problem);
+    cr_expect_eq(image_folder_remove(folder, one.name), 0);
+    cr_expect_eq(image_folder_remove(folder, one.name), -ENOENT);
+    cr_expect_eq(image_folder_sweep(folder, &swept, problem), 0);
+    image_folder_close(folder);
+    cr_expect_eq(swept.images, 1);
+    cr_expect_eq(swept.chunks, 1);
+    cr_expect_eq(rig_chunks(path), CHUNKS);
+    expect_good(other.name);
+    cr_expect_eq(rig_compare(&before, path, one.name, problem), -ENOENT);
+    rig_finish(&before);
+}
+
+Test(image, is_not_removed_while_it_is_held)
+{
+    struct image_written written = write_image(IMAGE_PACKS);
+    struct image_folder *folder;
+    struct owned hold;
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_READ, &folder, problem), 0);
+    cr_assert_eq(image_folder_hold(folder, written.name, &hold), 0);
+    image_folder_close(folder);
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_SWEEP, &folder, problem), 0);
+    cr_expect_eq(image_folder_remove(folder, written.name), -EBUSY);
+    image_folder_close(folder);
+    expect_good(written.name);
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_SWEEP, &folder, problem), 0);
+    owned_close(&hold);
+    cr_expect_eq(image_folder_remove(folder, written.name), 0);
+    image_folder_close(folder);
+}
+
+Test(image, keeps_all_chunks_while_one_cannot_be_read)
+{
+    struct image_written one = write_image(IMAGE_PACKS);
+    rig_change(&rig, 0, 1);
+    struct image_written other = write_image(IMAGE_PACKS);
+    char file[PATH_MAX];
+    snprintf(file, sizeof(file), "%s/%s/manifest", path, one.name);
+    cr_assert_eq(truncate(file, 100), 0);
+    struct image_folder *folder;
+    struct image_swept swept;
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_SWEEP, &folder, problem), 0, "%s", problem);
+    cr_expect_eq(image_folder_remove(folder, other.name), 0);
+    cr_expect_eq(image_folder_sweep(folder, &swept, problem), 0);
+    cr_expect(strstr(problem, one.name), "%s", problem);
+    cr_expect_eq(rig_chunks(path), CHUNKS + 1);
+    cr_expect_eq(image_folder_remove(folder, one.name), 0);
+    cr_expect_eq(image_folder_sweep(folder, &swept, problem), 0);
+    cr_expect_str_eq(problem, "");
+    cr_expect_eq(rig_chunks(path), 0);
+    image_folder_close(folder);
+}
+
+Test(image, is_not_swept_while_it_is_written)
+{
+    struct image_folder *folder, *other, *third;
+    struct owned image;
+    char name[IMAGE_NAME_MAX];
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_WRITE, &folder, problem), 0, "%s", problem);
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_WRITE, &other, problem), 0, "%s", problem);
+    cr_assert_eq(image_folder_begin(other, name, &image), 0);
+    /* Whoever came first, and left. */
+    image_folder_close(folder);
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_WRITE, &third, problem), 0, "%s", problem);
+    cr_expect_eq(rig_unfinished(path), 1);
+    image_folder_close(third);
+    owned_close(&image);
+    image_folder_close(other);
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_WRITE, &third, problem), 0, "%s", problem);
+    cr_expect_eq(rig_unfinished(path), 0);
+    image_folder_close(third);
+}
+
+Test(image, is_locked_by_no_child_of_a_fork)
+{
+    struct image_folder *folder, *again;
+    int ready[2];
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_WRITE, &folder, problem), 0, "%s", problem);
+    cr_assert_eq(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ready[1]);
+        char byte;
+        _exit(read(ready[0], &byte, 1) < 0);
+    }
+    close(ready[0]);
+    image_folder_close(folder);
+    cr_expect_eq(image_folder_open(path, IMAGE_TO_SWEEP, &again, problem), 0, "%s", problem);
+    image_folder_close(again);
+    close(ready[1]);
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+}
