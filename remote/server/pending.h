@@ -1,0 +1,36 @@
+#ifndef RESEAT_REMOTE_SERVER_PENDING_H
+#define RESEAT_REMOTE_SERVER_PENDING_H
+
+#include "remote/server/server.h"
+
+struct passage;
+
+/*
+ * Commands that were given to a driver and have not ended. Whoever learns of an end first tells it.
+ */
+
+/** One of them, from malloc(). */
+struct given {
+    struct given *previous, *next; /**< Those that have not ended; guarded by pending_lock. */
+    unsigned holders;              /**< Guarded by pending_lock, as `ended` is. */
+    bool ended;
+    cl_event event; /**< A reference. */
+    struct server *server;
+    const cl_icd_dispatch *cl;
+    uint64_t id;
+    bool tell, profiled;
+    struct pace *pace;
+    uint64_t began_ns;
+    void *bytes;
+    uint32_t area; /**< That they are in; 0: in none. */
+    size_t size, answer;
+    struct passage *passage; /**< Says how it ended, once the event has; or NULL. */
+};
+
+/** Have the end of a command told. The driver's event stays the caller's; @given does not. Returns
+ *  what the driver says of its callback. */
+cl_int given_see_end(struct given *given);
+/** Give up bytes that a command was given, in an area or of the heap; NULL is allowed. */
+void given_unstage(struct server *server, void *bytes, uint64_t size, uint32_t area);
+
+#endif
