@@ -8,8 +8,8 @@
 #include "state/base/clock.h"
 
 /*
- * Commands. None is waited for here: a driver's callback tells the client of its end, and takes the
- * bytes that it read along.
+ * Commands. None is waited for here: whoever sees its end (pending.h) tells the client, and takes
+ * the bytes that it read along.
  */
 
 /* One being given to the driver. */
@@ -29,33 +29,6 @@ struct giving {
     struct pace *pace; /* Whom to tell of its end; NULL: nobody. */
     uint64_t began_ns;
 };
-
-static void touch(struct server *server, struct entry *queue)
-{
-    if (queue->touched)
-        return;
-    uint64_t *touched = reallocarray(server->touched, server->touched_count + 1, sizeof(*touched));
-    if (!touched)
-        return; /* Drivers begin without being told, some later. */
-    server->touched = touched;
-    server->touched[server->touched_count++] = queue->id;
-    queue->touched = true;
-}
-
-void server_flush(struct server *server)
-{
-    for (size_t i = 0; i < server->touched_count; i++) {
-        uint64_t id = server->touched[i];
-        struct table *table = &server->tables[ID_QUEUE];
-        struct entry *queue = &table->entries[id_place(id)];
-        if (queue->id != id)
-            continue; /* Released, which flushes. */
-        queue->touched = false;
-        if (queue->real)
-            queue->cl->clFlush(queue->real);
-    }
-    server->touched_count = 0;
-}
 
 /* False: the session ends. */
 static bool begin(struct giving *giving, struct server *server, const struct msg_command *message)
@@ -193,31 +166,28 @@ static void keep_event(struct giving *giving)
     }
     if (tell || giving->bytes || giving->pace) {
         struct given *given = malloc(sizeof(*given));
-        cl_int error = given ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
-        if (given) {
-            *given = (struct given){
-                .server = server,
-                .cl = giving->cl,
-                .id = message->event,
-                .tell = tell && message->event,
-                .profiled = giving->queue->profiled,
-                .bytes = giving->bytes,
-                .area = giving->area,
-                .size = giving->size,
-                .answer = giving->reads ? giving->size : 0,
-                .passage = giving->passage,
-                .event = giving->event,
-                .pace = giving->pace,
-                .began_ns = giving->began_ns,
-            };
-            giving->passage = NULL;
-            error = given_see_end(given);
-        }
-        if (error) {
-            /* Of one that was listed, a thread may look at it yet. */
+        if (!given) {
             server_wrong(server, "there is no memory for its commands");
             return;
         }
+        *given = (struct given){
+            .server = server,
+            .cl = giving->cl,
+            .id = message->event,
+            .queue = message->queue,
+            .tell = tell && message->event,
+            .profiled = giving->queue->profiled,
+            .bytes = giving->bytes,
+            .area = giving->area,
+            .size = giving->size,
+            .answer = giving->reads ? giving->size : 0,
+            .passage = giving->passage,
+            .event = giving->event,
+            .pace = giving->pace,
+            .began_ns = giving->began_ns,
+        };
+        giving->passage = NULL;
+        given_see_end(given);
         giving->bytes = NULL;
     }
     giving->cl->clReleaseEvent(giving->event);
@@ -230,7 +200,7 @@ static void end(struct giving *giving)
         giving->pace = NULL;
     }
     if (!giving->server->wrong) {
-        touch(giving->server, giving->queue);
+        server_touch(giving->server, giving->queue);
         if (giving->error)
             tell_failure(giving);
         else if (giving->event)

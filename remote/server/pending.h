@@ -17,7 +17,7 @@ struct given {
     cl_event event; /**< A reference. */
     struct server *server;
     const cl_icd_dispatch *cl;
-    uint64_t id;
+    uint64_t id, queue; /**< As the client names them. */
     bool tell, profiled;
     struct pace *pace;
     uint64_t began_ns;
@@ -27,9 +27,16 @@ struct given {
     struct passage *passage; /**< Says how it ended, once the event has; or NULL. */
 };
 
-/** Have the end of a command told. The driver's event stays the caller's; @given does not. Returns
- *  what the driver says of its callback. */
-cl_int given_see_end(struct given *given);
+/** Have the end of a command told, by the session's thread. The driver's event stays the caller's;
+ *  @given does not. */
+void given_see_end(struct given *given);
+/**
+ * After each message, by the session's thread. Of a session over rings, which spins for the next
+ * message anyway, it looks whether commands have ended meanwhile, until one comes, or no longer
+ * than pays: to hear of it from a driver's callback takes a GPU's some 20 us longer. A driver is
+ * asked for a callback where that did not see the end.
+ */
+void pending_attend(struct server *server);
 /** Give up bytes that a command was given, in an area or of the heap; NULL is allowed. */
 void given_unstage(struct server *server, void *bytes, uint64_t size, uint32_t area);
 

@@ -1,7 +1,9 @@
 #include <CL/cl_icd.h>
+#include <CL/opencl.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
 #include "state/driver/isolated.h"
+#include "tests/emu/emu.h"
 #include "tests/remote/served.h"
 
 /* Sessions over rings: what clients do there that break the rules, and what is left when either
@@ -407,4 +410,155 @@ Test(remote_rings, another_session_follows_one_whose_server_was_killed)
     cr_assert_eq(cl->clReleaseContext(context), CL_SUCCESS);
     cr_assert_eq(use(cl, other, device), CL_SUCCESS);
     served_stop(&served);
+}
+
+/* ---- an emulated device ---- */
+
+static struct emu_shared *control;
+
+/* Have the servers that are started from now on offer this device alone. */
+static void emulate(const char *keys)
+{
+    static char config[] = "/tmp/rings-emu-XXXXXX", shared[] = "/tmp/rings-control-XXXXXX";
+    int file = mkstemp(config);
+    cr_assert(file >= 0 && dprintf(file, "[emu]\nbase=1 %s\n", keys) > 0);
+    close(file);
+    file = mkstemp(shared);
+    cr_assert(file >= 0);
+    close(file);
+    unlink(shared);
+    cr_assert_eq(emu_shared_open(shared, &control), 0);
+    setenv("EMU_CONFIG", config, 1);
+    setenv("EMU_CONTROL", shared, 1);
+    setenv("TEST_VENDORS", getenv("TEST_EMU"), 1);
+}
+
+static void stop_emulated(struct served *served)
+{
+    served_stop(served);
+    cr_assert(!served_wrote(served, " crashed: ") && !served_wrote(served, "was ended"));
+    unlink(getenv("EMU_CONFIG"));
+    unlink(getenv("EMU_CONTROL"));
+}
+
+static cl_device_id emulated_device(struct served *served, const char *keys)
+{
+    cl_platform_id platform;
+    cl_device_id device;
+    emulate(keys);
+    served_start(served, NULL);
+    served_use(served);
+    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
+    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
+    return device;
+}
+
+struct seat {
+    cl_context context;
+    cl_command_queue queue;
+    cl_mem buffer;
+};
+
+static struct seat sit(cl_device_id device)
+{
+    cl_int errors[3];
+    struct seat seat;
+    seat.context = clCreateContext(NULL, 1, &device, NULL, NULL, &errors[0]);
+    seat.queue = clCreateCommandQueue(seat.context, device, 0, &errors[1]);
+    seat.buffer = clCreateBuffer(seat.context, CL_MEM_READ_WRITE, SIZE, NULL, &errors[2]);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(errors[i], CL_SUCCESS);
+    return seat;
+}
+
+static void leave(struct seat seat)
+{
+    cr_assert_eq(clReleaseMemObject(seat.buffer), CL_SUCCESS);
+    cr_assert_eq(clReleaseCommandQueue(seat.queue), CL_SUCCESS);
+    cr_assert_eq(clReleaseContext(seat.context), CL_SUCCESS);
+}
+
+/* How often a device was asked to call somebody back. */
+static uint64_t asked(void)
+{
+    return emu_shared_calls(control, "emu", "clSetEventCallback");
+}
+
+Test(remote_rings, an_end_is_seen_before_its_driver_could_call_back)
+{
+    struct served served;
+    cpu_set_t processors;
+    uint64_t finished = 0, until = clock_now_ns() + 3 * SILENCE_NS;
+    cr_assert_eq(sched_getaffinity(0, sizeof(processors), &processors), 0);
+    if (CPU_COUNT(&processors) < 2)
+        cr_skip_test("nobody spins on one processor");
+    struct seat seat = sit(emulated_device(&served, "callbacks=never"));
+    /* With others beside it on the machine not each is seen. */
+    do
+        cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+    while (asked() >= ++finished && clock_now_ns() < until);
+    cr_assert_lt(asked(), finished);
+    leave(seat);
+    stop_emulated(&served);
+}
+
+Test(remote_rings, a_driver_that_calls_nobody_back_is_found_out)
+{
+    struct served served;
+    unsigned want = 7, got = 0;
+    setenv("RESEAT_RINGS", "no", 1); /* Where nobody else looks. */
+    struct seat seat = sit(emulated_device(&served, "callbacks=never"));
+    cr_assert_eq(clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, sizeof(want), &want, 0,
+                                      NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(
+        clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, sizeof(got), &got, 0, NULL, NULL),
+        CL_SUCCESS);
+    cr_assert_eq(got, want);
+    cr_assert_gt(asked(), 0);
+    leave(seat);
+    stop_emulated(&served);
+}
+
+/* Four markers; their ends may be told in any order. */
+static void mark(struct rogue *rogue, uint32_t first)
+{
+    struct message message;
+    struct msg_done done;
+    unsigned seen = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        cr_assert_eq(
+            post_marker(&rogue->stream,
+                        &(struct msg_marker){.command = {.queue = id_make(ID_QUEUE, 0, 0),
+                                                         .event = id_make(ID_EVENT, 0, first + i),
+                                                         .purpose = COMMAND_TELL}}),
+            0);
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(stream_receive(&rogue->stream, SILENCE_NS, &message), 0);
+        struct unpack body = {message.body, message.body + message.size, false};
+        cr_assert(message.type == MSG_DONE && unpack_done(&body, &done));
+        cr_assert_eq(done.status, CL_COMPLETE);
+        cr_assert_geq(id_place(done.event), first, "it was told before");
+        seen |= 1u << (id_place(done.event) - first);
+    }
+    cr_assert_eq(seen, 15);
+}
+
+Test(remote_rings, an_end_that_was_seen_and_is_called_back_is_told_once)
+{
+    struct rogue rogue;
+    emulate("callbacks=late");
+    begin(&rogue);
+    for (uint32_t i = 0; i < 40; i++)
+        mark(&rogue, 4 * i);
+    clock_sleep(200 * NS_PER_MS); /* What is late comes, and would be the next to be read. */
+    mark(&rogue, 160);
+    uint64_t until = clock_now_ns() + SILENCE_NS;
+    while (emu_shared_live(control, "emu", EMU_EVENT) != 0 && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(emu_shared_live(control, "emu", EMU_EVENT), 0, "what has ended is kept");
+    stream_leave(&rogue.stream, MSG_BYE, clock_now_ns() + SILENCE_NS);
+    stream_finish(&rogue.stream);
+    rings_areas_close(&rogue.areas);
+    stop_emulated(&rogue.served);
 }
