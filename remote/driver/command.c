@@ -147,7 +147,7 @@ void command_aim(struct command *command, void *target, const struct layout *lay
     }
     event->target = target;
     event->layout = *layout;
-    if (block_take(client, size, &event->block)) {
+    if (block_take(event->context, size, &event->block)) {
         head->area = event->block.area;
         head->place = event->block.offset;
         return;
@@ -170,7 +170,7 @@ cl_int command_fill(struct command *command, const void *source, const struct la
         return CL_OUT_OF_HOST_MEMORY;
     if (event && is_packed && block_find(client, source, *ret_size, &head->area, &head->place))
         return CL_SUCCESS;
-    if (event && block_take(client, *ret_size, &event->block)) {
+    if (event && block_take(event->context, *ret_size, &event->block)) {
         layout_gather(layout, event->block.bytes, source);
         head->area = event->block.area;
         head->place = event->block.offset;

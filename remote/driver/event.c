@@ -31,7 +31,6 @@ static void event_finish(struct object *object)
         (void)POST(object->client, release, {.object = object->id});
     free(event->dependents);
     free(event->owned);
-    block_give(object->client, &event->owned_block);
     handle_unuse(event->context);
     if (event->queue)
         handle_unuse(event->queue);
@@ -150,6 +149,7 @@ static void end(struct event *event, cl_int status)
         handle_unuse_later(event->keeps);
     event->keeps = NULL;
     block_give(event->base.client, &event->block);
+    block_give(event->base.client, &event->owned_block);
     unlist(event);
     if (event->blockers == 0)
         publish(event);
@@ -161,6 +161,17 @@ void event_end(struct event *event, cl_int status)
     pthread_mutex_lock(&client->lock);
     end(event, status);
     pthread_mutex_unlock(&client->lock);
+}
+
+void event_keep_block(struct event *event, struct bulk_block *block)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    if (event->ended)
+        block_give(client, block);
+    event->owned_block = *block;
+    pthread_mutex_unlock(&client->lock);
+    *block = (struct bulk_block){0};
 }
 
 /* @event ends for the program after @before. Under the lock. */

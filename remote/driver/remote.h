@@ -145,6 +145,7 @@ struct context {
     cl_uint device_count;
     cl_context_properties *properties;
     size_t properties_size;
+    uint32_t areas_before;  /**< block.h */
     struct ending *endings; /**< Guarded by client->lock. */
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
     void *data;
@@ -208,8 +209,8 @@ struct event {
     struct memory *keeps;          /**< Used until it ends: its memory is the target. */
     struct bulk_block block;       /**< That the command names; or of 0 bytes. */
     struct event *before;          /**< Used: where that failed, this one does. */
-    void *owned;                   /**< Memory of a map that was unmapped: it may be the target. */
-    struct bulk_block owned_block; /**< The same. */
+    struct bulk_block owned_block; /**< Of a map that was unmapped: it may be the target. */
+    void *owned;                   /**< The same, until nobody uses the event any more. */
     struct layout layout;
     uint64_t posted_ns, arrived_ns;
 };
@@ -218,6 +219,8 @@ struct event {
 struct event *event_make(struct context *context, struct queue *queue, cl_command_type command);
 /** It ends for the server. */
 void event_end(struct event *event, cl_int status);
+/** A block of a map is given back when it ends, or at once. */
+void event_keep_block(struct event *event, struct bulk_block *block);
 /** It ends for the program no sooner than event_let_go() is called. */
 void event_hold(struct event *event);
 void event_let_go(struct event *event);

@@ -562,3 +562,65 @@ Test(remote_rings, an_end_that_was_seen_and_is_called_back_is_told_once)
     rings_areas_close(&rogue.areas);
     stop_emulated(&rogue.served);
 }
+
+static void write_all(struct seat seat, const char *bytes)
+{
+    cr_assert_eq(
+        clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL),
+        CL_SUCCESS);
+}
+
+/* Buffers of the device, once there are as many. */
+static void must_have_buffers(int64_t count)
+{
+    uint64_t until = clock_now_ns() + SILENCE_NS;
+    while (emu_shared_live(control, "emu", EMU_MEM) != count && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(emu_shared_live(control, "emu", EMU_MEM), count);
+}
+
+Test(remote_rings, a_later_context_has_memory_that_is_registered_with_it)
+{
+    static char bytes[SIZE];
+    struct served served;
+    cl_device_id device = emulated_device(&served, "own_memory=yes");
+    struct seat first = sit(device);
+    write_all(first, bytes);
+    must_have_buffers(1 + 1); /* Its own, and an area's. */
+    struct seat second = sit(device);
+    write_all(second, bytes);
+    must_have_buffers(2 + 1 + 2); /* Both have the second area. */
+    write_all(first, bytes);
+    write_all(second, bytes);
+    must_have_buffers(2 + 1 + 2);
+    leave(second);
+    must_have_buffers(1 + 2);
+    leave(first);
+    must_have_buffers(0);
+    stop_emulated(&served);
+}
+
+Test(remote_rings, a_map_after_another_needs_no_memory_of_its_own)
+{
+    struct served served;
+    struct seat seat = sit(emulated_device(&served, "own_memory=yes"));
+    for (int i = 0; i < 50; i++) {
+        cl_int error;
+        /* More than half of an area: none has two of them. */
+        cl_mem large = clCreateBuffer(seat.context, 0, 3 * SIZE, NULL, &error);
+        cr_assert_eq(error, CL_SUCCESS);
+        for (int k = 0; k < 2; k++) {
+            char *at = clEnqueueMapBuffer(seat.queue, large, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                          3 * SIZE, 0, NULL, NULL, &error);
+            cr_assert_eq(error, CL_SUCCESS);
+            cr_assert(k == 0 || at[3 * SIZE - 1] == (char)i);
+            at[3 * SIZE - 1] = (char)i;
+            cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, large, at, 0, NULL, NULL), CL_SUCCESS);
+            cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+        }
+        cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    }
+    must_have_buffers(1 + 1);
+    leave(seat);
+    stop_emulated(&served);
+}
