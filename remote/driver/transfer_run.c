@@ -49,10 +49,12 @@ static cl_int post_write(const struct transfer *part, struct command *command)
                  .content_size = content ? size : 0});
 }
 
-static cl_int begin(const struct transfer *part, struct command *command, cl_event *event)
+/* @follows: it is one of several parts. */
+static cl_int begin(const struct transfer *part, bool follows, struct command *command,
+                    cl_event *event)
 {
     /* Small writes are in the message, and need nobody to hear of their end. */
-    bool told = part->type == CL_COMMAND_READ_BUFFER ||
+    bool told = part->type == CL_COMMAND_READ_BUFFER || follows ||
                 (part->memory->base.client->bulk && part->size >= BLOCK_LEAST);
     return told ? command_begin_transfer(command, part->queue, part->type, part->blocking,
                                          part->count, part->waits, event)
@@ -70,7 +72,7 @@ static cl_int post(const struct transfer *part, struct command *command)
 static cl_int give_part(const struct transfer *part, struct event **before)
 {
     struct command command;
-    cl_int error = begin(part, &command, NULL);
+    cl_int error = begin(part, true, &command, NULL);
     if (error)
         return error;
     struct event *event = command.event;
@@ -103,7 +105,7 @@ cl_int transfer_run(const struct transfer *transfer, cl_event *event)
         part.blocking = transfer->blocking;
     }
     if (error == CL_SUCCESS)
-        error = begin(&part, &command, event);
+        error = begin(&part, before != NULL, &command, event);
     if (error) {
         if (parted)
             pthread_mutex_unlock(&queue->lock);

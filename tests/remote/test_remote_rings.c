@@ -624,3 +624,24 @@ Test(remote_rings, a_map_after_another_needs_no_memory_of_its_own)
     leave(seat);
     stop_emulated(&served);
 }
+
+Test(remote_rings, a_long_write_that_nobody_waits_for_may_have_a_short_rest)
+{
+    static char bytes[3 * SIZE + 77], got[sizeof(bytes)];
+    struct served served;
+    cl_int error;
+    struct seat seat = sit(emulated_device(&served, ""));
+    cl_mem large = clCreateBuffer(seat.context, 0, sizeof(bytes), NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    memset(bytes, 0x37, sizeof(bytes));
+    cr_assert_eq(
+        clEnqueueWriteBuffer(seat.queue, large, CL_FALSE, 0, sizeof(bytes), bytes, 0, NULL, NULL),
+        CL_SUCCESS);
+    cr_assert_eq(
+        clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, sizeof(bytes), got, 0, NULL, NULL),
+        CL_SUCCESS);
+    cr_assert_eq(memcmp(got, bytes, sizeof(bytes)), 0);
+    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    leave(seat);
+    stop_emulated(&served);
+}
