@@ -157,6 +157,14 @@ void command_aim(struct command *command, void *target, const struct layout *lay
     atomic_fetch_add(&client->stream.longest, size);
 }
 
+void command_lend(struct command *command, struct bulk_block *block)
+{
+    command->event->block = *block;
+    command->head.area = block->area;
+    command->head.place = block->offset;
+    *block = (struct bulk_block){0};
+}
+
 cl_int command_fill(struct command *command, const void *source, const struct layout *layout,
                     const void **ret_content, size_t *ret_size, void **ret_owned)
 {
@@ -170,10 +178,10 @@ cl_int command_fill(struct command *command, const void *source, const struct la
         return CL_OUT_OF_HOST_MEMORY;
     if (event && is_packed && block_find(client, source, *ret_size, &head->area, &head->place))
         return CL_SUCCESS;
-    if (event && block_take(event->context, *ret_size, &event->block)) {
-        layout_gather(layout, event->block.bytes, source);
-        head->area = event->block.area;
-        head->place = event->block.offset;
+    struct bulk_block block;
+    if (event && block_take(event->context, *ret_size, &block)) {
+        layout_gather(layout, block.bytes, source);
+        command_lend(command, &block);
         return CL_SUCCESS;
     }
     if (!is_packed)

@@ -10,6 +10,7 @@
 #include "agent/wire/inventory.h"
 #include "messages.h"
 #include "remote/driver/block.h"
+#include "remote/driver/copy.h"
 #include "remote/driver/handle.h"
 #include "state/base/callback.h"
 #include "state/base/info.h"
@@ -62,6 +63,8 @@ struct client {
     uint64_t process;         /**< Whose sessions it is: process_mark(). */
     pthread_mutex_t lock;     /**< Guards events, and the answers of calls. */
     pthread_cond_t changed;   /**< One of them. */
+    unsigned arriving;        /**< Events whose bytes are being copied; guarded by lock. None begins
+                                   once the session has ended. */
     atomic_bool lost;         /**< The session ended. */
     atomic_bool leaving;      /**< The program ends. */
     atomic_bool told;         /**< The devices are known. */
@@ -193,7 +196,8 @@ struct event {
     bool named;            /**< The server has it under its id. */
     _Atomic cl_int status; /**< As the program is told. */
     /* Guarded by client->lock: */
-    bool ended; /**< It did, with... */
+    bool arriving; /**< What it read is being copied: it ends after that, whatever happens. */
+    bool ended;    /**< It did, with... */
     cl_int end;
     uint64_t times[4];
     unsigned blockers; /**< Events that end before it for the program, too. */
@@ -212,6 +216,8 @@ struct event {
     struct bulk_block owned_block; /**< Of a map that was unmapped: it may be the target. */
     void *owned;                   /**< The same, until nobody uses the event any more. */
     struct layout layout;
+    struct copy copy;     /**< Of what it read, with... */
+    struct msg_done done; /**< ...what the server told of it, but for its content. */
     uint64_t posted_ns, arrived_ns;
 };
 
@@ -388,6 +394,8 @@ void command_aim(struct command *command, void *target, const struct layout *lay
  */
 cl_int command_fill(struct command *command, const void *source, const struct layout *layout,
                     const void **ret_content, size_t *ret_size, void **ret_owned);
+/** The same of what is in a block already, which is the command's from now on. */
+void command_lend(struct command *command, struct bulk_block *block);
 /** Post one that does nothing, after what it waits for. */
 cl_int command_post_nothing(const struct command *command);
 cl_int command_end(struct command *command, cl_int error);

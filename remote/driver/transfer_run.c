@@ -1,3 +1,6 @@
+#include <sched.h>
+#include <string.h>
+
 #include "remote/driver/transfer.h"
 
 /*
@@ -5,10 +8,109 @@
  * device's part in the next are done at the same time. All of them are given without another
  * command in between, and each ends after the one before it, as the queue's commands do; the last
  * one's event is the program's. Where the queue has no order it is one command.
+ *
+ * Where there are threads that copy (copy.h), they take part: what is written they copy ahead of
+ * who gives the parts; what is read they copy when it came (client_done()).
  */
 
 #define PART_LEAST ((size_t)1 << 20)
-#define PARTS_MOST 64
+#define PARTS_MOST 64 /* Or fewer than twice as many, as each is whole units of PART_LEAST. */
+
+/* Parts that are copied by several threads, and posted by one. */
+struct ahead {
+    const struct transfer *transfer;
+    size_t part;    /* Bytes of each but the last. */
+    unsigned count; /* That there were blocks for. */
+    struct bulk_block blocks[2 * PARTS_MOST];
+    atomic_bool ready[2 * PARTS_MOST];
+    atomic_uint next;    /* To be copied. */
+    atomic_uint helpers; /* That may be at it. */
+    struct helper {
+        struct copy copy;
+        struct ahead *ahead;
+    } helping[COPY_THREADS_MAX];
+};
+
+static size_t part_size(const struct transfer *transfer)
+{
+    size_t size = transfer->size / PARTS_MOST & ~(PART_LEAST - 1);
+    return size < PART_LEAST ? PART_LEAST : size;
+}
+
+/* False: each was, or is being. */
+static bool copy_next(struct ahead *ahead)
+{
+    unsigned i = atomic_fetch_add(&ahead->next, 1);
+    if (i >= ahead->count)
+        return false;
+    size_t begin = i * ahead->part, left = ahead->transfer->size - begin;
+    memcpy(ahead->blocks[i].bytes, (const char *)ahead->transfer->bytes + begin,
+           left < ahead->part ? left : ahead->part);
+    atomic_store(&ahead->ready[i], true);
+    return true;
+}
+
+static void help(struct copy *copy)
+{
+    struct ahead *ahead = container_of(copy, struct helper, copy)->ahead;
+    while (copy_next(ahead))
+        ;
+    atomic_fetch_sub(&ahead->helpers, 1); /* From here on it may be gone. */
+}
+
+/* Memory for all parts, as far as there is, and others who copy. */
+static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
+{
+    const struct context *context = queue_get(transfer->queue)->context;
+    ahead->transfer = transfer;
+    ahead->part = part_size(transfer);
+    ahead->count = 0;
+    atomic_init(&ahead->next, 0);
+    atomic_init(&ahead->helpers, 0);
+    for (size_t at = 0; at < transfer->size && ahead->count < ARRAY_SIZE(ahead->blocks);
+         at += ahead->part) {
+        size_t left = transfer->size - at;
+        if (!block_take(context, left < ahead->part ? left : ahead->part,
+                        &ahead->blocks[ahead->count]))
+            break;
+        atomic_init(&ahead->ready[ahead->count++], false);
+    }
+    for (unsigned i = 0; i < copy_threads(); i++) {
+        ahead->helping[i] = (struct helper){.copy = {.run = help}, .ahead = ahead};
+        atomic_fetch_add(&ahead->helpers, 1);
+        if (!copy_post(&ahead->helping[i].copy)) {
+            atomic_fetch_sub(&ahead->helpers, 1);
+            break;
+        }
+    }
+}
+
+/* The next part's block, with its bytes; of 0 bytes: it has none. */
+static struct bulk_block ahead_take(struct ahead *ahead, unsigned i)
+{
+    struct bulk_block block = {0};
+    if (i >= ahead->count)
+        return block;
+    while (!atomic_load(&ahead->ready[i]))
+        if (!copy_next(ahead))
+            sched_yield(); /* Somebody is copying it. */
+    block = ahead->blocks[i];
+    ahead->blocks[i].size = 0;
+    return block;
+}
+
+/* Nobody copies any more, and blocks that were not used are given back. */
+static void ahead_end(struct ahead *ahead, struct client *client)
+{
+    atomic_store(&ahead->next, ahead->count);
+    for (unsigned i = 0; i < ARRAY_SIZE(ahead->helping) && ahead->helping[i].ahead; i++)
+        if (copy_take_back(&ahead->helping[i].copy))
+            atomic_fetch_sub(&ahead->helpers, 1);
+    while (atomic_load(&ahead->helpers))
+        sched_yield();
+    for (unsigned i = 0; i < ahead->count; i++)
+        block_give(client, &ahead->blocks[i]);
+}
 
 static bool pays(const struct transfer *transfer, const struct queue *queue)
 {
@@ -31,15 +133,20 @@ static cl_int post_read(const struct transfer *part, struct command *command)
                  .size = part->size});
 }
 
-static cl_int post_write(const struct transfer *part, struct command *command)
+static cl_int post_write(struct transfer *part, struct command *command)
 {
     const struct layout run = {part->size, 1, 1, part->size, part->size};
     const void *content = NULL;
     void *owned = NULL;
-    size_t size = 0;
-    cl_int error = command_fill(command, part->bytes, &run, &content, &size, &owned);
-    if (error)
-        return error;
+    size_t size = part->size;
+    cl_int error = CL_SUCCESS;
+    if (part->block.size) {
+        command_lend(command, &part->block);
+    } else {
+        error = command_fill(command, part->bytes, &run, &content, &size, &owned);
+        if (error)
+            return error;
+    }
     return POST(part->memory->base.client, write_buffer,
                 {.command = command->head,
                  .buffer = handle_id(part->memory),
@@ -62,14 +169,14 @@ static cl_int begin(const struct transfer *part, bool follows, struct command *c
                                 part->count, part->waits, event);
 }
 
-static cl_int post(const struct transfer *part, struct command *command)
+static cl_int post(struct transfer *part, struct command *command)
 {
     return part->type == CL_COMMAND_READ_BUFFER ? post_read(part, command)
                                                 : post_write(part, command);
 }
 
 /* One that is not the last. *before is used; then it is this one. */
-static cl_int give_part(const struct transfer *part, struct event **before)
+static cl_int give_part(struct transfer *part, struct event **before)
 {
     struct command command;
     cl_int error = begin(part, true, &command, NULL);
@@ -82,27 +189,40 @@ static cl_int give_part(const struct transfer *part, struct event **before)
     return command_end(&command, post(part, &command));
 }
 
-cl_int transfer_run(const struct transfer *transfer, cl_event *event)
+/* All but the last, which is left in @part. */
+static cl_int give_parts(const struct transfer *transfer, struct transfer *part,
+                         struct ahead *ahead, struct event **before)
+{
+    cl_int error = CL_SUCCESS;
+    unsigned i = 0;
+    part->size = part_size(transfer);
+    part->blocking = false;
+    for (size_t left = transfer->size; error == CL_SUCCESS && left > part->size;
+         left -= part->size) {
+        if (ahead)
+            part->block = ahead_take(ahead, i++);
+        error = give_part(part, before);
+        part->offset += part->size;
+        part->bytes = (char *)part->bytes + part->size;
+    }
+    part->size = transfer->offset + transfer->size - part->offset;
+    part->blocking = transfer->blocking;
+    if (ahead && error == CL_SUCCESS)
+        part->block = ahead_take(ahead, i);
+    return error;
+}
+
+static cl_int run(const struct transfer *transfer, bool parted, struct ahead *ahead,
+                  cl_event *event)
 {
     struct queue *queue = queue_get(transfer->queue);
     struct transfer part = *transfer;
     struct command command;
     struct event *before = NULL;
     cl_int error = CL_SUCCESS;
-    bool parted = pays(transfer, queue);
     if (parted) {
-        part.size = transfer->size / PARTS_MOST & ~(PART_LEAST - 1);
-        part.size = part.size < PART_LEAST ? PART_LEAST : part.size;
-        part.blocking = false;
         pthread_mutex_lock(&queue->lock);
-        for (size_t left = transfer->size; error == CL_SUCCESS && left > part.size;
-             left -= part.size) {
-            error = give_part(&part, &before);
-            part.offset += part.size;
-            part.bytes = (char *)part.bytes + part.size;
-        }
-        part.size = transfer->offset + transfer->size - part.offset;
-        part.blocking = transfer->blocking;
+        error = give_parts(transfer, &part, ahead, &before);
     }
     if (error == CL_SUCCESS)
         error = begin(&part, before != NULL, &command, event);
@@ -111,6 +231,7 @@ cl_int transfer_run(const struct transfer *transfer, cl_event *event)
             pthread_mutex_unlock(&queue->lock);
         if (before)
             handle_unuse(before);
+        block_give(queue->base.client, &part.block);
         return error;
     }
     if (before)
@@ -119,4 +240,17 @@ cl_int transfer_run(const struct transfer *transfer, cl_event *event)
     if (parted)
         pthread_mutex_unlock(&queue->lock);
     return command_end(&command, error);
+}
+
+cl_int transfer_run(const struct transfer *transfer, cl_event *event)
+{
+    const struct queue *queue = queue_get(transfer->queue);
+    bool parted = pays(transfer, queue);
+    if (!parted || transfer->type != CL_COMMAND_WRITE_BUFFER || copy_threads() == 0)
+        return run(transfer, parted, NULL, event);
+    struct ahead ahead = {0};
+    ahead_begin(&ahead, transfer);
+    cl_int error = run(transfer, true, &ahead, event);
+    ahead_end(&ahead, queue->base.client);
+    return error;
 }

@@ -1,6 +1,7 @@
 #include <CL/cl_icd.h>
 #include <CL/opencl.h>
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
@@ -644,4 +645,158 @@ Test(remote_rings, a_long_write_that_nobody_waits_for_may_have_a_short_rest)
     cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
     leave(seat);
     stop_emulated(&served);
+}
+
+/* ---- copies by several threads ---- */
+
+#define LARGE (((size_t)24 << 20) + 12345)
+
+static cl_device_id pocl_device(struct served *served, const char *threads)
+{
+    cl_platform_id platform;
+    cl_device_id device;
+    setenv("RESEAT_COPY_THREADS", threads, 1);
+    served_start(served, NULL);
+    served_use(served);
+    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
+    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
+    return device;
+}
+
+static unsigned threads_of_name(const char *name)
+{
+    char path[64], text[32];
+    unsigned count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    cr_assert(tasks);
+    for (const struct dirent *task; (task = readdir(tasks));) {
+        snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", task->d_name);
+        FILE *file = task->d_name[0] == '.' ? NULL : fopen(path, "re");
+        if (!file)
+            continue;
+        if (fgets(text, sizeof(text), file) && strncmp(text, name, strlen(name)) == 0)
+            count++;
+        fclose(file);
+    }
+    closedir(tasks);
+    return count;
+}
+
+static void copy_through(struct seat seat, cl_mem large, unsigned seed)
+{
+    unsigned char *bytes = malloc(LARGE), *got = calloc(1, LARGE);
+    const size_t half = LARGE / 2 + 1;
+    cl_event read;
+    cr_assert(bytes && got);
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < LARGE; i++)
+            bytes[i] = (unsigned char)(rand_r(&seed) >> 5);
+        cr_assert_eq(
+            clEnqueueWriteBuffer(seat.queue, large, round == 1, 0, LARGE, bytes, 0, NULL, NULL),
+            CL_SUCCESS);
+        cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_FALSE, half, LARGE - half,
+                                         got + half, 0, NULL, &read),
+                     CL_SUCCESS);
+        cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, half, got, 0, NULL, NULL),
+                     CL_SUCCESS);
+        cr_assert_eq(clWaitForEvents(1, &read), CL_SUCCESS);
+        cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
+        cr_assert(memcmp(got, bytes, LARGE) == 0);
+    }
+    free(bytes);
+    free(got);
+}
+
+static struct seat shared_seat;
+
+static void *copy_beside(void *data)
+{
+    cl_int error;
+    struct seat seat = shared_seat;
+    seat.queue = clCreateCommandQueue(seat.context, *(cl_device_id *)data, 0, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem large = clCreateBuffer(seat.context, 0, LARGE, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    copy_through(seat, large, 2);
+    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    cr_assert_eq(clReleaseCommandQueue(seat.queue), CL_SUCCESS);
+    return NULL;
+}
+
+Test(remote_rings, several_threads_copy_what_is_large)
+{
+    struct served served;
+    pthread_t beside;
+    cl_int error;
+    cl_device_id device = pocl_device(&served, "3");
+    shared_seat = sit(device);
+    cl_mem large = clCreateBuffer(shared_seat.context, 0, LARGE, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    copy_through(shared_seat, large, 1);
+    unsigned threads = threads_of_name("reseat-copy");
+    cr_assert(threads > 0 && threads <= 3, "%u threads copy", threads);
+    cr_assert_eq(pthread_create(&beside, NULL, copy_beside, &device), 0);
+    copy_through(shared_seat, large, 3);
+    cr_assert_eq(pthread_join(beside, NULL), 0);
+    cr_assert_leq(threads_of_name("reseat-copy"), 3);
+    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    leave(shared_seat);
+    served_stop(&served);
+}
+
+/* A page that cannot be written until the test says so. */
+static char *target;
+static atomic_bool stuck, go;
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    (void)number, (void)context;
+    if ((char *)info->si_addr < target || (char *)info->si_addr >= target + SIZE)
+        _exit(3);
+    atomic_store(&stuck, true);
+    while (!atomic_load(&go))
+        nanosleep(&moment, NULL);
+    mprotect(target, SIZE, PROT_READ | PROT_WRITE);
+}
+
+Test(remote_rings, a_read_ends_when_nobody_writes_its_memory_any_more)
+{
+    const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    struct served served;
+    cl_event read;
+    cl_int status = CL_COMPLETE;
+    cl_device_id device = pocl_device(&served, "1");
+    struct seat seat = sit(device);
+    target = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(target, MAP_FAILED);
+    cr_assert_eq(mprotect(target + area_page(), area_page(), PROT_NONE), 0);
+    cr_assert_eq(sigaction(SIGSEGV, &action, NULL), 0);
+    cr_assert_eq(
+        clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, SIZE, target, 0, NULL, &read),
+        CL_SUCCESS);
+    uint64_t until = clock_now_ns() + SILENCE_NS;
+    while (!atomic_load(&stuck) && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    cr_assert(atomic_load(&stuck), "nobody wrote there");
+    kill(served_session(&served), SIGKILL);
+    while (clFlush(seat.queue) == CL_SUCCESS && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(clFlush(seat.queue), CL_DEVICE_NOT_AVAILABLE);
+    clock_sleep(100 * NS_PER_MS);
+    cr_assert_eq(
+        clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
+        CL_SUCCESS);
+    cr_assert_gt(status, CL_COMPLETE, "it has ended, and its memory is written");
+    atomic_store(&go, true);
+    (void)clWaitForEvents(1, &read);
+    cr_assert_eq(
+        clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
+        CL_SUCCESS);
+    cr_assert_leq(status, CL_COMPLETE);
+    memset(target, 0x55, SIZE);
+    clock_sleep(50 * NS_PER_MS);
+    for (size_t i = 0; i < SIZE; i++)
+        cr_assert_eq(target[i], 0x55);
+    served_stop(&served);
 }
