@@ -53,9 +53,7 @@ unsigned copy_threads(void)
     return threads_most;
 }
 
-/* Memory of the program may be protected: its handler mends that in whichever thread comes there.
- */
-static void let_faults_through(void)
+void copy_let_faults_through(void)
 {
     sigset_t faults;
     sigemptyset(&faults);
@@ -67,7 +65,7 @@ static void let_faults_through(void)
 static void *copy_thread(void *unused)
 {
     (void)unused;
-    let_faults_through();
+    copy_let_faults_through();
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         while (!pool.first) {
@@ -107,7 +105,8 @@ bool copy_post(struct copy *copy)
     return there;
 }
 
-bool copy_take_back(const struct copy *copy)
+/* False: it was begun. */
+static bool take_back(const struct copy *copy)
 {
     pthread_mutex_lock(&pool.lock);
     struct copy **at = &pool.first;
@@ -122,4 +121,63 @@ bool copy_take_back(const struct copy *copy)
     }
     pthread_mutex_unlock(&pool.lock);
     return found;
+}
+
+static void help(struct copy *copy)
+{
+    struct copy_team *team = container_of(copy, struct copy_helper, copy)->team;
+    while (team->next(team))
+        ;
+    atomic_fetch_sub(&team->helpers, 1); /* From here on it may be gone. */
+}
+
+void copy_team_begin(struct copy_team *team, bool (*next)(struct copy_team *team), size_t pieces)
+{
+    unsigned wanted = copy_threads() < pieces ? copy_threads() : (unsigned)pieces;
+    team->next = next;
+    atomic_init(&team->helpers, wanted);
+    for (team->asked = 0; team->asked < wanted; team->asked++) {
+        struct copy_helper *helper = &team->helping[team->asked];
+        *helper = (struct copy_helper){.copy = {.run = help}, .team = team};
+        if (!copy_post(&helper->copy))
+            break;
+    }
+    atomic_fetch_sub(&team->helpers, wanted - team->asked);
+}
+
+void copy_team_end(struct copy_team *team)
+{
+    for (unsigned i = 0; i < team->asked; i++)
+        if (take_back(&team->helping[i].copy))
+            atomic_fetch_sub(&team->helpers, 1);
+    while (atomic_load(&team->helpers))
+        sched_yield();
+}
+
+struct pieces {
+    struct copy_team team;
+    void (*copy)(void *data, size_t piece);
+    void *data;
+    size_t count;
+    atomic_size_t begun;
+};
+
+static bool next_piece(struct copy_team *team)
+{
+    struct pieces *pieces = container_of(team, struct pieces, team);
+    size_t piece = atomic_fetch_add(&pieces->begun, 1);
+    if (piece >= pieces->count)
+        return false;
+    pieces->copy(pieces->data, piece);
+    return true;
+}
+
+void copy_pieces(void (*copy)(void *data, size_t piece), void *data, size_t count)
+{
+    struct pieces pieces = {.copy = copy, .data = data, .count = count};
+    if (count > 1)
+        copy_team_begin(&pieces.team, next_piece, count - 1);
+    while (next_piece(&pieces.team))
+        ;
+    copy_team_end(&pieces.team);
 }

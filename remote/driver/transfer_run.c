@@ -18,17 +18,13 @@
 
 /* Parts that are copied by several threads, and posted by one. */
 struct ahead {
+    struct copy_team team;
     const struct transfer *transfer;
     size_t part;    /* Bytes of each but the last. */
     unsigned count; /* That there were blocks for. */
     struct bulk_block blocks[2 * PARTS_MOST];
     atomic_bool ready[2 * PARTS_MOST];
-    atomic_uint next;    /* To be copied. */
-    atomic_uint helpers; /* That may be at it. */
-    struct helper {
-        struct copy copy;
-        struct ahead *ahead;
-    } helping[COPY_THREADS_MAX];
+    atomic_uint next; /* To be copied. */
 };
 
 static size_t part_size(const struct transfer *transfer)
@@ -38,8 +34,9 @@ static size_t part_size(const struct transfer *transfer)
 }
 
 /* False: each was, or is being. */
-static bool copy_next(struct ahead *ahead)
+static bool copy_next(struct copy_team *team)
 {
+    struct ahead *ahead = container_of(team, struct ahead, team);
     unsigned i = atomic_fetch_add(&ahead->next, 1);
     if (i >= ahead->count)
         return false;
@@ -50,14 +47,6 @@ static bool copy_next(struct ahead *ahead)
     return true;
 }
 
-static void help(struct copy *copy)
-{
-    struct ahead *ahead = container_of(copy, struct helper, copy)->ahead;
-    while (copy_next(ahead))
-        ;
-    atomic_fetch_sub(&ahead->helpers, 1); /* From here on it may be gone. */
-}
-
 /* Memory for all parts, as far as there is, and others who copy. */
 static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
 {
@@ -66,7 +55,6 @@ static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
     ahead->part = part_size(transfer);
     ahead->count = 0;
     atomic_init(&ahead->next, 0);
-    atomic_init(&ahead->helpers, 0);
     for (size_t at = 0; at < transfer->size && ahead->count < ARRAY_SIZE(ahead->blocks);
          at += ahead->part) {
         size_t left = transfer->size - at;
@@ -75,14 +63,7 @@ static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
             break;
         atomic_init(&ahead->ready[ahead->count++], false);
     }
-    for (unsigned i = 0; i < copy_threads(); i++) {
-        ahead->helping[i] = (struct helper){.copy = {.run = help}, .ahead = ahead};
-        atomic_fetch_add(&ahead->helpers, 1);
-        if (!copy_post(&ahead->helping[i].copy)) {
-            atomic_fetch_sub(&ahead->helpers, 1);
-            break;
-        }
-    }
+    copy_team_begin(&ahead->team, copy_next, ahead->count);
 }
 
 /* The next part's block, with its bytes; of 0 bytes: it has none. */
@@ -92,7 +73,7 @@ static struct bulk_block ahead_take(struct ahead *ahead, unsigned i)
     if (i >= ahead->count)
         return block;
     while (!atomic_load(&ahead->ready[i]))
-        if (!copy_next(ahead))
+        if (!copy_next(&ahead->team))
             sched_yield(); /* Somebody is copying it. */
     block = ahead->blocks[i];
     ahead->blocks[i].size = 0;
@@ -103,11 +84,7 @@ static struct bulk_block ahead_take(struct ahead *ahead, unsigned i)
 static void ahead_end(struct ahead *ahead, struct client *client)
 {
     atomic_store(&ahead->next, ahead->count);
-    for (unsigned i = 0; i < ARRAY_SIZE(ahead->helping) && ahead->helping[i].ahead; i++)
-        if (copy_take_back(&ahead->helping[i].copy))
-            atomic_fetch_sub(&ahead->helpers, 1);
-    while (atomic_load(&ahead->helpers))
-        sched_yield();
+    copy_team_end(&ahead->team);
     for (unsigned i = 0; i < ahead->count; i++)
         block_give(client, &ahead->blocks[i]);
 }

@@ -694,6 +694,7 @@ static void copy_through(struct seat seat, cl_mem large, unsigned seed)
         cr_assert_eq(
             clEnqueueWriteBuffer(seat.queue, large, round == 1, 0, LARGE, bytes, 0, NULL, NULL),
             CL_SUCCESS);
+        cr_assert_eq(clEnqueueBarrierWithWaitList(seat.queue, 0, NULL, NULL), CL_SUCCESS);
         cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_FALSE, half, LARGE - half,
                                          got + half, 0, NULL, &read),
                      CL_SUCCESS);
@@ -744,6 +745,45 @@ Test(remote_rings, several_threads_copy_what_is_large)
     served_stop(&served);
 }
 
+/* What is not given in parts: where a queue has no order, and maps of the program's memory. */
+Test(remote_rings, several_threads_copy_what_is_one_command)
+{
+    struct served served;
+    cl_int error;
+    cl_device_id device = pocl_device(&served, "3");
+    struct seat seat = sit(device);
+    unsigned char *bytes = malloc(LARGE), *lent = calloc(1, LARGE), *got = malloc(LARGE);
+    cr_assert(bytes && lent && got);
+    for (size_t i = 0; i < LARGE; i++)
+        bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    struct seat other = seat;
+    other.queue =
+        clCreateCommandQueue(seat.context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem large = clCreateBuffer(seat.context, CL_MEM_USE_HOST_PTR, LARGE, lent, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    copy_through(other, large, 4);
+    cr_assert_eq(clEnqueueWriteBuffer(seat.queue, large, CL_TRUE, 0, LARGE, bytes, 0, NULL, NULL),
+                 CL_SUCCESS);
+    unsigned char *at = clEnqueueMapBuffer(seat.queue, large, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
+                                           0, LARGE, 0, NULL, NULL, &error);
+    cr_assert(error == CL_SUCCESS && at == lent);
+    cr_assert_eq(memcmp(at, bytes, LARGE), 0);
+    memset(at + LARGE / 3, 0x11, LARGE / 3);
+    memset(bytes + LARGE / 3, 0x11, LARGE / 3);
+    cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, large, at, 0, NULL, NULL), CL_SUCCESS);
+    cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, LARGE, got, 0, NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(memcmp(got, bytes, LARGE), 0);
+    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    cr_assert_eq(clReleaseCommandQueue(other.queue), CL_SUCCESS);
+    leave(seat);
+    served_stop(&served);
+    free(bytes);
+    free(lent);
+    free(got);
+}
+
 /* A page that cannot be written until the test says so. */
 static char *target;
 static atomic_bool stuck, go;
@@ -760,25 +800,50 @@ static void on_fault(int number, siginfo_t *info, void *context)
     mprotect(target, SIZE, PROT_READ | PROT_WRITE);
 }
 
-Test(remote_rings, a_read_ends_when_nobody_writes_its_memory_any_more)
+/* Read to it, and wait until that is in the handler. */
+static struct seat read_to_page(struct served *served, const char *threads, cl_event *ret_read)
 {
     const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
-    struct served served;
-    cl_event read;
-    cl_int status = CL_COMPLETE;
-    cl_device_id device = pocl_device(&served, "1");
+    static char bytes[SIZE];
+    cl_device_id device = pocl_device(served, threads);
     struct seat seat = sit(device);
+    memset(bytes, 0x29, SIZE);
+    write_all(seat, bytes);
     target = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_neq(target, MAP_FAILED);
     cr_assert_eq(mprotect(target + area_page(), area_page(), PROT_NONE), 0);
     cr_assert_eq(sigaction(SIGSEGV, &action, NULL), 0);
     cr_assert_eq(
-        clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, SIZE, target, 0, NULL, &read),
+        clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, SIZE, target, 0, NULL, ret_read),
         CL_SUCCESS);
     uint64_t until = clock_now_ns() + SILENCE_NS;
     while (!atomic_load(&stuck) && clock_now_ns() < until)
         clock_sleep(NS_PER_MS);
     cr_assert(atomic_load(&stuck), "nobody wrote there");
+    return seat;
+}
+
+Test(remote_rings, a_fault_of_who_receives_is_for_the_programs_handler)
+{
+    struct served served;
+    cl_event read;
+    struct seat seat = read_to_page(&served, "0", &read);
+    atomic_store(&go, true);
+    cr_assert_eq(clWaitForEvents(1, &read), CL_SUCCESS);
+    for (size_t i = 0; i < SIZE; i++)
+        cr_assert_eq(target[i], 0x29);
+    cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
+    leave(seat);
+    served_stop(&served);
+}
+
+Test(remote_rings, a_read_ends_when_nobody_writes_its_memory_any_more)
+{
+    struct served served;
+    cl_event read;
+    cl_int status = CL_COMPLETE;
+    struct seat seat = read_to_page(&served, "1", &read);
+    uint64_t until = clock_now_ns() + SILENCE_NS;
     kill(served_session(&served), SIGKILL);
     while (clFlush(seat.queue) == CL_SUCCESS && clock_now_ns() < until)
         clock_sleep(NS_PER_MS);
