@@ -204,6 +204,8 @@ static cl_int run(const struct transfer *transfer, bool parted, struct ahead *ah
     if (error == CL_SUCCESS)
         error = begin(&part, before != NULL, &command, event);
     if (error) {
+        if (ahead)
+            ahead_end(ahead, queue->base.client);
         if (parted)
             pthread_mutex_unlock(&queue->lock);
         if (before)
@@ -214,6 +216,8 @@ static cl_int run(const struct transfer *transfer, bool parted, struct ahead *ah
     if (before)
         command.event->before = before;
     error = post(&part, &command);
+    if (ahead) /* Before it waits, where its thread may be cancelled. */
+        ahead_end(ahead, queue->base.client);
     if (parted)
         pthread_mutex_unlock(&queue->lock);
     return command_end(&command, error);
@@ -227,7 +231,5 @@ cl_int transfer_run(const struct transfer *transfer, cl_event *event)
         return run(transfer, parted, NULL, event);
     struct ahead ahead = {0};
     ahead_begin(&ahead, transfer);
-    cl_int error = run(transfer, true, &ahead, event);
-    ahead_end(&ahead, queue->base.client);
-    return error;
+    return run(transfer, true, &ahead, event);
 }
