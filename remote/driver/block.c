@@ -67,13 +67,29 @@ int blocks_init(struct client *client)
     return bulk_create(&limits, &link, &client->bulk);
 }
 
-bool block_take(struct client *client, size_t size, struct bulk_block *ret_block)
+void blocks_begin(struct context *context)
 {
-    if (!client->bulk || size < BLOCK_LEAST || client_state(client))
+    const struct device_object *first = context->devices[0];
+    bool unified = device_number(first, CL_DEVICE_HOST_UNIFIED_MEMORY) ||
+                   (device_number(first, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
+    if (context->base.client->bulk && !unified)
+        context->areas_before = bulk_last(context->base.client->bulk);
+}
+
+bool block_take(const struct context *context, size_t size, struct bulk_block *ret_block)
+{
+    struct client *client = context->base.client;
+    struct bulk *bulk = client->bulk;
+    if (!bulk || size < BLOCK_LEAST || client_state(client))
         return false;
     if (size >= LARGE_BYTES)
-        (void)bulk_trim(client->bulk, KEPT_BYTES);
-    return bulk_take(client->bulk, size, ret_block) == 0;
+        (void)bulk_trim(bulk, KEPT_BYTES);
+    int error = bulk_take_after(bulk, context->areas_before, size, ret_block);
+    if (error == -ENOSPC) { /* Make room, else one that is slower will do. */
+        (void)bulk_trim(bulk, 0);
+        error = bulk_take_after(bulk, context->areas_before, size, ret_block);
+    }
+    return error == 0 || bulk_take(bulk, size, ret_block) == 0;
 }
 
 void block_give(struct client *client, struct bulk_block *block)

@@ -314,6 +314,7 @@ static void *receive(void *data)
     struct client *client = data;
     struct message message = {0};
     int error;
+    copy_let_faults_through();
     if (client->stream.rings) {
         client_end(client, receive_in_turn(client));
         return NULL;

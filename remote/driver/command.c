@@ -147,7 +147,7 @@ void command_aim(struct command *command, void *target, const struct layout *lay
     }
     event->target = target;
     event->layout = *layout;
-    if (block_take(client, size, &event->block)) {
+    if (block_take(event->context, size, &event->block)) {
         head->area = event->block.area;
         head->place = event->block.offset;
         return;
@@ -155,6 +155,14 @@ void command_aim(struct command *command, void *target, const struct layout *lay
     /* A server sends what was asked for, and no more is kept of what it sends. */
     event->asked = size;
     atomic_fetch_add(&client->stream.longest, size);
+}
+
+void command_lend(struct command *command, struct bulk_block *block)
+{
+    command->event->block = *block;
+    command->head.area = block->area;
+    command->head.place = block->offset;
+    *block = (struct bulk_block){0};
 }
 
 cl_int command_fill(struct command *command, const void *source, const struct layout *layout,
@@ -170,10 +178,10 @@ cl_int command_fill(struct command *command, const void *source, const struct la
         return CL_OUT_OF_HOST_MEMORY;
     if (event && is_packed && block_find(client, source, *ret_size, &head->area, &head->place))
         return CL_SUCCESS;
-    if (event && block_take(client, *ret_size, &event->block)) {
-        layout_gather(layout, event->block.bytes, source);
-        head->area = event->block.area;
-        head->place = event->block.offset;
+    struct bulk_block block;
+    if (event && block_take(event->context, *ret_size, &block)) {
+        layout_gather(layout, block.bytes, source);
+        command_lend(command, &block);
         return CL_SUCCESS;
     }
     if (!is_packed)
@@ -202,11 +210,40 @@ bool layout_is_packed(const struct layout *layout)
            (layout->slices == 1 || layout->slice_pitch == layout->row * layout->rows);
 }
 
+#define PIECE ((size_t)1 << 20)
+
+/* One run of bytes, in pieces. */
+struct whole {
+    char *to;
+    const char *from;
+    size_t size;
+    void (*copy)(char *to, const char *from, size_t size);
+};
+
+static void copy_piece(void *data, size_t piece)
+{
+    const struct whole *whole = data;
+    size_t at = piece * PIECE, left = whole->size - at;
+    whole->copy(whole->to + at, whole->from + at, left < PIECE ? left : PIECE);
+}
+
+static void copy_bytes(char *to, const char *from, size_t size)
+{
+    memcpy(to, from, size);
+}
+
+static void copy_whole(const struct layout *layout, void *to, const void *from,
+                       void (*copy)(char *to, const char *from, size_t size))
+{
+    struct whole whole = {to, from, layout->row * layout->rows * layout->slices, copy};
+    copy_pieces(copy_piece, &whole, (whole.size + PIECE - 1) / PIECE);
+}
+
 void layout_gather(const struct layout *layout, void *packed, const void *memory)
 {
     unsigned char *to = packed;
     if (layout_is_packed(layout)) {
-        memcpy(packed, memory, layout->row * layout->rows * layout->slices);
+        copy_whole(layout, packed, memory, copy_bytes);
         return;
     }
     for (size_t z = 0; z < layout->slices; z++)
@@ -219,7 +256,7 @@ void layout_scatter(const struct layout *layout, const void *packed, void *memor
 {
     const unsigned char *from = packed;
     if (layout_is_packed(layout)) {
-        memcpy(memory, packed, layout->row * layout->rows * layout->slices);
+        copy_whole(layout, memory, packed, copy_bytes);
         return;
     }
     for (size_t z = 0; z < layout->slices; z++)
@@ -230,20 +267,27 @@ void layout_scatter(const struct layout *layout, const void *packed, void *memor
 
 #define PAGE 4096
 
+/* Page by page, as memory is protected. */
+static void refresh_bytes(char *to, const char *from, size_t size)
+{
+    for (size_t at = 0, some; at < size; at += some) {
+        some = PAGE - (uintptr_t)(to + at) % PAGE;
+        if (some > size - at)
+            some = size - at;
+        if (memcmp(to + at, from + at, some) != 0)
+            memcpy(to + at, from + at, some);
+    }
+}
+
 void layout_refresh(const struct layout *layout, const void *packed, void *memory)
 {
-    const unsigned char *from = packed;
+    const char *from = packed;
+    if (layout_is_packed(layout)) {
+        copy_whole(layout, memory, packed, refresh_bytes);
+        return;
+    }
     for (size_t z = 0; z < layout->slices; z++)
-        for (size_t y = 0; y < layout->rows; y++, from += layout->row) {
-            unsigned char *to =
-                (unsigned char *)memory + z * layout->slice_pitch + y * layout->row_pitch;
-            for (size_t at = 0, some; at < layout->row; at += some) {
-                /* Page by page, as memory is protected. */
-                some = PAGE - (uintptr_t)(to + at) % PAGE;
-                if (some > layout->row - at)
-                    some = layout->row - at;
-                if (memcmp(to + at, from + at, some) != 0)
-                    memcpy(to + at, from + at, some);
-            }
-        }
+        for (size_t y = 0; y < layout->rows; y++, from += layout->row)
+            refresh_bytes((char *)memory + z * layout->slice_pitch + y * layout->row_pitch, from,
+                          layout->row);
 }

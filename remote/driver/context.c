@@ -157,11 +157,13 @@ static cl_int create_context(const cl_context_properties *properties, cl_uint co
         client, create_context,
         {.context = handle_id(context), .devices = ids, .devices_count = context->device_count});
     free(ids);
-    if (error)
+    if (error) {
         handle_release(context);
-    else
-        *ret_context = context;
-    return error;
+        return error;
+    }
+    blocks_begin(context);
+    *ret_context = context;
+    return CL_SUCCESS;
 }
 
 cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_devices,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "remote/driver/remote.h"
+#include "remote/link/process.h"
 #include "state/base/clock.h"
 
 /*
@@ -31,7 +32,6 @@ static void event_finish(struct object *object)
         (void)POST(object->client, release, {.object = object->id});
     free(event->dependents);
     free(event->owned);
-    block_give(object->client, &event->owned_block);
     handle_unuse(event->context);
     if (event->queue)
         handle_unuse(event->queue);
@@ -140,16 +140,16 @@ static void unlist(struct event *event)
 /* Under the lock. */
 static void end(struct event *event, cl_int status)
 {
-    if (event->ended)
+    if (event->ended || event->arriving)
         return;
     event->ended = true;
     event->end = status;
-    event->arrived_ns = clock_now_ns();
     atomic_fetch_sub(&event->base.client->stream.longest, event->asked);
     if (event->keeps)
         handle_unuse_later(event->keeps);
     event->keeps = NULL;
     block_give(event->base.client, &event->block);
+    block_give(event->base.client, &event->owned_block);
     unlist(event);
     if (event->blockers == 0)
         publish(event);
@@ -161,6 +161,17 @@ void event_end(struct event *event, cl_int status)
     pthread_mutex_lock(&client->lock);
     end(event, status);
     pthread_mutex_unlock(&client->lock);
+}
+
+void event_keep_block(struct event *event, struct bulk_block *block)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    if (event->ended)
+        block_give(client, block);
+    event->owned_block = *block;
+    pthread_mutex_unlock(&client->lock);
+    *block = (struct bulk_block){0};
 }
 
 /* @event ends for the program after @before. Under the lock. */
@@ -238,6 +249,11 @@ static void event_lost(void *object, void *data)
 
 void events_lost(struct client *client)
 {
+    /* What they are copied to is the program's again once it hears of the end. */
+    pthread_mutex_lock(&client->lock);
+    while (client->arriving)
+        pthread_cond_wait(&client->changed, &client->lock);
+    pthread_mutex_unlock(&client->lock);
     handle_each(ID_EVENT, event_lost, client);
 }
 
@@ -263,6 +279,55 @@ static void translate(struct event *event, const struct msg_done *done, uint64_t
         done->ended > done->started ? started + (done->ended - done->started) : started;
 }
 
+/* Its bytes are where they go. Gives a use back. */
+static void arrived(struct event *event, cl_int status)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    if (event->done.ended)
+        translate(event, &event->done, event->arrived_ns);
+    event->arriving = false;
+    end(event, status > 0 ? CL_OUT_OF_RESOURCES : status);
+    if (--client->arriving == 0 && client_state(client))
+        pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+    handle_unuse_later(event);
+}
+
+static void scatter(const struct event *event, const void *content)
+{
+    if (event->lent)
+        layout_refresh(&event->layout, content, event->target);
+    else
+        layout_scatter(&event->layout, content, event->target);
+}
+
+static void scatter_block(struct copy *copy)
+{
+    struct event *event = container_of(copy, struct event, copy);
+    scatter(event, event->block.bytes);
+    arrived(event, CL_COMPLETE);
+}
+
+/* False: it is over, and what was read to may be the program's own again, or gone. And nobody but
+   the program ends a user event. */
+static bool arrives(struct event *event, const struct msg_done *message)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    bool over =
+        !event->queue || event->ended || event->arriving || client_state(client) != CL_SUCCESS;
+    if (!over) {
+        event->arriving = true;
+        client->arriving++;
+        event->arrived_ns = clock_now_ns();
+        event->done = *message;
+        event->done.content = NULL;
+    }
+    pthread_mutex_unlock(&client->lock);
+    return !over;
+}
+
 void client_done(struct client *client, const struct msg_done *message)
 {
     struct event *event = handle_of_id(client, message->event);
@@ -270,32 +335,23 @@ void client_done(struct client *client, const struct msg_done *message)
     size_t expected = 0;
     if (!event)
         return;
-    /* Nobody but the program ends a user event. And where an end was told, what was read to may be
-       the program's own again, or gone. */
-    pthread_mutex_lock(&client->lock);
-    bool over = !event->queue || event->ended;
-    pthread_mutex_unlock(&client->lock);
-    if (over) {
+    if (!arrives(event, message)) {
         handle_unuse_later(event);
         return;
     }
-    if (status == CL_COMPLETE && event->target) {
-        bool shared = event->block.size != 0;
-        const void *content = shared ? event->block.bytes : message->content;
-        if (!layout_size(&event->layout, &expected) ||
-            (!shared && expected != message->content_size))
-            status = CL_OUT_OF_RESOURCES;
-        else if (event->lent)
-            layout_refresh(&event->layout, content, event->target);
-        else
-            layout_scatter(&event->layout, content, event->target);
+    bool shared = event->block.size != 0;
+    if (status != CL_COMPLETE || !event->target) {
+        arrived(event, status);
+    } else if (!layout_size(&event->layout, &expected) ||
+               (!shared && expected != message->content_size)) {
+        arrived(event, CL_OUT_OF_RESOURCES);
+    } else {
+        event->copy.run = scatter_block;
+        if (shared && expected >= COPY_LEAST && copy_post(&event->copy))
+            return;
+        scatter(event, shared ? event->block.bytes : message->content);
+        arrived(event, status);
     }
-    pthread_mutex_lock(&client->lock);
-    if (message->ended)
-        translate(event, message, clock_now_ns());
-    end(event, status > 0 ? CL_OUT_OF_RESOURCES : status);
-    pthread_mutex_unlock(&client->lock);
-    handle_unuse_later(event);
 }
 
 static bool is_over(void *data)
@@ -310,13 +366,15 @@ cl_int event_await(struct event *event)
     cl_int status = atomic_load(&event->status);
     if (status <= CL_COMPLETE)
         return status;
-    if (client_state(client))
+    if (client->process != process_mark()) /* Where others of its threads had the lock. */
         return CL_DEVICE_NOT_AVAILABLE;
     client_flush(client);
-    client_attend(client, is_over, event);
+    if (client_state(client) == CL_SUCCESS)
+        client_attend(client, is_over, event);
     pthread_mutex_lock(&client->lock);
+    /* Memory that is still written is not the program's to free. */
     while ((status = atomic_load(&event->status)) > CL_COMPLETE &&
-           (client_state(client) == CL_SUCCESS || !event->queue))
+           (client_state(client) == CL_SUCCESS || !event->queue || client->arriving))
         pthread_cond_wait(&client->changed, &client->lock);
     pthread_mutex_unlock(&client->lock);
     return status > CL_COMPLETE ? CL_DEVICE_NOT_AVAILABLE : status;

@@ -100,15 +100,23 @@ void handle_use(void *pointer)
     atomic_fetch_add(&((struct object *)pointer)->uses, 1);
 }
 
-void handle_unuse(void *pointer)
+/* Unless it is the last one. */
+static bool unuse_one(struct object *object)
 {
-    struct object *object = pointer;
-    enum id_type type = id_type(object->id);
-    /* The last use goes under the lock, so that no id leads to what ends. */
     unsigned uses = atomic_load(&object->uses);
     while (uses > 1)
         if (atomic_compare_exchange_weak(&object->uses, &uses, uses - 1))
-            return;
+            return true;
+    return false;
+}
+
+void handle_unuse(void *pointer)
+{
+    struct object *object = pointer;
+    if (unuse_one(object))
+        return;
+    enum id_type type = id_type(object->id);
+    /* The last use goes under the lock, so that no id leads to what ends. */
     pthread_mutex_lock(&lock);
     bool last = atomic_fetch_sub(&object->uses, 1) == 1;
     if (last)
@@ -191,6 +199,8 @@ static void unuse_owed(struct callback_job *job)
 void handle_unuse_later(void *pointer)
 {
     struct object *object = pointer;
+    if (unuse_one(object))
+        return; /* Nobody was made to wait, and no thread woken for it. */
     pthread_mutex_lock(&owed.lock);
     if (object->owed++ == 0) {
         object->later = owed.first;

@@ -15,10 +15,11 @@
 #define ALIGNMENT 4096
 
 /* Memory that the server has, too, if there is any; else of our own. */
-static void *aligned_memory(struct client *client, size_t size, struct bulk_block *ret_block)
+static void *aligned_memory(const struct context *context, size_t size,
+                            struct bulk_block *ret_block)
 {
     void *memory = NULL;
-    if (block_take(client, size, ret_block))
+    if (block_take(context, size, ret_block))
         return ret_block->bytes;
     return posix_memalign(&memory, ALIGNMENT, size ? size : 1) ? NULL : memory;
 }
@@ -35,7 +36,7 @@ static void *whole(struct memory *memory)
         owner = owner->parent;
     pthread_mutex_lock(&owner->lock);
     if (!owner->host) {
-        owner->host = aligned_memory(owner->base.client, owner->size, &owner->host_block);
+        owner->host = aligned_memory(owner->context, owner->size, &owner->host_block);
         owner->host_owned = owner->host && !owner->host_block.size;
     }
     char *host = owner->host;
@@ -68,7 +69,7 @@ static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t 
     if (host) {
         map->pointer = host + offset;
     } else {
-        map->pointer = aligned_memory(memory->base.client, size, &map->block);
+        map->pointer = aligned_memory(memory->context, size, &map->block);
         map->owned = map->block.size ? NULL : map->pointer;
     }
     if (!map->pointer) {
@@ -290,10 +291,9 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, vo
     struct map *map = mapped_ptr ? map_take(memory, mapped_ptr) : NULL;
     bool written = map && is_written(map);
     if (map) {
-        /* It is written from, or what it reads may still be on its way. */
-        struct event *last = written ? command.event : map->event;
-        last->owned_block = map->block;
-        map->block = (struct bulk_block){0};
+        /* It is written from, or what it reads may still be on its way. And the next map needs no
+           other one. */
+        event_keep_block(written ? command.event : map->event, &map->block);
     }
     error = map ? unmap_post(memory, map, written, &command) : CL_INVALID_VALUE;
     error = command_end(&command, error);

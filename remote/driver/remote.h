@@ -10,6 +10,7 @@
 #include "agent/wire/inventory.h"
 #include "messages.h"
 #include "remote/driver/block.h"
+#include "remote/driver/copy.h"
 #include "remote/driver/handle.h"
 #include "state/base/callback.h"
 #include "state/base/info.h"
@@ -62,6 +63,8 @@ struct client {
     uint64_t process;         /**< Whose sessions it is: process_mark(). */
     pthread_mutex_t lock;     /**< Guards events, and the answers of calls. */
     pthread_cond_t changed;   /**< One of them. */
+    unsigned arriving;        /**< Events whose bytes are being copied; guarded by lock. None begins
+                                   once the session has ended. */
     atomic_bool lost;         /**< The session ended. */
     atomic_bool leaving;      /**< The program ends. */
     atomic_bool told;         /**< The devices are known. */
@@ -145,6 +148,7 @@ struct context {
     cl_uint device_count;
     cl_context_properties *properties;
     size_t properties_size;
+    uint32_t areas_before;  /**< block.h */
     struct ending *endings; /**< Guarded by client->lock. */
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
     void *data;
@@ -192,7 +196,8 @@ struct event {
     bool named;            /**< The server has it under its id. */
     _Atomic cl_int status; /**< As the program is told. */
     /* Guarded by client->lock: */
-    bool ended; /**< It did, with... */
+    bool arriving; /**< What it read is being copied: it ends after that, whatever happens. */
+    bool ended;    /**< It did, with... */
     cl_int end;
     uint64_t times[4];
     unsigned blockers; /**< Events that end before it for the program, too. */
@@ -208,9 +213,11 @@ struct event {
     struct memory *keeps;          /**< Used until it ends: its memory is the target. */
     struct bulk_block block;       /**< That the command names; or of 0 bytes. */
     struct event *before;          /**< Used: where that failed, this one does. */
-    void *owned;                   /**< Memory of a map that was unmapped: it may be the target. */
-    struct bulk_block owned_block; /**< The same. */
+    struct bulk_block owned_block; /**< Of a map that was unmapped: it may be the target. */
+    void *owned;                   /**< The same, until nobody uses the event any more. */
     struct layout layout;
+    struct copy copy;     /**< Of what it read, with... */
+    struct msg_done done; /**< ...what the server told of it, but for its content. */
     uint64_t posted_ns, arrived_ns;
 };
 
@@ -218,6 +225,8 @@ struct event {
 struct event *event_make(struct context *context, struct queue *queue, cl_command_type command);
 /** It ends for the server. */
 void event_end(struct event *event, cl_int status);
+/** A block of a map is given back when it ends, or at once. */
+void event_keep_block(struct event *event, struct bulk_block *block);
 /** It ends for the program no sooner than event_let_go() is called. */
 void event_hold(struct event *event);
 void event_let_go(struct event *event);
@@ -385,6 +394,8 @@ void command_aim(struct command *command, void *target, const struct layout *lay
  */
 cl_int command_fill(struct command *command, const void *source, const struct layout *layout,
                     const void **ret_content, size_t *ret_size, void **ret_owned);
+/** The same of what is in a block already, which is the command's from now on. */
+void command_lend(struct command *command, struct bulk_block *block);
 /** Post one that does nothing, after what it waits for. */
 cl_int command_post_nothing(const struct command *command);
 cl_int command_end(struct command *command, cl_int error);

@@ -1,3 +1,6 @@
+#include <sched.h>
+#include <string.h>
+
 #include "remote/driver/transfer.h"
 
 /*
@@ -5,10 +8,86 @@
  * device's part in the next are done at the same time. All of them are given without another
  * command in between, and each ends after the one before it, as the queue's commands do; the last
  * one's event is the program's. Where the queue has no order it is one command.
+ *
+ * Where there are threads that copy (copy.h), they take part: what is written they copy ahead of
+ * who gives the parts; what is read they copy when it came (client_done()).
  */
 
 #define PART_LEAST ((size_t)1 << 20)
-#define PARTS_MOST 64
+#define PARTS_MOST 64 /* Or fewer than twice as many, as each is whole units of PART_LEAST. */
+
+/* Parts that are copied by several threads, and posted by one. */
+struct ahead {
+    struct copy_team team;
+    const struct transfer *transfer;
+    size_t part;    /* Bytes of each but the last. */
+    unsigned count; /* That there were blocks for. */
+    struct bulk_block blocks[2 * PARTS_MOST];
+    atomic_bool ready[2 * PARTS_MOST];
+    atomic_uint next; /* To be copied. */
+};
+
+static size_t part_size(const struct transfer *transfer)
+{
+    size_t size = transfer->size / PARTS_MOST & ~(PART_LEAST - 1);
+    return size < PART_LEAST ? PART_LEAST : size;
+}
+
+/* False: each was, or is being. */
+static bool copy_next(struct copy_team *team)
+{
+    struct ahead *ahead = container_of(team, struct ahead, team);
+    unsigned i = atomic_fetch_add(&ahead->next, 1);
+    if (i >= ahead->count)
+        return false;
+    size_t begin = i * ahead->part, left = ahead->transfer->size - begin;
+    memcpy(ahead->blocks[i].bytes, (const char *)ahead->transfer->bytes + begin,
+           left < ahead->part ? left : ahead->part);
+    atomic_store(&ahead->ready[i], true);
+    return true;
+}
+
+/* Memory for all parts, as far as there is, and others who copy. */
+static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
+{
+    const struct context *context = queue_get(transfer->queue)->context;
+    ahead->transfer = transfer;
+    ahead->part = part_size(transfer);
+    ahead->count = 0;
+    atomic_init(&ahead->next, 0);
+    for (size_t at = 0; at < transfer->size && ahead->count < ARRAY_SIZE(ahead->blocks);
+         at += ahead->part) {
+        size_t left = transfer->size - at;
+        if (!block_take(context, left < ahead->part ? left : ahead->part,
+                        &ahead->blocks[ahead->count]))
+            break;
+        atomic_init(&ahead->ready[ahead->count++], false);
+    }
+    copy_team_begin(&ahead->team, copy_next, ahead->count);
+}
+
+/* The next part's block, with its bytes; of 0 bytes: it has none. */
+static struct bulk_block ahead_take(struct ahead *ahead, unsigned i)
+{
+    struct bulk_block block = {0};
+    if (i >= ahead->count)
+        return block;
+    while (!atomic_load(&ahead->ready[i]))
+        if (!copy_next(&ahead->team))
+            sched_yield(); /* Somebody is copying it. */
+    block = ahead->blocks[i];
+    ahead->blocks[i].size = 0;
+    return block;
+}
+
+/* Nobody copies any more, and blocks that were not used are given back. */
+static void ahead_end(struct ahead *ahead, struct client *client)
+{
+    atomic_store(&ahead->next, ahead->count);
+    copy_team_end(&ahead->team);
+    for (unsigned i = 0; i < ahead->count; i++)
+        block_give(client, &ahead->blocks[i]);
+}
 
 static bool pays(const struct transfer *transfer, const struct queue *queue)
 {
@@ -31,15 +110,20 @@ static cl_int post_read(const struct transfer *part, struct command *command)
                  .size = part->size});
 }
 
-static cl_int post_write(const struct transfer *part, struct command *command)
+static cl_int post_write(struct transfer *part, struct command *command)
 {
     const struct layout run = {part->size, 1, 1, part->size, part->size};
     const void *content = NULL;
     void *owned = NULL;
-    size_t size = 0;
-    cl_int error = command_fill(command, part->bytes, &run, &content, &size, &owned);
-    if (error)
-        return error;
+    size_t size = part->size;
+    cl_int error = CL_SUCCESS;
+    if (part->block.size) {
+        command_lend(command, &part->block);
+    } else {
+        error = command_fill(command, part->bytes, &run, &content, &size, &owned);
+        if (error)
+            return error;
+    }
     return POST(part->memory->base.client, write_buffer,
                 {.command = command->head,
                  .buffer = handle_id(part->memory),
@@ -49,10 +133,12 @@ static cl_int post_write(const struct transfer *part, struct command *command)
                  .content_size = content ? size : 0});
 }
 
-static cl_int begin(const struct transfer *part, struct command *command, cl_event *event)
+/* @follows: it is one of several parts. */
+static cl_int begin(const struct transfer *part, bool follows, struct command *command,
+                    cl_event *event)
 {
     /* Small writes are in the message, and need nobody to hear of their end. */
-    bool told = part->type == CL_COMMAND_READ_BUFFER ||
+    bool told = part->type == CL_COMMAND_READ_BUFFER || follows ||
                 (part->memory->base.client->bulk && part->size >= BLOCK_LEAST);
     return told ? command_begin_transfer(command, part->queue, part->type, part->blocking,
                                          part->count, part->waits, event)
@@ -60,17 +146,17 @@ static cl_int begin(const struct transfer *part, struct command *command, cl_eve
                                 part->count, part->waits, event);
 }
 
-static cl_int post(const struct transfer *part, struct command *command)
+static cl_int post(struct transfer *part, struct command *command)
 {
     return part->type == CL_COMMAND_READ_BUFFER ? post_read(part, command)
                                                 : post_write(part, command);
 }
 
 /* One that is not the last. *before is used; then it is this one. */
-static cl_int give_part(const struct transfer *part, struct event **before)
+static cl_int give_part(struct transfer *part, struct event **before)
 {
     struct command command;
-    cl_int error = begin(part, &command, NULL);
+    cl_int error = begin(part, true, &command, NULL);
     if (error)
         return error;
     struct event *event = command.event;
@@ -80,41 +166,70 @@ static cl_int give_part(const struct transfer *part, struct event **before)
     return command_end(&command, post(part, &command));
 }
 
-cl_int transfer_run(const struct transfer *transfer, cl_event *event)
+/* All but the last, which is left in @part. */
+static cl_int give_parts(const struct transfer *transfer, struct transfer *part,
+                         struct ahead *ahead, struct event **before)
+{
+    cl_int error = CL_SUCCESS;
+    unsigned i = 0;
+    part->size = part_size(transfer);
+    part->blocking = false;
+    for (size_t left = transfer->size; error == CL_SUCCESS && left > part->size;
+         left -= part->size) {
+        if (ahead)
+            part->block = ahead_take(ahead, i++);
+        error = give_part(part, before);
+        part->offset += part->size;
+        part->bytes = (char *)part->bytes + part->size;
+    }
+    part->size = transfer->offset + transfer->size - part->offset;
+    part->blocking = transfer->blocking;
+    if (ahead && error == CL_SUCCESS)
+        part->block = ahead_take(ahead, i);
+    return error;
+}
+
+static cl_int run(const struct transfer *transfer, bool parted, struct ahead *ahead,
+                  cl_event *event)
 {
     struct queue *queue = queue_get(transfer->queue);
     struct transfer part = *transfer;
     struct command command;
     struct event *before = NULL;
     cl_int error = CL_SUCCESS;
-    bool parted = pays(transfer, queue);
     if (parted) {
-        part.size = transfer->size / PARTS_MOST & ~(PART_LEAST - 1);
-        part.size = part.size < PART_LEAST ? PART_LEAST : part.size;
-        part.blocking = false;
         pthread_mutex_lock(&queue->lock);
-        for (size_t left = transfer->size; error == CL_SUCCESS && left > part.size;
-             left -= part.size) {
-            error = give_part(&part, &before);
-            part.offset += part.size;
-            part.bytes = (char *)part.bytes + part.size;
-        }
-        part.size = transfer->offset + transfer->size - part.offset;
-        part.blocking = transfer->blocking;
+        error = give_parts(transfer, &part, ahead, &before);
     }
     if (error == CL_SUCCESS)
-        error = begin(&part, &command, event);
+        error = begin(&part, before != NULL, &command, event);
     if (error) {
+        if (ahead)
+            ahead_end(ahead, queue->base.client);
         if (parted)
             pthread_mutex_unlock(&queue->lock);
         if (before)
             handle_unuse(before);
+        block_give(queue->base.client, &part.block);
         return error;
     }
     if (before)
         command.event->before = before;
     error = post(&part, &command);
+    if (ahead) /* Before it waits, where its thread may be cancelled. */
+        ahead_end(ahead, queue->base.client);
     if (parted)
         pthread_mutex_unlock(&queue->lock);
     return command_end(&command, error);
+}
+
+cl_int transfer_run(const struct transfer *transfer, cl_event *event)
+{
+    const struct queue *queue = queue_get(transfer->queue);
+    bool parted = pays(transfer, queue);
+    if (!parted || transfer->type != CL_COMMAND_WRITE_BUFFER || copy_threads() == 0)
+        return run(transfer, parted, NULL, event);
+    struct ahead ahead = {0};
+    ahead_begin(&ahead, transfer);
+    return run(transfer, true, &ahead, event);
 }

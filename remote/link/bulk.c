@@ -168,12 +168,14 @@ static void area_give(struct area *area, size_t offset, size_t size)
 /* ---- areas ---- */
 
 /* Locked. Take it from the smallest hole of all that does. 0, -ENOSPC, -ENOMEM. */
-static int take_here(struct bulk *bulk, size_t size, struct bulk_block *ret_block)
+static int take_here(struct bulk *bulk, uint32_t after, size_t size, struct bulk_block *ret_block)
 {
     struct area *best = NULL;
     size_t best_i = 0;
     for (unsigned k = 0; k < bulk->count; k++) {
         struct area *area = &bulk->areas[k];
+        if (area->number <= after)
+            continue;
         size_t i = best_hole(area, size);
         if (i < area->hole_count && (!best || area->holes[i].size < best->holes[best_i].size)) {
             best = area;
@@ -246,6 +248,23 @@ static int take_of_new(struct bulk *bulk, uint32_t number, size_t area_size, siz
 
 int bulk_take(struct bulk *bulk, size_t size, struct bulk_block *ret_block)
 {
+    return bulk_take_after(bulk, 0, size, ret_block);
+}
+
+uint32_t bulk_last(struct bulk *bulk)
+{
+    if (process_mark() != bulk->process)
+        return 0;
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    uint32_t last = bulk->last_number;
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+    return last;
+}
+
+int bulk_take_after(struct bulk *bulk, uint32_t after, size_t size, struct bulk_block *ret_block)
+{
     uint32_t number = 0;
     if (process_mark() != bulk->process)
         return -ECHILD;
@@ -255,7 +274,7 @@ int bulk_take(struct bulk *bulk, size_t size, struct bulk_block *ret_block)
     area_size = area_size > bulk->limits.area_size ? area_size : bulk->limits.area_size;
     int cancel = cancel_hold();
     pthread_mutex_lock(&lock);
-    int err = take_here(bulk, whole, ret_block);
+    int err = take_here(bulk, after, whole, ret_block);
     bool makes = err == -ENOSPC && announce_area(bulk, area_size, &number);
     pthread_mutex_unlock(&lock);
     if (makes)

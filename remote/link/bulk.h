@@ -68,6 +68,12 @@ void bulk_destroy(struct bulk *bulk);
  * what offer() returned.
  */
 MUST_CHECK int bulk_take(struct bulk *bulk, size_t size, struct bulk_block *ret_block);
+/** The same, of areas that were made after the one of number @after alone; and that number, of the
+ *  last one that was begun; 0: of none. A server registers an area when it is offered: one that is
+ *  made after something was said to it finds that there. */
+MUST_CHECK int bulk_take_after(struct bulk *bulk, uint32_t after, size_t size,
+                               struct bulk_block *ret_block);
+uint32_t bulk_last(struct bulk *bulk);
 /** Give back what bulk_take() returned, once. Thread-safe, does not block; in a child nothing. */
 void bulk_give(struct bulk *bulk, const struct bulk_block *block);
 /** Where [@bytes, @bytes + @size) is, if it is in an area. Thread-safe, does not block. */

@@ -59,7 +59,8 @@ struct rings_reader {
     uint64_t gap_ns; /* since when there are later ones, but not that; 0: not so */
     unsigned last;
     bool broken;
-    atomic_bool led; /* By who reads all of this. */
+    atomic_bool led;      /* By who reads all of this. */
+    atomic_uint attended; /* So many are here who do not sleep. */
     struct ring_reader slots[];
 };
 
@@ -69,6 +70,9 @@ static struct rings_writer *writers; /* guarded by it, as is: */
 static uint64_t last_serial;
 
 FORK_PART = {.rank = FORK_OBJECT, .lock = &registry};
+
+/* Some microseconds: longer than most messages take, and than to be woken does. */
+#define LEAD_TRIES 200
 
 uint64_t rings_gap_ns = 60 * NS_PER_S;
 
@@ -478,21 +482,43 @@ static bool found_unled(void *data)
     return found;
 }
 
+/* Nor does who may sleep look, and get in the way of, who does not. */
+static bool found_unattended(void *data)
+{
+    struct rings_reader *reader = data;
+    return atomic_load(&reader->attended) == 0 && found_unled(reader);
+}
+
 int rings_await(struct rings_reader *reader, uint64_t deadline_ns)
 {
     if (!is_ours(&reader->rings))
         return -ECHILD;
-    return bell_wait(&reader->waiter, found_unled, reader, deadline_ns);
+    return bell_wait(&reader->waiter, found_unattended, reader, deadline_ns);
+}
+
+bool rings_attend(struct rings_reader *reader)
+{
+    bool leads = false;
+    atomic_fetch_add(&reader->attended, 1);
+    /* Who leads now uses a message, or only looks. */
+    for (unsigned i = 0; !(leads = rings_lead(reader)) && i < LEAD_TRIES; i++)
+        bell_relax();
+    if (leads)
+        rings_look(reader);
+    return leads;
 }
 
 void rings_look(struct rings_reader *reader)
 {
-    atomic_store(&reader->shared->frames.sleeps, 0);
+    if (atomic_load_explicit(&reader->shared->frames.sleeps, memory_order_relaxed) != 0)
+        atomic_store(&reader->shared->frames.sleeps, 0);
 }
 
-bool rings_look_no_more(struct rings_reader *reader)
+bool rings_attend_no_more(struct rings_reader *reader, bool leads)
 {
-    rings_leave(reader);
+    atomic_fetch_sub(&reader->attended, 1);
+    if (leads)
+        rings_leave(reader);
     atomic_store(&reader->shared->frames.sleeps, 1);
     return found_unled(reader);
 }

@@ -103,10 +103,18 @@ MUST_CHECK bool rings_lead(struct rings_reader *reader);
 void rings_leave(struct rings_reader *reader);
 /** As rings_take(), without a frame. */
 MUST_CHECK int rings_await(struct rings_reader *reader, uint64_t deadline_ns);
-/** By who leads, and does not sleep: nobody else is woken meanwhile. Until it looks no more: then
- *  it leaves, and whoever sleeps is woken by what comes. True: something came in between. */
+/**
+ * For a thread that waits and does not sleep: lead, if that is to be had within a moment. Until
+ * rings_attend_no_more() rings_await() finds nothing, however much there is, and who leads has
+ * nobody woken, by rings_look() now and then: whoever was about to sleep may have asked to be.
+ *
+ * Returns whether it leads.
+ */
+MUST_CHECK bool rings_attend(struct rings_reader *reader);
 void rings_look(struct rings_reader *reader);
-MUST_CHECK bool rings_look_no_more(struct rings_reader *reader);
+/** It attends no more, and @leads no more; whoever sleeps is woken by what comes. True: something
+ *  came in between. */
+MUST_CHECK bool rings_attend_no_more(struct rings_reader *reader, bool leads);
 /** Is there one, or does rings_take() return for another reason? By the thread that takes; never
  *  blocks. */
 bool rings_has_next(struct rings_reader *reader);

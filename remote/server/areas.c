@@ -12,7 +12,8 @@
  * takes a buffer over the memory (CL_MEM_USE_HOST_PTR), mapped as long as it is there, as that: see
  * state/object/pinned.c. A driver may copy to the device and back for that, so it is done when an
  * area is offered, before the client writes there, with the contexts that there are by then; what
- * is registered stays mapped, and nothing is copied any more. All of this is done by the thread
+ * is registered stays mapped, and nothing is copied any more. For a context that comes later the
+ * client offers other areas. All of this is done by the thread
  * that serves.
  */
 

@@ -142,6 +142,8 @@ MUST_CHECK int server_share_memory(struct server *server);
 /** A context of the client's is about to be released: no area is registered with it any more. */
 void areas_forget_context(cl_context context);
 
+/** A queue was given a command. */
+void server_touch(struct server *server, struct entry *queue);
 /** Have what was given to the drivers begin. */
 void server_flush(struct server *server);
 

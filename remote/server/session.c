@@ -10,6 +10,7 @@
 #include "agent/wire/inventory.h"
 #include "remote/server/greeting.h"
 #include "remote/server/news.h"
+#include "remote/server/pending.h"
 #include "remote/server/resume.h"
 #include "remote/server/sandbox.h"
 #include "remote/server/server.h"
@@ -133,6 +134,7 @@ static void serve(struct server *server)
             server_wrong(server, "it does not take its answers");
         if (!stream_has_more(&server->stream))
             server_flush(server);
+        pending_attend(server);
     }
 }
 

@@ -240,19 +240,15 @@ static int take_all(struct stream_rings *rings,
 
 #define LOOKS 16
 
-void stream_rings_attend(struct stream_rings *rings, bool (*over)(void *data),
-                         void (*take)(void *data, const struct message *message), void *data)
+/* By who leads, and spins. */
+static int attend(struct stream_rings *rings, bool (*over)(void *data),
+                  void (*take)(void *data, const struct message *message), void *data)
 {
-    int cancel = cancel_hold();
-    if (!rings_lead(rings->reader)) {
-        cancel_allow(cancel);
-        return;
-    }
     uint64_t budget = bell_spin_begin(&rings->spin), begin = clock_now_ns(), took = 0;
     bool is_over = false;
-    rings_look(rings->reader);
     int error = take_all(rings, take, data);
     while (error == 0 && !(is_over = over(data)) && took < budget) {
+        rings_look(rings->reader);
         for (int i = 0; i < LOOKS && !rings_has_next(rings->reader); i++)
             bell_relax();
         error = take_all(rings, take, data);
@@ -262,9 +258,21 @@ void stream_rings_attend(struct stream_rings *rings, bool (*over)(void *data),
         bell_spin_paid(&rings->spin, took);
     else if (!is_over && budget > 0)
         bell_spin_failed(&rings->spin);
+    return error;
+}
+
+void stream_rings_attend(struct stream_rings *rings, bool (*over)(void *data),
+                         void (*take)(void *data, const struct message *message), void *data)
+{
+    int cancel = cancel_hold();
+    bool leads = rings_attend(rings->reader);
+    int error = leads ? attend(rings, over, take, data) : 0;
     /* What came last is for who sleeps, who was not woken for it. */
-    while (rings_look_no_more(rings->reader) && error == 0 && rings_lead(rings->reader))
-        error = take_all(rings, take, data);
+    while (rings_attend_no_more(rings->reader, leads) && error == 0) {
+        leads = rings_attend(rings->reader);
+        if (leads)
+            error = take_all(rings, take, data);
+    }
     cancel_allow(cancel);
 }
 

@@ -297,3 +297,27 @@ Test(bulk, what_is_held_stays_until_it_is_released)
     cr_assert_eq(bulk_map_hold(map, 9, 0, 1, &more), 0);
     close(fd);
 }
+
+/* What is asked for after an area is in none that was there by then, however much of it is free. */
+Test(bulk, blocks_after_an_area_are_of_younger_ones)
+{
+    struct bulk_block old, young, other, any;
+    cr_assert_eq(bulk_last(bulk), 0);
+    cr_assert_eq(bulk_take(bulk, PAGE, &old), 0);
+    uint32_t last = bulk_last(bulk);
+    cr_assert_eq(last, old.area);
+    cr_assert_eq(bulk_take_after(bulk, last, PAGE, &young), 0);
+    cr_assert_gt(young.area, last);
+    cr_assert_eq(bulk_take_after(bulk, last, PAGE, &other), 0);
+    cr_assert_eq(other.area, young.area);
+    cr_assert_eq(atomic_load(&offered), 2);
+    bulk_give(bulk, &other);
+    bulk_give(bulk, &young);
+    cr_assert_eq(bulk_take_after(bulk, last, AREA, &young), 0);
+    cr_assert_eq(bulk_take(bulk, PAGE, &any), 0);
+    cr_assert_eq(any.area, old.area, "there is none but there");
+    cr_assert_eq(bulk_last(bulk), young.area);
+    bulk_give(bulk, &old);
+    bulk_give(bulk, &young);
+    bulk_give(bulk, &any);
+}

@@ -482,3 +482,27 @@ Test(rings, writers_that_wait_are_ended, .init = two_rings, .fini = end)
         cr_assert_eq((intptr_t)result, -ECANCELED);
     }
 }
+
+static bool awaits(void)
+{
+    int err = rings_await(pair.reader, clock_now_ns() + 20 * NS_PER_MS);
+    cr_assert(err == 0 || err == -ETIMEDOUT);
+    return err == 0;
+}
+
+/* Who spins for a message has it: the thread that sleeps is not woken for it, nor in its way. */
+Test(rings, who_attends_is_alone_with_what_comes, .init = two_rings, .fini = end)
+{
+    struct iovec part = {(char[]){"frame"}, 5};
+    cr_assert(rings_attend(pair.reader));
+    cr_assert_not(rings_attend(pair.reader), "two lead");
+    cr_assert_eq(rings_post(pair.writer, &part, 1, soon(), NULL), 0);
+    cr_assert_not(awaits());
+    cr_assert(rings_has_next(pair.reader));
+    rings_leave(pair.reader);
+    cr_assert_not(awaits(), "it is looked for in place of who attends still");
+    cr_assert(rings_attend_no_more(pair.reader, false));
+    cr_assert_not(awaits(), "one of two attends still");
+    cr_assert(rings_attend_no_more(pair.reader, false), "what came last is nobody's");
+    cr_assert(awaits());
+}

@@ -1,0 +1,183 @@
+#include "remote/driver/copy.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "state/base/fork.h"
+#include "state/base/thread.h"
+
+#define THREADS_ENV "RESEAT_COPY_THREADS"
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t posted;
+    struct copy *first, **last; /* These and all below: guarded by lock. */
+    unsigned waiting;           /* Of them. */
+    unsigned threads, idle;
+} pool = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .posted = PTHREAD_COND_INITIALIZER, .last = &pool.first};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static unsigned threads_most;
+
+static void in_child(void)
+{
+    pool.first = NULL;
+    pool.last = &pool.first;
+    pool.waiting = pool.threads = pool.idle = 0;
+}
+
+FORK_PART = {
+    .rank = FORK_OBJECT, .lock = &pool.lock, .changed = {&pool.posted}, .in_child = in_child};
+
+/* Half of the processors are the server's and the program's, and one copy is the caller's. */
+static void choose(void)
+{
+    cpu_set_t processors;
+    const char *asked = getenv(THREADS_ENV);
+    unsigned count = 0;
+    if (asked)
+        count = (unsigned)strtoul(asked, NULL, 10);
+    else if (sched_getaffinity(0, sizeof(processors), &processors) == 0 &&
+             CPU_COUNT(&processors) > 3)
+        count = (unsigned)CPU_COUNT(&processors) / 2 - 1;
+    threads_most = count < COPY_THREADS_MAX ? count : COPY_THREADS_MAX;
+}
+
+unsigned copy_threads(void)
+{
+    pthread_once(&once, choose);
+    return threads_most;
+}
+
+void copy_let_faults_through(void)
+{
+    sigset_t faults;
+    sigemptyset(&faults);
+    sigaddset(&faults, SIGSEGV);
+    sigaddset(&faults, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
+}
+
+static void *copy_thread(void *unused)
+{
+    (void)unused;
+    copy_let_faults_through();
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        while (!pool.first) {
+            pool.idle++;
+            pthread_cond_wait(&pool.posted, &pool.lock);
+            pool.idle--;
+        }
+        struct copy *copy = pool.first;
+        pool.first = copy->next;
+        if (!pool.first)
+            pool.last = &pool.first;
+        pool.waiting--;
+        pthread_mutex_unlock(&pool.lock);
+        copy->run(copy);
+        pthread_mutex_lock(&pool.lock);
+    }
+    return NULL;
+}
+
+bool copy_post(struct copy *copy)
+{
+    if (copy_threads() == 0)
+        return false;
+    pthread_mutex_lock(&pool.lock);
+    if (pool.idle <= pool.waiting && pool.threads < threads_most &&
+        thread_start("reseat-copy", 0, copy_thread, NULL, NULL) == 0)
+        pool.threads++;
+    bool there = pool.threads > 0;
+    if (there) {
+        copy->next = NULL;
+        *pool.last = copy;
+        pool.last = &copy->next;
+        pool.waiting++;
+        pthread_cond_signal(&pool.posted);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return there;
+}
+
+/* False: it was begun. */
+static bool take_back(const struct copy *copy)
+{
+    pthread_mutex_lock(&pool.lock);
+    struct copy **at = &pool.first;
+    while (*at && *at != copy)
+        at = &(*at)->next;
+    bool found = *at != NULL;
+    if (found) {
+        *at = copy->next;
+        if (!*at)
+            pool.last = at;
+        pool.waiting--;
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return found;
+}
+
+static void help(struct copy *copy)
+{
+    struct copy_team *team = container_of(copy, struct copy_helper, copy)->team;
+    while (team->next(team))
+        ;
+    atomic_fetch_sub(&team->helpers, 1); /* From here on it may be gone. */
+}
+
+void copy_team_begin(struct copy_team *team, bool (*next)(struct copy_team *team), size_t pieces)
+{
+    unsigned wanted = copy_threads() < pieces ? copy_threads() : (unsigned)pieces;
+    team->next = next;
+    atomic_init(&team->helpers, wanted);
+    for (team->asked = 0; team->asked < wanted; team->asked++) {
+        struct copy_helper *helper = &team->helping[team->asked];
+        *helper = (struct copy_helper){.copy = {.run = help}, .team = team};
+        if (!copy_post(&helper->copy))
+            break;
+    }
+    atomic_fetch_sub(&team->helpers, wanted - team->asked);
+}
+
+void copy_team_end(struct copy_team *team)
+{
+    for (unsigned i = 0; i < team->asked; i++)
+        if (take_back(&team->helping[i].copy))
+            atomic_fetch_sub(&team->helpers, 1);
+    while (atomic_load(&team->helpers))
+        sched_yield();
+}
+
+struct pieces {
+    struct copy_team team;
+    void (*copy)(void *data, size_t piece);
+    void *data;
+    size_t count;
+    atomic_size_t begun;
+};
+
+static bool next_piece(struct copy_team *team)
+{
+    struct pieces *pieces = container_of(team, struct pieces, team);
+    size_t piece = atomic_fetch_add(&pieces->begun, 1);
+    if (piece >= pieces->count)
+        return false;
+    pieces->copy(pieces->data, piece);
+    return true;
+}
+
+void copy_pieces(void (*copy)(void *data, size_t piece), void *data, size_t count)
+{
+    struct pieces pieces = {.copy = copy, .data = data, .count = count};
+    if (count > 1)
+        copy_team_begin(&pieces.team, next_piece, count - 1);
+    while (next_piece(&pieces.team))
+        ;
+    copy_team_end(&pieces.team);
+}

@@ -1,0 +1,56 @@
+#ifndef RESEAT_REMOTE_DRIVER_COPY_H
+#define RESEAT_REMOTE_DRIVER_COPY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "state/base/compiler.h"
+
+/*
+ * Threads that copy between the program's memory and blocks (block.h), as one thread copies at a
+ * fraction of a link's speed: 8.6 GB/s beside 55 (doc/performance.md). Where there are few
+ * processors there are none, and who transfers, or receives, does it all.
+ */
+
+/** Embedded in the caller's record. */
+struct copy {
+    struct copy *next;
+    /** Does not wait; may free the copy. With no lock. */
+    void (*run)(struct copy *copy);
+};
+
+/** So many at most. */
+#define COPY_THREADS_MAX 7
+/** What is less is not worth another thread. */
+#define COPY_LEAST ((size_t)256 << 10)
+
+/** In each thread of ours that touches the program's memory: that may be protected, and the
+ *  program's handler mends it in whichever thread comes there. */
+void copy_let_faults_through(void);
+
+/** How many there may be. */
+unsigned copy_threads(void);
+/** Have @copy run by one of them. False: there is none. */
+MUST_CHECK bool copy_post(struct copy *copy);
+
+/** Who takes part in work of several pieces, beside whose it is. */
+struct copy_team {
+    /** Do the next piece. False: all are done, or being done. Several threads call it. */
+    bool (*next)(struct copy_team *team);
+    atomic_uint helpers;
+    unsigned asked;
+    struct copy_helper {
+        struct copy copy;
+        struct copy_team *team;
+    } helping[COPY_THREADS_MAX];
+};
+/** Have others begin with @pieces. */
+void copy_team_begin(struct copy_team *team, bool (*next)(struct copy_team *team), size_t pieces);
+/** Once next() is false for good: then nobody is in it any more. Waits for a piece at most. */
+void copy_team_end(struct copy_team *team);
+
+/** Have @copy done of each of @count pieces, in any order, by the caller and by others. */
+void copy_pieces(void (*copy)(void *data, size_t piece), void *data, size_t count);
+
+#endif

@@ -1,0 +1,43 @@
+#ifndef RESEAT_REMOTE_SERVER_PENDING_H
+#define RESEAT_REMOTE_SERVER_PENDING_H
+
+#include "remote/server/server.h"
+
+struct passage;
+
+/*
+ * Commands that were given to a driver and have not ended. Whoever learns of an end first tells it.
+ */
+
+/** One of them, from malloc(). */
+struct given {
+    struct given *previous, *next; /**< Those that have not ended; guarded by pending_lock. */
+    unsigned holders;              /**< Guarded by pending_lock, as `ended` is. */
+    bool ended;
+    cl_event event; /**< A reference. */
+    struct server *server;
+    const cl_icd_dispatch *cl;
+    uint64_t id, queue; /**< As the client names them. */
+    bool tell, profiled;
+    struct pace *pace;
+    uint64_t began_ns;
+    void *bytes;
+    uint32_t area; /**< That they are in; 0: in none. */
+    size_t size, answer;
+    struct passage *passage; /**< Says how it ended, once the event has; or NULL. */
+};
+
+/** Have the end of a command told, by the session's thread. The driver's event stays the caller's;
+ *  @given does not. */
+void given_see_end(struct given *given);
+/**
+ * After each message, by the session's thread. Of a session over rings, which spins for the next
+ * message anyway, it looks whether commands have ended meanwhile, until one comes, or no longer
+ * than pays: to hear of it from a driver's callback takes a GPU's some 20 us longer. A driver is
+ * asked for a callback where that did not see the end.
+ */
+void pending_attend(struct server *server);
+/** Give up bytes that a command was given, in an area or of the heap; NULL is allowed. */
+void given_unstage(struct server *server, void *bytes, uint64_t size, uint32_t area);
+
+#endif
