@@ -592,6 +592,8 @@ static void *open_server(void *data)
 
 static void add_platforms(const struct client *client)
 {
+    if (client->platform_count == 0) /* Of no bytes, memory may be NULL. */
+        return;
     struct platform **more =
         reallocarray(all, all_count + client->platform_count, sizeof(struct platform *));
     if (!more) {
