@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/driver/binaries.h"
 #include "remote/driver/kernel.h"
 #include "remote/driver/program.h"
 
@@ -194,7 +195,7 @@ cl_int program_check_devices(const struct context *context, cl_uint count,
 }
 
 /* Binaries one behind the other, with their sizes. */
-static cl_int post_binaries(struct program *program, struct call *call, const size_t *lengths,
+static cl_int send_binaries(struct program *program, struct call *call, const size_t *lengths,
                             const unsigned char **binaries)
 {
     size_t size = 0;
@@ -229,6 +230,53 @@ static cl_int post_binaries(struct program *program, struct call *call, const si
     return error;
 }
 
+/* The server has what is named, or BINARY_LACKING. */
+static cl_int name_binary(struct program *program, struct call *call,
+                          const struct binary_name *name)
+{
+    return call_wait(call, POST(program->base.client, create_kept,
+                                {.program = handle_id(program),
+                                 .context = handle_id(program->context),
+                                 .call = handle_id(call),
+                                 .device = handle_id(program->devices[0]),
+                                 .name = name,
+                                 .name_size = sizeof(*name)}));
+}
+
+/* A call answers once. */
+static bool renew(struct call **call)
+{
+    struct client *client = (*call)->base.client;
+    handle_release(*call);
+    *call = call_create(client);
+    return *call;
+}
+
+/* One that servers keep is sent only where its server lacks it, and no other one gives it. */
+static cl_int load_kept(struct program *program, struct call **call, const size_t *lengths,
+                        const unsigned char **binaries)
+{
+    struct client *client = program->base.client;
+    struct binary_name name;
+    binary_name_of(binaries[0], lengths[0], &name);
+    cl_int error = name_binary(program, *call, &name);
+    if (error == BINARY_LACKING && binaries_bring(client, &name, lengths[0]))
+        error = renew(call) ? name_binary(program, *call, &name) : CL_DEVICE_NOT_AVAILABLE;
+    if (error == BINARY_LACKING)
+        error = renew(call) ? send_binaries(program, *call, lengths, binaries)
+                            : CL_DEVICE_NOT_AVAILABLE;
+    binaries_learn(client, &name, error == CL_SUCCESS);
+    return error;
+}
+
+static cl_int load_binaries(struct program *program, struct call **call, const size_t *lengths,
+                            const unsigned char **binaries)
+{
+    if (program->device_count == 1 && binaries_are_kept(program->base.client, lengths[0]))
+        return load_kept(program, call, lengths, binaries);
+    return send_binaries(program, *call, lengths, binaries);
+}
+
 cl_program clCreateProgramWithBinary(cl_context context, cl_uint num_devices,
                                      const cl_device_id *device_list, const size_t *lengths,
                                      const unsigned char **binaries, cl_int *binary_status,
@@ -256,13 +304,14 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint num_devices,
         error = client_state(c->base.client);
         return created(NULL, error ? error : CL_OUT_OF_HOST_MEMORY, errcode_ret);
     }
-    error = post_binaries(program, call, lengths, binaries);
+    error = load_binaries(program, &call, lengths, binaries);
     for (cl_uint i = 0; binary_status && i < num_devices; i++) {
         binary_status[i] = error ? CL_INVALID_BINARY : CL_SUCCESS;
-        if (call->size == num_devices * sizeof(cl_int))
+        if (call && call->size == num_devices * sizeof(cl_int))
             memcpy(&binary_status[i], call->content + i * sizeof(cl_int), sizeof(cl_int));
     }
-    handle_release(call);
+    if (call)
+        handle_release(call);
     return created_if(program, error, errcode_ret);
 }
 
