@@ -76,14 +76,14 @@ static void make_room(struct kept *kept, const char *owner, uint64_t size)
     }
 }
 
-void kept_add(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE],
+bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE],
               int fd)
 {
     uint64_t size = kept_check(fd);
     struct kept_row *same = find(kept, owner, name);
     if (size == 0) {
         close(fd);
-        return;
+        return false;
     }
     /* The newest is right: an older one may be what a session that was taken over gave. */
     if (same)
@@ -94,6 +94,7 @@ void kept_add(struct kept *kept, const char *owner, const unsigned char name[CON
     strcpy(row->owner, owner);
     memcpy(row->name, name, CONTENT_HASH_SIZE);
     kept->bytes += size;
+    return true;
 }
 
 int kept_find(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE])

@@ -1,6 +1,7 @@
 #ifndef RESEAT_REMOTE_SERVER_KEPT_H
 #define RESEAT_REMOTE_SERVER_KEPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,8 +39,9 @@ struct kept {
     uint64_t bytes, uses;
 };
 
-/** Keep @fd, in place of one of that name, or close it, where it is no binary that can be kept. */
-void kept_add(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE],
+/** Keep @fd, in place of one of that name. False: it is no binary that can be kept, and is closed.
+ */
+bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE],
               int fd);
 /** Borrowed; -1: there is none. */
 int kept_find(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE]);

@@ -83,10 +83,8 @@ static void seek(struct client *client, const struct word *message)
 /* What is said also where no device is shared out. Takes @passed; false: it is not that. */
 static bool take_any(struct client *client, const struct word *message, int passed)
 {
-    if (message->kind == WORD_KEEP && passed >= 0) {
-        kept_add(&client->clients->kept, client->name, message->name, passed);
-        return true;
-    }
+    if (message->kind == WORD_KEEP && passed >= 0)
+        return kept_add(&client->clients->kept, client->name, message->name, passed);
     if (passed >= 0) {
         close(passed);
         return false;

@@ -292,3 +292,14 @@ Test(sessions, nothing_else_comes_with_a_descriptor, .init = start)
         must_be_killed(&bad);
     }
 }
+
+/* Else a session could have the listening process close, again and again, what takes its time. */
+Test(sessions, what_is_kept_is_a_binary, .init = start)
+{
+    struct session bad;
+    int ends[2];
+    cr_assert(enter(&bad, "bad", 0));
+    cr_assert_eq(pipe(ends), 0);
+    say_with(&bad, WORD_KEEP, 1, ends[0]);
+    must_be_killed(&bad);
+}
