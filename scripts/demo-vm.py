@@ -125,6 +125,7 @@ def play(scene, teller):
     scene.boot()
     teller.say(f"A guest with a kernel and BusyBox of Debian's has booted under QEMU on {OLD_HOST}.")
     scene.start(scene.old.devices[0])
+    require(set(scene.names) == set(scene.old.devices), f"the guest lists {scene.names}")
     teller.say(f"In it a solver was started under reseat, on {scene.old.devices[0]} of {OLD_HOST}, "
                "through the network.")
     scene.wait_step(PART_STEPS)
@@ -143,6 +144,18 @@ def play(scene, teller):
 
     scene.wait_steps_more(PART_STEPS)
     target = scene.new.devices[0]
+    teller.say(f"Step {scene.watch.step}. Of {NEW_HOST} the guest knows nothing but its name. An "
+               "operator copies its credentials there:")
+    teller.more(f"reseat server add tcp:{NEW_HOST}:{scene.new.port} {NEW_HOST}")
+    began = scene.watch.now()
+    added = scene.add_new_host()
+    teller.events.append((began, scene.watch.now(), f"{NEW_HOST} is added"))
+    require(added and all(name.startswith(NEW_HOST + "/") for name in added), f"added: {added}")
+    require(not scene.watch.launches()[target], f"{target} ran what nobody had moved there")
+    teller.more(f"{', '.join(added)} is listed {scene.watch.now() - began:.1f} s later; the solver goes "
+                "on meanwhile.")
+    scene.wait_steps_more(EVERY)
+
     teller.say(f"Step {scene.watch.step}. The program follows its VM: reseat move solver "
                f"{scene.names[target]}, which is {target} of {NEW_HOST}.")
     move(scene, teller, target)

@@ -1,17 +1,8 @@
 #include "remote/driver/between.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 
-#include "remote/driver/block.h"
-#include "remote/driver/remote.h"
-#include "remote/link/ticket.h"
-#include "state/base/clock.h"
-
-/* A server that another one did not reach is not tried again for so long. */
-#define UNREACHED_NS (60 * NS_PER_S)
+#include "remote/driver/meeting.h"
 
 /*
  * Copies between buffers of two contexts: one command gives, in the source's session, and one
@@ -31,11 +22,7 @@ struct end {
 struct between {
     struct end from, to;
     size_t size;
-    uint64_t transfer;
-    enum transfer_way ways[2]; /* Of from and to. */
-    struct owned sockets[2];
-    struct client *awaits; /* Of TRANSFER_AWAIT; or NULL. */
-    struct ticket ticket;
+    struct meeting meeting;
     cl_event *waits; /* Those of from, then those of to. Owned. */
 };
 
@@ -82,90 +69,15 @@ static cl_int sort_waits(struct between *between, cl_uint count, const cl_event 
     return CL_SUCCESS;
 }
 
-static bool is_near(const struct client *client)
-{
-    return strncmp(client->address, "unix:", strlen("unix:")) == 0;
-}
-
-/* One of the servers has an address, which the other one connects to. */
-static cl_int draw_ticket(struct between *between)
-{
-    struct client *to = between->to.queue->base.client;
-    bool target_awaits = !is_near(to);
-    struct client *awaits = target_awaits ? to : between->from.queue->base.client;
-    struct ticket *ticket = &between->ticket;
-    if (awaits->session == 0 || clock_now_ns() < atomic_load(&awaits->unreached_until_ns))
-        return CL_INVALID_OPERATION;
-    if (getrandom(ticket, sizeof(*ticket), 0) != (ssize_t)sizeof(*ticket))
-        return CL_OUT_OF_RESOURCES;
-    ticket->name.session = awaits->session;
-    between->awaits = awaits;
-    between->ways[target_awaits] = TRANSFER_AWAIT;
-    between->ways[!target_awaits] = TRANSFER_CONNECT;
-    return CL_SUCCESS;
-}
-
 /* How the two sessions meet. */
 static cl_int choose_way(struct between *between)
 {
-    const struct client *from = between->from.queue->base.client;
-    const struct client *to = between->to.queue->base.client;
+    struct client *from = between->from.queue->base.client;
+    struct client *to = between->to.queue->base.client;
     if (atomic_load(&between->from.queue->device->gateless) ||
         atomic_load(&between->to.queue->device->gateless))
         return CL_INVALID_OPERATION;
-    if (from == to)
-        return CL_SUCCESS; /* TRANSFER_HERE, both. */
-    if (!is_near(from) || !is_near(to))
-        return draw_ticket(between);
-    between->ways[0] = between->ways[1] = TRANSFER_DESCRIPTOR;
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-        return CL_OUT_OF_RESOURCES;
-    int first = owned_take(ends[0], &between->sockets[0]);
-    int second = owned_take(ends[1], &between->sockets[1]);
-    return first || second ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
-}
-
-static int post_socket(struct client *client, unsigned type, const struct pack *pack,
-                       struct owned *socket)
-{
-    if (!client->stream.rings)
-        return stream_post_descriptor(&client->stream, type, pack->bytes, pack->used, socket);
-    int fd = owned_fd(socket); /* Programs close descriptors that they do not know. */
-    int error = fd < 0 ? -EBADF : blocks_post_descriptor(client, type, pack->bytes, pack->used, fd);
-    if (error == 0)
-        owned_close(socket);
-    return error;
-}
-
-/* Gives up @pack. @socket goes with it, if there is one. */
-static cl_int post_packed(struct client *client, unsigned type, struct pack *pack,
-                          struct owned *socket)
-{
-    int error = client_state(client) ? -ENODEV : pack->failed ? -ENOMEM : 0;
-    if (error == 0 && socket->fd >= 0)
-        error = post_socket(client, type, pack, socket);
-    else if (error == 0)
-        error = stream_post(&client->stream, type, pack->bytes, pack->used, NULL, 0);
-    pack_finish(pack);
-    return posted(error);
-}
-
-/* What was begun is not going to be: the other session need not wait for it. */
-static void forget(struct client *client, uint64_t transfer)
-{
-    (void)POST(client, forget, {.transfer = transfer});
-    client_flush(client);
-}
-
-static const char *where(const struct between *between)
-{
-    return between->awaits ? between->awaits->address : "";
-}
-
-static uint32_t ticket_size(const struct between *between)
-{
-    return between->awaits ? sizeof(between->ticket) : 0;
+    return meeting_init(&between->meeting, from, to);
 }
 
 static cl_int send_take(struct between *between, const struct command *command)
@@ -176,12 +88,12 @@ static cl_int send_take(struct between *between, const struct command *command)
                                         .buffer = handle_id(between->to.memory),
                                         .offset = between->to.offset,
                                         .size = between->size,
-                                        .transfer = between->transfer,
-                                        .way = between->ways[1],
-                                        .where = where(between),
-                                        .ticket = &between->ticket,
-                                        .ticket_size = ticket_size(between)});
-    return post_packed(command->queue->base.client, MSG_TAKE, &pack, &between->sockets[1]);
+                                        .transfer = between->meeting.transfer,
+                                        .way = between->meeting.ways[1],
+                                        .where = meeting_where(&between->meeting),
+                                        .ticket = &between->meeting.ticket,
+                                        .ticket_size = meeting_ticket_size(&between->meeting)});
+    return meeting_post(&between->meeting, 1, MSG_TAKE, &pack);
 }
 
 static cl_int send_give(struct between *between, const struct command *command)
@@ -192,12 +104,12 @@ static cl_int send_give(struct between *between, const struct command *command)
                                         .buffer = handle_id(between->from.memory),
                                         .offset = between->from.offset,
                                         .size = between->size,
-                                        .transfer = between->transfer,
-                                        .way = between->ways[0],
-                                        .where = where(between),
-                                        .ticket = &between->ticket,
-                                        .ticket_size = ticket_size(between)});
-    return post_packed(command->queue->base.client, MSG_GIVE, &pack, &between->sockets[0]);
+                                        .transfer = between->meeting.transfer,
+                                        .way = between->meeting.ways[0],
+                                        .where = meeting_where(&between->meeting),
+                                        .ticket = &between->meeting.ticket,
+                                        .ticket_size = meeting_ticket_size(&between->meeting)});
+    return meeting_post(&between->meeting, 0, MSG_GIVE, &pack);
 }
 
 /* The end that takes, until the one that gives has ended. */
@@ -214,7 +126,7 @@ static void learn(const struct taking *taking, struct device_object *device, cl_
     if (status == CL_INVALID_OPERATION)
         atomic_store(&device->gateless, true);
     if (status == TRANSFER_UNREACHED && taking->awaits)
-        atomic_store(&taking->awaits->unreached_until_ns, clock_now_ns() + UNREACHED_NS);
+        meeting_unreached(taking->awaits);
 }
 
 static void CL_CALLBACK on_given(cl_event event, cl_int status, void *data)
@@ -223,7 +135,7 @@ static void CL_CALLBACK on_given(cl_event event, cl_int status, void *data)
     (void)event;
     learn(taking, taking->source, status);
     if (status < 0)
-        forget(taking->event->base.client, taking->transfer);
+        meeting_forget(taking->event->base.client, taking->transfer);
     pthread_mutex_lock(&taking->event->base.client->lock);
     cl_int end = taking->event->ended ? taking->event->end : CL_SUCCESS;
     pthread_mutex_unlock(&taking->event->base.client->lock);
@@ -241,7 +153,7 @@ static cl_int begin_take(struct between *between, struct taking *taking, cl_even
     if (error)
         return error;
     *taking = (struct taking){command.event, between->from.queue->device, between->to.queue->device,
-                              between->awaits, between->transfer};
+                              between->meeting.awaits, between->meeting.transfer};
     event_hold(taking->event);
     error = command_end(&command, send_take(between, &command));
     if (error)
@@ -281,7 +193,7 @@ static cl_int run(struct between *between, cl_event *event)
     }
     error = begin_give(between, taking);
     if (error) {
-        forget(between->to.queue->base.client, between->transfer);
+        meeting_forget(between->to.queue->base.client, between->meeting.transfer);
         event_let_go(taking->event);
         free(taking);
     }
@@ -297,8 +209,7 @@ cl_int CL_API_CALL between_enqueue(cl_command_queue source_queue, cl_command_que
                                    size_t target_offset, size_t size, cl_uint wait_count,
                                    const cl_event *waits, cl_event *event)
 {
-    static _Atomic uint64_t serial;
-    struct between between = {.size = size, .sockets = {OWNED_NONE, OWNED_NONE}};
+    struct between between = {.size = size, .meeting = MEETING_NONE};
     cl_int error = take_end(source_queue, source, source_offset, size, &between.from);
     if (error == CL_SUCCESS)
         error = take_end(target_queue, target, target_offset, size, &between.to);
@@ -307,14 +218,12 @@ cl_int CL_API_CALL between_enqueue(cl_command_queue source_queue, cl_command_que
     if (between.from.queue->context == between.to.queue->context)
         return clEnqueueCopyBuffer(target_queue, source, target, source_offset, target_offset, size,
                                    wait_count, waits, event);
-    between.transfer = atomic_fetch_add(&serial, 1) + 1;
     error = sort_waits(&between, wait_count, waits);
     if (error == CL_SUCCESS)
         error = choose_way(&between);
     if (error == CL_SUCCESS)
         error = run(&between, event);
-    for (int i = 0; i < 2; i++)
-        owned_close(&between.sockets[i]); /* Unless it went. */
+    meeting_finish(&between.meeting);
     free(between.waits);
     return error;
 }

@@ -344,12 +344,14 @@ static int open_stream(struct client *client, struct link *link, const struct ri
 }
 
 /* Rings where it is a link of this machine, and there is memory for them. */
-static void ask_for_rings(struct client *client, struct rings_areas *ret_areas)
+static void ask_for_features(struct client *client, struct rings_areas *ret_areas)
 {
     const char *where = NULL, *asked = getenv(RINGS_ENV);
     const struct link_kind *kind = link_kind_of(client->address, &where);
     bool wanted = kind && !kind->anyone && !(asked && strcmp(asked, "no") == 0);
     client->features = wanted && rings_areas_make(ret_areas) == 0 ? FEATURE_RINGS : 0;
+    if (kind && kind->anyone) /* On this machine, sending again costs nothing. */
+        client->features |= FEATURE_BINARIES;
     if (client->icd)
         client->features |= FEATURE_ENVIRONMENT;
 }
@@ -376,7 +378,7 @@ static int start(struct client *client)
     struct rings_areas areas = {-1, -1};
     struct link *link = NULL;
     uint64_t until = deadline + CROWDED_NS;
-    ask_for_rings(client, &areas);
+    ask_for_features(client, &areas);
     int error = connect_first(client, deadline, &link);
     /* Many come at once, and not again at once. */
     for (uint64_t turn = 1 + (uint64_t)getpid() % 16; error == -EPIPE && clock_now_ns() < until;
@@ -593,6 +595,8 @@ static void *open_server(void *data)
 
 static void add_platforms(const struct client *client)
 {
+    if (client->platform_count == 0) /* Of no bytes, memory may be NULL. */
+        return;
     struct platform **more =
         reallocarray(all, all_count + client->platform_count, sizeof(struct platform *));
     if (!more) {

@@ -154,6 +154,7 @@ bool clients_have_room_for_local(const struct clients *clients)
 
 void clients_close(const struct clients *clients)
 {
+    kept_close(&clients->kept);
     for (unsigned i = 0; i < clients->count; i++)
         if (clients->places[i]->channel >= 0)
             close(clients->places[i]->channel);

@@ -9,6 +9,7 @@
 #include "remote/link/door.h"
 #include "remote/link/link.h"
 #include "remote/server/devices.h"
+#include "remote/server/kept.h"
 #include "remote/server/word.h"
 #include "remote/wire/wire.h"
 
@@ -68,6 +69,7 @@ struct clients {
     uint32_t last_number;
     struct devices *devices;
     uint64_t told_free[DEVICES_MAX];
+    struct kept kept;
     uint64_t tell_ns; /**< When sessions may be told of free memory again. */
 };
 

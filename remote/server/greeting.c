@@ -216,8 +216,10 @@ static int receive_guest(const struct link_kind *kind, int fd, int plain, int ch
         return error;
     guest->patience_s =
         hello.patience_s < limits->patience_s ? hello.patience_s : limits->patience_s;
+    if (!hello.session)
+        guest->features = hello.features & FEATURE_BINARIES;
     if (!hello.session && guest->link->ops->socket)
-        guest->features =
+        guest->features |=
             hello.features & (FEATURE_RINGS | (limits->isolates ? FEATURE_ENVIRONMENT : 0));
     /* The other end of rings is there or it is not. */
     if (guest->features & FEATURE_RINGS)

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "remote/server/binary.h"
 #include "remote/server/channel.h"
 #include "remote/server/pacing.h"
 #include "remote/server/passage.h"
@@ -49,6 +50,9 @@ static void take(struct server *server, const struct word *message)
     case WORD_FREE:
         tell_free(server, message);
         return;
+    case WORD_KEPT:
+        binary_told(message, -1);
+        return;
     case WORD_YOURS:
     case WORD_RECALL:
     case WORD_LOST:
@@ -76,6 +80,8 @@ static void take_word(struct server *server)
         resume_link(fd, word.received);
     else if (word.kind == WORD_TICKET)
         passage_meet(fd);
+    else if (word.kind == WORD_KEPT)
+        binary_told(&word, fd);
     else
         close(fd);
 }

@@ -148,6 +148,8 @@ static void settle(struct passage *passage, cl_int error)
                  (unsigned long long)passage->size, error);
     if (passage->gate)
         passage->cl->clSetUserEventStatus(passage->gate, CL_COMPLETE);
+    if (passage->done)
+        passage->done(passage->data, error);
     passage_unref(passage);
 }
 
@@ -525,8 +527,6 @@ static struct passage *create(const struct passage_wish *wish)
     *passage = (struct passage){
         .holders = 1,
         .server = wish->server,
-        .cl = wish->queue->cl,
-        .context = wish->queue->context,
         .buffer = wish->buffer,
         .transfer = wish->transfer,
         .offset = wish->offset,
@@ -537,6 +537,10 @@ static struct passage *create(const struct passage_wish *wish)
         .status = CL_QUEUED,
     };
     pthread_cond_init(&passage->changed, NULL);
+    if (!wish->queue)
+        return passage;
+    passage->cl = wish->queue->cl;
+    passage->context = wish->queue->context;
     passage->cl->clRetainMemObject(passage->buffer);
     return passage;
 }
@@ -562,17 +566,44 @@ static cl_int start(struct passage *passage)
                : CL_SUCCESS;
 }
 
+static cl_int take_way(struct passage *passage, const struct passage_wish *wish)
+{
+    if (wish->way == TRANSFER_DESCRIPTOR && take_link(passage))
+        return CL_OUT_OF_RESOURCES;
+    if (wish->way == TRANSFER_CONNECT || wish->way == TRANSFER_AWAIT)
+        return take_ticket(passage, wish);
+    return CL_SUCCESS;
+}
+
+cl_int passage_begin_bytes(const struct passage_wish *wish, unsigned char *bytes,
+                           void (*done)(void *data, cl_int error), void *data)
+{
+    struct passage *passage = create(wish);
+    if (!passage)
+        return CL_OUT_OF_HOST_MEMORY;
+    passage->bytes = bytes;
+    passage->data = data;
+    passage->ready = true;
+    cl_int error = take_way(passage, wish);
+    if (error || !list(passage)) {
+        passage_unref(passage);
+        return error ? error : CL_OUT_OF_RESOURCES;
+    }
+    passage->done = done;
+    if (thread_start("reseat-pass", STACK, run_apart, passage, NULL) == 0)
+        return CL_SUCCESS;
+    passage->done = NULL;
+    settle(passage, CL_OUT_OF_RESOURCES);
+    return CL_OUT_OF_RESOURCES;
+}
+
 cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
                      struct passage **ret_passage)
 {
     struct passage *passage = create(wish);
     if (!passage)
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = CL_SUCCESS;
-    if (wish->way == TRANSFER_DESCRIPTOR && take_link(passage))
-        error = CL_OUT_OF_RESOURCES;
-    if (wish->way == TRANSFER_CONNECT || wish->way == TRANSFER_AWAIT)
-        error = take_ticket(passage, wish);
+    cl_int error = take_way(passage, wish);
     if (error == CL_SUCCESS)
         error = passage->cl->clGetCommandQueueInfo(wish->queue->real, CL_QUEUE_DEVICE,
                                                    sizeof(passage->device), &passage->device, NULL);

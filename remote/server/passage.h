@@ -38,6 +38,17 @@ struct passage_wish {
 cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
                      struct passage **ret_passage);
 
+/**
+ * Begin one of memory of this process's, instead of a buffer: of no queue, and at once.
+ *
+ * @wish   Without what is of a buffer; its way is by a ticket.
+ * @bytes  Stay until @done.
+ * @done   Called once, in a thread of the passage's, with CL_SUCCESS or an error.
+ * Returns an OpenCL error: then @done is not called.
+ */
+cl_int passage_begin_bytes(const struct passage_wish *wish, unsigned char *bytes,
+                           void (*done)(void *data, cl_int error), void *data);
+
 /** Somebody came with a ticket, whom @channel (channel.h) leads to; it is closed. Never blocks. */
 void passage_meet(int channel);
 

@@ -16,7 +16,10 @@ struct passage {
     const cl_icd_dispatch *cl;
     cl_context context;
     cl_device_id device;
-    cl_mem buffer; /**< A reference, as the two events. */
+    cl_mem buffer;        /**< A reference, as the two events. */
+    unsigned char *bytes; /**< In place of all these; then `done` is told of its end. */
+    void (*done)(void *data, cl_int error);
+    void *data;
     uint64_t transfer, offset, size;
     bool gives;
     enum transfer_way way;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/server/binary.h"
 #include "remote/server/server.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
@@ -55,51 +56,118 @@ void server_create_il(struct server *server, const struct msg_create_il *message
         entry->error = CL_INVALID_OPERATION;
 }
 
-void server_create_binary(struct server *server, const struct msg_create_binary *message)
+/* What create_binary and create_kept ask for. */
+struct loading {
+    uint64_t program, context, call;
+    const void *devices;
+    uint32_t count;
+    const unsigned char **binaries; /* As many, as all below. */
+    size_t *sizes;
+    cl_int *status;
+};
+
+static bool loading_init(struct loading *loading)
 {
-    uint32_t count = message->devices_count;
-    cl_int error = CL_SUCCESS;
-    struct entry *entry = add_program(server, message->program, message->context);
-    const unsigned char **binaries = calloc(count + 1, sizeof(*binaries));
-    size_t *sizes = calloc(count + 1, sizeof(*sizes));
-    cl_int *status = calloc(count + 1, sizeof(*status));
+    uint32_t count = loading->count;
+    loading->binaries = calloc(count + 1, sizeof(*loading->binaries));
+    loading->sizes = calloc(count + 1, sizeof(*loading->sizes));
+    loading->status = calloc(count + 1, sizeof(*loading->status));
+    return loading->binaries && loading->sizes && loading->status;
+}
+
+static void loading_finish(struct loading *loading)
+{
+    free(loading->binaries);
+    free(loading->sizes);
+    free(loading->status);
+}
+
+/* With @error, the program is one that could not be made. */
+static void load(struct server *server, const struct loading *loading, cl_int error)
+{
+    struct entry *entry = add_program(server, loading->program, loading->context);
     void **devices = NULL;
     if (entry)
-        devices = server_find_all(server, message->devices, count,
-                                  server_find(server, message->context), &error);
-    const unsigned char *at = message->binaries;
-    uint64_t left = message->binaries_size;
-    if (!binaries || !sizes || !status)
-        error = CL_OUT_OF_HOST_MEMORY;
-    else if (message->sizes_size != count * sizeof(uint64_t))
-        server_wrong(server, "binaries are not as many as their devices");
-    for (uint32_t i = 0; !error && !server->wrong && i < count; i++) {
-        uint64_t size = id_at(message->sizes, i);
-        if (size == 0 || size > left) {
-            server_wrong(server, "a binary is longer than what was sent");
-            break;
-        }
-        binaries[i] = at;
-        sizes[i] = size;
-        at += size;
-        left -= size;
-    }
+        devices = server_find_all(server, loading->devices, loading->count,
+                                  server_find(server, loading->context), &error);
     if (entry && !error && !server->wrong) {
         entry->real = entry->cl->clCreateProgramWithBinary(
-            entry->context, count, (cl_device_id *)devices, sizes, binaries, status, &entry->error);
+            entry->context, loading->count, (cl_device_id *)devices, loading->sizes,
+            loading->binaries, loading->status, &entry->error);
         error = entry->error;
     } else if (entry) {
         entry->error = error;
     }
-    server_reply(server, message->call,
+    server_reply(server, loading->call,
                  error   ? error
                  : entry ? CL_SUCCESS
                          : CL_INVALID_CONTEXT,
-                 status, count * sizeof(*status));
-    free(binaries);
-    free(sizes);
-    free(status);
+                 loading->status, loading->status ? loading->count * sizeof(*loading->status) : 0);
     free(devices);
+}
+
+static void split_binaries(struct server *server, const struct msg_create_binary *message,
+                           const struct loading *loading)
+{
+    const unsigned char *at = message->binaries;
+    uint64_t left = message->binaries_size;
+    if (message->sizes_size != loading->count * sizeof(uint64_t)) {
+        server_wrong(server, "binaries are not as many as their devices");
+        return;
+    }
+    for (uint32_t i = 0; i < loading->count; i++) {
+        uint64_t size = id_at(message->sizes, i);
+        if (size == 0 || size > left) {
+            server_wrong(server, "a binary is longer than what was sent");
+            return;
+        }
+        loading->binaries[i] = at;
+        loading->sizes[i] = size;
+        at += size;
+        left -= size;
+    }
+}
+
+void server_create_binary(struct server *server, const struct msg_create_binary *message)
+{
+    struct loading loading = {.program = message->program,
+                              .context = message->context,
+                              .call = message->call,
+                              .devices = message->devices,
+                              .count = message->devices_count};
+    bool room = loading_init(&loading);
+    if (room)
+        split_binaries(server, message, &loading);
+    for (uint32_t i = 0; room && !server->wrong && i < loading.count; i++)
+        binary_keep_bytes(server, loading.binaries[i], loading.sizes[i]);
+    load(server, &loading, room ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY);
+    loading_finish(&loading);
+}
+
+/* Or BINARY_LACKING: then there is no program, and the client sends what it has. */
+void server_create_kept(struct server *server, const struct msg_create_kept *message)
+{
+    struct binary binary;
+    if (!server->keeps || message->name_size != CONTENT_HASH_SIZE) {
+        server_wrong(server, "a binary is named in a way that there is not");
+        return;
+    }
+    if (binary_find(server, message->name, &binary)) {
+        server_reply(server, message->call, BINARY_LACKING, NULL, 0);
+        return;
+    }
+    const unsigned char *bytes = binary.bytes;
+    cl_int status = CL_SUCCESS;
+    const struct loading loading = {.program = message->program,
+                                    .context = message->context,
+                                    .call = message->call,
+                                    .devices = &message->device,
+                                    .count = 1,
+                                    .binaries = &bytes,
+                                    .sizes = &binary.size,
+                                    .status = &status};
+    load(server, &loading, CL_SUCCESS);
+    binary_close(&binary);
 }
 
 void server_set_constant(struct server *server, const struct msg_set_constant *message)

@@ -6,8 +6,8 @@
 #include "state/base/clock.h"
 
 /*
- * The bytes of a passage, in chunks: read from a device, or received; written to one, or sent. Some
- * chunks are under way at once, so that none of it waits for the rest.
+ * The bytes of a passage, in chunks: read from a device or memory, or received; written there, or
+ * sent. Some chunks are under way at once, so that none of it waits for the rest.
  *
  * Over a link, both say which transfer they are of. Who takes says each second that it waits, until
  * it says GO; who gives says the same, by chunks of no bytes, until it gives. At the end who takes
@@ -147,6 +147,8 @@ static cl_int fill(struct pump *pump, struct slot *slot)
     slot->size = left < CHUNK ? (size_t)left : CHUNK;
     if (error == CL_SUCCESS && !pump->from) {
         error = receive_chunk(pump->link, slot->bytes, slot->size);
+    } else if (error == CL_SUCCESS && pump->from->bytes) {
+        memcpy(slot->bytes, pump->from->bytes + pump->filled, slot->size);
     } else if (error == CL_SUCCESS) {
         const struct passage *from = pump->from;
         slot->cl = from->cl;
@@ -165,6 +167,8 @@ static cl_int drain(struct pump *pump, struct slot *slot)
     cl_int error = await_slot(slot);
     if (error == CL_SUCCESS && !pump->to) {
         error = send_bytes(pump->link, slot->bytes, slot->size);
+    } else if (error == CL_SUCCESS && pump->to->bytes) {
+        memcpy(pump->to->bytes + pump->drained, slot->bytes, slot->size);
     } else if (error == CL_SUCCESS) {
         const struct passage *to = pump->to;
         slot->cl = to->cl;
@@ -194,7 +198,7 @@ static cl_int run(struct pump *pump)
 static cl_int start_queue(const struct passage *passage, cl_command_queue *ret_queue)
 {
     cl_int error = CL_SUCCESS;
-    if (passage)
+    if (passage && !passage->bytes)
         *ret_queue =
             passage->cl->clCreateCommandQueue(passage->context, passage->device, 0, &error);
     return error;

@@ -63,6 +63,7 @@ struct server {
         *known; /**< As the listening process knows them; NULL: it shares nothing out. */
     uint32_t numbers[DEVICES_MAX]; /**< There, of each place here. */
     int channel;                   /**< To the listening process: channel.h. */
+    bool keeps;                    /**< Binaries of its client's are kept. */
     atomic_bool told;              /**< The client was told its devices, which stay as they are. */
     uint64_t memory; /**< Bytes that its memory objects may have, or GRANT_UNLIMITED_MEMORY. */
     struct bulk_map *areas;  /**< Of shared memory; NULL: the session is over a link. */

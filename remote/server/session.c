@@ -182,6 +182,7 @@ static int start(struct server *server, const struct guest *guest, int channel,
     server->answers_max = answers_max(limits);
     server->known = limits->known;
     server->channel = channel;
+    server->keeps = guest->features & FEATURE_BINARIES;
     int error = open_stream(server, guest);
     if (error == 0 && (guest->features & FEATURE_ENVIRONMENT))
         error = server_take_environment(server);

@@ -34,15 +34,21 @@ void sessions_init(struct clients *clients)
 }
 
 /* A process of ours takes what it is told, so one that does not is none any more. */
-static void tell(struct client *client, const struct word *message)
+static void tell_with(struct client *client, const struct word *message, int passed)
 {
-    int error =
-        client->channel < 0 ? -EPIPE : channel_send(client->channel, message, sizeof(*message), -1);
+    int error = client->channel < 0
+                    ? -EPIPE
+                    : channel_send(client->channel, message, sizeof(*message), passed);
     if (error && error != -EPIPE && error != -ECONNRESET && !client->kill_ns) {
         log_warn("the session of %s in process %d does not listen, and is ended", client->name,
                  client->pid);
         client->kill_ns = 1;
     }
+}
+
+static void tell(struct client *client, const struct word *message)
+{
+    tell_with(client, message, -1);
 }
 
 static void tell_turn(void *data, struct turn_user *user, enum turn_word word, uint64_t ns)
@@ -67,15 +73,38 @@ static void give_memory(struct client *client, const struct word *message)
     tell(client, &answer);
 }
 
+static void seek(struct client *client, const struct word *message)
+{
+    struct word answer = {.kind = WORD_KEPT};
+    memcpy(answer.name, message->name, sizeof(answer.name));
+    tell_with(client, &answer, kept_find(&client->clients->kept, client->name, message->name));
+}
+
+/* What is said also where no device is shared out. Takes @passed; false: it is not that. */
+static bool take_any(struct client *client, const struct word *message, int passed)
+{
+    if (message->kind == WORD_KEEP && passed >= 0)
+        return kept_add(&client->clients->kept, client->name, message->name, passed);
+    if (passed >= 0) {
+        close(passed);
+        return false;
+    }
+    if (message->kind == WORD_KEEP) /* This process has no number left for another descriptor. */
+        return true;
+    if (message->kind == WORD_BUSY)
+        client->busy_ns += message->ns;
+    else if (message->kind == WORD_SEEK)
+        seek(client, message);
+    else
+        return false;
+    return true;
+}
+
 /* False: no process of ours says that. */
 static bool take_message(struct client *client, const struct word *message, uint64_t now_ns)
 {
     struct devices *devices = client->clients->devices;
     uint32_t device = message->device;
-    if (message->kind == WORD_BUSY) { /* of all its devices, also where none is shared out */
-        client->busy_ns += message->ns;
-        return true;
-    }
     if (device >= devices->count)
         return false;
     switch ((enum word_kind)message->kind) {
@@ -102,7 +131,8 @@ static bool take_message(struct client *client, const struct word *message, uint
 void session_hear(struct client *client, uint64_t now_ns)
 {
     struct word word;
-    int error = channel_receive(client->channel, &word, sizeof(word), NULL);
+    int passed = -1;
+    int error = channel_receive(client->channel, &word, sizeof(word), &passed);
     if (error == -EAGAIN)
         return;
     if (now_ns - client->window_ns >= HEARD_NS) {
@@ -110,7 +140,9 @@ void session_hear(struct client *client, uint64_t now_ns)
         client->heard = 0;
     }
     client->heard++;
-    if (error == 0 && take_message(client, &word, now_ns))
+    bool alone = error == 0 && passed < 0;
+    if (error == 0 &&
+        (take_any(client, &word, passed) || (alone && take_message(client, &word, now_ns))))
         return;
     if (error != -EPIPE) {
         log_warn("the session of %s in process %d breaks the rules, and is ended", client->name,

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "state/base/compiler.h"
+#include "state/base/content_hash.h"
 
 /*
  * What a session's process and the listening process say to each other, over its channel: one of
@@ -20,6 +21,8 @@ enum word_kind {
     WORD_WANT,     /**< It wants a turn on the device (turns.h). */
     WORD_OVER, /**< What it gave the device has ended, and so its turn has. Does it want another? */
     WORD_BUSY, /**< It had commands under way for `ns` more. */
+    WORD_KEEP, /**< A binary of that name, which comes along, is kept for its client (kept.h). */
+    WORD_SEEK, /**< It wants the one that is kept for its client. */
     /* Of the listening process. */
     WORD_LINK,    /**< Another link, which comes along: its client has `received` frames. */
     WORD_TICKET,  /**< Somebody with a ticket, whom the channel that comes along leads to. */
@@ -28,6 +31,7 @@ enum word_kind {
     WORD_YOURS,   /**< The turn, for `ns`. */
     WORD_RECALL,  /**< It ends in `ns`. */
     WORD_LOST,    /**< It went to others. */
+    WORD_KEPT,    /**< The binary of that name, which comes along; or there is none. */
     WORD_END,     /**< The session ends, for `why`, an enum ending. */
 };
 
@@ -42,10 +46,13 @@ struct word {
         uint64_t bytes, ns, received, why, again;
     };
     uint64_t least;
+    unsigned char name[CONTENT_HASH_SIZE]; /**< Of a binary. */
 };
 
 /** In a session's process: say it. The listening process always comes to take it, unless it has
  *  ended, and then this one is about to. Thread-safe. */
 void word_say(int channel, const struct word *word);
+/** The same, with a copy of a descriptor. */
+void word_say_with(int channel, const struct word *word, int passed);
 
 #endif

@@ -20,10 +20,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as t
 #define FEATURE_RINGS UINT64_C(1)
 /** Its first message says where, and with which variables, drivers are opened for it. */
 #define FEATURE_ENVIRONMENT UINT64_C(2)
+/** Its server keeps binaries, and takes them from other servers. */
+#define FEATURE_BINARIES UINT64_C(4)
 /** It only looks who is there: after the welcome it ends, and no driver is opened. */
 #define FEATURE_LOOK (UINT64_C(1) << 63)
 /** All that there are. */
-#define WIRE_FEATURES (FEATURE_RINGS | FEATURE_ENVIRONMENT | FEATURE_LOOK)
+#define WIRE_FEATURES (FEATURE_RINGS | FEATURE_ENVIRONMENT | FEATURE_BINARIES | FEATURE_LOOK)
 
 /** Areas of a session at a time, and their bytes. */
 #define WIRE_AREAS_MAX  256u
@@ -98,6 +100,12 @@ enum transfer_way {
 };
 /** In place of an OpenCL error: who was to be connected to is not there, or not let in. */
 #define TRANSFER_UNREACHED (-1100)
+/** The same: the server has not the binary that is named. */
+#define BINARY_LACKING (-1101)
+/** Bytes of a binary that has a name (content_hash.h) and is kept: smaller ones are sent each time,
+ *  for less than asking costs. */
+#define WIRE_BINARY_MIN (UINT64_C(64) << 10)
+#define WIRE_BINARY_MAX (UINT64_C(256) << 20)
 /** Transfers of a session that have not ended. */
 #define WIRE_TRANSFERS_MAX 1024
 

@@ -212,6 +212,51 @@ cl_program emu_do_clLinkProgram(struct emu_device *device, cl_context context, c
     return handle;
 }
 
+/* ---- large binaries ---- */
+
+/* A binary of a device with a `binary_size`: the wrapped driver's, noise, and how long the former
+   is. One that is too long for that is as it is. */
+#define LENGTH_SIZE sizeof(uint64_t)
+
+static size_t padded_size(const struct emu_device *device, size_t size)
+{
+    size_t wanted = (size_t)device->config.binary_size;
+    return wanted >= size + LENGTH_SIZE ? wanted : size;
+}
+
+static unsigned char noise(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return (unsigned char)(*state >> 24);
+}
+
+static void pad(unsigned char *binary, size_t size, size_t padded)
+{
+    uint64_t state = 0x9e3779b97f4a7c15u ^ size, length = size;
+    for (size_t i = size; i < padded - LENGTH_SIZE; i++)
+        binary[i] = noise(&state);
+    memcpy(binary + padded - LENGTH_SIZE, &length, LENGTH_SIZE);
+}
+
+/* False: a bit of the noise is another one. */
+static bool unpad(const struct emu_device *device, const unsigned char *binary, size_t *size)
+{
+    uint64_t length;
+    if (*size < LENGTH_SIZE || *size != device->config.binary_size)
+        return true;
+    memcpy(&length, binary + *size - LENGTH_SIZE, LENGTH_SIZE);
+    uint64_t state = 0x9e3779b97f4a7c15u ^ length;
+    if (length > *size - LENGTH_SIZE)
+        return false;
+    for (size_t i = (size_t)length; i < *size - LENGTH_SIZE; i++)
+        if (binary[i] != noise(&state))
+            return false;
+    *size = (size_t)length;
+    return true;
+}
+
 cl_program emu_do_clCreateProgramWithBinary(struct emu_device *device, cl_context context,
                                             cl_uint num_devices, const cl_device_id *device_list,
                                             const size_t *lengths, const unsigned char **binaries,
@@ -232,10 +277,16 @@ cl_program emu_do_clCreateProgramWithBinary(struct emu_device *device, cl_contex
     for (cl_uint i = 0; i < num_devices; i++) {
         real_lengths[map.at[i]] = lengths[i];
         real_binaries[map.at[i]] = binaries[i];
+        if (binaries[i] != NULL &&
+            !unpad(program->devices[i], binaries[i], &real_lengths[map.at[i]])) {
+            real_status[map.at[i]] = CL_INVALID_BINARY;
+            *errcode_ret = CL_INVALID_BINARY;
+        }
     }
-    program->object.real = emu_driver->clCreateProgramWithBinary(
-        emu_real_of(context), map.count, map.real, real_lengths, real_binaries, real_status,
-        errcode_ret);
+    if (*errcode_ret == CL_SUCCESS)
+        program->object.real = emu_driver->clCreateProgramWithBinary(
+            emu_real_of(context), map.count, map.real, real_lengths, real_binaries, real_status,
+            errcode_ret);
     for (cl_uint i = 0; i < num_devices && binary_status != NULL; i++)
         binary_status[i] = real_status[map.at[i]];
     return emu_object_publish(&program->object, errcode_ret);
@@ -294,7 +345,7 @@ static cl_int binary_info(const struct emu_program *program, cl_program_info par
     if (err != CL_SUCCESS)
         return err;
     for (cl_uint i = 0; i < count; i++)
-        sizes[i] = real_sizes[at[i]];
+        sizes[i] = padded_size(program->devices[i], real_sizes[at[i]]);
     if (param_name == CL_PROGRAM_BINARY_SIZES)
         return emu_info(sizes, count * sizeof(sizes[0]), param_value_size, param_value,
                         param_value_size_ret);
@@ -311,7 +362,10 @@ static cl_int binary_info(const struct emu_program *program, cl_program_info par
                                        real_count * sizeof(real_binaries[0]), real_binaries, NULL);
     for (cl_uint i = 0; i < count && err == CL_SUCCESS; i++)
         if (binaries[i] != NULL && binaries[i] != real_binaries[at[i]])
-            memcpy(binaries[i], real_binaries[at[i]], sizes[i]);
+            memcpy(binaries[i], real_binaries[at[i]], real_sizes[at[i]]);
+    for (cl_uint i = 0; i < count && err == CL_SUCCESS; i++)
+        if (binaries[i] != NULL && sizes[i] > real_sizes[at[i]])
+            pad(binaries[i], real_sizes[at[i]], sizes[i]);
     return err;
 }
 

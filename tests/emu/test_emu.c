@@ -333,6 +333,44 @@ Test(emu, builds_fail_as_configured)
     cr_assert_eq(emu_shared_live_all(rig.shared, "a"), 0);
 }
 
+static cl_int load(const struct emu_rig *rig, const struct emu_seat *seat,
+                   const unsigned char *binary, size_t size)
+{
+    cl_int err, status = CL_SUCCESS;
+    cl_program program = rig->cl->clCreateProgramWithBinary(seat->context, 1, &rig->devices[0],
+                                                            &size, &binary, &status, &err);
+    cr_assert_eq(status, err);
+    if (program != NULL)
+        rig->cl->clReleaseProgram(program);
+    return err;
+}
+
+Test(emu, binaries_are_as_large_as_configured_and_refused_with_a_wrong_bit)
+{
+    enum { SIZE = 1 << 20 };
+    struct emu_rig rig;
+    struct emu_seat seat;
+    size_t size = 0;
+    unsigned char *binary = malloc(SIZE);
+    emu_rig_open(&rig, "[a] binary_size=1MiB");
+    emu_seat_open(&rig, 0, scale_source, &seat);
+    cr_assert_eq(
+        rig.cl->clGetProgramInfo(seat.program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL),
+        CL_SUCCESS);
+    cr_assert_eq(size, SIZE);
+    cr_assert_eq(
+        rig.cl->clGetProgramInfo(seat.program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL),
+        CL_SUCCESS);
+    cr_assert_eq(load(&rig, &seat, binary, size), CL_SUCCESS);
+    for (size_t at = SIZE / 2; at < SIZE; at += SIZE / 2 - 1) {
+        binary[at] ^= 16;
+        cr_assert_eq(load(&rig, &seat, binary, size), CL_INVALID_BINARY, "byte %zu", at);
+        binary[at] ^= 16;
+    }
+    free(binary);
+    emu_seat_close(&rig, &seat);
+}
+
 Test(emu, links_launches_and_builds_take_their_time)
 {
     struct emu_rig rig;

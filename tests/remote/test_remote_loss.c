@@ -87,6 +87,20 @@ Test(remote_loss, there_is_no_platform_without_a_server)
     cr_assert(clock_now_ns() - before < 5 * NS_PER_S);
 }
 
+Test(remote_loss, there_is_no_platform_of_servers_without_devices)
+{
+    struct served served;
+    char addresses[3 * sizeof(served.address)];
+    cl_uint count = 7;
+    setenv("TEST_VENDORS", "/nowhere/at/all", 1);
+    served_start(&served, NULL);
+    served_use(&served);
+    snprintf(addresses, sizeof(addresses), "%1$s %1$s %1$s", served.address);
+    setenv("RESEAT_SERVER", addresses, 1);
+    cr_assert(clGetPlatformIDs(0, NULL, &count) != CL_SUCCESS || count == 0);
+    served_stop(&served);
+}
+
 Test(remote_loss, waits_end_when_the_session_is_killed, .timeout = 90)
 {
     struct served served;

@@ -8,6 +8,7 @@
 #include "messages.h"
 #include "remote/link/ticket.h"
 #include "state/base/clock.h"
+#include "state/base/content_hash.h"
 #include "tests/remote/served.h"
 
 /* Who comes to a session with a ticket, and who with another: what is let in, and what becomes of
@@ -43,7 +44,8 @@ static uint64_t greet(struct link *link)
     struct pack pack;
     uint64_t deadline = clock_now_ns() + SILENCE_NS;
     pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION, .patience_s = 60});
+    pack_hello(&pack, &(struct msg_hello){
+                          .version = WIRE_VERSION, .features = FEATURE_BINARIES, .patience_s = 60});
     cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
     pack_finish(&pack);
     cr_assert_eq(greeting_receive(link, buffer, deadline, &message), 0);
@@ -328,4 +330,172 @@ Test(ticket, counts_for_a_minute)
     cr_assert_neq(come(&ticket, &link), 0);
     must_hold(0);
     stop();
+}
+
+/* ---- binaries ---- */
+
+#define BINARY ((uint32_t)100000)
+
+struct name {
+    unsigned char bytes[CONTENT_HASH_SIZE];
+};
+
+static struct name name_of(const unsigned char *bytes)
+{
+    struct content_hash hash;
+    struct name name;
+    content_hash_begin(&hash);
+    content_hash_bytes(&hash, bytes, BINARY);
+    content_hash_end(&hash, name.bytes);
+    return name;
+}
+
+static uint64_t take(const struct name *name, uint64_t size, const struct ticket *ticket)
+{
+    uint64_t call = id_make(ID_CALL, 0, events++);
+    cr_assert_eq(
+        post_take_binary(&stream, &(struct msg_take_binary){.call = call,
+                                                            .name = name,
+                                                            .name_size = sizeof(*name),
+                                                            .size = size,
+                                                            .transfer = call,
+                                                            .way = TRANSFER_AWAIT,
+                                                            .where = "",
+                                                            .ticket = ticket,
+                                                            .ticket_size = sizeof(*ticket)}),
+        0);
+    stream_flush(&stream);
+    return call;
+}
+
+static cl_int reply_to(uint64_t call)
+{
+    struct message message;
+    struct msg_reply reply;
+    do
+        cr_assert_eq(stream_receive(&stream, SILENCE_NS, &message), 0);
+    while (message.type != MSG_REPLY);
+    struct unpack body = {message.body, message.body + message.size, false};
+    cr_assert(unpack_reply(&body, &reply));
+    cr_assert_eq(reply.call, call);
+    return reply.error;
+}
+
+/* Not BINARY_LACKING: it has it, and POCL makes nothing of it. */
+static bool has(const struct name *name)
+{
+    uint64_t call = id_make(ID_CALL, 0, events++);
+    cr_assert_eq(post_create_kept(
+                     &stream, &(struct msg_create_kept){.program = id_make(ID_PROGRAM, 0, events++),
+                                                        .context = CONTEXT,
+                                                        .call = call,
+                                                        .device = DEVICE,
+                                                        .name = name,
+                                                        .name_size = sizeof(*name)}),
+                 0);
+    stream_flush(&stream);
+    return reply_to(call) != BINARY_LACKING;
+}
+
+static void send_binary(const struct ticket *ticket, uint64_t call, const unsigned char *bytes)
+{
+    struct link *link;
+    cr_assert_eq(come(ticket, &link), 0);
+    agree(link, call);
+    give(link, BINARY, bytes);
+    cr_assert_eq(hear(link), 'D');
+    link->ops->destroy(link);
+}
+
+/* Whoever gives it may lie. */
+Test(ticket, a_binary_that_is_not_what_its_name_says_is_refused)
+{
+    unsigned char *good = calloc(1, BINARY), *bad = calloc(1, BINARY);
+    cr_assert(good && bad);
+    bad[BINARY - 1] = 1;
+    const struct name name = name_of(good), other = name_of(bad);
+    struct ticket ticket = draw(1);
+    uint64_t call = take(&name, BINARY, &ticket);
+    send_binary(&ticket, call, bad);
+    cr_assert_lt(reply_to(call), 0);
+    cr_expect(!has(&name) && !has(&other));
+    ticket = draw(5);
+    call = take(&name, BINARY, &ticket);
+    send_binary(&ticket, call, good);
+    cr_assert_eq(reply_to(call), CL_SUCCESS);
+    cr_expect(has(&name) && !has(&other));
+    free(good);
+    free(bad);
+    stop();
+}
+
+/* A client asks for room, and sends nothing. */
+Test(ticket, for_binaries_there_is_so_much_room_and_no_more)
+{
+    const struct name name = {{1}};
+    const struct ticket first = draw(1), second = draw(5);
+    uint64_t call = take(&name, WIRE_BINARY_MAX, &first);
+    cr_assert_eq(reply_to(take(&name, WIRE_BINARY_MIN, &second)), CL_OUT_OF_RESOURCES);
+    cr_assert_eq(post_forget(&stream, &(struct msg_forget){.transfer = call}), 0);
+    stream_flush(&stream);
+    cr_assert_lt(reply_to(call), 0);
+    /* What was given up is there again. */
+    unsigned char *bytes = calloc(1, BINARY);
+    cr_assert(bytes);
+    const struct name good = name_of(bytes);
+    call = take(&good, BINARY, &second);
+    send_binary(&second, call, bytes);
+    cr_assert_eq(reply_to(call), CL_SUCCESS);
+    free(bytes);
+    stop();
+}
+
+static void must_end_session(void)
+{
+    struct message message;
+    int error;
+    stream_flush(&stream);
+    while ((error = stream_receive(&stream, SILENCE_NS, &message)) == 0)
+        ;
+    cr_expect_neq(error, -ETIMEDOUT);
+    stop();
+}
+
+Test(ticket, a_binary_that_is_too_large_ends_the_session)
+{
+    const struct ticket ticket = draw(1);
+    take(&(struct name){{1}}, WIRE_BINARY_MAX + 1, &ticket);
+    must_end_session();
+}
+
+Test(ticket, a_binary_that_is_too_small_ends_the_session)
+{
+    const struct ticket ticket = draw(1);
+    take(&(struct name){{1}}, WIRE_BINARY_MIN - 1, &ticket);
+    must_end_session();
+}
+
+/* As names are not: too short, or ways that are for buffers. */
+Test(ticket, a_binary_by_another_way_ends_the_session)
+{
+    cr_assert_eq(post_give_binary(&stream, &(struct msg_give_binary){.call = id_make(ID_CALL, 0, 0),
+                                                                     .name = &(struct name){{0}},
+                                                                     .name_size = CONTENT_HASH_SIZE,
+                                                                     .way = TRANSFER_DESCRIPTOR,
+                                                                     .where = ""}),
+                 0);
+    must_end_session();
+}
+
+Test(ticket, a_name_that_is_too_short_ends_the_session)
+{
+    cr_assert_eq(
+        post_create_kept(&stream, &(struct msg_create_kept){.program = id_make(ID_PROGRAM, 0, 0),
+                                                            .context = CONTEXT,
+                                                            .call = id_make(ID_CALL, 0, 0),
+                                                            .device = DEVICE,
+                                                            .name = &(struct name){{0}},
+                                                            .name_size = CONTENT_HASH_SIZE - 1}),
+        0);
+    must_end_session();
 }

@@ -7,7 +7,8 @@
              connections that it has, and the next migration succeeds
   back       the guest migrates, and back
   killed     the server is killed while the guest migrates: the program is told within a limit,
-             what it printed until then is right, and the same guest can use another host's device
+             what it printed until then is right, and the same guest can use the device of a host
+             that is added then
 """
 
 import signal
@@ -73,6 +74,7 @@ def killed(scene):
         fail("it ended well without the device that had its only bytes")
     if not output or not scene.native(scene.watch.step).startswith(output):
         fail(f"before it was told it printed\n{output.decode(errors='replace')}")
+    scene.add_new_host()
     scene.start(scene.new.devices[0])
     scene.wait_step(PART_STEPS)
     scene.end()

@@ -133,10 +133,10 @@ class Scene:
     def boot(self):
         kernel = Kernel()
         image = os.path.join(self.folder, "initramfs")
-        tenant_image(kernel, self.build, self.folder, [self.old, self.new]).write(image)
+        tenant_image(kernel, self.build, self.folder, self.old, [self.new]).write(image)
         self.tenant = Tenant(self.folder, image, kernel)
         self.tenant.wait_boot()
-        wanted = set(self.old.devices + self.new.devices)
+        wanted = set(self.old.devices)
         for _ in range(BEGINS):
             self.names = self.tenant.devices()
             if wanted <= set(self.names):
@@ -144,6 +144,15 @@ class Scene:
             self.tenant.stop_agent()
         raise GuestError(f"the guest sees of {sorted(wanted)} only {sorted(self.names)}:\n"
                          + self.told())
+
+    def add_new_host(self):
+        """To what reseat in the guest uses: what it calls that host's devices."""
+        added = self.tenant.add_server(self.new)
+        self.names.update(self.tenant.devices())
+        missing = set(self.new.devices) - set(self.names)
+        if missing:
+            raise GuestError(f"the guest does not list {sorted(missing)}:\n{self.told()}")
+        return added
 
     def start(self, device):
         for _ in range(BEGINS):

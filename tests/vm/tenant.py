@@ -1,11 +1,13 @@
 """A guest with reseat in it, whose devices are those of device servers outside."""
 
+import base64
 import json
 import os
 import shlex
 import subprocess
+import time
 
-from guest import GATEWAY, Guest, guest_image
+from guest import GATEWAY, Guest, GuestError, guest_image
 from initramfs import ImageError
 
 PROGRAM, NAME = "/bin/solver", "solver"
@@ -13,7 +15,10 @@ OUTPUT, ERRORS, STATUS = "/tmp/output", "/tmp/errors", "/tmp/status"
 LOG = "/tmp/log"
 END = "/tmp/end"  # the step after which it is to end
 ENVIRONMENT = "/etc/reseat-environment"
+CREDENTIALS = "/root/.config/reseat/servers"
 MOVE_SECONDS = 60
+SERVER_SECONDS = 120  # for a handshake, and a list of devices, where the processor is a program
+POLL_SECONDS = 0.5
 INSTALL_SECONDS = 120
 
 
@@ -47,10 +52,11 @@ def find_library(name):
     raise ImageError(f"{name} is not on this machine")
 
 
-def tenant_image(kernel, build, folder, hosts):
+def tenant_image(kernel, build, folder, host, others):
     """
     The guest's image: reseat as it is installed, a program, the remote driver as the only OpenCL
-    driver, and credentials for the @hosts, which run.
+    driver, and credentials for the @host, which runs. The names of @others lead to them, and that
+    is all that the guest has of them.
     """
     tree = os.path.join(folder, "installed")
     install(build, tree)
@@ -59,14 +65,13 @@ def tenant_image(kernel, build, folder, hosts):
     image.add_file(os.path.join(build, "tests", "programs", "solver"), PROGRAM, 0o755)
     image.add_file(find_library("libgcc_s.so.1"))  # the C library opens it when a thread ends
     image.add_folder("/root", 0o700)
-    image.add_folder("/root/.config/reseat/servers", 0o700)
-    for host in hosts:
-        image.add_file(host.issue("guest"), f"/root/.config/reseat/servers/{host.name}.pem", 0o600)
-    names = " ".join(host.name for host in hosts)
+    image.add_folder(CREDENTIALS, 0o700)
+    image.add_file(host.issue("guest"), f"{CREDENTIALS}/{host.name}.pem", 0o600)
+    names = " ".join(known.name for known in (host, *others))
     image.add_text("/etc/hosts", f"127.0.0.1 localhost guest\n{GATEWAY} {names}\n")
-    servers = " ".join(f"tcp:{host.name}:{host.port}" for host in hosts)
     image.add_text(ENVIRONMENT, f"export OCL_ICD_VENDORS={find_folder(tree, 'reseat', 'remote')}\n"
-                                f"export RESEAT_SERVER='{servers}' RESEAT_LOG=warn:{LOG}\n")
+                                f"export RESEAT_SERVER=tcp:{host.name}:{host.port} "
+                                f"RESEAT_LOG=warn:{LOG}\n")
     return image
 
 
@@ -85,6 +90,25 @@ class Tenant(Guest):
 
     def stop_agent(self):
         self.check(f". {ENVIRONMENT}; reseat agent stop >/dev/null")
+
+    def add_server(self, host):
+        """
+        What an operator does for a host that reseat in the guest knows nothing of: its credentials
+        are copied there, and `reseat server add`. Until its devices are listed; their names.
+        """
+        with open(host.issue("guest"), "rb") as file:
+            coded = base64.b64encode(file.read()).decode()
+        self.check(f"umask 077; echo {coded} | base64 -d >{CREDENTIALS}/{host.name}.pem")
+        server = self.reseat("server", "add", f"tcp:{host.name}:{host.port}", host.name)["server"]
+        until = time.monotonic() + SERVER_SECONDS
+        while server["state"] != "up":
+            if time.monotonic() > until:
+                raise GuestError(f"{host.name} was added, and is not used: {server}\n"
+                                 + self.told())
+            time.sleep(POLL_SECONDS)
+            server, = (one for one in self.reseat("server", "list")["servers"]
+                       if one["name"] == host.name)
+        return server["devices"]
 
     def start(self, arguments, device):
         """The program, under reseat; each of its launches is one of the device's."""

@@ -1,7 +1,9 @@
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -235,4 +237,69 @@ Test(sessions, those_who_use_a_device_hear_what_is_free, .init = start)
     cr_expect_eq(word.device, 0);
     cr_expect_eq(word.bytes, TOTAL / 2);
     cr_expect_eq(heard(&a).kind, 0, "it does not use it");
+}
+
+static void say_with(const struct session *session, enum word_kind kind, unsigned char name, int fd)
+{
+    struct word word = {.kind = kind, .name = {name}};
+    cr_assert_eq(channel_send(session->channel, &word, sizeof(word), fd), 0);
+    answer_all();
+}
+
+static bool finds(const struct session *session, unsigned char name)
+{
+    struct word word = {0};
+    int fd = -1;
+    say_with(session, WORD_SEEK, name, -1);
+    cr_assert_eq(channel_receive(session->channel, &word, sizeof(word), &fd), 0);
+    cr_assert_eq(word.kind, WORD_KEPT);
+    cr_assert_eq(word.name[0], name);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static int sealed(void)
+{
+    int fd = memfd_create("binary", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    cr_assert(fd >= 0);
+    cr_assert_eq(ftruncate(fd, (off_t)MIB), 0);
+    cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+    return fd;
+}
+
+Test(sessions, binaries_are_kept_for_their_client_and_nobody_else, .init = start)
+{
+    struct session a, again, b;
+    cr_assert(enter(&a, "a", 0) && enter(&again, "a", 0) && enter(&b, "b", 0));
+    cr_expect(!finds(&a, 1));
+    say_with(&a, WORD_KEEP, 1, sealed());
+    cr_expect(finds(&a, 1) && finds(&again, 1) && !finds(&again, 2));
+    cr_expect(!finds(&b, 1));
+    /* Also when who gave it is gone. */
+    kill(a.pid, SIGKILL);
+    reap(&a, SIGKILL);
+    cr_expect(finds(&again, 1) && !finds(&b, 1));
+}
+
+Test(sessions, nothing_else_comes_with_a_descriptor, .init = start)
+{
+    static const enum word_kind kinds[] = {WORD_SEEK, WORD_BUSY, WORD_USES, WORD_KEPT};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct session bad;
+        cr_assert(enter(&bad, "bad", 0));
+        say_with(&bad, kinds[i], 1, sealed());
+        must_be_killed(&bad);
+    }
+}
+
+/* Else a session could have the listening process close, again and again, what takes its time. */
+Test(sessions, what_is_kept_is_a_binary, .init = start)
+{
+    struct session bad;
+    int ends[2];
+    cr_assert(enter(&bad, "bad", 0));
+    cr_assert_eq(pipe(ends), 0);
+    say_with(&bad, WORD_KEEP, 1, ends[0]);
+    must_be_killed(&bad);
 }

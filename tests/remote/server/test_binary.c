@@ -1,0 +1,170 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "remote/server/binary.h"
+#include "remote/server/channel.h"
+#include "remote/server/passage.h"
+#include "remote/server/word.h"
+#include "state/base/clock.h"
+#include "state/base/thread.h"
+
+/* A session's process, which is given anything as the binary that it asks for. This test is the
+   listening process. */
+
+TestSuite(binary, .timeout = 60);
+
+#define SIZE  ((size_t)1 << 20)
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+static struct server server = {.keeps = true};
+static int channel;
+static unsigned char name[CONTENT_HASH_SIZE];
+
+/* Of the session's rest nothing is called here. */
+void server_reply(struct server *of, uint64_t call, cl_int error, const void *content, size_t size)
+{
+    (void)of, (void)call, (void)error, (void)content, (void)size;
+    cr_assert_fail();
+}
+
+void server_wrong(struct server *of, const char *why)
+{
+    of->wrong = why;
+}
+
+cl_int passage_begin_bytes(const struct passage_wish *wish, unsigned char *bytes,
+                           void (*done)(void *data, cl_int error), void *data)
+{
+    (void)wish, (void)bytes, (void)done, (void)data;
+    return CL_OUT_OF_RESOURCES;
+}
+
+static void start(void)
+{
+    int ends[2];
+    cr_assert_eq(channel_make(ends), 0);
+    server.channel = ends[0];
+    channel = ends[1];
+}
+
+static void hear(struct word *ret_word, int *ret_fd)
+{
+    cr_assert_eq(channel_wait(channel, clock_now_ns() + 30 * NS_PER_S), 0);
+    cr_assert_eq(channel_receive(channel, ret_word, sizeof(*ret_word), ret_fd), 0);
+}
+
+/* Keep one; what the listening process is told of it. */
+static int keep(void)
+{
+    struct word word;
+    int fd = -1;
+    unsigned char *bytes = calloc(1, SIZE);
+    cr_assert(bytes);
+    bytes[SIZE - 1] = 7;
+    binary_keep_bytes(&server, bytes, SIZE);
+    free(bytes);
+    hear(&word, &fd);
+    cr_assert_eq(word.kind, WORD_KEEP);
+    cr_assert(fd >= 0);
+    memcpy(name, word.name, sizeof(name));
+    return fd;
+}
+
+/* What is answered: a descriptor, and a name of another one if so. */
+struct answer {
+    int fd;
+    bool other_first;
+};
+
+static void *answer(void *data)
+{
+    const struct answer *with = data;
+    struct word word;
+    int none = -1;
+    hear(&word, &none);
+    cr_assert_eq(word.kind, WORD_SEEK);
+    cr_assert_eq(memcmp(word.name, name, sizeof(name)), 0);
+    word.kind = WORD_KEPT;
+    if (with->other_first) {
+        struct word other = word;
+        other.name[0] ^= 1;
+        binary_told(&other, -1);
+    }
+    binary_told(&word, with->fd);
+    return NULL;
+}
+
+static int find(int fd, bool other_first, struct binary *ret_binary)
+{
+    struct answer with = {fd, other_first};
+    pthread_t thread;
+    cr_assert_eq(thread_start("listener", 0, answer, &with, &thread), 0);
+    int error = binary_find(&server, name, ret_binary);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    return error;
+}
+
+static int copy(unsigned char last, size_t size, int seals)
+{
+    int other = memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    unsigned char *bytes = calloc(1, size);
+    cr_assert(other >= 0 && bytes);
+    bytes[size - 1] = last;
+    cr_assert_eq(write(other, bytes, size), (ssize_t)size);
+    free(bytes);
+    cr_assert_eq(fcntl(other, F_ADD_SEALS, seals), 0);
+    return other;
+}
+
+static void must_find(int fd, bool other_first)
+{
+    struct binary binary;
+    cr_assert_eq(find(fd, other_first, &binary), 0);
+    cr_expect_eq(binary.size, SIZE);
+    cr_expect(binary.bytes[0] == 0 && binary.bytes[SIZE - 1] == 7);
+    binary_close(&binary);
+}
+
+Test(binary, is_found_as_it_was_kept, .init = start)
+{
+    int fd = keep();
+    cr_expect_neq(write(fd, "x", 1), 1, "it can be changed");
+    must_find(fd, false);
+}
+
+Test(binary, that_is_not_what_its_name_says_is_not_used, .init = start)
+{
+    struct binary binary;
+    int fd = keep();
+    cr_expect_eq(find(copy(8, SIZE, SEALS), false, &binary), -ENOENT, "another content");
+    cr_expect_eq(find(copy(7, SIZE + 1, SEALS), false, &binary), -ENOENT, "another size");
+    cr_expect_eq(find(copy(7, SIZE, SEALS & ~F_SEAL_WRITE), false, &binary), -ENOENT,
+                 "it can be changed after it was looked at");
+    cr_expect_eq(find(copy(7, SIZE, SEALS & ~F_SEAL_SHRINK), false, &binary), -ENOENT,
+                 "reading it may fail");
+    cr_expect_eq(find(-1, false, &binary), -ENOENT, "there is none");
+    must_find(copy(7, SIZE, SEALS), false);
+    close(fd);
+}
+
+/* An answer that comes late is to another question. */
+Test(binary, of_another_name_is_no_answer, .init = start)
+{
+    must_find(keep(), true);
+}
+
+Test(binary, of_a_client_that_did_not_ask_for_it_is_not_kept, .init = start)
+{
+    static const unsigned char bytes[SIZE];
+    struct word word;
+    server.keeps = false;
+    binary_keep_bytes(&server, bytes, SIZE);
+    server.keeps = true;
+    binary_keep_bytes(&server, bytes, WIRE_BINARY_MIN - 1);
+    cr_expect_eq(channel_receive(channel, &word, sizeof(word), NULL), -EAGAIN);
+}

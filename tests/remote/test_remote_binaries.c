@@ -1,0 +1,363 @@
+#include <CL/cl.h>
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "state/base/clock.h"
+#include "state/base/thread.h"
+#include "tests/remote/proxy.h"
+#include "tests/remote/served.h"
+
+/* A binary that many servers need leaves this host once. What leaves it is counted by a network
+   between the driver and each server, by which the servers do not reach each other. The emulated
+   devices refuse a binary of which one bit is another one. */
+
+#define SERVERS  6
+#define SIZE     (UINT64_C(4) << 20)
+#define CHANGE   (UINT64_C(64) << 10) /* All else that a program says to all of them. */
+#define LIMIT_NS (120 * NS_PER_S)
+#define SOON_NS  (20 * NS_PER_S) /* Less than the limit for what one server gives another. */
+
+static const char source[] = "kernel void fill(global uint *out, uint seed)"
+                             "{ out[get_global_id(0)] = seed * 2654435761u + get_global_id(0); }";
+
+static struct served served[SERVERS];
+static struct proxy *proxies[SERVERS];
+static cl_platform_id platforms[SERVERS];
+static char config[] = "/tmp/binaries-XXXXXX";
+static char credentials[PATH_MAX];
+static unsigned char *binary; /* That all are given, in memory that children have as well. */
+
+static void start(void)
+{
+    char vendors[PATH_MAX];
+    int fd = mkstemp(config);
+    cr_assert(fd >= 0);
+    dprintf(fd, "[fpga] base=1 binary_size=4MiB\n");
+    close(fd);
+    snprintf(vendors, sizeof(vendors), "%s/emu.icd", getenv("TEST_EMU"));
+    setenv("TEST_VENDORS", vendors, 1);
+    setenv("TEST_LOG", "info", 1);
+    setenv("EMU_CONFIG", config, 1);
+    setenv("RESEAT_PATIENCE", "5", 1);
+    served_start_tcp(&served[0], NULL);
+    for (int i = 1; i < SERVERS; i++)
+        served_join_tcp(&served[i], &served[0]);
+    served_issue(&served[0], "laptop", NULL, NULL, credentials);
+    setenv("RESEAT_CREDENTIALS", credentials, 1);
+    binary = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(binary, MAP_FAILED);
+}
+
+/* @apart: the servers reach each other by no way at all. */
+static void connect_all(bool apart)
+{
+    char addresses[SERVERS * 100] = "";
+    cl_uint count = 0;
+    served_use(&served[0]);
+    for (int i = 0; i < SERVERS; i++) {
+        size_t used = strlen(addresses);
+        if (!proxies[i])
+            proxies[i] =
+                proxy_create((uint16_t)strtoul(strrchr(served[i].address, ':') + 1, NULL, 10));
+        cr_assert(proxies[i]);
+        snprintf(addresses + used, sizeof(addresses) - used, "%stcp:127.0.0.1:%u%s%s", i ? " " : "",
+                 proxy_port(proxies[i]), apart ? "" : ",", apart ? "" : served[i].address);
+    }
+    setenv("RESEAT_SERVER", addresses, 1);
+    cr_assert_eq(clGetPlatformIDs(SERVERS, platforms, &count), CL_SUCCESS);
+    cr_assert_eq(count, SERVERS);
+    for (int i = 0; i < SERVERS; i++)
+        proxy_set_refusing(proxies[i], true);
+}
+
+static void stop(void)
+{
+    for (int i = SERVERS - 1; i >= 0; i--) { /* The first one has the authority. */
+        cr_assert(!served_wrote(&served[i], "was ended") && !served_wrote(&served[i], "crashed"));
+        served_stop(&served[i]);
+        if (proxies[i])
+            proxy_destroy(proxies[i]);
+    }
+    unlink(config);
+}
+
+TestSuite(binaries, .init = start, .timeout = 300);
+
+static uint64_t left_host(void)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < SERVERS; i++)
+        bytes += proxy_bytes(proxies[i], PROXY_UP);
+    return bytes;
+}
+
+/* A context on a server's device. */
+struct place {
+    cl_context context;
+    cl_device_id device;
+    int server;
+    cl_int error; /* Of loading the binary. */
+    pthread_t thread;
+};
+
+static void place_make(struct place *place, int server)
+{
+    cl_int error;
+    place->server = server;
+    cr_assert_eq(clGetDeviceIDs(platforms[server], CL_DEVICE_TYPE_ALL, 1, &place->device, NULL),
+                 CL_SUCCESS);
+    place->context = clCreateContext(NULL, 1, &place->device, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+}
+
+/* What the first server's driver makes of the source. */
+static void make_binary(void)
+{
+    struct place place;
+    const char *text = source;
+    size_t size = 0;
+    cl_int error;
+    place_make(&place, 0);
+    cl_program program = clCreateProgramWithSource(place.context, 1, &text, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(clBuildProgram(program, 0, NULL, NULL, NULL, NULL), CL_SUCCESS);
+    cr_assert_eq(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(size, SIZE);
+    cr_assert_eq(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(clReleaseProgram(program), CL_SUCCESS);
+    cr_assert_eq(clReleaseContext(place.context), CL_SUCCESS);
+}
+
+/* The program of the binary runs. */
+static cl_int run(const struct place *place, cl_program program)
+{
+    enum { ITEMS = 64 };
+    cl_uint out[ITEMS] = {0}, seed = 7u + (cl_uint)place->server;
+    const size_t items = ITEMS;
+    cl_int error = clBuildProgram(program, 0, NULL, NULL, NULL, NULL);
+    if (error)
+        return error;
+    cl_command_queue queue = clCreateCommandQueue(place->context, place->device, 0, &error);
+    cl_mem buffer = clCreateBuffer(place->context, 0, sizeof(out), NULL, &error);
+    cl_kernel kernel = clCreateKernel(program, "fill", &error);
+    clSetKernelArg(kernel, 0, sizeof(buffer), &buffer);
+    clSetKernelArg(kernel, 1, sizeof(seed), &seed);
+    clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL);
+    error = clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof(out), out, 0, NULL, NULL);
+    for (cl_uint i = 0; error == CL_SUCCESS && i < ITEMS; i++)
+        if (out[i] != seed * 2654435761u + i)
+            error = -9999;
+    clReleaseKernel(kernel);
+    clReleaseMemObject(buffer);
+    clReleaseCommandQueue(queue);
+    return error;
+}
+
+static cl_int load(const struct place *place)
+{
+    const unsigned char *bytes = binary;
+    const size_t size = SIZE;
+    cl_int error, status = 1;
+    cl_program program = clCreateProgramWithBinary(place->context, 1, &place->device, &size, &bytes,
+                                                   &status, &error);
+    if (error)
+        return error;
+    error = status ? status : run(place, program);
+    clReleaseProgram(program);
+    return error;
+}
+
+static void *load_there(void *data)
+{
+    struct place *place = data;
+    place->error = load(place);
+    return NULL;
+}
+
+static void start_loads(struct place *places, int first)
+{
+    for (int i = first; i < SERVERS; i++)
+        cr_assert_eq(thread_start("load", 0, load_there, &places[i], &places[i].thread), 0);
+}
+
+static void end_loads(struct place *places, int first)
+{
+    for (int i = first; i < SERVERS; i++)
+        cr_assert_eq(pthread_join(places[i].thread, NULL), 0);
+}
+
+Test(binaries, of_many_servers_leave_the_host_once)
+{
+    struct place places[SERVERS];
+    connect_all(false);
+    make_binary();
+    for (int i = 0; i < SERVERS; i++)
+        place_make(&places[i], i);
+    uint64_t before = left_host();
+    start_loads(places, 0);
+    end_loads(places, 0);
+    for (int i = 0; i < SERVERS; i++)
+        cr_expect_eq(places[i].error, CL_SUCCESS, "server %d: %d", i, places[i].error);
+    uint64_t left = left_host() - before;
+    cr_expect(left >= SIZE && left < SIZE + CHANGE, "%llu bytes", (unsigned long long)left);
+    /* What is there is named. */
+    before = left_host();
+    for (int i = 0; i < SERVERS; i++)
+        cr_expect_eq(load(&places[i]), CL_SUCCESS);
+    cr_expect_lt(left_host() - before, CHANGE);
+    stop();
+}
+
+/* Nobody waits for what cannot come. */
+Test(binaries, of_servers_that_do_not_reach_each_other_come_from_the_host)
+{
+    struct place places[SERVERS];
+    connect_all(true);
+    make_binary();
+    for (int i = 0; i < SERVERS; i++)
+        place_make(&places[i], i);
+    uint64_t before = left_host();
+    start_loads(places, 0);
+    end_loads(places, 0);
+    for (int i = 0; i < SERVERS; i++)
+        cr_expect_eq(places[i].error, CL_SUCCESS, "server %d: %d", i, places[i].error);
+    uint64_t left = left_host() - before;
+    cr_expect(left >= SERVERS * SIZE && left < SERVERS * (SIZE + CHANGE), "%llu bytes",
+              (unsigned long long)left);
+    stop();
+}
+
+static void signal_all(const struct served *server, int number)
+{
+    pid_t pids[16];
+    unsigned count = served_children(server, pids, 16);
+    kill(server->pid, number);
+    for (unsigned i = 0; i < count; i++)
+        kill(pids[i], number);
+}
+
+/* Two have it, and one of these stands still while it is to give it on; then it is killed. */
+Test(binaries, are_had_from_others_where_a_server_is_killed)
+{
+    struct place places[SERVERS];
+    setenv("RESEAT_PATIENCE", "120", 1); /* Its session is not lost for long. */
+    connect_all(false);
+    make_binary();
+    for (int i = 0; i < SERVERS; i++)
+        place_make(&places[i], i);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(load(&places[i]), CL_SUCCESS);
+    uint64_t before = left_host();
+    signal_all(&served[1], SIGSTOP);
+    start_loads(places, 2);
+    clock_sleep(NS_PER_S);
+    signal_all(&served[1], SIGKILL);
+    uint64_t killed = clock_now_ns();
+    end_loads(places, 2);
+    cr_expect_lt(clock_now_ns() - killed, SOON_NS, "they waited for the dead one");
+    for (int i = 2; i < SERVERS; i++)
+        cr_expect_eq(places[i].error, CL_SUCCESS, "server %d: %d", i, places[i].error);
+    cr_expect_lt(left_host() - before, CHANGE);
+    stop();
+}
+
+/* The same while all of them are loaded for the first time, at whatever moment. */
+Test(binaries, are_right_whenever_a_server_is_killed)
+{
+    struct place places[SERVERS];
+    connect_all(false);
+    make_binary();
+    for (int i = 0; i < SERVERS; i++)
+        place_make(&places[i], i);
+    uint64_t before = left_host();
+    start_loads(places, 0);
+    for (uint64_t until = clock_now_ns() + LIMIT_NS;
+         !served_wrote(&served[3], "took a binary") && !served_wrote(&served[4], "took a binary");
+         clock_sleep(NS_PER_MS))
+        if (clock_now_ns() > until || left_host() - before > 2 * SIZE)
+            break;
+    signal_all(&served[3], SIGKILL);
+    end_loads(places, 0);
+    for (int i = 0; i < SERVERS; i++)
+        cr_expect(places[i].error == CL_SUCCESS || i == 3, "server %d: %d", i, places[i].error);
+    /* Once more at most, if it was the one that had it from here. */
+    cr_expect_lt(left_host() - before, 2 * SIZE + CHANGE);
+    stop();
+}
+
+static bool holds_binary(pid_t pid)
+{
+    char path[PATH_MAX], target[PATH_MAX];
+    bool holds = false;
+    snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        ssize_t size = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
+        target[size > 0 ? size : 0] = '\0';
+        holds = holds || strstr(target, "reseat-binary");
+    }
+    if (folder)
+        closedir(folder);
+    return holds;
+}
+
+/* No session's process has what the listening one keeps: not its own either, until it asks. */
+static bool session_holds_binary(void)
+{
+    pid_t pids[16];
+    bool holds = false;
+    for (unsigned i = served_children(&served[0], pids, 16); i > 0; i--)
+        holds = holds || holds_binary(pids[i - 1]);
+    return holds;
+}
+
+/* Bytes that a program of its own sends to load it. */
+static uint64_t sent_by_child(void)
+{
+    uint64_t *sent =
+        mmap(NULL, sizeof(*sent), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(sent, MAP_FAILED);
+    pid_t pid = fork();
+    cr_assert(pid >= 0);
+    if (pid == 0) {
+        struct place place;
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* A check that fails here ends the test by its limit. */
+        connect_all(false);
+        if (*binary == 0)
+            make_binary();
+        place_make(&place, 0);
+        if (session_holds_binary())
+            _exit(2);
+        uint64_t before = left_host();
+        cl_int error = load(&place);
+        *sent = left_host() - before;
+        _exit(error ? 3 : 0);
+    }
+    int status = 1;
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert_eq(status, 0, "%x", (unsigned)status);
+    return *sent;
+}
+
+Test(binaries, are_kept_for_later_sessions_of_the_same_client_and_nobody_else)
+{
+    uint64_t first = sent_by_child(), second = sent_by_child();
+    cr_expect(first >= SIZE && first < SIZE + CHANGE, "%llu", (unsigned long long)first);
+    cr_expect_lt(second, CHANGE);
+    served_issue(&served[0], "desktop", NULL, NULL, credentials);
+    setenv("RESEAT_CREDENTIALS", credentials, 1);
+    uint64_t other = sent_by_child();
+    cr_expect(other >= SIZE && other < SIZE + CHANGE, "%llu", (unsigned long long)other);
+    stop();
+}
