@@ -154,6 +154,7 @@ static size_t resident(cl_mem buffer)
 {
     const struct memory *root = memory_get(buffer);
     unsigned char pages[4096];
+    cr_assert_not_null(root);
     uintptr_t at = ((uintptr_t)root->window->bytes + 4095) & ~(uintptr_t)4095;
     size_t size = ((uintptr_t)root->window->bytes + root->size - at) / 4096, count = 0;
     cr_assert_leq(size, sizeof(pages));
