@@ -191,11 +191,11 @@ static unsigned entries(const char *path, bool images)
     unsigned count = 0;
     const struct dirent *entry;
     while (list && (entry = readdir(list))) {
-        char file[4096];
+        char file[sizeof(entry->d_name) + sizeof("/manifest")];
         struct stat stat_of;
-        snprintf(file, sizeof(file), "%s/%s/manifest", path, entry->d_name);
+        snprintf(file, sizeof(file), "%s/manifest", entry->d_name);
         if (entry->d_name[0] != '.' &&
-            (!images || (entry->d_name[0] == '2' && stat(file, &stat_of) != 0)))
+            (!images || (entry->d_name[0] == '2' && fstatat(dirfd(list), file, &stat_of, 0) != 0)))
             count++;
     }
     if (list)
