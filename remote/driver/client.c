@@ -206,6 +206,7 @@ static void client_end(struct client *client, int error)
         events_lost(client);
     }
     pthread_mutex_lock(&client->lock);
+    client->over = true;
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->lock);
 }

@@ -372,9 +372,9 @@ cl_int event_await(struct event *event)
     if (client_state(client) == CL_SUCCESS)
         client_attend(client, is_over, event);
     pthread_mutex_lock(&client->lock);
-    /* Memory that is still written is not the program's to free. */
+    /* Memory that is still written is not the program's to free; and it ends as lost. */
     while ((status = atomic_load(&event->status)) > CL_COMPLETE &&
-           (client_state(client) == CL_SUCCESS || !event->queue || client->arriving))
+           (client_state(client) == CL_SUCCESS || !event->queue || !client->over))
         pthread_cond_wait(&client->changed, &client->lock);
     pthread_mutex_unlock(&client->lock);
     return status > CL_COMPLETE ? CL_DEVICE_NOT_AVAILABLE : status;

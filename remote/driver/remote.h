@@ -63,6 +63,7 @@ struct client {
     uint64_t process;         /**< Whose sessions it is: process_mark(). */
     pthread_mutex_t lock;     /**< Guards events, and the answers of calls. */
     pthread_cond_t changed;   /**< One of them. */
+    bool over;                /**< All that was waited for has ended as lost; guarded by lock. */
     unsigned arriving;        /**< Events whose bytes are being copied; guarded by lock. None begins
                                    once the session has ended. */
     atomic_bool lost;         /**< The session ended. */

@@ -160,6 +160,8 @@ void bell_peer_end(struct bell_peer *peer, int err)
 
 int bell_peer_look(struct bell_peer *peer)
 {
+    if (peer->watched)
+        return atomic_load(&peer->ended);
     struct pollfd socket = {.fd = owned_fd(&peer->socket), .events = POLLRDHUP};
     const short over = POLLHUP | POLLRDHUP | POLLERR | POLLNVAL;
     /* Without the socket, which the program has closed, nobody could tell. */

@@ -27,7 +27,8 @@ struct bell {
 /** Who is at the other end. Outlives all waits. */
 struct bell_peer {
     struct owned socket; /**< Hangs up with it, however it ends. */
-    atomic_int ended;    /**< Why nothing more is to be waited for: -errno, set once; or 0. */
+    bool watched;     /**< By a thread that ends the waits (lookout.h): nobody asks the socket. */
+    atomic_int ended; /**< Why nothing more is to be waited for: -errno, set once; or 0. */
 };
 
 /**
@@ -96,7 +97,7 @@ void bell_peer_end(struct bell_peer *peer, int err);
 /** How long nobody looks by itself at first, and at most: for tests. */
 extern uint64_t bell_look_first_ns, bell_look_most_ns;
 
-/** Ask the socket: 0, or why they end. */
+/** Ask the socket, unless it is watched: 0, or why they end. */
 int bell_peer_look(struct bell_peer *peer);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "messages.h"
 #include "remote/link/area.h"
+#include "remote/link/lookout.h"
 #include "state/base/cancel.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
@@ -33,6 +34,7 @@ _Static_assert(sizeof(struct head) == 8, "as it is sent");
 struct stream_rings {
     struct stream *stream;
     struct bell_peer peer;
+    struct lookout *lookout; /* In the program; or NULL. */
     struct rings_writer *writer;
     struct rings_reader *reader;
     size_t part_most;
@@ -318,6 +320,7 @@ void stream_rings_destroy(struct stream_rings *rings)
         pthread_mutex_unlock(&rings->lock);
         pthread_join(rings->beat, NULL);
     }
+    lookout_destroy(rings->lookout);
     rings_writer_destroy(rings->writer);
     rings_reader_destroy(rings->reader);
     free(rings->frame);
@@ -344,6 +347,9 @@ static int begin(struct stream *stream, struct link *link, const struct rings_sh
         error = rings_writer_create(out, areas->out, &rings->peer, &rings->writer);
     if (error == 0)
         error = rings_reader_create(in, areas->in, &rings->peer, &rings->reader);
+    /* Without it, a program that closes the socket ends its session. */
+    if (error == 0 && !beats)
+        (void)!lookout_create(&rings->peer, &rings->lookout);
     if (error == 0 && beats)
         error = thread_start("reseat-beat", 0, beat, rings, &rings->beat);
     if (error) {

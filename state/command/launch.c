@@ -5,6 +5,7 @@
 #include "state/base/callback.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
+#include "state/base/work.h"
 #include "state/command/journal.h"
 #include "state/command/pieces.h"
 #include "state/command/traced.h"
@@ -359,7 +360,9 @@ static bool cut(struct launch *launch)
     struct queue *queue = launch->base.queue;
     struct kernel_traits traits;
     bool cuts = false;
-    if (is_one_group(&launch->space) || callback_start() != 0) /* who gives the pieces */
+    /* Who gives the pieces is a thread of ours, which is to be in no driver when the process ends.
+     */
+    if (is_one_group(&launch->space) || work_is_over() || callback_start() != 0)
         return false;
     if (pace_traits(kernel->program, kernel->pace, &traits) != 0)
         return false;

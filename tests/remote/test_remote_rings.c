@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -834,6 +836,45 @@ Test(remote_rings, a_fault_of_who_receives_is_for_the_programs_handler)
         cr_assert_eq(target[i], 0x29);
     cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
     leave(seat);
+    served_stop(&served);
+}
+
+/* All that are connected to the server. */
+static unsigned close_sockets(const struct served *served)
+{
+    unsigned closed = 0;
+    for (int fd = 3; fd < 1024; fd++) {
+        struct sockaddr_un peer = {0};
+        socklen_t size = sizeof(peer);
+        if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0 && peer.sun_family == AF_UNIX &&
+            strcmp(peer.sun_path, served->address + strlen("unix:")) == 0)
+            closed += close(fd) == 0;
+    }
+    return closed;
+}
+
+/* As daemons do. However long nothing is said then. */
+Test(remote_rings, a_program_that_closes_the_socket_goes_on)
+{
+    struct served served;
+    struct seat seat = sit(pocl_device(&served, "0"));
+    static char bytes[SIZE], back[SIZE];
+    memset(bytes, 0x37, SIZE);
+    cr_assert_eq(close_sockets(&served), 1);
+    for (unsigned n = 0; n < 2; n++) {
+        clock_sleep(3 * NS_PER_S / 2);
+        write_all(seat, bytes);
+        cr_assert_eq(
+            clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, SIZE, back, 0, NULL, NULL),
+            CL_SUCCESS);
+        cr_assert_eq(memcmp(bytes, back, SIZE), 0);
+    }
+    /* And hears the server end. */
+    kill(served_session(&served), SIGKILL);
+    uint64_t until = clock_now_ns() + SILENCE_NS;
+    while (clFlush(seat.queue) == CL_SUCCESS && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(clFlush(seat.queue), CL_DEVICE_NOT_AVAILABLE);
     served_stop(&served);
 }
 
