@@ -799,7 +799,9 @@ int spread_run(const struct spread_request *request, struct spread **ret_spread)
     else
         pace_spread(s->launch.pieces->pace, false);
     atomic_fetch_add(&launch_count, 1);
+    pthread_mutex_lock(&s->lock); /* Who was abandoned may look whether it was. */
     s->request = NULL;
+    pthread_mutex_unlock(&s->lock);
     *ret_spread = s;
     return 0;
 }
