@@ -126,7 +126,8 @@ isolation() {
     local icd=$OCL_ICD_VENDORS/${ISOLATE_ICD:-nvidia.icd}
     OCL_ICD_VENDORS=$icd "$here/isolate.py" --bench "$here/bin/bench-isolate" \
         --serve "$here/bin/reseat-serve" --driver "$here/bin/libreseat-remote.so" \
-        --solver "$here/bin/solver" --reseat "$here/bin/reseat" --device "$gpu"
+        --solver "$here/bin/solver" --solver-arguments "--mib 64 --steps 200 --every 0 --tiles 20" \
+        --reseat "$here/bin/reseat" --device "$gpu" --rounds 3
 }
 step isolate "what isolation costs on $gpu" isolation
 exit $bad
