@@ -6,23 +6,10 @@ void checkpointing_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
     size_t seat;
-    struct program *program = client_program(client, map, &seat);
+    struct program *program = client_running_program(client, map, "nothing to keep", &seat);
 
     if (!program)
         return;
-    if (!program->connected) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) has not used OpenCL yet, so there is nothing to keep; try "
-                   "again when reseat ps shows it running",
-                   program->name, (int)program->pid);
-        return;
-    }
-    if (!program->peer) {
-        peer_error(client, ERR_GONE,
-                   "program %s (pid %d) has not found this agent yet; try again in a second",
-                   program->name, (int)program->pid);
-        return;
-    }
     struct request wish = {
         .client = client,
         .program = program,

@@ -196,12 +196,8 @@ void moving_handle(struct peer *client, struct message *message)
         move_starting(client, program, seat, message, target);
         return;
     }
-    if (!program->peer) {
-        peer_error(client, ERR_GONE,
-                   "program %s (pid %d) has not found this agent yet; try again in a second",
-                   program->name, (int)program->pid);
+    if (!client_finds_program(client, program))
         return;
-    }
     /* To an image it goes also when it is suspended already. */
     if (!field_get(&message->root, "folder") && is_there(agent, program, seat, verb, target)) {
         stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));
