@@ -15,6 +15,7 @@
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_frames.h"
 #include "interpose/control/control_job.h"
+#include "interpose/control/control_protect.h"
 #include "interpose/control/control_room.h"
 #include "interpose/control/control_trace.h"
 #include "interpose/control/control_wire.h"
@@ -26,6 +27,9 @@
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
+#include "state/move/stored.h"
+#include "state/object/lost.h"
+#include "state/point/protect.h"
 
 #define RETRY_MS    500
 #define STATUS_MS   250
@@ -162,6 +166,22 @@ static void send_frame(void *data, struct frame *frame)
     link_send(data, frame);
 }
 
+static void put_protection(struct frame *frame)
+{
+    char as[PROTECTION_TEXT_MAX];
+    struct protect_status status;
+    struct loss loss;
+
+    control_protect_words(as);
+    if (as[0]) {
+        protect_read(&status);
+        control_frame_protect(frame, as, &status);
+    }
+    lost_last(&loss);
+    control_frame_loss(frame, &loss);
+    frame_u64(frame, "stored", stored_bytes());
+}
+
 static void send_status(struct link *link)
 {
     struct spread_status spread;
@@ -179,6 +199,7 @@ static void send_status(struct link *link)
     control_frame_ready(&frame, ready, status_ready(ready));
     struct pace_refusal whole[STATUS_WHOLE_MAX];
     control_frame_whole(&frame, whole, status_whole(whole));
+    put_protection(&frame);
     uint64_t digest = XXH64(frame.buffer.data, frame.buffer.size, 0);
     if (!link->status_due && digest == link->sent) {
         frame_finish(&frame);
@@ -404,21 +425,14 @@ static const struct {
     const char *type;
     void (*take)(const msgpack_object *map);
 } messages[] = {
-    {MSG_TRACE, control_trace_take},
-    {MSG_WELCOME, take_welcome},
-    {MSG_MOVE, take_request},
-    {MSG_SUSPEND, take_request},
-    {MSG_RESUME, take_request},
-    {MSG_PREWARM, take_request},
-    {MSG_CHECKPOINT, take_request},
-    {MSG_SPREAD, take_spread},
-    {MSG_CANCEL, take_cancel},
-    {MSG_QUERY, take_query},
-    {MSG_NOTICE, take_notice},
-    {MSG_ANSWER, control_room_answer},
-    {MSG_GRANT, control_room_granted},
-    {MSG_SHRINK, control_room_shrink},
-    {MSG_WARM, take_warm},
+    {MSG_TRACE, control_trace_take},   {MSG_WELCOME, take_welcome},
+    {MSG_MOVE, take_request},          {MSG_SUSPEND, take_request},
+    {MSG_RESUME, take_request},        {MSG_PREWARM, take_request},
+    {MSG_CHECKPOINT, take_request},    {MSG_PROTECT, take_request},
+    {MSG_SPREAD, take_spread},         {MSG_CANCEL, take_cancel},
+    {MSG_QUERY, take_query},           {MSG_NOTICE, take_notice},
+    {MSG_ANSWER, control_room_answer}, {MSG_GRANT, control_room_granted},
+    {MSG_SHRINK, control_room_shrink}, {MSG_WARM, take_warm},
 };
 
 static void take_message(struct link *link, const msgpack_object *map)

@@ -7,7 +7,10 @@
 
 #include "agent/wire/device_key.h"
 #include "interpose/control/control.h"
+#include "interpose/control/control_protect.h"
 #include "state/move/status.h"
+#include "state/point/point.h"
+#include "state/point/protect.h"
 
 /* A day. */
 #define DOWNTIME_NS_MAX (24ull * 3600 * 1000000000)
@@ -53,6 +56,17 @@ static void read_grants(const msgpack_object *map, struct control_request *reque
     read_numbers(map, "wanted", UINT64_MAX, request->wanted);
 }
 
+/* Of the control thread, so that of two that follow each other the later holds. */
+static const char *read_protection(const msgpack_object *map, struct control_request *request)
+{
+    char text[PROTECTION_TEXT_MAX], reason[128];
+    request->order = control_protect_order();
+    return field_string(map, "protect", text, sizeof(text)) &&
+                   protection_parse(text, &request->protection, reason, sizeof(reason)) == 0
+               ? NULL
+               : "the request does not say how to protect the program";
+}
+
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request)
 {
     struct control_request *request = ret_request;
@@ -89,6 +103,9 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
                                                                     : MOVE_ASKED;
     bool all = request->drop && field_is(map, "device", "");
+    request->protect = field_is(map, "type", MSG_PROTECT);
+    if (request->protect)
+        return read_protection(map, request);
     if (request->folder[0] && request->folder[0] != '/')
         return "the folder for the image is not named from the root folder on";
     if (request->checkpoint)
@@ -213,6 +230,34 @@ static void checkpoint(const struct control_request *request, struct control_rep
     memcpy(ret_report->stored.image, made.image, sizeof(made.image));
 }
 
+/* The first point is made at once: whether there can be one is known then. */
+static void protect(const struct control_request *request, struct control_report *ret_report)
+{
+    const struct point_request wanted = {.deadline_ns = request->move.deadline_ns,
+                                         .cancel = request->move.cancel,
+                                         .max_downtime_ns = request->move.max_downtime_ns};
+    struct move_report *whole = &ret_report->whole;
+    struct protect_status status;
+    struct point_report made = {.error = 0};
+    int error = control_protect_apply(&request->protection, request->order);
+    ret_report->protects = true;
+    if (error != 0) {
+        whole->result = MOVE_ROLLED_BACK;
+        (void)!snprintf(whole->reason, sizeof(whole->reason), "it cannot be protected: %s",
+                        strerror(-error));
+    }
+    if (error != 0 || request->protection.word != PROTECTION_ON)
+        return;
+    (void)protect_point(&wanted, &made);
+    protect_forget(); /* it may be off again by now */
+    protect_read(&status);
+    const char *why = made.error != 0 ? made.reason : status.broken ? status.broken : "";
+    (void)!snprintf(ret_report->not_protected, sizeof(ret_report->not_protected), "%s", why);
+    whole->total_ns = made.total_ns;
+    whole->downtime_ns = made.downtime_ns;
+    whole->bytes = status.point_bytes;
+}
+
 void control_job_run(const struct control_request *request, struct control_report *ret_report)
 {
     uint32_t seats[PROTOCOL_SEATS_MAX];
@@ -225,6 +270,10 @@ void control_job_run(const struct control_request *request, struct control_repor
         return;
     if (request->checkpoint) {
         checkpoint(request, ret_report);
+        return;
+    }
+    if (request->protect) {
+        protect(request, ret_report);
         return;
     }
     uint32_t count = choose(request, seats);

@@ -30,7 +30,7 @@ static struct {
     pthread_cond_t changed;
     struct protect_settings settings; /* guarded by lock, like all below */
     bool running;
-    uint64_t points, recoveries, at_ns, tried_ns, downtime_ns, total_ns;
+    uint64_t points, recoveries, at_ns, tried_ns, downtime_ns, total_ns, paused_ns, since_ns;
     int error;               /* of the last point */
     struct device_key *keys; /* owned; written before the thread runs, like... */
     size_t key_count;        /* ...this */
@@ -93,6 +93,7 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
         state.points++;
         state.at_ns = state.tried_ns;
         state.downtime_ns = ret_report->downtime_ns;
+        state.paused_ns += ret_report->downtime_ns;
     }
     pthread_mutex_unlock(&state.lock);
     return error;
@@ -286,7 +287,10 @@ int protect_begin(const struct protect_settings *settings)
     if (state.settings.bytes == 0)
         state.settings.bytes = PROTECT_BYTES;
     atomic_store(&journal_limit, state.settings.bytes);
-    atomic_store(&on, true);
+    if (!atomic_exchange(&on, true)) {
+        state.paused_ns = 0;
+        state.since_ns = clock_now_ns();
+    }
     if (!state.running)
         error = thread_start("reseat-protect", 0, run, NULL, NULL);
     state.running = state.running || error == 0;
@@ -325,6 +329,8 @@ void protect_read(struct protect_status *ret_status)
     ret_status->recoveries = state.recoveries;
     ret_status->at_ns = state.at_ns;
     ret_status->downtime_ns = state.downtime_ns;
+    ret_status->paused_ns = state.paused_ns;
+    ret_status->since_ns = state.since_ns;
     pthread_mutex_unlock(&state.lock);
 }
 

@@ -62,6 +62,8 @@ struct protect_status {
     uint64_t point_bytes;
     uint64_t at_ns;       /**< CLOCK_MONOTONIC, of the last point; 0: there was none. */
     uint64_t downtime_ns; /**< That it took. */
+    uint64_t paused_ns;   /**< That all of them took since protection began... */
+    uint64_t since_ns;    /**< ...then, by CLOCK_MONOTONIC. */
 };
 /** Thread-safe; takes no lock that is held for long. */
 void protect_read(struct protect_status *ret_status);

@@ -19,6 +19,9 @@
 #include "state/move/move.h"
 #include "state/move/status.h"
 #include "state/move/stored.h"
+#include "state/object/lost.h"
+#include "state/point/point.h"
+#include "state/point/protect.h"
 
 #define TOTAL_BYTES (64u << 20)
 
@@ -201,6 +204,72 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
 void checkpoint_end(void)
 {
     checkpoints = 0;
+}
+
+/* Protection: what was said last is how many bytes the point has, and FAKE_PROTECT is why there can
+ * be none. */
+
+static struct protect_status protection;
+
+int protect_begin(const struct protect_settings *settings)
+{
+    pthread_mutex_lock(&lock);
+    protection.on = true;
+    protection.since_ns = now_ns();
+    protection.broken = getenv("FAKE_PROTECT");
+    protection.point_bytes = settings->bytes ? settings->bytes : settings->interval_ns / 1000;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+void protect_end(void)
+{
+    pthread_mutex_lock(&lock);
+    protection.on = false;
+    pthread_mutex_unlock(&lock);
+}
+
+int protect_point(const struct point_request *wanted, struct point_report *ret_report)
+{
+    (void)wanted;
+    *ret_report = (struct point_report){.total_ns = 7000000, .downtime_ns = 3000000};
+    pthread_mutex_lock(&lock);
+    protection.points++;
+    protection.at_ns = now_ns();
+    protection.paused_ns += ret_report->downtime_ns;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+void protect_forget(void)
+{
+}
+
+void protect_read(struct protect_status *ret_status)
+{
+    pthread_mutex_lock(&lock);
+    *ret_status = protection;
+    pthread_mutex_unlock(&lock);
+}
+
+/* FAKE_LOSS: one device was lost, and why. */
+void lost_last(struct loss *ret_loss)
+{
+    static const struct device device = {.key = {.icd = "libfake.so", .device = "Fake lost"}};
+
+    *ret_loss = (struct loss){.count = getenv("FAKE_LOSS") ? 1 : 0,
+                              .device = &device,
+                              .reason = getenv("FAKE_LOSS"),
+                              .at_ns = 1};
+}
+
+/* FAKE_STORED: what is suspended is in an image. */
+uint64_t stored_bytes(void)
+{
+    pthread_mutex_lock(&lock);
+    bool is = getenv("FAKE_STORED") && seats[0].suspended;
+    pthread_mutex_unlock(&lock);
+    return is ? TOTAL_BYTES : 0;
 }
 
 uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX])

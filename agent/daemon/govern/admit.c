@@ -246,7 +246,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
     struct program *program = request->program;
     bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
 
-    if (request->dry_run || request->images)
+    if (request->dry_run || request->images || request->protects)
         return;
     if (request->prewarms) {
         prewarm_settle(agent, request, result);

@@ -107,6 +107,7 @@ struct request {
     bool dry_run;
     bool prewarms;           /**< It stays where it is: MSG_PREWARM. */
     bool images;             /**< Likewise: MSG_CHECKPOINT. */
+    bool protects;           /**< Likewise: MSG_PROTECT. */
     bool keeps, ends;        /**< Of that: another one follows; none does. */
     bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
@@ -120,6 +121,12 @@ struct request {
                                   memory. */
     uint64_t expires_ms;     /**< uv_now() when to stop waiting; 0: never. */
 };
+
+/** It leaves the program where it is. */
+static inline bool request_stays(const struct request *request)
+{
+    return request->dry_run || request->prewarms || request->images || request->protects;
+}
 
 /**
  * Ask a connected program.
@@ -325,6 +332,13 @@ void followers_undone(struct agent *agent, uint32_t device);
 void followers_tick(struct agent *agent, bool (*balance)(struct agent *agent));
 /** All of @client, or of everyone with NULL, untold. */
 void followers_drop(struct agent *agent, const struct peer *client);
+
+/** MSG_PROTECT of a client. */
+void protecting_handle(struct peer *client, struct message *message);
+/** Tell programs that say they are protected in another way than they are to be. */
+void protecting_tick(struct agent *agent);
+/** "protect" and "loss" of an open map: what @program says of that. */
+void protecting_put(const struct agent *agent, const struct program *program, struct frame *frame);
 
 /** MSG_CHECKPOINT of a client. */
 void checkpointing_handle(struct peer *client, struct message *message);

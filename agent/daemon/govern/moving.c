@@ -142,8 +142,7 @@ static bool is_there(const struct agent *agent, const struct program *program, s
     bool there = program->status.known && !program_moving(program);
 
     for (const struct request *request = agent->requests; request; request = request->next)
-        there = there && (request->program != program || request->dry_run || request->prewarms ||
-                          request->images);
+        there = there && (request->program != program || request_stays(request));
     for (size_t i = 0; there && i < program->seat_count; i++) {
         const struct program_device *one = &program->seats[i];
         if (seat == PROGRAM_ALL_SEATS || seat == i) {

@@ -62,8 +62,7 @@ static void put_devices(struct agent *agent, struct world *world)
 static bool has_requests(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
-        if (request->program == program && !request->dry_run && !request->prewarms &&
-            !request->images)
+        if (request->program == program && !request_stays(request))
             return true;
     return false;
 }

@@ -156,7 +156,10 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_u64(frame, "slice_ns", status->slice_ns);
     frame_u64(frame, "spread_launches", status->spread_launches);
     frame_u64(frame, "spread_items", status->spread_items);
+    frame_u64(frame, "stored_bytes", status->stored);
+    frame_u64(frame, "losses", status->loss.count);
     frame_string(frame, "pinned", pinned);
+    protecting_put(agent, program, frame);
     describe_governed(agent, program, frame);
     program_put_wish(program, frame);
     describe_ready(agent, program, frame);

@@ -66,6 +66,8 @@ static struct program_policy configured(const struct agent *agent, const struct 
         policy.ways = said.ways;
     if (!(policy.overrides & OVERRIDE_QUOTA))
         policy.quota = said.quota;
+    if (!(policy.overrides & OVERRIDE_PROTECT))
+        policy.protect = said.protect;
     snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
     return policy;
 }

@@ -174,6 +174,45 @@ static void take_whole(struct program *program, const msgpack_object *message)
     }
 }
 
+static void take_protect(struct program *program, const msgpack_object *message)
+{
+    const msgpack_object *map = field_get(message, "protect");
+    struct program_protect protect = {.as.word = PROTECTION_UNSAID};
+    char text[PROTECTION_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
+
+    if (field_string(map, "as", text, sizeof(text)) &&
+        protection_parse(text, &protect.as, reason, sizeof(reason)) == 0) {
+        protect.on = field_bool(map, "on", false);
+        field_text(map, "broken", protect.broken, sizeof(protect.broken));
+        protect.points = field_u64(map, "points", 0);
+        protect.recoveries = field_u64(map, "recoveries", 0);
+        protect.differences = field_u64(map, "differences", 0);
+        protect.point_bytes = field_u64(map, "point_bytes", 0);
+        protect.downtime_ns = field_u64(map, "downtime_ns", 0);
+        protect.at_ns = field_u64(map, "at_ns", 0);
+        protect.paused_ns = field_u64(map, "paused_ns", 0);
+        protect.since_ns = field_u64(map, "since_ns", 0);
+        if (program->stranger && protect.as.word == PROTECTION_ON) {
+            program->policy.protect = protect.as;
+            program->policy.overrides |= OVERRIDE_PROTECT;
+        }
+        program->stranger = false;
+    }
+    program->status.protect = protect;
+}
+
+static void take_loss(struct program_loss *loss, const msgpack_object *map)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    *loss = (struct program_loss){.count = 0};
+    if (!field_string(map, "device", key, sizeof(key)) || device_key_parse(key, &loss->device))
+        return;
+    loss->count = field_u64(map, "count", 1);
+    field_text(map, "reason", loss->reason, sizeof(loss->reason));
+    loss->at_ns = field_u64(map, "at_ns", 0);
+}
+
 void program_take_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *seats;
@@ -202,6 +241,9 @@ void program_take_status(struct program *program, const msgpack_object *message)
     status->slice_ns = field_u64(message, "slice_ns", 0);
     status->spread_launches = field_u64(message, "spread_launches", 0);
     status->spread_items = field_u64(message, "spread_items", 0);
+    status->stored = bytes_of(message, "stored", 0);
+    take_protect(program, message);
+    take_loss(&status->loss, field_get(message, "loss"));
 }
 
 bool program_suspended(const struct program *program)

@@ -281,6 +281,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
         }
         set_name(program, parent && !parent->named ? command : name,
                  command[0] ? command : program->id);
+        program->stranger = !parent;
         if (!parent)
             program_named(agent, program);
     }

@@ -73,7 +73,8 @@ enum program_override {
     OVERRIDE_PREEMPTIBLE = 1 << 1,
     OVERRIDE_WAYS = 1 << 2,
     OVERRIDE_QUOTA = 1 << 3,
-    OVERRIDE_ALL = (1 << 4) - 1,
+    OVERRIDE_PROTECT = 1 << 4,
+    OVERRIDE_ALL = (1 << 5) - 1,
 };
 
 /** How much memory a program may have and how it goes on when that is not there. */
@@ -84,6 +85,7 @@ struct program_policy {
     bool preemptible;
     unsigned ways;                     /**< enum policy_way. */
     uint64_t quota;                    /**< Bytes, or LEDGER_NO_LIMIT. */
+    struct protection protect;         /**< How it is to be protected. */
     char pinned_to[PROTOCOL_WORD_MAX]; /**< The device that it has to be on, or "". */
 };
 
@@ -138,6 +140,25 @@ struct program_spread {
     size_t count;
 };
 
+/** How a program says that it is protected from the loss of its device. */
+struct program_protect {
+    struct protection as; /**< PROTECTION_UNSAID: it has not said. */
+    bool on;
+    char broken[256]; /**< Why it is not at the moment, though it is to be; or "". */
+    uint64_t points, recoveries, differences;
+    uint64_t point_bytes, downtime_ns; /**< Of the last point, which was made... */
+    uint64_t at_ns;                    /**< ...then, by CLOCK_MONOTONIC; 0: there is none. */
+    uint64_t paused_ns, since_ns;      /**< All points stopped it for so long, since then. */
+};
+
+/** The last device that it lost. */
+struct program_loss {
+    uint64_t count; /**< So many were lost in all; 0: none. */
+    struct device_key device;
+    char reason[256];
+    uint64_t at_ns; /**< CLOCK_MONOTONIC. */
+};
+
 /** What a program last said of itself. */
 struct program_status {
     bool known;
@@ -147,6 +168,9 @@ struct program_status {
     uint64_t slice_ns; /**< How long pieces of its launches take; 0: they are given whole. */
     uint64_t spread_launches, spread_items; /**< That other devices had a part in; work-items of
                                                  theirs that those did. */
+    uint64_t stored;                        /**< Bytes that it has in an image alone. */
+    struct program_protect protect;
+    struct program_loss loss;
 };
 
 /** A program that registered with policy/reseat.h, and what it asks of a device. */
@@ -184,9 +208,11 @@ struct program {
     struct program_wish wish;
     struct program_policy policy;
     struct governed governed;
-    struct peer *peer; /**< NULL while it has no connection. */
-    uint64_t lost_ms;  /**< When the connection ended. */
-    bool awaited;      /**< Another agent knew it connected; this one not yet how it is. */
+    struct peer *peer;   /**< NULL while it has no connection. */
+    uint64_t lost_ms;    /**< When the connection ended. */
+    bool awaited;        /**< Another agent knew it connected; this one not yet how it is. */
+    bool stranger;       /**< No agent knew it: it is to be protected as it first says it is. */
+    uint64_t protect_ms; /**< When it was last told how to be protected; 0: never. */
 };
 
 /** It has accounts from now on, and is treated as nobody said anything else. Until program_close().
@@ -259,6 +285,10 @@ void program_put_policy(const struct program *program, struct frame *frame);
 void program_take_policy(struct program *program, const msgpack_object *map);
 /** The same of what its command line says: that holds whatever the configuration says. */
 void program_take_overrides(struct program *program, const msgpack_object *map);
+/** How it is to be protected, as "protect" of an open map; and back, false where nothing valid is
+ *  said, which changes nothing. */
+void program_put_protect(const struct program *program, struct frame *frame);
+bool program_take_protect(struct program *program, const msgpack_object *map);
 /** It has its name: what the configuration says of that holds, where nobody says otherwise. */
 void program_named(struct agent *agent, struct program *program);
 /** The same once more, as the configuration is now. */
