@@ -146,6 +146,7 @@ void control_frame_protect(struct frame *frame, const char *as, const struct pro
     frame_string(frame, "as", as);
     frame_bool(frame, "on", status->on);
     frame_string(frame, "broken", status->on && status->broken ? status->broken : "");
+    frame_bool(frame, "seeks", status->seeks);
     frame_u64(frame, "points", status->points);
     frame_u64(frame, "recoveries", status->recoveries);
     frame_u64(frame, "differences", status->differences);

@@ -116,12 +116,16 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
 static bool is_there(const struct control_request *request, uint32_t seat)
 {
     struct seat_status status = {0};
+    struct protect_status protection;
     status_seat(seat, &status);
     if (request->suspend)
         return status.suspended;
     if (request->resume)
         return !status.suspended;
-    return !status.suspended && device_key_equal(&status.device, &request->targets[seat]);
+    /* On a device that is lost, and may answer again, it is not there any more. */
+    protect_read(&protection);
+    return !status.suspended && !status.lost && !protection.seeks &&
+           device_key_equal(&status.device, &request->targets[seat]);
 }
 
 /* The seats to be moved: none where all are there. One that the program turned out not to have is

@@ -42,6 +42,30 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static struct protect_status protection;
+static bool (*others)(void);
+
+/* Where the agent is there and says nothing it has some time to do so, as the engine has. */
+static void *seek(void *unused)
+{
+    (void)unused;
+    unsigned alone = 0;
+
+    for (bool seeks = true; seeks && alone < 20; usleep(20000)) {
+        bool found = others();
+        pthread_mutex_lock(&lock);
+        seeks = protection.seeks;
+        pthread_mutex_unlock(&lock);
+        alone = found ? 0 : alone + 1;
+    }
+    pthread_mutex_lock(&lock);
+    if (protection.seeks)
+        (void)!snprintf(seats[0].device.device, sizeof(seats[0].device.device), "its own choice");
+    protection.seeks = false;
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
 void fake_engine_start(const struct device_key *devices, uint32_t count)
 {
     pthread_mutex_lock(&lock);
@@ -52,8 +76,12 @@ void fake_engine_start(const struct device_key *devices, uint32_t count)
         seats[i].contexts = 1;
         seats[i].queues = 2;
     }
+    protection.seeks = getenv("FAKE_SEEKS") != NULL;
     pthread_cond_broadcast(&started);
     pthread_mutex_unlock(&lock);
+    pthread_t thread;
+    if (protection.seeks && pthread_create(&thread, NULL, seek, NULL) == 0)
+        pthread_detach(thread);
 }
 
 bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report)
@@ -120,6 +148,7 @@ static void commit(const struct move_request *request)
     struct seat_status *seat = &seats[request->seat];
 
     pthread_mutex_lock(&lock);
+    protection.seeks = false;
     seat->suspended = request->target == NULL;
     if (request->target)
         seat->device = *request->target;
@@ -209,8 +238,6 @@ void checkpoint_end(void)
 /* Protection: what was said last is how many bytes the point has, and FAKE_PROTECT is why there can
  * be none. */
 
-static struct protect_status protection;
-
 int protect_begin(const struct protect_settings *settings)
 {
     pthread_mutex_lock(&lock);
@@ -239,6 +266,11 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
     protection.paused_ns += ret_report->downtime_ns;
     pthread_mutex_unlock(&lock);
     return 0;
+}
+
+void protect_let_choose(bool (*chooses)(void))
+{
+    others = chooses;
 }
 
 void protect_forget(void)

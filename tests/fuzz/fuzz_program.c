@@ -141,6 +141,11 @@ void protect_forget(void)
 {
 }
 
+void protect_let_choose(bool (*chooses)(void))
+{
+    (void)chooses;
+}
+
 void protect_read(struct protect_status *ret_status)
 {
     *ret_status = (struct protect_status){.on = is_protected, .broken = "", .at_ns = UINT64_MAX};
@@ -318,7 +323,7 @@ static void converse(struct link *link, int agent, const uint8_t *data, size_t s
         if (wire_is_open(&link->wire) && link->welcome)
             send_status(link);
         if (wire_is_open(&link->wire) && link->welcome)
-            control_room_serve(link, send_frame);
+            control_room_serve(false, link, send_frame);
         hear(agent, seen);
     }
 }

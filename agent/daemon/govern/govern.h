@@ -112,6 +112,7 @@ struct request {
     bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */
+    bool needed;             /**< The program waits for it. */
     uint64_t max_downtime_ms, bandwidth; /**< 0: as the configuration says. Bytes a second. */
     bool non_blocking;                   /**< A launch ends before, here and there. */
     char folder[PATH_MAX];               /**< Of a suspend: for an image; or "". */
@@ -332,6 +333,22 @@ void followers_undone(struct agent *agent, uint32_t device);
 void followers_tick(struct agent *agent, bool (*balance)(struct agent *agent));
 /** All of @client, or of everyone with NULL, untold. */
 void followers_drop(struct agent *agent, const struct peer *client);
+
+/*
+ * Devices that programs lost, which nobody is sent to until they answer; and protected programs
+ * that wait for another one, which the policy finds.
+ */
+
+/** A status of @program was read. @before: its virtual device as it was before; @device: of the
+ *  ledger, where that was. */
+void losses_note(struct agent *agent, struct program *program, uint32_t index,
+                 const struct program_device *before, uint32_t device);
+/** A program came to the device, or failed to. */
+void losses_arrived(struct agent *agent, uint32_t device);
+void losses_failed(struct agent *agent, uint32_t device);
+/** The list of devices was made anew, or that failed. */
+void losses_listed(struct agent *agent);
+void losses_tick(struct agent *agent);
 
 /** MSG_PROTECT of a client. */
 void protecting_handle(struct peer *client, struct message *message);

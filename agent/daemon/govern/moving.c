@@ -148,7 +148,7 @@ static bool is_there(const struct agent *agent, const struct program *program, s
         if (seat == PROGRAM_ALL_SEATS || seat == i) {
             there = strcmp(verb, MSG_SUSPEND) == 0
                         ? one->suspended
-                        : !one->suspended &&
+                        : !one->suspended && !one->lost &&
                               (!target ||
                                (one->has_device && device_key_equal(&one->device, &target->key)));
         }

@@ -153,8 +153,8 @@ static void put_manner(struct frame *frame, const struct agent *agent,
     }
     if (request->protects)
         program_put_protect(request->program, frame);
-    if (request->taken)
-        frame_string(frame, "manner", MANNER_TAKEN);
+    if (request->taken || request->needed)
+        frame_string(frame, "manner", request->needed ? MANNER_NEEDED : MANNER_TAKEN);
 }
 
 static void send_request(const struct agent *agent, const struct request *request,

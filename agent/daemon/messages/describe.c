@@ -45,7 +45,7 @@ static void describe_governed(const struct agent *agent, const struct program *p
         least = seat->least > least ? seat->least : least;
         spilled += seat->spilled;
         peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
-        bool queues = seat->displaced && seat->suspended;
+        bool queues = seat->displaced && seat_is_off(seat);
         displaced = displaced || queues;
         if (queues && (!ticket || seat->ticket < ticket))
             ticket = seat->ticket;

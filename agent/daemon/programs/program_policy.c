@@ -109,6 +109,7 @@ void program_reset_status(struct program *program)
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         struct program_device *seat = &program->seats[i];
         seat->suspended = seat->moving = seat->limited = seat->tells_grants = false;
+        seat->lost = seat->seeks = false;
         seat->device_bytes = seat->moves = seat->last_downtime_ns = 0;
         seat->wanted = seat->least = seat->granted = seat->peak = seat->spilled = 0;
         seat->busy = 0;

@@ -97,7 +97,7 @@ static void take_sources(struct program_device *seat, const msgpack_object *map)
     }
 }
 
-static void take_seat(struct program *program, size_t index, const msgpack_object *map)
+static void take_seat(struct program *program, size_t index, const msgpack_object *map, bool seeks)
 {
     struct program_device *seat = &program->seats[index];
     uint64_t moves = field_u64(map, "moves", 0);
@@ -106,6 +106,7 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
     seat->suspended = field_bool(map, "suspended", false);
     seat->moving = field_bool(map, "moving", false);
     seat->lost = field_bool(map, "lost", false);
+    seat->seeks = seeks && seat->lost && !seat->suspended;
     seat->device_bytes = bytes_of(map, "device_bytes", 0);
     /* It may be counted before its end is known. */
     if (moves != seat->moves || downtime != seat->last_downtime_ns || !program->status.known)
@@ -219,6 +220,8 @@ void program_take_status(struct program *program, const msgpack_object *message)
     size_t count = field_array(message, "seats", &seats);
     struct program_status *status = &program->status;
 
+    bool seeks = field_bool(field_get(message, "protect"), "seeks", false);
+
     program->awaited = false;
     take_ready(program, message);
     take_whole(program, message);
@@ -227,7 +230,7 @@ void program_take_status(struct program *program, const msgpack_object *message)
         const msgpack_object *first = &seats[0];
         program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
         for (size_t i = 0; i < program->seat_count; i++)
-            take_seat(program, i, &seats[i]);
+            take_seat(program, i, &seats[i], seeks);
         /* These are of the whole program. */
         status->contexts = field_u64(first, "contexts", 0);
         status->queues = field_u64(first, "queues", 0);

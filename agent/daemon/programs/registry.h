@@ -22,7 +22,8 @@ struct program_device {
     struct device_key device; /**< Where it is, was last, or will start. */
     bool suspended;
     bool moving;
-    bool lost; /**< Its device is, and has not answered since. */
+    bool lost;  /**< Its device is, and has not answered since. */
+    bool seeks; /**< And it waits for another one, where what it did is done again. */
     uint64_t device_bytes;
     uint64_t moves;
     uint64_t last_downtime_ns;
@@ -307,6 +308,11 @@ void program_reset_status(struct program *program);
 
 /** "starting", "running", "moving", "lost", "suspended", "waiting", "spilled" or "away". */
 const char *program_state(const struct program *program);
+/** It is on no device: suspended, or it lost the one that it was on and waits for another. */
+static inline bool seat_is_off(const struct program_device *seat)
+{
+    return seat->suspended || seat->seeks;
+}
 /** Bytes that a seat has, on its device and in host memory, as last heard. */
 uint64_t seat_wanted(const struct program_device *seat);
 /** True when all of its seats are. */
