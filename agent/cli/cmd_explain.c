@@ -86,6 +86,25 @@ static void print_protection(const json_t *answer)
     print_line(lost.text);
 }
 
+/** Images that are made of it again and again. */
+static void print_images(const json_t *answer)
+{
+    const json_t *images = json_object_get(answer, "checkpoints");
+    uint64_t every = member_number(images, "every_ms");
+    struct words words = {0};
+    char age[32];
+
+    if (!every)
+        return;
+    output_seconds(member_number(images, "age_ms") * 1000000, age, sizeof(age));
+    words_add(&words, "an image of it is made every %.3g s in %s; the last is %s, made %s ago",
+              (double)every / 1e3, member_text(images, "folder"),
+              member_text(images, "image")[0] ? member_text(images, "image") : "one before", age);
+    if (member_text(images, "problem")[0])
+        words_add(&words, "; none was since: %s", member_text(images, "problem"));
+    print_line(words.text);
+}
+
 static void print_explanation(const json_t *answer)
 {
     const json_t *devices = json_object_get(answer, "devices"), *item, *line;
@@ -115,6 +134,7 @@ static void print_explanation(const json_t *answer)
         print_line(words.text);
     }
     print_protection(answer);
+    print_images(answer);
     print_spread(answer);
     json_array_foreach(json_object_get(answer, "whole"), i, item)
     {

@@ -55,8 +55,9 @@
    long done; with "drop" let go of that again, without any of all. Answered as a move is, once for
    each. To the program one request a "device". */
 #define MSG_PREWARM "prewarm"
-/** client to agent to program: write an image of "app" to "folder", while it runs; "keeps": another
-    one follows; "end": none does, and no image is wanted. Answered as a suspend to an image is. */
+/** client to agent to program: write an image of "app" to "folder", while it runs; "every_ms": the
+    agent has it made again and again; "keep": so many of the program's stay; "end": none is made
+   any more. To the program "keeps": another one follows. Answered as a suspend to an image is. */
 #define MSG_CHECKPOINT "checkpoint"
 /** client to agent to program: "app" is to be protected from the loss of its device so ("protect",
     as agent/wire/protection.h takes it). Answered as a move is: "not_protected" says why it is not,

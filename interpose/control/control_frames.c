@@ -226,7 +226,7 @@ static void put_report(struct frame *frame, const char *result, const struct mov
 
 static void put_stored(struct frame *frame, const struct stored_report *stored)
 {
-    char reason[sizeof(stored->reason)];
+    char reason[sizeof(stored->reason)], older[sizeof(stored->not_removed)];
 
     text_make_safe(reason, sizeof(reason), stored->reason, strlen(stored->reason));
     frame_string(frame, "image", stored->result == MOVE_DONE ? stored->image : "");
@@ -234,6 +234,8 @@ static void put_stored(struct frame *frame, const struct stored_report *stored)
     frame_u64(frame, "image_bytes", stored->bytes);
     frame_u64(frame, "image_written", stored->written);
     frame_u64(frame, "freed", stored->freed);
+    text_make_safe(older, sizeof(older), stored->not_removed, strlen(stored->not_removed));
+    frame_string(frame, "not_removed", older);
 }
 
 void control_frame_report(struct frame *frame, uint64_t request,

@@ -81,6 +81,7 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->checkpoint = field_is(map, "type", MSG_CHECKPOINT);
     request->keeps = field_bool(map, "keeps", false);
     request->ends = field_bool(map, "end", false);
+    request->keep = field_u64(map, "keep", 0);
     if (request->suspend || request->checkpoint)
         (void)field_path(map, "folder", request->folder, sizeof(request->folder));
     request->move.prewarm = field_is(map, "type", MSG_PREWARM);
@@ -213,6 +214,7 @@ static void checkpoint(const struct control_request *request, struct control_rep
                                               .strict = request->move.strict,
                                               .bandwidth = request->move.bandwidth,
                                               .keeps = request->keeps,
+                                              .keep = request->keep,
                                               .cancel = request->move.cancel,
                                               .progress = request->move.progress,
                                               .data = request->move.data};
@@ -232,6 +234,7 @@ static void checkpoint(const struct control_request *request, struct control_rep
     ret_report->stored =
         (struct stored_report){.result = made.result, .bytes = made.bytes, .written = made.written};
     memcpy(ret_report->stored.image, made.image, sizeof(made.image));
+    memcpy(ret_report->stored.not_removed, made.not_removed, sizeof(made.not_removed));
 }
 
 /* The first point is made at once: whether there can be one is known then. */

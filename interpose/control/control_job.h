@@ -20,6 +20,7 @@ struct control_request {
     bool suspend, resume;     /**< Else a move. */
     bool checkpoint;          /**< An image of it is made where it is. */
     bool keeps, ends;         /**< Of that: another one follows; none does. */
+    uint64_t keep;            /**< So many of its images stay; 0: all. */
     bool drop;                /**< Let go of what move.prewarm made. */
     bool protect;             /**< It is protected so from now on: */
     struct protection protection;

@@ -227,7 +227,10 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
                         request->folder);
         return;
     }
-    (void)!snprintf(ret_report->image, sizeof(ret_report->image), "20260101T000000.000-2");
+    (void)!snprintf(ret_report->image, sizeof(ret_report->image), "20260101T000000.%03u-2",
+                    checkpoints % 1000);
+    if (request->keep == 77)
+        (void)!snprintf(ret_report->not_removed, sizeof(ret_report->not_removed), "they are used");
 }
 
 void checkpoint_end(void)

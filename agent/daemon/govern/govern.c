@@ -186,6 +186,7 @@ void govern_tick(struct agent *agent)
     prewarm_tick(agent);
     protecting_tick(agent);
     losses_tick(agent);
+    checkpointing_tick(agent);
     tracing_tick(agent);
     if (now - governor->ticked_ms >= TICK_MS) {
         governor->ticked_ms = now;

@@ -109,6 +109,8 @@ struct request {
     bool images;             /**< Likewise: MSG_CHECKPOINT. */
     bool protects;           /**< Likewise: MSG_PROTECT. */
     bool keeps, ends;        /**< Of that: another one follows; none does. */
+    uint64_t every_ms, keep; /**< And after how long; and how many stay, 0: all. */
+    uint64_t timeout_ms;     /**< As the client said. */
     bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */
@@ -120,7 +122,10 @@ struct request {
     char verb[16];
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
                                   memory. */
-    uint64_t expires_ms;     /**< uv_now() when to stop waiting; 0: never. */
+    /** Who asked is told what the program reports of it; or NULL. */
+    void (*reported)(struct agent *agent, const struct request *request,
+                     const msgpack_object *report);
+    uint64_t expires_ms; /**< uv_now() when to stop waiting; 0: never. */
 };
 
 /** It leaves the program where it is. */
@@ -359,6 +364,11 @@ void protecting_put(const struct agent *agent, const struct program *program, st
 
 /** MSG_CHECKPOINT of a client. */
 void checkpointing_handle(struct peer *client, struct message *message);
+/** Have those made that are due. */
+void checkpointing_tick(struct agent *agent);
+/** "checkpoints" of an open map: what @program makes again and again. */
+void checkpointing_put(const struct agent *agent, const struct program *program,
+                       struct frame *frame);
 /** MSG_MOVE, MSG_SUSPEND or MSG_RESUME of a client. */
 void moving_handle(struct peer *client, struct message *message);
 

@@ -160,6 +160,7 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_u64(frame, "losses", status->loss.count);
     frame_string(frame, "pinned", pinned);
     protecting_put(agent, program, frame);
+    checkpointing_put(agent, program, frame);
     describe_governed(agent, program, frame);
     program_put_wish(program, frame);
     describe_ready(agent, program, frame);

@@ -160,6 +160,18 @@ struct program_loss {
     uint64_t at_ns; /**< CLOCK_MONOTONIC. */
 };
 
+/** Images that a program is to make again and again. */
+struct program_images {
+    uint64_t every_ms; /**< 0: none. */
+    char folder[PATH_MAX];
+    uint64_t keep; /**< 0: all. */
+    uint64_t timeout_ms, max_downtime_ms, bandwidth;
+    uint64_t due_ms;   /**< Of the next one, by uv_now(). */
+    char image[64];    /**< The last, or "". */
+    uint64_t made_ms;  /**< When. */
+    char problem[256]; /**< Why there is none since; or "". */
+};
+
 /** What a program last said of itself. */
 struct program_status {
     bool known;
@@ -205,6 +217,7 @@ struct program {
     struct program_whole whole[PROGRAM_WHOLE_MAX];
     size_t whole_count;
     struct program_spread spread;
+    struct program_images images;
     unsigned spread_told; /**< Of these the ones that it was told of, as bits. */
     struct program_wish wish;
     struct program_policy policy;
@@ -286,6 +299,10 @@ void program_put_policy(const struct program *program, struct frame *frame);
 void program_take_policy(struct program *program, const msgpack_object *map);
 /** The same of what its command line says: that holds whatever the configuration says. */
 void program_take_overrides(struct program *program, const msgpack_object *map);
+/** "images" of an open map, and back: what it is to make again and again. */
+void program_put_images(const struct program *program, struct frame *frame);
+void program_take_images(const struct agent *agent, struct program *program,
+                         const msgpack_object *map);
 /** How it is to be protected, as "protect" of an open map; and back, false where nothing valid is
  *  said, which changes nothing. */
 void program_put_protect(const struct program *program, struct frame *frame);
