@@ -139,6 +139,7 @@ struct policy_settings {
     uint64_t library_mib; /**< Of the library of device binaries; decides nothing here. */
     uint32_t slice_ms;    /**< Of programs that are started; decides nothing here. */
     bool isolate;         /**< The same. */
+    bool protect;         /**< The same, and of those that run. */
 
     /* How moves go; they decide nothing here either. */
     uint32_t max_downtime_ms; /**< What moves aim at; who asks for one may say otherwise. */

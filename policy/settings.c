@@ -99,6 +99,11 @@ const struct setting settings_table[] = {
      "Open the drivers of programs that are started from now on in processes of their own, so that "
      "programs hold nothing of them: reseat run --isolate, which says it for one.",
      0, 1, 0, FIELD(isolate)},
+    {"protect", SETTING_FLAG,
+     "Have programs outlive the loss of their device: what they have is copied to the host again "
+     "and again, and what they do in between is kept. reseat run --protect and reseat protect say "
+     "it for one, and how often.",
+     0, 1, 0, FIELD(protect)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include "agent/cli/images.h"
 #include "agent/cli/verb.h"
 #include "state/base/cleanup.h"
-#include "state/base/clock.h"
 
 /* Images of a program while it runs, once or again and again. */
 
@@ -19,17 +17,27 @@
 #define TIMEOUT_MAX  10000000000
 #define DOWNTIME_MAX 3600000
 #define KEEP_MAX     1000000
+#define EVERY_UNSAID UINT64_MAX
 
 struct checkpoint {
     const struct output *output;
     const char *to;
     char folder[PATH_MAX];
-    uint64_t every_ms; /**< 0: once. */
+    uint64_t every_ms; /**< EVERY_UNSAID: once; 0: none any more. */
     uint64_t keep;     /**< 0: all. */
     uint64_t timeout_ms, max_downtime_ms, bandwidth;
     int signals; /**< Ctrl-C and the like, as something to wait for. */
-    bool stops;  /**< It came. */
 };
+
+static void prepare(void *options)
+{
+    ((struct checkpoint *)options)->every_ms = EVERY_UNSAID;
+}
+
+static bool ends(const struct checkpoint *checkpoint)
+{
+    return checkpoint->every_ms == 0;
+}
 
 static int take_bandwidth(struct call *call, const struct verb_option *option, const char *text)
 {
@@ -47,13 +55,13 @@ static int take_bandwidth(struct call *call, const struct verb_option *option, c
 static const struct verb_option options[] = {
     {"to", "FOLDER",
      "Where images go. It is made where it is missing, and has to be the user's alone.",
-     .required = true, OPTION_VALUE(struct checkpoint, to)},
+     OPTION_VALUE(struct checkpoint, to)},
     {"every", "SECONDS",
-     "Make one after another, each so long after the one before began, until Ctrl-C or the "
-     "program's end. Between them the program's contents stay in host memory too, so that only "
-     "what changed is copied and written.",
-     OPTION_VALUE(struct checkpoint, every_ms), .number = "a number of seconds over 0", .places = 3,
-     .least = 1, .most = SECONDS_MAX},
+     "When the first one is there, have the agent make another each so many seconds, until the "
+     "program's end or --every 0; reseat explain shows that. Between them the program's contents "
+     "stay in host memory too, so that only what changed is copied and written.",
+     OPTION_VALUE(struct checkpoint, every_ms), .number = "a number of seconds", .places = 3,
+     .least = 0, .most = SECONDS_MAX},
     {"keep", "N", "Remove all but the last N images of the program, once another one is there.",
      OPTION_VALUE(struct checkpoint, keep), .number = "a number over 0", .least = 1,
      .most = KEEP_MAX},
@@ -76,7 +84,6 @@ static int stop(void *context, struct client *client)
 
     if (read(checkpoint->signals, &info, sizeof(info)) != sizeof(info))
         return 0;
-    checkpoint->stops = true;
     frame_init(&frame, MSG_CANCEL);
     return client_send(client, &frame);
 }
@@ -105,38 +112,10 @@ static int print(const struct checkpoint *checkpoint, const json_t *report)
     bytes_text(member_number(report, "image_written"), written, sizeof(written));
     printf("%s: image %s in %s, stopped for %s, %s, %s of it new\n", name,
            member_text(report, "image"), total, downtime, bytes, written);
+    if (checkpoint->every_ms != EVERY_UNSAID)
+        printf("another follows every %.3g s, until its end or reseat checkpoint --every 0\n",
+               (double)checkpoint->every_ms / 1e3);
     return output_done();
-}
-
-/** All but the last ones go. Where somebody writes or reads there they stay, which is said, and no
- * failure: the next one tries again. */
-static void keep_last(const struct checkpoint *checkpoint, const json_t *report)
-{
-    const struct output *output = checkpoint->output;
-    char problem[IMAGE_PROBLEM_MAX];
-    struct images images;
-    struct image_summary summary = {0};
-    struct image_folder *folder;
-
-    if (!checkpoint->keep)
-        return;
-    if (image_folder_open(checkpoint->folder, IMAGE_TO_SWEEP, &folder, problem)) {
-        output_note(output, "older images stay: %s", problem);
-        return;
-    }
-    images.folder = folder;
-    if (image_folder_names(folder, &images.names)) {
-        image_folder_close(folder);
-        return;
-    }
-    image_summarize(&images, member_text(report, "image"), &summary);
-    if (!summary.damaged) {
-        struct images_prune prune = {
-            .limited = true, .keep = checkpoint->keep, .program = summary.about->program};
-        (void)images_prune(output, &images, &prune);
-    }
-    image_summary_finish(&summary);
-    images_close(&images);
 }
 
 static int take_report(const struct checkpoint *checkpoint, const struct message *message)
@@ -149,7 +128,9 @@ static int take_report(const struct checkpoint *checkpoint, const struct message
     int status;
     if (strcmp(result, RESULT_DONE) == 0 && member_text(report, "image")[0]) {
         status = print(checkpoint, report);
-        keep_last(checkpoint, report);
+        if (member_text(report, "not_removed")[0])
+            output_note(checkpoint->output, "older images stay: %s",
+                        member_text(report, "not_removed"));
     } else {
         status = output_fail(checkpoint->output,
                              strcmp(result, RESULT_REFUSED) == 0   ? ERR_REFUSED
@@ -164,58 +145,48 @@ static int take_report(const struct checkpoint *checkpoint, const struct message
     return status;
 }
 
-/** @ends: none follows, and no image is wanted. */
-static int make_one(const struct call *call, struct checkpoint *checkpoint, struct client *client,
-                    bool ends)
+/** That none is made any more was said, or not. */
+static int take_end(const struct checkpoint *checkpoint, const struct message *message)
 {
-    const struct news news = {checkpoint, take_news, ends ? -1 : checkpoint->signals, stop};
+    char name[OUTPUT_PROGRAM_MAX];
+
+    if (!field_is(&message->root, "type", MSG_REPORT))
+        return output_fail_message(checkpoint->output, message);
+    json_t *report = output_answer(message);
+    output_program(json_object_get(report, "app"), name);
+    if (checkpoint->output->json) {
+        json_t *object = output_object(checkpoint->output, STATUS_DONE);
+        output_add_members(object, report, "app");
+        json_decref(report);
+        return output_print(object, STATUS_DONE);
+    }
+    json_decref(report);
+    printf("%s: no more images are made\n", name);
+    return output_done();
+}
+
+static int make(const struct call *call, struct checkpoint *checkpoint, struct client *client)
+{
+    const struct news news = {checkpoint, take_news, checkpoint->signals, stop};
     struct message message;
     struct frame frame;
 
     frame_init(&frame, MSG_CHECKPOINT);
     frame_string(&frame, "app", call->words[0]);
+    frame_bool(&frame, "end", ends(checkpoint));
     frame_string(&frame, "folder", checkpoint->folder);
-    frame_bool(&frame, "keeps", checkpoint->every_ms != 0);
-    frame_bool(&frame, "end", ends);
+    frame_u64(&frame, "every_ms", checkpoint->every_ms == EVERY_UNSAID ? 0 : checkpoint->every_ms);
+    frame_u64(&frame, "keep", checkpoint->keep);
     frame_u64(&frame, "timeout_ms", checkpoint->timeout_ms);
     frame_u64(&frame, "max_downtime_ms", checkpoint->max_downtime_ms);
     frame_u64(&frame, "bandwidth", checkpoint->bandwidth);
     int result = ask_follow(client, &frame, &news, &message);
     if (result != 1)
         return output_fail_agent(&call->output, result, MSG_CHECKPOINT);
-    int status = ends ? 0 : take_report(checkpoint, &message);
+    int status =
+        ends(checkpoint) ? take_end(checkpoint, &message) : take_report(checkpoint, &message);
     message_finish(&message);
     return status;
-}
-
-/** Until the next one is due. */
-static void await(struct checkpoint *checkpoint, uint64_t due_ns)
-{
-    struct pollfd polled = {.fd = checkpoint->signals, .events = POLLIN};
-
-    for (uint64_t now; !checkpoint->stops && (now = clock_now_ns()) < due_ns;) {
-        uint64_t left_ms = (due_ns - now) / NS_PER_MS + 1;
-        checkpoint->stops = poll(&polled, 1, (int)left_ms) > 0;
-    }
-}
-
-/** The first that fails ends them; Ctrl-C between two of them is no failure. */
-static int make_all(const struct call *call, struct checkpoint *checkpoint, struct client *client)
-{
-    uint64_t due = clock_now_ns(), step = checkpoint->every_ms * NS_PER_MS;
-    int status = make_one(call, checkpoint, client, false);
-
-    if (!checkpoint->every_ms)
-        return status;
-    while (!status && !checkpoint->stops) {
-        fflush(stdout);
-        due = due + step > clock_now_ns() ? due + step : clock_now_ns();
-        await(checkpoint, due);
-        if (!checkpoint->stops)
-            status = make_one(call, checkpoint, client, false);
-    }
-    int ended = status == STATUS_NONE ? 0 : make_one(call, checkpoint, client, true);
-    return status ? status : ended;
 }
 
 static int run(struct call *call)
@@ -223,8 +194,12 @@ static int run(struct call *call)
     struct checkpoint *checkpoint = call->options;
     struct client client;
     sigset_t caught;
-    int status = images_name_folder(&call->output, checkpoint->to, checkpoint->folder);
+    int status = 0;
 
+    if (!ends(checkpoint) && !checkpoint->to)
+        return output_usage(&call->output, "--to FOLDER is missing");
+    if (!ends(checkpoint))
+        status = images_name_folder(&call->output, checkpoint->to, checkpoint->folder);
     if (status)
         return status;
     checkpoint->output = &call->output;
@@ -237,7 +212,7 @@ static int run(struct call *call)
         sigprocmask(SIG_BLOCK, &caught, NULL);
         CLEANUP(cleanup_close) int signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
         checkpoint->signals = signals;
-        status = make_all(call, checkpoint, &client);
+        status = make(call, checkpoint, &client);
     }
     client_close(&client);
     return status;
@@ -253,5 +228,6 @@ const struct verb verb_checkpoint = {
             "and never touches one that is there. Ctrl-C gives it up.",
     .options = options,
     .size = sizeof(struct checkpoint),
+    .prepare = prepare,
     .run = run,
 };

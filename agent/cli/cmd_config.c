@@ -60,7 +60,7 @@ static json_t *json_of_policy(const struct config *config)
 static json_t *json_of_field(const struct config_field *field, struct config_entry *entry)
 {
     const void *at = config_field_at(field, entry);
-    char text[CONFIG_VALUE_MAX];
+    char text[CONFIG_VALUE_MAX], words[PROTECTION_TEXT_MAX];
 
     switch (field->type) {
     case CONFIG_TEXT:
@@ -71,6 +71,9 @@ static json_t *json_of_field(const struct config_field *field, struct config_ent
         return json_integer(*(const int32_t *)at);
     case CONFIG_TRUTH:
         return json_boolean(*(const bool *)at);
+    case CONFIG_PROTECTION:
+        protection_format(at, words);
+        return output_text(words);
     case CONFIG_KIND:
     case CONFIG_WAYS:
         break;

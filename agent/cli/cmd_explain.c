@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <string.h>
 
 #include "agent/cli/client.h"
@@ -34,6 +35,76 @@ static void print_spread(const json_t *answer)
     print_line(words.text);
 }
 
+/** How it would outlive its device, and what became of the last one that it lost. */
+static void print_protection(const json_t *answer)
+{
+    const json_t *protection = json_object_get(answer, "protection");
+    const json_t *loss = json_object_get(answer, "loss");
+    uint64_t age = member_number(protection, "point_age_ns"),
+             all = member_number(protection, "protected_ns"),
+             differences = member_number(protection, "differences");
+    char ago[32], bytes[32], stop[32];
+    struct words words = {0}, lost = {0};
+
+    if (!member_bool(protection, "on") && strcmp(member_text(protection, "protect"), "off") != 0) {
+        words_add(&words, "it is to be protected, and has not said yet that it is");
+    } else if (!member_bool(protection, "on")) {
+        words_add(&words, "it is not protected: it would lose with its device what only that has "
+                          "(reseat protect)");
+    } else if (member_text(protection, "broken")[0]) {
+        words_add(&words, "it is to be protected, but is not now: %s",
+                  member_text(protection, "broken"));
+    } else if (!age) {
+        words_add(&words, "it is protected, and has nothing yet to be copied");
+    } else {
+        output_seconds(age, ago, sizeof(ago));
+        bytes_text(member_number(protection, "point_bytes"), bytes, sizeof(bytes));
+        output_seconds(member_number(protection, "point_downtime_ns"), stop, sizeof(stop));
+        words_add(&words,
+                  "it is protected: %s were copied %s ago, which stopped it for %s; %llu copies "
+                  "stopped it for %.2f%% of its time",
+                  bytes, ago, stop, member_number(protection, "points"),
+                  all ? 100.0 * (double)member_number(protection, "paused_ns") / (double)all : 0.0);
+    }
+    print_line(words.text);
+    if (!member_number(loss, "count"))
+        return;
+    output_seconds(member_number(loss, "age_ns"), ago, sizeof(ago));
+    words_add(&lost, "it lost %s %s ago: %s", member_text(loss, "device"), ago,
+              member_text(loss, "reason"));
+    if (member_number(protection, "recoveries"))
+        words_add(&lost, "; it went on elsewhere %llu time%s",
+                  member_number(protection, "recoveries"),
+                  member_number(protection, "recoveries") == 1 ? "" : "s");
+    if (member_number(protection, "recoveries") && differences)
+        words_add(&lost,
+                  ", and %" PRIu64 " of its reads gave other bytes when done again: results "
+                  "may differ from a run without losses",
+                  differences);
+    else if (member_number(protection, "recoveries"))
+        words_add(&lost, ", and all that it had read came out the same when done again");
+    print_line(lost.text);
+}
+
+/** Images that are made of it again and again. */
+static void print_images(const json_t *answer)
+{
+    const json_t *images = json_object_get(answer, "checkpoints");
+    uint64_t every = member_number(images, "every_ms");
+    struct words words = {0};
+    char age[32];
+
+    if (!every)
+        return;
+    output_seconds(member_number(images, "age_ms") * 1000000, age, sizeof(age));
+    words_add(&words, "an image of it is made every %.3g s in %s; the last is %s, made %s ago",
+              (double)every / 1e3, member_text(images, "folder"),
+              member_text(images, "image")[0] ? member_text(images, "image") : "one before", age);
+    if (member_text(images, "problem")[0])
+        words_add(&words, "; none was since: %s", member_text(images, "problem"));
+    print_line(words.text);
+}
+
 static void print_explanation(const json_t *answer)
 {
     const json_t *devices = json_object_get(answer, "devices"), *item, *line;
@@ -62,6 +133,8 @@ static void print_explanation(const json_t *answer)
                   member_text(item, "reason"));
         print_line(words.text);
     }
+    print_protection(answer);
+    print_images(answer);
     print_spread(answer);
     json_array_foreach(json_object_get(answer, "whole"), i, item)
     {

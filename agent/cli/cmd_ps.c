@@ -39,6 +39,21 @@ static void sources(const json_t *app, const char *first, struct words *words)
     }
 }
 
+/** When what it has was last copied: it goes on from there if its device is lost. */
+static void protection(const json_t *app, char *ret, size_t size)
+{
+    const json_t *protection = json_object_get(app, "protection");
+    uint64_t age = member_number(protection, "point_age_ns");
+
+    ret[0] = '\0';
+    if (!member_bool(protection, "on"))
+        return;
+    if (member_text(protection, "broken")[0] || !age)
+        snprintf(ret, size, "not yet");
+    else
+        output_seconds(age, ret, size);
+}
+
 /** How it is; of one moved on demand also how much of its memory is there. */
 static void state(const json_t *app, struct words *words)
 {
@@ -52,7 +67,8 @@ static void state(const json_t *app, struct words *words)
         fetched += member_number(seat, "fetched_bytes");
         all += member_number(seat, "to_fetch_bytes");
     }
-    words_add(words, "%s", member_text(app, "state"));
+    words_add(words, "%s%s", member_text(app, "state"),
+              member_number(app, "stored_bytes") ? ", in an image" : "");
     if (all) {
         bytes_text(fetched, have, sizeof(have));
         bytes_text(all, whole, sizeof(whole));
@@ -75,7 +91,7 @@ static void ready(const json_t *app, struct words *words)
 
 static int print(const struct output *output, const json_t *answer)
 {
-    enum { DEVICE = 3, READY = 4, STATE = 8, DOWNTIME = 10 };
+    enum { DEVICE = 3, READY = 4, STATE = 8, DOWNTIME = 10, POINT = 11 };
     static const struct table_column columns[] = {
         {"ID", "id"},
         {"NAME", "name"},
@@ -88,6 +104,8 @@ static int print(const struct output *output, const json_t *answer)
         {"STATE"},
         {"MOVES", "moves", TABLE_NUMBER, true},
         {"LAST DOWNTIME", NULL, TABLE_TEXT, true},
+        {"POINT AGE", NULL, TABLE_TEXT, true},
+        {"LOSSES", "losses", TABLE_NUMBER, true},
         {"PINNED BY", "pinned"},
     };
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
@@ -100,7 +118,7 @@ static int print(const struct output *output, const json_t *answer)
     for (size_t i = count; i-- > 0;) {
         const json_t *app = json_array_get(apps, i);
         struct words devices = {0}, others = {0}, how = {0};
-        char downtime[32] = "";
+        char downtime[32] = "", point[32];
         table_add(table, app);
         places(app, &devices);
         ready(app, &others);
@@ -111,6 +129,8 @@ static int print(const struct output *output, const json_t *answer)
         if (member_number(app, "moves"))
             output_seconds(member_number(app, "last_downtime_ns"), downtime, sizeof(downtime));
         table_put(table, DOWNTIME, downtime);
+        protection(app, point, sizeof(point));
+        table_put(table, POINT, point);
     }
     return table_print(table);
 }

@@ -10,6 +10,7 @@
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
 #include "agent/wire/device_key.h"
+#include "agent/wire/protection.h"
 #include "policy/settings.h"
 #include "state/base/cleanup.h"
 #include "state/base/text.h"
@@ -45,7 +46,7 @@ struct run {
     const char *memory;  /**< What it is told of; NULL: not said, as the rest. */
     uint32_t devices;    /**< 0: not said. */
     const char *slice;   /**< Milliseconds. */
-    const char *protect; /**< As the library reads it. */
+    const char *protect; /**< As agent/wire/protection.h takes it; NULL: not said. */
     const char *priority;
     uint64_t quota;         /**< UINT64_MAX: not said. */
     unsigned ways;          /**< enum policy_way. */
@@ -157,19 +158,12 @@ static int take_slice(struct call *call, const struct verb_option *option, const
     return 0;
 }
 
-/** As the library reads it: interpose/entry/start.h. */
 static int take_protect(struct call *call, const struct verb_option *option, const char *text)
 {
-    char reason[PROTOCOL_TEXT_MAX], *end = NULL;
-    uint64_t bytes;
-    unsigned long seconds = text ? strtoul(text, &end, 10) : 0;
-    bool whole = text && text[0] >= '0' && text[0] <= '9' && !*end;
+    char reason[PROTOCOL_TEXT_MAX];
+    struct protection protection;
 
-    if (whole && (seconds < 1 || seconds > 86400)) {
-        return output_usage(&call->output, "--%s takes 1 to 86400 seconds, not \"%s\"",
-                            option->name, text);
-    }
-    if (text && !whole && size_parse(text, &bytes, reason, sizeof(reason)) != 0)
+    if (text && protection_parse(text, &protection, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
     ((struct run *)call->options)->protect = text ? text : "on";
     return 0;
@@ -254,13 +248,14 @@ static const struct verb_option run_options[] = {
      "no limit counts. Launches are then given in pieces also where the configuration has them "
      "stay whole. reseat spread changes it while the program runs.",
      .take = take_spread},
-    {"protect", "[SECONDS|SIZE]",
+    {"protect", "[SECONDS|SIZE|off]",
      "Have it outlive its device: its memory is copied to the host again and again while it runs, "
      "and what it does in between is kept, so that it is done again on another device when its own "
      "is lost. A number: seconds between two copies, where that takes no more than a hundredth of "
      "its time. A size: memory that what it does in between may take, 256MiB by default. Launches "
      "are then given to the device whole. Programs with several virtual devices, native kernels, "
-     "shared virtual memory or program-scope variables are as without.",
+     "shared virtual memory or program-scope variables are as without. off: not, whatever the "
+     "configuration says (protect in reseat.conf(5)). reseat protect changes it while it runs.",
      .take = take_protect},
     {"isolate", NULL,
      "Open its drivers in other processes, so that it holds no library, descriptor or mapping of "
@@ -325,6 +320,8 @@ static int register_program(struct run *run, struct client *client, const char *
         frame_u64(&frame, "ways", run->ways);
     if (run->quota != UINT64_MAX)
         frame_u64(&frame, "quota", run->quota);
+    if (run->protect)
+        frame_string(&frame, "protect", run->protect);
     ask_put_environment(&frame);
     int result = client_send(client, &frame);
     if (!result)
@@ -523,9 +520,19 @@ static int set_isolation(const struct run *run, bool isolate)
     return error ? error : set_or_clear(ISOLATED_ENV_SERVER, address);
 }
 
-/** What the configuration says of programs. */
-static int set_configured(const struct run *run)
+static int set_protection(const struct run *run, const struct protection *configured)
 {
+    char text[PROTECTION_TEXT_MAX];
+
+    protection_format(configured, text);
+    return set_or_clear("RESEAT_PROTECTION", run->protect ? run->protect : text);
+}
+
+/** What the configuration says of programs. */
+static int set_configured(const struct run *run, const char *name)
+{
+    const struct protection none = {.word = PROTECTION_UNSAID};
+    struct config_program said;
     struct config_error wrong;
     struct config config;
 
@@ -535,13 +542,16 @@ static int set_configured(const struct run *run)
         output_note(run->output, "no library of device binaries is used: %s", text);
         int error = set_or_clear("RESEAT_BINARIES", NULL);
         error = error ? error : set_isolation(run, run->isolate);
+        error = error ? error : set_protection(run, &none);
         return error ? error : set_slice(run, SLICE_MS);
     }
     bool isolate = run->isolate || (config_policy(&config)->isolate && !run->whole);
     uint64_t library_mib = config_policy(&config)->library_mib;
     uint32_t slice_ms = config_policy(&config)->slice_ms;
+    config_program(&config, name, &said);
     config_finish(&config);
     int error = set_library(library_mib);
+    error = error ? error : set_protection(run, &said.protect);
     error = error ? error : set_isolation(run, isolate);
     return error ? error : set_slice(run, slice_ms);
 }
@@ -575,15 +585,13 @@ static int set_environment(const struct run *run, const char *name)
     error = error ? error : set("RESEAT_DEVICES", count);
     error = error ? error : set_or_clear("RESEAT_ID", run->id);
     error = error ? error : set("RESEAT_NAME", name);
-    error = error ? error : set_configured(run);
+    error = error ? error : set_configured(run, name);
     error = error ? error : set_links();
     error = error ? error : set_remote();
     if (!error && run->present)
         error = set("RESEAT_PRESENT", run->present);
     if (!error && run->profile)
         error = set("RESEAT_PROFILE", run->profile);
-    if (!error && run->protect)
-        error = set("RESEAT_PROTECT", run->protect);
     if (!error && run->memory)
         error = set("RESEAT_MEMORY", run->memory);
     return error;

@@ -258,6 +258,8 @@ void config_program(const struct config *config, const char *name, struct config
     }
     *ret = entry->says;
     ret->line = entry->entry.line;
+    if (ret->protect.word == PROTECTION_UNSAID)
+        ret->protect.word = config->policy.protect ? PROTECTION_ON : PROTECTION_OFF;
 }
 
 void config_server(const struct config *config, size_t index, const char **ret_name,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "agent/wire/protection.h"
 #include "policy/decide.h"
 #include "policy/place.h"
 #include "policy/settings.h"
@@ -50,6 +51,7 @@ struct config_program {
     uint64_t warm;    /**< Bytes of host memory that it keeps ready; CONFIG_UNLIMITED: not said. */
     uint64_t presented;           /**< Bytes of device memory that it is told of; 0: not said. */
     unsigned ways;                /**< enum policy_way. */
+    struct protection protect;    /**< Without an entry: on or off, as the policy's setting. */
     char device[CONFIG_NAME_MAX]; /**< Where it has to be, as `reseat move` takes it; "": anywhere.
                                    */
     unsigned line;                /**< In the file; 0: nothing is said of it. */

@@ -48,6 +48,10 @@ static const struct config_field program_fields[] = {
     {"ways", CONFIG_WAYS, offsetof(struct config_program_entry, says.ways), 0, 0,
      "what it allows when something does not fit: as \"order\" above, \"none\" too",
      "\"upgrade, spill, wait, suspend\""},
+    {"protect", CONFIG_PROTECTION, offsetof(struct config_program_entry, says.protect), 0, 0,
+     "true: it outlives its device; or seconds between two copies of what it has, or the memory "
+     "that what it does in between may take: \"512MiB\"",
+     "\"protect\" above"},
     {"device", CONFIG_TEXT, offsetof(struct config_program_entry, says.device), 0, 0,
      "where it has to be, as reseat move takes it", "anywhere"},
 };
@@ -187,6 +191,20 @@ void config_quote(const char *text, char *ret, size_t size)
     ret[used] = '\0';
 }
 
+/* In quotes only what is neither a truth nor a number. */
+static void protection_text(const struct protection *protection, char *ret, size_t size)
+{
+    char words[PROTECTION_TEXT_MAX];
+
+    protection_format(protection, words);
+    if (protection->word == PROTECTION_ON && protection->bytes)
+        config_quote(words, ret, size);
+    else if (protection->word == PROTECTION_ON && protection->seconds)
+        snprintf(ret, size, "%s", words);
+    else
+        snprintf(ret, size, "%s", protection->word == PROTECTION_ON ? "true" : "false");
+}
+
 static const char *kind_name(int kind)
 {
     for (size_t i = 0; i < CONFIG_KINDS; i++)
@@ -215,6 +233,9 @@ void config_field_text(const struct config_field *field, const struct config_ent
     case CONFIG_WAYS:
         ways_text(*(const unsigned *)at, words, sizeof(words));
         config_quote(words, ret_text, CONFIG_VALUE_MAX);
+        break;
+    case CONFIG_PROTECTION:
+        protection_text(at, ret_text, CONFIG_VALUE_MAX);
         break;
     case CONFIG_NUMBER:
         snprintf(ret_text, CONFIG_VALUE_MAX, "%" PRId32, *(const int32_t *)at);

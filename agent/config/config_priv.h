@@ -44,12 +44,13 @@ struct config_server_entry {
 };
 
 enum config_type {
-    CONFIG_TEXT,   /**< char[CONFIG_NAME_MAX] */
-    CONFIG_KIND,   /**< int, enum place_kind */
-    CONFIG_SIZE,   /**< uint64_t, bytes */
-    CONFIG_NUMBER, /**< int32_t, or uint32_t where it is not negative */
-    CONFIG_TRUTH,  /**< bool */
-    CONFIG_WAYS,   /**< unsigned, enum policy_way */
+    CONFIG_TEXT,       /**< char[CONFIG_NAME_MAX] */
+    CONFIG_KIND,       /**< int, enum place_kind */
+    CONFIG_SIZE,       /**< uint64_t, bytes */
+    CONFIG_NUMBER,     /**< int32_t, or uint32_t where it is not negative */
+    CONFIG_TRUTH,      /**< bool */
+    CONFIG_WAYS,       /**< unsigned, enum policy_way */
+    CONFIG_PROTECTION, /**< struct protection: a truth, seconds, or a size */
 };
 
 struct config_field {

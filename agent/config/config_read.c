@@ -233,6 +233,28 @@ static int read_ways(struct reader *reader, const config_setting_t *value, unsig
     return 0;
 }
 
+/** true, false, 30 or "512MiB". */
+static int read_protection(struct reader *reader, const config_setting_t *value,
+                           struct protection *ret_protection)
+{
+    const char *text = config_setting_get_string(value);
+    char reason[CONFIG_REASON_MAX / 2], number[32];
+
+    if (config_setting_type(value) == CONFIG_TYPE_BOOL) {
+        ret_protection->word = config_setting_get_bool(value) ? PROTECTION_ON : PROTECTION_OFF;
+        return 0;
+    }
+    if (!text && !is_integer(value))
+        return wrong_type(reader, value, "true, false, a number of seconds or a size in quotes");
+    if (!text)
+        snprintf(number, sizeof(number), "%lld", integer_of(value));
+    if (protection_parse(text ? text : number, ret_protection, reason, sizeof(reason))) {
+        return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
+                            config_setting_name(value), reason);
+    }
+    return 0;
+}
+
 static int read_field(struct reader *reader, const config_setting_t *value,
                       const struct config_field *field, struct config_entry *entry)
 {
@@ -253,6 +275,8 @@ static int read_field(struct reader *reader, const config_setting_t *value,
         return error;
     case CONFIG_WAYS:
         return read_ways(reader, value, at);
+    case CONFIG_PROTECTION:
+        return read_protection(reader, value, at);
     case CONFIG_TRUTH:
         if (config_setting_type(value) != CONFIG_TYPE_BOOL)
             return wrong_type(reader, value, "true or false, without quotes");

@@ -35,6 +35,33 @@ struct program *client_program(struct peer *client, const msgpack_object *map, s
     return program;
 }
 
+bool client_finds_program(struct peer *client, const struct program *program)
+{
+    if (program->peer)
+        return true;
+    peer_error(client, ERR_GONE,
+               "program %s (pid %d) has not found this agent yet; try again in a second",
+               program->name, (int)program->pid);
+    return false;
+}
+
+struct program *client_running_program(struct peer *client, const msgpack_object *map,
+                                       const char *lacks, size_t *ret_seat)
+{
+    struct program *program = client_program(client, map, ret_seat);
+
+    if (!program)
+        return NULL;
+    if (!program->connected) {
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) has not used OpenCL yet, so there is %s; try again when "
+                   "reseat ps shows it running",
+                   program->name, (int)program->pid, lacks);
+        return NULL;
+    }
+    return client_finds_program(client, program) ? program : NULL;
+}
+
 const struct inventory_entry *client_device(struct peer *client, const msgpack_object *field,
                                             uint32_t *ret_device)
 {

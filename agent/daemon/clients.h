@@ -17,6 +17,15 @@ void client_no_memory(struct peer *client);
  * @ret_seat  Its virtual device, or PROGRAM_ALL_SEATS.
  */
 struct program *client_program(struct peer *client, const msgpack_object *map, size_t *ret_seat);
+/**
+ * The same of one that can be asked something now; else the client was told why not.
+ *
+ * @lacks  What there is not while it has not used OpenCL: "nothing to keep".
+ */
+struct program *client_running_program(struct peer *client, const msgpack_object *map,
+                                       const char *lacks, size_t *ret_seat);
+/** Whether @program has found this agent; else the client was told. */
+bool client_finds_program(struct peer *client, const struct program *program);
 /** The device that @field (or NULL) of a request names, with its index in the ledger; NULL: the
  *  client was told. */
 const struct inventory_entry *client_device(struct peer *client, const msgpack_object *field,

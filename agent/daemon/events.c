@@ -14,6 +14,7 @@ static void peer_closed(struct peer *peer)
 
 static void devices_listed(struct agent *agent)
 {
+    losses_listed(agent);
     capacity_update(agent);
     peers_devices_ready(agent);
 }

@@ -55,9 +55,14 @@
    long done; with "drop" let go of that again, without any of all. Answered as a move is, once for
    each. To the program one request a "device". */
 #define MSG_PREWARM "prewarm"
-/** client to agent to program: write an image of "app" to "folder", while it runs; "keeps": another
-    one follows; "end": none does, and no image is wanted. Answered as a suspend to an image is. */
+/** client to agent to program: write an image of "app" to "folder", while it runs; "every_ms": the
+    agent has it made again and again; "keep": so many of the program's stay; "end": none is made
+   any more. To the program "keeps": another one follows. Answered as a suspend to an image is. */
 #define MSG_CHECKPOINT "checkpoint"
+/** client to agent to program: "app" is to be protected from the loss of its device so ("protect",
+    as agent/wire/protection.h takes it). Answered as a move is: "not_protected" says why it is not,
+    though it is to be. Of MSG_REGISTER "protect" is the same. */
+#define MSG_PROTECT "protect"
 /** client: the long launches of "app" are to be done on "devices" too, none: on no other; answer.
    To the program, after its welcome and whenever that changes: the keys of those "devices" that it
    may use now. Of MSG_REGISTER "spread" has names, as those of a client. */

@@ -15,6 +15,7 @@
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_frames.h"
 #include "interpose/control/control_job.h"
+#include "interpose/control/control_protect.h"
 #include "interpose/control/control_room.h"
 #include "interpose/control/control_trace.h"
 #include "interpose/control/control_wire.h"
@@ -26,6 +27,9 @@
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
+#include "state/move/stored.h"
+#include "state/object/lost.h"
+#include "state/point/protect.h"
 
 #define RETRY_MS    500
 #define STATUS_MS   250
@@ -54,6 +58,7 @@ struct link {
     struct wire wire;
     bool welcome;
     bool status_due;
+    bool seeks;                    /**< The program waits for another device, as the agent knows. */
     uint64_t wish;                 /**< The edition that the agent was told. */
     uint64_t sent;                 /**< A digest of the status that the agent knows. */
     uint64_t next_tend, next_need; /**< When to look after warm pages, and count: */
@@ -69,6 +74,7 @@ static struct control {
     bool listener, started;  /**< The threads run, in this process. */
     bool resolved;           /**< The first attempt to ask the agent has ended. */
     bool welcome;            /**< An agent listens. */
+    bool places;             /**< And finds programs another device when theirs is lost. */
     uint32_t device_count;   /**< The agent said where to start. */
     struct device_key devices[PROTOCOL_SEATS_MAX];
     struct job *jobs;
@@ -162,16 +168,32 @@ static void send_frame(void *data, struct frame *frame)
     link_send(data, frame);
 }
 
+static void put_protection(struct frame *frame, const struct protect_status *status)
+{
+    char as[PROTECTION_TEXT_MAX];
+    struct loss loss;
+
+    control_protect_words(as);
+    if (as[0])
+        control_frame_protect(frame, as, status);
+    lost_last(&loss);
+    control_frame_loss(frame, &loss);
+    frame_u64(frame, "stored", stored_bytes());
+}
+
 static void send_status(struct link *link)
 {
     struct spread_status spread;
+    struct protect_status protection;
     struct frame frame;
 
+    protect_read(&protection);
     status_spread(&spread);
     control_frame_status(&frame, &spread);
     for (uint32_t seat = 0; seat < status_seat_count(); seat++) {
         struct seat_status status = {0};
         status_seat(seat, &status);
+        status.lost = status.lost || protection.seeks; /* then there is one seat alone */
         control_frame_seat(&frame, seat, &status);
     }
     frame_end(&frame);
@@ -179,6 +201,7 @@ static void send_status(struct link *link)
     control_frame_ready(&frame, ready, status_ready(ready));
     struct pace_refusal whole[STATUS_WHOLE_MAX];
     control_frame_whole(&frame, whole, status_whole(whole));
+    put_protection(&frame, &protection);
     uint64_t digest = XXH64(frame.buffer.data, frame.buffer.size, 0);
     if (!link->status_due && digest == link->sent) {
         frame_finish(&frame);
@@ -343,6 +366,7 @@ static void take_welcome(const msgpack_object *map)
         control.device_count = good;
     }
     control.welcome = true;
+    control.places = field_bool(map, "places", false);
     resolve_locked();
     pthread_mutex_unlock(&control.lock);
 }
@@ -404,21 +428,14 @@ static const struct {
     const char *type;
     void (*take)(const msgpack_object *map);
 } messages[] = {
-    {MSG_TRACE, control_trace_take},
-    {MSG_WELCOME, take_welcome},
-    {MSG_MOVE, take_request},
-    {MSG_SUSPEND, take_request},
-    {MSG_RESUME, take_request},
-    {MSG_PREWARM, take_request},
-    {MSG_CHECKPOINT, take_request},
-    {MSG_SPREAD, take_spread},
-    {MSG_CANCEL, take_cancel},
-    {MSG_QUERY, take_query},
-    {MSG_NOTICE, take_notice},
-    {MSG_ANSWER, control_room_answer},
-    {MSG_GRANT, control_room_granted},
-    {MSG_SHRINK, control_room_shrink},
-    {MSG_WARM, take_warm},
+    {MSG_TRACE, control_trace_take},   {MSG_WELCOME, take_welcome},
+    {MSG_MOVE, take_request},          {MSG_SUSPEND, take_request},
+    {MSG_RESUME, take_request},        {MSG_PREWARM, take_request},
+    {MSG_CHECKPOINT, take_request},    {MSG_PROTECT, take_request},
+    {MSG_SPREAD, take_spread},         {MSG_CANCEL, take_cancel},
+    {MSG_QUERY, take_query},           {MSG_NOTICE, take_notice},
+    {MSG_ANSWER, control_room_answer}, {MSG_GRANT, control_room_granted},
+    {MSG_SHRINK, control_room_shrink}, {MSG_WARM, take_warm},
 };
 
 static void take_message(struct link *link, const msgpack_object *map)
@@ -473,6 +490,28 @@ static void link_connect(struct link *link)
 
 /* ---- threads ---- */
 
+/** The agent is told at once that the program waits for another device, or does not any more. */
+static bool seeks_anew(struct link *link)
+{
+    struct protect_status status;
+    bool before = link->seeks;
+
+    protect_read(&status);
+    link->seeks = status.seeks;
+    return link->seeks != before;
+}
+
+/** Of the thread that looks for another device when the program's own is lost. */
+static bool agent_finds_places(void)
+{
+    pthread_mutex_lock(&control.lock);
+    bool finds = control.started && control.welcome && control.places;
+    if (finds)
+        wake_locked();
+    pthread_mutex_unlock(&control.lock);
+    return finds;
+}
+
 /** Say what there is to say, and take what came. */
 static void turn(struct link *link, uint64_t *next_status)
 {
@@ -488,7 +527,7 @@ static void turn(struct link *link, uint64_t *next_status)
         pthread_mutex_unlock(&control.lock);
     }
     serve_jobs(link);
-    link->status_due = link->status_due || control_room_needs();
+    link->status_due = link->status_due || control_room_needs() || seeks_anew(link);
     if (link->welcome && (link->status_due || clock_now_ns() >= *next_status)) {
         send_status(link);
         *next_status = clock_now_ns() + STATUS_MS * 1000000ull;
@@ -499,7 +538,7 @@ static void turn(struct link *link, uint64_t *next_status)
         control_trace_serve(link, send_frame); /* an agent that reads slowly is not outrun */
     if (!link->welcome) {
         control_room_alone();
-    } else if (!control_room_serve(link, send_frame)) {
+    } else if (!control_room_serve(link->seeks, link, send_frame)) {
         log_warn("the agent does not answer: the program goes on without it until it does");
         link_drop(link);
     }
@@ -608,6 +647,7 @@ static int start_locked(void)
     if (error)
         return error;
     control_room_start(wake);
+    protect_let_choose(agent_finds_places);
     if (!control.listener) {
         error = thread_start("reseat-listen", STACK_SMALL, listen_main, NULL, NULL);
         control.listener = error == 0;

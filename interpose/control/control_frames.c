@@ -140,6 +140,39 @@ void control_frame_whole(struct frame *frame, const struct pace_refusal *whole, 
     frame_end(frame);
 }
 
+void control_frame_protect(struct frame *frame, const char *as, const struct protect_status *status)
+{
+    frame_map(frame, "protect");
+    frame_string(frame, "as", as);
+    frame_bool(frame, "on", status->on);
+    frame_string(frame, "broken", status->on && status->broken ? status->broken : "");
+    frame_bool(frame, "seeks", status->seeks);
+    frame_u64(frame, "points", status->points);
+    frame_u64(frame, "recoveries", status->recoveries);
+    frame_u64(frame, "differences", status->differences);
+    frame_u64(frame, "point_bytes", status->on ? status->point_bytes : 0);
+    frame_u64(frame, "at_ns", status->on ? status->at_ns : 0);
+    frame_u64(frame, "downtime_ns", status->downtime_ns);
+    frame_u64(frame, "paused_ns", status->paused_ns);
+    frame_u64(frame, "since_ns", status->since_ns);
+    frame_end(frame);
+}
+
+void control_frame_loss(struct frame *frame, const struct loss *loss)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    if (loss->count == 0)
+        return;
+    device_key_format(&loss->device->key, key);
+    frame_map(frame, "loss");
+    frame_string(frame, "device", key);
+    frame_string(frame, "reason", loss->reason);
+    frame_u64(frame, "at_ns", loss->at_ns);
+    frame_u64(frame, "count", loss->count);
+    frame_end(frame);
+}
+
 void control_frame_progress(struct frame *frame, uint64_t request,
                             const struct move_progress *progress)
 {
@@ -193,7 +226,7 @@ static void put_report(struct frame *frame, const char *result, const struct mov
 
 static void put_stored(struct frame *frame, const struct stored_report *stored)
 {
-    char reason[sizeof(stored->reason)];
+    char reason[sizeof(stored->reason)], older[sizeof(stored->not_removed)];
 
     text_make_safe(reason, sizeof(reason), stored->reason, strlen(stored->reason));
     frame_string(frame, "image", stored->result == MOVE_DONE ? stored->image : "");
@@ -201,6 +234,8 @@ static void put_stored(struct frame *frame, const struct stored_report *stored)
     frame_u64(frame, "image_bytes", stored->bytes);
     frame_u64(frame, "image_written", stored->written);
     frame_u64(frame, "freed", stored->freed);
+    text_make_safe(older, sizeof(older), stored->not_removed, strlen(stored->not_removed));
+    frame_string(frame, "not_removed", older);
 }
 
 void control_frame_report(struct frame *frame, uint64_t request,
@@ -213,6 +248,12 @@ void control_frame_report(struct frame *frame, uint64_t request,
     frame_bool(frame, "already", report->already);
     if (report->stores)
         put_stored(frame, &report->stored);
+    if (report->protects) {
+        char reason[sizeof(report->not_protected)];
+        text_make_safe(reason, sizeof(reason), report->not_protected,
+                       strlen(report->not_protected));
+        frame_string(frame, "not_protected", reason);
+    }
     frame_array(frame, "seats");
     for (uint32_t i = 0; i < report->count; i++) {
         frame_map(frame, NULL);

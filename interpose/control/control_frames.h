@@ -9,6 +9,8 @@
 #include "interpose/control/control_job.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
+#include "state/object/lost.h"
+#include "state/point/protect.h"
 
 /* The frames that a program sends. Each begins @frame; the caller seals, sends and finishes it. */
 
@@ -23,9 +25,14 @@ void control_frame_status(struct frame *frame, const struct spread_status *sprea
 
 void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status);
 
-/** What the program is ready for, into the open map of a status. */
-/** The next field of a status: kernels whose launches are never given in pieces. */
+/** More fields of a status. @as: how it is protected, as the agent says that. */
+void control_frame_protect(struct frame *frame, const char *as,
+                           const struct protect_status *status);
+/** The last loss of a device, where there was one. */
+void control_frame_loss(struct frame *frame, const struct loss *loss);
+/** Kernels whose launches are never given in pieces. */
 void control_frame_whole(struct frame *frame, const struct pace_refusal *whole, uint32_t count);
+/** What the program is ready for. */
 void control_frame_ready(struct frame *frame, const struct ready_status *ready, uint32_t count);
 void control_frame_progress(struct frame *frame, uint64_t request,
                             const struct move_progress *progress);

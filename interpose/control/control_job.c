@@ -7,7 +7,10 @@
 
 #include "agent/wire/device_key.h"
 #include "interpose/control/control.h"
+#include "interpose/control/control_protect.h"
 #include "state/move/status.h"
+#include "state/point/point.h"
+#include "state/point/protect.h"
 
 /* A day. */
 #define DOWNTIME_NS_MAX (24ull * 3600 * 1000000000)
@@ -53,6 +56,17 @@ static void read_grants(const msgpack_object *map, struct control_request *reque
     read_numbers(map, "wanted", UINT64_MAX, request->wanted);
 }
 
+/* Of the control thread, so that of two that follow each other the later holds. */
+static const char *read_protection(const msgpack_object *map, struct control_request *request)
+{
+    char text[PROTECTION_TEXT_MAX], reason[128];
+    request->order = control_protect_order();
+    return field_string(map, "protect", text, sizeof(text)) &&
+                   protection_parse(text, &request->protection, reason, sizeof(reason)) == 0
+               ? NULL
+               : "the request does not say how to protect the program";
+}
+
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request)
 {
     struct control_request *request = ret_request;
@@ -67,6 +81,7 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->checkpoint = field_is(map, "type", MSG_CHECKPOINT);
     request->keeps = field_bool(map, "keeps", false);
     request->ends = field_bool(map, "end", false);
+    request->keep = field_u64(map, "keep", 0);
     if (request->suspend || request->checkpoint)
         (void)field_path(map, "folder", request->folder, sizeof(request->folder));
     request->move.prewarm = field_is(map, "type", MSG_PREWARM);
@@ -89,6 +104,9 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
                                                                     : MOVE_ASKED;
     bool all = request->drop && field_is(map, "device", "");
+    request->protect = field_is(map, "type", MSG_PROTECT);
+    if (request->protect)
+        return read_protection(map, request);
     if (request->folder[0] && request->folder[0] != '/')
         return "the folder for the image is not named from the root folder on";
     if (request->checkpoint)
@@ -99,12 +117,16 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
 static bool is_there(const struct control_request *request, uint32_t seat)
 {
     struct seat_status status = {0};
+    struct protect_status protection;
     status_seat(seat, &status);
     if (request->suspend)
         return status.suspended;
     if (request->resume)
         return !status.suspended;
-    return !status.suspended && device_key_equal(&status.device, &request->targets[seat]);
+    /* On a device that is lost, and may answer again, it is not there any more. */
+    protect_read(&protection);
+    return !status.suspended && !status.lost && !protection.seeks &&
+           device_key_equal(&status.device, &request->targets[seat]);
 }
 
 /* The seats to be moved: none where all are there. One that the program turned out not to have is
@@ -192,6 +214,7 @@ static void checkpoint(const struct control_request *request, struct control_rep
                                               .strict = request->move.strict,
                                               .bandwidth = request->move.bandwidth,
                                               .keeps = request->keeps,
+                                              .keep = request->keep,
                                               .cancel = request->move.cancel,
                                               .progress = request->move.progress,
                                               .data = request->move.data};
@@ -211,6 +234,35 @@ static void checkpoint(const struct control_request *request, struct control_rep
     ret_report->stored =
         (struct stored_report){.result = made.result, .bytes = made.bytes, .written = made.written};
     memcpy(ret_report->stored.image, made.image, sizeof(made.image));
+    memcpy(ret_report->stored.not_removed, made.not_removed, sizeof(made.not_removed));
+}
+
+/* The first point is made at once: whether there can be one is known then. */
+static void protect(const struct control_request *request, struct control_report *ret_report)
+{
+    const struct point_request wanted = {.deadline_ns = request->move.deadline_ns,
+                                         .cancel = request->move.cancel,
+                                         .max_downtime_ns = request->move.max_downtime_ns};
+    struct move_report *whole = &ret_report->whole;
+    struct protect_status status;
+    struct point_report made = {.error = 0};
+    int error = control_protect_apply(&request->protection, request->order);
+    ret_report->protects = true;
+    if (error != 0) {
+        whole->result = MOVE_ROLLED_BACK;
+        (void)!snprintf(whole->reason, sizeof(whole->reason), "it cannot be protected: %s",
+                        strerror(-error));
+    }
+    if (error != 0 || request->protection.word != PROTECTION_ON)
+        return;
+    (void)protect_point(&wanted, &made);
+    protect_forget(); /* it may be off again by now */
+    protect_read(&status);
+    const char *why = made.error != 0 ? made.reason : status.broken ? status.broken : "";
+    (void)!snprintf(ret_report->not_protected, sizeof(ret_report->not_protected), "%s", why);
+    whole->total_ns = made.total_ns;
+    whole->downtime_ns = made.downtime_ns;
+    whole->bytes = status.point_bytes;
 }
 
 void control_job_run(const struct control_request *request, struct control_report *ret_report)
@@ -225,6 +277,10 @@ void control_job_run(const struct control_request *request, struct control_repor
         return;
     if (request->checkpoint) {
         checkpoint(request, ret_report);
+        return;
+    }
+    if (request->protect) {
+        protect(request, ret_report);
         return;
     }
     uint32_t count = choose(request, seats);

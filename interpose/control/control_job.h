@@ -1,6 +1,7 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 
+#include "agent/wire/protection.h"
 #include "agent/wire/protocol.h"
 #include "state/checkpoint/checkpoint.h"
 #include "state/move/move.h"
@@ -14,12 +15,16 @@
 #define CONTROL_ALL_SEATS UINT32_MAX
 
 struct control_request {
-    struct move_request move;                      /**< Without target and seat. */
-    uint32_t seat;                                 /**< Or CONTROL_ALL_SEATS. */
-    bool suspend, resume;                          /**< Else a move. */
-    bool checkpoint;                               /**< An image of it is made where it is. */
-    bool keeps, ends;                              /**< Of that: another one follows; none does. */
-    bool drop;                                     /**< Let go of what move.prewarm made. */
+    struct move_request move; /**< Without target and seat. */
+    uint32_t seat;            /**< Or CONTROL_ALL_SEATS. */
+    bool suspend, resume;     /**< Else a move. */
+    bool checkpoint;          /**< An image of it is made where it is. */
+    bool keeps, ends;         /**< Of that: another one follows; none does. */
+    uint64_t keep;            /**< So many of its images stay; 0: all. */
+    bool drop;                /**< Let go of what move.prewarm made. */
+    bool protect;             /**< It is protected so from now on: */
+    struct protection protection;
+    uint64_t order;                                /**< Of that: control_protect_order. */
     bool limited;                                  /**< `grants` were said. */
     uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */
     uint64_t wanted[PROTOCOL_SEATS_MAX];           /**< What each had when that was decided. */
@@ -35,7 +40,9 @@ struct control_report {
     bool already;             /**< There was nothing to do. */
     bool stores;              /**< It was to go into an image: */
     struct stored_report stored;
-    uint32_t count; /**< Of those that were tried. */
+    bool protects;           /**< It was to be protected, or not any more. */
+    char not_protected[512]; /**< Why it is not, though it is to be; or "". */
+    uint32_t count;          /**< Of those that were tried. */
     struct {
         uint32_t seat;
         struct move_report report;

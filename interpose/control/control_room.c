@@ -200,12 +200,12 @@ void control_room_heard(void)
 }
 
 /** False when it is time to give up the agent. */
-static bool ask_whether_alive(void *data, void (*send)(void *data, struct frame *frame))
+static bool ask_whether_alive(bool waits, void *data, void (*send)(void *data, struct frame *frame))
 {
     struct frame frame;
-    bool waits = false;
 
     pthread_mutex_lock(&room.lock);
+    waits = waits && room.answers;
     for (struct need *need = room.needs; need; need = need->next)
         waits = waits || (room.answers && need->sent && !need->answered);
     /* Counted, not timed: a program that was stopped itself has heard nothing either. */
@@ -231,11 +231,11 @@ static bool ask_whether_alive(void *data, void (*send)(void *data, struct frame 
     return !hung;
 }
 
-bool control_room_serve(void *data, void (*send)(void *data, struct frame *frame))
+bool control_room_serve(bool waits, void *data, void (*send)(void *data, struct frame *frame))
 {
     bool look = ++room.turns % SLACK_TURNS == 0;
 
-    if (!ask_whether_alive(data, send))
+    if (!ask_whether_alive(waits, data, send))
         return false;
     send_needs(data, send);
     for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {

@@ -25,9 +25,10 @@ void control_room_connected(const msgpack_object *welcome);
 void control_room_alone(void);
 /** True when a need is due: the agent answers it by what the last status said. */
 bool control_room_needs(void);
-/** Give every message that is due to @send, which finishes it. False when calls of the program wait
- *  and the agent has not answered for so long that it is taken for hung: they go on without it. */
-bool control_room_serve(void *data, void (*send)(void *data, struct frame *frame));
+/** Give every message that is due to @send, which finishes it. False when calls of the program
+ * wait, or the program @waits as a whole, and the agent has not answered for so long that it is
+ * taken for hung: they go on without it. */
+bool control_room_serve(bool waits, void *data, void (*send)(void *data, struct frame *frame));
 /** The agent said something, whatever it was. */
 void control_room_heard(void);
 /** MSG_ANSWER, MSG_GRANT, MSG_SHRINK. */

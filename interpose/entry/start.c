@@ -16,6 +16,7 @@
 #include "agent/wire/size.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
+#include "interpose/control/control_protect.h"
 #include "interpose/control/control_room.h"
 #include "interpose/entry/calls.h"
 #include "state/base/callback.h"
@@ -32,7 +33,6 @@
 #include "state/move/move.h"
 #include "state/object/context.h"
 #include "state/object/retry.h"
-#include "state/point/protect.h"
 #include "state/program/pace.h"
 #include "state/program/program.h"
 #include "state/room/room.h"
@@ -325,25 +325,11 @@ EXPORT void exit(int status)
 /* What there is to go to when the device is lost; without an inventory, what the drivers list. */
 static void protect_start(const struct machine *machine)
 {
-    const char *text = getenv(START_ENV_PROTECT);
-    struct protect_settings settings = {0};
-    char reason[128], *end = NULL;
-    if (!text || !text[0])
-        return;
-    unsigned long seconds = strtoul(text, &end, 10);
-    if (isdigit((unsigned char)text[0]) && !*end && seconds >= 1 && seconds <= START_PROTECT_MOST)
-        settings.interval_ns = seconds * UINT64_C(1000000000);
-    else if (strcmp(text, "on") != 0 &&
-             size_parse(text, &settings.bytes, reason, sizeof(reason)) != 0)
-        log_warn("%s is not on, seconds up to %u or a size: taken as on", START_ENV_PROTECT,
-                 START_PROTECT_MOST);
     struct device_key *keys = calloc(machine->inventory.count + 1, sizeof(*keys));
-    for (size_t i = 0; keys && i < machine->inventory.count; i++)
-        keys[settings.key_count++] = machine->inventory.entries[i].key;
-    settings.keys = keys;
-    int err = protect_begin(&settings);
-    if (err != 0)
-        log_warn("the program is not protected: %s", strerror(-err));
+    size_t count = keys ? machine->inventory.count : 0;
+    for (size_t i = 0; i < count; i++)
+        keys[i] = machine->inventory.entries[i].key;
+    control_protect_start(keys, count, getenv(START_ENV_PROTECT));
     free(keys);
 }
 

@@ -24,13 +24,11 @@
     "RESEAT_SLICE" /**< Milliseconds that a piece of a long launch takes; 0: none is cut. */
 
 #define START_ENV_PROTECT                                                                          \
-    "RESEAT_PROTECT" /**< Its device may be lost: "on", seconds between points, or a size that the \
-                        journal may have. */
+    "RESEAT_PROTECTION" /**< Its device may be lost: as agent/wire/protection.h takes it. */
 
 /** Without START_ENV_SLICE. */
 #define START_SLICE_MS      10
 #define START_SLICE_MOST_MS 60000u
-#define START_PROTECT_MOST  86400u /**< Seconds. */
 
 /**
  * Open the devices that the program starts on, make the platform and tell the agent, once.

@@ -12,6 +12,7 @@
 #include "state/base/long_lock.h"
 #include "state/base/work.h"
 #include "state/graph/graph.h"
+#include "state/image/image_keep.h"
 #include "state/image/image_write.h"
 #include "state/point/point.h"
 #include "state/point/protect.h"
@@ -258,6 +259,9 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
     int error = -ETIMEDOUT;
     if (long_lock_take(&turn, request->deadline_ns)) {
         error = work_is_over() ? -ESHUTDOWN : make(&m);
+        if (!error && request->keep)
+            (void)!image_keep_last(request->folder, image_manifest_about(&m.manifest)->program,
+                                   request->keep, ret_report->not_removed); /* the next one tries */
         last.keeps = last.keeps || m.point;
         if (!request->keeps)
             let_go();

@@ -20,6 +20,8 @@ struct checkpoint_request {
     /** Another one follows: the point stays in host memory, so that only what changes is copied and
      * looked at then. Else it goes, unless somebody else keeps points. */
     bool keeps;
+    uint64_t
+        keep; /**< Of this program's images there all but so many go, once it is there; 0: none. */
     const atomic_bool *cancel; /**< Or NULL. */
     void (*progress)(void *data, const struct move_progress *progress);
     void *data;
@@ -27,11 +29,12 @@ struct checkpoint_request {
 
 struct checkpoint_report {
     enum move_result result;
-    char reason[512];           /**< One line; "" when done. */
-    char image[IMAGE_NAME_MAX]; /**< Its name; "" when there is none. */
-    uint64_t bytes;             /**< That are in the image. */
-    uint64_t written;           /**< Of them, what was not in the folder before; packed. */
-    uint64_t copied;            /**< To host memory, for the point. */
+    char reason[512];                    /**< One line; "" when done. */
+    char image[IMAGE_NAME_MAX];          /**< Its name; "" when there is none. */
+    char not_removed[IMAGE_PROBLEM_MAX]; /**< Why older ones are there still; or "". */
+    uint64_t bytes;                      /**< That are in the image. */
+    uint64_t written;                    /**< Of them, what was not in the folder before; packed. */
+    uint64_t copied;                     /**< To host memory, for the point. */
     uint64_t total_ns, downtime_ns;
 };
 

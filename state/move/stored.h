@@ -25,11 +25,12 @@ struct stored_request {
 
 struct stored_report {
     enum move_result result;
-    char reason[512];           /**< One line; "" when done. */
-    char image[IMAGE_NAME_MAX]; /**< Its name; "" when there is none. */
-    uint64_t bytes;             /**< That are in the image. */
-    uint64_t written;           /**< Of them, what was not in the folder before; packed. */
-    uint64_t freed;             /**< Host memory that was given back. */
+    char reason[512];                    /**< One line; "" when done. */
+    char image[IMAGE_NAME_MAX];          /**< Its name; "" when there is none. */
+    uint64_t bytes;                      /**< That are in the image. */
+    uint64_t written;                    /**< Of them, what was not in the folder before; packed. */
+    uint64_t freed;                      /**< Host memory that was given back. */
+    char not_removed[IMAGE_PROBLEM_MAX]; /**< Of a checkpoint: why older ones are there still. */
 };
 
 /**

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "state/base/clock.h"
+#include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/work.h"
 #include "state/driver/lost_calls.h"
@@ -105,10 +107,32 @@ static const cl_icd_dispatch *answering(struct device *device)
     return known;
 }
 
+static struct {
+    pthread_mutex_t lock;
+    struct loss loss; /* guarded by lock */
+} last = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+FORK_PART = {.rank = FORK_OBJECT, .lock = &last.lock};
+
+static void remember(const struct device *device, const char *reason)
+{
+    pthread_mutex_lock(&last.lock);
+    last.loss = (struct loss){last.loss.count + 1, device, reason, clock_now_ns()};
+    pthread_mutex_unlock(&last.lock);
+}
+
+void lost_last(struct loss *ret_loss)
+{
+    pthread_mutex_lock(&last.lock);
+    *ret_loss = last.loss;
+    pthread_mutex_unlock(&last.lock);
+}
+
 void residence_lose(struct residence *residence, const char *reason, bool answers)
 {
     if (atomic_exchange(&residence->life, RESIDENCE_LOST) == RESIDENCE_LOST)
         return;
+    remember(residence->device, reason);
     log_warn("%s is lost: %s", device_name(residence->device), reason);
     atomic_store(&residence->device->lost, true);
     atomic_store(&residence->notified, NULL);

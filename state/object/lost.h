@@ -49,6 +49,15 @@ void residence_doubt(struct residence *residence);
 /** @residence is lost, for @reason. @answers: no call of its driver hangs, as far as is known.
  *  Anywhere, more than once. */
 void residence_lose(struct residence *residence, const char *reason, bool answers);
+/** The last loss of all. */
+struct loss {
+    uint64_t count;              /**< How many there were; 0: none, and nothing else is said. */
+    const struct device *device; /**< Borrowed. */
+    const char *reason;          /**< Static. */
+    uint64_t at_ns;              /**< CLOCK_MONOTONIC. */
+};
+/** Thread-safe. */
+void lost_last(struct loss *ret_loss);
 /** A thread was left behind in the driver of @residence: nothing is released there any more. */
 void residence_hangs(struct residence *residence);
 

@@ -30,12 +30,15 @@ static struct {
     pthread_cond_t changed;
     struct protect_settings settings; /* guarded by lock, like all below */
     bool running;
-    uint64_t points, recoveries, at_ns, tried_ns, downtime_ns, total_ns;
+    bool woken; /* something was lost since the thread looked */
+    uint64_t points, recoveries, at_ns, tried_ns, downtime_ns, total_ns, paused_ns, since_ns;
     int error;               /* of the last point */
     struct device_key *keys; /* owned; written before the thread runs, like... */
     size_t key_count;        /* ...this */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static atomic_bool on;
+static bool (*_Atomic others)(void); /* protect_let_choose */
+static atomic_bool seeks;            /* protect_status */
 
 static const char *refusal(void)
 {
@@ -93,6 +96,7 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
         state.points++;
         state.at_ns = state.tried_ns;
         state.downtime_ns = ret_report->downtime_ns;
+        state.paused_ns += ret_report->downtime_ns;
     }
     pthread_mutex_unlock(&state.lock);
     return error;
@@ -185,7 +189,12 @@ static bool recover_on_listed(const struct device *here)
 static void recover(void)
 {
     const struct device *here = atomic_load(&the_seats[0]->device);
+    bool (*chooses)(void) = atomic_load(&others);
     bool done = false;
+    if (chooses && chooses()) {
+        clock_sleep(LOOK_NS);
+        return;
+    }
     for (size_t i = 0; here && i < state.key_count && !done && !work_is_over(); i++)
         done = !device_key_equal(&state.keys[i], &here->key) && recover_on(&state.keys[i]);
     if (!done && here && state.key_count == 0)
@@ -205,17 +214,23 @@ static void *run(void *unused)
 {
     (void)unused;
     for (;;) {
+        /* Not under the lock, which a mover takes with the gate closed. */
+        bool lost = is_lost();
         pthread_mutex_lock(&state.lock);
         if (!atomic_load(&on) || work_is_over()) {
             state.running = false;
+            atomic_store(&seeks, false);
             pthread_cond_broadcast(&state.changed);
             pthread_mutex_unlock(&state.lock);
             return NULL;
         }
-        if (!is_lost())
+        if (!lost && !state.woken)
             (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + RETRY_NS);
+        state.woken = false;
         pthread_mutex_unlock(&state.lock);
-        if (is_lost() && !refusal())
+        lost = is_lost() && !refusal();
+        atomic_store(&seeks, lost);
+        if (lost)
             recover();
         else if (!is_lost() && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 && is_due())
             (void)protect_now();
@@ -235,6 +250,7 @@ static bool is_on(void)
 static void wake(void)
 {
     pthread_mutex_lock(&state.lock);
+    state.woken = true;
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.lock);
 }
@@ -244,6 +260,7 @@ static void done(void)
 {
     pthread_mutex_lock(&state.lock);
     state.recoveries++;
+    atomic_store(&seeks, false);
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.lock);
 }
@@ -286,7 +303,10 @@ int protect_begin(const struct protect_settings *settings)
     if (state.settings.bytes == 0)
         state.settings.bytes = PROTECT_BYTES;
     atomic_store(&journal_limit, state.settings.bytes);
-    atomic_store(&on, true);
+    if (!atomic_exchange(&on, true)) {
+        state.paused_ns = 0;
+        state.since_ns = clock_now_ns();
+    }
     if (!state.running)
         error = thread_start("reseat-protect", 0, run, NULL, NULL);
     state.running = state.running || error == 0;
@@ -313,10 +333,16 @@ void protect_end(void)
     point_forget();
 }
 
+void protect_let_choose(bool (*chooses)(void))
+{
+    atomic_store(&others, chooses);
+}
+
 void protect_read(struct protect_status *ret_status)
 {
     ret_status->on = atomic_load(&on);
     ret_status->broken = refusal();
+    ret_status->seeks = atomic_load(&seeks);
     journal_size(&ret_status->commands, &ret_status->bytes);
     ret_status->point_bytes = point_bytes();
     ret_status->differences = recover_differences();
@@ -325,6 +351,8 @@ void protect_read(struct protect_status *ret_status)
     ret_status->recoveries = state.recoveries;
     ret_status->at_ns = state.at_ns;
     ret_status->downtime_ns = state.downtime_ns;
+    ret_status->paused_ns = state.paused_ns;
+    ret_status->since_ns = state.since_ns;
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -332,6 +360,7 @@ void protect_read(struct protect_status *ret_status)
 static void in_child(void)
 {
     atomic_store(&on, false);
+    atomic_store(&seeks, false);
     state.running = false;
 }
 

@@ -52,8 +52,15 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
 /** Nobody else needs the latest point any more: it goes, unless the program is protected. */
 void protect_forget(void);
 
+/**
+ * While @chooses says so somebody else finds the program a device when its own is lost, and moves
+ * it there. It is asked again and again until that is done. For good.
+ */
+void protect_let_choose(bool (*chooses)(void));
+
 struct protect_status {
     bool on;
+    bool seeks;         /**< Its device is lost, and what it did is to be done again on another. */
     const char *broken; /**< Why the program is not protected at the moment; NULL: it is. Static. */
     uint64_t points;    /**< That were made. */
     uint64_t recoveries;
@@ -62,6 +69,8 @@ struct protect_status {
     uint64_t point_bytes;
     uint64_t at_ns;       /**< CLOCK_MONOTONIC, of the last point; 0: there was none. */
     uint64_t downtime_ns; /**< That it took. */
+    uint64_t paused_ns;   /**< That all of them took since protection began... */
+    uint64_t since_ns;    /**< ...then, by CLOCK_MONOTONIC. */
 };
 /** Thread-safe; takes no lock that is held for long. */
 void protect_read(struct protect_status *ret_status);

@@ -19,6 +19,9 @@
 #include "state/move/move.h"
 #include "state/move/status.h"
 #include "state/move/stored.h"
+#include "state/object/lost.h"
+#include "state/point/point.h"
+#include "state/point/protect.h"
 
 #define TOTAL_BYTES (64u << 20)
 
@@ -39,6 +42,30 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static struct protect_status protection;
+static bool (*others)(void);
+
+/* Where the agent is there and says nothing it has some time to do so, as the engine has. */
+static void *seek(void *unused)
+{
+    (void)unused;
+    unsigned alone = 0;
+
+    for (bool seeks = true; seeks && alone < 20; usleep(20000)) {
+        bool found = others();
+        pthread_mutex_lock(&lock);
+        seeks = protection.seeks;
+        pthread_mutex_unlock(&lock);
+        alone = found ? 0 : alone + 1;
+    }
+    pthread_mutex_lock(&lock);
+    if (protection.seeks)
+        (void)!snprintf(seats[0].device.device, sizeof(seats[0].device.device), "its own choice");
+    protection.seeks = false;
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
 void fake_engine_start(const struct device_key *devices, uint32_t count)
 {
     pthread_mutex_lock(&lock);
@@ -49,8 +76,12 @@ void fake_engine_start(const struct device_key *devices, uint32_t count)
         seats[i].contexts = 1;
         seats[i].queues = 2;
     }
+    protection.seeks = getenv("FAKE_SEEKS") != NULL;
     pthread_cond_broadcast(&started);
     pthread_mutex_unlock(&lock);
+    pthread_t thread;
+    if (protection.seeks && pthread_create(&thread, NULL, seek, NULL) == 0)
+        pthread_detach(thread);
 }
 
 bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report)
@@ -117,6 +148,7 @@ static void commit(const struct move_request *request)
     struct seat_status *seat = &seats[request->seat];
 
     pthread_mutex_lock(&lock);
+    protection.seeks = false;
     seat->suspended = request->target == NULL;
     if (request->target)
         seat->device = *request->target;
@@ -195,12 +227,84 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
                         request->folder);
         return;
     }
-    (void)!snprintf(ret_report->image, sizeof(ret_report->image), "20260101T000000.000-2");
+    (void)!snprintf(ret_report->image, sizeof(ret_report->image), "20260101T000000.%03u-2",
+                    checkpoints % 1000);
+    if (request->keep == 77)
+        (void)!snprintf(ret_report->not_removed, sizeof(ret_report->not_removed), "they are used");
 }
 
 void checkpoint_end(void)
 {
     checkpoints = 0;
+}
+
+/* Protection: what was said last is how many bytes the point has, and FAKE_PROTECT is why there can
+ * be none. */
+
+int protect_begin(const struct protect_settings *settings)
+{
+    pthread_mutex_lock(&lock);
+    protection.on = true;
+    protection.since_ns = now_ns();
+    protection.broken = getenv("FAKE_PROTECT");
+    protection.point_bytes = settings->bytes ? settings->bytes : settings->interval_ns / 1000;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+void protect_end(void)
+{
+    pthread_mutex_lock(&lock);
+    protection.on = false;
+    pthread_mutex_unlock(&lock);
+}
+
+int protect_point(const struct point_request *wanted, struct point_report *ret_report)
+{
+    (void)wanted;
+    *ret_report = (struct point_report){.total_ns = 7000000, .downtime_ns = 3000000};
+    pthread_mutex_lock(&lock);
+    protection.points++;
+    protection.at_ns = now_ns();
+    protection.paused_ns += ret_report->downtime_ns;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+void protect_let_choose(bool (*chooses)(void))
+{
+    others = chooses;
+}
+
+void protect_forget(void)
+{
+}
+
+void protect_read(struct protect_status *ret_status)
+{
+    pthread_mutex_lock(&lock);
+    *ret_status = protection;
+    pthread_mutex_unlock(&lock);
+}
+
+/* FAKE_LOSS: one device was lost, and why. */
+void lost_last(struct loss *ret_loss)
+{
+    static const struct device device = {.key = {.icd = "libfake.so", .device = "Fake lost"}};
+
+    *ret_loss = (struct loss){.count = getenv("FAKE_LOSS") ? 1 : 0,
+                              .device = &device,
+                              .reason = getenv("FAKE_LOSS"),
+                              .at_ns = 1};
+}
+
+/* FAKE_STORED: what is suspended is in an image. */
+uint64_t stored_bytes(void)
+{
+    pthread_mutex_lock(&lock);
+    bool is = getenv("FAKE_STORED") && seats[0].suspended;
+    pthread_mutex_unlock(&lock);
+    return is ? TOTAL_BYTES : 0;
 }
 
 uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX])

@@ -7,6 +7,8 @@
  * A stand-in for the engine: move_run() and status_seat() that do what FAKE_MOVE says, so that the
  * control thread, the agent and the command line are tested without OpenCL.
  *
+ *   FAKE_SEEKS=1           its device is lost at once, and it waits for another one that the agent
+ *                          finds; where no agent does, it goes to "its own choice"
  *   FAKE_MOVE=WORD[:MILLISECONDS]   done, fail, fail1 (only seat 1), failtwo (only
  * what goes to the device "Fake two"), refuse, strand (only a
  * resume fails), slow (until canceled or the deadline), die (the process ends in the middle); how

@@ -9,6 +9,7 @@
 
 #include "agent/wire/protocol.h"
 #include "interpose/control/control.h"
+#include "interpose/control/control_protect.h"
 #include "tests/agent/fake_engine.h"
 
 /*
@@ -33,6 +34,7 @@ static int use_opencl(void)
         usleep(opening ? (useconds_t)atoi(opening) * 1000 : 0);
         for (uint32_t i = 0; i < count; i++)
             printf("device %s\n", keys[i].device);
+        control_protect_start(keys, count, getenv("RESEAT_PROTECTION"));
         fake_engine_start(keys, count);
     } else {
         printf("device none\n");

@@ -178,6 +178,9 @@ void puppet_say(struct puppet *puppet)
         frame_end(&frame);
     }
     frame_end(&frame);
+    frame_map(&frame, "protect");
+    frame_bool(&frame, "seeks", puppet->seats[0].seeks);
+    frame_end(&frame);
     frame_array(&frame, "whole");
     for (unsigned i = 0; puppet->whole && i < PUPPET_WHOLE; i++) {
         frame_map(&frame, NULL);
@@ -432,7 +435,7 @@ static void go(struct puppet *puppet, struct puppet_seat *seat, const msgpack_ob
         return;
     }
     puppet->ready[0] = '\0';
-    seat->suspended = false;
+    seat->suspended = seat->lost = seat->seeks = false;
     if (field_string(map, "device", key, sizeof(key)) && key[0])
         device_of(key, seat->device, sizeof(seat->device));
     seat->granted = field_u64(map, "grant", 0);
@@ -451,6 +454,7 @@ static void report(struct puppet *puppet, const msgpack_object *map)
     struct frame frame;
 
     puppet->last_grant = field_u64(map, "grant", 0);
+    (void)field_string(map, "manner", puppet->manner, sizeof(puppet->manner));
     if (again) {
         puppet->outgrows--;
         puppet->seats[0].wanted += puppet->more;

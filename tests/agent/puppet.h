@@ -37,7 +37,8 @@ struct puppet_notice {
 struct puppet_seat {
     char device[160]; /**< "kind:name". */
     bool suspended;
-    bool lost; /**< It says that its device is gone. */
+    bool lost;  /**< It says that its device is gone. */
+    bool seeks; /**< And that it waits for another one, where it goes on. */
     uint64_t granted, held, wanted, least, spilled;
     const char *source;         /**< "kind:name" of what it left on demand, or NULL. */
     uint64_t source_bytes;      /**< What it has there still. */
@@ -63,6 +64,7 @@ struct puppet {
     unsigned alive;            /**< How often the agent said that it is there. */
     char way[32], reason[512]; /**< Of the last answer. */
     uint64_t last_grant;       /**< "grant" of the last request. */
+    char manner[16];           /**< Of that. */
     unsigned outgrows;         /**< Of the next requests it says that it has `more` by now. */
     uint64_t more;
     uint64_t busy;               /**< Thousandths. */

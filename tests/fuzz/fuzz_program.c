@@ -10,6 +10,8 @@
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
+#include "state/point/point.h"
+#include "state/point/protect.h"
 #include "tests/fuzz/fuzz.h"
 
 /*
@@ -105,6 +107,55 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
 
 void checkpoint_end(void)
 {
+}
+
+uint64_t stored_bytes(void)
+{
+    return UINT64_MAX;
+}
+
+static bool is_protected;
+
+int protect_begin(const struct protect_settings *settings)
+{
+    EXPECT(settings->interval_ns <= PROTECTION_SECONDS_MAX * NS_PER_S);
+    EXPECT(settings->interval_ns == 0 || settings->bytes == 0);
+    is_protected = true;
+    return no_threads ? -EAGAIN : 0;
+}
+
+void protect_end(void)
+{
+    is_protected = false;
+}
+
+int protect_point(const struct point_request *wanted, struct point_report *ret_report)
+{
+    (void)wanted;
+    *ret_report = (struct point_report){.error = -EPERM};
+    memset(ret_report->reason, '\n', sizeof(ret_report->reason) - 1);
+    return ret_report->error;
+}
+
+void protect_forget(void)
+{
+}
+
+void protect_let_choose(bool (*chooses)(void))
+{
+    (void)chooses;
+}
+
+void protect_read(struct protect_status *ret_status)
+{
+    *ret_status = (struct protect_status){.on = is_protected, .broken = "", .at_ns = UINT64_MAX};
+}
+
+void lost_last(struct loss *ret_loss)
+{
+    static const struct device device;
+
+    *ret_loss = (struct loss){.count = UINT64_MAX, .device = &device, .reason = ""};
 }
 
 uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX])
@@ -272,7 +323,7 @@ static void converse(struct link *link, int agent, const uint8_t *data, size_t s
         if (wire_is_open(&link->wire) && link->welcome)
             send_status(link);
         if (wire_is_open(&link->wire) && link->welcome)
-            control_room_serve(link, send_frame);
+            control_room_serve(false, link, send_frame);
         hear(agent, seen);
     }
 }

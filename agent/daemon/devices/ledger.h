@@ -33,7 +33,11 @@ struct ledger_device {
     bool listed;       /**< It is among those that there are now. */
     bool drains;
     uint64_t drains_ms; /**< When it will drain, as announced, by that clock; 0: nobody said so. */
-    uint64_t announced; /**< Of what has happened since the agent began, the number of that. */
+    bool lost;          /**< A program lost it, and it has not answered since. */
+    bool lost_asked;    /**< A list is made, which will tell. */
+    uint64_t lost_ask_ms;  /**< When it is to be asked, by that clock; ... */
+    uint64_t lost_wait_ms; /**< ...so long after; 0: a program has come there since. */
+    uint64_t announced;    /**< Of what has happened since the agent began, the number of that. */
 };
 
 struct ledger_account {

@@ -1,5 +1,7 @@
 #include "agent/daemon/govern/govern.h"
 
+#include <string.h>
+
 #define WITHHOLDS_MS 10000
 
 /* ---- messages ---- */
@@ -119,7 +121,8 @@ static uint32_t device_named(struct agent *agent, const struct device_key *key)
 
 static uint32_t device_of(struct agent *agent, const struct program_device *seat)
 {
-    return seat->has_device && !seat->suspended ? device_named(agent, &seat->device) : LEDGER_NONE;
+    return seat->has_device && !seat_is_off(seat) ? device_named(agent, &seat->device)
+                                                  : LEDGER_NONE;
 }
 
 /** What it left on demand it holds there still. */
@@ -191,6 +194,8 @@ static void adopt(struct agent *agent, struct program *program, uint32_t index)
         ledger_set_granted(ledger, account, 0);
         return;
     }
+    if (seat->seeks)
+        return; /* What it was granted was of the device that is lost. */
     if (!seat->limited) {
         /* What it was granted first is its own once it uses OpenCL; and one that had nobody to ask
          * takes what it likes, until it is granted something, be it nothing. */
@@ -288,6 +293,7 @@ void accounts_welcome(struct agent *agent, struct program *program, bool first,
         program->seats[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
     update(agent, program);
     frame_bool(welcome, "alive", true);
+    frame_bool(welcome, "places", true);
     if (!first && !said)
         return; /* Its first status tells what it was granted. */
     frame_array(welcome, "grants");
@@ -298,6 +304,13 @@ void accounts_welcome(struct agent *agent, struct program *program, bool first,
 
 void accounts_status(struct peer *peer, struct message *message)
 {
-    program_take_status(peer->program, &message->root);
-    update(peer->agent, peer->program);
+    struct program *program = peer->program;
+    struct program_device before[PROTOCOL_SEATS_MAX];
+
+    memcpy(before, program->seats, sizeof(before));
+    program_take_status(program, &message->root);
+    update(peer->agent, program);
+    for (uint32_t i = 0; i < program->seat_count; i++)
+        losses_note(peer->agent, program, i, &before[i],
+                    device_named(peer->agent, &program->seats[i].device));
 }

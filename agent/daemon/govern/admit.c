@@ -187,6 +187,8 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
     seat->earned_ms = seat->displaced ? seat->placed_ms - seat->queued_ms : 0;
     seat->arrived = false;
     seat->suspended = false;
+    seat->lost = seat->seeks = false;
+    losses_arrived(agent, request->target);
     seat->displaced = false;
     seat->only = LEDGER_NONE;
 }
@@ -229,6 +231,8 @@ static void fail(struct agent *agent, const struct request *request, const char 
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0)
         return; /* That says nothing of the device. */
+    if (request->target != LEDGER_NONE && cause == BAR_FAILED)
+        losses_failed(agent, request->target);
     /* Whoever asked, the policy need not try what is known to fail. */
     if (request->target != LEDGER_NONE && (request->ours || lasting))
         bars_add(agent, program, request->target, cause, reason);
@@ -246,7 +250,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
     struct program *program = request->program;
     bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
 
-    if (request->dry_run || request->images)
+    if (request->dry_run || request->images || request->protects)
         return;
     if (request->prewarms) {
         prewarm_settle(agent, request, result);
@@ -277,7 +281,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
         fail(agent, request, result, reason, lasting);
     } else {
         program->governed.rest_ms = 0;
-        if (request->ours && !suspends)
+        if (request->ours && !suspends && !request->needed)
             count_move(agent, program);
         if (!suspends)
             needs_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");

@@ -1,44 +1,158 @@
 #include "agent/daemon/govern/govern.h"
 
-/* Images of programs, which they write themselves: the agent passes on what is asked. */
+#include <string.h>
+
+#include "state/base/text.h"
+
+/*
+ * Images of programs, which they write themselves: the agent passes on what is asked, and has one
+ * made again and again where an operator wants that, until they say otherwise or the program ends.
+ */
+
+#define EVERY_MS_MAX (86400ull * 1000 * 1000)
+
+static bool is_asked(const struct agent *agent, const struct program *program)
+{
+    for (const struct request *request = agent->requests; request; request = request->next)
+        if (request->program == program && request->images)
+            return true;
+    return false;
+}
+
+static struct request wish_for(struct program *program, struct peer *client)
+{
+    return (struct request){.client = client,
+                            .program = program,
+                            .seats = (1u << program->seat_count) - 1,
+                            .seat = PROGRAM_ALL_SEATS,
+                            .target = LEDGER_NONE,
+                            .ours = client == NULL,
+                            .images = true,
+                            .verb = MSG_CHECKPOINT};
+}
+
+/** What the program keeps of the last one may go. */
+static void let_go(struct agent *agent, struct program *program)
+{
+    struct request wish = wish_for(program, NULL);
+
+    wish.ends = true;
+    (void)!requests_begin(agent, &wish, NULL, 0); /* without memory it keeps that */
+}
+
+static void settle(struct agent *agent, struct program *program, const struct request *request,
+                   const char *image)
+{
+    struct program_images *images = &program->images;
+
+    if (request->every_ms) {
+        *images = (struct program_images){.every_ms = request->every_ms,
+                                          .keep = request->keep,
+                                          .timeout_ms = request->timeout_ms,
+                                          .max_downtime_ms = request->max_downtime_ms,
+                                          .bandwidth = request->bandwidth,
+                                          .due_ms = uv_now(&agent->loop) + request->every_ms};
+        memcpy(images->folder, request->folder, sizeof(images->folder));
+        programs_save(agent, program);
+    }
+    images->made_ms = uv_now(&agent->loop);
+    images->problem[0] = '\0';
+    snprintf(images->image, sizeof(images->image), "%s", image);
+}
+
+/** What came of an image that was to be made. */
+static void reported(struct agent *agent, const struct request *request,
+                     const msgpack_object *message)
+{
+    struct program *program = request->program;
+    char image[sizeof(program->images.image)];
+
+    if (field_is(message, "result", RESULT_DONE) &&
+        field_string(message, "image", image, sizeof(image)) && image[0])
+        settle(agent, program, request, image);
+    else if (request->ours)
+        field_text(message, "reason", program->images.problem, sizeof(program->images.problem));
+    else if (request->every_ms && !program->images.every_ms)
+        let_go(agent, program);
+}
+
+/** One that is away or suspended makes the next one when it is back. */
+void checkpointing_tick(struct agent *agent)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    for (struct program *program = agent->programs; program; program = program->next) {
+        struct program_images *images = &program->images;
+        if (!images->every_ms || now < images->due_ms || !program->peer || program->unresponsive ||
+            !program->status.known || program_suspended(program) || is_asked(agent, program))
+            continue;
+        struct request wish = wish_for(program, NULL);
+        wish.reported = reported;
+        wish.keeps = true;
+        wish.keep = images->keep;
+        wish.max_downtime_ms = images->max_downtime_ms;
+        wish.bandwidth = images->bandwidth;
+        memcpy(wish.folder, images->folder, sizeof(wish.folder));
+        images->due_ms = now + images->every_ms;
+        (void)!requests_begin(agent, &wish, NULL,
+                              images->timeout_ms); /* no memory: the next time */
+    }
+}
+
+void checkpointing_put(const struct agent *agent, const struct program *program,
+                       struct frame *frame)
+{
+    const struct program_images *images = &program->images;
+    char folder[sizeof(images->folder)];
+
+    text_make_safe(folder, sizeof(folder), images->folder, strlen(images->folder));
+    frame_map(frame, "checkpoints");
+    frame_u64(frame, "every_ms", images->every_ms);
+    frame_string(frame, "folder", folder);
+    frame_u64(frame, "keep", images->keep);
+    frame_string(frame, "image", images->image);
+    frame_u64(frame, "age_ms", images->image[0] ? uv_now(&agent->loop) - images->made_ms : 0);
+    frame_string(frame, "problem", images->problem);
+    frame_end(frame);
+}
+
+/** None is made any more. */
+static void end(struct peer *client, struct program *program)
+{
+    struct request wish = wish_for(program, client);
+
+    wish.ends = true;
+    program->images = (struct program_images){.every_ms = 0};
+    programs_save(client->agent, program);
+    if (requests_begin(client->agent, &wish, NULL, 0))
+        client_no_memory(client);
+}
 
 void checkpointing_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
     size_t seat;
-    struct program *program = client_program(client, map, &seat);
+    struct program *program = client_running_program(client, map, "nothing to keep", &seat);
 
     if (!program)
         return;
-    if (!program->connected) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) has not used OpenCL yet, so there is nothing to keep; try "
-                   "again when reseat ps shows it running",
-                   program->name, (int)program->pid);
+    if (field_bool(map, "end", false)) {
+        end(client, program);
         return;
     }
-    if (!program->peer) {
-        peer_error(client, ERR_GONE,
-                   "program %s (pid %d) has not found this agent yet; try again in a second",
-                   program->name, (int)program->pid);
-        return;
-    }
-    struct request wish = {
-        .client = client,
-        .program = program,
-        .seats = (1u << program->seat_count) - 1,
-        .seat = PROGRAM_ALL_SEATS,
-        .target = LEDGER_NONE,
-        .images = true,
-        .keeps = field_bool(map, "keeps", false),
-        .ends = field_bool(map, "end", false),
-        .max_downtime_ms = field_u64(map, "max_downtime_ms", 0),
-        .bandwidth = field_u64(map, "bandwidth", 0),
-        .verb = MSG_CHECKPOINT,
-    };
+    struct request wish = wish_for(program, client);
+    wish.reported = reported;
+    wish.every_ms = field_u64(map, "every_ms", 0);
+    if (wish.every_ms > EVERY_MS_MAX)
+        wish.every_ms = EVERY_MS_MAX;
+    wish.keeps = wish.every_ms || program->images.every_ms;
+    wish.keep = field_u64(map, "keep", 0);
+    wish.timeout_ms = field_u64(map, "timeout_ms", 0);
+    wish.bandwidth = field_u64(map, "bandwidth", 0);
+    wish.max_downtime_ms = field_u64(map, "max_downtime_ms", 0);
     if (wish.max_downtime_ms > GOVERN_DOWNTIME_MS_MAX)
         wish.max_downtime_ms = GOVERN_DOWNTIME_MS_MAX;
     (void)field_path(map, "folder", wish.folder, sizeof(wish.folder));
-    if (requests_begin(client->agent, &wish, NULL, field_u64(map, "timeout_ms", 0)))
+    if (requests_begin(client->agent, &wish, NULL, wish.timeout_ms))
         client_no_memory(client);
 }

@@ -184,6 +184,9 @@ void govern_tick(struct agent *agent)
     resume_tick(agent);
     spreading_tick(agent); /* who is not to use a device any more is not made ready for it again */
     prewarm_tick(agent);
+    protecting_tick(agent);
+    losses_tick(agent);
+    checkpointing_tick(agent);
     tracing_tick(agent);
     if (now - governor->ticked_ms >= TICK_MS) {
         governor->ticked_ms = now;

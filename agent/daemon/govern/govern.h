@@ -107,10 +107,14 @@ struct request {
     bool dry_run;
     bool prewarms;           /**< It stays where it is: MSG_PREWARM. */
     bool images;             /**< Likewise: MSG_CHECKPOINT. */
+    bool protects;           /**< Likewise: MSG_PROTECT. */
     bool keeps, ends;        /**< Of that: another one follows; none does. */
+    uint64_t every_ms, keep; /**< And after how long; and how many stay, 0: all. */
+    uint64_t timeout_ms;     /**< As the client said. */
     bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */
+    bool needed;             /**< The program waits for it. */
     uint64_t max_downtime_ms, bandwidth; /**< 0: as the configuration says. Bytes a second. */
     bool non_blocking;                   /**< A launch ends before, here and there. */
     char folder[PATH_MAX];               /**< Of a suspend: for an image; or "". */
@@ -118,8 +122,17 @@ struct request {
     char verb[16];
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
                                   memory. */
-    uint64_t expires_ms;     /**< uv_now() when to stop waiting; 0: never. */
+    /** Who asked is told what the program reports of it; or NULL. */
+    void (*reported)(struct agent *agent, const struct request *request,
+                     const msgpack_object *report);
+    uint64_t expires_ms; /**< uv_now() when to stop waiting; 0: never. */
 };
+
+/** It leaves the program where it is. */
+static inline bool request_stays(const struct request *request)
+{
+    return request->dry_run || request->prewarms || request->images || request->protects;
+}
 
 /**
  * Ask a connected program.
@@ -326,8 +339,36 @@ void followers_tick(struct agent *agent, bool (*balance)(struct agent *agent));
 /** All of @client, or of everyone with NULL, untold. */
 void followers_drop(struct agent *agent, const struct peer *client);
 
+/*
+ * Devices that programs lost, which nobody is sent to until they answer; and protected programs
+ * that wait for another one, which the policy finds.
+ */
+
+/** A status of @program was read. @before: its virtual device as it was before; @device: of the
+ *  ledger, where that was. */
+void losses_note(struct agent *agent, struct program *program, uint32_t index,
+                 const struct program_device *before, uint32_t device);
+/** A program came to the device, or failed to. */
+void losses_arrived(struct agent *agent, uint32_t device);
+void losses_failed(struct agent *agent, uint32_t device);
+/** The list of devices was made anew, or that failed. */
+void losses_listed(struct agent *agent);
+void losses_tick(struct agent *agent);
+
+/** MSG_PROTECT of a client. */
+void protecting_handle(struct peer *client, struct message *message);
+/** Tell programs that say they are protected in another way than they are to be. */
+void protecting_tick(struct agent *agent);
+/** "protect" and "loss" of an open map: what @program says of that. */
+void protecting_put(const struct agent *agent, const struct program *program, struct frame *frame);
+
 /** MSG_CHECKPOINT of a client. */
 void checkpointing_handle(struct peer *client, struct message *message);
+/** Have those made that are due. */
+void checkpointing_tick(struct agent *agent);
+/** "checkpoints" of an open map: what @program makes again and again. */
+void checkpointing_put(const struct agent *agent, const struct program *program,
+                       struct frame *frame);
 /** MSG_MOVE, MSG_SUSPEND or MSG_RESUME of a client. */
 void moving_handle(struct peer *client, struct message *message);
 

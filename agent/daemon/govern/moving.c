@@ -142,14 +142,13 @@ static bool is_there(const struct agent *agent, const struct program *program, s
     bool there = program->status.known && !program_moving(program);
 
     for (const struct request *request = agent->requests; request; request = request->next)
-        there = there && (request->program != program || request->dry_run || request->prewarms ||
-                          request->images);
+        there = there && (request->program != program || request_stays(request));
     for (size_t i = 0; there && i < program->seat_count; i++) {
         const struct program_device *one = &program->seats[i];
         if (seat == PROGRAM_ALL_SEATS || seat == i) {
             there = strcmp(verb, MSG_SUSPEND) == 0
                         ? one->suspended
-                        : !one->suspended &&
+                        : !one->suspended && !one->lost &&
                               (!target ||
                                (one->has_device && device_key_equal(&one->device, &target->key)));
         }
@@ -196,12 +195,8 @@ void moving_handle(struct peer *client, struct message *message)
         move_starting(client, program, seat, message, target);
         return;
     }
-    if (!program->peer) {
-        peer_error(client, ERR_GONE,
-                   "program %s (pid %d) has not found this agent yet; try again in a second",
-                   program->name, (int)program->pid);
+    if (!client_finds_program(client, program))
         return;
-    }
     /* To an image it goes also when it is suspended already. */
     if (!field_get(&message->root, "folder") && is_there(agent, program, seat, verb, target)) {
         stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));

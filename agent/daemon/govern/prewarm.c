@@ -198,24 +198,10 @@ void prewarm_handle(struct peer *client, struct message *message)
     const msgpack_object *map = &message->root;
     const struct inventory_entry *targets[PROTOCOL_PREWARM_MAX] = {NULL};
     size_t seat, count;
-    struct program *program = client_program(client, map, &seat);
+    struct program *program = client_running_program(client, map, "nothing to make ready", &seat);
 
     if (!program || !read_targets(client, map, field_bool(map, "drop", false), targets, &count))
         return;
-    if (!program->connected) {
-        peer_error(
-            client, ERR_REFUSED,
-            "program %s (pid %d) has not used OpenCL yet, so there is nothing to make ready; "
-            "try again when reseat ps shows it running",
-            program->name, (int)program->pid);
-        return;
-    }
-    if (!program->peer) {
-        peer_error(client, ERR_GONE,
-                   "program %s (pid %d) has not found this agent yet; try again in a second",
-                   program->name, (int)program->pid);
-        return;
-    }
     /* Each is a request of its own: the program serves them at once, and one is no other's. */
     size_t i = 0;
     do {

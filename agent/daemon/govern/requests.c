@@ -54,10 +54,11 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 }
 
 /** What became of a seat that was tried, or of all together. */
-static const char *const outcome[] = {
-    "seat",         "result",     "reached",     "reason",      "already",       "lasting",
-    "total_ns",     "arrived_ns", "downtime_ns", "bytes",       "left",          "rounds",
-    "predicted_ns", "image",      "not_stored",  "image_bytes", "image_written", "freed"};
+static const char *const outcome[] = {"seat",          "result",  "reached",       "reason",
+                                      "already",       "lasting", "total_ns",      "arrived_ns",
+                                      "downtime_ns",   "bytes",   "left",          "rounds",
+                                      "predicted_ns",  "image",   "not_stored",    "image_bytes",
+                                      "image_written", "freed",   "not_protected", "not_removed"};
 
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message)
@@ -148,10 +149,13 @@ static void put_manner(struct frame *frame, const struct agent *agent,
         frame_string(frame, "folder", request->folder);
     if (request->images) {
         frame_bool(frame, "keeps", request->keeps);
+        frame_u64(frame, "keep", request->keep);
         frame_bool(frame, "end", request->ends);
     }
-    if (request->taken)
-        frame_string(frame, "manner", MANNER_TAKEN);
+    if (request->protects)
+        program_put_protect(request->program, frame);
+    if (request->taken || request->needed)
+        frame_string(frame, "manner", request->needed ? MANNER_NEEDED : MANNER_TAKEN);
 }
 
 static void send_request(const struct agent *agent, const struct request *request,
@@ -198,8 +202,15 @@ int requests_begin(struct agent *agent, const struct request *wish,
     request->deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
     request->next = agent->requests;
     agent->requests = request;
-    agent_log("%s: %s from %s to %s asked by %s %d", program->id, request->verb,
-              request->from[0] ? request->from : "memory", request->to[0] ? request->to : "memory",
+    bool stays = request_stays(request) && !target;
+    agent_log("%s: %s%s%s%s%s asked by %s %d", program->id, request->verb, stays ? "" : " from ",
+              stays              ? ""
+              : request->from[0] ? request->from
+                                 : "memory",
+              stays ? "" : " to ",
+              stays            ? ""
+              : request->to[0] ? request->to
+                               : "memory",
               request->ours ? "policy of agent" : "pid",
               request->client ? (int)request->client->pid : (int)getpid());
     send_request(agent, request, target);
@@ -318,7 +329,9 @@ void requests_report(struct peer *peer, struct message *whole)
     field_text(message, "reason", reason, sizeof(reason));
     agent_log("%s: %s %s%s%s", peer->program->id, request->verb, result, reason[0] ? ": " : "",
               reason);
-    struct peer *client = request->client || !request->ours || request->prewarms
+    if (request->reported)
+        request->reported(agent, request, message);
+    struct peer *client = request->client || !request->ours || request_stays(request)
                               ? request->client
                               : resume_ends(agent, request, result);
     if (client)

@@ -117,11 +117,13 @@ static bool ask(struct agent *agent, const struct group *group, const struct pol
                                .target = target ? step->device : LEDGER_NONE,
                                .chosen = group->program->seats[i].only == step->device &&
                                          step->device != LEDGER_NONE,
-                               .ours = true};
+                               .ours = true,
+                               .needed = group->program->seats[i].seeks};
         wish.grants[i] = grants[i];
         if (!(group->seats & wish.seats))
             continue;
-        snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
+        /* It is not suspended: it goes from a device that is no more. */
+        snprintf(wish.verb, sizeof(wish.verb), "%s", wish.needed ? MSG_MOVE : verb);
         memcpy(wish.why, step->reason, sizeof(wish.why));
         if (requests_begin(agent, &wish, target, STEP_MS))
             continue;

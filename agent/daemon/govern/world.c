@@ -55,15 +55,15 @@ static void put_devices(struct agent *agent, struct world *world)
         device->reserved = own->reserved;
         device->step = ledger_step(own);
         device->drains = own->drains;
-        device->closed = device->closed || device->gone || own->drains || own->drains_ms;
+        device->closed =
+            device->closed || device->gone || own->lost || own->drains || own->drains_ms;
     }
 }
 
 static bool has_requests(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
-        if (request->program == program && !request->dry_run && !request->prewarms &&
-            !request->images)
+        if (request->program == program && !request_stays(request))
             return true;
     return false;
 }
@@ -97,7 +97,7 @@ static void put_bars(const struct agent *agent, const struct group *group, uint3
         const struct inventory_entry *entry = devices_entry(agent, i);
         bool hidden = i != own && program->environment && entry &&
                       !devices_shown(agent, program->environment, entry);
-        bool queues_elsewhere = seat->suspended && seat->only != LEDGER_NONE && seat->only != i;
+        bool queues_elsewhere = seat_is_off(seat) && seat->only != LEDGER_NONE && seat->only != i;
         if (hidden || queues_elsewhere || (pinned_to[0] && (!entry || entry != meant)) ||
             !program_wish_fits(agent, program, i, ignored, sizeof(ignored)))
             bar(barred, i);
@@ -145,7 +145,7 @@ static void put_times(const struct agent *agent, const struct group *group, cons
 {
     const struct program_device *seat = &group->program->seats[group->seat];
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
-    bool queues = seat->displaced && seat->suspended;
+    bool queues = seat->displaced && seat_is_off(seat);
     uint64_t waited = need     ? now - need->since_ms
                       : queues ? now - seat->queued_ms
                                : seat->earned_ms;
@@ -227,14 +227,14 @@ static void put_program_groups(struct agent *agent, struct world *world, struct 
     for (uint32_t i = 0; program->connected && i < program->seat_count; i++) {
         const struct program_device *seat = &program->seats[i];
         struct group group = {.program = program, .seat = i, .seats = 1u << i};
-        if (done & group.seats || (!seat->suspended && seat->account.device == LEDGER_NONE))
+        if (done & group.seats || (!seat_is_off(seat) && seat->account.device == LEDGER_NONE))
             continue;
-        for (uint32_t j = i + 1; !seat->suspended && j < program->seat_count; j++)
+        for (uint32_t j = i + 1; !seat_is_off(seat) && j < program->seat_count; j++)
             if (program->seats[j].account.device == seat->account.device &&
-                !program->seats[j].suspended)
+                !seat_is_off(&program->seats[j]))
                 group.seats |= 1u << j;
         done |= group.seats;
-        put_group(agent, world, &group, seat->suspended ? LEDGER_NONE : seat->account.device);
+        put_group(agent, world, &group, seat_is_off(seat) ? LEDGER_NONE : seat->account.device);
     }
 }
 

@@ -45,7 +45,7 @@ static void describe_governed(const struct agent *agent, const struct program *p
         least = seat->least > least ? seat->least : least;
         spilled += seat->spilled;
         peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
-        bool queues = seat->displaced && seat->suspended;
+        bool queues = seat->displaced && seat_is_off(seat);
         displaced = displaced || queues;
         if (queues && (!ticket || seat->ticket < ticket))
             ticket = seat->ticket;
@@ -156,7 +156,11 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_u64(frame, "slice_ns", status->slice_ns);
     frame_u64(frame, "spread_launches", status->spread_launches);
     frame_u64(frame, "spread_items", status->spread_items);
+    frame_u64(frame, "stored_bytes", status->stored);
+    frame_u64(frame, "losses", status->loss.count);
     frame_string(frame, "pinned", pinned);
+    protecting_put(agent, program, frame);
+    checkpointing_put(agent, program, frame);
     describe_governed(agent, program, frame);
     program_put_wish(program, frame);
     describe_ready(agent, program, frame);

@@ -25,6 +25,7 @@ const struct message_handler message_handlers[] = {
     {MSG_RESUME, PEER_CLIENT, moving_handle, .device = "device"},
     {MSG_PREWARM, PEER_CLIENT, prewarm_handle, .device = "devices"},
     {MSG_CHECKPOINT, PEER_CLIENT, checkpointing_handle},
+    {MSG_PROTECT, PEER_CLIENT, protecting_handle},
     {MSG_SPREAD, PEER_CLIENT, spreading_handle},
     {MSG_TRACE, PEER_CLIENT, trace_handle},
     {MSG_CANCEL, PEER_CLIENT, cancel_handle},

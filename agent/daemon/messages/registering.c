@@ -87,7 +87,7 @@ static int choose_devices(struct agent *agent, const struct device_wish *wish,
                 fills[i].memory = ledger_capacity(device);
                 fills[i].used = device->reserved;
                 fills[i].closed = said.closed || device->drains || device->drains_ms ||
-                                  inventory->entries[i].lost;
+                                  device->lost || inventory->entries[i].lost;
             }
         }
         fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]);

@@ -8,6 +8,22 @@
 
 #define PRIORITY_MAX 1000
 
+void program_put_protect(const struct program *program, struct frame *frame)
+{
+    char text[PROTECTION_TEXT_MAX];
+
+    protection_format(&program->policy.protect, text);
+    frame_string(frame, "protect", text);
+}
+
+bool program_take_protect(struct program *program, const msgpack_object *map)
+{
+    char text[PROTECTION_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
+
+    return field_string(map, "protect", text, sizeof(text)) &&
+           protection_parse(text, &program->policy.protect, reason, sizeof(reason)) == 0;
+}
+
 void program_put_policy(const struct program *program, struct frame *frame)
 {
     char priority[16];
@@ -19,6 +35,7 @@ void program_put_policy(const struct program *program, struct frame *frame)
     frame_u64(frame, "ways", program->policy.ways);
     frame_u64(frame, "quota", program->policy.quota);
     frame_string(frame, "pinned_to", program->policy.pinned_to);
+    program_put_protect(program, frame);
     frame_array(frame, "displaced");
     for (size_t i = 0; i < program->seat_count; i++)
         frame_u64(frame, NULL, program->seats[i].displaced ? program->seats[i].ticket : 0);
@@ -56,6 +73,7 @@ void program_take_policy(struct program *program, const msgpack_object *map)
     policy->quota = field_u64(map, "quota", policy->quota);
     if (field_get(map, "pinned_to"))
         field_string(map, "pinned_to", policy->pinned_to, sizeof(policy->pinned_to));
+    (void)program_take_protect(program, map);
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
         bool is = items[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && items[i].via.u64 > 0;
         program->seats[i].displaced = is;
@@ -74,7 +92,8 @@ void program_take_overrides(struct program *program, const msgpack_object *map)
     } all[] = {{"priority", OVERRIDE_PRIORITY},
                {"preemptible", OVERRIDE_PREEMPTIBLE},
                {"ways", OVERRIDE_WAYS},
-               {"quota", OVERRIDE_QUOTA}};
+               {"quota", OVERRIDE_QUOTA},
+               {"protect", OVERRIDE_PROTECT}};
 
     program_take_policy(program, map);
     program->policy.overrides = 0;
@@ -90,6 +109,7 @@ void program_reset_status(struct program *program)
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         struct program_device *seat = &program->seats[i];
         seat->suspended = seat->moving = seat->limited = seat->tells_grants = false;
+        seat->lost = seat->seeks = false;
         seat->device_bytes = seat->moves = seat->last_downtime_ns = 0;
         seat->wanted = seat->least = seat->granted = seat->peak = seat->spilled = 0;
         seat->busy = 0;

@@ -15,6 +15,40 @@ int program_file(const struct agent *agent, const struct program *program, char 
     return paths_join(agent->programs_folder, program->id, ret);
 }
 
+void program_put_images(const struct program *program, struct frame *frame)
+{
+    const struct program_images *images = &program->images;
+
+    if (!images->every_ms)
+        return;
+    frame_map(frame, "images");
+    frame_string(frame, "folder", images->folder);
+    frame_u64(frame, "every_ms", images->every_ms);
+    frame_u64(frame, "keep", images->keep);
+    frame_u64(frame, "timeout_ms", images->timeout_ms);
+    frame_u64(frame, "max_downtime_ms", images->max_downtime_ms);
+    frame_u64(frame, "bandwidth", images->bandwidth);
+    frame_end(frame);
+}
+
+void program_take_images(const struct agent *agent, struct program *program,
+                         const msgpack_object *map)
+{
+    const msgpack_object *from = field_get(map, "images");
+    struct program_images *images = &program->images;
+
+    *images = (struct program_images){.every_ms = 0};
+    if (!field_path(from, "folder", images->folder, sizeof(images->folder)) ||
+        images->folder[0] != '/')
+        return;
+    images->every_ms = field_u64(from, "every_ms", 0);
+    images->keep = field_u64(from, "keep", 0);
+    images->timeout_ms = field_u64(from, "timeout_ms", 0);
+    images->max_downtime_ms = field_u64(from, "max_downtime_ms", 0);
+    images->bandwidth = field_u64(from, "bandwidth", 0);
+    images->due_ms = uv_now(&agent->loop);
+}
+
 /** Write what a later agent must know. Failing is not fatal: connected programs tell it again. */
 void programs_save(const struct agent *agent, const struct program *program)
 {
@@ -31,6 +65,7 @@ void programs_save(const struct agent *agent, const struct program *program)
     program_put_devices(program, &frame);
     program_put_policy(program, &frame);
     program_put_spread(program, &frame);
+    program_put_images(program, &frame);
     program_put_queued(agent, program, &frame);
     int error;
     if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||
@@ -66,6 +101,8 @@ static struct program_policy configured(const struct agent *agent, const struct 
         policy.ways = said.ways;
     if (!(policy.overrides & OVERRIDE_QUOTA))
         policy.quota = said.quota;
+    if (!(policy.overrides & OVERRIDE_PROTECT))
+        policy.protect = said.protect;
     snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
     return policy;
 }

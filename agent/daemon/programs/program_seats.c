@@ -97,7 +97,7 @@ static void take_sources(struct program_device *seat, const msgpack_object *map)
     }
 }
 
-static void take_seat(struct program *program, size_t index, const msgpack_object *map)
+static void take_seat(struct program *program, size_t index, const msgpack_object *map, bool seeks)
 {
     struct program_device *seat = &program->seats[index];
     uint64_t moves = field_u64(map, "moves", 0);
@@ -106,6 +106,7 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
     seat->suspended = field_bool(map, "suspended", false);
     seat->moving = field_bool(map, "moving", false);
     seat->lost = field_bool(map, "lost", false);
+    seat->seeks = seeks && seat->lost && !seat->suspended;
     seat->device_bytes = bytes_of(map, "device_bytes", 0);
     /* It may be counted before its end is known. */
     if (moves != seat->moves || downtime != seat->last_downtime_ns || !program->status.known)
@@ -174,11 +175,52 @@ static void take_whole(struct program *program, const msgpack_object *message)
     }
 }
 
+static void take_protect(struct program *program, const msgpack_object *message)
+{
+    const msgpack_object *map = field_get(message, "protect");
+    struct program_protect protect = {.as.word = PROTECTION_UNSAID};
+    char text[PROTECTION_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
+
+    if (field_string(map, "as", text, sizeof(text)) &&
+        protection_parse(text, &protect.as, reason, sizeof(reason)) == 0) {
+        protect.on = field_bool(map, "on", false);
+        field_text(map, "broken", protect.broken, sizeof(protect.broken));
+        protect.points = field_u64(map, "points", 0);
+        protect.recoveries = field_u64(map, "recoveries", 0);
+        protect.differences = field_u64(map, "differences", 0);
+        protect.point_bytes = field_u64(map, "point_bytes", 0);
+        protect.downtime_ns = field_u64(map, "downtime_ns", 0);
+        protect.at_ns = field_u64(map, "at_ns", 0);
+        protect.paused_ns = field_u64(map, "paused_ns", 0);
+        protect.since_ns = field_u64(map, "since_ns", 0);
+        if (program->stranger && protect.as.word == PROTECTION_ON) {
+            program->policy.protect = protect.as;
+            program->policy.overrides |= OVERRIDE_PROTECT;
+        }
+        program->stranger = false;
+    }
+    program->status.protect = protect;
+}
+
+static void take_loss(struct program_loss *loss, const msgpack_object *map)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    *loss = (struct program_loss){.count = 0};
+    if (!field_string(map, "device", key, sizeof(key)) || device_key_parse(key, &loss->device))
+        return;
+    loss->count = field_u64(map, "count", 1);
+    field_text(map, "reason", loss->reason, sizeof(loss->reason));
+    loss->at_ns = field_u64(map, "at_ns", 0);
+}
+
 void program_take_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *seats;
     size_t count = field_array(message, "seats", &seats);
     struct program_status *status = &program->status;
+
+    bool seeks = field_bool(field_get(message, "protect"), "seeks", false);
 
     program->awaited = false;
     take_ready(program, message);
@@ -188,7 +230,7 @@ void program_take_status(struct program *program, const msgpack_object *message)
         const msgpack_object *first = &seats[0];
         program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
         for (size_t i = 0; i < program->seat_count; i++)
-            take_seat(program, i, &seats[i]);
+            take_seat(program, i, &seats[i], seeks);
         /* These are of the whole program. */
         status->contexts = field_u64(first, "contexts", 0);
         status->queues = field_u64(first, "queues", 0);
@@ -202,6 +244,9 @@ void program_take_status(struct program *program, const msgpack_object *message)
     status->slice_ns = field_u64(message, "slice_ns", 0);
     status->spread_launches = field_u64(message, "spread_launches", 0);
     status->spread_items = field_u64(message, "spread_items", 0);
+    status->stored = bytes_of(message, "stored", 0);
+    take_protect(program, message);
+    take_loss(&status->loss, field_get(message, "loss"));
 }
 
 bool program_suspended(const struct program *program)

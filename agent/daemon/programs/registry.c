@@ -144,6 +144,7 @@ static bool load_one(struct agent *agent, const char *path)
             program_take_devices(program, map);
             program_take_policy(program, map);
             program_take_spread(program, map);
+            program_take_images(agent, program, map);
             program_configure(agent, program);
             program_take_queued(agent, program, map);
             program->lost_ms = uv_now(&agent->loop);
@@ -281,6 +282,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
         }
         set_name(program, parent && !parent->named ? command : name,
                  command[0] ? command : program->id);
+        program->stranger = !parent;
         if (!parent)
             program_named(agent, program);
     }

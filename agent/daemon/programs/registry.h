@@ -22,7 +22,8 @@ struct program_device {
     struct device_key device; /**< Where it is, was last, or will start. */
     bool suspended;
     bool moving;
-    bool lost; /**< Its device is, and has not answered since. */
+    bool lost;  /**< Its device is, and has not answered since. */
+    bool seeks; /**< And it waits for another one, where what it did is done again. */
     uint64_t device_bytes;
     uint64_t moves;
     uint64_t last_downtime_ns;
@@ -73,7 +74,8 @@ enum program_override {
     OVERRIDE_PREEMPTIBLE = 1 << 1,
     OVERRIDE_WAYS = 1 << 2,
     OVERRIDE_QUOTA = 1 << 3,
-    OVERRIDE_ALL = (1 << 4) - 1,
+    OVERRIDE_PROTECT = 1 << 4,
+    OVERRIDE_ALL = (1 << 5) - 1,
 };
 
 /** How much memory a program may have and how it goes on when that is not there. */
@@ -84,6 +86,7 @@ struct program_policy {
     bool preemptible;
     unsigned ways;                     /**< enum policy_way. */
     uint64_t quota;                    /**< Bytes, or LEDGER_NO_LIMIT. */
+    struct protection protect;         /**< How it is to be protected. */
     char pinned_to[PROTOCOL_WORD_MAX]; /**< The device that it has to be on, or "". */
 };
 
@@ -138,6 +141,37 @@ struct program_spread {
     size_t count;
 };
 
+/** How a program says that it is protected from the loss of its device. */
+struct program_protect {
+    struct protection as; /**< PROTECTION_UNSAID: it has not said. */
+    bool on;
+    char broken[256]; /**< Why it is not at the moment, though it is to be; or "". */
+    uint64_t points, recoveries, differences;
+    uint64_t point_bytes, downtime_ns; /**< Of the last point, which was made... */
+    uint64_t at_ns;                    /**< ...then, by CLOCK_MONOTONIC; 0: there is none. */
+    uint64_t paused_ns, since_ns;      /**< All points stopped it for so long, since then. */
+};
+
+/** The last device that it lost. */
+struct program_loss {
+    uint64_t count; /**< So many were lost in all; 0: none. */
+    struct device_key device;
+    char reason[256];
+    uint64_t at_ns; /**< CLOCK_MONOTONIC. */
+};
+
+/** Images that a program is to make again and again. */
+struct program_images {
+    uint64_t every_ms; /**< 0: none. */
+    char folder[PATH_MAX];
+    uint64_t keep; /**< 0: all. */
+    uint64_t timeout_ms, max_downtime_ms, bandwidth;
+    uint64_t due_ms;   /**< Of the next one, by uv_now(). */
+    char image[64];    /**< The last, or "". */
+    uint64_t made_ms;  /**< When. */
+    char problem[256]; /**< Why there is none since; or "". */
+};
+
 /** What a program last said of itself. */
 struct program_status {
     bool known;
@@ -147,6 +181,9 @@ struct program_status {
     uint64_t slice_ns; /**< How long pieces of its launches take; 0: they are given whole. */
     uint64_t spread_launches, spread_items; /**< That other devices had a part in; work-items of
                                                  theirs that those did. */
+    uint64_t stored;                        /**< Bytes that it has in an image alone. */
+    struct program_protect protect;
+    struct program_loss loss;
 };
 
 /** A program that registered with policy/reseat.h, and what it asks of a device. */
@@ -180,13 +217,16 @@ struct program {
     struct program_whole whole[PROGRAM_WHOLE_MAX];
     size_t whole_count;
     struct program_spread spread;
+    struct program_images images;
     unsigned spread_told; /**< Of these the ones that it was told of, as bits. */
     struct program_wish wish;
     struct program_policy policy;
     struct governed governed;
-    struct peer *peer; /**< NULL while it has no connection. */
-    uint64_t lost_ms;  /**< When the connection ended. */
-    bool awaited;      /**< Another agent knew it connected; this one not yet how it is. */
+    struct peer *peer;   /**< NULL while it has no connection. */
+    uint64_t lost_ms;    /**< When the connection ended. */
+    bool awaited;        /**< Another agent knew it connected; this one not yet how it is. */
+    bool stranger;       /**< No agent knew it: it is to be protected as it first says it is. */
+    uint64_t protect_ms; /**< When it was last told how to be protected; 0: never. */
 };
 
 /** It has accounts from now on, and is treated as nobody said anything else. Until program_close().
@@ -259,6 +299,14 @@ void program_put_policy(const struct program *program, struct frame *frame);
 void program_take_policy(struct program *program, const msgpack_object *map);
 /** The same of what its command line says: that holds whatever the configuration says. */
 void program_take_overrides(struct program *program, const msgpack_object *map);
+/** "images" of an open map, and back: what it is to make again and again. */
+void program_put_images(const struct program *program, struct frame *frame);
+void program_take_images(const struct agent *agent, struct program *program,
+                         const msgpack_object *map);
+/** How it is to be protected, as "protect" of an open map; and back, false where nothing valid is
+ *  said, which changes nothing. */
+void program_put_protect(const struct program *program, struct frame *frame);
+bool program_take_protect(struct program *program, const msgpack_object *map);
 /** It has its name: what the configuration says of that holds, where nobody says otherwise. */
 void program_named(struct agent *agent, struct program *program);
 /** The same once more, as the configuration is now. */
@@ -277,6 +325,11 @@ void program_reset_status(struct program *program);
 
 /** "starting", "running", "moving", "lost", "suspended", "waiting", "spilled" or "away". */
 const char *program_state(const struct program *program);
+/** It is on no device: suspended, or it lost the one that it was on and waits for another. */
+static inline bool seat_is_off(const struct program_device *seat)
+{
+    return seat->suspended || seat->seeks;
+}
 /** Bytes that a seat has, on its device and in host memory, as last heard. */
 uint64_t seat_wanted(const struct program_device *seat);
 /** True when all of its seats are. */

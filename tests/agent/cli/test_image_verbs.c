@@ -186,7 +186,7 @@ Test(image_verbs, checkpoint_makes_one_or_many)
     json_t *answer =
         harness_json(RESEAT("checkpoint", "kept", "--to", folder, "--max-downtime", "7", "--json"),
                      "checkpoint");
-    cr_expect_str_eq(json_string_value(json_object_get(answer, "image")), "20260101T000000.000-2");
+    cr_expect_str_eq(json_string_value(json_object_get(answer, "image")), "20260101T000000.001-2");
     cr_expect_eq(json_integer_value(json_object_get(answer, "downtime_ns")), 7000000);
     cr_expect_eq(json_integer_value(json_object_get(answer, "bytes")), 0, "none follows");
     json_decref(answer);
@@ -194,14 +194,69 @@ Test(image_verbs, checkpoint_makes_one_or_many)
     cr_expect_eq(RESEAT("checkpoint", "kept")->status, 2);
     cr_expect_eq(RESEAT("checkpoint", "nobody", "--to", folder)->status, 3);
     cr_expect(harness_state("kept", "running", 5000));
-    pid_t many = harness_spawn(harness_reseat(), "checkpoint", "kept", "--to", folder, "--every",
-                               "0.05", (char *)NULL);
-    usleep(400000);
-    kill(many, SIGINT);
-    cr_expect_eq(harness_wait(many), 0, "Ctrl-C ends them, which is no failure");
+    const struct result *result = RESEAT("checkpoint", "kept", "--to", folder, "--keep", "77");
+    cr_expect_eq(result->status, 0);
+    cr_expect(strstr(result->err, "older images stay: they are used"), "%s", result->err);
+    harness_end(program);
+}
+
+/** Until the agent says that of the images of "kept". False after some seconds. */
+static bool comes_to(const char *member, json_int_t least, bool present)
+{
+    for (unsigned ms = 0; ms < 10000; ms += 50) {
+        json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
+        const json_t *app = json_array_get(json_object_get(object, "apps"), 0);
+        const json_t *images = json_object_get(app, "checkpoints");
+        const char *image = json_string_value(json_object_get(images, "image"));
+        const json_t *value = json_object_get(images, member);
+        json_int_t got = json_is_string(value) ? (json_int_t)strlen(json_string_value(value))
+                                               : json_integer_value(value);
+        if (strcmp(member, "image") == 0 && image[0])
+            got = atoi(image + strlen("20260101T000000."));
+        bool is = present ? got >= least : got == 0;
+        json_decref(object);
+        if (is)
+            return true;
+        usleep(50000);
+    }
+    return false;
+}
+
+/* The command returns; the agent goes on, and so does the next one. */
+Test(image_verbs, checkpoints_are_made_until_they_are_ended)
+{
+    pid_t program = harness_start("kept", "done");
+    const struct result *result =
+        RESEAT("checkpoint", "kept", "--to", folder, "--every", "0.3", "--keep", "4");
+
+    cr_expect_eq(result->status, 0, "%s", result->err);
+    cr_expect(strstr(result->out, "another follows every 0.3 s"), "%s", result->out);
+    cr_expect(comes_to("image", 4, true), "%s", RESEAT("explain", "kept")->out);
+    cr_expect(strstr(RESEAT("explain", "kept")->out, "every 0.3 s in "));
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    cr_expect(comes_to("keep", 4, true));
+    cr_expect(comes_to("image", 8, true));
+    result = RESEAT("checkpoint", "kept", "--every", "0");
+    cr_expect_eq(result->status, 0, "%s", result->err);
+    cr_expect(strstr(result->out, "no more images"), "%s", result->out);
+    cr_expect(comes_to("every_ms", 0, false));
     /* It was told that none follows. */
-    answer = harness_json(RESEAT("checkpoint", "kept", "--to", folder, "--json"), "checkpoint");
+    json_t *answer =
+        harness_json(RESEAT("checkpoint", "kept", "--to", folder, "--json"), "checkpoint");
     cr_expect_eq(json_integer_value(json_object_get(answer, "image_written")), 0);
     json_decref(answer);
+    usleep(700000);
+    cr_expect(comes_to("every_ms", 0, false));
+    harness_end(program);
+}
+
+Test(image_verbs, what_fails_first_is_not_made_again)
+{
+    pid_t program = harness_start("kept", "done");
+
+    cr_expect_eq(RESEAT("checkpoint", "kept", "--to", "full", "--every", "0.1")->status, 1);
+    cr_expect(comes_to("every_ms", 0, false));
+    cr_expect_eq(RESEAT("checkpoint", "kept", "--every", "1")->status, 2, "without a folder");
     harness_end(program);
 }

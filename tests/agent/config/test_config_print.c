@@ -38,6 +38,7 @@ struct said_program {
     bool preemptible;
     uint64_t quota, warm, presented;
     unsigned ways;
+    struct protection protect;
 };
 
 struct said {
@@ -151,6 +152,30 @@ static void write_device(FILE *to, struct said_device *device, size_t number)
     fputs(" }", to);
 }
 
+static void write_protection(FILE *to, struct protection *protect)
+{
+    switch (any(0, 4)) {
+    case 0:
+        fprintf(to, "protect = %s;", any(0, 1) ? "true" : "\"on\"");
+        protect->word = PROTECTION_ON;
+        return;
+    case 1:
+        fprintf(to, "protect = %s;", any(0, 1) ? "false" : "\"off\"");
+        protect->word = PROTECTION_OFF;
+        return;
+    case 2:
+        protect->word = PROTECTION_ON;
+        fprintf(to, "protect = %u;", protect->seconds = (unsigned)any(1, PROTECTION_SECONDS_MAX));
+        return;
+    case 3:
+        protect->word = PROTECTION_ON;
+        put_size(to, "protect", protect->bytes = any_size());
+        return;
+    default:
+        return;
+    }
+}
+
 static void write_program(FILE *to, struct said_program *program, size_t number)
 {
     char ways[64];
@@ -177,6 +202,7 @@ static void write_program(FILE *to, struct said_program *program, size_t number)
         any_name(program->device, any(0, 9));
         put_text(to, "device", program->device);
     }
+    write_protection(to, &program->protect);
     fputs(" }", to);
 }
 
@@ -248,6 +274,11 @@ static void expect_said(const struct config *config, const struct said *said)
         cr_assert_eq(program.warm, expected->warm);
         cr_assert_eq(program.ways, expected->ways);
         cr_assert_str_eq(program.device, expected->device);
+        bool on = expected->protect.word == PROTECTION_ON ||
+                  (expected->protect.word == PROTECTION_UNSAID && config_policy(config)->protect);
+        cr_assert_eq(program.protect.word, on ? PROTECTION_ON : PROTECTION_OFF);
+        cr_assert_eq(program.protect.seconds, expected->protect.seconds);
+        cr_assert_eq(program.protect.bytes, expected->protect.bytes);
     }
 }
 

@@ -172,10 +172,12 @@ static void hear(void *data, struct frame *frame)
         control_room_alone();
 }
 
+bool room_waits;
+
 unsigned serve(void)
 {
     sent_count = 0;
-    room_served = control_room_serve(sent, hear);
+    room_served = control_room_serve(room_waits, sent, hear);
     return sent_count;
 }
 

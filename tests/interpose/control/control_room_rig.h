@@ -72,6 +72,7 @@ extern struct sent sent[SENT_MAX];
 extern unsigned sent_count;
 extern bool sent_breaks; /**< The connection, at each frame. */
 
+extern bool room_waits;  /**< The program as a whole waits for the agent. */
 extern bool room_served; /**< What the last turn returned. */
 
 /** A turn of the control thread; returns sent_count. */

@@ -80,6 +80,16 @@ static void hear(struct talk *talk, struct message *ret_message)
     cr_assert_eq(got, 1);
 }
 
+static void put(struct talk *talk, struct frame *frame)
+{
+    cr_assert_eq(frame_seal(frame), 0);
+    cr_assert_eq(send(talk->fd, frame->buffer.data, frame->buffer.size, MSG_NOSIGNAL),
+                 (ssize_t)frame->buffer.size);
+    frame_finish(frame);
+}
+
+static bool places; /* the agent says that it finds them */
+
 static void say(struct talk *talk, const char *type, uint64_t request)
 {
     char text[DEVICE_KEY_TEXT_MAX];
@@ -90,10 +100,8 @@ static void say(struct talk *talk, const char *type, uint64_t request)
     frame_u64(&frame, "version", PROTOCOL_VERSION);
     frame_u64(&frame, "request", request);
     frame_string(&frame, "device", text);
-    cr_assert_eq(frame_seal(&frame), 0);
-    cr_assert_eq(send(talk->fd, frame.buffer.data, frame.buffer.size, MSG_NOSIGNAL),
-                 (ssize_t)frame.buffer.size);
-    frame_finish(&frame);
+    frame_bool(&frame, "places", places);
+    put(talk, &frame);
 }
 
 /** Take the program's connection; it has said hello and was welcomed. */
@@ -158,6 +166,71 @@ Test(control, more_requests_than_wait_are_refused_at_once)
     }
     say(&talk, MSG_MOVE, JOBS + 3);
     cr_assert_eq(heard(&talk, MSG_PROGRESS, reason, sizeof(reason)), JOBS + 3);
+    part(&talk);
+}
+
+/** Until a status says that the program waits for another device, or not. Where it is then. */
+static void expect_status(struct talk *talk, bool seeks, const char *device)
+{
+    char text[DEVICE_KEY_TEXT_MAX], said[DEVICE_KEY_TEXT_MAX];
+
+    key_text(device, text);
+    for (bool is = false; !is;) {
+        const msgpack_object *seats;
+        struct message message;
+        hear(talk, &message);
+        if (field_array(&message.root, "seats", &seats) == 1 &&
+            field_is(&message.root, "type", MSG_STATUS)) {
+            is = field_bool(field_get(&message.root, "protect"), "seeks", !seeks) == seeks &&
+                 field_string(&seats[0], "device", said, sizeof(said)) && strcmp(said, text) == 0;
+            cr_assert(!is || field_bool(&seats[0], "lost", !seeks) == seeks);
+        }
+        message_finish(&message);
+    }
+}
+
+/* Where it goes is the agent's to say; also to the device that was lost, which may answer again. */
+Test(control, an_agent_finds_a_place_for_a_program_whose_device_is_lost)
+{
+    char text[DEVICE_KEY_TEXT_MAX];
+    struct message message;
+    struct frame frame;
+    struct talk talk;
+
+    setenv("FAKE_SEEKS", "1", 1);
+    setenv("FAKE_MOVE", "done", 1);
+    places = true;
+    program = harness_spawn(harness_program(), "100", NULL);
+    meet(&talk);
+    expect_status(&talk, true, "here");
+    usleep(1000000); /* it does not go anywhere by itself */
+    key_text("here", text);
+    frame_init(&frame, MSG_MOVE);
+    frame_u64(&frame, "request", 5);
+    frame_string(&frame, "device", text);
+    put(&talk, &frame);
+    for (bool ended = false; !ended;) {
+        hear(&talk, &message);
+        ended = field_is(&message.root, "type", MSG_REPORT);
+        if (ended) {
+            cr_assert(field_is(&message.root, "result", RESULT_DONE));
+            cr_assert_not(field_bool(&message.root, "already", true));
+        }
+        message_finish(&message);
+    }
+    say(&talk, MSG_QUERY, 0);
+    expect_status(&talk, false, "here");
+    part(&talk);
+}
+
+Test(control, a_program_finds_one_itself_where_no_agent_would)
+{
+    struct talk talk;
+
+    setenv("FAKE_SEEKS", "1", 1);
+    program = harness_spawn(harness_program(), "100", NULL);
+    meet(&talk); /* with one of another release */
+    expect_status(&talk, false, "its own choice");
     part(&talk);
 }
 

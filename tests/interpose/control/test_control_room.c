@@ -486,6 +486,24 @@ Test(control_room, nobody_is_asked_without_need_or_who_would_not_answer)
     cr_assert_eq(answer_of(&asker), ROOM_SPILL);
 }
 
+/* Its device is lost, and the agent is to find it another one: no call of it need wait. */
+Test(control_room, an_agent_is_given_up_too_while_the_program_waits_as_a_whole)
+{
+    room_waits = true;
+    welcome(NULL, 0);
+    cr_assert_eq(asked_for(20), 0, "one that would not answer");
+    control_room_alone();
+    welcome_of_one_that_answers();
+    for (unsigned i = 0; i < 10; i++) {
+        asked_for(4);
+        control_room_heard();
+    }
+    cr_assert_eq(asked_for(5), 5);
+    room_clock_ns += 1000000000;
+    serve();
+    cr_assert_not(room_served);
+}
+
 /* ---- fork ---- */
 
 static void expect_child(pid_t child)

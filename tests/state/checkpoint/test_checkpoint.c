@@ -90,9 +90,11 @@ static void add(cl_uint n)
     OK(clEnqueueNDRangeKernel(f.program.queue, f.add, 1, NULL, &items, NULL, 0, NULL, NULL));
 }
 
+static uint64_t keep; /* so many images; 0: all */
+
 static enum move_result checkpoint(bool keeps)
 {
-    const struct checkpoint_request request = {.folder = f.folder, .keeps = keeps};
+    const struct checkpoint_request request = {.folder = f.folder, .keeps = keeps, .keep = keep};
     checkpoint_make(&request, &f.report);
     return f.report.result;
 }
@@ -307,6 +309,28 @@ Test(checkpoint, writes_what_changed_since_the_one_before, .timeout = 120)
     makes(false);
     cr_expect_eq(f.report.written, 0);
     cr_expect_eq(point_bytes(), 0, "none follows");
+    close_program();
+}
+
+/* What stays is whole, though chunks of it were first written for one that went. */
+Test(checkpoint, removes_older_ones_when_it_is_there, .timeout = 120)
+{
+    struct image_names names;
+    open_program();
+    keep = 2;
+    for (unsigned i = 0; i < 4; i++) {
+        makes(true);
+        cr_expect_str_eq(f.report.not_removed, "");
+    }
+    add(3);
+    makes(false);
+    OK(clFinish(f.program.queue));
+    open_image();
+    cr_assert_eq(image_folder_names(folder, &names), 0);
+    cr_expect_eq(names.count, 2);
+    image_names_finish(&names);
+    cr_expect_eq(added(), 3);
+    close_image();
     close_program();
 }
 

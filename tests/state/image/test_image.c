@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "state/image/image_keep.h"
 #include "tests/state/image/faults.h"
 #include "tests/state/image/rig.h"
 #include "tests/support/folder.h"
@@ -462,6 +463,46 @@ Test(image, is_not_removed_while_it_is_held)
     owned_close(&hold);
     cr_expect_eq(image_folder_remove(folder, written.name), 0);
     image_folder_close(folder);
+}
+
+static size_t images_there(void)
+{
+    struct image_folder *folder;
+    struct image_names names;
+    size_t whole = 0;
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_READ, &folder, problem), 0, "%s", problem);
+    cr_assert_eq(image_folder_names(folder, &names), 0);
+    for (size_t i = 0; i < names.count; i++)
+        whole += image_folder_is_whole(folder, names.names[i]);
+    image_names_finish(&names);
+    image_folder_close(folder);
+    return whole;
+}
+
+Test(image, is_removed_when_enough_later_ones_of_its_program_are_there)
+{
+    struct image_written written[4];
+    struct image_folder *folder;
+    struct owned hold;
+    for (size_t i = 0; i < ARRAY_SIZE(written); i++) {
+        rig_change(&rig, 0, 1);
+        written[i] = write_image(IMAGE_PACKS);
+    }
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_READ, &folder, problem), 0);
+    cr_assert_eq(image_folder_hold(folder, written[0].name, &hold), 0);
+    image_folder_close(folder);
+    cr_expect_eq(image_keep_last(path, "another program", 1, problem), 0);
+    cr_expect_eq(image_keep_last(path, "a program", 4, problem), 0);
+    cr_expect_eq(images_there(), 4);
+    cr_expect_eq(image_keep_last(path, "a program", 2, problem), 0, "%s", problem);
+    cr_expect_eq(images_there(), 3, "one is held, one went");
+    expect_good(written[3].name);
+    cr_expect_eq(rig_chunks(path), CHUNKS + 2, "with what it alone named");
+    owned_close(&hold);
+    cr_expect_eq(image_keep_last(path, "a program", 2, problem), 0, "%s", problem);
+    cr_expect_eq(images_there(), 2);
+    cr_expect_eq(rig_chunks(path), CHUNKS + 1);
+    cr_expect_eq(image_keep_last("/no/such/folder", "a program", 2, problem), -ENOENT);
 }
 
 Test(image, keeps_all_chunks_while_one_cannot_be_read)

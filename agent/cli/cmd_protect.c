@@ -1,0 +1,132 @@
+#include <string.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/verb.h"
+#include "agent/wire/protection.h"
+
+struct protect {
+    const char *every;
+    bool off;
+};
+
+static int take_every(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct protection protection;
+    char reason[PROTOCOL_TEXT_MAX];
+
+    if (protection_parse(text, &protection, reason, sizeof(reason)))
+        return output_usage(&call->output, "--%s: %s", option->name, reason);
+    if (!protection.seconds && !protection.bytes)
+        return output_usage(&call->output, "--%s takes seconds or a size", option->name);
+    ((struct protect *)call->options)->every = text;
+    return 0;
+}
+
+static const struct verb_option options[] = {
+    {"every", "SECONDS|SIZE",
+     "Copy what it has each so many seconds, if that stops it for no more than a hundredth of its "
+     "time; or let what it does in between take so much memory. Default: 10 seconds and 256MiB.",
+     .take = take_every},
+    {"off", NULL, "Protect it no more: nothing of it is kept or costs anything from then on.",
+     OPTION_VALUE(struct protect, off)},
+    {NULL}};
+
+static bool take_news(void *context, const struct message *message)
+{
+    (void)context;
+    return field_is(&message->root, "type", MSG_PROGRESS);
+}
+
+static int print(const struct call *call, const json_t *report)
+{
+    const struct protect *protect = call->options;
+    char name[OUTPUT_PROGRAM_MAX], bytes[32], total[32], downtime[32];
+    bool starting = member_bool(report, "starting");
+    const char *why = member_text(report, "not_protected");
+
+    output_program(json_object_get(report, "app"), name);
+    if (why[0]) {
+        return output_fail(&call->output, ERR_REFUSED,
+                           "%s is not protected now: %s; it will be once that has passed, or until "
+                           "reseat protect --off",
+                           name, why);
+    }
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        output_add_members(object, report, "app starting bytes total_ns downtime_ns");
+        json_object_set_new(object, "protect",
+                            output_text(protect->off     ? "off"
+                                        : protect->every ? protect->every
+                                                         : "on"));
+        return output_print(object, STATUS_DONE);
+    }
+    if (starting || protect->off) {
+        printf("%s %s%s\n", name, starting ? "will start " : "is ",
+               protect->off ? "not protected" : "protected");
+        return output_done();
+    }
+    bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
+    output_seconds(member_number(report, "total_ns"), total, sizeof(total));
+    output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
+    printf("%s is protected: %s copied in %s, stopped for %s\n", name, bytes, total, downtime);
+    return output_done();
+}
+
+static int take_report(const struct call *call, const struct message *message)
+{
+    if (!field_is(&message->root, "type", MSG_REPORT))
+        return output_fail_message(&call->output, message);
+    json_t *report = output_answer(message);
+    char name[OUTPUT_PROGRAM_MAX];
+    int status;
+    if (strcmp(member_text(report, "result"), RESULT_DONE) == 0)
+        status = print(call, report);
+    else
+        status = output_fail(&call->output, ERR_FAILED, "%s: %s",
+                             output_program(json_object_get(report, "app"), name),
+                             member_text(report, "reason"));
+    json_decref(report);
+    return status;
+}
+
+static int run(struct call *call)
+{
+    static const struct news news = {NULL, take_news, -1, NULL};
+    const struct protect *protect = call->options;
+    struct client client;
+    struct message message;
+    struct frame frame;
+
+    if (protect->off && protect->every)
+        return output_usage(&call->output, "--every or --off, not both");
+    int status = ask_connect(&call->output, false, "reach the program", &client);
+    if (!status) {
+        frame_init(&frame, MSG_PROTECT);
+        frame_string(&frame, "app", call->words[0]);
+        frame_string(&frame, "protect",
+                     protect->off     ? "off"
+                     : protect->every ? protect->every
+                                      : "on");
+        int result = ask_follow(&client, &frame, &news, &message);
+        status = result == 1 ? take_report(call, &message)
+                             : output_fail_agent(&call->output, result, MSG_PROTECT);
+        if (result == 1)
+            message_finish(&message);
+    }
+    client_close(&client);
+    return status;
+}
+
+const struct verb verb_protect = {
+    .name = MSG_PROTECT,
+    .arguments = "APP",
+    .summary = "Have a program outlive the loss of its device, while it runs.",
+    .text = "What it has is copied to the host, and again and again from then on, and what it does "
+            "in between is kept: when its device is lost, another one goes on from there. reseat "
+            "explain says when the last copy was made, what copies cost, and what became of the "
+            "last loss. What is said here holds until the program ends, whatever the configuration "
+            "says. reseat run --protect says what cannot be protected.",
+    .options = options,
+    .size = sizeof(struct protect),
+    .run = run,
+};

@@ -1,0 +1,120 @@
+#include "agent/daemon/govern/govern.h"
+
+#include "state/driver/served.h"
+
+/*
+ * Devices that programs lost, and protected programs that wait for another one.
+ *
+ * What a program lost takes nobody until it answers: a helper that lists devices anew opens its
+ * driver for that, or who looks after a server says so. Where a program that then goes there fails,
+ * it is asked again later each time. A program that waits is one that queues to the policy, first
+ * come, first served: what it was granted on the lost device is free at once.
+ */
+
+#define ASK_MS     100
+#define ASK_MS_MAX 60000
+
+/** @longer  It is asked later than the last time: else whoever lost it often would keep all others
+ *  off it. */
+static void take_away(struct agent *agent, uint32_t index, bool longer, const char *why)
+{
+    struct ledger_device *device = &agent->ledger.devices[index];
+
+    device->lost_wait_ms = longer && device->lost_wait_ms ? device->lost_wait_ms * 2 : ASK_MS;
+    if (device->lost_wait_ms > ASK_MS_MAX)
+        device->lost_wait_ms = ASK_MS_MAX;
+    device->lost_ask_ms = uv_now(&agent->loop) + device->lost_wait_ms;
+    device->lost = true;
+    device->lost_asked = false;
+    agent->changed = true;
+    agent_log("%s: lost (%s); nobody goes there until it answers", device->name, why);
+}
+
+static void give_back(struct agent *agent, struct ledger_device *device)
+{
+    device->lost = false;
+    agent->changed = true;
+    agent_log("%s: answers again", device->name);
+}
+
+/** @program found it lost on the device: it waits for another one, in its turn. */
+static void queue(struct agent *agent, struct program *program, uint32_t index)
+{
+    struct program_device *seat = &program->seats[index];
+
+    seat->displaced = true;
+    seat->only = LEDGER_NONE;
+    need_queue(agent, need_of(agent, program, 1u << index), seat);
+    agent_log("%s: %s (pid %d) waits for another device", program->id, program->name,
+              (int)program->pid);
+}
+
+void losses_note(struct agent *agent, struct program *program, uint32_t index,
+                 const struct program_device *before, uint32_t device)
+{
+    const struct program_device *seat = &program->seats[index];
+    const struct program_loss *loss = &program->status.loss;
+
+    if (seat->lost && !before->lost && device != LEDGER_NONE)
+        take_away(agent, device, false, loss->count ? loss->reason : "it does not say why");
+    if (seat->seeks && !before->seeks)
+        queue(agent, program, index);
+}
+
+void losses_arrived(struct agent *agent, uint32_t index)
+{
+    struct ledger_device *device = &agent->ledger.devices[index];
+
+    device->lost_wait_ms = 0;
+    if (device->lost)
+        give_back(agent, device);
+}
+
+void losses_failed(struct agent *agent, uint32_t index)
+{
+    if (agent->ledger.devices[index].lost_wait_ms)
+        take_away(agent, index, true, "a program could not go there");
+}
+
+/** Whether a list that is to show it can be made. */
+static bool is_listed_by_us(const struct agent *agent, const struct inventory_entry *entry)
+{
+    return agent->devices.environment && (!entry || !served_is_address(entry->key.icd));
+}
+
+void losses_listed(struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        if (!device->lost || !device->lost_asked)
+            continue;
+        device->lost_asked = false;
+        if (entry && !entry->lost && !agent->devices.problem[0])
+            give_back(agent, device);
+        else
+            take_away(agent, i, true, "it is not among the devices that there are");
+    }
+}
+
+void losses_tick(struct agent *agent)
+{
+    uint64_t now = uv_now(&agent->loop);
+    bool list = false;
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        if (!device->lost || device->lost_asked || now < device->lost_ask_ms)
+            continue;
+        if (!is_listed_by_us(agent, entry)) {
+            if (!entry || !entry->lost)
+                give_back(agent, device);
+        } else if (!agent->devices.listing || list) {
+            /* A list that was begun before may be of how it was before. */
+            device->lost_asked = list = true;
+        }
+    }
+    if (list)
+        devices_renew(agent);
+}

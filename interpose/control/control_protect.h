@@ -1,0 +1,30 @@
+#ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_PROTECT_H
+#define RESEAT_INTERPOSE_CONTROL_CONTROL_PROTECT_H
+
+#include "agent/wire/protection.h"
+#include "state/driver/driver.h"
+
+/* Whether the program is protected (state/point/protect.h): as it was started, then as the agent
+ * says. */
+
+/**
+ * At the start, before an agent is heard.
+ *
+ * @places  Where it may go when its device is lost and no agent says where; copied.
+ * @text    Of the environment, or NULL: not protected.
+ */
+void control_protect_start(const struct device_key *places, size_t count, const char *text);
+
+/** A number for what the agent says next: of two orders the later holds, on whatever threads they
+ *  are carried out. By the control thread. */
+uint64_t control_protect_order(void);
+/**
+ * Protect it like that from now on, unless a later order was carried out already.
+ *
+ * Blocks on a point or a move that is under way. 0, -ENOMEM or -EAGAIN (no thread).
+ */
+MUST_CHECK int control_protect_apply(const struct protection *protection, uint64_t order);
+/** How it is protected, as the agent writes it; "" before the start. Any thread. */
+void control_protect_words(char ret_text[PROTECTION_TEXT_MAX]);
+
+#endif

@@ -1,0 +1,166 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/agent/harness.h"
+#include "tests/agent/puppet.h"
+
+/* Programs whose device is lost, and where the agent has those go that go on elsewhere. */
+
+#define SOON 8000
+
+/** The devices that there are, now. */
+static void there_are(const char *devices)
+{
+    FILE *file = fopen(harness_path("devices"), "w");
+
+    cr_assert(file && fputs(devices, file) >= 0 && fclose(file) == 0);
+}
+
+static void begin(void)
+{
+    harness_init();
+    setenv("RESEAT_AUTOMATIC", "no", 1);
+    setenv("POCL_FAKE_DEVICES", "", 1);
+    setenv("FAKE_MORE_DEVICES", harness_path("devices"), 1);
+    there_are("gpu:one,gpu:larger");
+    RESEAT("devices");
+}
+
+static void finish(void)
+{
+    puppet_finish_all();
+    harness_finish();
+}
+
+TestSuite(losses, .init = begin, .fini = finish, .timeout = 120);
+
+static struct puppet *start(const char *name, const char *device, uint64_t bytes)
+{
+    struct puppet_kind kind = {.device = device};
+    struct puppet *puppet = puppet_start(name, &kind);
+
+    cr_assert(puppet_allocate(puppet, bytes, SOON));
+    return puppet;
+}
+
+static void lose(struct puppet *puppet, bool seeks)
+{
+    puppet->seats[0].lost = true;
+    puppet->seats[0].seeks = seeks;
+    puppet_say(puppet);
+}
+
+static bool is_elsewhere(void *data)
+{
+    const struct puppet *puppet = data;
+
+    return !puppet->seats[0].lost;
+}
+
+Test(losses, a_protected_program_is_given_another_device_and_room_there)
+{
+    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+
+    cr_assert_geq(devices_say("gpu0", "granted_bytes"), 300 * MIB);
+    lose(a, true);
+    cr_assert(puppets_run(is_elsewhere, a, SOON));
+    cr_assert_str_eq(a->seats[0].device, "gpu:larger");
+    cr_assert_eq(a->moves, 1);
+    cr_assert_eq(a->resumes, 0);
+    cr_assert_str_eq(a->manner, MANNER_NEEDED);
+    cr_assert_geq(a->seats[0].granted, 300 * MIB);
+    cr_assert(state_comes_to("a", "running", SOON));
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0, "it is free at once");
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), a->seats[0].granted);
+    cr_assert_eq(ps_says("a", "displaced"), 0);
+}
+
+/* Nobody else can say what its bytes were. What it was granted it may have still. */
+Test(losses, a_program_that_is_not_protected_stays_and_says_so)
+{
+    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+    uint64_t granted = devices_say("gpu0", "granted_bytes");
+
+    lose(a, false);
+    cr_assert(state_comes_to("a", "lost", SOON));
+    puppets_for(500);
+    cr_assert_eq(a->moves, 0);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), granted);
+}
+
+/* The first list after the loss says that there is nothing, a later one that something came. */
+Test(losses, with_no_device_it_waits_for_the_next_one)
+{
+    there_are("gpu:one");
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+
+    there_are("");
+    lose(a, true);
+    cr_assert(state_comes_to("a", "lost", SOON));
+    puppets_for(1000);
+    cr_assert_eq(a->moves, 0);
+    cr_assert_eq(ps_says("a", "granted_bytes"), 0);
+    cr_assert_eq(ps_says("a", "displaced"), 1);
+    there_are("cpu:new");
+    cr_assert(puppets_run(is_elsewhere, a, SOON));
+    cr_assert_str_eq(a->seats[0].device, "cpu:new");
+    cr_assert_eq(devices_say("cpu0", "granted_bytes"), a->seats[0].granted);
+}
+
+Test(losses, a_device_that_answers_again_is_used_again)
+{
+    there_are("gpu:one");
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+
+    lose(a, true);
+    cr_assert(puppets_run(is_elsewhere, a, SOON));
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_geq(devices_say("gpu0", "granted_bytes"), 300 * MIB);
+}
+
+/* It takes nobody until it answers: who could go there meanwhile is not sent there. */
+Test(losses, a_lost_device_is_offered_to_nobody_until_it_answers)
+{
+    struct puppet *a = start("a", "gpu:one", 300 * MIB), *b = start("b", "gpu:larger", 300 * MIB);
+
+    there_are("gpu:larger,hang");
+    lose(a, false);
+    cr_assert(state_comes_to("a", "lost", SOON));
+    there_are("hang");
+    lose(b, true);
+    puppets_for(1000);
+    cr_assert_eq(b->moves, 0, "%s", b->seats[0].device);
+    cr_assert_eq(ps_says("b", "displaced"), 1);
+}
+
+Test(losses, what_fails_is_tried_again)
+{
+    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+
+    a->move = RESULT_ROLLED_BACK;
+    lose(a, true);
+    puppets_for(500);
+    cr_assert(a->seats[0].lost);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);
+    a->move = RESULT_DONE;
+    cr_assert(puppets_run(is_elsewhere, a, 4 * SOON));
+    cr_assert_eq(ps_says("a", "displaced"), 0);
+}
+
+Test(losses, one_that_went_by_itself_does_not_queue_any_more)
+{
+    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+
+    a->move = NULL; /* it does not answer */
+    lose(a, true);
+    puppets_for(300);
+    snprintf(a->seats[0].device, sizeof(a->seats[0].device), "gpu:larger");
+    a->seats[0].lost = a->seats[0].seeks = false;
+    puppet_say(a);
+    cr_assert(state_comes_to("a", "running", SOON));
+    cr_assert_eq(ps_says("a", "displaced"), 0);
+}
