@@ -36,6 +36,25 @@ struct checkpoint_report {
 };
 
 /**
+ * A program that says how far it is (policy/reseat.h). Its progress belongs to the moment of the
+ * point: from when it gave it until that moment it gives no command.
+ */
+struct checkpoint_partner {
+    /** Before any copying. 0: it will be asked, and `end` follows; 1: it has nothing to say; or
+     * -errno with the reason. Waits for moves that are under way. */
+    int (*begin)(const struct checkpoint_request *request, char *ret_reason, size_t size);
+    /** Ask it. @ret_bytes: to be freed. 0: it stands still until `go_on`; or -errno with the
+     * reason. */
+    int (*stand)(const struct checkpoint_request *request, void **ret_bytes, size_t *ret_size,
+                 char *ret_reason, size_t size);
+    /** @made: its progress is that of a point. Also after a `stand` that failed. */
+    void (*go_on)(bool made);
+    void (*end)(void);
+};
+/** Before the first checkpoint; NULL: none. */
+void checkpoint_set_partner(const struct checkpoint_partner *partner);
+
+/**
  * Blocks on the devices and the disk; one at a time in a process, and never with a move.
  * Thread-safe; not inside the gate, nor from a callback of a driver.
  */

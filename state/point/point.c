@@ -157,9 +157,15 @@ static int conclude(struct making *making)
 static int attempt(struct making *making)
 {
     int error = making_collect(making);
-    int ahead = error == 0 ? decide(making) : error;
+    int ahead = error != 0 ? error : making->stands ? 0 : decide(making);
     if (ahead < 0)
         return ahead;
+    if (ahead == 0 && making->request->stand && !making->stands) {
+        open_gate(making);
+        making->stands = true;
+        error = making->request->stand(making->request->data);
+        return error == 0 ? 1 : error;
+    }
     if (ahead > 0) {
         uint64_t began = clock_now_ns();
         open_gate(making);
