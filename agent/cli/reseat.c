@@ -12,6 +12,7 @@
     V(suspend)                                                                                     \
     V(resume)                                                                                      \
     V(checkpoint)                                                                                  \
+    V(recover)                                                                                     \
     V(prewarm)                                                                                     \
     V(spread)                                                                                      \
     V(notify)                                                                                      \

@@ -19,6 +19,7 @@ struct control_request {
     bool suspend, resume;                          /**< Else a move. */
     bool checkpoint;                               /**< An image of it is made where it is. */
     bool keeps, ends;                              /**< Of that: another one follows; none does. */
+    uint64_t lease_ms;                             /**< Likewise: 0: none. */
     bool drop;                                     /**< Let go of what move.prewarm made. */
     bool limited;                                  /**< `grants` were said. */
     uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */

@@ -11,6 +11,7 @@
 #include "state/base/log.h"
 #include "state/base/long_lock.h"
 #include "state/base/work.h"
+#include "state/checkpoint/keeper.h"
 #include "state/command/command.h"
 #include "state/graph/command_line.h"
 #include "state/graph/graph.h"
@@ -262,6 +263,27 @@ static int write_image(struct making *m, struct image_folder *folder, char *ret_
     return 0;
 }
 
+/* From here on somebody may start it again. */
+static int describe_right(struct making *m, const char *path)
+{
+    uint32_t lease_ms = m->request->lease_ms;
+    struct right right;
+    if (lease_ms) {
+        int error = keeper_begin(path, lease_ms);
+        if (error)
+            return fail(m, error,
+                        error == -EBUSY ? "the right to run it is for images in another folder"
+                                        : strerror(-error));
+    }
+    if (!keeper_right(path, &right))
+        return 0;
+    struct image_record *record = image_manifest_add(&m->manifest, IMAGE_RIGHT);
+    if (!record || !(record->right->id = strdup(right.id)))
+        return -ENOMEM;
+    record->right->generation = right.generation;
+    return 0;
+}
+
 static int make(struct making *m)
 {
     char problem[IMAGE_PROBLEM_MAX] = "";
@@ -281,6 +303,8 @@ static int make(struct making *m)
         m->partner->end();
     if (!error && m->partner)
         error = describe_progress(m);
+    if (!error)
+        error = describe_right(m, folder->path);
     if (!error)
         error = write_image(m, folder, problem);
     image_folder_close(folder);

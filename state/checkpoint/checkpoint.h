@@ -20,6 +20,9 @@ struct checkpoint_request {
     /** Another one follows: the point stays in host memory, so that only what changes is copied and
      * looked at then. Else it goes, unless somebody else keeps points. */
     bool keeps;
+    /** The program says from now on that it lives, and whoever does not hear it for as long may
+     * start it again from its images (keeper.h). 0: it does not, unless it does already. */
+    uint32_t lease_ms;
     const atomic_bool *cancel; /**< Or NULL. */
     void (*progress)(void *data, const struct move_progress *progress);
     void *data;

@@ -158,8 +158,7 @@ static int take_record(const unsigned char *bytes, size_t size, size_t *offset,
         return error == -EBADMSG ? wrong(ret_problem, *offset, why) : error;
     bool first = manifest->count == 0;
     enum image_record_kind kind = manifest->records[manifest->count].kind;
-    bool again =
-        (kind == IMAGE_PROGRESS || kind == IMAGE_COMMAND) && image_manifest_find(manifest, kind);
+    bool again = kind >= IMAGE_PROGRESS && image_manifest_find(manifest, kind);
     bool is_about = manifest->records[manifest->count++].kind == IMAGE_ABOUT;
     if (first != is_about)
         return wrong(ret_problem, *offset,

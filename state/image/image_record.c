@@ -147,6 +147,12 @@ static const struct field command_fields[] = {
     {NULL},
 };
 
+static const struct field right_fields[] = {
+    ROW(image_right, id, TEXT, RIGHT_ID_MAX - 1),
+    ROW(image_right, generation, NUMBER, UINT32_MAX),
+    {NULL},
+};
+
 static bool is_path(const struct image_blob *blob)
 {
     return blob->size && blob->bytes[0] == '/' && !memchr(blob->bytes, 0, blob->size);
@@ -227,6 +233,7 @@ static const struct record_type types[IMAGE_RECORD_KINDS] = {
     [IMAGE_PROGRESS] = {"progress", 1, sizeof(struct image_progress), progress_fields, NULL, NULL},
     [IMAGE_COMMAND] = {"command", 1, sizeof(struct image_command), command_fields, check_command,
                        describe_command},
+    [IMAGE_RIGHT] = {"right", 1, sizeof(struct image_right), right_fields, NULL, NULL},
 };
 
 struct image_digest image_contents_digest(const struct image_contents *contents, uint64_t index)

@@ -25,7 +25,8 @@ enum image_record_kind {
     IMAGE_CONTENTS, /**< ...and the bytes of a memory object that has its own. */
     IMAGE_NAME,     /**< What the program calls one, to find it again in a new process. */
     IMAGE_PROGRESS, /**< How far it was, in its own words; at most once... */
-    IMAGE_COMMAND,  /**< ...as is how it was started. */
+    IMAGE_COMMAND,  /**< ...as is how it was started... */
+    IMAGE_RIGHT,    /**< ...and by which right it runs. */
     IMAGE_RECORD_KINDS,
 };
 
@@ -139,6 +140,15 @@ struct image_command {
     struct image_blob arguments, environment;
 };
 
+/** 16 small hexadecimal digits, with the NUL. */
+#define RIGHT_ID_MAX 17
+
+/** As of image_right.h. */
+struct image_right {
+    char *id;
+    uint64_t generation;
+};
+
 struct image_record {
     enum image_record_kind kind;
     /** Owned: the struct of its kind; texts and bytes in it are owned, too. */
@@ -156,6 +166,7 @@ struct image_record {
         struct image_name *name;
         struct image_progress *progress;
         struct image_command *command;
+        struct image_right *right;
     };
 };
 

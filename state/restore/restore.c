@@ -11,6 +11,7 @@
 #include "state/base/gate.h"
 #include "state/base/long_lock.h"
 #include "state/base/pages.h"
+#include "state/checkpoint/keeper.h"
 #include "state/image/image_read.h"
 #include "state/memory/compare.h"
 #include "state/memory/replica.h"
@@ -79,6 +80,40 @@ static int check(void)
     return 0;
 }
 
+/* Who started the program took its right to run, for it to take over; once. */
+static int take_right(const char *text)
+{
+    struct right from, right;
+    char *end;
+    if (!text || !*text)
+        return 0;
+    if (strlen(text) < RIGHT_ID_MAX + 1 || text[RIGHT_ID_MAX - 1] != '.')
+        return refuse(-EBADMSG, "what it is started by is no right");
+    char id[RIGHT_ID_MAX];
+    memcpy(id, text, RIGHT_ID_MAX - 1);
+    id[RIGHT_ID_MAX - 1] = '\0';
+    uint64_t generation = strtoull(text + RIGHT_ID_MAX, &end, 10);
+    int error = *end ? -EBADMSG : right_find(image.path, id, &from);
+    if (!error && from.generation != generation)
+        error = -EEXIST;
+    if (!error)
+        error = right_take(&from, RIGHT_RUNNING, &right);
+    if (error == -EEXIST)
+        return refuse(-ESTALE, "somebody else has recovered the program");
+    if (!error)
+        error = keeper_adopt(&right);
+    return error ? refuse(error, strerror(-error)) : 0;
+}
+
+/* All that it names was given: it is the program that it was. */
+static void settle(void)
+{
+    if (image.left != 0)
+        return;
+    owned_close(&image.hold);
+    keeper_settle();
+}
+
 static int read_image(const char *path)
 {
     struct image_folder *folder = NULL;
@@ -95,12 +130,16 @@ static int read_image(const char *path)
     image_folder_close(folder);
     if (!error)
         error = check();
+    if (!error)
+        error = take_right(secure_getenv(RESTORE_ENV_RIGHT));
     if (!error && !(image.given = calloc(image.manifest.count, sizeof(*image.given))))
         error = -ENOMEM;
     for (size_t i = 0; !error && i < image.manifest.count; i++)
         image.left += image.manifest.records[i].kind == IMAGE_NAME;
-    if (error || image.left == 0)
+    if (error)
         owned_close(&image.hold);
+    else
+        settle();
     if (error && !image.problem[0])
         refuse(error, strerror(-error));
     return !error || error == -ENOMEM || error == -ESTALE ? error : -EBADMSG;
@@ -116,6 +155,8 @@ static void open_once(void)
     cancel_allow(before);
     /* In its place: who looks at the environment meanwhile sees one or the other. */
     *path = '\0';
+    if ((path = secure_getenv(RESTORE_ENV_RIGHT)))
+        *path = '\0';
 }
 
 int restore_progress(struct restored *ret_restored, char ret_problem[IMAGE_PROBLEM_MAX])
@@ -188,7 +229,8 @@ struct room {
 /* What was never written has no bytes that a failure could spoil. */
 static int room_make(struct memory *root, struct room *ret_room)
 {
-    bool fresh = atomic_load(&root->version) == 0 && !memory_is_lent(root);
+    bool fresh =
+        atomic_load(&root->version) == 0 && !atomic_load(&root->used) && !memory_is_lent(root);
     if (fresh && memory_window(root, 0) == 0) {
         struct window *window = window_ref(root->window);
         *ret_room = (struct room){window, window->bytes, root->size};
@@ -261,20 +303,16 @@ static int fill_once(struct memory *root, const char *name, bool *filled, char *
         goto out;
     why = compare(root, found.memory);
     error = why ? -ESTALE : 0;
-    if (!error && atomic_load(&root->used)) {
-        why = "a command named it already";
-        error = -EBUSY;
-    }
     if (!error) {
         why = NULL;
         error = fill(root, &found, ret_problem);
     }
     if (error && !why && !*ret_problem)
-        why = error == -EBUSY ? "a command named it meanwhile" : strerror(-error);
+        why = error == -EBUSY ? "a command has named it" : strerror(-error);
     if (!error) {
         image.given[found.name] = *filled = true;
-        if (--image.left == 0)
-            owned_close(&image.hold);
+        image.left--;
+        settle();
     }
 out:
     if (error && why)

@@ -16,6 +16,11 @@
  * first, and emptied then: its children begin at their beginnings. */
 #define RESTORE_ENV "RESEAT_RESTORE"
 
+/** Environment: "ID.N", the right to run that it is started by, which it takes over
+ * (image_right.h).
+ */
+#define RESTORE_ENV_RIGHT "RESEAT_RIGHT"
+
 struct restored {
     const void *bytes; /**< The progress; as long as the process lives. */
     size_t size;

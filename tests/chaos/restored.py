@@ -101,6 +101,29 @@ class Play:
                     process.wait()
 
 
+def refuses(lab, program):
+    """What cannot be gone on from is said before anything is started."""
+    images = lab.path("others")
+    log = lab.path("others.log")
+    process = lab.start([lab.reseat, "run", "--", program, *ARGUMENTS, *SLOWLY, "--log", log],
+                        subprocess.PIPE, None, {})
+    try:
+        wait_for("its beginning", lambda: os.path.exists(log) and os.path.getsize(log))
+        expect("an image", lab.control("checkpoint", str(process.pid), "--to", images)[0], DONE)
+        expect("a suspend", lab.control("suspend", str(process.pid), "--to", images + "-s")[0], DONE)
+    finally:
+        process.kill()
+        process.communicate()
+    for folder, name, wanted in ((images, "true", "there is no image of true"),
+                                 (images + "-s", program, "it has no progress"),
+                                 (images + "-none", program, "others-none")):
+        run = subprocess.run([lab.reseat, "run", "--restore", folder, "--", name], env=lab.env,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True,
+                             timeout=PATIENCE)
+        if run.returncode == 0 or wanted not in run.stdout:
+            fail(f"--restore {folder}: {run}, not {wanted!r}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
@@ -112,6 +135,7 @@ def main():
                                 check=True, timeout=PATIENCE)
         play = Play(lab, program, random.Random(args.seed))
         devices = lab.devices()
+        refuses(lab, program)
         output = None
         for life in range(KILLS):
             output = play.live_and_die(devices[life % len(devices)], life > 0)

@@ -609,6 +609,8 @@ static struct image_blob blob(const char *bytes, size_t size)
 
 static void images(void)
 {
+    static const char held[] = "reseat right 1\nrunning 30000 4711 12 "
+                               "00112233-4455-6677-8899-aabbccddeeff node1\n\n\n";
     struct image_manifest manifest = {0};
     char *bytes;
     size_t size;
@@ -619,7 +621,8 @@ static void images(void)
     struct image_record *called = image_manifest_add(&manifest, IMAGE_NAME);
     struct image_record *progress = image_manifest_add(&manifest, IMAGE_PROGRESS);
     struct image_record *command = image_manifest_add(&manifest, IMAGE_COMMAND);
-    if (!about || !memory || !small || !large || !called || !progress || !command)
+    struct image_record *right = image_manifest_add(&manifest, IMAGE_RIGHT);
+    if (!about || !memory || !small || !large || !called || !progress || !command || !right)
         fail("memory");
     about->about->program = strdup("program");
     memory->memory->size = 3;
@@ -635,6 +638,8 @@ static void images(void)
                                                .directory = blob("/home/user", 10),
                                                .arguments = blob("solver\0--fast\0", 14),
                                                .environment = blob("PATH=/bin\0", 10)};
+    right->right->id = strdup("0123456789abcdef");
+    image_seed("right", 4, NULL, 0, held, sizeof(held) - 1);
     ok(image_manifest_encode(&manifest, &bytes, &size));
     image_seed("manifest", 0, NULL, 0, bytes, size);
     image_seed("manifest-sealed", 1, NULL, 0, bytes, size);

@@ -32,6 +32,7 @@ void checkpointing_handle(struct peer *client, struct message *message)
         .images = true,
         .keeps = field_bool(map, "keeps", false),
         .ends = field_bool(map, "end", false),
+        .lease_ms = field_u64(map, "lease_ms", 0),
         .max_downtime_ms = field_u64(map, "max_downtime_ms", 0),
         .bandwidth = field_u64(map, "bandwidth", 0),
         .verb = MSG_CHECKPOINT,

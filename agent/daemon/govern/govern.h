@@ -108,6 +108,7 @@ struct request {
     bool prewarms;           /**< It stays where it is: MSG_PREWARM. */
     bool images;             /**< Likewise: MSG_CHECKPOINT. */
     bool keeps, ends;        /**< Of that: another one follows; none does. */
+    uint64_t lease_ms;       /**< Likewise: it says that it lives; 0: it does not. */
     bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */

@@ -149,6 +149,7 @@ static void put_manner(struct frame *frame, const struct agent *agent,
     if (request->images) {
         frame_bool(frame, "keeps", request->keeps);
         frame_bool(frame, "end", request->ends);
+        frame_u64(frame, "lease_ms", request->lease_ms);
     }
     if (request->taken)
         frame_string(frame, "manner", MANNER_TAKEN);
