@@ -93,23 +93,13 @@ static int check(void *data, uint64_t done, uint64_t total)
 
 /* ---- the point ---- */
 
-static bool is_any_held(void)
-{
-    bool any = false;
-    uintptr_t cursor = 0;
-    struct queue *queue;
-    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
-        any = any || atomic_load(&queue->held_count) != 0;
-    return any;
-}
-
 static int moment(void *data, const struct point *point)
 {
     struct making *m = data;
     (void)point;
     image_manifest_finish(&m->manifest);
     /* What waits for the program was given, and is not in the bytes. */
-    if (m->partner && is_any_held())
+    if (m->partner && hold_any())
         return fail(m, -EBUSY,
                     "commands of the program wait for an event of its own, so that its progress "
                     "is not that of its contents");

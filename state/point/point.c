@@ -23,6 +23,8 @@
 #define IN_VAIN_MAX 2
 /* How often it is looked whether a launch that is given in pieces has ended. */
 #define PIECES_STEP_NS 2000000u
+/* How long what is held may take to be given when the program stands still. */
+#define SETTLE_NS NS_PER_S
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct point *latest; /* guarded by lock; one reference */
@@ -108,6 +110,13 @@ static bool is_in_pieces(void)
     return any;
 }
 
+/* What came behind a launch in pieces goes by itself when the program gives nothing more; what
+ * waits for the program does not. */
+static bool is_settling(const struct making *making)
+{
+    return making->stands && hold_any() && clock_now_ns() < making->stood_at + SETTLE_NS;
+}
+
 static int close_gate(struct making *making)
 {
     int error = 0;
@@ -164,6 +173,7 @@ static int attempt(struct making *making)
         open_gate(making);
         making->stands = true;
         error = making->request->stand(making->request->data);
+        making->stood_at = clock_now_ns();
         return error == 0 ? 1 : error;
     }
     if (ahead > 0) {
@@ -178,7 +188,7 @@ static int attempt(struct making *making)
     }
     making->move.limits.deadline_ns = move_pause_limit(&making->move);
     error = move_drain(&making->move);
-    if (error == 0 && is_in_pieces()) {
+    if (error == 0 && (is_in_pieces() || is_settling(making))) {
         making->move.limits.deadline_ns = making->request->deadline_ns;
         error = await_pieces(making);
         return error == 0 ? 1 : error;

@@ -43,8 +43,8 @@ FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
 
 static int refuse(int error, const char *why)
 {
-    (void)!snprintf(image.problem, sizeof(image.problem), "%s/%s: %s", image.path, image.image,
-                    why);
+    (void)!snprintf(image.problem, sizeof(image.problem), "%.500s/%s: %.400s", image.path,
+                    image.image, why);
     return error;
 }
 

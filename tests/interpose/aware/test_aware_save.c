@@ -344,6 +344,35 @@ Test(aware_save, the_callback_is_told_when_there_is_no_image)
     close_program();
 }
 
+static void *set_event(void *event)
+{
+    engine_rig_sleep(100);
+    OK(clSetUserEventStatus(event, CL_COMPLETE));
+    return NULL;
+}
+
+Test(aware_save, what_is_held_may_go_while_the_program_stands)
+{
+    cl_int error;
+    pthread_t thread;
+    const size_t items = COUNT;
+    open_program();
+    take_part(on_save, 0);
+    cl_event event = clCreateUserEvent(f.program.context, &error);
+    OK(error);
+    OK(clEnqueueNDRangeKernel(f.program.queue, f.kernel, 1, NULL, &items, NULL, 1, &event, NULL));
+    f.steps = 1;
+    cr_assert_eq(pthread_create(&thread, NULL, set_event, event), 0);
+    makes();
+    open_image();
+    cr_assert_eq(progress_of_image(), 1);
+    cr_assert_eq(contents_of_image(), 1);
+    close_image();
+    pthread_join(thread, NULL);
+    OK(clReleaseEvent(event));
+    close_program();
+}
+
 Test(aware_save, a_program_without_a_device_is_not_asked)
 {
     open_program();

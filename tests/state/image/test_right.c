@@ -1,12 +1,18 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "state/image/image_right.h"
+#include "state/base/gate.h"
+#include "state/checkpoint/keeper.h"
 #include "tests/support/folder.h"
 
 /* The right to run a program: one has it, whoever asks. */
@@ -122,4 +128,138 @@ Test(right, says_nothing_that_cannot_be)
         memcpy(block, wrong[i], strlen(wrong[i]));
         cr_assert_eq(right_decode(block, &holder), -EBADMSG, "%s", wrong[i]);
     }
+}
+
+/* ---- the process that keeps it ---- */
+
+static void sleep_ms(unsigned ms)
+{
+    const struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* What the child and the test know of each other. */
+struct shared {
+    atomic_uint entered; /* how often the child went through the gate */
+    atomic_bool begun;
+    char id[RIGHT_ID_MAX];
+};
+static struct shared *shared;
+
+/* A program with a right to run, as @lives has it be. */
+static pid_t begin(void (*lives)(void))
+{
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(shared, MAP_FAILED);
+    pid_t child = fork();
+    if (child == 0) {
+        struct right right;
+        lives();
+        if (keeper_right(path, &right))
+            memcpy(shared->id, right.id, sizeof(right.id));
+        atomic_store(&shared->begun, true);
+        for (;;) {
+            gate_enter();
+            gate_leave();
+            atomic_fetch_add(&shared->entered, 1);
+            sleep_ms(1);
+        }
+    }
+    while (!atomic_load(&shared->begun) && waitpid(child, NULL, WNOHANG) == 0)
+        sleep_ms(1);
+    return child;
+}
+
+static void keeps(void)
+{
+    if (keeper_begin(path, 1000) != 0)
+        _exit(1);
+}
+
+static bool goes_on(void)
+{
+    unsigned before = atomic_load(&shared->entered);
+    sleep_ms(300);
+    return atomic_load(&shared->entered) != before;
+}
+
+static void becomes(bool wanted)
+{
+    for (unsigned i = 0; i < 60 && goes_on() != wanted; i++)
+        ;
+    cr_assert_eq(goes_on(), wanted);
+}
+
+Test(right, a_program_whose_right_was_taken_does_nothing_more)
+{
+    struct right right, again;
+    pid_t child = begin(keeps);
+    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    sleep_ms(1500);
+    cr_assert(goes_on());
+    cr_assert_eq(right_find(path, shared->id, &again), 0);
+    cr_assert_neq(right.holder.beat, again.holder.beat);
+    cr_assert_eq(right_take(&again, RIGHT_TAKEN, &right), 0);
+    becomes(false);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+Test(right, a_program_that_cannot_say_that_it_lives_waits_until_it_can)
+{
+    pid_t child = begin(keeps);
+    char away[SCRATCH_MAX + 16];
+    snprintf(away, sizeof(away), "%s-away", path);
+    cr_assert_eq(rename(path, away), 0);
+    becomes(false);
+    cr_assert_eq(rename(away, path), 0);
+    becomes(true);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+static void ends(void)
+{
+    struct right right;
+    keeps();
+    (void)keeper_right(path, &right);
+    memcpy(shared->id, right.id, sizeof(right.id));
+    exit(0);
+}
+
+static void adopts(void)
+{
+    struct right before, right;
+    if (right_begin(path, 1000, &before) != 0 || right_take(&before, RIGHT_RUNNING, &right) != 0 ||
+        keeper_adopt(&right) != 0)
+        _exit(1);
+    memcpy(shared->id, right.id, sizeof(right.id));
+}
+
+static void adopts_and_ends(void)
+{
+    adopts();
+    exit(0);
+}
+
+static void settles_and_ends(void)
+{
+    adopts();
+    keeper_settle();
+    exit(0);
+}
+
+static enum right_state end_of(void (*lives)(void))
+{
+    struct right right;
+    (void)begin(lives);
+    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    return right.holder.state;
+}
+
+Test(right, the_end_of_a_process_is_the_program_s_once_it_is_that)
+{
+    cr_assert_eq(end_of(ends), RIGHT_ENDED);
+    cr_assert_eq(end_of(adopts_and_ends), RIGHT_RUNNING);
+    cr_assert_eq(end_of(settles_and_ends), RIGHT_ENDED);
 }
