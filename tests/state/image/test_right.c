@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -154,6 +155,7 @@ static pid_t begin(void (*lives)(void))
     pid_t child = fork();
     if (child == 0) {
         struct right right;
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever becomes of the test */
         lives();
         if (keeper_right(path, &right))
             memcpy(shared->id, right.id, sizeof(right.id));
