@@ -62,7 +62,21 @@
  * (CL_KERNEL_WORK_GROUP_SIZE...) holds for the device where the kernel was made: make it again in
  * `configure`.
  *
- * FORK. The child is not registered; it may register itself.
+ * IMAGES. `reseat checkpoint` writes a program to disk while it runs. One that has a `save`
+ * callback tells its progress with it, and a new process goes on from there (`reseat run
+ * --restore`): it asks for the progress with reseat_restored(), makes its objects, and has their
+ * bytes filled in as it names them with reseat_name(). A program of this kind calls reseat_name()
+ * in either case, once for each object that it goes on with.
+ *
+ * Progress and bytes are of one moment, which comes while the program is in reseat_save(): every
+ * command given before has ended by then, none that is given later has begun, and there is no image
+ * where one still waits for an event of the program's. So who calls it has to keep the program's
+ * other threads from giving commands, and from changing the progress, from before it looks at that
+ * until reseat_save() returns: with the lock under which they do both. The program stands still for
+ * as long; its bytes were copied ahead. What is mapped for writing then is in the image as it was
+ * before the map, or half written: unmap it before.
+ *
+ * FORK. The child is not registered; it may register itself. It was not restored either.
  */
 
 #include <dlfcn.h>
@@ -76,7 +90,7 @@ extern "C" {
 
 /** What this header speaks. A library of the same major number serves it, older or newer. */
 #define RESEAT_API_MAJOR   1u
-#define RESEAT_API_MINOR   0u
+#define RESEAT_API_MINOR   1u
 #define RESEAT_API_VERSION ((uint32_t)(RESEAT_API_MAJOR << 16 | RESEAT_API_MINOR))
 
 enum {
@@ -87,9 +101,16 @@ enum {
     RESEAT_NO_MEMORY = -4,   /**< Or no thread. */
     RESEAT_ALREADY = -5,     /**< The program is registered. */
     RESEAT_UNREGISTERED = -6,
-    RESEAT_NO_AGENT = -7,  /**< Nobody heard it yet. It is told when an agent is there. */
-    RESEAT_BUSY = -8,      /**< A callback has not returned. */
-    RESEAT_NO_DEVICE = -9, /**< There is no such virtual device, or none to run on. */
+    RESEAT_NO_AGENT = -7,   /**< Nobody heard it yet. It is told when an agent is there. */
+    RESEAT_BUSY = -8,       /**< A callback has not returned. */
+    RESEAT_NO_DEVICE = -9,  /**< There is no such virtual device, or none to run on. */
+    RESEAT_NOT_ASKED = -10, /**< No `save` is under way. */
+    RESEAT_NOT_MADE = -11,  /**< There is no image: the operator is told why. */
+    RESEAT_TOO_LARGE = -12, /**< More than RESEAT_PROGRESS_MAX bytes. */
+    RESEAT_NO_IMAGE = -13,  /**< The program was started from its beginning. */
+    RESEAT_DAMAGED = -14,   /**< The image, or some of it, cannot be read. */
+    RESEAT_DIFFERENT = -15, /**< What is in the image is of another program, size or kind. */
+    RESEAT_MISSING = -16,   /**< The image has nothing of that name. */
 };
 
 /** struct reseat_limits.features. */
@@ -111,6 +132,7 @@ enum {
     RESEAT_TAKEN = 2, /**< The same, because this one is being taken away: it cannot be avoided. */
     RESEAT_CANCELED = 3, /**< It stays, or is back, where it was. */
     RESEAT_MOVED = 4,    /**< It was moved unasked: `to` is where it is, in all four callbacks. */
+    RESEAT_IMAGE = 5,    /**< An image is made of it, in `save`: `to` is where it is and stays. */
 };
 
 /** struct reseat_notice.what. */
@@ -149,6 +171,7 @@ struct reseat_device {
 };
 
 struct _cl_device_id; /* what a cl_device_id points to */
+struct _cl_mem;       /* and a cl_mem */
 
 /** What a callback is called for. Borrowed for the call, with all that it points to. */
 struct reseat_change {
@@ -199,6 +222,29 @@ struct reseat_program {
     void (*cancel)(void *data, const struct reseat_change *change);
     void (*notify)(void *data, const struct reseat_notice *notice);
     void *data; /**< Theirs. To live until reseat_unregister returned RESEAT_OK. */
+
+    /* Since version 1.1; a program whose `size` ends before it has none. */
+
+    uint32_t save_ms; /**< As those above: until reseat_save() is called. */
+    uint32_t reserved_too;
+    /** An image is made: call reseat_save(), here or on a thread that this waits for. What it
+        returns without having done so is the reason why there is no image; after it, nothing. */
+    int (*save)(void *data, const struct reseat_change *change);
+};
+
+/** Bytes that progress may have; what is larger belongs in a memory object. */
+#define RESEAT_PROGRESS_MAX ((size_t)16 << 20)
+/** Of a memory object's name: UTF-8 without control characters, with the NUL. */
+#define RESEAT_NAME_MAX 256
+
+/** What a program has been given back. */
+struct reseat_restored {
+    uint32_t size;     /**< sizeof(struct reseat_restored), by whoever provides the storage. */
+    uint32_t reserved; /**< 0. */
+    const void *bytes; /**< What reseat_save() was given; the library's, for the process's life. */
+    size_t count;
+    uint64_t saved_ms; /**< When: milliseconds since 1970. */
+    char problem[256]; /**< One line: what is wrong, on RESEAT_DAMAGED and RESEAT_DIFFERENT. */
 };
 
 /** The library's side. Later minor versions add to its end. */
@@ -209,6 +255,10 @@ struct reseat_api {
     int (*remove)(void);
     int (*wish)(const struct reseat_limits *minimum, const struct reseat_limits *preferred);
     int (*current)(struct _cl_device_id *device, struct reseat_device *ret_device);
+    /* Since version 1.1. */
+    int (*save)(const void *bytes, size_t count);
+    int (*restored)(struct reseat_restored *ret_restored);
+    int (*name)(struct _cl_mem *memory, const char *name, int *ret_filled);
 };
 
 /** The library's one symbol: NULL where it does not speak @version's major number. */
@@ -296,6 +346,59 @@ static inline int reseat_current(struct _cl_device_id *device, struct reseat_dev
     return api ? api->current(device, ret_device) : error;
 }
 
+/**
+ * Say how far the program is: from `save`, or from a thread that this waits for. See IMAGES above
+ * for what other threads may do meanwhile.
+ *
+ * @bytes  Copied. NULL where @count is 0.
+ * Blocks until the moment of the image has come, or there is none: RESEAT_NOT_MADE. What is written
+ * then is written while the program runs. RESEAT_NOT_ASKED (also of a `save` that is late),
+ * RESEAT_TOO_LARGE, RESEAT_INVALID, RESEAT_NO_MEMORY.
+ */
+static inline int reseat_save(const void *bytes, size_t count)
+{
+    int error;
+    const struct reseat_api *api = reseat_find(offsetof(struct reseat_api, save), &error);
+    return api ? api->save(bytes, count) : error;
+}
+
+/**
+ * How far a former process of the program was, if this one is to go on from there: the image that
+ * `reseat run --restore` named. No registration is needed.
+ *
+ * @ret_restored  Its `size` set by the caller. `problem` is written on failure, too.
+ * Blocks on the disk the first time. RESEAT_NO_IMAGE (begin at the beginning), RESEAT_DAMAGED,
+ * RESEAT_DIFFERENT (another program's), RESEAT_INVALID. The image is never changed.
+ */
+static inline int reseat_restored(struct reseat_restored *ret_restored)
+{
+    int error;
+    const struct reseat_api *api = reseat_find(offsetof(struct reseat_api, restored), &error);
+    return api ? api->restored(ret_restored) : error;
+}
+
+/**
+ * Name a memory object, to find it again by that name in a new process. In that process, the first
+ * object that is called so gets the bytes that the image has.
+ *
+ * @memory      A buffer or image that has bytes of its own (no sub-buffer, for one). Where its
+ * bytes are to come from an image it must not have been used by any command yet.
+ * @name        Copied; RESEAT_NAME_MAX. One of a living object's can be given to no other one.
+ * @ret_filled  1 when it got the bytes of the image, else 0: there is none, or they were given to
+ * an object already. NULL is allowed.
+ *
+ * Blocks on the disk. On failure the object is as it was and has no new name, but for
+ * RESEAT_MISSING: the image has no such object, and it has the name. RESEAT_DIFFERENT (size, type,
+ * or format), RESEAT_DAMAGED, RESEAT_BUSY (a command used it), RESEAT_ALREADY (another object's
+ * name), RESEAT_INVALID, RESEAT_NO_MEMORY; what exactly is wrong is in the log (RESEAT_LOG).
+ */
+static inline int reseat_name(struct _cl_mem *memory, const char *name, int *ret_filled)
+{
+    int error;
+    const struct reseat_api *api = reseat_find(offsetof(struct reseat_api, name), &error);
+    return api ? api->name(memory, name, ret_filled) : error;
+}
+
 /** One of the errors above in words. Static. */
 static inline const char *reseat_error_text(int error)
 {
@@ -320,6 +423,20 @@ static inline const char *reseat_error_text(int error)
         return "a callback has not returned";
     case RESEAT_NO_DEVICE:
         return "there is no such device";
+    case RESEAT_NOT_ASKED:
+        return "no progress was asked for";
+    case RESEAT_NOT_MADE:
+        return "no image was made";
+    case RESEAT_TOO_LARGE:
+        return "there are more bytes than an image takes";
+    case RESEAT_NO_IMAGE:
+        return "the program was not started from an image";
+    case RESEAT_DAMAGED:
+        return "the image cannot be read";
+    case RESEAT_DIFFERENT:
+        return "the image has another size or kind of it";
+    case RESEAT_MISSING:
+        return "the image has nothing of that name";
     default:
         return "unknown error";
     }

@@ -25,7 +25,7 @@ struct checkpoint {
     char folder[PATH_MAX];
     uint64_t every_ms; /**< EVERY_UNSAID: once; 0: none any more. */
     uint64_t keep;     /**< 0: all. */
-    uint64_t timeout_ms, max_downtime_ms, bandwidth;
+    uint64_t timeout_ms, max_downtime_ms, bandwidth, lease_ms;
     int signals; /**< Ctrl-C and the like, as something to wait for. */
 };
 
@@ -65,6 +65,12 @@ static const struct verb_option options[] = {
     {"keep", "N", "Remove all but the last N images of the program, once another one is there.",
      OPTION_VALUE(struct checkpoint, keep), .number = "a number over 0", .least = 1,
      .most = KEEP_MAX},
+    {"lease", "SECONDS",
+     "From now on the program says in FOLDER that it lives. Where nobody hears that for so long, "
+     "reseat recover starts it again from its last image, on another host too; a program that "
+     "cannot say it for so long waits. It is for programs with a save callback (reseat.h).",
+     OPTION_VALUE(struct checkpoint, lease_ms), .number = "a number of seconds from 1 to 3600",
+     .places = 3, .least = 1000, .most = 3600000},
     {"max-downtime", "MS",
      "Stop the program for no longer than so many milliseconds, or make none and say why.",
      OPTION_VALUE(struct checkpoint, max_downtime_ms), .number = "a number of milliseconds over 0",
@@ -180,6 +186,7 @@ static int make(const struct call *call, struct checkpoint *checkpoint, struct c
     frame_u64(&frame, "timeout_ms", checkpoint->timeout_ms);
     frame_u64(&frame, "max_downtime_ms", checkpoint->max_downtime_ms);
     frame_u64(&frame, "bandwidth", checkpoint->bandwidth);
+    frame_u64(&frame, "lease_ms", checkpoint->lease_ms);
     int result = ask_follow(client, &frame, &news, &message);
     if (result != 1)
         return output_fail_agent(&call->output, result, MSG_CHECKPOINT);

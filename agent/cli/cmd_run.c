@@ -5,6 +5,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/isolate.h"
+#include "agent/cli/restore.h"
 #include "agent/cli/verb.h"
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
@@ -47,6 +48,7 @@ struct run {
     uint32_t devices;    /**< 0: not said. */
     const char *slice;   /**< Milliseconds. */
     const char *protect; /**< As agent/wire/protection.h takes it; NULL: not said. */
+    const char *restore; /**< A folder of images, or an image. */
     const char *priority;
     uint64_t quota;         /**< UINT64_MAX: not said. */
     unsigned ways;          /**< enum policy_way. */
@@ -56,7 +58,7 @@ struct run {
     struct device_wish wish;
     const char *spread[PROTOCOL_SPREAD_MAX]; /**< Devices that its long launches are done on too. */
     size_t spread_count;
-    char library[PATH_MAX];
+    char library[PATH_MAX], image[PATH_MAX];
     struct paths paths;
     char id[64], inventory[PATH_MAX];
     char keys[PROTOCOL_SEATS_MAX * DEVICE_KEY_TEXT_MAX]; /**< Separated by spaces. */
@@ -257,6 +259,11 @@ static const struct verb_option run_options[] = {
      "shared virtual memory or program-scope variables are as without. off: not, whatever the "
      "configuration says (protect in reseat.conf(5)). reseat protect changes it while it runs.",
      .take = take_protect},
+    {"restore", "FOLDER[/IMAGE]",
+     "Have it go on from its last image in FOLDER that reseat checkpoint made, or from that image. "
+     "The program has to give its progress for that (reseat.h), to be called as it was then, and "
+     "may start on any device. The image stays as it is.",
+     OPTION_VALUE(struct run, restore)},
     {"isolate", NULL,
      "Open its drivers in other processes, so that it holds no library, descriptor or mapping of "
      "theirs at any time, and a driver that crashes is not its crash: reseat says that its device "
@@ -594,6 +601,7 @@ static int set_environment(const struct run *run, const char *name)
         error = set("RESEAT_PROFILE", run->profile);
     if (!error && run->memory)
         error = set("RESEAT_MEMORY", run->memory);
+    error = error ? error : set_or_clear("RESEAT_RESTORE", run->image);
     return error;
 }
 
@@ -636,6 +644,10 @@ static int run_program(struct call *call)
                            "libreseat.so is not installed beside this binary; reinstall reseat, or "
                            "name it in RESEAT_LIBRARY");
     }
+    if (run->restore)
+        status = restore_find(run->output, run->restore, call->words[0], run->image);
+    if (status)
+        return status;
     return start(run, call->words, run->name ? run->name : slash ? slash + 1 : call->words[0]);
 }
 

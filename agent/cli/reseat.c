@@ -13,6 +13,7 @@
     V(resume)                                                                                      \
     V(checkpoint)                                                                                  \
     V(protect)                                                                                     \
+    V(recover)                                                                                     \
     V(prewarm)                                                                                     \
     V(spread)                                                                                      \
     V(notify)                                                                                      \

@@ -23,7 +23,7 @@ struct aware aware = {.lock = PTHREAD_MUTEX_INITIALIZER,
 const char *aware_stage_name(enum aware_stage stage)
 {
     static const char *const names[] = {"",          "checkpoint", "clean_up", "cancel",
-                                        "configure", "resume",     "notify"};
+                                        "configure", "resume",     "notify",   "save"};
     return names[stage];
 }
 
@@ -33,6 +33,7 @@ uint32_t aware_patience(enum aware_stage stage)
     uint32_t ms = stage == AWARE_CHECKPOINT  ? program->checkpoint_ms
                   : stage == AWARE_CLEAN_UP  ? program->clean_up_ms
                   : stage == AWARE_CONFIGURE ? program->configure_ms
+                  : stage == AWARE_SAVE      ? program->save_ms
                                              : program->resume_ms;
     return ms != 0 ? ms : PATIENCE_MS;
 }
@@ -80,6 +81,9 @@ static int make_call(struct call *call)
         break;
     case AWARE_RESUME:
         step = call->program.resume;
+        break;
+    case AWARE_SAVE:
+        step = call->program.save;
         break;
     case AWARE_CANCEL:
         if (call->program.cancel)
@@ -139,7 +143,7 @@ static bool take_ask(struct call *call)
     if (ask.stage == AWARE_IDLE)
         return false;
     aware.ask.stage = AWARE_IDLE;
-    aware.seats[ask.seat].begun |= AWARE_BIT(ask.stage);
+    aware.seats[ask.seat].begun |= AWARE_BIT(ask.stage) & AWARE_FIRST_HALF;
     begin(call, ask.stage, ask.seat, ask.deadline_ns);
     aware.now.asked = true;
     describe_change(call, ask.seat, ask.reason, ask.from, ask.to);
@@ -198,7 +202,7 @@ static void take_result(int result)
     if (now->abandoned || now->registration != aware.registration || now->stage == AWARE_NOTIFY)
         return;
     struct aware_seat *seat = &aware.seats[now->seat];
-    bool first_half = AWARE_BIT(now->stage) & AWARE_FIRST_HALF;
+    bool first_half = AWARE_BIT(now->stage) & (AWARE_FIRST_HALF | AWARE_BIT(AWARE_SAVE));
     if (result != 0 && (now->asked || (aware.mover_listens && !first_half))) {
         /* What comes next is the mover's to say. */
         aware.failed = now->stage;
@@ -308,6 +312,7 @@ static void in_child(void)
     aware.process++;
     aware.thread = aware.mover = aware.mover_listens = false;
     aware.now.stage = AWARE_IDLE;
+    aware_saving_over(false);
     if (aware.registered)
         aware_forget();
 }

@@ -47,6 +47,7 @@ uint64_t aware_granted(uint32_t seat);
 int aware_register(const struct reseat_program *program);
 /** Blocks while a callback of the program runs, unless it calls this itself. */
 int aware_unregister(void);
+int aware_save(const void *bytes, size_t size);
 /** NULL: as it was. */
 int aware_change_wish(const struct reseat_limits *minimum, const struct reseat_limits *preferred);
 

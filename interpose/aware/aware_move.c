@@ -89,9 +89,7 @@ static bool is_settled(void)
     return settled;
 }
 
-/* Be the one mover, with nothing left to do of what was before. 0, 1: the program is not to be
- * asked, or -errno. */
-static int claim(const struct move_request *request, char *ret_reason, size_t size)
+int aware_claim(const struct move_request *request, char *ret_reason, size_t size)
 {
     while (aware.mover) {
         int error = check(request, ret_reason, size);
@@ -121,6 +119,9 @@ static int claim(const struct move_request *request, char *ret_reason, size_t si
     }
     aware.mover = true;
     aware.mover_seat = request->seat;
+    struct aware_seat *seat = &aware.seats[request->seat];
+    seat->from = atomic_load(&the_seats[request->seat]->device);
+    seat->elsewhere = false;
     return aware.registered && !overdue && !nowhere ? 0 : 1;
 }
 
@@ -130,10 +131,8 @@ static void release(void)
     pthread_cond_broadcast(&aware.changed);
 }
 
-/* Have the thread do one stage of the first half. 0; 1: nobody is registered any more; or -errno
- * with the reason: -EIO is the program's own. */
-static int ask(const struct move_request *request, enum aware_stage stage,
-               const struct device *target, char *ret_reason, size_t size)
+int aware_ask(const struct move_request *request, enum aware_stage stage,
+              const struct device *target, const bool *enough, char *ret_reason, size_t size)
 {
     uint64_t registration = aware.registration;
     uint64_t deadline = clock_now_ns() + aware_patience(stage) * 1000000ull;
@@ -142,7 +141,9 @@ static int ask(const struct move_request *request, enum aware_stage stage,
     aware.ask = (struct aware_ask){
         .stage = stage,
         .seat = request->seat,
-        .reason = request->manner == MOVE_TAKEN ? RESEAT_TAKEN : RESEAT_MOVE,
+        .reason = stage == AWARE_SAVE             ? RESEAT_IMAGE
+                  : request->manner == MOVE_TAKEN ? RESEAT_TAKEN
+                                                  : RESEAT_MOVE,
         .deadline_ns = deadline,
         .from = atomic_load(&the_seats[request->seat]->device),
         .to = target,
@@ -150,7 +151,7 @@ static int ask(const struct move_request *request, enum aware_stage stage,
     aware.failed = AWARE_IDLE;
     pthread_cond_broadcast(&aware.changed);
     int error = 0;
-    while (error == 0 && aware.registration == registration &&
+    while (error == 0 && !(enough && *enough) && aware.registration == registration &&
            (aware.ask.stage != AWARE_IDLE || aware.now.stage == stage)) {
         error = check(request, ret_reason, size);
         if (error == 0 && clock_now_ns() >= deadline) {
@@ -162,6 +163,10 @@ static int ask(const struct move_request *request, enum aware_stage stage,
     }
     if (aware.registration != registration)
         return 1;
+    if (enough && *enough) {
+        aware.now.abandoned = true;
+        return 0;
+    }
     if (error != 0) {
         aware.ask.stage = AWARE_IDLE;
         aware.now.abandoned = true;
@@ -198,18 +203,13 @@ static void arrived(uint32_t seat, uint32_t reason)
 static int leave(const struct move_request *request, const struct device *target, char *ret_reason,
                  size_t reason_size)
 {
-    struct aware_seat *seat = &aware.seats[request->seat];
     pthread_mutex_lock(&aware.lock);
-    int error = claim(request, ret_reason, reason_size);
+    int error = aware_claim(request, ret_reason, reason_size);
     bool claimed = error >= 0;
-    if (claimed) {
-        seat->from = atomic_load(&the_seats[request->seat]->device);
-        seat->elsewhere = false;
-    }
     if (error == 0)
-        error = ask(request, AWARE_CHECKPOINT, target, ret_reason, reason_size);
+        error = aware_ask(request, AWARE_CHECKPOINT, target, NULL, ret_reason, reason_size);
     if (error == 0)
-        error = ask(request, AWARE_CLEAN_UP, target, ret_reason, reason_size);
+        error = aware_ask(request, AWARE_CLEAN_UP, target, NULL, ret_reason, reason_size);
     if (error == -EIO && request->manner == MOVE_TAKEN)
         error = 1;
     if (error < 0 && claimed) {
@@ -251,6 +251,23 @@ static int await_second_half(const struct move_request *request, char *ret_reaso
     return error;
 }
 
+/* It goes on where it was, unless somebody else moved it meanwhile. */
+static void stayed(const struct move_request *request)
+{
+    struct aware_seat *seat = &aware.seats[request->seat];
+    aware_give_up(request->seat);
+    if (seat->elsewhere && !seat->begun)
+        arrived(request->seat, RESEAT_MOVE);
+}
+
+void aware_unclaim(const struct move_request *request)
+{
+    const struct aware_seat *seat = &aware.seats[request->seat];
+    if (aware.registered && seat->from)
+        stayed(request);
+    release();
+}
+
 static int arrive(const struct move_request *request, bool done, char *ret_reason,
                   size_t reason_size)
 {
@@ -267,9 +284,7 @@ static int arrive(const struct move_request *request, bool done, char *ret_reaso
         if (returns && request->manner != MOVE_TAKEN)
             error = await_second_half(request, ret_reason, reason_size);
     } else if (seat->from) {
-        aware_give_up(request->seat);
-        if (seat->elsewhere && !seat->begun)
-            arrived(request->seat, RESEAT_MOVE);
+        stayed(request);
     }
     /* What goes back stays the mover until it is told. */
     if (error == 0)

@@ -15,6 +15,7 @@ enum aware_stage {
     AWARE_CONFIGURE,
     AWARE_RESUME,
     AWARE_NOTIFY,
+    AWARE_SAVE,
 };
 #define AWARE_BIT(stage)  (1u << (stage))
 #define AWARE_FIRST_HALF  (AWARE_BIT(AWARE_CHECKPOINT) | AWARE_BIT(AWARE_CLEAN_UP))
@@ -55,6 +56,16 @@ struct aware_ask {
     const struct device *from, *to;
 };
 
+/** What a program says of its progress, for an image. */
+struct aware_saving {
+    uint64_t serial; /**< Counts them. */
+    bool asked;      /**< From when the callback may say something... */
+    bool saved;      /**< ...until it did; then it waits for the serial to change. */
+    bool too_large, made;
+    void *bytes; /**< Owned. */
+    size_t size;
+};
+
 struct aware {
     pthread_mutex_t lock; /**< A leaf: nothing is taken, called or waited for under it. */
     pthread_cond_t changed;
@@ -74,6 +85,7 @@ struct aware {
     int failure;
     struct aware_notice *notices, **notices_end;
     unsigned notice_count;
+    struct aware_saving saving;
 };
 extern struct aware aware;
 
@@ -93,6 +105,25 @@ void aware_forget(void);
 void aware_wait(uint64_t until_ns);
 
 extern const struct move_partner aware_partner;
+
+/* aware_move.c, for movers and for who makes images. Locked. */
+
+/** Be the one mover, with nothing left to do of what was before. 0; 1: the program is not to be
+ * asked; or -errno with the reason, and not the mover. */
+int aware_claim(const struct move_request *request, char *ret_reason, size_t size);
+/** Not any more; what became of the seat meanwhile is due. @request: none of it was done. */
+void aware_unclaim(const struct move_request *request);
+/** Have the thread call the program back for @stage, and wait until it has done so, or *@enough, or
+ * its deadline. 0; 1: nobody is registered any more; or -errno with the reason: -EIO is the
+ * program's own. */
+int aware_ask(const struct move_request *request, enum aware_stage stage,
+              const struct device *target, const bool *enough, char *ret_reason, size_t size);
+
+/* aware_save.c */
+
+/** What a callback of an earlier life waits for will not come. Locked. */
+void aware_saving_over(bool made);
+void aware_save_hook(void);
 
 /* aware_device.c */
 

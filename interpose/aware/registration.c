@@ -1,3 +1,6 @@
+#include <stddef.h>
+#include <string.h>
+
 #include "interpose/aware/aware_priv.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
@@ -14,6 +17,7 @@ static void hook(void)
 {
     hook_error = fork_watch();
     move_set_partner(&aware_partner);
+    aware_save_hook();
 }
 
 static bool at_most(uint64_t least, uint64_t most)
@@ -32,18 +36,20 @@ static bool limits_valid(const struct reseat_limits *minimum, const struct resea
 
 static bool program_valid(const struct reseat_program *program)
 {
-    return program->checkpoint_ms <= PATIENCE_MS_MAX && program->clean_up_ms <= PATIENCE_MS_MAX &&
-           program->configure_ms <= PATIENCE_MS_MAX && program->resume_ms <= PATIENCE_MS_MAX &&
+    return program->save_ms <= PATIENCE_MS_MAX && program->checkpoint_ms <= PATIENCE_MS_MAX &&
+           program->clean_up_ms <= PATIENCE_MS_MAX && program->configure_ms <= PATIENCE_MS_MAX &&
+           program->resume_ms <= PATIENCE_MS_MAX &&
            limits_valid(&program->minimum, &program->preferred);
 }
 
 int aware_register(const struct reseat_program *given)
 {
-    struct reseat_program program;
-    /* A later header's has more at its end, which this library does not know. */
-    if (!given || given->size < sizeof(program))
+    struct reseat_program program = {0};
+    /* A later header's has more at its end, which this library does not know; the first one's has
+     * less. */
+    if (!given || given->size < offsetof(struct reseat_program, save_ms))
         return RESEAT_INVALID;
-    program = *given;
+    memcpy(&program, given, given->size < sizeof(program) ? given->size : sizeof(program));
     if (!program_valid(&program))
         return RESEAT_INVALID;
     pthread_once(&hook_once, hook);

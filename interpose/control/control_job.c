@@ -8,6 +8,7 @@
 #include "agent/wire/device_key.h"
 #include "interpose/control/control.h"
 #include "interpose/control/control_protect.h"
+#include "state/image/image_right.h"
 #include "state/move/status.h"
 #include "state/point/point.h"
 #include "state/point/protect.h"
@@ -82,6 +83,7 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->keeps = field_bool(map, "keeps", false);
     request->ends = field_bool(map, "end", false);
     request->keep = field_u64(map, "keep", 0);
+    request->lease_ms = field_u64(map, "lease_ms", 0);
     if (request->suspend || request->checkpoint)
         (void)field_path(map, "folder", request->folder, sizeof(request->folder));
     request->move.prewarm = field_is(map, "type", MSG_PREWARM);
@@ -109,6 +111,9 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
         return read_protection(map, request);
     if (request->folder[0] && request->folder[0] != '/')
         return "the folder for the image is not named from the root folder on";
+    if (request->lease_ms != 0 &&
+        (request->lease_ms < RIGHT_LEASE_LEAST_MS || request->lease_ms > RIGHT_LEASE_MOST_MS))
+        return "the lease is too short or too long";
     if (request->checkpoint)
         return request->folder[0] || request->ends ? NULL : "the request names no folder";
     return request->suspend || all ? NULL : read_targets(map, request);
@@ -215,6 +220,7 @@ static void checkpoint(const struct control_request *request, struct control_rep
                                               .bandwidth = request->move.bandwidth,
                                               .keeps = request->keeps,
                                               .keep = request->keep,
+                                              .lease_ms = (uint32_t)request->lease_ms,
                                               .cancel = request->move.cancel,
                                               .progress = request->move.progress,
                                               .data = request->move.data};

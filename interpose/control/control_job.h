@@ -21,6 +21,7 @@ struct control_request {
     bool checkpoint;          /**< An image of it is made where it is. */
     bool keeps, ends;         /**< Of that: another one follows; none does. */
     uint64_t keep;            /**< So many of its images stay; 0: all. */
+    uint64_t lease_ms;        /**< It says that it lives; 0: it does not, unless it does already. */
     bool drop;                /**< Let go of what move.prewarm made. */
     bool protect;             /**< It is protected so from now on: */
     struct protection protection;

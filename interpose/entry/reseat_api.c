@@ -1,11 +1,16 @@
 #include "interpose/entry/reseat_api.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
 #include "interpose/entry/start.h"
+#include "state/base/log.h"
+#include "state/base/text.h"
+#include "state/graph/names.h"
+#include "state/restore/restore.h"
 
 /* What programs that include policy/reseat.h call. */
 
@@ -50,6 +55,80 @@ static int api_current(struct _cl_device_id *handle, struct reseat_device *ret_d
     return RESEAT_OK;
 }
 
+static int api_save(const void *bytes, size_t count)
+{
+    return aware_save(bytes, count);
+}
+
+static int api_restored(struct reseat_restored *ret_restored)
+{
+    const uint32_t least = offsetof(struct reseat_restored, problem);
+    struct reseat_restored told = {0};
+    struct restored restored = {0};
+    char problem[IMAGE_PROBLEM_MAX] = "";
+    if (!ret_restored || ret_restored->size < least)
+        return RESEAT_INVALID;
+    uint32_t size = ret_restored->size < sizeof(told) ? ret_restored->size : (uint32_t)sizeof(told);
+    int error = restore_progress(&restored, problem);
+    /* What is longer is cut. */
+    text_make_safe(told.problem, sizeof(told.problem), problem, strlen(problem));
+    told.size = size;
+    told.bytes = restored.bytes;
+    told.count = restored.size;
+    told.saved_ms = restored.created_ms;
+    if (error == 0)
+        memcpy(ret_restored, &told, size);
+    else if (size > least)
+        memcpy((char *)ret_restored + least, told.problem, size - least);
+    if (error != 0 && error != -ENOENT)
+        log_error("the program cannot be restored: %s", problem);
+    return error == 0         ? RESEAT_OK
+           : error == -ENOENT ? RESEAT_NO_IMAGE
+           : error == -ESTALE ? RESEAT_DIFFERENT
+           : error == -ENOMEM ? RESEAT_NO_MEMORY
+                              : RESEAT_DAMAGED;
+}
+
+/* With @memory held. */
+static int name_root(struct memory *memory, const char *name, int *ret_filled)
+{
+    char problem[IMAGE_PROBLEM_MAX] = "";
+    bool filled = false;
+    if (names_taken(memory, name))
+        return RESEAT_ALREADY;
+    int error = restore_fill(memory, name, &filled, problem);
+    if (error != 0)
+        log_error("a memory object cannot be restored: %s", problem);
+    if (error != 0 && error != -ENOENT)
+        return error == -ESTALE   ? RESEAT_DIFFERENT
+               : error == -EBUSY  ? RESEAT_BUSY
+               : error == -ENOMEM ? RESEAT_NO_MEMORY
+                                  : RESEAT_DAMAGED;
+    int named = names_set(memory, name);
+    if (named != 0)
+        return named == -EEXIST ? RESEAT_ALREADY : RESEAT_NO_MEMORY;
+    if (error == 0 && ret_filled)
+        *ret_filled = filled;
+    return error == 0 ? RESEAT_OK : RESEAT_MISSING;
+}
+
+static int api_name(struct _cl_mem *handle, const char *name, int *ret_filled)
+{
+    if (!name_is_valid(name))
+        return RESEAT_INVALID;
+    gate_enter();
+    struct memory *memory = memory_get(handle);
+    bool whole = memory && memory->root == memory && memory->type != CL_MEM_OBJECT_PIPE;
+    if (whole)
+        object_hold(memory);
+    gate_leave();
+    if (!whole)
+        return RESEAT_INVALID;
+    int result = name_root(memory, name, ret_filled);
+    object_unhold(memory);
+    return result;
+}
+
 const struct reseat_api *reseat_api(uint32_t version)
 {
     static const struct reseat_api api = {
@@ -59,6 +138,9 @@ const struct reseat_api *reseat_api(uint32_t version)
         .remove = api_remove,
         .wish = api_wish,
         .current = api_current,
+        .save = api_save,
+        .restored = api_restored,
+        .name = api_name,
     };
     return version >> 16 == RESEAT_API_MAJOR ? &api : NULL;
 }

@@ -11,6 +11,9 @@
 #include "state/base/log.h"
 #include "state/base/long_lock.h"
 #include "state/base/work.h"
+#include "state/checkpoint/keeper.h"
+#include "state/command/command.h"
+#include "state/graph/command_line.h"
 #include "state/graph/graph.h"
 #include "state/image/image_keep.h"
 #include "state/image/image_write.h"
@@ -37,8 +40,17 @@ static void in_child(void)
 
 FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
 
+static const struct checkpoint_partner *_Atomic partner;
+
+void checkpoint_set_partner(const struct checkpoint_partner *given)
+{
+    atomic_store(&partner, given);
+}
+
 struct making {
     const struct checkpoint_request *request;
+    const struct checkpoint_partner *partner; /* that is asked; or NULL */
+    struct image_blob progress;
     struct checkpoint_report *report;
     struct image_manifest manifest;
     struct point *point; /* pinned */
@@ -87,8 +99,40 @@ static int moment(void *data, const struct point *point)
     struct making *m = data;
     (void)point;
     image_manifest_finish(&m->manifest);
+    /* What waits for the program was given, and is not in the bytes. */
+    if (m->partner && hold_any())
+        return fail(m, -EBUSY,
+                    "commands of the program wait for an event of its own, so that its progress "
+                    "is not that of its contents");
     int error = graph_describe_program(&m->manifest, "checkpoint");
     return error ? error : graph_describe(&m->manifest);
+}
+
+static int stand(void *data)
+{
+    struct making *m = data;
+    void *bytes = NULL;
+    size_t size = 0;
+    int error =
+        m->partner->stand(m->request, &bytes, &size, m->report->reason, sizeof(m->report->reason));
+    free(m->progress.bytes);
+    m->progress = (struct image_blob){bytes, size};
+    return error;
+}
+
+/* What a new process needs to go on from here. */
+static int describe_progress(struct making *m)
+{
+    struct image_record *record = image_manifest_add(&m->manifest, IMAGE_PROGRESS);
+    if (!record)
+        return -ENOMEM;
+    record->progress->bytes = m->progress;
+    m->progress = (struct image_blob){0};
+    /* Without it somebody has to say how the program is started. */
+    int error = command_line_describe(&m->manifest);
+    if (error && error != -ENOMEM)
+        log_info("the image does not say how the program was started: %s", strerror(-error));
+    return error == -ENOMEM ? error : 0;
 }
 
 /* The one whose objects are described, pinned. */
@@ -101,10 +145,13 @@ static int make_point(struct making *m)
                                          .strict = request->strict,
                                          .bandwidth = request->bandwidth,
                                          .moment = moment,
+                                         .stand = m->partner ? stand : NULL,
                                          .data = m};
     for (unsigned i = 0; i < TRIES; i++) {
         struct point_report made = {0};
         int error = protect_point(&wanted, &made);
+        if (m->partner)
+            m->partner->go_on(error == 0);
         m->report->downtime_ns += made.downtime_ns;
         m->report->copied += made.copied;
         if (error)
@@ -207,18 +254,53 @@ static int write_image(struct making *m, struct image_folder *folder, char *ret_
     return 0;
 }
 
+/* From here on somebody may start it again. */
+static int describe_right(struct making *m, const char *path)
+{
+    uint32_t lease_ms = m->request->lease_ms;
+    struct right right;
+    if (lease_ms) {
+        int error = keeper_begin(path, lease_ms);
+        if (error)
+            return fail(m, error,
+                        error == -EBUSY ? "the right to run it is for images in another folder"
+                                        : strerror(-error));
+    }
+    if (!keeper_right(path, &right))
+        return 0;
+    struct image_record *record = image_manifest_add(&m->manifest, IMAGE_RIGHT);
+    if (!record || !(record->right->id = strdup(right.id)))
+        return -ENOMEM;
+    record->right->generation = right.generation;
+    return 0;
+}
+
 static int make(struct making *m)
 {
     char problem[IMAGE_PROBLEM_MAX] = "";
     struct image_folder *folder = NULL;
+    const struct checkpoint_partner *asked = atomic_load(&partner);
     /* Before the program is stopped for it. */
     int error = image_folder_open(m->request->folder, IMAGE_TO_WRITE, &folder, problem);
+    int has_none = 1;
+    if (!error && asked)
+        has_none = asked->begin(m->request, m->report->reason, sizeof(m->report->reason));
+    m->partner = has_none == 0 ? asked : NULL;
+    if (!error && has_none < 0)
+        error = has_none;
     if (!error)
         error = make_point(m);
+    if (m->partner)
+        m->partner->end();
+    if (!error && m->partner)
+        error = describe_progress(m);
+    if (!error)
+        error = describe_right(m, folder->path);
     if (!error)
         error = write_image(m, folder, problem);
     image_folder_close(folder);
     point_unpin(m->point);
+    free(m->progress.bytes);
     return error ? fail(m, error, problem) : 0;
 }
 

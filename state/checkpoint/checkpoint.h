@@ -20,8 +20,11 @@ struct checkpoint_request {
     /** Another one follows: the point stays in host memory, so that only what changes is copied and
      * looked at then. Else it goes, unless somebody else keeps points. */
     bool keeps;
-    uint64_t
-        keep; /**< Of this program's images there all but so many go, once it is there; 0: none. */
+    /** Of this program's images there all but so many go, once it is there; 0: none. */
+    uint64_t keep;
+    /** The program says from now on that it lives, and whoever does not hear it for as long may
+     * start it again from its images (keeper.h). 0: it does not, unless it does already. */
+    uint32_t lease_ms;
     const atomic_bool *cancel; /**< Or NULL. */
     void (*progress)(void *data, const struct move_progress *progress);
     void *data;
@@ -37,6 +40,25 @@ struct checkpoint_report {
     uint64_t copied;                     /**< To host memory, for the point. */
     uint64_t total_ns, downtime_ns;
 };
+
+/**
+ * A program that says how far it is (policy/reseat.h). Its progress belongs to the moment of the
+ * point: from when it gave it until that moment it gives no command.
+ */
+struct checkpoint_partner {
+    /** Before any copying. 0: it will be asked, and `end` follows; 1: it has nothing to say; or
+     * -errno with the reason. Waits for moves that are under way. */
+    int (*begin)(const struct checkpoint_request *request, char *ret_reason, size_t size);
+    /** Ask it. @ret_bytes: to be freed. 0: it stands still until `go_on`; or -errno with the
+     * reason. */
+    int (*stand)(const struct checkpoint_request *request, void **ret_bytes, size_t *ret_size,
+                 char *ret_reason, size_t size);
+    /** @made: its progress is that of a point. Also after a `stand` that failed. */
+    void (*go_on)(bool made);
+    void (*end)(void);
+};
+/** Before the first checkpoint; NULL: none. */
+void checkpoint_set_partner(const struct checkpoint_partner *partner);
 
 /**
  * Blocks on the devices and the disk; one at a time in a process, and never with a move.

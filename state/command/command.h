@@ -260,6 +260,8 @@ void hold_pump_soon(void);
 /** The command of @queue that is being given in pieces, with its event, or NULL. Under engine_lock.
  *  *ret_busy: a thread is at it; then what that writes of it may not be looked at. */
 struct command *hold_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy);
+/** True when some command of any queue was not given to a driver yet. Gate closed. */
+bool hold_any(void);
 /** Wait until no command enqueued before now is held in @queue. Outside the gate. */
 void hold_wait_queue(struct queue *queue);
 /** Wait until @event is no longer HELD. Outside the gate. */

@@ -607,6 +607,16 @@ struct command *hold_in_pieces(const struct queue *queue, struct event **ret_eve
     return queue->pumping ? NULL : held->command;
 }
 
+bool hold_any(void)
+{
+    bool any = false;
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
+        any = any || atomic_load(&queue->held_count) != 0;
+    return any;
+}
+
 /* Sets *ret_event, held, to that of one whose parts run, if there is one. Under engine_lock. */
 static bool held_until(const struct queue *queue, uint64_t serial, struct event **ret_event)
 {

@@ -9,6 +9,7 @@
 #include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/command/command.h"
+#include "state/graph/names.h"
 #include "state/memory/memory.h"
 #include "state/program/kernel.h"
 #include "state/program/program.h"
@@ -211,5 +212,5 @@ int graph_describe(struct image_manifest *manifest)
             object_unhold(object);
         }
     }
-    return error;
+    return error ? error : names_describe(manifest);
 }

@@ -14,8 +14,8 @@
 MUST_CHECK int graph_describe_program(struct image_manifest *manifest, const char *reason);
 /**
  * Add every object there is: contexts, queues, programs as recipes, kernels with their arguments,
- * samplers, memory objects without their bytes. Events are not among them: who waits for one is
- * part of the process.
+ * samplers, memory objects without their bytes, and their names. Events are not among them: who
+ * waits for one is part of the process.
  *
  * Gate closed. Allocates and copies, calls no driver. Returns 0, -ENOMEM, or -E2BIG: a program is
  * too large for a container.

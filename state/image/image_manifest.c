@@ -35,6 +35,15 @@ const struct image_about *image_manifest_about(const struct image_manifest *mani
                                                                        : NULL;
 }
 
+const struct image_record *image_manifest_find(const struct image_manifest *manifest,
+                                               enum image_record_kind kind)
+{
+    for (size_t i = 0; i < manifest->count; i++)
+        if (manifest->records[i].kind == kind)
+            return &manifest->records[i];
+    return NULL;
+}
+
 const struct image_contents *image_manifest_contents(const struct image_manifest *manifest,
                                                      uint64_t id)
 {
@@ -148,10 +157,14 @@ static int take_record(const unsigned char *bytes, size_t size, size_t *offset,
     if (error)
         return error == -EBADMSG ? wrong(ret_problem, *offset, why) : error;
     bool first = manifest->count == 0;
+    enum image_record_kind kind = manifest->records[manifest->count].kind;
+    bool again = kind >= IMAGE_PROGRESS && image_manifest_find(manifest, kind);
     bool is_about = manifest->records[manifest->count++].kind == IMAGE_ABOUT;
     if (first != is_about)
         return wrong(ret_problem, *offset,
                      "what it is an image of has to be there once, and first");
+    if (again)
+        return wrong(ret_problem, *offset, "a record is there twice that may be there once");
     *offset += LENGTH + (size_t)length;
     return 0;
 }

@@ -24,6 +24,9 @@ struct image_record *image_manifest_add(struct image_manifest *manifest,
                                         enum image_record_kind kind);
 /** What an image is of; NULL only before that was added. */
 const struct image_about *image_manifest_about(const struct image_manifest *manifest);
+/** The first record of a kind, or NULL. */
+const struct image_record *image_manifest_find(const struct image_manifest *manifest,
+                                               enum image_record_kind kind);
 /** The contents of an object, or NULL. */
 const struct image_contents *image_manifest_contents(const struct image_manifest *manifest,
                                                      uint64_t id);

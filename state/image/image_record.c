@@ -1,6 +1,7 @@
 #include "state/image/image_record.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,6 +128,68 @@ static const struct field contents_fields[] = {
     {NULL},
 };
 
+static const struct field name_fields[] = {
+    ROW(image_name, id, NUMBER, UINT64_MAX),
+    ROW(image_name, name, TEXT, IMAGE_OBJECT_NAME_MAX),
+    {NULL},
+};
+
+static const struct field progress_fields[] = {
+    ROW(image_progress, bytes, BLOB, IMAGE_PROGRESS_MAX),
+    {NULL},
+};
+
+static const struct field command_fields[] = {
+    ROW(image_command, executable, BLOB, PATH_MAX - 1),
+    ROW(image_command, directory, BLOB, PATH_MAX - 1),
+    ROW(image_command, arguments, BLOB, IMAGE_COMMAND_MAX),
+    ROW(image_command, environment, BLOB, IMAGE_COMMAND_MAX),
+    {NULL},
+};
+
+static const struct field right_fields[] = {
+    ROW(image_right, id, TEXT, RIGHT_ID_MAX - 1),
+    ROW(image_right, generation, NUMBER, UINT32_MAX),
+    {NULL},
+};
+
+static bool is_path(const struct image_blob *blob)
+{
+    return blob->size && blob->bytes[0] == '/' && !memchr(blob->bytes, 0, blob->size);
+}
+
+static bool is_list(const struct image_blob *blob)
+{
+    return blob->size == 0 || blob->bytes[blob->size - 1] == 0;
+}
+
+static const char *check_command(const void *body)
+{
+    const struct image_command *command = body;
+    if (!is_path(&command->executable) || !is_path(&command->directory))
+        return "a path does not begin at the root folder";
+    if (command->arguments.size == 0 || !is_list(&command->arguments))
+        return "\"arguments\" is no list of texts";
+    return is_list(&command->environment) ? NULL : "\"environment\" is no list of texts";
+}
+
+/* The values of its variables are nobody's to see. */
+static void describe_command(const void *body, image_say *say, void *data)
+{
+    const struct image_command *command = body;
+    uint64_t arguments = 0, variables = 0;
+    char path[TEXT_MOST + 1];
+    text_make_safe(path, sizeof(path), (const char *)command->executable.bytes,
+                   command->executable.size);
+    for (size_t i = 0; i < command->arguments.size; i++)
+        arguments += command->arguments.bytes[i] == 0;
+    for (size_t i = 0; i < command->environment.size; i++)
+        variables += command->environment.bytes[i] == 0;
+    say(data, "executable", 0, path);
+    say(data, "arguments", arguments, NULL);
+    say(data, "variables", variables, NULL);
+}
+
 static const char *check_contents(const void *body)
 {
     const struct image_contents *contents = body;
@@ -166,6 +229,11 @@ static const struct record_type types[IMAGE_RECORD_KINDS] = {
     [IMAGE_MEMORY] = {"memory", 1, sizeof(struct image_memory), memory_fields, NULL, NULL},
     [IMAGE_CONTENTS] = {"contents", 1, sizeof(struct image_contents), contents_fields,
                         check_contents, describe_contents},
+    [IMAGE_NAME] = {"name", 1, sizeof(struct image_name), name_fields, NULL, NULL},
+    [IMAGE_PROGRESS] = {"progress", 1, sizeof(struct image_progress), progress_fields, NULL, NULL},
+    [IMAGE_COMMAND] = {"command", 1, sizeof(struct image_command), command_fields, check_command,
+                       describe_command},
+    [IMAGE_RIGHT] = {"right", 1, sizeof(struct image_right), right_fields, NULL, NULL},
 };
 
 struct image_digest image_contents_digest(const struct image_contents *contents, uint64_t index)

@@ -23,6 +23,10 @@ enum image_record_kind {
     IMAGE_SAMPLER,
     IMAGE_MEMORY,
     IMAGE_CONTENTS, /**< ...and the bytes of a memory object that has its own. */
+    IMAGE_NAME,     /**< What the program calls one, to find it again in a new process. */
+    IMAGE_PROGRESS, /**< How far it was, in its own words; at most once... */
+    IMAGE_COMMAND,  /**< ...as is how it was started... */
+    IMAGE_RIGHT,    /**< ...and by which right it runs. */
     IMAGE_RECORD_KINDS,
 };
 
@@ -112,6 +116,39 @@ struct image_contents {
     struct image_blob digests; /**< Else one IMAGE_DIGEST for each chunk. */
 };
 
+/** Of a name that a program gives, without the NUL. */
+#define IMAGE_OBJECT_NAME_MAX 255
+
+struct image_name {
+    uint64_t id;
+    char *name;
+};
+
+/** Bytes that a program may say it with: what is larger is better in a memory object. */
+#define IMAGE_PROGRESS_MAX ((size_t)16 << 20)
+
+struct image_progress {
+    struct image_blob bytes;
+};
+
+/** Lists are texts with a NUL behind each. They may have secrets in them, and are in no other
+ * record. */
+#define IMAGE_COMMAND_MAX ((size_t)256 << 10)
+
+struct image_command {
+    struct image_blob executable, directory; /**< Paths, without a NUL. */
+    struct image_blob arguments, environment;
+};
+
+/** 16 small hexadecimal digits, with the NUL. */
+#define RIGHT_ID_MAX 17
+
+/** As of image_right.h. */
+struct image_right {
+    char *id;
+    uint64_t generation;
+};
+
 struct image_record {
     enum image_record_kind kind;
     /** Owned: the struct of its kind; texts and bytes in it are owned, too. */
@@ -126,6 +163,10 @@ struct image_record {
         struct image_sampler *sampler;
         struct image_memory *memory;
         struct image_contents *contents;
+        struct image_name *name;
+        struct image_progress *progress;
+        struct image_command *command;
+        struct image_right *right;
     };
 };
 

@@ -23,6 +23,8 @@
 #define IN_VAIN_MAX 2
 /* How often it is looked whether a launch that is given in pieces has ended. */
 #define PIECES_STEP_NS 2000000u
+/* How long what is held may take to be given when the program stands still. */
+#define SETTLE_NS NS_PER_S
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct point *latest; /* guarded by lock; one reference */
@@ -108,6 +110,13 @@ static bool is_in_pieces(void)
     return any;
 }
 
+/* What came behind a launch in pieces goes by itself when the program gives nothing more; what
+ * waits for the program does not. */
+static bool is_settling(const struct making *making)
+{
+    return making->stands && hold_any() && clock_now_ns() < making->stood_at + SETTLE_NS;
+}
+
 static int close_gate(struct making *making)
 {
     int error = 0;
@@ -157,9 +166,16 @@ static int conclude(struct making *making)
 static int attempt(struct making *making)
 {
     int error = making_collect(making);
-    int ahead = error == 0 ? decide(making) : error;
+    int ahead = error != 0 ? error : making->stands ? 0 : decide(making);
     if (ahead < 0)
         return ahead;
+    if (ahead == 0 && making->request->stand && !making->stands) {
+        open_gate(making);
+        making->stands = true;
+        error = making->request->stand(making->request->data);
+        making->stood_at = clock_now_ns();
+        return error == 0 ? 1 : error;
+    }
     if (ahead > 0) {
         uint64_t began = clock_now_ns();
         open_gate(making);
@@ -172,7 +188,7 @@ static int attempt(struct making *making)
     }
     making->move.limits.deadline_ns = move_pause_limit(&making->move);
     error = move_drain(&making->move);
-    if (error == 0 && is_in_pieces()) {
+    if (error == 0 && (is_in_pieces() || is_settling(making))) {
         making->move.limits.deadline_ns = making->request->deadline_ns;
         error = await_pieces(making);
         return error == 0 ? 1 : error;

@@ -67,6 +67,12 @@ struct point_request {
      * point. Or NULL.
      */
     int (*moment)(void *data, const struct point *point);
+    /**
+     * Called once, on the caller's thread and with the gate open, when what is left to be copied is
+     * little: from when it returned 0 the program gives no command until point_make() returns. Or
+     * -errno: there is no point. Or NULL.
+     */
+    int (*stand)(void *data);
     void *data;
 };
 
@@ -88,7 +94,7 @@ struct point_report {
  * gate, nor from a callback of a driver. Returns 0; or, with the latest point what it was, -EPERM
  * (the program is pinned to its device, or bytes are lost with one), -ENOTSUP (it has state that
  * cannot be read), -ENOMEM, -EIO (a driver failed), -EBUSY (strict: the pause would be longer),
- * -ETIMEDOUT, -ECANCELED, -ESHUTDOWN (the program ends), or what `moment` said.
+ * -ETIMEDOUT, -ECANCELED, -ESHUTDOWN (the program ends), or what `moment` or `stand` said.
  */
 int point_make(const struct point_request *request, struct point_report *ret_report);
 

@@ -36,6 +36,8 @@ struct making {
     unsigned in_vain; /**< Rounds that did not leave less than the one before. */
     uint64_t closed_at;
     bool closed;
+    bool stands;       /**< The program was asked to give nothing until the point is made... */
+    uint64_t stood_at; /**< ...and does so since then. */
 };
 
 /** The residences whose commands have to have ended. Inside the gate, or with it closed. */

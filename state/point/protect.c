@@ -78,11 +78,18 @@ static int begin_journal(void *data, const struct point *point)
     return 0;
 }
 
+static int stand(void *data)
+{
+    const struct point_request *wanted = ((const struct beginning *)data)->wanted;
+    return wanted->stand(wanted->data);
+}
+
 int protect_point(const struct point_request *wanted, struct point_report *ret_report)
 {
     struct beginning beginning = {.wanted = wanted, .protects = atomic_load(&on)};
     struct point_request request = *wanted;
     request.moment = begin_journal;
+    request.stand = wanted->stand ? stand : NULL;
     request.data = &beginning;
     int error = point_make(&request, ret_report);
     journal_free(beginning.former);

@@ -3,14 +3,16 @@
 #include <string.h>
 
 #include "state/image/image_manifest.h"
+#include "state/image/image_right.h"
 #include "tests/fuzz/fuzz.h"
 
 /*
  * What is read of an image: its manifest, whose digest a stranger can make as well, and chunks. The
- * first byte says which: a manifest as it is, one whose digest is made right, a record, a chunk.
+ * first byte says which: a manifest as it is, one whose digest is made right, a record, a chunk, a
+ * right to run.
  */
 
-enum { MANIFEST, MANIFEST_SEALED, RECORD, CHUNK, KINDS };
+enum { MANIFEST, MANIFEST_SEALED, RECORD, CHUNK, RIGHT, KINDS };
 
 static void say(void *data, const char *member, uint64_t number, const char *text)
 {
@@ -112,12 +114,31 @@ static void try_chunk(struct input *input)
     free(ret);
 }
 
+static void try_right(struct input *input)
+{
+    char block[RIGHT_BLOCK] = {0};
+    struct right_holder holder;
+    size_t left;
+    const uint8_t *bytes = input_bytes(input, sizeof(block), &left);
+    if (left)
+        memcpy(block, bytes, left);
+    if (right_decode(block, &holder) != 0)
+        return;
+    EXPECT(holder.state <= RIGHT_ENDED);
+    EXPECT(holder.lease_ms >= RIGHT_LEASE_LEAST_MS && holder.lease_ms <= RIGHT_LEASE_MOST_MS);
+    EXPECT(strlen(holder.host) < sizeof(holder.host) && strlen(holder.boot) < sizeof(holder.boot));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct input input = {data, size};
     unsigned kind = input_byte(&input) % KINDS;
     if (kind == CHUNK) {
         try_chunk(&input);
+        return 0;
+    }
+    if (kind == RIGHT) {
+        try_right(&input);
         return 0;
     }
     size_t left;

@@ -598,8 +598,19 @@ static void image_chunks(void)
     image_packer_destroy(packer);
 }
 
+static struct image_blob blob(const char *bytes, size_t size)
+{
+    struct image_blob copy = {malloc(size), size};
+    if (!copy.bytes)
+        fail("memory");
+    memcpy(copy.bytes, bytes, size);
+    return copy;
+}
+
 static void images(void)
 {
+    static const char held[] = "reseat right 1\nrunning 30000 4711 12 "
+                               "00112233-4455-6677-8899-aabbccddeeff node1\n\n\n";
     struct image_manifest manifest = {0};
     char *bytes;
     size_t size;
@@ -607,7 +618,11 @@ static void images(void)
     struct image_record *memory = image_manifest_add(&manifest, IMAGE_MEMORY);
     struct image_record *small = image_manifest_add(&manifest, IMAGE_CONTENTS);
     struct image_record *large = image_manifest_add(&manifest, IMAGE_CONTENTS);
-    if (!about || !memory || !small || !large)
+    struct image_record *called = image_manifest_add(&manifest, IMAGE_NAME);
+    struct image_record *progress = image_manifest_add(&manifest, IMAGE_PROGRESS);
+    struct image_record *command = image_manifest_add(&manifest, IMAGE_COMMAND);
+    struct image_record *right = image_manifest_add(&manifest, IMAGE_RIGHT);
+    if (!about || !memory || !small || !large || !called || !progress || !command || !right)
         fail("memory");
     about->about->program = strdup("program");
     memory->memory->size = 3;
@@ -617,6 +632,14 @@ static void images(void)
     large->contents->size = IMAGE_CHUNK + 1;
     large->contents->digests.size = 2 * IMAGE_DIGEST;
     large->contents->digests.bytes = calloc(2, IMAGE_DIGEST);
+    called->name->name = strdup("grid");
+    progress->progress->bytes = blob("step 5", 6);
+    *command->command = (struct image_command){.executable = blob("/bin/solver", 11),
+                                               .directory = blob("/home/user", 10),
+                                               .arguments = blob("solver\0--fast\0", 14),
+                                               .environment = blob("PATH=/bin\0", 10)};
+    right->right->id = strdup("0123456789abcdef");
+    image_seed("right", 4, NULL, 0, held, sizeof(held) - 1);
     ok(image_manifest_encode(&manifest, &bytes, &size));
     image_seed("manifest", 0, NULL, 0, bytes, size);
     image_seed("manifest-sealed", 1, NULL, 0, bytes, size);

@@ -147,6 +147,7 @@ void checkpointing_handle(struct peer *client, struct message *message)
         wish.every_ms = EVERY_MS_MAX;
     wish.keeps = wish.every_ms || program->images.every_ms;
     wish.keep = field_u64(map, "keep", 0);
+    wish.lease_ms = field_u64(map, "lease_ms", 0);
     wish.timeout_ms = field_u64(map, "timeout_ms", 0);
     wish.bandwidth = field_u64(map, "bandwidth", 0);
     wish.max_downtime_ms = field_u64(map, "max_downtime_ms", 0);

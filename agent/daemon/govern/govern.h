@@ -111,6 +111,7 @@ struct request {
     bool keeps, ends;        /**< Of that: another one follows; none does. */
     uint64_t every_ms, keep; /**< And after how long; and how many stay, 0: all. */
     uint64_t timeout_ms;     /**< As the client said. */
+    uint64_t lease_ms;       /**< Likewise: it says that it lives; 0: it does not. */
     bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */

@@ -151,6 +151,7 @@ static void put_manner(struct frame *frame, const struct agent *agent,
         frame_bool(frame, "keeps", request->keeps);
         frame_u64(frame, "keep", request->keep);
         frame_bool(frame, "end", request->ends);
+        frame_u64(frame, "lease_ms", request->lease_ms);
     }
     if (request->protects)
         program_put_protect(request->program, frame);

@@ -1,13 +1,17 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/image/image_right.h"
 #include "state/image/image_write.h"
 #include "tests/agent/harness.h"
 
@@ -259,4 +263,66 @@ Test(image_verbs, what_fails_first_is_not_made_again)
     cr_expect(comes_to("every_ms", 0, false));
     cr_expect_eq(RESEAT("checkpoint", "kept", "--every", "1")->status, 2, "without a folder");
     harness_end(program);
+}
+
+/* ---- recover ---- */
+
+static struct right right;
+static atomic_bool silent;
+
+static void *say_that_it_lives(void *unused)
+{
+    while (!atomic_load(&silent)) {
+        cr_assert_eq(right_renew(&right, RIGHT_RUNNING), 0);
+        usleep(200000);
+    }
+    return unused;
+}
+
+/* An image of a program on the host "gone", which says that it lives as long as that is not
+ * silent. */
+static void write_image_with_right(void)
+{
+    struct image_manifest manifest = {0};
+    const struct image_plan plan = {.manifest = &manifest};
+    struct image_written written;
+    struct image_folder *images;
+    char problem[IMAGE_PROBLEM_MAX];
+    cr_assert_eq(image_folder_open(folder, IMAGE_TO_WRITE, &images, problem), 0, "%s", problem);
+    cr_assert_eq(right_begin(images->path, 1000, &right), 0);
+    struct image_about *about = image_manifest_add(&manifest, IMAGE_ABOUT)->about;
+    about->program = strdup("false");
+    about->host = strdup("gone");
+    image_manifest_add(&manifest, IMAGE_RIGHT)->right->id = strdup(right.id);
+    (void)image_manifest_add(&manifest, IMAGE_PROGRESS);
+    struct image_command *command = image_manifest_add(&manifest, IMAGE_COMMAND)->command;
+    command->executable = (struct image_blob){(unsigned char *)strdup("/bin/false"), 10};
+    command->directory = (struct image_blob){(unsigned char *)strdup("/"), 1};
+    command->arguments = (struct image_blob){(unsigned char *)strdup("false"), 6};
+    cr_assert_eq(image_write(images, &plan, &written, problem), 0, "%s", problem);
+    image_manifest_finish(&manifest);
+    image_folder_close(images);
+}
+
+static void recovers(const char *outcome, const char *reason)
+{
+    json_t *answer =
+        json_loads(RESEAT("recover", folder, "--from", "gone", "--json")->out, 0, NULL);
+    const json_t *program = json_array_get(json_object_get(answer, "programs"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(program, "outcome")), outcome);
+    const char *said = json_string_value(json_object_get(program, "reason"));
+    cr_assert(strstr(said, reason), "%s", said);
+    json_decref(answer);
+}
+
+Test(image_verbs, recover_leaves_what_lives_and_says_what_it_could_not_start)
+{
+    pthread_t thread;
+    write_image_with_right();
+    cr_assert_eq(pthread_create(&thread, NULL, say_that_it_lives, NULL), 0);
+    recovers("alive", "it lives on");
+    atomic_store(&silent, true);
+    pthread_join(thread, NULL);
+    recovers("cannot", "before it asked for its progress");
+    cr_assert_eq(right_renew(&right, RIGHT_RUNNING), -ESTALE);
 }

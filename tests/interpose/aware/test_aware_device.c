@@ -243,9 +243,10 @@ Test(aware_device, speaks_one_major_version)
     cr_assert_null(reseat_api(0));
     cr_assert_not_null(reseat_api(RESEAT_API_VERSION + 5));
     cr_assert_eq(reseat_register(NULL), RESEAT_INVALID);
-    program->program.size -= 8;
+    /* Smaller than the first version's. */
+    program->program.size = offsetof(struct reseat_program, save_ms) - 8;
     cr_assert_eq(reseat_register(&program->program), RESEAT_INVALID);
-    program->program.size += 8;
+    program->program.size = sizeof(program->program);
     program->program.resume_ms = 600001;
     cr_assert_eq(reseat_register(&program->program), RESEAT_INVALID);
     program->program.resume_ms = 0;

@@ -1,0 +1,132 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/aware/aware_priv.h"
+#include "state/checkpoint/checkpoint.h"
+
+/*
+ * What a program says of its progress when an image is made of it. Its `save` callback runs on the
+ * library's thread; within reseat_save() it waits until the moment of the image has come, which is
+ * how the two are of one moment.
+ */
+
+static struct move_request request_of(const struct checkpoint_request *request)
+{
+    return (struct move_request){.deadline_ns = request->deadline_ns, .cancel = request->cancel};
+}
+
+void aware_saving_over(bool made)
+{
+    struct aware_saving *saving = &aware.saving;
+    free(saving->bytes);
+    *saving = (struct aware_saving){.serial = saving->serial + 1, .made = made};
+    pthread_cond_broadcast(&aware.changed);
+}
+
+int aware_save(const void *bytes, size_t size)
+{
+    struct aware_saving *saving = &aware.saving;
+    void *copy = size <= RESEAT_PROGRESS_MAX ? malloc(size + 1) : NULL;
+    int result = size > RESEAT_PROGRESS_MAX ? RESEAT_TOO_LARGE
+                 : !bytes && size           ? RESEAT_INVALID
+                 : !copy                    ? RESEAT_NO_MEMORY
+                                            : RESEAT_OK;
+    if (result == RESEAT_OK && size)
+        memcpy(copy, bytes, size);
+    pthread_mutex_lock(&aware.lock);
+    uint64_t serial = saving->serial;
+    if (!saving->asked || saving->saved || aware.now.stage != AWARE_SAVE || aware.now.abandoned) {
+        result = RESEAT_NOT_ASKED;
+    } else if (result == RESEAT_OK) {
+        saving->saved = true;
+        saving->bytes = copy;
+        saving->size = size;
+        copy = NULL;
+        pthread_cond_broadcast(&aware.changed);
+        while (saving->serial == serial)
+            aware_wait(0);
+        result = saving->made && saving->serial == serial + 1 ? RESEAT_OK : RESEAT_NOT_MADE;
+    } else {
+        saving->too_large = result == RESEAT_TOO_LARGE;
+    }
+    pthread_mutex_unlock(&aware.lock);
+    free(copy);
+    return result;
+}
+
+static int begin(const struct checkpoint_request *request, char *ret_reason, size_t size)
+{
+    const struct move_request move = request_of(request);
+    pthread_mutex_lock(&aware.lock);
+    bool saves = aware.registered && aware.program.save;
+    int error = saves ? aware_claim(&move, ret_reason, size) : 1;
+    if (saves && error == 1) {
+        /* It may have gone in the meantime; or it has no device, and a callback would wait for one
+         * that does not come. */
+        saves = aware.registered && aware.program.save;
+        aware_unclaim(&move);
+        if (saves) {
+            snprintf(ret_reason, size,
+                     "it has no device, so that it cannot be asked for its progress");
+            error = -EBUSY;
+        }
+    }
+    pthread_mutex_unlock(&aware.lock);
+    return error;
+}
+
+static int stand(const struct checkpoint_request *request, void **ret_bytes, size_t *ret_size,
+                 char *ret_reason, size_t size)
+{
+    struct aware_saving *saving = &aware.saving;
+    const struct move_request move = request_of(request);
+    pthread_mutex_lock(&aware.lock);
+    saving->asked = true;
+    int error = aware_ask(&move, AWARE_SAVE, atomic_load(&the_seats[0]->device), &saving->saved,
+                          ret_reason, size);
+    if (error == 1) {
+        snprintf(ret_reason, size, "the program takes part no more");
+        error = -ECANCELED;
+    } else if (saving->too_large && !saving->saved) {
+        snprintf(ret_reason, size, "the program's progress has more than the %zu bytes of a save",
+                 RESEAT_PROGRESS_MAX);
+        error = -EIO;
+    } else if (error == 0 && !saving->saved) {
+        snprintf(ret_reason, size, "the program's save callback saved nothing");
+        error = -EIO;
+    }
+    if (error == 0) {
+        *ret_bytes = saving->bytes;
+        *ret_size = saving->size;
+        saving->bytes = NULL;
+    } else {
+        aware_saving_over(false);
+    }
+    pthread_mutex_unlock(&aware.lock);
+    return error;
+}
+
+static void go_on(bool made)
+{
+    pthread_mutex_lock(&aware.lock);
+    if (aware.saving.asked)
+        aware_saving_over(made);
+    pthread_mutex_unlock(&aware.lock);
+}
+
+static void end(void)
+{
+    const struct move_request move = {0};
+    pthread_mutex_lock(&aware.lock);
+    aware_unclaim(&move);
+    pthread_mutex_unlock(&aware.lock);
+}
+
+void aware_save_hook(void)
+{
+    static const struct checkpoint_partner partner = {
+        .begin = begin, .stand = stand, .go_on = go_on, .end = end};
+    checkpoint_set_partner(&partner);
+}

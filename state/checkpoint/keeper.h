@@ -1,0 +1,28 @@
+#ifndef RESEAT_STATE_CHECKPOINT_KEEPER_H
+#define RESEAT_STATE_CHECKPOINT_KEEPER_H
+
+#include "state/image/image_right.h"
+
+/*
+ * The process keeps the right to run its program (state/image/image_right.h): a thread says again
+ * and again that it is alive, and at exit() that it ended. When it could not say so for its lease,
+ * another host may take it for dead: then its calls wait, with the gate closed, until it could
+ * again; or for ever, once somebody has taken the right. So of one program two do not run at once.
+ *
+ * Thread-safe; not for inside the gate.
+ */
+
+/**
+ * Have a right for the images in @path, unless there is one.
+ *
+ * Blocks on the disk. Returns 0, -EBUSY (there is one for another folder), -ENOMEM or -errno.
+ */
+MUST_CHECK int keeper_begin(const char *path, uint32_t lease_ms);
+/** The process took @right over, just now. Until it is the program that it was (keeper_settle), it
+ * does not say of its end that it is the program's. Returns 0, -EBUSY or -ENOMEM. */
+MUST_CHECK int keeper_adopt(const struct right *right);
+void keeper_settle(void);
+/** The right for the images in @path. False: there is none. */
+bool keeper_right(const char *path, struct right *ret_right);
+
+#endif

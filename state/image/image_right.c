@@ -1,0 +1,252 @@
+#include "state/image/image_right.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "state/base/folder.h"
+#include "state/base/text.h"
+
+#define RIGHTS "rights"
+/* All files have one size, so that one can be written over in its place. */
+#define BLOCK RIGHT_BLOCK
+/* "ID.N", and room for what a file is called before. */
+#define NAME_MAX_BYTES 64
+#define GENERATIONS    1000000u
+
+static const char *const states[] = {"taken", "running", "ended"};
+
+bool right_id_is_valid(const char *id)
+{
+    return strlen(id) == RIGHT_ID_MAX - 1 && strspn(id, "0123456789abcdef") == RIGHT_ID_MAX - 1;
+}
+
+static int random_id(char ret_id[RIGHT_ID_MAX])
+{
+    uint64_t number;
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+        return -EIO;
+    (void)!snprintf(ret_id, RIGHT_ID_MAX, "%016" PRIx64, number);
+    return 0;
+}
+
+/* The folder is looked at again each time: it is on another host, and who may enter it may have
+ * changed. */
+static int open_rights(const char *path, bool make, struct owned *ret_rights)
+{
+    struct owned CLEANUP(owned_close) folder = OWNED_NONE;
+    struct stat stat;
+    int error = owned_take(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &folder);
+    if (error)
+        return error;
+    if (fstat(owned_fd(&folder), &stat) != 0)
+        return -errno;
+    if (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0)
+        return -EPERM;
+    if (make && mkdirat(owned_fd(&folder), RIGHTS, 0700) != 0 && errno != EEXIST)
+        return -errno;
+    return image_file_folder(&folder, RIGHTS, ret_rights);
+}
+
+/* ---- what is in a file ---- */
+
+static void write_block(const struct right_holder *holder, char ret_block[BLOCK])
+{
+    memset(ret_block, '\n', BLOCK);
+    int length = snprintf(ret_block, BLOCK, "reseat right 1\n%s %u %" PRIu64 " %" PRIu64 " %s %s\n",
+                          states[holder->state], holder->lease_ms, holder->pid, holder->beat,
+                          holder->boot, holder->host);
+    ret_block[length] = '\n'; /* in the NUL's place */
+}
+
+int right_decode(const char block[RIGHT_BLOCK], struct right_holder *ret_holder)
+{
+    char text[BLOCK + 1], state[16];
+    struct right_holder holder = {0};
+    memcpy(text, block, BLOCK);
+    text[BLOCK] = '\0';
+    if (sscanf(text, "reseat right 1\n%15s %" SCNu32 " %" SCNu64 " %" SCNu64 " %36s %64s\n", state,
+               &holder.lease_ms, &holder.pid, &holder.beat, holder.boot, holder.host) != 6 ||
+        holder.lease_ms < RIGHT_LEASE_LEAST_MS || holder.lease_ms > RIGHT_LEASE_MOST_MS ||
+        !text_is_safe(holder.host, strlen(holder.host)) ||
+        !text_is_safe(holder.boot, strlen(holder.boot)))
+        return -EBADMSG;
+    for (holder.state = RIGHT_TAKEN; strcmp(state, states[holder.state]) != 0; holder.state++)
+        if (holder.state == RIGHT_ENDED)
+            return -EBADMSG;
+    *ret_holder = holder;
+    return 0;
+}
+
+/* A word, whatever it was. */
+static void put_word(char *ret_word, size_t size, const char *text)
+{
+    text_make_safe(ret_word, size, text, strlen(text));
+    for (char *at = ret_word; *at; at++)
+        if (*at == ' ')
+            *at = '_';
+    if (!*ret_word)
+        (void)!snprintf(ret_word, size, "-");
+}
+
+static void describe_own(struct right_holder *holder)
+{
+    struct utsname host;
+    char boot[64] = "";
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    if (owned_take(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC), &file) == 0) {
+        ssize_t size = read(owned_fd(&file), boot, sizeof(boot) - 1);
+        boot[size > 0 ? strcspn(boot, "\n") : 0] = '\0';
+    }
+    put_word(holder->boot, sizeof(holder->boot), boot);
+    put_word(holder->host, sizeof(holder->host), uname(&host) == 0 ? host.nodename : "");
+    holder->pid = (uint64_t)getpid();
+}
+
+/* ---- files ---- */
+
+static void name_of(const char *id, uint64_t generation, char ret_name[NAME_MAX_BYTES])
+{
+    (void)!snprintf(ret_name, NAME_MAX_BYTES, "%s.%" PRIu64, id, generation);
+}
+
+/* Whole, and only if there is none of that name. */
+static int make_file(const struct owned *rights, const struct right *right)
+{
+    char block[BLOCK], name[NAME_MAX_BYTES], before[NAME_MAX_BYTES], random[RIGHT_ID_MAX];
+    const struct image_part part = {block, BLOCK};
+    struct stat stat;
+    int error = random_id(random);
+    if (error)
+        return error;
+    name_of(right->id, right->generation, name);
+    (void)!snprintf(before, sizeof(before), "new-%s", random);
+    write_block(&right->holder, block);
+    error = image_file_write(rights, before, &part, 1);
+    if (error)
+        return error;
+    /* What a server answers may be lost, and the call made again: the number of links tells. */
+    if (linkat(owned_fd(rights), before, owned_fd(rights), name, 0) != 0) {
+        error = -errno;
+        if (fstatat(owned_fd(rights), before, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+            stat.st_nlink == 2)
+            error = 0;
+    }
+    (void)!unlinkat(owned_fd(rights), before, 0);
+    return error ? error : image_file_sync(rights);
+}
+
+int right_begin(const char *path, uint32_t lease_ms, struct right *ret_right)
+{
+    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
+    struct right right = {.holder = {.state = RIGHT_RUNNING, .lease_ms = lease_ms}};
+    int error = random_id(right.id);
+    if (!error)
+        error = open_rights(path, true, &rights);
+    if (error)
+        return error;
+    (void)!snprintf(right.path, sizeof(right.path), "%s", path);
+    describe_own(&right.holder);
+    error = make_file(&rights, &right);
+    if (!error)
+        *ret_right = right;
+    return error;
+}
+
+static bool is_there(const struct owned *rights, const char *id, uint64_t generation)
+{
+    char name[NAME_MAX_BYTES];
+    struct stat stat;
+    name_of(id, generation, name);
+    return fstatat(owned_fd(rights), name, &stat, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int right_find(const char *path, const char *id, struct right *ret_right)
+{
+    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
+    struct right right = {0};
+    char name[NAME_MAX_BYTES], block[BLOCK];
+    uint64_t size = 0;
+    if (!right_id_is_valid(id))
+        return -EBADMSG;
+    int error = open_rights(path, false, &rights);
+    if (error)
+        return error;
+    memcpy(right.id, id, RIGHT_ID_MAX);
+    (void)!snprintf(right.path, sizeof(right.path), "%s", path);
+    while (right.generation < GENERATIONS && is_there(&rights, id, right.generation + 1))
+        right.generation++;
+    name_of(id, right.generation, name);
+    error = image_file_read(&rights, name, block, BLOCK, &size);
+    if (!error)
+        error = size == BLOCK ? right_decode(block, &right.holder) : -EBADMSG;
+    if (!error)
+        *ret_right = right;
+    return error;
+}
+
+int right_take(const struct right *from, enum right_state state, struct right *ret_right)
+{
+    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
+    struct right right = *from;
+    if (from->generation >= GENERATIONS)
+        return -EOVERFLOW;
+    int error = open_rights(from->path, false, &rights);
+    if (error)
+        return error;
+    right.generation++;
+    right.holder.state = state;
+    right.holder.beat = 0;
+    describe_own(&right.holder);
+    error = make_file(&rights, &right);
+    if (!error)
+        *ret_right = right;
+    return error;
+}
+
+/* In its place: a file that is put over another would be another one to who looks at it. */
+static int write_over(const struct owned *rights, const char *name, const char block[BLOCK])
+{
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    struct rlimit limit;
+    struct stat stat;
+    /* The kernel would end the program with a signal. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < BLOCK)
+        return -EFBIG;
+    int error = owned_take(
+        openat(owned_fd(rights), name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), &file);
+    if (error)
+        return error;
+    if (fstat(owned_fd(&file), &stat) != 0)
+        return -errno;
+    if (!S_ISREG(stat.st_mode) || stat.st_uid != geteuid() || stat.st_size != BLOCK)
+        return -EPERM;
+    ssize_t count = pwrite(owned_fd(&file), block, BLOCK, 0);
+    if (count != BLOCK)
+        return count < 0 ? -errno : -EIO;
+    return fdatasync(owned_fd(&file)) == 0 ? 0 : -errno;
+}
+
+int right_renew(struct right *right, enum right_state state)
+{
+    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
+    char name[NAME_MAX_BYTES], block[BLOCK];
+    int error = open_rights(right->path, false, &rights);
+    if (error)
+        return error;
+    right->holder.state = state;
+    right->holder.beat++;
+    name_of(right->id, right->generation, name);
+    write_block(&right->holder, block);
+    error = write_over(&rights, name, block);
+    /* Last: somebody may come in between, and is the one that counts. */
+    return is_there(&rights, right->id, right->generation + 1) ? -ESTALE : error;
+}

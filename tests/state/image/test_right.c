@@ -1,0 +1,267 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "state/base/gate.h"
+#include "state/checkpoint/keeper.h"
+#include "tests/support/folder.h"
+
+/* The right to run a program: one has it, whoever asks. */
+
+static char path[SCRATCH_MAX], file[PATH_MAX];
+
+static void setup(void)
+{
+    folder_make(path);
+}
+TestSuite(right, .init = setup, .timeout = 60);
+
+static void name_file(const struct right *right)
+{
+    snprintf(file, sizeof(file), "%s/rights/%s.%llu", path, right->id,
+             (unsigned long long)right->generation);
+}
+
+Test(right, is_held_until_somebody_takes_it)
+{
+    struct right first, found, second, third;
+    cr_assert_eq(right_begin(path, 5000, &first), 0);
+    cr_assert_eq(right_find(path, first.id, &found), 0);
+    cr_assert_eq(found.generation, 0);
+    cr_assert_eq(found.holder.state, RIGHT_RUNNING);
+    cr_assert_eq(found.holder.lease_ms, 5000);
+    cr_assert_eq(found.holder.pid, (uint64_t)getpid());
+    cr_assert_eq(right_renew(&first, RIGHT_RUNNING), 0);
+    cr_assert_eq(right_find(path, first.id, &second), 0);
+    cr_assert_neq(second.holder.beat, found.holder.beat, "it says that it lives");
+    cr_assert_eq(right_take(&found, RIGHT_TAKEN, &second), 0);
+    cr_assert_eq(second.generation, 1);
+    cr_assert_eq(right_take(&found, RIGHT_TAKEN, &third), -EEXIST);
+    cr_assert_eq(right_renew(&first, RIGHT_RUNNING), -ESTALE);
+    cr_assert_eq(right_renew(&first, RIGHT_ENDED), -ESTALE);
+    cr_assert_eq(right_renew(&second, RIGHT_ENDED), 0);
+    cr_assert_eq(right_find(path, first.id, &found), 0);
+    cr_assert_eq(found.generation, 1);
+    cr_assert_eq(found.holder.state, RIGHT_ENDED);
+}
+
+#define TAKERS 8
+static struct right from;
+static pthread_barrier_t barrier;
+static int results[TAKERS];
+
+static void *take(void *data)
+{
+    int *result = data;
+    struct right taken;
+    pthread_barrier_wait(&barrier);
+    *result = right_take(&from, RIGHT_TAKEN, &taken);
+    return NULL;
+}
+
+Test(right, one_of_many_takes_it)
+{
+    for (unsigned round = 0; round < 20; round++) {
+        pthread_t threads[TAKERS];
+        unsigned took = 0;
+        cr_assert_eq(right_begin(path, 1000, &from), 0);
+        cr_assert_eq(pthread_barrier_init(&barrier, NULL, TAKERS), 0);
+        for (unsigned i = 0; i < TAKERS; i++)
+            cr_assert_eq(pthread_create(&threads[i], NULL, take, &results[i]), 0);
+        for (unsigned i = 0; i < TAKERS; i++) {
+            pthread_join(threads[i], NULL);
+            cr_assert(results[i] == 0 || results[i] == -EEXIST, "%d", results[i]);
+            took += results[i] == 0;
+        }
+        cr_assert_eq(took, 1);
+        pthread_barrier_destroy(&barrier);
+    }
+}
+
+Test(right, is_refused_where_others_could_have_made_it)
+{
+    struct right right, found;
+    cr_assert_eq(right_begin(path, 1000, &right), 0);
+    cr_assert_eq(right_find(path, "../../../etc/pass", &found), -EBADMSG);
+    cr_assert_eq(right_find(path, "0123456789abcdef", &found), -ENOENT);
+    name_file(&right);
+    cr_assert_eq(chmod(path, 0750), 0);
+    cr_assert_eq(right_find(path, right.id, &found), -EPERM);
+    cr_assert_eq(right_renew(&right, RIGHT_RUNNING), -EPERM);
+    cr_assert_eq(chmod(path, 0700), 0);
+    cr_assert_eq(chmod(file, 0622), 0);
+    cr_assert_eq(right_find(path, right.id, &found), -EPERM);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert_eq(symlink("/etc/passwd", file), 0);
+    cr_assert_eq(right_find(path, right.id, &found), -EPERM);
+    cr_assert_neq(right_renew(&right, RIGHT_RUNNING), 0);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert_eq(mkfifo(file, 0600), 0);
+    cr_assert_eq(right_find(path, right.id, &found), -EPERM, "and nobody waits at it");
+}
+
+Test(right, says_nothing_that_cannot_be)
+{
+    static const char *const wrong[] = {
+        "",
+        "reseat right 2\nrunning 30000 1 1 boot host\n",
+        "reseat right 1\nrunning 999 1 1 boot host\n",
+        "reseat right 1\nrunning 3600001 1 1 boot host\n",
+        "reseat right 1\nwalking 30000 1 1 boot host\n",
+        "reseat right 1\nrunning 30000 1 1 boot \x1b[2J\n",
+        "reseat right 1\nrunning 30000 1 1 boot\n",
+    };
+    struct right_holder holder;
+    char block[RIGHT_BLOCK] = "reseat right 1\nrunning 30000 1 1 boot host\n";
+    cr_assert_eq(right_decode(block, &holder), 0);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        memset(block, '\n', sizeof(block));
+        memcpy(block, wrong[i], strlen(wrong[i]));
+        cr_assert_eq(right_decode(block, &holder), -EBADMSG, "%s", wrong[i]);
+    }
+}
+
+/* ---- the process that keeps it ---- */
+
+static void sleep_ms(unsigned ms)
+{
+    const struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* What the child and the test know of each other. */
+struct shared {
+    atomic_uint entered; /* how often the child went through the gate */
+    atomic_bool begun;
+    char id[RIGHT_ID_MAX];
+};
+static struct shared *shared;
+
+/* A program with a right to run, as @lives has it be. */
+static pid_t begin(void (*lives)(void))
+{
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(shared, MAP_FAILED);
+    pid_t child = fork();
+    if (child == 0) {
+        struct right right;
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever becomes of the test */
+        lives();
+        if (keeper_right(path, &right))
+            memcpy(shared->id, right.id, sizeof(right.id));
+        atomic_store(&shared->begun, true);
+        for (;;) {
+            gate_enter();
+            gate_leave();
+            atomic_fetch_add(&shared->entered, 1);
+            sleep_ms(1);
+        }
+    }
+    while (!atomic_load(&shared->begun) && waitpid(child, NULL, WNOHANG) == 0)
+        sleep_ms(1);
+    return child;
+}
+
+static void keeps(void)
+{
+    if (keeper_begin(path, 1000) != 0)
+        _exit(1);
+}
+
+static bool goes_on(void)
+{
+    unsigned before = atomic_load(&shared->entered);
+    sleep_ms(300);
+    return atomic_load(&shared->entered) != before;
+}
+
+static void becomes(bool wanted)
+{
+    for (unsigned i = 0; i < 60 && goes_on() != wanted; i++)
+        ;
+    cr_assert_eq(goes_on(), wanted);
+}
+
+Test(right, a_program_whose_right_was_taken_does_nothing_more)
+{
+    struct right right, again;
+    pid_t child = begin(keeps);
+    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    sleep_ms(1500);
+    cr_assert(goes_on());
+    cr_assert_eq(right_find(path, shared->id, &again), 0);
+    cr_assert_neq(right.holder.beat, again.holder.beat);
+    cr_assert_eq(right_take(&again, RIGHT_TAKEN, &right), 0);
+    becomes(false);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+Test(right, a_program_that_cannot_say_that_it_lives_waits_until_it_can)
+{
+    pid_t child = begin(keeps);
+    char away[SCRATCH_MAX + 16];
+    snprintf(away, sizeof(away), "%s-away", path);
+    cr_assert_eq(rename(path, away), 0);
+    becomes(false);
+    cr_assert_eq(rename(away, path), 0);
+    becomes(true);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+static void ends(void)
+{
+    struct right right;
+    keeps();
+    (void)keeper_right(path, &right);
+    memcpy(shared->id, right.id, sizeof(right.id));
+    exit(0);
+}
+
+static void adopts(void)
+{
+    struct right before, right;
+    if (right_begin(path, 1000, &before) != 0 || right_take(&before, RIGHT_RUNNING, &right) != 0 ||
+        keeper_adopt(&right) != 0)
+        _exit(1);
+    memcpy(shared->id, right.id, sizeof(right.id));
+}
+
+static void adopts_and_ends(void)
+{
+    adopts();
+    exit(0);
+}
+
+static void settles_and_ends(void)
+{
+    adopts();
+    keeper_settle();
+    exit(0);
+}
+
+static enum right_state end_of(void (*lives)(void))
+{
+    struct right right;
+    (void)begin(lives);
+    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    return right.holder.state;
+}
+
+Test(right, the_end_of_a_process_is_the_program_s_once_it_is_that)
+{
+    cr_assert_eq(end_of(ends), RIGHT_ENDED);
+    cr_assert_eq(end_of(adopts_and_ends), RIGHT_RUNNING);
+    cr_assert_eq(end_of(settles_and_ends), RIGHT_ENDED);
+}
