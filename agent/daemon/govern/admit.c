@@ -188,7 +188,8 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
     seat->arrived = false;
     seat->suspended = false;
     seat->lost = seat->seeks = false;
-    losses_arrived(agent, request->target);
+    if (seat->account.device != LEDGER_NONE) /* Back to where it was no target is said. */
+        losses_arrived(agent, seat->account.device);
     seat->displaced = false;
     seat->only = LEDGER_NONE;
 }
