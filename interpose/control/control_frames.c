@@ -213,6 +213,8 @@ void control_frame_report(struct frame *frame, uint64_t request,
     frame_bool(frame, "already", report->already);
     if (report->stores)
         put_stored(frame, &report->stored);
+    if (report->parked)
+        frame_u64(frame, "box", report->box);
     frame_array(frame, "seats");
     for (uint32_t i = 0; i < report->count; i++) {
         frame_map(frame, NULL);

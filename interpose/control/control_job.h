@@ -19,6 +19,7 @@ struct control_request {
     bool suspend, resume;                          /**< Else a move. */
     bool checkpoint;                               /**< An image of it is made where it is. */
     bool keeps, ends;                              /**< Of that: another one follows; none does. */
+    bool parks;                                    /**< Of that: of its process (park.h). */
     bool drop;                                     /**< Let go of what move.prewarm made. */
     bool limited;                                  /**< `grants` were said. */
     uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */
@@ -35,6 +36,8 @@ struct control_report {
     bool already;             /**< There was nothing to do. */
     bool stores;              /**< It was to go into an image: */
     struct stored_report stored;
+    bool parked;    /**< It is, by this thread: control_park_wait() and park_end() follow. */
+    uint64_t box;   /**< Then: where who asked says when it is to go on. */
     uint32_t count; /**< Of those that were tried. */
     struct {
         uint32_t seat;

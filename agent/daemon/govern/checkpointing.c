@@ -32,10 +32,13 @@ void checkpointing_handle(struct peer *client, struct message *message)
         .images = true,
         .keeps = field_bool(map, "keeps", false),
         .ends = field_bool(map, "end", false),
+        .parks = field_bool(map, "process", false),
         .max_downtime_ms = field_u64(map, "max_downtime_ms", 0),
         .bandwidth = field_u64(map, "bandwidth", 0),
         .verb = MSG_CHECKPOINT,
     };
+    for (size_t i = 0; i < program->seat_count; i++)
+        wish.ran |= program->seats[i].suspended ? 0 : 1u << i;
     if (wish.max_downtime_ms > GOVERN_DOWNTIME_MS_MAX)
         wish.max_downtime_ms = GOVERN_DOWNTIME_MS_MAX;
     (void)field_path(map, "folder", wish.folder, sizeof(wish.folder));

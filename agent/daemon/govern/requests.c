@@ -55,9 +55,9 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 
 /** What became of a seat that was tried, or of all together. */
 static const char *const outcome[] = {
-    "seat",         "result",     "reached",     "reason",      "already",       "lasting",
-    "total_ns",     "arrived_ns", "downtime_ns", "bytes",       "left",          "rounds",
-    "predicted_ns", "image",      "not_stored",  "image_bytes", "image_written", "freed"};
+    "seat",       "result",      "reached",       "reason", "already", "lasting",      "total_ns",
+    "arrived_ns", "downtime_ns", "bytes",         "left",   "rounds",  "predicted_ns", "image",
+    "not_stored", "image_bytes", "image_written", "freed",  "box"};
 
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message)
@@ -149,6 +149,7 @@ static void put_manner(struct frame *frame, const struct agent *agent,
     if (request->images) {
         frame_bool(frame, "keeps", request->keeps);
         frame_bool(frame, "end", request->ends);
+        frame_bool(frame, "process", request->parks);
     }
     if (request->taken)
         frame_string(frame, "manner", MANNER_TAKEN);
@@ -318,6 +319,8 @@ void requests_report(struct peer *peer, struct message *whole)
     field_text(message, "reason", reason, sizeof(reason));
     agent_log("%s: %s %s%s%s", peer->program->id, request->verb, result, reason[0] ? ": " : "",
               reason);
+    if (request->parks)
+        resume_later(agent, peer->program, request->ran);
     struct peer *client = request->client || !request->ours || request->prewarms
                               ? request->client
                               : resume_ends(agent, request, result);
