@@ -127,6 +127,27 @@ static const struct field contents_fields[] = {
     {NULL},
 };
 
+static const struct field process_fields[] = {
+    ROW(image_process, box, NUMBER, UINT64_MAX),
+    ROW(image_process, session, NUMBER, 1),
+    {NULL},
+};
+
+static const struct field file_fields[] = {
+    ROW(image_file, id, NUMBER, UINT64_MAX),
+    ROW(image_file, name, TEXT, TEXT_MOST),
+    {NULL},
+};
+
+/* It becomes one in a folder of ours. */
+static const char *check_file(const void *body)
+{
+    const struct image_file *file = body;
+    return file->name[0] && file->name[0] != '.' && !strchr(file->name, '/')
+               ? NULL
+               : "\"name\" is not that of a file";
+}
+
 static const char *check_contents(const void *body)
 {
     const struct image_contents *contents = body;
@@ -166,6 +187,8 @@ static const struct record_type types[IMAGE_RECORD_KINDS] = {
     [IMAGE_MEMORY] = {"memory", 1, sizeof(struct image_memory), memory_fields, NULL, NULL},
     [IMAGE_CONTENTS] = {"contents", 1, sizeof(struct image_contents), contents_fields,
                         check_contents, describe_contents},
+    [IMAGE_PROCESS] = {"process", 1, sizeof(struct image_process), process_fields, NULL, NULL},
+    [IMAGE_FILE] = {"file", 1, sizeof(struct image_file), file_fields, check_file, NULL},
 };
 
 struct image_digest image_contents_digest(const struct image_contents *contents, uint64_t index)

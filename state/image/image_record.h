@@ -22,7 +22,9 @@ enum image_record_kind {
     IMAGE_ARGUMENT, /**< ...what it gave to a kernel... */
     IMAGE_SAMPLER,
     IMAGE_MEMORY,
-    IMAGE_CONTENTS, /**< ...and the bytes of a memory object that has its own. */
+    IMAGE_CONTENTS, /**< ...and the bytes of a memory object that has its own, or of a file. */
+    IMAGE_PROCESS,  /**< At most once: all of its process is in the image, ... */
+    IMAGE_FILE,     /**< ...as files of CRIU's. */
     IMAGE_RECORD_KINDS,
 };
 
@@ -112,6 +114,18 @@ struct image_contents {
     struct image_blob digests; /**< Else one IMAGE_DIGEST for each chunk. */
 };
 
+/** A process as CRIU keeps it; what the program has of OpenCL is in its memory. */
+struct image_process {
+    uint64_t box;     /**< Where it is spoken to: agent/wire/park.h. */
+    uint64_t session; /**< 1: it was in another process's session, and comes into that of who
+                           restores it. */
+};
+
+struct image_file {
+    uint64_t id; /**< Of its contents. */
+    char *name;
+};
+
 struct image_record {
     enum image_record_kind kind;
     /** Owned: the struct of its kind; texts and bytes in it are owned, too. */
@@ -126,6 +140,8 @@ struct image_record {
         struct image_sampler *sampler;
         struct image_memory *memory;
         struct image_contents *contents;
+        struct image_process *process;
+        struct image_file *file;
     };
 };
 
