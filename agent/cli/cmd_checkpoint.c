@@ -7,6 +7,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "agent/cli/checkpoint_process.h"
 #include "agent/cli/client.h"
 #include "agent/cli/images.h"
 #include "agent/cli/verb.h"
@@ -27,6 +28,9 @@ struct checkpoint {
     uint64_t every_ms; /**< 0: once. */
     uint64_t keep;     /**< 0: all. */
     uint64_t timeout_ms, max_downtime_ms, bandwidth;
+    bool process; /**< All of it. */
+    bool ends;
+    const char *criu;
     int signals; /**< Ctrl-C and the like, as something to wait for. */
     bool stops;  /**< It came. */
 };
@@ -66,6 +70,16 @@ static const struct verb_option options[] = {
     {"timeout", "SECONDS", "Give one up that is not there by then. Default: no limit.",
      OPTION_VALUE(struct checkpoint, timeout_ms), .number = "a number of seconds over 0",
      .places = 3, .least = 1, .most = TIMEOUT_MAX},
+    {"process", NULL,
+     "Keep the whole process, as CRIU does, with all that it has of OpenCL, for reseat restore. "
+     "The program is stopped for as long as that takes. Its drivers have to be in other processes "
+     "(reseat run --isolate, or devices of servers), it has no children, and CRIU needs root.",
+     OPTION_VALUE(struct checkpoint, process)},
+    {"end", NULL,
+     "With --process: the program ends once its image is there, to go on where that is restored.",
+     OPTION_VALUE(struct checkpoint, ends)},
+    {"criu", "PROGRAM", "With --process: the CRIU to use. Default: criu.",
+     OPTION_VALUE(struct checkpoint, criu)},
     {NULL}};
 
 static int stop(void *context, struct client *client)
@@ -103,6 +117,8 @@ static int print(const struct checkpoint *checkpoint, const json_t *report)
     output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
     bytes_text(member_number(report, "image_bytes"), bytes, sizeof(bytes));
     bytes_text(member_number(report, "image_written"), written, sizeof(written));
+    if (checkpoint->ends)
+        snprintf(downtime, sizeof(downtime), "good");
     printf("%s: image %s in %s, stopped for %s, %s, %s of it new\n", name,
            member_text(report, "image"), total, downtime, bytes, written);
     return output_done();
@@ -188,6 +204,25 @@ static int make_one(const struct call *call, struct checkpoint *checkpoint, stru
     return status;
 }
 
+static int keep_process(const struct call *call, const struct checkpoint *checkpoint,
+                        struct client *client)
+{
+    const struct process_wish wish = {.app = call->words[0],
+                                      .folder = checkpoint->folder,
+                                      .criu = checkpoint->criu,
+                                      .ends = checkpoint->ends,
+                                      .timeout_ms = checkpoint->timeout_ms};
+    json_t *report = NULL;
+    int status = checkpoint_process(&call->output, &wish, client, &report);
+
+    if (!status) {
+        status = print(checkpoint, report);
+        keep_last(checkpoint, report);
+    }
+    json_decref(report);
+    return status;
+}
+
 /** Until the next one is due. */
 static void await(struct checkpoint *checkpoint, uint64_t due_ns)
 {
@@ -225,6 +260,13 @@ static int run(struct call *call)
     sigset_t caught;
     int status = images_name_folder(&call->output, checkpoint->to, checkpoint->folder);
 
+    if (checkpoint->process && (checkpoint->every_ms || checkpoint->max_downtime_ms)) {
+        return output_usage(&call->output,
+                            "--process stops the program for as long as it takes, once: without "
+                            "--every and --max-downtime");
+    }
+    if (!checkpoint->process && (checkpoint->ends || checkpoint->criu))
+        return output_usage(&call->output, "--end and --criu are for --process");
     if (status)
         return status;
     checkpoint->output = &call->output;
@@ -237,7 +279,8 @@ static int run(struct call *call)
         sigprocmask(SIG_BLOCK, &caught, NULL);
         CLEANUP(cleanup_close) int signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
         checkpoint->signals = signals;
-        status = make_all(call, checkpoint, &client);
+        status = checkpoint->process ? keep_process(call, checkpoint, &client)
+                                     : make_all(call, checkpoint, &client);
     }
     client_close(&client);
     return status;

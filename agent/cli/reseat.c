@@ -12,6 +12,7 @@
     V(suspend)                                                                                     \
     V(resume)                                                                                      \
     V(checkpoint)                                                                                  \
+    V(restore)                                                                                     \
     V(prewarm)                                                                                     \
     V(spread)                                                                                      \
     V(notify)                                                                                      \
