@@ -12,17 +12,17 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "state/base/array.h"
+#include "agent/config/paths.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/image/image_read.h"
 
-#define PREFIX "/.process-"
+#define PREFIX ".process-"
 #define LOG    "criu.log"
 
 /* ---- the folder ---- */
 
-static void remove_folder(int fd, const char *path)
+static void empty(int fd)
 {
     CLEANUP(cleanup_free) struct dirent **names = NULL;
     int count = scandirat(fd, ".", &names, NULL, NULL);
@@ -31,25 +31,24 @@ static void remove_folder(int fd, const char *path)
         (void)!unlinkat(fd, names[i]->d_name, 0);
         free(names[i]);
     }
-    (void)!rmdir(path);
 }
 
 /** Whoever has one has its lock. */
 static void sweep(const struct image_folder *folder)
 {
     CLEANUP(cleanup_free) struct dirent **names = NULL;
-    int count = scandirat(owned_fd(&folder->folder), ".", &names, NULL, NULL);
-    char path[PATH_MAX];
+    int parent = owned_fd(&folder->folder), count = scandirat(parent, ".", &names, NULL, NULL);
 
     for (int i = 0; i < count; i++) {
-        bool ours = strncmp(names[i]->d_name, PREFIX + 1, strlen(PREFIX + 1)) == 0;
+        bool ours = strncmp(names[i]->d_name, PREFIX, strlen(PREFIX)) == 0;
         CLEANUP(cleanup_close)
-        int fd = ours ? openat(owned_fd(&folder->folder), names[i]->d_name,
-                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-                      : -1;
-        int length = snprintf(path, sizeof(path), "%s/%s", folder->path, names[i]->d_name);
-        if (fd >= 0 && length < PATH_MAX && flock(fd, LOCK_EX | LOCK_NB) == 0)
-            remove_folder(fd, path);
+        int fd =
+            ours ? openat(parent, names[i]->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                 : -1;
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            empty(fd);
+            (void)!unlinkat(parent, names[i]->d_name, AT_REMOVEDIR);
+        }
         free(names[i]);
     }
 }
@@ -60,17 +59,18 @@ int process_files_begin(const struct image_folder *folder, struct process_files 
 
     files->fd = -1;
     sweep(folder);
-    int length = snprintf(files->path, sizeof(files->path), "%s" PREFIX "XXXXXX", folder->path);
-    if (length + (int)sizeof("/" LOG) >= PATH_MAX)
+    if (paths_join(folder->path, PREFIX, files->path) != 0 ||
+        strlen(files->path) + sizeof("XXXXXX/" LOG) > PATH_MAX)
         return -ENAMETOOLONG;
+    strcat(files->path, "XXXXXX");
     if (!mkdtemp(files->path))
         return -errno;
-    (void)!snprintf(files->log, sizeof(files->log), "%.*s/" LOG, length, files->path);
+    int error = paths_join(files->path, LOG, files->log);
     files->fd = open(files->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (files->fd >= 0 && flock(files->fd, LOCK_EX | LOCK_NB) == 0)
-        return 0;
-    int error = -errno;
-    process_files_end(files);
+    if (!error && (files->fd < 0 || flock(files->fd, LOCK_EX | LOCK_NB) != 0))
+        error = -errno;
+    if (error)
+        process_files_end(files);
     return error;
 }
 
@@ -78,7 +78,8 @@ void process_files_end(struct process_files *files)
 {
     if (files->fd < 0)
         return;
-    remove_folder(files->fd, files->path);
+    empty(files->fd);
+    (void)!rmdir(files->path);
     close(files->fd);
     files->fd = -1;
 }
@@ -87,8 +88,7 @@ const char *process_files_keep_log(const struct image_folder *folder, struct pro
 {
     char kept[PATH_MAX];
 
-    int length = snprintf(kept, sizeof(kept), "%s/" LOG, folder->path);
-    if (length < PATH_MAX && rename(files->log, kept) == 0)
+    if (paths_join(folder->path, LOG, kept) == 0 && rename(files->log, kept) == 0)
         strcpy(files->log, kept);
     return files->log;
 }

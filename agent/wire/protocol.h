@@ -56,7 +56,8 @@
    each. To the program one request a "device". */
 #define MSG_PREWARM "prewarm"
 /** client to agent to program: write an image of "app" to "folder", while it runs; "keeps": another
-    one follows; "end": none does, and no image is wanted. Answered as a suspend to an image is. */
+    one follows; "end": none does, and no image is wanted; "process": it is parked instead
+    (park.h). Answered as a suspend to an image is. */
 #define MSG_CHECKPOINT "checkpoint"
 /** client: the long launches of "app" are to be done on "devices" too, none: on no other; answer.
    To the program, after its welcome and whenever that changes: the keys of those "devices" that it
