@@ -607,8 +607,12 @@ static void images(void)
     struct image_record *memory = image_manifest_add(&manifest, IMAGE_MEMORY);
     struct image_record *small = image_manifest_add(&manifest, IMAGE_CONTENTS);
     struct image_record *large = image_manifest_add(&manifest, IMAGE_CONTENTS);
-    if (!about || !memory || !small || !large)
+    struct image_record *process = image_manifest_add(&manifest, IMAGE_PROCESS);
+    struct image_record *file = image_manifest_add(&manifest, IMAGE_FILE);
+    if (!about || !memory || !small || !large || !process || !file)
         fail("memory");
+    process->process->box = 0x1000;
+    file->file->name = strdup("pages-1.img");
     about->about->program = strdup("program");
     memory->memory->size = 3;
     small->contents->size = small->contents->small.size = 3;
