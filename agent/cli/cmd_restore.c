@@ -317,8 +317,8 @@ const struct verb verb_restore = {
     .text = "The image was made by checkpoint --process. All of its bytes are compared with their "
             "digests first. The process comes back under its pid, with the files that it had open, "
             "which have to be there as they were, as its program and libraries; then it is resumed "
-            "on any device. An image is restored once: on another host, or while it runs, it is "
-            "refused.",
+            "on any device. Refused is one that was restored on another host, and one whose "
+            "process runs here.",
     .options = options,
     .size = sizeof(struct restore),
     .run = run,
