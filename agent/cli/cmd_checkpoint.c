@@ -6,10 +6,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "agent/cli/checkpoint_process.h"
 #include "agent/cli/client.h"
 #include "agent/cli/images.h"
 #include "agent/cli/verb.h"
 #include "state/base/cleanup.h"
+#include "state/image/image_keep.h"
 
 /* Images of a program while it runs, once or again and again. */
 
@@ -26,6 +28,8 @@ struct checkpoint {
     uint64_t every_ms; /**< EVERY_UNSAID: once; 0: none any more. */
     uint64_t keep;     /**< 0: all. */
     uint64_t timeout_ms, max_downtime_ms, bandwidth, lease_ms;
+    bool process, end_process; /**< All of it is kept; and it is not to run on. */
+    const char *criu;
     int signals; /**< Ctrl-C and the like, as something to wait for. */
 };
 
@@ -80,6 +84,16 @@ static const struct verb_option options[] = {
     {"timeout", "SECONDS", "Give one up that is not there by then. Default: no limit.",
      OPTION_VALUE(struct checkpoint, timeout_ms), .number = "a number of seconds over 0",
      .places = 3, .least = 1, .most = TIMEOUT_MAX},
+    {"process", NULL,
+     "Keep the whole process, as CRIU does, with all that it has of OpenCL, for reseat restore. "
+     "The program is stopped for as long as that takes. Its drivers have to be in other processes "
+     "(reseat run --isolate, or devices of servers), it has no children, and CRIU needs root.",
+     OPTION_VALUE(struct checkpoint, process)},
+    {"end", NULL,
+     "With --process: the program ends once its image is there, to go on where that is restored.",
+     OPTION_VALUE(struct checkpoint, end_process)},
+    {"criu", "PROGRAM", "With --process: the CRIU to use. Default: criu.",
+     OPTION_VALUE(struct checkpoint, criu)},
     {NULL}};
 
 static int stop(void *context, struct client *client)
@@ -116,6 +130,8 @@ static int print(const struct checkpoint *checkpoint, const json_t *report)
     output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
     bytes_text(member_number(report, "image_bytes"), bytes, sizeof(bytes));
     bytes_text(member_number(report, "image_written"), written, sizeof(written));
+    if (checkpoint->end_process)
+        snprintf(downtime, sizeof(downtime), "good");
     printf("%s: image %s in %s, stopped for %s, %s, %s of it new\n", name,
            member_text(report, "image"), total, downtime, bytes, written);
     if (checkpoint->every_ms != EVERY_UNSAID)
@@ -196,6 +212,46 @@ static int make(const struct call *call, struct checkpoint *checkpoint, struct c
     return status;
 }
 
+/** Of its process it has none that keeps them for it. */
+static void keep_last(const struct checkpoint *checkpoint, const char *image)
+{
+    char problem[IMAGE_PROBLEM_MAX] = "";
+    struct images images;
+    struct image_summary summary;
+
+    if (!checkpoint->keep ||
+        images_open(checkpoint->output, checkpoint->folder, IMAGE_TO_READ, &images))
+        return;
+    image_summarize(&images, image, &summary);
+    images_close(&images);
+    int error = summary.damaged ? -EBADMSG
+                                : image_keep_last(checkpoint->folder, summary.about->program,
+                                                  checkpoint->keep, problem);
+    if (error)
+        output_note(checkpoint->output, "older images stay: %s",
+                    summary.damaged ? summary.problem : problem);
+    image_summary_finish(&summary);
+}
+
+static int keep_process(const struct call *call, const struct checkpoint *checkpoint,
+                        struct client *client)
+{
+    const struct process_wish wish = {.app = call->words[0],
+                                      .folder = checkpoint->folder,
+                                      .criu = checkpoint->criu,
+                                      .ends = checkpoint->end_process,
+                                      .timeout_ms = checkpoint->timeout_ms};
+    json_t *report = NULL;
+    int status = checkpoint_process(&call->output, &wish, client, &report);
+
+    if (!status) {
+        status = print(checkpoint, report);
+        keep_last(checkpoint, member_text(report, "image"));
+    }
+    json_decref(report);
+    return status;
+}
+
 static int run(struct call *call)
 {
     struct checkpoint *checkpoint = call->options;
@@ -203,6 +259,12 @@ static int run(struct call *call)
     sigset_t caught;
     int status = 0;
 
+    if (!checkpoint->process && (checkpoint->end_process || checkpoint->criu))
+        return output_usage(&call->output, "--end and --criu are for --process");
+    if (checkpoint->process && (checkpoint->every_ms != EVERY_UNSAID || checkpoint->lease_ms ||
+                                checkpoint->max_downtime_ms))
+        return output_usage(&call->output, "--process stops the program for as long as it takes, "
+                                           "once: without --every, --lease and --max-downtime");
     if (!ends(checkpoint) && !checkpoint->to)
         return output_usage(&call->output, "--to FOLDER is missing");
     if (!ends(checkpoint))
@@ -219,7 +281,8 @@ static int run(struct call *call)
         sigprocmask(SIG_BLOCK, &caught, NULL);
         CLEANUP(cleanup_close) int signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
         checkpoint->signals = signals;
-        status = make(call, checkpoint, &client);
+        status = checkpoint->process ? keep_process(call, checkpoint, &client)
+                                     : make(call, checkpoint, &client);
     }
     client_close(&client);
     return status;

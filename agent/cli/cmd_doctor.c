@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
+#include "agent/cli/criu.h"
 #include "agent/cli/presented.h"
 #include "agent/cli/server_looks.h"
 #include "agent/cli/verb.h"
@@ -153,6 +154,23 @@ static void check_limit(FILE *to)
     }
 }
 
+/** Nothing else needs it. */
+static void check_criu(FILE *to)
+{
+    char path[PATH_MAX], problem[CRIU_PROBLEM_MAX];
+
+    if (criu_find(NULL, path))
+        fprintf(to, "note  images of processes: CRIU is not here; install criu for "
+                    "reseat checkpoint --process\n");
+    else if (criu_works(path, problem))
+        fprintf(to, "ok    images of processes: %s\n", path);
+    else
+        fprintf(to,
+                "note  images of processes: %s cannot keep any here%s: %s; other images need "
+                "none\n",
+                path, geteuid() != 0 ? ", where you are not root" : "", problem);
+}
+
 static bool check_setup(FILE *to)
 {
     struct paths paths;
@@ -178,6 +196,7 @@ static bool check_setup(FILE *to)
         good &= no_library || check_vendors(to, &paths, library);
     }
     good &= server_looks(to);
+    check_criu(to);
     return good;
 }
 

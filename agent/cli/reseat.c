@@ -14,6 +14,7 @@
     V(checkpoint)                                                                                  \
     V(protect)                                                                                     \
     V(recover)                                                                                     \
+    V(restore)                                                                                     \
     V(prewarm)                                                                                     \
     V(spread)                                                                                      \
     V(notify)                                                                                      \

@@ -57,7 +57,8 @@
 #define MSG_PREWARM "prewarm"
 /** client to agent to program: write an image of "app" to "folder", while it runs; "every_ms": the
     agent has it made again and again; "keep": so many of the program's stay; "end": none is made
-   any more. To the program "keeps": another one follows. Answered as a suspend to an image is. */
+   any more. To the program "keeps": another one follows. With "process" it is parked instead
+   (park.h). Answered as a suspend to an image is. */
 #define MSG_CHECKPOINT "checkpoint"
 /** client to agent to program: "app" is to be protected from the loss of its device so ("protect",
     as agent/wire/protection.h takes it). Answered as a move is: "not_protected" says why it is not,

@@ -15,6 +15,7 @@
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_frames.h"
 #include "interpose/control/control_job.h"
+#include "interpose/control/control_park.h"
 #include "interpose/control/control_protect.h"
 #include "interpose/control/control_room.h"
 #include "interpose/control/control_trace.h"
@@ -26,18 +27,20 @@
 #include "state/base/thread.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
+#include "state/move/park.h"
 #include "state/move/status.h"
 #include "state/move/stored.h"
 #include "state/object/lost.h"
 #include "state/point/protect.h"
 
-#define RETRY_MS    500
-#define STATUS_MS   250
-#define NEED_MS     2000 /* Between counts of what a suspend would need. */
-#define FLUSH_MS    10   /* Where the agent reads slowly. */
-#define LISTEN_MS   500
-#define JOBS_MAX    (2 * PROTOCOL_PREWARM_MAX)
-#define STACK_SMALL (256u << 10)
+#define RETRY_MS       500
+#define STATUS_MS      250
+#define NEED_MS        2000 /* Between counts of what a suspend would need. */
+#define FLUSH_MS       10   /* Where the agent reads slowly. */
+#define LISTEN_MS      500
+#define FLUSH_WHOLE_MS 1000
+#define JOBS_MAX       (2 * PROTOCOL_PREWARM_MAX)
+#define STACK_SMALL    (256u << 10)
 
 /** A request that the agent made: runs on a thread of its own, outlives the connection if need be.
  */
@@ -80,6 +83,7 @@ static struct control {
     struct job *jobs;
     unsigned job_count;
     uint64_t connection; /**< Counts connections, so that answers go to who asked. */
+    bool parked;         /**< A job is what holds the program parked: park.h. */
     bool due;            /**< The control thread is to look at what there is to do. */
     struct owned heard;  /**< The socket to listen at; owned by the wire. */
     bool listens;        /**< Until something comes from it. */
@@ -129,9 +133,21 @@ static void *job_main(void *data)
     struct control_report report;
 
     control_job_run(&job->request, &report);
+    bool parked = report.parked;
+    if (parked)
+        report.box = control_park_begin();
     pthread_mutex_lock(&control.lock);
+    control.parked = control.parked || parked;
     job->report = report;
     job->finished = true;
+    wake_locked();
+    pthread_mutex_unlock(&control.lock);
+    if (!parked)
+        return NULL;
+    control_park_wait();
+    park_end();
+    pthread_mutex_lock(&control.lock);
+    control.parked = false;
     wake_locked();
     pthread_mutex_unlock(&control.lock);
     return NULL;
@@ -270,6 +286,8 @@ static void serve_jobs(struct link *link)
                 link->status_due = true;
                 send_status(link);
                 send_report(link, copy.id, &copy.report);
+            } else if (copy.report.parked) {
+                control_park_cancel();
             }
             free(job);
         }
@@ -473,7 +491,8 @@ static void link_receive(struct link *link)
 
 static void link_connect(struct link *link)
 {
-    const char *path = getenv(CONTROL_ENV_SOCKET);
+    const char *other = control_park_socket(), *path = other ? other : getenv(CONTROL_ENV_SOCKET);
+    const char *id = control_park_restored() ? NULL : getenv(CONTROL_ENV_ID);
     struct aware_wish wish;
     struct frame frame;
 
@@ -484,8 +503,44 @@ static void link_connect(struct link *link)
     pthread_mutex_unlock(&control.lock);
     aware_wish(&wish);
     link->wish = wish.edition;
-    control_frame_hello(&frame, getenv(CONTROL_ENV_NAME), getenv(CONTROL_ENV_ID), &wish);
+    control_frame_hello(&frame, getenv(CONTROL_ENV_NAME), id, &wish);
     link_send(link, &frame);
+}
+
+/* ---- parked ---- */
+
+static bool is_parked(void)
+{
+    pthread_mutex_lock(&control.lock);
+    bool parked = control.parked;
+    pthread_mutex_unlock(&control.lock);
+    return parked;
+}
+
+/** Who asked was told, or will not be; from then on there is no connection until it goes on. */
+static void stay_parked(struct link *link)
+{
+    uint64_t until = clock_now_ns() + FLUSH_WHOLE_MS * NS_PER_MS;
+
+    while (wire_is_open(&link->wire) && link->wire.out.size && clock_now_ns() < until)
+        if (wire_flush(&link->wire))
+            link_drop(link);
+        else if (link->wire.out.size)
+            clock_sleep(NS_PER_MS);
+    if (!wire_is_open(&link->wire) || link->wire.out.size)
+        control_park_cancel();
+    if (wire_is_open(&link->wire))
+        link_drop(link);
+    pthread_mutex_lock(&control.lock);
+    control.heard = OWNED_NONE;
+    control.listens = false;
+    pthread_mutex_unlock(&control.lock);
+    control_park_closed();
+    pthread_mutex_lock(&control.lock);
+    while (control.parked)
+        pthread_cond_wait(&control.woken, &control.lock);
+    pthread_mutex_unlock(&control.lock);
+    control_room_again();
 }
 
 /* ---- threads ---- */
@@ -586,6 +641,11 @@ static void *control_main(void *data)
 
     for (;;) {
         turn(link, &next_status);
+        if (is_parked()) {
+            stay_parked(link);
+            link->next_tend = link->next_need = next_status = 0;
+            continue;
+        }
         tend_pages(link);
         rest(link);
     }
@@ -629,7 +689,7 @@ static void in_child(void)
     control.listens = control.listener = control.due = false;
     control.jobs = NULL;
     control.job_count = 0;
-    control.started = false;
+    control.started = control.parked = false;
     control.resolved = false;
     control.welcome = false;
     control.device_count = 0;

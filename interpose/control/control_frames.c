@@ -254,6 +254,8 @@ void control_frame_report(struct frame *frame, uint64_t request,
                        strlen(report->not_protected));
         frame_string(frame, "not_protected", reason);
     }
+    if (report->parked)
+        frame_u64(frame, "box", report->box);
     frame_array(frame, "seats");
     for (uint32_t i = 0; i < report->count; i++) {
         frame_map(frame, NULL);

@@ -8,7 +8,9 @@
 #include "agent/wire/device_key.h"
 #include "interpose/control/control.h"
 #include "interpose/control/control_protect.h"
+#include "state/base/clock.h"
 #include "state/image/image_right.h"
+#include "state/move/park.h"
 #include "state/move/status.h"
 #include "state/point/point.h"
 #include "state/point/protect.h"
@@ -84,11 +86,13 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->ends = field_bool(map, "end", false);
     request->keep = field_u64(map, "keep", 0);
     request->lease_ms = field_u64(map, "lease_ms", 0);
+    request->parks = request->checkpoint && field_bool(map, "process", false);
     if (request->suspend || request->checkpoint)
         (void)field_path(map, "folder", request->folder, sizeof(request->folder));
     request->move.prewarm = field_is(map, "type", MSG_PREWARM);
     request->drop = request->move.prewarm && field_bool(map, "drop", false);
-    request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
+    uint64_t deadline_ns = field_u64(map, "deadline_ns", 0);
+    request->move.deadline_ns = deadline_ns ? clock_of_host(deadline_ns) : 0;
     request->move.dry_run = field_bool(map, "dry_run", false);
     field_string(map, "name", request->move.target_name, sizeof(request->move.target_name));
     request->move.max_downtime_ns = field_u64(map, "max_downtime_ns", 0);
@@ -115,7 +119,9 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
         (request->lease_ms < RIGHT_LEASE_LEAST_MS || request->lease_ms > RIGHT_LEASE_MOST_MS))
         return "the lease is too short or too long";
     if (request->checkpoint)
-        return request->folder[0] || request->ends ? NULL : "the request names no folder";
+        return request->folder[0] || request->ends || request->parks
+                   ? NULL
+                   : "the request names no folder";
     return request->suspend || all ? NULL : read_targets(map, request);
 }
 
@@ -124,7 +130,7 @@ static bool is_there(const struct control_request *request, uint32_t seat)
     struct seat_status status = {0};
     struct protect_status protection;
     status_seat(seat, &status);
-    if (request->suspend)
+    if (request->suspend || request->parks)
         return status.suspended;
     if (request->resume)
         return !status.suspended;
@@ -271,6 +277,20 @@ static void protect(const struct control_request *request, struct control_report
     whole->bytes = status.point_bytes;
 }
 
+/* It is suspended. */
+static void park(const struct control_request *request, struct control_report *ret_report)
+{
+    struct move_report *whole = &ret_report->whole;
+    int error = park_begin(request->move.deadline_ns, whole->reason, sizeof(whole->reason));
+    ret_report->already = false;
+    ret_report->parked = error == 0;
+    whole->result = error == 0            ? MOVE_DONE
+                    : error == -EPERM     ? MOVE_REFUSED
+                    : error == -ETIMEDOUT ? MOVE_EXPIRED
+                    : error == -ESHUTDOWN ? MOVE_ENDED
+                                          : MOVE_ROLLED_BACK;
+}
+
 void control_job_run(const struct control_request *request, struct control_report *ret_report)
 {
     uint32_t seats[PROTOCOL_SEATS_MAX];
@@ -281,12 +301,17 @@ void control_job_run(const struct control_request *request, struct control_repor
     *ret_report = (struct control_report){0};
     if (!move_await_start(request->move.deadline_ns, &ret_report->whole))
         return;
-    if (request->checkpoint) {
+    if (request->checkpoint && !request->parks) {
         checkpoint(request, ret_report);
         return;
     }
     if (request->protect) {
         protect(request, ret_report);
+        return;
+    }
+    struct move_report *whole = &ret_report->whole;
+    if (request->parks && driver_may_leave(whole->reason, sizeof(whole->reason)) != 0) {
+        whole->result = MOVE_REFUSED; /* before it is suspended in vain */
         return;
     }
     uint32_t count = choose(request, seats);
@@ -302,11 +327,15 @@ void control_job_run(const struct control_request *request, struct control_repor
         struct move_report report = {0};
         move.seat = seats[i];
         move.grant = request->limited ? &request->grants[seats[i]] : NULL;
-        move.target = request->suspend ? NULL : &request->targets[seats[i]];
+        move.target = request->suspend || request->parks ? NULL : &request->targets[seats[i]];
         move_run(&move, &report);
         add(ret_report, &report, seats[i], status_seat_count() > 1);
     }
-    if (request->folder[0] && ret_report->whole.result == MOVE_DONE)
+    if (ret_report->whole.result != MOVE_DONE)
+        return;
+    if (request->parks)
+        park(request, ret_report);
+    else if (request->folder[0])
         store(request, ret_report);
 }
 

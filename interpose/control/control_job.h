@@ -20,6 +20,7 @@ struct control_request {
     bool suspend, resume;     /**< Else a move. */
     bool checkpoint;          /**< An image of it is made where it is. */
     bool keeps, ends;         /**< Of that: another one follows; none does. */
+    bool parks;               /**< Of that: of its process (park.h). */
     uint64_t keep;            /**< So many of its images stay; 0: all. */
     uint64_t lease_ms;        /**< It says that it lives; 0: it does not, unless it does already. */
     bool drop;                /**< Let go of what move.prewarm made. */
@@ -43,7 +44,9 @@ struct control_report {
     struct stored_report stored;
     bool protects;           /**< It was to be protected, or not any more. */
     char not_protected[512]; /**< Why it is not, though it is to be; or "". */
-    uint32_t count;          /**< Of those that were tried. */
+    bool parked;    /**< It is, by this thread: control_park_wait() and park_end() follow. */
+    uint64_t box;   /**< Then: where who asked says when it is to go on. */
+    uint32_t count; /**< Of those that were tried. */
     struct {
         uint32_t seat;
         struct move_report report;

@@ -149,6 +149,13 @@ void control_room_alone(void)
     pthread_mutex_unlock(&room.lock);
 }
 
+void control_room_again(void)
+{
+    pthread_mutex_lock(&room.lock);
+    room.until_ns = clock_now_ns() + PATIENCE_NS;
+    pthread_mutex_unlock(&room.lock);
+}
+
 /** The next need that was not sent, where there is somebody to send it to. Locked. */
 static struct need *unsent(void)
 {

@@ -23,6 +23,8 @@ void control_room_connected(const msgpack_object *welcome);
 /** Nobody answers for the moment. Called while that is so: an agent that starts again is asked
  *  again, and without one who waits goes on after some seconds. */
 void control_room_alone(void);
+/** An agent is looked for anew: who waits for one waits as if it had just gone. */
+void control_room_again(void);
 /** True when a need is due: the agent answers it by what the last status said. */
 bool control_room_needs(void);
 /** Give every message that is due to @send, which finishes it. False when calls of the program

@@ -27,6 +27,10 @@ int wire_open(struct wire *wire, const char *path)
 void wire_close(struct wire *wire)
 {
     if (wire_is_open(wire)) {
+        int fd = owned_fd(&wire->socket);
+        /* At once: a thread that polls it keeps it open for a while. */
+        if (fd >= 0)
+            (void)shutdown(fd, SHUT_RDWR);
         owned_close(&wire->socket);
         frame_reader_finish(&wire->reader);
         msgpack_sbuffer_destroy(&wire->out);

@@ -430,6 +430,31 @@ __attribute__((destructor)) static void leave_all(void)
     }
 }
 
+static void leave(struct client *client, uint64_t deadline)
+{
+    atomic_store(&client->leaving, true);
+    if (!atomic_load(&client->lost))
+        stream_leave(&client->stream, MSG_BYE, deadline);
+    client_end(client, -ESHUTDOWN);
+    pthread_join(client->receiver, NULL);
+    atomic_store(&client->left, true);
+    stream_finish(&client->stream);
+    bulk_destroy(client->bulk);
+    client->stream.link = NULL;
+    client->stream.rings = NULL;
+    client->bulk = NULL;
+}
+
+int clients_leave(void)
+{
+    if (atomic_load(&forked))
+        return -ECHILD;
+    for (struct client *client = atomic_load(&clients); client; client = client->next)
+        if (client->process == process_mark() && !atomic_load(&client->left))
+            leave(client, clock_now_ns() + LEAVE_NS);
+    return 0;
+}
+
 /* ---- platforms ---- */
 
 static bool same_platform(const struct inventory_entry *a, const struct inventory_entry *b)
@@ -557,7 +582,8 @@ struct client *client_renew(struct client *client)
 {
     static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
     struct client *fresh = NULL;
-    if (!client->icd || atomic_load(&forked) || !atomic_load(&client->lost))
+    bool may = client->icd || atomic_load(&client->left);
+    if (!may || atomic_load(&forked) || !atomic_load(&client->lost))
         return client;
     pthread_mutex_lock(&renewing);
     while (client->renewed)

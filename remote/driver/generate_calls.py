@@ -87,7 +87,8 @@ def main():
               "    {ISOLATED_ENTRY, (void (*)(void))isolate_open},",
                '    {BETWEEN_NAME, (void (*)(void))between_enqueue},',
               "    {SERVED_ENTRY, (void (*)(void))plug_open},",
-              "    {SERVED_ENDED, (void (*)(void))plug_ended},"]
+              "    {SERVED_ENDED, (void (*)(void))plug_ended},",
+              "    {SERVED_LEAVE, (void (*)(void))plug_leave},"]
     lines += [f'    {{"{name}", (void (*)(void)){function}}},' for name, function in addresses]
     lines += ["};", "", "void *clGetExtensionFunctionAddress(const char *func_name)", "{",
               "    void *address = NULL;",

@@ -17,6 +17,11 @@ int plug_open(const char *address, cl_uint room, cl_platform_id *ret_platforms, 
     return 0;
 }
 
+int plug_leave(void)
+{
+    return clients_leave();
+}
+
 bool plug_ended(cl_platform_id platform)
 {
     const struct platform *known = platform_get(platform);

@@ -11,6 +11,8 @@
 /** served_open_fn. Returns 0, -EINVAL (no room), -ENOMEM, or why there is no session. */
 MUST_CHECK int plug_open(const char *address, cl_uint room, cl_platform_id *ret_platforms,
                          cl_uint *ret_count);
+/** served_leave_fn: clients_leave(). */
+MUST_CHECK int plug_leave(void);
 /** served_ended_fn. */
 bool plug_ended(cl_platform_id platform);
 

@@ -67,7 +67,8 @@ struct client {
     unsigned arriving;        /**< Events whose bytes are being copied; guarded by lock. None begins
                                    once the session has ended. */
     atomic_bool lost;         /**< The session ended. */
-    atomic_bool leaving;      /**< The program ends. */
+    atomic_bool leaving;      /**< The program ends, or is about to be without drivers. */
+    atomic_bool left;         /**< It did: nothing of the session is in this process. */
     atomic_bool told;         /**< The devices are known. */
     pthread_t receiver;
     struct inventory inventory;
@@ -94,10 +95,18 @@ struct client {
 MUST_CHECK int client_open(const char *address, const char *icd, struct client **ret_client);
 /**
  * For a new context of a client's devices: where a session in which a driver was opened for this
- * process has ended, begin another one, for what is made from now on; what was made is lost. Blocks
- * as client_open(). Returns the session to use: @client where there is no other.
+ * process has ended, or one that was left, begin another one, for what is made from now on; what
+ * was made is lost. Blocks as client_open(). Returns the session to use: @client where there is no
+ * other.
  */
 struct client *client_renew(struct client *client);
+/**
+ * End all sessions, so that no thread, descriptor or shared memory of any is left in the process;
+ * client_renew() begins others. Nobody has an object of a context, nor is in a call of one, until
+ * this has returned. Blocks for as long as an attempt to go on with a broken link takes.
+ * 0 or -ECHILD: what a child of a fork has is its parent's.
+ */
+MUST_CHECK int clients_leave(void);
 /** The platforms of the servers that the environment names, after connecting at the first call. */
 cl_uint clients_platforms(struct platform ***ret_platforms);
 /** Make one of the inventory's entries @first and on. 0 or -ENOMEM. */

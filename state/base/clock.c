@@ -1,12 +1,36 @@
 #include "state/base/clock.h"
 
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 
-uint64_t clock_now_ns(void)
+/* What a process that was restored from an image adds to its host's clock. */
+static _Atomic uint64_t ahead;
+/* A kernel that waits until some time is not told that the clock is another: it waits no longer. */
+#define WAIT_NS (5 * NS_PER_S)
+
+static uint64_t host_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+uint64_t clock_now_ns(void)
+{
+    return host_now_ns() + atomic_load_explicit(&ahead, memory_order_relaxed);
+}
+
+void clock_resume(uint64_t last_ns)
+{
+    uint64_t now = clock_now_ns();
+    if (now < last_ns)
+        atomic_fetch_add_explicit(&ahead, last_ns - now, memory_order_relaxed);
+}
+
+uint64_t clock_of_host(uint64_t host_ns)
+{
+    return host_ns + atomic_load_explicit(&ahead, memory_order_relaxed);
 }
 
 uint64_t clock_wall_ms(void)
@@ -18,9 +42,14 @@ uint64_t clock_wall_ms(void)
 
 int clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns)
 {
-    const struct timespec until = clock_timespec(deadline_ns);
-    return deadline_ns == 0 ? pthread_cond_wait(cond, lock)
-                            : pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
+    uint64_t now = clock_now_ns();
+    if (deadline_ns == 0)
+        return pthread_cond_wait(cond, lock);
+    bool far = deadline_ns > now && deadline_ns - now > WAIT_NS;
+    uint64_t at = far ? now + WAIT_NS : deadline_ns, shift = atomic_load(&ahead);
+    const struct timespec until = clock_timespec(at > shift ? at - shift : 0);
+    int error = pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
+    return far && error == ETIMEDOUT ? 0 : error;
 }
 
 int clock_lock(pthread_mutex_t *lock, uint64_t deadline_ns)

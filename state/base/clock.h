@@ -26,6 +26,14 @@ static inline struct timespec clock_timespec(uint64_t ns)
     return (struct timespec){(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
 }
 
+/**
+ * A process that was restored from an image on a host, or after a start of it, whose clock is
+ * behind: its own goes on from @last_ns, when it was last seen. Nothing where it is not behind.
+ */
+void clock_resume(uint64_t last_ns);
+/** What another process of the host, which was not restored, calls @host_ns. */
+uint64_t clock_of_host(uint64_t host_ns);
+
 /** Wait for @cond, whose lock the caller holds, until @deadline_ns; 0: for ever. 0 (also for
  *  nothing, as pthread_cond_wait) or ETIMEDOUT. */
 int clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns);

@@ -52,10 +52,15 @@ static void thread_exits(void *data)
         gate_leave_slow(); /* it was canceled in a driver */
 }
 
+static bool register_barrier(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
 static void gate_init(void)
 {
     pthread_key_create(&thread_key, thread_exits);
-    barrier_works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    barrier_works = register_barrier();
 }
 
 static void thread_known(void)
@@ -107,6 +112,10 @@ void gate_leave_slow(void)
 static void barrier_everywhere(void)
 {
     if (barrier_works && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
+        return;
+    /* A process that was restored from an image of it is another one for the kernel. */
+    if (barrier_works && errno == EPERM && register_barrier() &&
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
         return;
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0)
         return;

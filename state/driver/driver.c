@@ -32,9 +32,11 @@ static_assert(ICD_NAME_SIZE == sizeof(((struct device_key *)0)->icd), "names are
 /* One driver library, or a session with a device server. Never removed or closed: drivers do not
    survive dlclose. */
 struct driver {
-    struct driver *next;     /* Guarded by drivers_lock. */
-    bool over;               /* Guarded by drivers_lock: another session follows. */
-    char icd[ICD_NAME_SIZE]; /* Constant. */
+    struct driver *next;           /* Guarded by drivers_lock. */
+    bool over;                     /* Guarded by drivers_lock: another session follows. */
+    char icd[ICD_NAME_SIZE];       /* Constant. */
+    atomic_bool stays;             /* A vendor's, and in this process for good. */
+    _Atomic served_leave_fn leave; /* Of ours that a loader's configuration names; or NULL. */
     /*
      * Held while the driver starts up, so that a second caller waits for it. It orders nothing but
      * that: no other lock is taken under it.
@@ -294,8 +296,21 @@ static clIcdGetPlatformIDsKHR_fn find_entry(void *handle)
     return entry;
 }
 
-static int library_platforms(const char *icd, cl_platform_id *ret_platforms, cl_uint *ret_count)
+static served_leave_fn find_leave(void *handle)
 {
+    void *(CL_API_CALL * address)(const char *);
+    served_leave_fn leave = NULL;
+
+    *(void **)&address = dlsym(handle, "clGetExtensionFunctionAddress");
+    if (address)
+        *(void **)&leave = address(SERVED_LEAVE);
+    return leave;
+}
+
+static int library_platforms(struct driver *driver, cl_platform_id *ret_platforms,
+                             cl_uint *ret_count)
+{
+    const char *icd = driver->icd;
     clIcdGetPlatformIDsKHR_fn entry;
     void *handle;
     cl_int status;
@@ -318,6 +333,8 @@ static int library_platforms(const char *icd, cl_platform_id *ret_platforms, cl_
         dlclose(handle);
         return -ENOENT;
     }
+    atomic_store(&driver->leave, find_leave(handle));
+    atomic_store(&driver->stays, !atomic_load(&driver->leave));
     status = entry(PLATFORMS_MAX, ret_platforms, ret_count);
     if (status || !*ret_count) {
         log_info("driver %s has no platform (%d)", icd, status);
@@ -336,7 +353,7 @@ static int driver_start(struct driver *driver)
     int err = served_is_address(driver->icd)
                   ? served_open(driver->icd, PLATFORMS_MAX, platforms, &count)
               : isolated_is_on() ? isolated_open(driver->icd, PLATFORMS_MAX, platforms, &count)
-                                 : library_platforms(driver->icd, platforms, &count);
+                                 : library_platforms(driver, platforms, &count);
 
     if (err)
         return err;
@@ -534,6 +551,52 @@ int driver_list(struct device ***ret_devices, size_t *ret_count)
     *ret_devices = devices;
     *ret_count = count;
     return 0;
+}
+
+/* @ret_leave: what ends the sessions of ours that a loader's configuration names; or NULL. */
+static int may_leave(served_leave_fn *ret_leave, char *ret_reason, size_t size)
+{
+    const char *stays = NULL;
+
+    *ret_leave = NULL;
+    pthread_mutex_lock(&drivers_lock);
+    for (const struct driver *driver = drivers; driver; driver = driver->next) {
+        stays = atomic_load(&driver->stays) ? driver->icd : stays;
+        *ret_leave = atomic_load(&driver->leave) ? atomic_load(&driver->leave) : *ret_leave;
+    }
+    pthread_mutex_unlock(&drivers_lock);
+    if (!stays)
+        return 0;
+    (void)!snprintf(ret_reason, size,
+                    "the driver %.200s is in the program's process, and stays there; start the "
+                    "program with reseat run --isolate, which has drivers in another one",
+                    stays);
+    return -EPERM;
+}
+
+int driver_may_leave(char *ret_reason, size_t size)
+{
+    served_leave_fn leave;
+
+    return may_leave(&leave, ret_reason, size);
+}
+
+int driver_leave_all(char *ret_reason, size_t size)
+{
+    served_leave_fn leave;
+    int error = may_leave(&leave, ret_reason, size);
+
+    if (error)
+        return error;
+    error = leave ? leave() : 0;
+    if (!error)
+        error = isolated_leave();
+    if (!error)
+        error = served_leave();
+    if (error)
+        (void)!snprintf(ret_reason, size, "the sessions with device servers do not end: %s",
+                        strerror(-error));
+    return error;
 }
 
 cl_version device_version(const struct device *device)

@@ -118,6 +118,19 @@ MUST_CHECK int driver_list(struct device ***ret_devices, size_t *ret_count);
 MUST_CHECK int driver_list_library(const char *icd, struct device ***ret_devices,
                                    size_t *ret_count);
 
+/**
+ * Have nothing of a driver in this process: neither threads, descriptors, nor memory that others
+ * have too. Only drivers in other processes can be left: their sessions end, and what is asked of
+ * their devices later begins others. Nobody has anything of a residence, or makes one, until this
+ * has returned.
+ *
+ * Blocks on the servers. Returns 0, -EPERM (a vendor's driver is in the process; others were not
+ * touched) or -errno, with one line in @ret_reason.
+ */
+MUST_CHECK int driver_leave_all(char *ret_reason, size_t size);
+/** Only look: 0, or -EPERM. */
+MUST_CHECK int driver_may_leave(char *ret_reason, size_t size);
+
 /** OpenCL version of the device as CL_MAKE_VERSION(major, minor, 0). */
 cl_version device_version(const struct device *device);
 

@@ -9,10 +9,12 @@
 #include <sys/auxv.h>
 
 #include "state/base/log.h"
+#include "state/driver/served.h"
 
 static char driver[PATH_MAX], server[PATH_MAX]; /* Written once, before the first is opened. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static isolated_open_fn open_isolated;
+static served_leave_fn leave_isolated;
 
 void isolated_init(void)
 {
@@ -35,9 +37,11 @@ static void load(void)
     void *handle = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
     if (handle)
         *(void **)&address = dlsym(handle, "clGetExtensionFunctionAddress");
-    if (address)
+    if (address) {
         *(void **)&open_isolated = address(ISOLATED_ENTRY);
-    if (!open_isolated)
+        *(void **)&leave_isolated = address(SERVED_LEAVE);
+    }
+    if (!open_isolated || !leave_isolated)
         log_error("drivers cannot be opened in another process: %s",
                   handle ? "our own is another release's" : dlerror());
 }
@@ -45,9 +49,15 @@ static void load(void)
 int isolated_open(const char *icd, cl_uint room, cl_platform_id *ret_platforms, cl_uint *ret_count)
 {
     pthread_once(&once, load);
-    int error =
-        open_isolated ? open_isolated(server, icd, room, ret_platforms, ret_count) : -ENOSYS;
+    int error = open_isolated && leave_isolated
+                    ? open_isolated(server, icd, room, ret_platforms, ret_count)
+                    : -ENOSYS;
     if (error)
         log_warn("driver %s not used: %s opens it for nobody (%s)", icd, server, strerror(-error));
     return error ? -ENOENT : 0;
+}
+
+int isolated_leave(void)
+{
+    return leave_isolated ? leave_isolated() : 0;
 }

@@ -38,4 +38,7 @@ bool isolated_is_on(void);
 MUST_CHECK int isolated_open(const char *icd, cl_uint room, cl_platform_id *ret_platforms,
                              cl_uint *ret_count);
 
+/** End all sessions, as served_leave_fn says. 0 or -errno. After all calls of isolated_open(). */
+MUST_CHECK int isolated_leave(void);
+
 #endif

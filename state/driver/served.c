@@ -16,6 +16,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char library[PATH_MAX]; /* Written before the first server is opened. */
 static served_open_fn open_server;
 static served_ended_fn server_ended;
+static served_leave_fn server_leave;
 
 bool served_is_address(const char *icd)
 {
@@ -62,8 +63,9 @@ static void load(void)
     if (address) {
         *(void **)&open_server = address(SERVED_ENTRY);
         *(void **)&server_ended = address(SERVED_ENDED);
+        *(void **)&server_leave = address(SERVED_LEAVE);
     }
-    if (!open_server || !server_ended)
+    if (!open_server || !server_ended || !server_leave)
         log_warn("devices of servers cannot be used: %s",
                  handle ? "the driver is another release's" : dlerror());
 }
@@ -75,10 +77,15 @@ int served_open(const char *address, cl_uint room, cl_platform_id *ret_platforms
     if (getauxval(AT_SECURE))
         return -ENOENT;
     pthread_once(&once, load);
-    if (!open_server || !server_ended)
+    if (!open_server || !server_ended || !server_leave)
         return -ENOENT;
     int error = open_server(address, room, ret_platforms, ret_count);
     return error == -ENOMEM ? error : error ? -ENOENT : 0;
+}
+
+int served_leave(void)
+{
+    return server_leave ? server_leave() : 0;
 }
 
 bool served_ended(cl_platform_id platform)

@@ -16,10 +16,14 @@
 /** What our driver gives out for its extension function of this name: see remote/driver/plug.c. */
 #define SERVED_ENTRY "reseat_server_open"
 #define SERVED_ENDED "reseat_server_ended"
+#define SERVED_LEAVE "reseat_server_leave"
 
 typedef int (*served_open_fn)(const char *address, cl_uint room, cl_platform_id *ret_platforms,
                               cl_uint *ret_count);
 typedef bool (*served_ended_fn)(cl_platform_id platform);
+/** End all sessions, also those of isolated drivers; what is asked of their devices later begins
+ *  others. 0 or -errno. */
+typedef int (*served_leave_fn)(void);
 
 /** Is it an address of a server, and so no library's name? */
 bool served_is_address(const char *icd);
@@ -40,6 +44,8 @@ void served_set_library(const char *path);
 MUST_CHECK int served_open(const char *address, cl_uint room, cl_platform_id *ret_platforms,
                            cl_uint *ret_count);
 
+/** served_leave_fn, where our driver is loaded; else 0. After all calls of served_open(). */
+MUST_CHECK int served_leave(void);
 /** The session that @platform of served_open() is of has ended for good. */
 bool served_ended(cl_platform_id platform);
 

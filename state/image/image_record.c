@@ -190,6 +190,27 @@ static void describe_command(const void *body, image_say *say, void *data)
     say(data, "variables", variables, NULL);
 }
 
+static const struct field process_fields[] = {
+    ROW(image_process, box, NUMBER, UINT64_MAX),
+    ROW(image_process, session, NUMBER, 1),
+    {NULL},
+};
+
+static const struct field file_fields[] = {
+    ROW(image_file, id, NUMBER, UINT64_MAX),
+    ROW(image_file, name, TEXT, TEXT_MOST),
+    {NULL},
+};
+
+/* It becomes one in a folder of ours. */
+static const char *check_file(const void *body)
+{
+    const struct image_file *file = body;
+    return file->name[0] && file->name[0] != '.' && !strchr(file->name, '/')
+               ? NULL
+               : "\"name\" is not that of a file";
+}
+
 static const char *check_contents(const void *body)
 {
     const struct image_contents *contents = body;
@@ -234,6 +255,8 @@ static const struct record_type types[IMAGE_RECORD_KINDS] = {
     [IMAGE_COMMAND] = {"command", 1, sizeof(struct image_command), command_fields, check_command,
                        describe_command},
     [IMAGE_RIGHT] = {"right", 1, sizeof(struct image_right), right_fields, NULL, NULL},
+    [IMAGE_PROCESS] = {"process", 1, sizeof(struct image_process), process_fields, NULL, NULL},
+    [IMAGE_FILE] = {"file", 1, sizeof(struct image_file), file_fields, check_file, NULL},
 };
 
 struct image_digest image_contents_digest(const struct image_contents *contents, uint64_t index)

@@ -22,11 +22,13 @@ enum image_record_kind {
     IMAGE_ARGUMENT, /**< ...what it gave to a kernel... */
     IMAGE_SAMPLER,
     IMAGE_MEMORY,
-    IMAGE_CONTENTS, /**< ...and the bytes of a memory object that has its own. */
+    IMAGE_CONTENTS, /**< ...and the bytes of a memory object that has its own, or of a file. */
     IMAGE_NAME,     /**< What the program calls one, to find it again in a new process. */
-    IMAGE_PROGRESS, /**< How far it was, in its own words; at most once... */
-    IMAGE_COMMAND,  /**< ...as is how it was started... */
-    IMAGE_RIGHT,    /**< ...and by which right it runs. */
+    IMAGE_FILE,     /**< Of a whole process, as CRIU keeps it. */
+    IMAGE_PROGRESS, /**< From here on each at most once: how far it was, in its own words... */
+    IMAGE_COMMAND,  /**< ...how it was started... */
+    IMAGE_RIGHT,    /**< ...by which right it runs... */
+    IMAGE_PROCESS,  /**< ...and that all of its process is there. */
     IMAGE_RECORD_KINDS,
 };
 
@@ -149,6 +151,18 @@ struct image_right {
     uint64_t generation;
 };
 
+/** A process as CRIU keeps it; what the program has of OpenCL is in its memory. */
+struct image_process {
+    uint64_t box;     /**< Where it is spoken to: agent/wire/park.h. */
+    uint64_t session; /**< 1: it was in another process's session, and comes into that of who
+                           restores it. */
+};
+
+struct image_file {
+    uint64_t id; /**< Of its contents. */
+    char *name;
+};
+
 struct image_record {
     enum image_record_kind kind;
     /** Owned: the struct of its kind; texts and bytes in it are owned, too. */
@@ -167,6 +181,8 @@ struct image_record {
         struct image_progress *progress;
         struct image_command *command;
         struct image_right *right;
+        struct image_process *process;
+        struct image_file *file;
     };
 };
 

@@ -206,6 +206,9 @@ cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer)
     return residence->cl->clEnqueueUnmapMemObject(residence->io, real, pointer, 0, NULL, NULL);
 }
 
+/* Those that a lost device's driver may still be in stay. */
+static _Atomic unsigned alive;
+
 int residence_create(struct context *context, struct device *device,
                      struct residence **ret_residence, cl_int *ret_error)
 {
@@ -214,6 +217,7 @@ int residence_create(struct context *context, struct device *device,
     if (!residence)
         return -ENOMEM;
     atomic_init(&residence->refs, 1);
+    atomic_fetch_add(&alive, 1);
     atomic_init(&residence->notified, context);
     atomic_init(&residence->cl, device->cl);
     residence->owner = context;
@@ -340,6 +344,12 @@ void residence_unref(struct residence *residence)
     if (residence->context)
         residence->cl->clReleaseContext(residence->context);
     free(residence);
+    atomic_fetch_sub(&alive, 1);
+}
+
+unsigned residence_count(void)
+{
+    return atomic_load(&alive);
 }
 
 int residence_reserve(struct residence *residence, size_t more)

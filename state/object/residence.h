@@ -112,6 +112,9 @@ static inline void residence_ref(struct residence *residence)
  * hangs everything stays: it may still write to host memory. NULL is allowed. */
 void residence_unref(struct residence *residence);
 
+/** How many there are, also of those that nobody lives in any more. Any thread. */
+unsigned residence_count(void);
+
 /** Release a program of ours: it is made anew when it is needed. By who took it. */
 void residence_tool_finish(struct residence *residence, enum residence_tool_kind kind);
 

@@ -14,9 +14,11 @@
 #include "interpose/control/control.h"
 #include "state/base/pages.h"
 #include "state/base/span.h"
+#include "state/base/work.h"
 #include "state/checkpoint/checkpoint.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
+#include "state/move/park.h"
 #include "state/move/status.h"
 #include "state/move/stored.h"
 #include "state/object/lost.h"
@@ -197,6 +199,33 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
 static bool is_full(const char *folder)
 {
     return strstr(folder, "full") != NULL;
+}
+
+/* As the environment says: a driver that stays, or a word of why it cannot be. */
+int driver_may_leave(char *ret_reason, size_t size)
+{
+    const char *driver = getenv("FAKE_STAYS");
+    if (driver)
+        (void)!snprintf(ret_reason, size, "the driver %s stays", driver);
+    return driver ? -EPERM : 0;
+}
+
+int park_begin(uint64_t deadline_ns, char *ret_reason, size_t size)
+{
+    const char *why = getenv("FAKE_BUSY");
+    (void)deadline_ns;
+    if (why)
+        (void)!snprintf(ret_reason, size, "%s", why);
+    return why ? -EBUSY : 0;
+}
+
+void park_end(void)
+{
+}
+
+bool work_is_over(void)
+{
+    return false;
 }
 
 void stored_put(const struct stored_request *request, struct stored_report *ret_report)

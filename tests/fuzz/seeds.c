@@ -614,16 +614,18 @@ static void images(void)
     struct image_manifest manifest = {0};
     char *bytes;
     size_t size;
-    struct image_record *about = image_manifest_add(&manifest, IMAGE_ABOUT);
-    struct image_record *memory = image_manifest_add(&manifest, IMAGE_MEMORY);
-    struct image_record *small = image_manifest_add(&manifest, IMAGE_CONTENTS);
-    struct image_record *large = image_manifest_add(&manifest, IMAGE_CONTENTS);
-    struct image_record *called = image_manifest_add(&manifest, IMAGE_NAME);
-    struct image_record *progress = image_manifest_add(&manifest, IMAGE_PROGRESS);
-    struct image_record *command = image_manifest_add(&manifest, IMAGE_COMMAND);
-    struct image_record *right = image_manifest_add(&manifest, IMAGE_RIGHT);
-    if (!about || !memory || !small || !large || !called || !progress || !command || !right)
-        fail("memory");
+    static const enum image_record_kind kinds[] = {
+        IMAGE_ABOUT, IMAGE_MEMORY,   IMAGE_CONTENTS, IMAGE_CONTENTS, IMAGE_NAME,
+        IMAGE_FILE,  IMAGE_PROGRESS, IMAGE_COMMAND,  IMAGE_RIGHT,    IMAGE_PROCESS};
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+        if (!image_manifest_add(&manifest, kinds[i]))
+            fail("memory");
+    struct image_record *about = manifest.records, *memory = about + 1, *small = about + 2,
+                        *large = about + 3, *called = about + 4, *file = about + 5,
+                        *progress = about + 6, *command = about + 7, *right = about + 8,
+                        *process = about + 9;
+    process->process->box = 0x1000;
+    file->file->name = strdup("pages-1.img");
     about->about->program = strdup("program");
     memory->memory->size = 3;
     small->contents->size = small->contents->small.size = 3;

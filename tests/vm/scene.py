@@ -83,9 +83,11 @@ class Scene:
     Leave it (it is a context manager) and the guest, the servers and the folder are gone.
 
     @step_ms  What the devices need for a step of the program.
+    @criu     To be in the guest as well: tenant_image().
     """
 
-    def __init__(self, build, step_ms):
+    def __init__(self, build, step_ms, criu=None):
+        self.criu = criu
         self.build = os.path.abspath(build)
         self.arguments = ["--mib", "1", "--steps", str(STEPS), "--every", str(EVERY), "--sums", "1",
                           "--tiles", "1"]
@@ -130,11 +132,16 @@ class Scene:
         self.old.start()
         self.new.start()
 
-    def boot(self):
+    def boot(self, name="guest"):
+        """@name: of the folder of its machines; each guest has another one, and the same image."""
         kernel = Kernel()
+        folder = os.path.join(self.folder, name)
         image = os.path.join(self.folder, "initramfs")
-        tenant_image(kernel, self.build, self.folder, self.old, [self.new]).write(image)
-        self.tenant = Tenant(self.folder, image, kernel)
+        os.mkdir(folder, 0o700)
+        if not os.path.exists(image):
+            tenant_image(kernel, self.build, self.folder, self.old, [self.new],
+                         self.criu).write(image)
+        self.tenant = Tenant(folder, image, kernel)
         self.tenant.wait_boot()
         wanted = set(self.old.devices)
         for _ in range(BEGINS):
@@ -163,6 +170,11 @@ class Scene:
                 return
             self.watch.stop()
         raise GuestError(f"the program does not begin:\n{self.told()}")
+
+    def watch_again(self):
+        """Of a program that was restored: all that it prints, and printed."""
+        self.watch = Watch(self.tenant, [self.old, self.new])
+        self.watch.start()
 
     def _began(self):
         """Whether the program prints; False when it ended as it had no answer in time."""

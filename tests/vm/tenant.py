@@ -17,6 +17,8 @@ END = "/tmp/end"  # the step after which it is to end
 ENVIRONMENT = "/etc/reseat-environment"
 CREDENTIALS = "/root/.config/reseat/servers"
 MOVE_SECONDS = 60
+CRIU_MODULES = ("nfnetlink", "nf_tables", "nft_compat", "tun", "veth", "unix_diag", "tcp_diag",
+                "udp_diag", "inet_diag", "netlink_diag", "af_packet_diag")
 SERVER_SECONDS = 120  # for a handshake, and a list of devices, where the processor is a program
 POLL_SECONDS = 0.5
 INSTALL_SECONDS = 120
@@ -52,15 +54,19 @@ def find_library(name):
     raise ImageError(f"{name} is not on this machine")
 
 
-def tenant_image(kernel, build, folder, host, others):
+def tenant_image(kernel, build, folder, host, others, criu=None):
     """
     The guest's image: reseat as it is installed, a program, the remote driver as the only OpenCL
     driver, and credentials for the @host, which runs. The names of @others lead to them, and that
     is all that the guest has of them.
+
+    @criu  That program, to be there as well, with what it needs of the kernel.
     """
     tree = os.path.join(folder, "installed")
     install(build, tree)
-    image = guest_image(kernel)
+    image = guest_image(kernel, CRIU_MODULES if criu else ())
+    if criu:
+        image.add_file(criu, "/usr/sbin/criu", 0o755)
     image.add_tree(tree, leave_out=[os.path.join("usr", "local", "share")])
     image.add_file(os.path.join(build, "tests", "programs", "solver"), PROGRAM, 0o755)
     image.add_file(find_library("libgcc_s.so.1"))  # the C library opens it when a thread ends

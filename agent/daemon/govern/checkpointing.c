@@ -151,6 +151,9 @@ void checkpointing_handle(struct peer *client, struct message *message)
     wish.timeout_ms = field_u64(map, "timeout_ms", 0);
     wish.bandwidth = field_u64(map, "bandwidth", 0);
     wish.max_downtime_ms = field_u64(map, "max_downtime_ms", 0);
+    wish.parks = field_bool(map, "process", false);
+    for (size_t i = 0; i < program->seat_count; i++)
+        wish.ran |= program->seats[i].suspended ? 0 : 1u << i;
     if (wish.max_downtime_ms > GOVERN_DOWNTIME_MS_MAX)
         wish.max_downtime_ms = GOVERN_DOWNTIME_MS_MAX;
     (void)field_path(map, "folder", wish.folder, sizeof(wish.folder));

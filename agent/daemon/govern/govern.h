@@ -112,6 +112,8 @@ struct request {
     uint64_t every_ms, keep; /**< And after how long; and how many stay, 0: all. */
     uint64_t timeout_ms;     /**< As the client said. */
     uint64_t lease_ms;       /**< Likewise: it says that it lives; 0: it does not. */
+    bool parks;              /**< It is suspended, for its process to be kept. */
+    unsigned ran;            /**< Seats that were not suspended before, as bits. */
     bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */
@@ -457,6 +459,8 @@ void resume_queue(struct peer *client, struct program *program, size_t seat, uns
 void resume_hand_back(struct peer *client, struct program *program, size_t seat, unsigned seats,
                       uint32_t only);
 /** Who is to be told that @request of ours ended so, as the last that it waited for; or NULL. */
+/** Those of @seats that are suspended by now come back as soon as the program is there. */
+void resume_later(struct agent *agent, struct program *program, unsigned seats);
 struct peer *resume_ends(struct agent *agent, const struct request *request, const char *result);
 /** Who waits does not any more; @gone: nor is told. */
 void resume_cancel(struct agent *agent, const struct peer *client, bool gone);

@@ -54,11 +54,11 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 }
 
 /** What became of a seat that was tried, or of all together. */
-static const char *const outcome[] = {"seat",          "result",  "reached",       "reason",
-                                      "already",       "lasting", "total_ns",      "arrived_ns",
-                                      "downtime_ns",   "bytes",   "left",          "rounds",
-                                      "predicted_ns",  "image",   "not_stored",    "image_bytes",
-                                      "image_written", "freed",   "not_protected", "not_removed"};
+static const char *const outcome[] = {
+    "seat",          "result",      "reached",     "reason",      "already",       "lasting",
+    "total_ns",      "arrived_ns",  "downtime_ns", "bytes",       "left",          "rounds",
+    "predicted_ns",  "image",       "not_stored",  "image_bytes", "image_written", "freed",
+    "not_protected", "not_removed", "box"};
 
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message)
@@ -152,6 +152,7 @@ static void put_manner(struct frame *frame, const struct agent *agent,
         frame_u64(frame, "keep", request->keep);
         frame_bool(frame, "end", request->ends);
         frame_u64(frame, "lease_ms", request->lease_ms);
+        frame_bool(frame, "process", request->parks);
     }
     if (request->protects)
         program_put_protect(request->program, frame);
@@ -332,6 +333,8 @@ void requests_report(struct peer *peer, struct message *whole)
               reason);
     if (request->reported)
         request->reported(agent, request, message);
+    if (request->parks)
+        resume_later(agent, peer->program, request->ran);
     struct peer *client = request->client || !request->ours || request_stays(request)
                               ? request->client
                               : resume_ends(agent, request, result);

@@ -92,6 +92,11 @@ void resume_hand_back(struct peer *client, struct program *program, size_t seat,
     report_devices(client, program, seat, RESULT_QUEUED, false);
 }
 
+void resume_later(struct agent *agent, struct program *program, unsigned seats)
+{
+    (void)enqueue(agent, program, seats, LEDGER_NONE);
+}
+
 static bool waits(const struct resume *resume)
 {
     for (size_t i = 0; i < resume->program->seat_count; i++)

@@ -286,6 +286,9 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
         if (!parent)
             program_named(agent, program);
     }
+    /* It answers only over the connection that it was asked on. */
+    if (program->connected)
+        agent->events->program_unreachable(agent, program, false);
     if (program->peer && program->peer != peer) {
         program->peer->program = NULL;
         peer_close(program->peer);

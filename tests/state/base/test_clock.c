@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <errno.h>
 
 #include "state/base/clock.h"
 #include "state/object/device_clock.h"
@@ -158,4 +159,37 @@ Test(clock, is_not_behind_a_device_whose_clock_runs_fast)
     device.ahead = 77 * (uint64_t)MS;
     device_clock_arrive(&clock, &residence);
     cr_assert_geq(now_of(&clock), last);
+}
+
+/* Each in a process of its own, as Criterion has it: what is changed is the process's clock. */
+
+Test(clock, goes_on_where_the_hosts_is_behind)
+{
+    uint64_t host = clock_now_ns(), before = host + 1000 * NS_PER_S;
+    clock_resume(host - NS_PER_S);
+    cr_expect_lt(clock_now_ns(), before, "a host's clock that is ahead stays");
+    clock_resume(before);
+    uint64_t now = clock_now_ns();
+    cr_expect_geq(now, before);
+    cr_expect_lt(now, before + 100 * NS_PER_S);
+    /* What another process means by a time of the host's is as far away as it was. */
+    cr_expect_geq(clock_of_host(host), before - NS_PER_S);
+    cr_expect_leq(clock_of_host(host), now);
+}
+
+Test(clock, waits_as_long_as_before_on_a_clock_that_goes_on)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    clock_resume(clock_now_ns() + 1000 * NS_PER_S);
+    uint64_t begun = clock_now_ns(), until = begun + 50 * MS;
+    int error = 0;
+    pthread_mutex_lock(&lock);
+    cr_expect_eq(clock_wait(&never, &lock, 1), ETIMEDOUT, "long past");
+    while (error == 0)
+        error = clock_wait(&never, &lock, until);
+    pthread_mutex_unlock(&lock);
+    cr_expect_eq(error, ETIMEDOUT);
+    cr_expect_geq(clock_now_ns(), until);
+    cr_expect_lt(clock_now_ns(), until + 30 * NS_PER_S, "it waited for the host's clock");
 }

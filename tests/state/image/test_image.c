@@ -312,6 +312,30 @@ Test(image, is_refused_when_any_byte_of_its_manifest_is_another)
     free(bytes);
 }
 
+/* They become files of those names. */
+Test(image, names_files_of_a_process_in_its_folder_alone)
+{
+    static const char *const names[] = {"pages-1.img", "", ".", "..", "../x", "a/b", "/etc/x"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct image_record record, read;
+        msgpack_sbuffer buffer;
+        msgpack_sbuffer_init(&buffer);
+        cr_assert_eq(image_record_init(&record, IMAGE_FILE), 0);
+        record.file->name = strdup(names[i]);
+        cr_assert_eq(image_record_encode(&record, &buffer), 0);
+        int error = image_record_decode(buffer.data, buffer.size, &read, problem);
+        cr_expect_eq(error, i == 0 ? 0 : -EBADMSG, "%s: %d", names[i], error);
+        if (error == 0) {
+            cr_expect_str_eq(read.file->name, names[i]);
+            image_record_finish(&read);
+        } else {
+            cr_expect(strstr(problem, "\"name\" is not that of a file"), "%s", problem);
+        }
+        image_record_finish(&record);
+        msgpack_sbuffer_destroy(&buffer);
+    }
+}
+
 /* Only what decodes to the same bytes is taken. */
 static void damage_chunk(const char *name, const char *file)
 {

@@ -1,0 +1,300 @@
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "state/image/image_write.h"
+#include "tests/agent/harness.h"
+
+/* Images of whole processes, by a CRIU that fails where it is told to: this kernel may have none.
+ * What CRIU itself does is seen in a guest (tests/vm/process.py). */
+
+static const char fake_criu[] =
+    "#!/bin/sh\n"
+    "fails() { [ \"$FAKE_CRIU\" = $1 ] && echo \"(00.1) Error (criu/fake.c:1): $1 is wrong\" && "
+    "echo 'Error (criu/fake.c:2): It FAILED' && exit 1; }\n"
+    "case $1 in\n"
+    "check) fails check; exit 0;;\n"
+    "dump) echo \"$@\" >\"$FAKE_FOLDER/said\"\n"
+    "  [ \"$6\" = --leave-stopped ] && kill -STOP $3\n"
+    "  [ \"$FAKE_CRIU\" = hang ] && sleep 1000\n"
+    "  fails dump || [ $FAKE_CRIU = dump ] || {\n"
+    "    head -c 3000000 /dev/urandom >$5/pages-1.img; echo small >$5/core-1.img; : >$5/none.img\n"
+    "    [ \"$FAKE_CRIU\" = pack ] && mkdir $5/folder; exit 0; }\n"
+    "  kill -CONT $3; exit 1;;\n"
+    "restore) ls -l $3 >\"$FAKE_FOLDER/restored\"; fails restore; exit 0;;\n"
+    "esac\n";
+
+static char folder[160], criu[160];
+
+static void setup(void)
+{
+    harness_init();
+    snprintf(folder, sizeof(folder), "%s/images", harness_folder());
+    snprintf(criu, sizeof(criu), "%s/criu", harness_folder());
+    int fd = open(criu, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+    cr_assert_eq(write(fd, fake_criu, sizeof(fake_criu) - 1), (ssize_t)sizeof(fake_criu) - 1);
+    close(fd);
+    setenv("FAKE_CRIU", "", 1);
+    setenv("FAKE_FOLDER", harness_folder(), 1);
+}
+TestSuite(process_verbs, .init = setup, .fini = harness_finish, .timeout = 100);
+
+#define KEEP(...)    RESEAT("checkpoint", "kept", "--process", "--to", folder, "--criu", __VA_ARGS__)
+#define RESTORE(...) RESEAT("restore", folder, "--criu", __VA_ARGS__)
+
+static size_t images(void)
+{
+    struct result *result = RESEAT("image", "list", folder, "--json");
+    if (result->status == 3)
+        return 0;
+    json_t *answer = harness_json(result, "image");
+    size_t count = json_array_size(json_object_get(answer, "images"));
+    json_decref(answer);
+    return count;
+}
+
+/* What CRIU is to read or write goes with the command, whatever becomes of it. */
+static void expect_no_files_left(void)
+{
+    DIR *open = opendir(folder);
+    const struct dirent *entry;
+    while (open && (entry = readdir(open)))
+        cr_expect(strncmp(entry->d_name, ".process-", 9) != 0, "%s is left", entry->d_name);
+    if (open)
+        closedir(open);
+}
+
+/* It says why not, and the program runs on its device. */
+static void expect_refused(const struct result *result, int status, const char *words)
+{
+    cr_expect_eq(result->status, status, "%d: %s", result->status, result->err);
+    cr_expect(strstr(result->err, words), "%s", result->err);
+    cr_expect(harness_state("kept", "running", 5000), "it does not go on");
+    cr_expect_eq(images(), 0);
+    expect_no_files_left();
+}
+
+Test(process_verbs, without_criu_nothing_is_asked_of_the_program)
+{
+    pid_t program = harness_start("kept", "done");
+    expect_refused(RESEAT("checkpoint", "kept", "--process", "--to", folder, "--criu", "/no/criu"),
+                   4, "/no/criu is not here");
+    setenv("FAKE_CRIU", "check", 1);
+    expect_refused(KEEP(criu), 4, "check is wrong");
+    cr_expect_eq(access(folder, F_OK), -1, "nothing was made for it");
+    harness_end(program);
+}
+
+Test(process_verbs, options_that_do_not_go_together_are_refused)
+{
+    cr_expect_eq(KEEP(criu, "--every", "1")->status, 2);
+    cr_expect_eq(KEEP(criu, "--max-downtime", "1")->status, 2);
+    cr_expect_eq(RESEAT("checkpoint", "kept", "--to", folder, "--end")->status, 2);
+    cr_expect_eq(RESEAT("checkpoint", "kept", "--to", folder, "--criu", criu)->status, 2);
+}
+
+Test(process_verbs, a_driver_that_stays_is_named_before_anything_is_done)
+{
+    setenv("FAKE_STAYS", "libvendor.so", 1);
+    pid_t program = harness_start("kept", "done");
+    expect_refused(KEEP(criu), 4, "libvendor.so stays");
+    json_t *answer = harness_json(RESEAT("ps", "--json"), "ps");
+    const json_t *app = json_array_get(json_object_get(answer, "apps"), 0);
+    cr_expect_eq(json_integer_value(json_object_get(app, "moves")), 0, "it was suspended in vain");
+    json_decref(answer);
+    harness_end(program);
+}
+
+Test(process_verbs, a_program_that_cannot_be_parked_goes_on)
+{
+    setenv("FAKE_BUSY", "a driver has not let go", 1);
+    pid_t program = harness_start("kept", "done");
+    expect_refused(KEEP(criu), 1, "a driver has not let go");
+    harness_end(program);
+}
+
+Test(process_verbs, a_dump_that_fails_leaves_the_program_running)
+{
+    char log[200];
+    pid_t program = harness_start("kept", "done");
+    setenv("FAKE_CRIU", "dump", 1);
+    expect_refused(KEEP(criu), 1, "CRIU says: dump is wrong");
+    snprintf(log, sizeof(log), "%s/criu.log", folder);
+    cr_expect_eq(access(log, R_OK), 0, "what CRIU said is kept");
+    expect_refused(KEEP(criu, "--end"), 1, "CRIU says: dump is wrong");
+    harness_end(program);
+}
+
+Test(process_verbs, an_image_that_cannot_be_written_leaves_the_program_running)
+{
+    pid_t program = harness_start("kept", "done");
+    setenv("FAKE_CRIU", "pack", 1);
+    struct result *result = KEEP(criu, "--end");
+    cr_expect_eq(result->status, 1);
+    cr_expect(harness_state("kept", "running", 5000), "it was ended without an image");
+    cr_expect_eq(images(), 0);
+    harness_end(program);
+}
+
+Test(process_verbs, a_process_is_kept_and_goes_on)
+{
+    pid_t program = harness_start("kept", "done");
+    json_t *answer = harness_json(KEEP(criu, "--json"), "checkpoint");
+    cr_expect_eq(json_integer_value(json_object_get(answer, "image_bytes")), 3000006);
+    cr_expect_gt(json_integer_value(json_object_get(answer, "downtime_ns")), 0);
+    json_decref(answer);
+    cr_expect(harness_state("kept", "running", 5000));
+    cr_expect_eq(images(), 1);
+    cr_expect_eq(RESEAT("image", "verify", folder)->status, 0);
+    cr_expect(strstr(RESEAT("image", "inspect", folder)->out, "name \"pages-1.img\""));
+    expect_no_files_left();
+    cr_expect_eq(KEEP(criu, "--keep", "1")->status, 0);
+    cr_expect_eq(images(), 1, "the one before it is still there");
+    harness_end(program);
+}
+
+Test(process_verbs, with_end_it_is_gone_once_the_image_is_there)
+{
+    int status;
+    pid_t program = harness_start("kept", "done");
+    cr_expect_eq(KEEP(criu, "--end")->status, 0);
+    cr_assert_eq(waitpid(program, &status, 0), program);
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    cr_expect_eq(images(), 1);
+}
+
+Test(process_verbs, a_program_goes_on_when_who_keeps_it_is_killed)
+{
+    char said[200];
+    pid_t program = harness_start("kept", "done");
+    setenv("FAKE_CRIU", "hang", 1);
+    snprintf(said, sizeof(said), "%s/said", harness_folder());
+    pid_t keeper = harness_spawn(harness_reseat(), "checkpoint", "kept", "--process", "--to",
+                                 folder, "--criu", criu, (char *)NULL);
+    for (int i = 0; i < 1000 && access(said, F_OK) != 0; i++)
+        usleep(10000);
+    cr_assert_eq(access(said, F_OK), 0);
+    sleep(1);
+    cr_expect_not(harness_state("kept", "running", 100), "it is not parked");
+    kill(keeper, SIGKILL);
+    (void)harness_wait(keeper);
+    cr_expect(harness_state("kept", "running", 30000), "it waits for nobody");
+    harness_end(program);
+    setenv("FAKE_CRIU", "", 1);
+    program = harness_start("kept", "done");
+    cr_expect_eq(KEEP(criu)->status, 0);
+    expect_no_files_left(); /* also not those of who was killed */
+    harness_end(program);
+}
+
+/* ---- restore ---- */
+
+static void keep_one(void)
+{
+    pid_t program = harness_start("kept", "done");
+    cr_assert_eq(KEEP(criu, "--end")->status, 0);
+    (void)waitpid(program, NULL, 0);
+}
+
+/* The path of the image's folder. */
+static void find_image(char *ret, size_t size)
+{
+    json_t *answer = harness_json(RESEAT("image", "list", folder, "--json"), "image");
+    const json_t *image = json_array_get(json_object_get(answer, "images"), 0);
+    snprintf(ret, size, "%s/%s", folder, json_string_value(json_object_get(image, "name")));
+    json_decref(answer);
+}
+
+static void expect_not_restored(const struct result *result, int status, const char *words)
+{
+    char restored[200];
+    snprintf(restored, sizeof(restored), "%s/restored", harness_folder());
+    cr_expect_eq(result->status, status, "%d: %s", result->status, result->err);
+    cr_expect(strstr(result->err, words), "%s", result->err);
+    cr_expect_eq(access(restored, F_OK), -1, "CRIU was asked");
+    expect_no_files_left();
+}
+
+Test(process_verbs, what_runs_is_not_restored_beside_itself)
+{
+    pid_t program = harness_start("kept", "done");
+    cr_assert_eq(KEEP(criu)->status, 0);
+    expect_not_restored(RESTORE(criu), 4, "is in use here");
+    harness_end(program);
+}
+
+Test(process_verbs, a_damaged_image_is_not_restored)
+{
+    char chunks[200], path[500] = "";
+    keep_one();
+    snprintf(chunks, sizeof(chunks), "%s/chunks", folder);
+    DIR *open = opendir(chunks);
+    for (const struct dirent *entry; (entry = readdir(open));)
+        if (entry->d_name[0] != '.')
+            snprintf(path, sizeof(path), "%s/%s", chunks, entry->d_name);
+    closedir(open);
+    FILE *file = fopen(path, "r+");
+    fseek(file, 1000, SEEK_SET);
+    fputs("damage", file);
+    fclose(file);
+    expect_not_restored(RESTORE(criu), 1, "is not restored");
+    cr_assert_eq(unlink(path), 0);
+    expect_not_restored(RESTORE(criu), 1, "it is missing");
+}
+
+Test(process_verbs, an_image_of_no_process_is_not_restored)
+{
+    struct image_manifest manifest = {0};
+    const struct image_plan plan = {.manifest = &manifest};
+    struct image_written written;
+    struct image_folder *open;
+    char problem[IMAGE_PROBLEM_MAX];
+    expect_not_restored(RESTORE(criu), 3, folder);
+    cr_assert_eq(image_folder_open(folder, IMAGE_TO_WRITE, &open, problem), 0);
+    image_manifest_add(&manifest, IMAGE_ABOUT)->about->program = strdup("other");
+    cr_assert_eq(image_write(open, &plan, &written, problem), 0);
+    image_manifest_finish(&manifest);
+    image_folder_close(open);
+    expect_not_restored(RESTORE(criu), 3, "there is no image of a whole process");
+    expect_not_restored(RESTORE(criu, "--image", written.name), 3, "the image is not one");
+    expect_not_restored(RESTORE(criu, "--image", "../x"), 1, "");
+}
+
+Test(process_verbs, a_restore_that_fails_can_be_tried_again)
+{
+    char image[256], claim[300];
+    keep_one();
+    find_image(image, sizeof(image));
+    snprintf(claim, sizeof(claim), "%s/restored", image);
+    setenv("FAKE_CRIU", "restore", 1);
+    for (int i = 0; i < 2; i++) {
+        struct result *result = RESTORE(criu);
+        cr_expect_eq(result->status, 1);
+        cr_expect(strstr(result->err, "CRIU says: restore is wrong"), "%s", result->err);
+        cr_expect_eq(access(claim, F_OK), -1, "it is claimed by nobody");
+    }
+    expect_no_files_left();
+}
+
+Test(process_verbs, an_image_is_restored_on_one_host)
+{
+    char image[256], claim[300];
+    keep_one();
+    find_image(image, sizeof(image));
+    snprintf(claim, sizeof(claim), "%s/restored", image);
+    FILE *file = fopen(claim, "w");
+    fputs("elsewhere", file);
+    fclose(file);
+    cr_assert_eq(chmod(claim, 0600), 0);
+    expect_not_restored(RESTORE(criu), 4, "was restored already, on elsewhere");
+    setenv("FAKE_CRIU", "restore", 1);
+    struct result *result = RESTORE(criu, "--again");
+    cr_expect(strstr(result->err, "CRIU says: restore is wrong"), "%s", result->err);
+}
