@@ -313,25 +313,6 @@ static void let_go(void)
     last.keeps = false;
 }
 
-static enum move_result result_of(int error)
-{
-    switch (error) {
-    case 0:
-        return MOVE_DONE;
-    case -ETIMEDOUT:
-        return MOVE_EXPIRED;
-    case -ECANCELED:
-        return MOVE_CANCELED;
-    case -ESHUTDOWN:
-        return MOVE_ENDED;
-    case -EPERM:
-    case -ENOTSUP:
-        return MOVE_REFUSED;
-    default:
-        return MOVE_ROLLED_BACK;
-    }
-}
-
 void checkpoint_make(const struct checkpoint_request *request, struct checkpoint_report *ret_report)
 {
     struct making m = {.request = request, .report = ret_report};
@@ -351,7 +332,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
     }
     image_manifest_finish(&m.manifest);
     cancel_allow(before);
-    ret_report->result = result_of(error);
+    ret_report->result = error == -ENOTSUP ? MOVE_REFUSED : move_result_of(error);
     ret_report->total_ns = clock_now_ns() - begun;
     if (error && !ret_report->reason[0])
         (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "%s", strerror(-error));

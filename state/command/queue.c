@@ -126,6 +126,19 @@ cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_comm
     return CL_SUCCESS;
 }
 
+static cl_int begin_where_it_is(struct queue *queue)
+{
+    const struct context *context = queue->context;
+    gate_enter();
+    context_enter_slow(queue->context, 1u << queue->seat_index);
+    struct residence *residence = context->at[atomic_load(&context->place[queue->seat_index])];
+    cl_int error = queue_make_real(queue, residence, &queue->real);
+    if (error == CL_SUCCESS)
+        object_publish(queue);
+    gate_leave();
+    return error;
+}
+
 cl_int queue_create(struct context *context, struct seat *seat,
                     cl_command_queue_properties properties, const cl_queue_properties *list,
                     size_t list_count, struct queue **ret_queue)
@@ -151,16 +164,9 @@ cl_int queue_create(struct context *context, struct seat *seat,
         memcpy(queue->property_list, list, list_count * sizeof(*list));
         queue->property_count = list_count;
     }
-make:
-    gate_enter();
-    context_enter_slow(context, 1u << queue->seat_index);
-    struct residence *residence = context->at[atomic_load(&context->place[queue->seat_index])];
-    error = queue_make_real(queue, residence, &queue->real);
-    if (error == CL_SUCCESS)
-        object_publish(queue);
-    gate_leave();
-    if (error != CL_SUCCESS && context_outlives(context, error, &tries))
-        goto make;
+    do
+        error = begin_where_it_is(queue);
+    while (error != CL_SUCCESS && context_outlives(context, error, &tries));
     if (error != CL_SUCCESS)
         goto failed;
     *ret_queue = queue;

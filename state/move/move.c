@@ -257,7 +257,7 @@ static int transact(struct move *move)
     return 0;
 }
 
-static enum move_result result_of(int error, enum move_phase reached)
+enum move_result move_result_of(int error)
 {
     switch (error) {
     case 0:
@@ -271,7 +271,7 @@ static enum move_result result_of(int error, enum move_phase reached)
     case -EPERM:
         return MOVE_REFUSED;
     default:
-        return reached == MOVE_PLAN ? MOVE_REFUSED : MOVE_ROLLED_BACK;
+        return MOVE_ROLLED_BACK;
     }
 }
 
@@ -292,7 +292,9 @@ static void conclude(struct move *move, int error)
     else
         move->report->reason[0] = '\0';
     move->report->lasting = error != 0 && move->report->lasting;
-    move->report->result = result_of(error, move->report->reached);
+    move->report->result = move_result_of(error);
+    if (move->report->result == MOVE_ROLLED_BACK && move->report->reached == MOVE_PLAN)
+        move->report->result = MOVE_REFUSED; /* there is nothing to roll back */
 }
 
 static void run(struct move *move)

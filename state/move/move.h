@@ -200,5 +200,7 @@ bool move_home(struct seat *seat);
 
 const char *move_phase_name(enum move_phase phase);
 const char *move_result_name(enum move_result result);
+/** Of what ended with 0 or -errno, after something had begun. */
+enum move_result move_result_of(int error);
 
 #endif

@@ -313,24 +313,6 @@ static int put(struct storing *s)
     return error ? fail(s, error, problem) : 0;
 }
 
-static enum move_result result_of(int error)
-{
-    switch (error) {
-    case 0:
-        return MOVE_DONE;
-    case -ETIMEDOUT:
-        return MOVE_EXPIRED;
-    case -ECANCELED:
-        return MOVE_CANCELED;
-    case -ESHUTDOWN:
-        return MOVE_ENDED;
-    case -EPERM:
-        return MOVE_REFUSED;
-    default:
-        return MOVE_ROLLED_BACK;
-    }
-}
-
 void stored_put(const struct stored_request *request, struct stored_report *ret_report)
 {
     struct storing s = {.request = request, .report = ret_report};
@@ -344,7 +326,7 @@ void stored_put(const struct stored_request *request, struct stored_report *ret_
         move_unlock();
     }
     cancel_allow(before);
-    ret_report->result = result_of(error);
+    ret_report->result = move_result_of(error);
     if (error && !ret_report->reason[0])
         (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "%s", strerror(-error));
     log_info("suspended to %s: %s, %llu bytes of host memory given back", request->folder,
