@@ -27,9 +27,17 @@ struct chunk {
     unsigned char bytes[CHUNK];
 };
 
+/** Where one direction is in its records of TLS: a type, two bytes, and how many follow. */
+struct records {
+    unsigned char header[5];
+    size_t has;    /* of the header */
+    uint32_t left; /* of what follows it */
+};
+
 /** One direction of a connection. */
 struct way {
     int from, to;
+    struct records records;
     struct chunk *first, *last;
     size_t held;
     uint64_t passed, free_ns; /* with a rate, when the next bytes may go */
@@ -48,6 +56,7 @@ struct proxy {
     atomic_ushort server_port;
     _Atomic uint64_t delay_ns, rate, cut_after[PROXY_WAYS], bytes[PROXY_WAYS];
     _Atomic uint64_t cut_at[PROXY_WAYS]; /* of `bytes`, once */
+    _Atomic uint64_t records[PROXY_WAYS], cut_at_record[PROXY_WAYS];
     atomic_bool stalled, refusing, cut, stop;
     atomic_uint connections;
     struct pair *pairs[PAIRS_MAX]; /* the thread's */
@@ -163,6 +172,30 @@ static bool take(struct proxy *proxy, struct way *way)
     return true;
 }
 
+/** How many of @bytes go until @most records end; those are counted in @ended. */
+static size_t records_pass(struct records *records, const unsigned char *bytes, size_t size,
+                           uint64_t most, uint64_t *ended)
+{
+    size_t at = 0;
+
+    *ended = 0;
+    while (at < size && *ended < most) {
+        if (records->has < sizeof(records->header)) {
+            records->header[records->has++] = bytes[at++];
+            records->left = (uint32_t)records->header[3] << 8 | records->header[4];
+        } else {
+            size_t part = size - at < records->left ? size - at : records->left;
+            at += part;
+            records->left -= (uint32_t)part;
+        }
+        if (records->has == sizeof(records->header) && !records->left) {
+            records->has = 0;
+            ++*ended;
+        }
+    }
+    return at;
+}
+
 /** Pass on what is due. False: the connection is cut, or broke. */
 static bool pass(struct proxy *proxy, struct way *way, enum proxy_way which, uint64_t now)
 {
@@ -185,9 +218,19 @@ static bool pass(struct proxy *proxy, struct way *way, enum proxy_way which, uin
     size_t size = chunk->size - chunk->at;
     size = rate && size > SLOW ? SLOW : size;
     size = size > limit - way->passed ? (size_t)(limit - way->passed) : size;
+    uint64_t ended, records = atomic_load(&proxy->records[which]);
+    uint64_t last = atomic_load(&proxy->cut_at_record[which]);
+    struct records ahead = way->records;
+    if (records >= last) {
+        atomic_store(&proxy->cut_at_record[which], UINT64_MAX);
+        return false;
+    }
+    size = records_pass(&ahead, chunk->bytes + chunk->at, size, last - records, &ended);
     ssize_t count = size ? send(way->to, chunk->bytes + chunk->at, size, MSG_NOSIGNAL) : 0;
     if (count < 0)
         return errno == EAGAIN || errno == EINTR;
+    (void)records_pass(&way->records, chunk->bytes + chunk->at, (size_t)count, UINT64_MAX, &ended);
+    records = atomic_fetch_add(&proxy->records[which], ended) + ended;
     chunk->at += (size_t)count;
     way->held -= (size_t)count;
     way->passed += (uint64_t)count;
@@ -201,6 +244,10 @@ static bool pass(struct proxy *proxy, struct way *way, enum proxy_way which, uin
         way->first = chunk->next;
         way->last = way->first ? way->last : NULL;
         free(chunk);
+    }
+    if (records >= last) {
+        atomic_store(&proxy->cut_at_record[which], UINT64_MAX);
+        return false;
     }
     return way->passed < limit;
 }
@@ -319,6 +366,8 @@ struct proxy *proxy_create(uint16_t server_port)
     atomic_init(&proxy->cut_after[PROXY_DOWN], UINT64_MAX);
     atomic_init(&proxy->cut_at[PROXY_UP], UINT64_MAX);
     atomic_init(&proxy->cut_at[PROXY_DOWN], UINT64_MAX);
+    atomic_init(&proxy->cut_at_record[PROXY_UP], UINT64_MAX);
+    atomic_init(&proxy->cut_at_record[PROXY_DOWN], UINT64_MAX);
     proxy->listener = listen_any(&proxy->port);
     if (proxy->listener >= 0 && pipe2(proxy->wake, O_CLOEXEC | O_NONBLOCK) == 0) {
         if (pthread_create(&proxy->thread, NULL, run, proxy) == 0)
@@ -376,6 +425,12 @@ void proxy_cut_in(struct proxy *proxy, enum proxy_way way, uint64_t bytes)
     atomic_store(&proxy->cut_at[way], atomic_load(&proxy->bytes[way]) + bytes);
 }
 
+void proxy_cut_in_records(struct proxy *proxy, enum proxy_way way, uint64_t records)
+{
+    uint64_t last = records == UINT64_MAX ? records : atomic_load(&proxy->records[way]) + records;
+    atomic_store(&proxy->cut_at_record[way], last);
+}
+
 void proxy_cut(struct proxy *proxy)
 {
     atomic_store(&proxy->cut, true);
@@ -401,4 +456,9 @@ unsigned proxy_connections(const struct proxy *proxy)
 uint64_t proxy_bytes(const struct proxy *proxy, enum proxy_way way)
 {
     return atomic_load(&proxy->bytes[way]);
+}
+
+uint64_t proxy_records(const struct proxy *proxy, enum proxy_way way)
+{
+    return atomic_load(&proxy->records[way]);
 }

@@ -32,6 +32,9 @@ void proxy_set_rate(struct proxy *proxy, uint64_t bytes);
 void proxy_cut_after(struct proxy *proxy, enum proxy_way way, uint64_t bytes);
 /** The connection is cut, both ways, when so many bytes more went that way; none after it. */
 void proxy_cut_in(struct proxy *proxy, enum proxy_way way, uint64_t bytes);
+/** The connection is cut, both ways, when so many records of TLS more went that way, and before
+ *  anything of the next does; none after it. UINT64_MAX: none, if it was not yet. */
+void proxy_cut_in_records(struct proxy *proxy, enum proxy_way way, uint64_t records);
 /** Cut all connections now. New ones are taken. */
 void proxy_cut(struct proxy *proxy);
 /** A network that lost somebody: nothing goes on, and nobody is told. */
@@ -42,5 +45,7 @@ void proxy_set_refusing(struct proxy *proxy, bool refusing);
 /** Connections that were passed on to a server so far, and bytes of all of them. */
 unsigned proxy_connections(const struct proxy *proxy);
 uint64_t proxy_bytes(const struct proxy *proxy, enum proxy_way way);
+/** Whole records of TLS, likewise. */
+uint64_t proxy_records(const struct proxy *proxy, enum proxy_way way);
 
 #endif

@@ -15,8 +15,8 @@ import tempfile
 CUTS_LEAST = 10
 
 
-def connect_badly(folder, server, env, limits):
-    """Certificates, an address, and what cuts connections to it."""
+def connect_badly(folder, server, env, how):
+    """Certificates, an address, and what cuts connections to it (as bad_network is told)."""
     def authority(*arguments):
         subprocess.run(server + ["--ca", f"{folder}/ca", *arguments], check=True, stdout=subprocess.DEVNULL)
     authority("--init-ca", "--name", "gpuhost")
@@ -24,11 +24,21 @@ def connect_badly(folder, server, env, limits):
     with socket.socket() as port:
         port.bind(("127.0.0.1", 0))
         number = port.getsockname()[1]
-    network = subprocess.Popen([os.environ["TEST_NETWORK"], str(number), "cut", *limits.split("-")],
-                               stdout=subprocess.PIPE, text=True)
+    network = subprocess.Popen([os.environ["TEST_NETWORK"], str(number), *how],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     env.update(RESEAT_CREDENTIALS=f"{folder}/laptop.pem",
                RESEAT_SERVER=f"tcp:127.0.0.1:{network.stdout.readline().strip()}")
     return f"tcp:127.0.0.1:{number}", network
+
+
+def serve(folder, server, address):
+    """A server of POCL's devices there, which listens."""
+    env = dict(os.environ, OCL_ICD_VENDORS="/etc/OpenCL/vendors/pocl.icd",
+               POCL_DEVICES="basic pthread", POCL_CACHE_DIR=os.path.join(folder, "cache"))
+    process = subprocess.Popen(server + ["--ca", f"{folder}/ca", "--listen", address], env=env,
+                               stdout=subprocess.PIPE)
+    process.stdout.readline()
+    return process
 
 
 def main():
@@ -39,14 +49,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="served-") as folder:
         address = f"unix:{folder}/s"
         env = dict(os.environ, RESEAT_SERVER=address)
-        served = dict(os.environ, OCL_ICD_VENDORS="/etc/OpenCL/vendors/pocl.icd",
-                      POCL_DEVICES="basic pthread", POCL_CACHE_DIR=os.path.join(folder, "cache"))
         if limits:
-            address, network = connect_badly(folder, server, env, limits)
-        with subprocess.Popen(server + ["--ca", f"{folder}/ca", "--listen", address], env=served,
-                              stdout=subprocess.PIPE) as process:
+            address, network = connect_badly(folder, server, env, ["cut", *limits.split("-")])
+        with serve(folder, server, address) as process:
             try:
-                process.stdout.readline()
                 done = subprocess.run(command, env=env, check=False)
             finally:
                 process.terminate()
