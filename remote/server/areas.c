@@ -45,13 +45,17 @@ void areas_forget_context(cl_context context)
         forget(context, 0);
 }
 
+bool device_has_own_memory(const struct device *device)
+{
+    return !devinfo_scalar(&device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) &&
+           !(devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU);
+}
+
 static bool has_own_memory(const struct server *server, cl_device_id id)
 {
     for (size_t i = 0; i < server->device_count; i++)
         if (server->devices[i]->id == id)
-            return !devinfo_scalar(&server->devices[i]->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) &&
-                   !(devinfo_scalar(&server->devices[i]->info, CL_DEVICE_TYPE, 0) &
-                     CL_DEVICE_TYPE_CPU);
+            return device_has_own_memory(server->devices[i]);
     return false;
 }
 

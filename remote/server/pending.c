@@ -7,6 +7,7 @@
 #include "remote/link/bell.h"
 #include "remote/server/pacing.h"
 #include "remote/server/passage.h"
+#include "remote/server/staging.h"
 #include "state/base/clock.h"
 #include "state/base/thread.h"
 
@@ -75,20 +76,19 @@ static void unlink_given(struct given *given)
         oldest = given->previous;
 }
 
-static void give_up(struct server *server, void *bytes, uint32_t area)
+void given_unstage(struct server *server, const struct staged *staged)
 {
-    if (area)
-        bulk_map_release(server->areas, area);
+    if (!staged->bytes)
+        return;
+    if (staged->area) {
+        bulk_map_release(server->areas, staged->area);
+        return;
+    }
+    atomic_fetch_sub(&server->staged, staged->size);
+    if (staged->staging)
+        staging_give(staged->staging, staged->bytes);
     else
-        free(bytes);
-}
-
-void given_unstage(struct server *server, void *bytes, uint64_t size, uint32_t area)
-{
-    if (bytes && !area)
-        atomic_fetch_sub(&server->staged, size);
-    if (bytes)
-        give_up(server, bytes, area);
+        free(staged->bytes);
 }
 
 static void given_put(struct given *given)
@@ -100,7 +100,7 @@ static void given_put(struct given *given)
         return;
     given->cl->clReleaseEvent(given->event);
     passage_unref(given->passage);
-    given_unstage(given->server, given->bytes, given->size, given->area);
+    given_unstage(given->server, &given->staged);
     free(given);
 }
 
@@ -148,7 +148,7 @@ static void tell_end(const struct given *given, cl_event event, cl_int status)
             done.submitted = profile(given, event, CL_PROFILING_COMMAND_SUBMIT);
             done.started = profile(given, event, CL_PROFILING_COMMAND_START);
             done.ended = profile(given, event, CL_PROFILING_COMMAND_END);
-            done.content = given->answer ? given->bytes : NULL;
+            done.content = given->answer ? given->staged.bytes : NULL;
             done.content_size = given->answer;
         }
         int error = post_done(&given->server->stream, &done);
@@ -350,6 +350,7 @@ static void *watch_commands(void *data)
 {
     for (unsigned round = 0;; round++) {
         look_at_all();
+        staging_tidy();
         if (round % TELL_ROUNDS == 0)
             tell_busy(data);
         clock_sleep(WATCH_NS);

@@ -4,10 +4,20 @@
 #include "remote/server/server.h"
 
 struct passage;
+struct staging;
 
 /*
  * Commands that were given to a driver and have not ended. Whoever learns of an end first tells it.
  */
+
+/** Bytes that a command reads or writes until it ends: of an area, which is held, or of staging.h;
+ *  else the heap's. */
+struct staged {
+    void *bytes; /**< NULL: none. */
+    size_t size; /**< What is counted of them as staged. */
+    uint32_t area;
+    struct staging *staging;
+};
 
 /** One of them, from malloc(). */
 struct given {
@@ -21,9 +31,8 @@ struct given {
     bool tell, profiled;
     struct pace *pace;
     uint64_t began_ns;
-    void *bytes;
-    uint32_t area; /**< That they are in; 0: in none. */
-    size_t size, answer;
+    struct staged staged;
+    size_t answer;           /**< Bytes of those, which the client is sent. */
     struct passage *passage; /**< Says how it ended, once the event has; or NULL. */
 };
 
@@ -37,7 +46,7 @@ void given_see_end(struct given *given);
  * asked for a callback where that did not see the end.
  */
 void pending_attend(struct server *server);
-/** Give up bytes that a command was given, in an area or of the heap; NULL is allowed. */
-void given_unstage(struct server *server, void *bytes, uint64_t size, uint32_t area);
+/** Give up bytes that a command was given. */
+void given_unstage(struct server *server, const struct staged *staged);
 
 #endif
