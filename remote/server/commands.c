@@ -179,6 +179,7 @@ static void keep_event(struct giving *giving)
             .queue = message->queue,
             .tell = tell && message->event,
             .profiled = giving->queue->profiled,
+            .own_memory = giving->queue->own_memory,
             .staged = giving->staged,
             .answer = giving->reads ? giving->staged.size : 0,
             .passage = giving->passage,

@@ -2,6 +2,7 @@
 #define RESEAT_REMOTE_SERVER_PENDING_H
 
 #include "remote/server/server.h"
+#include "state/base/clock.h"
 
 struct passage;
 struct staging;
@@ -22,9 +23,12 @@ struct staged {
 /** One of them, from malloc(). */
 struct given {
     struct given *previous, *next; /**< Those that have not ended; guarded by pending_lock. */
-    unsigned holders;              /**< Guarded by pending_lock, as `ended` is. */
+    unsigned holders;              /**< Guarded by pending_lock, as `ended` and `asked` are. */
     bool ended;
-    cl_event event; /**< A reference. */
+    bool asked;        /**< Its driver was, for a callback. */
+    bool own_memory;   /**< Its device has memory of its own. */
+    uint64_t given_ns; /**< When. */
+    cl_event event;    /**< A reference. */
     struct server *server;
     const cl_icd_dispatch *cl;
     uint64_t id, queue; /**< As the client names them. */
@@ -48,5 +52,19 @@ void given_see_end(struct given *given);
 void pending_attend(struct server *server);
 /** Give up bytes that a command was given. */
 void given_unstage(struct server *server, const struct staged *staged);
+
+#define PENDING_LOOK_LEAST_NS (NS_PER_MS / 50)
+#define PENDING_LOOK_MOST_NS  (20 * NS_PER_MS)
+/**
+ * How long until somebody looks again whether a command has ended that was given so long ago, to a
+ * device whose driver may call back late: so its end is seen at most a 64th of its time late.
+ */
+static inline uint64_t pending_look_after(uint64_t age_ns)
+{
+    uint64_t after_ns = age_ns / 64;
+    return after_ns < PENDING_LOOK_LEAST_NS  ? PENDING_LOOK_LEAST_NS
+           : after_ns > PENDING_LOOK_MOST_NS ? PENDING_LOOK_MOST_NS
+                                             : after_ns;
+}
 
 #endif
