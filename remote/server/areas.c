@@ -1,61 +1,41 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "remote/server/registration.h"
 #include "remote/server/server.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
-#include "state/base/log.h"
 
 /*
  * Memory that the client offers. A device with memory of its own transfers to and from what was
- * registered with it at its link's speed, and from other memory at a fraction of that; a driver
- * takes a buffer over the memory (CL_MEM_USE_HOST_PTR), mapped as long as it is there, as that: see
- * state/object/pinned.c. A driver may copy to the device and back for that, so it is done when an
- * area is offered, before the client writes there, with the contexts that there are by then; what
- * is registered stays mapped, and nothing is copied any more. For a context that comes later the
- * client offers other areas. All of this is done by the thread
- * that serves.
+ * registered with it at its link's speed, and from other memory at a fraction of that. It is
+ * registered when it is offered, before the client writes there, with the contexts that there are
+ * by then; for a context that comes later the client offers other areas. All of this is done by the
+ * thread that serves.
  */
 
 #define GREETING_NS (10 * NS_PER_S)
 
-struct registration {
-    struct registration *next;
+struct registered_area {
+    struct registered_area *next;
     uint32_t area;
-    const cl_icd_dispatch *cl;
     cl_context context;
-    cl_command_queue queue;
-    cl_mem buffer;
-    void *map;
+    struct registration registration;
 };
-static struct registration *registrations;
-
-static void finish(struct registration *registration)
-{
-    const cl_icd_dispatch *cl = registration->cl;
-    if (registration->map)
-        cl->clEnqueueUnmapMemObject(registration->queue, registration->buffer, registration->map, 0,
-                                    NULL, NULL);
-    if (registration->queue) {
-        cl->clFinish(registration->queue);
-        cl->clReleaseCommandQueue(registration->queue);
-    }
-    if (registration->buffer)
-        cl->clReleaseMemObject(registration->buffer);
-    free(registration);
-}
+static struct registered_area *registered_areas;
 
 static void forget(cl_context context, uint32_t area)
 {
-    struct registration **at = &registrations;
+    struct registered_area **at = &registered_areas;
     while (*at) {
-        struct registration *registration = *at;
-        if ((context && registration->context != context) || (area && registration->area != area)) {
-            at = &registration->next;
+        struct registered_area *registered = *at;
+        if ((context && registered->context != context) || (area && registered->area != area)) {
+            at = &registered->next;
             continue;
         }
-        *at = registration->next;
-        finish(registration);
+        *at = registered->next;
+        registration_end(&registered->registration);
+        free(registered);
     }
 }
 
@@ -65,32 +45,18 @@ void areas_forget_context(cl_context context)
         forget(context, 0);
 }
 
+bool device_has_own_memory(const struct device *device)
+{
+    return !devinfo_scalar(&device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) &&
+           !(devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU);
+}
+
 static bool has_own_memory(const struct server *server, cl_device_id id)
 {
     for (size_t i = 0; i < server->device_count; i++)
         if (server->devices[i]->id == id)
-            return !devinfo_scalar(&server->devices[i]->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) &&
-                   !(devinfo_scalar(&server->devices[i]->info, CL_DEVICE_TYPE, 0) &
-                     CL_DEVICE_TYPE_CPU);
+            return device_has_own_memory(server->devices[i]);
     return false;
-}
-
-/* One that was made and is not registered is kept, too: its end is that of the area. */
-static void register_with(struct registration *registration, cl_device_id device, char *bytes,
-                          size_t size)
-{
-    const cl_icd_dispatch *cl = registration->cl;
-    cl_int error = CL_SUCCESS;
-    registration->queue = cl->clCreateCommandQueue(registration->context, device, 0, &error);
-    if (registration->queue)
-        registration->buffer = cl->clCreateBuffer(
-            registration->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, size, bytes, &error);
-    if (registration->buffer)
-        registration->map =
-            cl->clEnqueueMapBuffer(registration->queue, registration->buffer, CL_TRUE,
-                                   CL_MAP_READ | CL_MAP_WRITE, 0, size, 0, NULL, NULL, &error);
-    if (registration->map != bytes)
-        log_info("shared memory is not registered with a device (error %d)", error);
 }
 
 /* With each context of a device that has memory of its own. */
@@ -105,13 +71,15 @@ static void register_area(struct server *server, uint32_t area)
         const struct entry *entry = &contexts->entries[i];
         if (!entry->id || !entry->real || !has_own_memory(server, entry->first))
             continue;
-        struct registration *registration = calloc(1, sizeof(*registration));
-        if (!registration)
+        struct registered_area *registered = calloc(1, sizeof(*registered));
+        if (!registered)
             return;
-        *registration = (struct registration){
-            .next = registrations, .area = area, .cl = entry->cl, .context = entry->real};
-        registrations = registration;
-        register_with(registration, entry->first, bytes, size);
+        *registered = (struct registered_area){
+            .next = registered_areas, .area = area, .context = entry->real};
+        registered_areas = registered;
+        /* Where that fails transfers are slower. */
+        (void)registration_begin(&registered->registration, entry->cl, entry->real, entry->first,
+                                 bytes, size);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "remote/server/passage.h"
 #include "remote/server/pending.h"
 #include "remote/server/server.h"
+#include "remote/server/staging.h"
 #include "state/base/clock.h"
 
 /*
@@ -20,9 +21,7 @@ struct giving {
     struct entry *queue;
     cl_event *waits;
     cl_event event;
-    void *bytes; /* Read into, or written from, until it ends. Owned, or held of an area: */
-    uint32_t area;
-    size_t size;
+    struct staged staged;
     bool reads;
     struct passage *passage; /* Of a transfer between devices; a reference. */
     cl_int error;
@@ -64,8 +63,7 @@ static void *stage_shared(struct giving *giving, uint64_t size)
         server_wrong(server, "it names bytes that it did not offer");
         return NULL;
     }
-    giving->area = message->area;
-    giving->bytes = bytes;
+    giving->staged = (struct staged){.bytes = bytes, .area = message->area};
     return bytes;
 }
 
@@ -83,18 +81,22 @@ static void *stage(struct giving *giving, const void *content, uint64_t size, bo
         return NULL;
     if (giving->message->area)
         return stage_shared(giving, size);
-    if (size <= WIRE_MESSAGE_MAX && (!reads || has_room(giving->server, size)))
-        giving->bytes = malloc(size ? size : 1);
-    if (!giving->bytes) {
+    struct staged *staged = &giving->staged;
+    bool fits = size <= WIRE_MESSAGE_MAX && (!reads || has_room(giving->server, size));
+    if (fits && reads)
+        staged->bytes = staging_take(giving->server, giving->queue, size, &staged->staging);
+    if (fits && !staged->bytes)
+        staged->bytes = malloc(size ? size : 1);
+    if (!staged->bytes) {
         giving->error = CL_OUT_OF_HOST_MEMORY;
         return NULL;
     }
     if (!reads)
-        memcpy(giving->bytes, content, size);
-    giving->size = size;
+        memcpy(staged->bytes, content, size);
+    staged->size = size;
     giving->reads = reads;
     atomic_fetch_add(&giving->server->staged, size);
-    return giving->bytes;
+    return staged->bytes;
 }
 
 /* Is there anything to give? */
@@ -121,7 +123,7 @@ static bool ready_to_work(struct giving *giving)
 /* Where the driver's event goes, if anybody wants it. */
 static cl_event *wanted(struct giving *giving)
 {
-    return giving->message->event || giving->bytes || giving->pace ? &giving->event : NULL;
+    return giving->message->event || giving->staged.bytes || giving->pace ? &giving->event : NULL;
 }
 
 #define GIVEN(giving) wait_count(giving), (giving)->waits, wanted(giving)
@@ -164,7 +166,7 @@ static void keep_event(struct giving *giving)
         entry->real = giving->event;
         giving->cl->clRetainEvent(giving->event);
     }
-    if (tell || giving->bytes || giving->pace) {
+    if (tell || giving->staged.bytes || giving->pace) {
         struct given *given = malloc(sizeof(*given));
         if (!given) {
             server_wrong(server, "there is no memory for its commands");
@@ -177,10 +179,9 @@ static void keep_event(struct giving *giving)
             .queue = message->queue,
             .tell = tell && message->event,
             .profiled = giving->queue->profiled,
-            .bytes = giving->bytes,
-            .area = giving->area,
-            .size = giving->size,
-            .answer = giving->reads ? giving->size : 0,
+            .own_memory = giving->queue->own_memory,
+            .staged = giving->staged,
+            .answer = giving->reads ? giving->staged.size : 0,
             .passage = giving->passage,
             .event = giving->event,
             .pace = giving->pace,
@@ -188,7 +189,7 @@ static void keep_event(struct giving *giving)
         };
         giving->passage = NULL;
         given_see_end(given);
-        giving->bytes = NULL;
+        giving->staged = (struct staged){0};
     }
     giving->cl->clReleaseEvent(giving->event);
 }
@@ -209,7 +210,7 @@ static void end(struct giving *giving)
     free(giving->waits);
     passage_unref(giving->passage);
     if (giving->error)
-        given_unstage(giving->server, giving->bytes, giving->size, giving->area);
+        given_unstage(giving->server, &giving->staged);
 }
 
 /* size_t and u64 are the same here (state/base/compiler.h). */

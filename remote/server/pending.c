@@ -3,15 +3,17 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "remote/link/bell.h"
 #include "remote/server/pacing.h"
 #include "remote/server/passage.h"
+#include "remote/server/staging.h"
 #include "state/base/clock.h"
 #include "state/base/thread.h"
 
-#define WATCH_NS    (20 * NS_PER_MS)
-#define TELL_ROUNDS 25 /* Of them. */
+#define TELL_ROUNDS    25     /* Of looks at all. */
+#define TIMER_SLACK_NS 1000ul /* Else a thread sleeps up to 50 us longer. */
 
 void server_touch(struct server *server, struct entry *queue)
 {
@@ -51,6 +53,8 @@ static uint64_t profile(const struct given *given, cl_event event, cl_profiling_
 static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct given *pending, *oldest;
 static uint64_t busy_since_ns, busy_ns; /* While there were any; guarded by pending_lock. */
+static bool closer; /* There is one more to be looked at closely; guarded by pending_lock. */
+static pthread_cond_t closer_came = PTHREAD_COND_INITIALIZER;
 
 /* Under pending_lock. */
 static void count_busy(void)
@@ -75,20 +79,19 @@ static void unlink_given(struct given *given)
         oldest = given->previous;
 }
 
-static void give_up(struct server *server, void *bytes, uint32_t area)
+void given_unstage(struct server *server, const struct staged *staged)
 {
-    if (area)
-        bulk_map_release(server->areas, area);
+    if (!staged->bytes)
+        return;
+    if (staged->area) {
+        bulk_map_release(server->areas, staged->area);
+        return;
+    }
+    atomic_fetch_sub(&server->staged, staged->size);
+    if (staged->staging)
+        staging_give(staged->staging, staged->bytes);
     else
-        free(bytes);
-}
-
-void given_unstage(struct server *server, void *bytes, uint64_t size, uint32_t area)
-{
-    if (bytes && !area)
-        atomic_fetch_sub(&server->staged, size);
-    if (bytes)
-        give_up(server, bytes, area);
+        free(staged->bytes);
 }
 
 static void given_put(struct given *given)
@@ -100,7 +103,7 @@ static void given_put(struct given *given)
         return;
     given->cl->clReleaseEvent(given->event);
     passage_unref(given->passage);
-    given_unstage(given->server, given->bytes, given->size, given->area);
+    given_unstage(given->server, &given->staged);
     free(given);
 }
 
@@ -127,6 +130,7 @@ static void add_pending(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
     count_busy();
+    given->given_ns = busy_since_ns;
     given->next = pending;
     if (pending)
         pending->previous = given;
@@ -148,7 +152,7 @@ static void tell_end(const struct given *given, cl_event event, cl_int status)
             done.submitted = profile(given, event, CL_PROFILING_COMMAND_SUBMIT);
             done.started = profile(given, event, CL_PROFILING_COMMAND_START);
             done.ended = profile(given, event, CL_PROFILING_COMMAND_END);
-            done.content = given->answer ? given->bytes : NULL;
+            done.content = given->answer ? given->staged.bytes : NULL;
             done.content_size = given->answer;
         }
         int error = post_done(&given->server->stream, &done);
@@ -196,11 +200,33 @@ static struct bell_spin looking;
 #define SEARCHED  32
 #define LOOKS     16 /* For messages, between two questions. */
 
+/* Under pending_lock. None of its queue, which is looked at first, comes before it. */
+static bool is_first(const struct given *given)
+{
+    const struct given *before = given->next;
+    return !before || !before->tell || before->queue != given->queue;
+}
+
+/* From here on it is looked at closely. */
+static void mark_asked(struct given *given)
+{
+    pthread_mutex_lock(&pending_lock);
+    given->asked = true;
+    if (given->tell && given->own_memory && !given->ended && is_first(given)) {
+        closer = true;
+        pthread_cond_signal(&closer_came);
+    }
+    pthread_mutex_unlock(&pending_lock);
+}
+
 static void ask_for_fresh(struct server *server)
 {
     struct given *given = fresh;
     fresh = NULL;
-    if (given && ask_for_end(given))
+    if (!given)
+        return;
+    mark_asked(given); /* Before it is gone, as it may be with its callback. */
+    if (ask_for_end(given))
         server_wrong(server, "there is no memory for its commands");
 }
 
@@ -213,8 +239,9 @@ void given_see_end(struct given *given)
         ask_for_fresh(given->server);
 }
 
-/* Of each queue the one that ends first, as far as they are among the oldest; each is held. */
-static size_t list_oldest(struct given *givens[LOOKED_AT])
+/* Of each queue the one that ends first, as far as they are among the oldest; each is held.
+ * @closely  Only those that may be looked at closely. */
+static size_t list_oldest(bool closely, struct given *givens[LOOKED_AT])
 {
     size_t count = 0;
     unsigned searched = 0;
@@ -224,7 +251,7 @@ static size_t list_oldest(struct given *givens[LOOKED_AT])
         size_t i = 0;
         while (i < count && givens[i]->queue != given->queue)
             i++;
-        if (i < count || !given->tell)
+        if (i < count || !given->tell || (closely && !(given->asked && given->own_memory)))
             continue;
         given->holders++;
         givens[count++] = given;
@@ -264,7 +291,7 @@ static bool look_until(const struct server *server, struct given *const *givens,
 static bool look_for_ends(const struct server *server)
 {
     struct given *givens[LOOKED_AT];
-    size_t count = list_oldest(givens);
+    size_t count = list_oldest(false, givens);
     uint64_t budget = count ? bell_spin_begin(&looking) : 0, begun = clock_now_ns();
     bool ended = budget && look_until(server, givens, count, begun + budget);
     if (ended)
@@ -346,13 +373,42 @@ static void tell_busy(const struct server *server)
         word_say(server->channel, &(struct word){.kind = WORD_BUSY, .ns = ns});
 }
 
+/* Until then, or until there is one more to be looked at closely. */
+static void rest(uint64_t until_ns)
+{
+    pthread_mutex_lock(&pending_lock);
+    while (!closer && clock_wait(&closer_came, &pending_lock, until_ns) == 0)
+        ;
+    closer = false;
+    pthread_mutex_unlock(&pending_lock);
+}
+
+/* A GPU's driver calls back some milliseconds late where the command took as long. */
+static void look_closely(uint64_t until_ns)
+{
+    struct given *givens[LOOKED_AT];
+    while (clock_now_ns() < until_ns) {
+        size_t count = list_oldest(true, givens);
+        uint64_t now_ns = clock_now_ns(), next_ns = until_ns;
+        for (size_t i = 0; i < count; i++) {
+            uint64_t again_ns = now_ns + pending_look_after(now_ns - givens[i]->given_ns);
+            next_ns = again_ns < next_ns ? again_ns : next_ns;
+            (void)look_at(givens[i]);
+            given_put(givens[i]);
+        }
+        rest(next_ns);
+    }
+}
+
 static void *watch_commands(void *data)
 {
+    (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
     for (unsigned round = 0;; round++) {
         look_at_all();
+        staging_tidy();
         if (round % TELL_ROUNDS == 0)
             tell_busy(data);
-        clock_sleep(WATCH_NS);
+        look_closely(clock_now_ns() + PENDING_LOOK_MOST_NS);
     }
     return NULL;
 }

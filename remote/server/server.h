@@ -40,6 +40,7 @@ struct entry {
     cl_device_id first;         /**< Of a context: its first device. */
     bool profiled;              /**< Of a queue. */
     bool touched;               /**< Of a queue: it was given commands since it was flushed. */
+    bool own_memory;            /**< Of a queue: its device has. */
     bool image;                 /**< Of a memory object. */
     bool user;                  /**< Of an event: the client ends it. */
     bool text;                  /**< Of a program: made from source or IL. */
@@ -140,6 +141,8 @@ MUST_CHECK int areas_hold(struct server *server, uint32_t area, uint64_t place, 
                           char **ret_bytes);
 /** Take memory that the client offers. 0 or -ENOMEM. */
 MUST_CHECK int server_share_memory(struct server *server);
+/** Does it transfer what is in the host's memory? */
+bool device_has_own_memory(const struct device *device);
 /** A context of the client's is about to be released: no area is registered with it any more. */
 void areas_forget_context(cl_context context);
 

@@ -3,6 +3,7 @@
 
 #include "remote/server/pacing.h"
 #include "remote/server/server.h"
+#include "remote/server/staging.h"
 
 /*
  * The tables of a session's objects, which the client chooses the places in.
@@ -112,6 +113,7 @@ void server_release(struct server *server, const struct msg_release *message)
     switch (id_type(message->object)) {
     case ID_CONTEXT:
         areas_forget_context(old.real);
+        staging_forget(old.real);
         old.cl->clReleaseContext(old.real);
         break;
     case ID_QUEUE:

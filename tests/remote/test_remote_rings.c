@@ -1,7 +1,6 @@
 #include <CL/cl_icd.h>
 #include <CL/opencl.h>
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
@@ -21,8 +20,7 @@
 #include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
 #include "state/driver/isolated.h"
-#include "tests/emu/emu.h"
-#include "tests/remote/served.h"
+#include "tests/remote/seat.h"
 
 /* Sessions over rings: what clients do there that break the rules, and what is left when either
    side is gone. */
@@ -417,74 +415,10 @@ Test(remote_rings, another_session_follows_one_whose_server_was_killed)
 
 /* ---- an emulated device ---- */
 
-static struct emu_shared *control;
-
-/* Have the servers that are started from now on offer this device alone. */
-static void emulate(const char *keys)
-{
-    static char config[] = "/tmp/rings-emu-XXXXXX", shared[] = "/tmp/rings-control-XXXXXX";
-    int file = mkstemp(config);
-    cr_assert(file >= 0 && dprintf(file, "[emu]\nbase=1 %s\n", keys) > 0);
-    close(file);
-    file = mkstemp(shared);
-    cr_assert(file >= 0);
-    close(file);
-    unlink(shared);
-    cr_assert_eq(emu_shared_open(shared, &control), 0);
-    setenv("EMU_CONFIG", config, 1);
-    setenv("EMU_CONTROL", shared, 1);
-    setenv("TEST_VENDORS", getenv("TEST_EMU"), 1);
-}
-
-static void stop_emulated(struct served *served)
-{
-    served_stop(served);
-    cr_assert(!served_wrote(served, " crashed: ") && !served_wrote(served, "was ended"));
-    unlink(getenv("EMU_CONFIG"));
-    unlink(getenv("EMU_CONTROL"));
-}
-
-static cl_device_id emulated_device(struct served *served, const char *keys)
-{
-    cl_platform_id platform;
-    cl_device_id device;
-    emulate(keys);
-    served_start(served, NULL);
-    served_use(served);
-    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
-    return device;
-}
-
-struct seat {
-    cl_context context;
-    cl_command_queue queue;
-    cl_mem buffer;
-};
-
-static struct seat sit(cl_device_id device)
-{
-    cl_int errors[3];
-    struct seat seat;
-    seat.context = clCreateContext(NULL, 1, &device, NULL, NULL, &errors[0]);
-    seat.queue = clCreateCommandQueue(seat.context, device, 0, &errors[1]);
-    seat.buffer = clCreateBuffer(seat.context, CL_MEM_READ_WRITE, SIZE, NULL, &errors[2]);
-    for (int i = 0; i < 3; i++)
-        cr_assert_eq(errors[i], CL_SUCCESS);
-    return seat;
-}
-
-static void leave(struct seat seat)
-{
-    cr_assert_eq(clReleaseMemObject(seat.buffer), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(seat.queue), CL_SUCCESS);
-    cr_assert_eq(clReleaseContext(seat.context), CL_SUCCESS);
-}
-
 /* How often a device was asked to call somebody back. */
 static uint64_t asked(void)
 {
-    return emu_shared_calls(control, "emu", "clSetEventCallback");
+    return emu_shared_calls(emulated, "emu", "clSetEventCallback");
 }
 
 Test(remote_rings, an_end_is_seen_before_its_driver_could_call_back)
@@ -495,14 +429,14 @@ Test(remote_rings, an_end_is_seen_before_its_driver_could_call_back)
     cr_assert_eq(sched_getaffinity(0, sizeof(processors), &processors), 0);
     if (CPU_COUNT(&processors) < 2)
         cr_skip_test("nobody spins on one processor");
-    struct seat seat = sit(emulated_device(&served, "callbacks=never"));
+    struct seat seat = seat_take(emulated_device(&served, "callbacks=never"));
     /* With others beside it on the machine not each is seen. */
     do
         cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
     while (asked() >= ++finished && clock_now_ns() < until);
     cr_assert_lt(asked(), finished);
-    leave(seat);
-    stop_emulated(&served);
+    seat_leave(seat);
+    emulated_stop(&served);
 }
 
 Test(remote_rings, a_driver_that_calls_nobody_back_is_found_out)
@@ -510,7 +444,7 @@ Test(remote_rings, a_driver_that_calls_nobody_back_is_found_out)
     struct served served;
     unsigned want = 7, got = 0;
     setenv("RESEAT_RINGS", "no", 1); /* Where nobody else looks. */
-    struct seat seat = sit(emulated_device(&served, "callbacks=never"));
+    struct seat seat = seat_take(emulated_device(&served, "callbacks=never"));
     cr_assert_eq(clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, sizeof(want), &want, 0,
                                       NULL, NULL),
                  CL_SUCCESS);
@@ -519,8 +453,8 @@ Test(remote_rings, a_driver_that_calls_nobody_back_is_found_out)
         CL_SUCCESS);
     cr_assert_eq(got, want);
     cr_assert_gt(asked(), 0);
-    leave(seat);
-    stop_emulated(&served);
+    seat_leave(seat);
+    emulated_stop(&served);
 }
 
 /* Four markers; their ends may be told in any order. */
@@ -557,287 +491,16 @@ Test(remote_rings, an_end_that_was_seen_and_is_called_back_is_told_once)
     clock_sleep(200 * NS_PER_MS); /* What is late comes, and would be the next to be read. */
     mark(&rogue, 160);
     uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (emu_shared_live(control, "emu", EMU_EVENT) != 0 && clock_now_ns() < until)
+    while (emu_shared_live(emulated, "emu", EMU_EVENT) != 0 && clock_now_ns() < until)
         clock_sleep(NS_PER_MS);
-    cr_assert_eq(emu_shared_live(control, "emu", EMU_EVENT), 0, "what has ended is kept");
+    cr_assert_eq(emu_shared_live(emulated, "emu", EMU_EVENT), 0, "what has ended is kept");
     stream_leave(&rogue.stream, MSG_BYE, clock_now_ns() + SILENCE_NS);
     stream_finish(&rogue.stream);
     rings_areas_close(&rogue.areas);
-    stop_emulated(&rogue.served);
+    emulated_stop(&rogue.served);
 }
 
-static void write_all(struct seat seat, const char *bytes)
-{
-    cr_assert_eq(
-        clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL),
-        CL_SUCCESS);
-}
-
-/* Buffers of the device, once there are as many. */
-static void must_have_buffers(int64_t count)
-{
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (emu_shared_live(control, "emu", EMU_MEM) != count && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert_eq(emu_shared_live(control, "emu", EMU_MEM), count);
-}
-
-Test(remote_rings, a_later_context_has_memory_that_is_registered_with_it)
-{
-    static char bytes[SIZE];
-    struct served served;
-    cl_device_id device = emulated_device(&served, "own_memory=yes");
-    struct seat first = sit(device);
-    write_all(first, bytes);
-    must_have_buffers(1 + 1); /* Its own, and an area's. */
-    struct seat second = sit(device);
-    write_all(second, bytes);
-    must_have_buffers(2 + 1 + 2); /* Both have the second area. */
-    write_all(first, bytes);
-    write_all(second, bytes);
-    must_have_buffers(2 + 1 + 2);
-    leave(second);
-    must_have_buffers(1 + 2);
-    leave(first);
-    must_have_buffers(0);
-    stop_emulated(&served);
-}
-
-Test(remote_rings, a_map_after_another_needs_no_memory_of_its_own)
-{
-    struct served served;
-    struct seat seat = sit(emulated_device(&served, "own_memory=yes"));
-    for (int i = 0; i < 50; i++) {
-        cl_int error;
-        /* More than half of an area: none has two of them. */
-        cl_mem large = clCreateBuffer(seat.context, 0, 3 * SIZE, NULL, &error);
-        cr_assert_eq(error, CL_SUCCESS);
-        for (int k = 0; k < 2; k++) {
-            char *at = clEnqueueMapBuffer(seat.queue, large, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                          3 * SIZE, 0, NULL, NULL, &error);
-            cr_assert_eq(error, CL_SUCCESS);
-            cr_assert(k == 0 || at[3 * SIZE - 1] == (char)i);
-            at[3 * SIZE - 1] = (char)i;
-            cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, large, at, 0, NULL, NULL), CL_SUCCESS);
-            cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
-        }
-        cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
-    }
-    must_have_buffers(1 + 1);
-    leave(seat);
-    stop_emulated(&served);
-}
-
-Test(remote_rings, a_long_write_that_nobody_waits_for_may_have_a_short_rest)
-{
-    static char bytes[3 * SIZE + 77], got[sizeof(bytes)];
-    struct served served;
-    cl_int error;
-    struct seat seat = sit(emulated_device(&served, ""));
-    cl_mem large = clCreateBuffer(seat.context, 0, sizeof(bytes), NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    memset(bytes, 0x37, sizeof(bytes));
-    cr_assert_eq(
-        clEnqueueWriteBuffer(seat.queue, large, CL_FALSE, 0, sizeof(bytes), bytes, 0, NULL, NULL),
-        CL_SUCCESS);
-    cr_assert_eq(
-        clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, sizeof(bytes), got, 0, NULL, NULL),
-        CL_SUCCESS);
-    cr_assert_eq(memcmp(got, bytes, sizeof(bytes)), 0);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
-    leave(seat);
-    stop_emulated(&served);
-}
-
-/* ---- copies by several threads ---- */
-
-#define LARGE (((size_t)24 << 20) + 12345)
-
-static cl_device_id pocl_device(struct served *served, const char *threads)
-{
-    cl_platform_id platform;
-    cl_device_id device;
-    setenv("RESEAT_COPY_THREADS", threads, 1);
-    served_start(served, NULL);
-    served_use(served);
-    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
-    return device;
-}
-
-static unsigned threads_of_name(const char *name)
-{
-    char path[64], text[32];
-    unsigned count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    cr_assert(tasks);
-    for (const struct dirent *task; (task = readdir(tasks));) {
-        snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", task->d_name);
-        FILE *file = task->d_name[0] == '.' ? NULL : fopen(path, "re");
-        if (!file)
-            continue;
-        if (fgets(text, sizeof(text), file) && strncmp(text, name, strlen(name)) == 0)
-            count++;
-        fclose(file);
-    }
-    closedir(tasks);
-    return count;
-}
-
-static void copy_through(struct seat seat, cl_mem large, unsigned seed)
-{
-    unsigned char *bytes = malloc(LARGE), *got = calloc(1, LARGE);
-    const size_t half = LARGE / 2 + 1;
-    cl_event read;
-    cr_assert(bytes && got);
-    for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < LARGE; i++)
-            bytes[i] = (unsigned char)(rand_r(&seed) >> 5);
-        cr_assert_eq(
-            clEnqueueWriteBuffer(seat.queue, large, round == 1, 0, LARGE, bytes, 0, NULL, NULL),
-            CL_SUCCESS);
-        cr_assert_eq(clEnqueueBarrierWithWaitList(seat.queue, 0, NULL, NULL), CL_SUCCESS);
-        cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_FALSE, half, LARGE - half,
-                                         got + half, 0, NULL, &read),
-                     CL_SUCCESS);
-        cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, half, got, 0, NULL, NULL),
-                     CL_SUCCESS);
-        cr_assert_eq(clWaitForEvents(1, &read), CL_SUCCESS);
-        cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
-        cr_assert(memcmp(got, bytes, LARGE) == 0);
-    }
-    free(bytes);
-    free(got);
-}
-
-static struct seat shared_seat;
-
-static void *copy_beside(void *data)
-{
-    cl_int error;
-    struct seat seat = shared_seat;
-    seat.queue = clCreateCommandQueue(seat.context, *(cl_device_id *)data, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_mem large = clCreateBuffer(seat.context, 0, LARGE, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    copy_through(seat, large, 2);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(seat.queue), CL_SUCCESS);
-    return NULL;
-}
-
-Test(remote_rings, several_threads_copy_what_is_large)
-{
-    struct served served;
-    pthread_t beside;
-    cl_int error;
-    cl_device_id device = pocl_device(&served, "3");
-    shared_seat = sit(device);
-    cl_mem large = clCreateBuffer(shared_seat.context, 0, LARGE, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    copy_through(shared_seat, large, 1);
-    unsigned threads = threads_of_name("reseat-copy");
-    cr_assert(threads > 0 && threads <= 3, "%u threads copy", threads);
-    cr_assert_eq(pthread_create(&beside, NULL, copy_beside, &device), 0);
-    copy_through(shared_seat, large, 3);
-    cr_assert_eq(pthread_join(beside, NULL), 0);
-    cr_assert_leq(threads_of_name("reseat-copy"), 3);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
-    leave(shared_seat);
-    served_stop(&served);
-}
-
-/* What is not given in parts: where a queue has no order, and maps of the program's memory. */
-Test(remote_rings, several_threads_copy_what_is_one_command)
-{
-    struct served served;
-    cl_int error;
-    cl_device_id device = pocl_device(&served, "3");
-    struct seat seat = sit(device);
-    unsigned char *bytes = malloc(LARGE), *lent = calloc(1, LARGE), *got = malloc(LARGE);
-    cr_assert(bytes && lent && got);
-    for (size_t i = 0; i < LARGE; i++)
-        bytes[i] = (unsigned char)(i * 2654435761u >> 13);
-    struct seat other = seat;
-    other.queue =
-        clCreateCommandQueue(seat.context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_mem large = clCreateBuffer(seat.context, CL_MEM_USE_HOST_PTR, LARGE, lent, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    copy_through(other, large, 4);
-    cr_assert_eq(clEnqueueWriteBuffer(seat.queue, large, CL_TRUE, 0, LARGE, bytes, 0, NULL, NULL),
-                 CL_SUCCESS);
-    unsigned char *at = clEnqueueMapBuffer(seat.queue, large, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
-                                           0, LARGE, 0, NULL, NULL, &error);
-    cr_assert(error == CL_SUCCESS && at == lent);
-    cr_assert_eq(memcmp(at, bytes, LARGE), 0);
-    memset(at + LARGE / 3, 0x11, LARGE / 3);
-    memset(bytes + LARGE / 3, 0x11, LARGE / 3);
-    cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, large, at, 0, NULL, NULL), CL_SUCCESS);
-    cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, LARGE, got, 0, NULL, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(memcmp(got, bytes, LARGE), 0);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(other.queue), CL_SUCCESS);
-    leave(seat);
-    served_stop(&served);
-    free(bytes);
-    free(lent);
-    free(got);
-}
-
-/* A page that cannot be written until the test says so. */
-static char *target;
-static atomic_bool stuck, go;
-
-static void on_fault(int number, siginfo_t *info, void *context)
-{
-    const struct timespec moment = {.tv_nsec = 1000000};
-    (void)number, (void)context;
-    if ((char *)info->si_addr < target || (char *)info->si_addr >= target + SIZE)
-        _exit(3);
-    atomic_store(&stuck, true);
-    while (!atomic_load(&go))
-        nanosleep(&moment, NULL);
-    mprotect(target, SIZE, PROT_READ | PROT_WRITE);
-}
-
-/* Read to it, and wait until that is in the handler. */
-static struct seat read_to_page(struct served *served, const char *threads, cl_event *ret_read)
-{
-    const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
-    static char bytes[SIZE];
-    cl_device_id device = pocl_device(served, threads);
-    struct seat seat = sit(device);
-    memset(bytes, 0x29, SIZE);
-    write_all(seat, bytes);
-    target = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_neq(target, MAP_FAILED);
-    cr_assert_eq(mprotect(target + area_page(), area_page(), PROT_NONE), 0);
-    cr_assert_eq(sigaction(SIGSEGV, &action, NULL), 0);
-    cr_assert_eq(
-        clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, SIZE, target, 0, NULL, ret_read),
-        CL_SUCCESS);
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (!atomic_load(&stuck) && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert(atomic_load(&stuck), "nobody wrote there");
-    return seat;
-}
-
-Test(remote_rings, a_fault_of_who_receives_is_for_the_programs_handler)
-{
-    struct served served;
-    cl_event read;
-    struct seat seat = read_to_page(&served, "0", &read);
-    atomic_store(&go, true);
-    cr_assert_eq(clWaitForEvents(1, &read), CL_SUCCESS);
-    for (size_t i = 0; i < SIZE; i++)
-        cr_assert_eq(target[i], 0x29);
-    cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
-    leave(seat);
-    served_stop(&served);
-}
+/* ---- a program without descriptors ---- */
 
 /* All that are connected to the server. */
 static unsigned close_sockets(const struct served *served)
@@ -857,17 +520,18 @@ static unsigned close_sockets(const struct served *served)
 Test(remote_rings, a_program_that_closes_the_socket_goes_on)
 {
     struct served served;
-    struct seat seat = sit(pocl_device(&served, "0"));
-    static char bytes[SIZE], back[SIZE];
-    memset(bytes, 0x37, SIZE);
+    setenv("RESEAT_COPY_THREADS", "0", 1);
+    struct seat seat = seat_take(seat_device(&served));
+    static char bytes[SEAT_SIZE], back[SEAT_SIZE];
+    memset(bytes, 0x37, SEAT_SIZE);
     cr_assert_eq(close_sockets(&served), 1);
     for (unsigned n = 0; n < 2; n++) {
         clock_sleep(3 * NS_PER_S / 2);
-        write_all(seat, bytes);
-        cr_assert_eq(
-            clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, SIZE, back, 0, NULL, NULL),
-            CL_SUCCESS);
-        cr_assert_eq(memcmp(bytes, back, SIZE), 0);
+        seat_write(seat, bytes);
+        cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, SEAT_SIZE, back, 0,
+                                         NULL, NULL),
+                     CL_SUCCESS);
+        cr_assert_eq(memcmp(bytes, back, SEAT_SIZE), 0);
     }
     /* And hears the server end. */
     kill(served_session(&served), SIGKILL);
@@ -875,34 +539,5 @@ Test(remote_rings, a_program_that_closes_the_socket_goes_on)
     while (clFlush(seat.queue) == CL_SUCCESS && clock_now_ns() < until)
         clock_sleep(NS_PER_MS);
     cr_assert_eq(clFlush(seat.queue), CL_DEVICE_NOT_AVAILABLE);
-    served_stop(&served);
-}
-
-Test(remote_rings, a_read_ends_when_nobody_writes_its_memory_any_more)
-{
-    struct served served;
-    cl_event read;
-    cl_int status = CL_COMPLETE;
-    struct seat seat = read_to_page(&served, "1", &read);
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    kill(served_session(&served), SIGKILL);
-    while (clFlush(seat.queue) == CL_SUCCESS && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert_eq(clFlush(seat.queue), CL_DEVICE_NOT_AVAILABLE);
-    clock_sleep(100 * NS_PER_MS);
-    cr_assert_eq(
-        clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-        CL_SUCCESS);
-    cr_assert_gt(status, CL_COMPLETE, "it has ended, and its memory is written");
-    atomic_store(&go, true);
-    (void)clWaitForEvents(1, &read);
-    cr_assert_eq(
-        clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-        CL_SUCCESS);
-    cr_assert_leq(status, CL_COMPLETE);
-    memset(target, 0x55, SIZE);
-    clock_sleep(50 * NS_PER_MS);
-    for (size_t i = 0; i < SIZE; i++)
-        cr_assert_eq(target[i], 0x55);
     served_stop(&served);
 }
