@@ -5,8 +5,8 @@
              [--reseat RESEAT --device NAME] [--solver SOLVER] [--index N] [--rounds N] [--json FILE]
 
 Ratios are of the medians of all rounds: isolated to native, and isolated to not isolated under
-reseat. The solver is a whole program. $OCL_ICD_VENDORS says where the drivers are; --index is the
-device among all of them, as TEST_DEVICE counts.
+reseat. The solver is a whole program, and prints the same each way. $OCL_ICD_VENDORS says where the
+drivers are; --index is the device among all of them, as TEST_DEVICE counts.
 """
 
 import argparse
