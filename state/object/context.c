@@ -8,7 +8,6 @@
 #include "state/base/cancel.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
-#include "state/object/lost.h"
 #include "state/object/retry.h"
 #include "state/object/sub_device.h"
 
@@ -336,8 +335,6 @@ static cl_int create(const cl_context_properties *properties, cl_uint seat_count
         settled = error == CL_SUCCESS && publish_if_settled(context, devices);
         if (error == CL_SUCCESS && !settled)
             retry_again(&retry);
-        else if (UNLIKELY(!settled) && seats_outlive(context->seat_count, context->seats, error))
-            error = CL_SUCCESS;
     } while (error == CL_SUCCESS && !settled);
     retry_end(&retry);
     if (error != CL_SUCCESS)

@@ -447,7 +447,8 @@ static void in_child(void)
 {
     atomic_store(&on, false);
     atomic_store(&seeks, false);
-    state.running = false;
+    state.running = state.wanted = false;
+    state.under_way = 0;
 }
 
 FORK_PART = {
