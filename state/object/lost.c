@@ -97,13 +97,20 @@ bool lost_may_say(cl_int error)
     return error != CL_SUCCESS && is_suspicious(error);
 }
 
+static bool has_seat(const struct context *context, const struct seat *seat)
+{
+    bool has = false;
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        has = has || context->seats[i] == seat;
+    return has;
+}
+
 /* One that lives there, held; or NULL. */
 static struct context *context_of(const struct seat *seat)
 {
     uintptr_t cursor = 0;
     struct context *context;
-    while ((context = object_next(OBJECT_CONTEXT, &cursor)) &&
-           context_seat_index(context, seat) < 0)
+    while ((context = object_next(OBJECT_CONTEXT, &cursor)) && !has_seat(context, seat))
         object_unhold(context);
     return context;
 }
