@@ -1,5 +1,6 @@
 #include "interpose/entry/entry.h"
 #include "interpose/entry/entry_device.h"
+#include "state/object/lost.h"
 
 /* 4.4: each property once, each known, each value valid. */
 static cl_int check_properties(const cl_context_properties *properties)
@@ -48,6 +49,19 @@ static cl_int collect_seats(cl_uint count, const cl_device_id *devices, struct s
     return CL_SUCCESS;
 }
 
+/* Where the program is protected, on another device if its own is lost. */
+static cl_int create(const cl_context_properties *properties, cl_uint count,
+                     struct seat *const *seats,
+                     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                     void *data, struct context **ret_context)
+{
+    cl_int error;
+    do
+        error = context_create(properties, count, seats, notify, data, ret_context);
+    while (error != CL_SUCCESS && seats_outlive(count, seats, error));
+    return error;
+}
+
 cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_devices,
                            const cl_device_id *devices,
                            void(CL_CALLBACK *pfn_notify)(const char *, const void *, size_t,
@@ -63,7 +77,7 @@ cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_
     if (error == CL_SUCCESS)
         error = collect_seats(num_devices, devices, seats, &count);
     if (error == CL_SUCCESS)
-        error = context_create(properties, count, seats, pfn_notify, user_data, &context);
+        error = create(properties, count, seats, pfn_notify, user_data, &context);
     return entry_created(context, error, errcode_ret);
 }
 
@@ -81,7 +95,7 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
     if (error == CL_SUCCESS)
         error = device_select(device_type, seats, &count);
     if (error == CL_SUCCESS)
-        error = context_create(properties, count, seats, pfn_notify, user_data, &context);
+        error = create(properties, count, seats, pfn_notify, user_data, &context);
     return entry_created(context, error, errcode_ret);
 }
 

@@ -12,13 +12,9 @@ cl_kernel clCreateKernel(cl_program program_handle, const char *name, cl_int *er
 {
     struct program *program = program_get(program_handle);
     struct kernel *kernel = NULL;
-    unsigned tries = 0;
-    cl_int error;
-    do
-        error = !program ? CL_INVALID_PROGRAM
-                : !name  ? CL_INVALID_VALUE
-                         : kernel_create(program, name, &kernel);
-    while (error != CL_SUCCESS && program && context_outlives(program->context, error, &tries));
+    cl_int error = !program ? CL_INVALID_PROGRAM
+                   : !name  ? CL_INVALID_VALUE
+                            : kernel_create(program, name, &kernel);
     return entry_created(kernel, error, errcode_ret);
 }
 
@@ -72,11 +68,7 @@ cl_kernel clCloneKernel(cl_kernel handle, cl_int *errcode_ret)
 {
     struct kernel *source = kernel_get(handle);
     struct kernel *kernel = NULL;
-    unsigned tries = 0;
-    cl_int error;
-    do
-        error = source ? kernel_clone(source, &kernel) : CL_INVALID_KERNEL;
-    while (error != CL_SUCCESS && source && context_outlives(source->context, error, &tries));
+    cl_int error = source ? kernel_clone(source, &kernel) : CL_INVALID_KERNEL;
     return entry_created(kernel, error, errcode_ret);
 }
 
@@ -113,7 +105,11 @@ cl_int clGetKernelInfo(cl_kernel handle, cl_kernel_info name, size_t param_value
     case CL_KERNEL_ATTRIBUTES: {
         const void *value;
         size_t size;
-        cl_int error = kernel_attributes(kernel, &value, &size);
+        unsigned tries = 0;
+        cl_int error;
+        do
+            error = kernel_attributes(kernel, &value, &size);
+        while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries));
         return error ? error : info_bytes(&request, value, size);
     }
     default:
@@ -133,7 +129,11 @@ cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info na
         return CL_INVALID_ARG_INDEX;
     if (!program_tells_parameters(kernel->program))
         return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
-    cl_int error = kernel_arg_info(kernel, index, name, &value, &size);
+    unsigned tries = 0;
+    cl_int error;
+    do
+        error = kernel_arg_info(kernel, index, name, &value, &size);
+    while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries));
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
 }
 

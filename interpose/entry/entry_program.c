@@ -6,7 +6,6 @@
 
 #include "interpose/entry/entry.h"
 #include "state/base/log.h"
-#include "state/object/lost.h"
 #include "state/object/sub_device.h"
 #include "state/object/upcalls.h"
 #include "state/recipe/container.h"
@@ -233,13 +232,8 @@ cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id
         seats_to_build(program->context, program_seats(program), num_devices, devices, &seats);
     if (error != CL_SUCCESS)
         return error;
-    unsigned tries = 0;
     build_begins(program);
-    do
-        error =
-            program_build(program, seats, options, (struct program_notify){pfn_notify, user_data});
-    while (error != CL_SUCCESS && !pfn_notify && context_outlives(program->context, error, &tries));
-    return error;
+    return program_build(program, seats, options, (struct program_notify){pfn_notify, user_data});
 }
 
 /* Live programs of @context behind handles; owned by the caller (free()). */
@@ -282,12 +276,9 @@ cl_int clCompileProgram(cl_program handle, cl_uint num_devices, const cl_device_
         error = programs_of(program->context, num_input_headers, input_headers, &headers.programs);
     if (error != CL_SUCCESS)
         return error;
-    unsigned tries = 0;
     build_begins(program);
-    do
-        error = program_compile(program, seats, options, &headers,
-                                (struct program_notify){pfn_notify, user_data});
-    while (error != CL_SUCCESS && !pfn_notify && context_outlives(program->context, error, &tries));
+    error = program_compile(program, seats, options, &headers,
+                            (struct program_notify){pfn_notify, user_data});
     free(headers.programs);
     return error;
 }

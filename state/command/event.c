@@ -185,6 +185,13 @@ bool event_stands(struct event *event, cl_int status)
     return false;
 }
 
+/* The last that the program knows of it, by a query or by a callback. */
+static cl_int told(const struct event *event)
+{
+    cl_int seen = atomic_load(&event->seen), reached = watch_reached(event);
+    return reached < seen ? reached : seen;
+}
+
 cl_int event_status_inside(struct event *event)
 {
     if (event_state(event) != EVENT_ISSUED || atomic_load(&event->ended))
@@ -196,7 +203,7 @@ cl_int event_status_inside(struct event *event)
     if (!event_real_status(event, &status))
         status = CL_OUT_OF_RESOURCES;
     if (UNLIKELY(status < 0) && !event_stands(event, status))
-        return atomic_load(&event->seen);
+        return told(event);
     if (UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed)))
         note_seen(event, reached < status ? reached : status);
     if (status == CL_COMPLETE) /* what the program was told stays, whatever becomes of the device */
@@ -463,26 +470,40 @@ static cl_int real_time(struct event *event, cl_profiling_info name, cl_ulong *r
     return CL_SUCCESS;
 }
 
-cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+/* As its driver says it, if it has one. */
+static cl_int profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time,
+                        bool *ret_lost)
 {
-    if (name < CL_PROFILING_COMMAND_QUEUED || name > CL_PROFILING_COMMAND_COMPLETE)
-        return CL_INVALID_VALUE;
-    if (!event->profiled)
-        return CL_PROFILING_INFO_NOT_AVAILABLE;
     cl_int error = CL_PROFILING_INFO_NOT_AVAILABLE;
+    *ret_lost = false;
     gate_enter();
     if (event_state(event) == EVENT_ISSUED && event->parts) {
         error = parts_time(event, name, ret_time);
     } else if (event_state(event) == EVENT_ISSUED) {
         error = real_time(event, name, ret_time);
-        if (error != CL_SUCCESS && residence_is_lost(event->context->at[event->place]))
-            error = CL_PROFILING_INFO_NOT_AVAILABLE;
+        *ret_lost = residence_is_lost(event->context->at[event->place]);
     } else if (event_state(event) == EVENT_DONE && atomic_load(&event->status) == CL_COMPLETE) {
         *ret_time = event->times[name - CL_PROFILING_COMMAND_QUEUED];
         error = CL_SUCCESS;
     }
     gate_leave();
     return error;
+}
+
+cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+{
+    unsigned tries = 0;
+    bool lost;
+    cl_int error;
+    if (name < CL_PROFILING_COMMAND_QUEUED || name > CL_PROFILING_COMMAND_COMPLETE)
+        return CL_INVALID_VALUE;
+    if (!event->profiled)
+        return CL_PROFILING_INFO_NOT_AVAILABLE;
+    do
+        error = profiling(event, name, ret_time, &lost);
+    while (error != CL_SUCCESS &&
+           context_outlives(event->context, lost ? CL_OUT_OF_RESOURCES : error, &tries));
+    return error != CL_SUCCESS && lost ? CL_PROFILING_INFO_NOT_AVAILABLE : error;
 }
 
 /* The times of a command that ended. What the driver does not say lies beside what it does. */
@@ -505,6 +526,12 @@ static void keep_times(struct event *event)
     }
 }
 
+void event_ended_at(struct event *event, cl_ulong time)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(event->times); i++)
+        event->times[i] = time;
+}
+
 /* The program may know that it ended. */
 static bool is_known_ended(const struct event *event)
 {
@@ -514,7 +541,7 @@ static bool is_known_ended(const struct event *event)
 void event_again(struct event *event)
 {
     pthread_mutex_lock(&engine_lock);
-    atomic_store(&event->status, atomic_load(&event->seen));
+    atomic_store(&event->status, told(event));
     atomic_store_explicit(&event->state, EVENT_HELD, memory_order_release);
     pthread_mutex_unlock(&engine_lock);
 }
@@ -526,9 +553,13 @@ static void settle(struct event *event, struct residence *residence)
      * has its times, so that none is guessed beside those of commands that came after it. */
     if (event->profiled)
         (void)residence_await_events(residence, 1, &event->real);
-    if (!event_real_status(event, &status) || status > CL_COMPLETE)
+    if (atomic_load(&event->ended))
+        status = atomic_load(&event->status);
+    else if (!event_real_status(event, &status) || status > CL_COMPLETE)
         status = CL_COMPLETE;
-    if (event->profiled && status == CL_COMPLETE)
+    if (event->profiled && status == CL_COMPLETE && residence_is_lost(residence))
+        event_ended_at(event, device_clock_last(&event->queue->seat->clock));
+    else if (event->profiled && status == CL_COMPLETE)
         keep_times(event);
     residence_retire(residence, OBJECT_EVENT, event->real, NULL);
     event->real = NULL;

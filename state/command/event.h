@@ -117,6 +117,8 @@ bool event_stands(struct event *event, cl_int status);
 /** Its device was lost, and its command is to be given again: it is HELD until event_finish. Gate
  *  closed. */
 void event_again(struct event *event);
+/** All its times are @time: nothing else is known. Before it is DONE; gate closed. */
+void event_ended_at(struct event *event, cl_ulong time);
 
 /**
  * Wait until all have ended; the entry point's clWaitForEvents. Outside the gate.

@@ -361,7 +361,7 @@ static bool must_wait(const struct move *move)
         return false;
     if (move->request->prewarm)
         return move_is_awaited() || move_is_made_ready(move->request->target);
-    return !move->resumes && retry_delays_moves(move->seat);
+    return !move->resumes && !move_can_recover(move) && retry_delays_moves(move->seat);
 }
 
 /*
@@ -448,6 +448,11 @@ static bool await_recovery(struct residence *residence)
     return move_recovery() && move_recovery()->await(residence);
 }
 
+static bool await_replacement(void)
+{
+    return move_recovery() && move_recovery()->replace();
+}
+
 void move_begin(void)
 {
     static const struct upcalls upcalls = {.ask_for_room = room_ask,
@@ -458,6 +463,7 @@ void move_begin(void)
                                            .made_with = journal_add_content,
                                            .lost = lost,
                                            .await_recovery = await_recovery,
+                                           .await_replacement = await_replacement,
                                            .is_protected = is_protected,
                                            .relieve = relieve};
     the_upcalls = &upcalls;

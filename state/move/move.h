@@ -178,6 +178,7 @@ struct move_recovery {
     /** upcalls.h. */
     void (*lost)(void);
     bool (*await)(struct residence *residence);
+    bool (*replace)(void);
     bool (*is_on)(void);
     bool (*relieve)(void);
 };

@@ -45,6 +45,15 @@ uint64_t device_clock_guess(const struct device_clock *clock)
     return at_least(clock, clock_now_ns());
 }
 
+uint64_t device_clock_last(struct device_clock *clock)
+{
+    if (clock->last == 0)
+        clock->last = device_clock_guess(clock);
+    if (clock->last == 0)
+        clock->last = clock_now_ns(); /* no time was seen: any will do */
+    return clock->last;
+}
+
 void device_clock_inherit(struct device_clock *clock, const struct device_clock *whole)
 {
     atomic_store(&clock->shift, atomic_load(&whole->shift));
@@ -102,6 +111,9 @@ void device_clock_leave(struct device_clock *clock, struct residence *residence)
     /* Clocks drift, and some devices' stand still: never back, whichever is behind. */
     if (at_least(clock, host) > time)
         time = at_least(clock, host);
+    if (clock->last > time)
+        time = clock->last;
+    clock->last = 0;
     clock->at_move = time != 0 ? time : host; /* no time was seen: any will do */
     clock->host_at_move = host;
     atomic_store(&clock->shift, DEVICE_CLOCK_UNKNOWN);

@@ -28,6 +28,7 @@ struct device_clock {
     _Atomic uint64_t latest; /**< The latest time that was asked for, and when that was. */
     _Atomic uint64_t host_at_latest;
     uint64_t at_move, host_at_move; /**< Both clocks at the last move; 0: there was none. */
+    uint64_t last;                  /**< Of device_clock_last; 0: nobody asked. */
 };
 
 /** True when device_clock_translate can be called; else device_clock_find comes first. */
@@ -41,6 +42,10 @@ void device_clock_find(struct device_clock *clock, uint64_t end);
 uint64_t device_clock_translate(struct device_clock *clock, uint64_t time);
 /** Now, as far as it is known: for what ended at a time that its driver does not say. */
 uint64_t device_clock_guess(const struct device_clock *clock);
+
+/** When all that ended on a device which is lost did so, as far as is known: one time for all, so
+ * that none lies before what it came after. By a mover, until device_clock_leave. */
+uint64_t device_clock_last(struct device_clock *clock);
 
 /** The clock of a part of a device begins as the whole device's. Inside the gate. */
 void device_clock_inherit(struct device_clock *clock, const struct device_clock *whole);

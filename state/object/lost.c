@@ -85,6 +85,48 @@ bool context_outlives(struct context *context, cl_int error, unsigned *tries)
     return again;
 }
 
+bool residence_outlives(struct residence *residence, cl_int error)
+{
+    return error != CL_SUCCESS && the_upcalls && the_upcalls->is_protected() &&
+           may_be_loss(error) && residence_failed(residence, CL_OUT_OF_RESOURCES) &&
+           the_upcalls->await_recovery(residence);
+}
+
+bool lost_may_say(cl_int error)
+{
+    return error != CL_SUCCESS && is_suspicious(error);
+}
+
+static bool has_seat(const struct context *context, const struct seat *seat)
+{
+    bool has = false;
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        has = has || context->seats[i] == seat;
+    return has;
+}
+
+/* One that lives there, held; or NULL. */
+static struct context *context_of(const struct seat *seat)
+{
+    uintptr_t cursor = 0;
+    struct context *context;
+    while ((context = object_next(OBJECT_CONTEXT, &cursor)) && !has_seat(context, seat))
+        object_unhold(context);
+    return context;
+}
+
+bool seats_outlive(cl_uint count, struct seat *const *seats, cl_int error)
+{
+    unsigned tries = 1; /* only a loss is a reason */
+    if (count != 1 || !the_upcalls || !the_upcalls->is_protected())
+        return false;
+    struct context *context = context_of(seats[0]);
+    bool again = context ? context_outlives(context, error, &tries)
+                         : error == CL_DEVICE_NOT_AVAILABLE && the_upcalls->await_replacement();
+    object_unhold(context);
+    return again;
+}
+
 void residence_doubt(struct residence *residence)
 {
     if (!residence_is_lost(residence) && !residence->runs_in_caller && !work_is_over() &&

@@ -52,6 +52,9 @@ struct upcalls {
      * there is nothing to wait for.
      */
     bool (*await_recovery)(struct residence *residence);
+    /** The device of a program that has no context there yet is not available: wait until another
+     * one was found. True: its virtual device is there. */
+    bool (*await_replacement)(void);
     /** What the program released, and is kept for its protection alone, goes. True: there was some.
      */
     bool (*relieve)(void);

@@ -30,7 +30,9 @@ static struct {
     pthread_cond_t changed;
     struct protect_settings settings; /* guarded by lock, like all below */
     bool running;
-    bool woken; /* something was lost since the thread looked */
+    bool woken;            /* something was lost since the thread looked */
+    unsigned under_way;    /* points that are made, until the journal before them is let go */
+    bool wanted, replaced; /* a device for a program that has nothing on its own; it is there */
     uint64_t points, recoveries, at_ns, tried_ns, downtime_ns, total_ns, paused_ns, since_ns;
     int error;               /* of the last point */
     struct device_key *keys; /* owned; written before the thread runs, like... */
@@ -43,6 +45,11 @@ static atomic_bool seeks;            /* protect_status */
 static const char *refusal(void)
 {
     return the_seat_count > 1 ? "it has several virtual devices" : journal_broken();
+}
+
+static bool is_on(void)
+{
+    return atomic_load(&on) && !refusal();
 }
 
 /* What has ended by now the program need not have been told: nothing of it is in the journal. */
@@ -91,9 +98,14 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
     request.moment = begin_journal;
     request.stand = wanted->stand ? stand : NULL;
     request.data = &beginning;
+    pthread_mutex_lock(&state.lock);
+    state.under_way++;
+    pthread_mutex_unlock(&state.lock);
     int error = point_make(&request, ret_report);
     journal_free(beginning.former);
     pthread_mutex_lock(&state.lock);
+    state.under_way--;
+    pthread_cond_broadcast(&state.changed);
     if (beginning.protects) {
         state.error = error;
         state.tried_ns = clock_now_ns();
@@ -122,18 +134,54 @@ void protect_forget(void)
         point_forget();
 }
 
-/* Without a point the journal is worth nothing, but nothing is kept for it any more. */
+/* Enters the gate, so not for under the lock, which a mover takes with the gate closed. */
+static bool is_lost(void)
+{
+    return the_seat_count == 1 && seat_is_lost(the_seats[0]);
+}
+
+/* True when the program is on a device that is not lost. */
+static bool await_end_of_loss(void)
+{
+    bool lost;
+    while ((lost = is_lost()) && is_on() && !work_is_over()) {
+        pthread_mutex_lock(&state.lock);
+        (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + LOOK_NS);
+        pthread_mutex_unlock(&state.lock);
+    }
+    return !lost;
+}
+
+/* What another thread took out of the journal is being let go: true once it is. */
+static bool await_points(void)
+{
+    pthread_mutex_lock(&state.lock);
+    bool waits = state.under_way != 0;
+    while (state.under_way != 0)
+        pthread_cond_wait(&state.changed, &state.lock);
+    pthread_mutex_unlock(&state.lock);
+    return waits;
+}
+
+/* Without a point the journal is worth nothing, but nothing is kept for it any more. Where it is
+ * for a loss that there is no point, the journal is needed first. */
 static bool relieve(void)
 {
     uint64_t entries, bytes;
     journal_size(&entries, &bytes);
-    if (!atomic_load(&on) || entries == 0)
+    if (!atomic_load(&on))
         return false;
-    if (protect_now() != 0 && gate_close(0) == 0) {
+    if (entries == 0)
+        return await_points();
+    int error = protect_now();
+    while (error != 0 && is_lost() && await_end_of_loss())
+        error = protect_now();
+    if (error != 0 && gate_close(0) == 0) {
         struct journal_entry *former = journal_end();
         gate_open();
         journal_free(former);
     }
+    (void)await_points();
     return true;
 }
 
@@ -193,15 +241,10 @@ static bool recover_on_listed(const struct device *here)
 }
 
 /* Any that there is; then the device itself, which may have come back. */
-static void recover(void)
+static bool recover(void)
 {
     const struct device *here = atomic_load(&the_seats[0]->device);
-    bool (*chooses)(void) = atomic_load(&others);
     bool done = false;
-    if (chooses && chooses()) {
-        clock_sleep(LOOK_NS);
-        return;
-    }
     for (size_t i = 0; here && i < state.key_count && !done && !work_is_over(); i++)
         done = !device_key_equal(&state.keys[i], &here->key) && recover_on(&state.keys[i]);
     if (!done && here && state.key_count == 0)
@@ -210,18 +253,52 @@ static void recover(void)
         done = recover_on(&here->key);
     if (!done)
         clock_sleep(SEARCH_NS);
+    return done;
 }
 
-static bool is_lost(void)
+static void recover_unless_others_do(void)
 {
-    return the_seat_count == 1 && seat_is_lost(the_seats[0]);
+    bool (*chooses)(void) = atomic_load(&others);
+    if (chooses && chooses())
+        clock_sleep(LOOK_NS);
+    else
+        (void)recover();
+}
+
+/* Nobody else is asked: nothing that the program has is lost, so nobody is told that it seeks. */
+static void replace(void)
+{
+    bool done = recover();
+    pthread_mutex_lock(&state.lock);
+    state.wanted = false;
+    state.replaced = done;
+    pthread_cond_broadcast(&state.changed);
+    pthread_mutex_unlock(&state.lock);
+}
+
+/* Others may ask meanwhile: one answer is for all. */
+static bool await_replacement(void)
+{
+    bool replaced = false;
+    if (!is_on())
+        return false;
+    pthread_mutex_lock(&state.lock);
+    if (state.running) {
+        state.wanted = true;
+        pthread_cond_broadcast(&state.changed);
+        while (state.wanted && state.running)
+            pthread_cond_wait(&state.changed, &state.lock);
+        replaced = !state.wanted && state.replaced;
+        state.wanted = false;
+    }
+    pthread_mutex_unlock(&state.lock);
+    return replaced;
 }
 
 static void *run(void *unused)
 {
     (void)unused;
     for (;;) {
-        /* Not under the lock, which a mover takes with the gate closed. */
         bool lost = is_lost();
         pthread_mutex_lock(&state.lock);
         if (!atomic_load(&on) || work_is_over()) {
@@ -231,27 +308,25 @@ static void *run(void *unused)
             pthread_mutex_unlock(&state.lock);
             return NULL;
         }
-        if (!lost && !state.woken)
+        if (!lost && !state.woken && !state.wanted)
             (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + RETRY_NS);
         state.woken = false;
+        bool wanted = state.wanted;
         pthread_mutex_unlock(&state.lock);
-        lost = is_lost() && !refusal();
-        atomic_store(&seeks, lost);
-        if (lost)
-            recover();
-        else if (!is_lost() && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 && is_due())
+        lost = is_lost();
+        atomic_store(&seeks, lost && !refusal());
+        if (lost && !refusal())
+            recover_unless_others_do();
+        else if (wanted)
+            replace();
+        else if (!lost && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 && is_due())
             (void)protect_now();
     }
 }
 
 static bool may(const struct seat *seat)
 {
-    return atomic_load(&on) && seat == the_seats[0] && !refusal();
-}
-
-static bool is_on(void)
-{
-    return atomic_load(&on) && !refusal();
+    return is_on() && seat == the_seats[0];
 }
 
 static void wake(void)
@@ -275,7 +350,7 @@ static void done(void)
 static bool await(struct residence *residence)
 {
     pthread_mutex_lock(&state.lock);
-    while (!atomic_load(&residence->recovered) && atomic_load(&on) && !refusal() && !work_is_over())
+    while (!atomic_load(&residence->recovered) && is_on() && !work_is_over())
         (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + LOOK_NS);
     pthread_mutex_unlock(&state.lock);
     return atomic_load(&residence->recovered);
@@ -288,6 +363,7 @@ int protect_begin(const struct protect_settings *settings)
                                                   .done = done,
                                                   .lost = wake,
                                                   .await = await,
+                                                  .replace = await_replacement,
                                                   .is_on = is_on,
                                                   .relieve = relieve};
     int error = 0;
@@ -321,6 +397,9 @@ int protect_begin(const struct protect_settings *settings)
         atomic_store(&on, false);
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.lock);
+    /* Of a program that has nothing yet it is this at once. */
+    if (error == 0 && the_seat_count != 0 && object_count(OBJECT_CONTEXT) == 0)
+        (void)protect_now();
     return error;
 }
 
@@ -368,7 +447,8 @@ static void in_child(void)
 {
     atomic_store(&on, false);
     atomic_store(&seeks, false);
-    state.running = false;
+    state.running = state.wanted = false;
+    state.under_way = 0;
 }
 
 FORK_PART = {

@@ -221,9 +221,8 @@ static void end_all(void)
         struct event *event = entry->event;
         if (!event || event_state(event) != EVENT_HELD)
             continue;
-        cl_ulong now = event->profiled ? device_clock_guess(&event->queue->seat->clock) : 0;
-        for (unsigned i = 0; i < ARRAY_SIZE(event->times); i++)
-            event->times[i] = now;
+        if (event->profiled)
+            event_ended_at(event, device_clock_guess(&event->queue->seat->clock));
         event_finish(event, CL_COMPLETE);
     }
     journal_all_ended();

@@ -8,6 +8,8 @@
 #include "state/base/cancel.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/object/lost.h"
+#include "state/object/upcalls.h"
 #include "state/program/kernel_priv.h"
 
 void kernel_arg_finish(struct kernel_arg *arg)
@@ -153,8 +155,8 @@ static cl_int create_first(struct kernel *kernel)
 }
 
 /* Create a kernel, with the arguments of @source unless that is NULL. */
-static cl_int create(struct program *program, const char *name, const struct kernel *source,
-                     struct kernel **ret_kernel)
+static cl_int create_once(struct program *program, const char *name, const struct kernel *source,
+                          struct kernel **ret_kernel)
 {
     struct kernel *kernel = kernel_new(program, name);
     if (!kernel)
@@ -183,6 +185,17 @@ static cl_int create(struct program *program, const char *name, const struct ker
     }
     *ret_kernel = kernel;
     return CL_SUCCESS;
+}
+
+static cl_int create(struct program *program, const char *name, const struct kernel *source,
+                     struct kernel **ret_kernel)
+{
+    unsigned tries = 0;
+    cl_int error;
+    do
+        error = create_once(program, name, source, ret_kernel);
+    while (error != CL_SUCCESS && context_outlives(program->context, error, &tries));
+    return error;
 }
 
 cl_int kernel_create(struct program *program, const char *name, struct kernel **ret_kernel)
@@ -233,12 +246,33 @@ cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint
     return error;
 }
 
-/* A string or number of the driver's about one parameter; false where it says nothing. */
-static bool arg_query(const struct residence *residence, cl_kernel real, cl_uint index,
-                      cl_kernel_arg_info name, size_t size, void *ret_value)
+/* A real kernel that its driver is asked about. */
+struct described {
+    const struct residence *residence;
+    cl_kernel real;
+    cl_int error; /* the last that a device which is lost gives for an answer */
+};
+
+static bool answered(struct described *of, cl_int error)
 {
-    return residence->cl->clGetKernelArgInfo(real, index, name, size, ret_value, NULL) ==
-           CL_SUCCESS;
+    if (lost_may_say(error))
+        of->error = error;
+    return error == CL_SUCCESS;
+}
+
+/* A string or number of the driver's about one parameter; false where it says nothing. */
+static bool arg_query(struct described *of, cl_uint index, cl_kernel_arg_info name, size_t size,
+                      void *ret_value)
+{
+    return answered(
+        of, of->residence->cl->clGetKernelArgInfo(of->real, index, name, size, ret_value, NULL));
+}
+
+static void group_query(struct described *of, cl_kernel_work_group_info name, size_t size,
+                        void *ret_value)
+{
+    (void)answered(of, of->residence->cl->clGetKernelWorkGroupInfo(
+                           of->real, of->residence->device->id, name, size, ret_value, NULL));
 }
 
 /* Bytes of "float", "uint4", "unsigned int" (6.3.1, 6.3.2), which cannot be a handle in disguise; 0
@@ -289,19 +323,17 @@ static void note_type(struct usage_kernel *usage, const char *type)
                                   (type[4] == '\0' || strchr("123468", type[4])));
 }
 
-static void describe_arg(const struct residence *residence, cl_kernel real, cl_uint index,
-                         struct kernel_arg *arg, struct usage_kernel *usage)
+static void describe_arg(struct described *of, cl_uint index, struct kernel_arg *arg,
+                         struct usage_kernel *usage)
 {
     cl_kernel_arg_address_qualifier address;
     cl_kernel_arg_access_qualifier access = CL_KERNEL_ARG_ACCESS_NONE;
     char type[256] = "";
     arg->writes = true;
-    if (!arg_query(residence, real, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof(address),
-                   &address))
+    if (!arg_query(of, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof(address), &address))
         return;
-    (void)arg_query(residence, real, index, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof(access),
-                    &access);
-    (void)arg_query(residence, real, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type);
+    (void)arg_query(of, index, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof(access), &access);
+    (void)arg_query(of, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type);
     note_type(usage, type);
     bool image = access != CL_KERNEL_ARG_ACCESS_NONE && strncmp(type, "pipe", 4) != 0;
     bool is_named = strncmp(type, "image", 5) == 0;
@@ -333,6 +365,7 @@ cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_ke
 {
     const cl_icd_dispatch *cl = residence->cl;
     struct kernel_details *details = kernel->details;
+    struct described of = {residence, real, CL_SUCCESS};
     cl_uint count = 0;
     cl_int error = cl->clGetKernelInfo(real, CL_KERNEL_NUM_ARGS, sizeof(count), &count, NULL);
     if (error != CL_SUCCESS)
@@ -345,15 +378,14 @@ cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_ke
     for (cl_uint i = 0; i < count; i++) {
         kernel->args[i].writes = true;
         if (tells)
-            describe_arg(residence, real, i, &kernel->args[i], &details->usage);
+            describe_arg(&of, i, &kernel->args[i], &details->usage);
     }
     /* What a driver does not say stays zero. */
-    (void)cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_LOCAL_MEM_SIZE,
-                                       sizeof(details->local_static), &details->local_static, NULL);
-    (void)cl->clGetKernelWorkGroupInfo(real, residence->device->id,
-                                       CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
-                                       details->required, NULL);
-    return CL_SUCCESS;
+    group_query(&of, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(details->local_static),
+                &details->local_static);
+    group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
+                details->required);
+    return the_upcalls && the_upcalls->is_protected() ? of.error : CL_SUCCESS;
 }
 
 static void in_child(void)

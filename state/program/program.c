@@ -5,6 +5,7 @@
 
 #include "state/base/array.h"
 #include "state/base/log.h"
+#include "state/object/lost.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
@@ -246,11 +247,14 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         cl_program reals[SEATS] = {NULL};
         program_sites_enter(context, seats, false, &sites);
         gate_leave();
+        bool lost = false;
         error = CL_SUCCESS;
-        for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++)
+        for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++) {
             error = recipe_follow(base, sites.site[s].residence, &reals[s], NULL);
+            lost = residence_outlives(sites.site[s].residence, error);
+        }
         gate_enter();
-        settled = program_sites_hold(context, seats, &sites);
+        settled = !lost && program_sites_hold(context, seats, &sites);
         if (settled && error == CL_SUCCESS) {
             for (unsigned s = 0; s < sites.count; s++) {
                 program->real[sites.site[s].place] = reals[s];

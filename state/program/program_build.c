@@ -217,12 +217,14 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
             error = outcomes[s].error;
     }
     free(headers);
+    bool lost = program_sites_outlive(&sites, outcomes);
     /* A real program is replaced, and the old one let go, only when no other thread is inside. */
+    replaces = replaces && !lost;
     if (replaces && gate_close(0) != 0)
         replaces = false;
     if (!replaces)
         gate_enter();
-    settled = program_sites_hold(program->context, job->seats, &sites);
+    settled = !lost && program_sites_hold(program->context, job->seats, &sites);
     if (settled)
         program_publish(job, &sites, outcomes);
     if (replaces)

@@ -4,6 +4,7 @@
 #include "state/base/cleanup.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
+#include "state/object/lost.h"
 #include "state/program/program_priv.h"
 
 const char *program_prologue = "";
@@ -46,29 +47,38 @@ static void query_kernels(struct residence *residence, cl_program real,
     }
 }
 
+/* A number that the driver is asked for after a build; as it was where there is no answer. */
+static void query_build(struct residence *residence, cl_program real, cl_program_build_info name,
+                        size_t size, void *value, struct program_outcome *outcome)
+{
+    cl_int error =
+        residence->cl->clGetProgramBuildInfo(real, residence->device->id, name, size, value, NULL);
+    outcome->doubtful = outcome->doubtful || lost_may_say(error);
+}
+
 void program_outcome_query(struct residence *residence, cl_program real,
                            struct program_outcome *outcome)
 {
-    const cl_icd_dispatch *cl = residence->cl;
-    cl_device_id device = residence->device->id;
     cl_version version = device_version(residence->device);
     outcome->known = true;
     outcome->status = CL_BUILD_ERROR;
-    cl->clGetProgramBuildInfo(real, device, CL_PROGRAM_BUILD_STATUS, sizeof(outcome->status),
-                              &outcome->status, NULL);
+    query_build(residence, real, CL_PROGRAM_BUILD_STATUS, sizeof(outcome->status), &outcome->status,
+                outcome);
     outcome->log = query_build_string(residence, real, CL_PROGRAM_BUILD_LOG);
     if (outcome->status != CL_BUILD_SUCCESS)
         return;
     outcome->type = CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
+    outcome->globals = 0;
     if (version >= CL_MAKE_VERSION(1, 2, 0))
-        cl->clGetProgramBuildInfo(real, device, CL_PROGRAM_BINARY_TYPE, sizeof(outcome->type),
-                                  &outcome->type, NULL);
-    if (version >= CL_MAKE_VERSION(2, 0, 0) &&
-        cl->clGetProgramBuildInfo(real, device, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
-                                  sizeof(outcome->globals), &outcome->globals, NULL) != CL_SUCCESS)
-        outcome->globals = 0;
+        query_build(residence, real, CL_PROGRAM_BINARY_TYPE, sizeof(outcome->type), &outcome->type,
+                    outcome);
+    if (version >= CL_MAKE_VERSION(2, 0, 0))
+        query_build(residence, real, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+                    sizeof(outcome->globals), &outcome->globals, outcome);
     if (outcome->type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
         query_kernels(residence, real, outcome);
+    outcome->doubtful = outcome->doubtful || (outcome->type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE &&
+                                              !outcome->kernel_names);
 }
 
 void program_outcome_finish(struct program_outcome *outcome)

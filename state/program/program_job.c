@@ -7,6 +7,7 @@
 #include "state/base/log.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
+#include "state/object/lost.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
@@ -336,6 +337,21 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
     atomic_store(&program->edition, edition);
     pthread_mutex_unlock(&program->lock);
     program_cut_drop(program);
+}
+
+bool program_sites_outlive(const struct program_sites *sites,
+                           const struct program_outcome *outcomes)
+{
+    bool lost = false;
+    for (unsigned s = 0; !lost && s < sites->count; s++) {
+        const struct program_outcome *outcome = &outcomes[s];
+        bool doubtful = outcome->doubtful || outcome->status != CL_BUILD_SUCCESS;
+        lost = residence_outlives(sites->site[s].residence, outcome->error != CL_SUCCESS
+                                                                ? outcome->error
+                                                            : doubtful ? CL_BUILD_PROGRAM_FAILURE
+                                                                       : CL_SUCCESS);
+    }
+    return lost;
 }
 
 void program_job_release(struct program_job *job, struct program_sites *sites,

@@ -55,8 +55,9 @@ bool program_link_once(struct program_job *job, cl_int *ret_error)
             error = outcomes[s].error;
     }
     free(reals);
+    bool lost = program_sites_outlive(&sites, outcomes);
     gate_enter();
-    bool settled = program_sites_hold(program->context, job->seats, &sites);
+    bool settled = !lost && program_sites_hold(program->context, job->seats, &sites);
     if (settled && made) {
         program_publish(job, &sites, outcomes);
         if (!job->visible)

@@ -104,6 +104,10 @@ struct program_outcome;
  *  it closed; takes the outcomes' names, one outcome a site. */
 void program_publish(struct program_job *job, const struct program_sites *sites,
                      struct program_outcome *outcomes);
+/** The device of a site was lost meanwhile, and the program is protected: true once it is on
+ * another one, for all to be done again there. Outside the gate; blocks on that. */
+bool program_sites_outlive(const struct program_sites *sites,
+                           const struct program_outcome *outcomes);
 /** Let go of what a site does not need any more. Outside the gate. */
 void program_job_release(struct program_job *job, struct program_sites *sites,
                          struct program_outcome *outcomes);
@@ -118,6 +122,7 @@ struct program_outcome {
     cl_build_status status;
     cl_program_binary_type type;
     size_t globals;
+    bool doubtful;      /**< The driver did not answer as one does that has its device. */
     char *log;          /**< Owned, or NULL. */
     char *kernel_names; /**< Owned, or NULL. */
     size_t kernel_count;
