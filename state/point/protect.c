@@ -314,8 +314,9 @@ static void *run(void *unused)
         bool wanted = state.wanted;
         pthread_mutex_unlock(&state.lock);
         lost = is_lost();
-        atomic_store(&seeks, lost && !refusal());
-        if (lost && !refusal())
+        bool recovers = lost && !refusal();
+        atomic_store(&seeks, recovers);
+        if (recovers)
             recover_unless_others_do();
         else if (wanted)
             replace();
