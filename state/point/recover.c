@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "state/base/log.h"
 #include "state/command/journal.h"
@@ -147,9 +148,11 @@ uint64_t recover_differences(void)
     return atomic_load(&differences);
 }
 
-/* The program was given the bytes of this read: it is done again beside them. */
-static int compare(const struct recovery *r, struct journal_entry *entry,
-                   struct residence *residence, uint8_t place)
+/* Beside the bytes that the program was given it is compared with them. So are those that it was
+ * not given yet read: a driver whose device is lost in this recovery may write them later, when the
+ * program has its memory back. */
+static int read_again(const struct recovery *r, struct journal_entry *entry,
+                      struct residence *residence, uint8_t place)
 {
     struct command *command = entry->command;
     struct pending pending = {residence, command->queue->real};
@@ -157,7 +160,7 @@ static int compare(const struct recovery *r, struct journal_entry *entry,
     void **output = command->ops->output(command, &size), *given = *output;
     char *again = malloc(size);
     if (!again)
-        return fail(r, -ENOMEM, "there is no memory to compare what was read");
+        return fail(r, -ENOMEM, "there is no memory for what is read again");
     *output = again;
     cl_int error = make_ready(command, residence, place);
     if (error == CL_SUCCESS)
@@ -166,21 +169,24 @@ static int compare(const struct recovery *r, struct journal_entry *entry,
     int failed = error == CL_SUCCESS ? finish(r, &pending)
                                      : fail(r, -EIO, "%s does not read again (OpenCL error %d)",
                                             device_name(residence->device), error);
-    if (failed == 0 && journal_digest(again, size) != entry->event->digest) {
+    if (failed != 0)
+        return failed; /* and it may still be written to */
+    if (!entry->ended)
+        memcpy(given, again, size);
+    else if (journal_digest(again, size) != entry->event->digest) {
         atomic_fetch_add(&differences, 1);
         log_warn("done again on %s, a read of %zu bytes gives others than the program was given",
                  device_name(residence->device), size);
     }
-    /* A driver that failed may still write there. */
-    if (failed == 0)
-        free(again);
-    return failed;
+    free(again);
+    return 0;
 }
 
-static bool is_compared(const struct journal_entry *entry)
+/* What the program was given is read only to be compared. */
+static bool is_read_again(const struct journal_entry *entry)
 {
-    return entry->ended && entry->command->queue && entry->command->ops->output && entry->event &&
-           entry->event->digest != 0;
+    return entry->command->queue && entry->command->ops->output &&
+           (!entry->ended || (entry->event && entry->event->digest != 0));
 }
 
 /* Each behind the one before, also where the queues would not have had it so. */
@@ -190,9 +196,9 @@ static int give(const struct recovery *r, struct journal_entry *entry, struct pe
     const struct queue *queue = command->queue;
     const struct context *context = queue ? queue->context : command->uses[0]->context;
     uint8_t place = place_of(r, context);
-    if (place != PLACE_NONE && is_compared(entry)) {
+    if (place != PLACE_NONE && is_read_again(entry)) {
         int failed = pending->real ? finish(r, pending) : 0;
-        return failed != 0 ? failed : compare(r, entry, context->at[place], place);
+        return failed != 0 ? failed : read_again(r, entry, context->at[place], place);
     }
     if (is_idle(entry) || place == PLACE_NONE)
         return 0;
