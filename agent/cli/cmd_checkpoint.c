@@ -66,7 +66,9 @@ static const struct verb_option options[] = {
      "stay in host memory too, so that only what changed is copied and written.",
      OPTION_VALUE(struct checkpoint, every_ms), .number = "a number of seconds", .places = 3,
      .least = 0, .most = SECONDS_MAX},
-    {"keep", "N", "Remove all but the last N images of the program, once another one is there.",
+    {"keep", "N",
+     "Remove all but the last N images of the program, once another one is there; those of other "
+     "processes of its name stay.",
      OPTION_VALUE(struct checkpoint, keep), .number = "a number over 0", .least = 1,
      .most = KEEP_MAX},
     {"lease", "SECONDS",
@@ -216,21 +218,10 @@ static int make(const struct call *call, struct checkpoint *checkpoint, struct c
 static void keep_last(const struct checkpoint *checkpoint, const char *image)
 {
     char problem[IMAGE_PROBLEM_MAX] = "";
-    struct images images;
-    struct image_summary summary;
 
-    if (!checkpoint->keep ||
-        images_open(checkpoint->output, checkpoint->folder, IMAGE_TO_READ, &images))
-        return;
-    image_summarize(&images, image, &summary);
-    images_close(&images);
-    int error = summary.damaged ? -EBADMSG
-                                : image_keep_last(checkpoint->folder, summary.about->program,
-                                                  checkpoint->keep, problem);
-    if (error)
-        output_note(checkpoint->output, "older images stay: %s",
-                    summary.damaged ? summary.problem : problem);
-    image_summary_finish(&summary);
+    if (checkpoint->keep &&
+        image_keep_last(checkpoint->folder, image, checkpoint->keep, problem) != 0)
+        output_note(checkpoint->output, "older images stay: %s", problem);
 }
 
 static int keep_process(const struct call *call, const struct checkpoint *checkpoint,

@@ -323,8 +323,8 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
     if (long_lock_take(&turn, request->deadline_ns)) {
         error = work_is_over() ? -ESHUTDOWN : make(&m);
         if (!error && request->keep)
-            (void)!image_keep_last(request->folder, image_manifest_about(&m.manifest)->program,
-                                   request->keep, ret_report->not_removed); /* the next one tries */
+            (void)!image_keep_last(request->folder, ret_report->image, request->keep,
+                                   ret_report->not_removed); /* the next one tries */
         last.keeps = last.keeps || m.point;
         if (!request->keeps)
             let_go();

@@ -281,7 +281,23 @@ static int name_of(uint64_t ms, char ret_name[IMAGE_NAME_MAX])
     return image_name_is_valid(ret_name) ? 0 : -EOVERFLOW;
 }
 
-/* Later than all that are there, whatever the clock says. */
+/* When an image of that name was made; 0: at no time that there is. */
+static uint64_t ms_of(const char *name)
+{
+    char time[sizeof("YYYYMMDDTHHMMSS")], again[IMAGE_NAME_MAX];
+    struct tm utc = {0};
+    memcpy(time, name, sizeof(time) - 1);
+    time[sizeof(time) - 1] = '\0';
+    const char *end = strptime(time, "%Y%m%dT%H%M%S", &utc);
+    time_t seconds = end && !*end ? timegm(&utc) : -1;
+    if (seconds < 0)
+        return 0;
+    uint64_t ms = (uint64_t)seconds * 1000 + strtoul(name + sizeof(time), NULL, 10);
+    return name_of(ms, again) == 0 && strncmp(again, name, sizeof(time) + 3) == 0 ? ms : 0;
+}
+
+/* Later than all that are there, whatever the clock says: the last one is what a program goes on
+ * from, and what is kept. */
 int image_folder_begin(struct image_folder *folder, char ret_name[IMAGE_NAME_MAX],
                        struct owned *ret_image)
 {
@@ -289,14 +305,18 @@ int image_folder_begin(struct image_folder *folder, char ret_name[IMAGE_NAME_MAX
     int error = image_folder_names(folder, &names);
     if (error)
         return error;
+    uint64_t first = clock_wall_ms();
+    for (size_t i = 0; i < names.count; i++) {
+        uint64_t ms = ms_of(names.names[i]);
+        first = ms >= first ? ms + 1 : first;
+    }
+    image_names_finish(&names);
     error = -EEXIST;
-    uint64_t now = clock_wall_ms();
-    for (uint64_t ms = now; error == -EEXIST && ms < now + NAMES; ms++) {
+    for (uint64_t ms = first; error == -EEXIST && ms < first + NAMES; ms++) {
         error = name_of(ms, ret_name);
         if (!error && mkdirat(owned_fd(&folder->folder), ret_name, 0700) != 0)
             error = -errno;
     }
-    image_names_finish(&names);
     if (error)
         return error;
     error = image_file_folder(&folder->folder, ret_name, ret_image);

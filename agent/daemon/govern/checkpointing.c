@@ -72,7 +72,7 @@ static void reported(struct agent *agent, const struct request *request,
         settle(agent, program, request, image);
     else if (request->ours)
         field_text(message, "reason", program->images.problem, sizeof(program->images.problem));
-    else if (request->every_ms && !program->images.every_ms)
+    if (request->keeps && !program->images.every_ms)
         let_go(agent, program);
 }
 
@@ -123,6 +123,10 @@ static void end(struct peer *client, struct program *program)
 
     wish.ends = true;
     program->images = (struct program_images){.every_ms = 0};
+    /* Nor by one that was to be the first of more. */
+    for (struct request *request = client->agent->requests; request; request = request->next)
+        if (request->program == program && request->images)
+            request->every_ms = 0;
     programs_save(client->agent, program);
     if (requests_begin(client->agent, &wish, NULL, 0))
         client_no_memory(client);

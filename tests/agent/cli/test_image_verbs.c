@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "state/image/image_right.h"
@@ -252,6 +253,28 @@ Test(image_verbs, checkpoints_are_made_until_they_are_ended)
     json_decref(answer);
     usleep(700000);
     cr_expect(comes_to("every_ms", 0, false));
+    harness_end(program);
+}
+
+/* Whoever said it was told that none is made any more. */
+Test(image_verbs, what_is_ended_while_the_first_is_made_is_not_made_again)
+{
+    pid_t program = harness_start("kept", "done");
+    pid_t command = fork();
+    if (command == 0)
+        _exit(RESEAT("checkpoint", "kept", "--to", "slow", "--every", "0.1")->status);
+    usleep(700000);
+    cr_expect_eq(RESEAT("checkpoint", "kept", "--every", "0")->status, 0);
+    int status = 1;
+    cr_assert_eq(waitpid(command, &status, 0), command);
+    cr_expect_eq(status, 0);
+    usleep(500000);
+    cr_expect(comes_to("every_ms", 0, false));
+    /* What the program kept for the next one went after the first. */
+    json_t *answer =
+        harness_json(RESEAT("checkpoint", "kept", "--to", folder, "--json"), "checkpoint");
+    cr_expect_eq(json_integer_value(json_object_get(answer, "image_written")), 0);
+    json_decref(answer);
     harness_end(program);
 }
 

@@ -84,12 +84,12 @@ void rig_change(struct rig *rig, unsigned number, uint64_t chunk)
     fill(object, chunk, number);
 }
 
-static void describe(struct image_manifest *manifest)
+static void describe(const struct rig *rig, struct image_manifest *manifest)
 {
     struct image_about *about = image_manifest_add(manifest, IMAGE_ABOUT)->about;
     about->created_ms = 1234567;
     about->program = strdup("a program");
-    about->pid = 4711;
+    about->pid = rig->pid;
     about->host = strdup("host\nwith a line break");
     about->release = strdup("0");
     about->reason = strdup("test");
@@ -97,6 +97,11 @@ static void describe(struct image_manifest *manifest)
         struct image_memory *memory = image_manifest_add(manifest, IMAGE_MEMORY)->memory;
         memory->id = memory->root = 100 - i;
         memory->flags = UINT64_C(1) << 63;
+    }
+    if (rig->right) {
+        struct image_right *right = image_manifest_add(manifest, IMAGE_RIGHT)->right;
+        right->id = strdup(rig->right);
+        right->generation = rig->generation;
     }
 }
 
@@ -109,7 +114,7 @@ int rig_write(struct rig *rig, const char *path, enum image_packing packing, boo
     int error = image_folder_open(path, IMAGE_TO_WRITE, &folder, ret_problem);
     if (error)
         return error;
-    describe(&manifest);
+    describe(rig, &manifest);
     struct image_plan plan = {.manifest = &manifest,
                               .sources = rig->sources,
                               .count = RIG_OBJECTS,

@@ -31,6 +31,9 @@ struct rig {
     struct image_source sources[RIG_OBJECTS];
     struct image_known known;
     _Atomic unsigned looks;
+    uint64_t pid;      /**< Of which process an image says that it is. */
+    const char *right; /**< By which right it runs, or NULL; of which generation. */
+    uint64_t generation;
 };
 
 /** The objects as they are at first: of one chunk and several, small and empty ones. */

@@ -512,21 +512,66 @@ Test(image, is_removed_when_enough_later_ones_of_its_program_are_there)
         rig_change(&rig, 0, 1);
         written[i] = write_image(IMAGE_PACKS);
     }
+    const char *last = written[ARRAY_SIZE(written) - 1].name;
     cr_assert_eq(image_folder_open(path, IMAGE_TO_READ, &folder, problem), 0);
     cr_assert_eq(image_folder_hold(folder, written[0].name, &hold), 0);
     image_folder_close(folder);
-    cr_expect_eq(image_keep_last(path, "another program", 1, problem), 0);
-    cr_expect_eq(image_keep_last(path, "a program", 4, problem), 0);
+    cr_expect_eq(image_keep_last(path, last, 4, problem), 0);
     cr_expect_eq(images_there(), 4);
-    cr_expect_eq(image_keep_last(path, "a program", 2, problem), 0, "%s", problem);
+    cr_expect_eq(image_keep_last(path, last, 2, problem), 0, "%s", problem);
     cr_expect_eq(images_there(), 3, "one is held, one went");
     expect_good(written[3].name);
     cr_expect_eq(rig_chunks(path), CHUNKS + 2, "with what it alone named");
     owned_close(&hold);
-    cr_expect_eq(image_keep_last(path, "a program", 2, problem), 0, "%s", problem);
+    cr_expect_eq(image_keep_last(path, last, 2, problem), 0, "%s", problem);
     cr_expect_eq(images_there(), 2);
     cr_expect_eq(rig_chunks(path), CHUNKS + 1);
-    cr_expect_eq(image_keep_last("/no/such/folder", "a program", 2, problem), -ENOENT);
+    cr_expect_eq(image_keep_last("/no/such/folder", last, 2, problem), -ENOENT);
+}
+
+Test(image, stays_where_another_program_of_that_name_keeps_its_last)
+{
+    static const char *const rights[] = {NULL, "0123456789abcdef", "fedcba9876543210"};
+    for (size_t i = 0; i < ARRAY_SIZE(rights); i++) {
+        rig.pid = 4000 + i;
+        rig.right = rights[i];
+        write_image(IMAGE_PACKS);
+    }
+    /* Of the right that the second has, in a new process; and of no right, in none of theirs. */
+    rig.right = rights[1];
+    struct image_written last = write_image(IMAGE_PACKS);
+    cr_expect_eq(image_keep_last(path, last.name, 1, problem), 0, "%s", problem);
+    cr_expect_eq(images_there(), 3, "the one before it has gone");
+    rig.generation = 1;
+    write_image(IMAGE_PACKS);
+    rig.generation = 0;
+    last = write_image(IMAGE_PACKS);
+    cr_expect_eq(image_keep_last(path, last.name, 1, problem), 0, "%s", problem);
+    cr_expect_eq(images_there(), 4, "that of who took the right stays");
+    rig.right = NULL;
+    rig.pid = 1;
+    last = write_image(IMAGE_PACKS);
+    cr_expect_eq(image_keep_last(path, last.name, 1, problem), 0, "%s", problem);
+    cr_expect_eq(images_there(), 5);
+}
+
+Test(image, is_later_than_all_others_whatever_the_clock_says)
+{
+    struct image_written one = write_image(IMAGE_PACKS), two;
+    char from[PATH_MAX], to[PATH_MAX], later[IMAGE_NAME_MAX];
+    memcpy(later, one.name, sizeof(later));
+    memcpy(later, "2099", 4);
+    snprintf(from, sizeof(from), "%s/%s", path, one.name);
+    snprintf(to, sizeof(to), "%s/%s", path, later);
+    cr_assert_eq(rename(from, to), 0);
+    two = write_image(IMAGE_PACKS);
+    cr_expect_gt(strcmp(two.name, later), 0, "%s is not later than %s", two.name, later);
+    cr_expect_eq(image_keep_last(path, two.name, 1, problem), 0, "%s", problem);
+    expect_good(two.name);
+    /* What is the name of no time is later than nothing. */
+    snprintf(to, sizeof(to), "%s/%s", path, "99991332T256199.999-1");
+    cr_assert_eq(mkdir(to, 0700), 0);
+    expect_good(write_image(IMAGE_PACKS).name);
 }
 
 Test(image, keeps_all_chunks_while_one_cannot_be_read)
