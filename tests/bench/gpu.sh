@@ -10,7 +10,8 @@
 # wait for them), elastic (launches on several devices), spector (its eight kernels, moved in the
 # middle of launches of half a second, to another such GPU or out and in again; figures also in FILE),
 # isolate (calls, transfers and a solver with the driver in another process, beside native ones; of the
-# first device of $ISOLATE_ICD, nvidia.icd by default).
+# first device of $ISOLATE_ICD, nvidia.icd by default), protect (what protection and images cost, with
+# the last size; all its parts, or those that $PROTECT_PARTS names, with commas).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 gpu='' cpu='' sizes=1024,8192 only='' json=''
@@ -130,4 +131,8 @@ isolation() {
         --reseat "$here/bin/reseat" --device "$gpu" --rounds 3
 }
 step isolate "what isolation costs on $gpu" isolation
+step protect "what protection and images cost on $gpu" \
+    env RESEAT_SERVE="$here/bin/reseat-serve" RESEAT_REMOTE="$here/bin/libreseat-remote.so" \
+    "$here/protect.py" --device "$gpu" --mib "${sizes##*,}" --solver-mib 1024 --steps 100000 --rounds 2 \
+    ${PROTECT_PARTS:+--only "$PROTECT_PARTS"}
 exit $bad
