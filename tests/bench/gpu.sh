@@ -127,7 +127,7 @@ isolation() {
     local icd=$OCL_ICD_VENDORS/${ISOLATE_ICD:-nvidia.icd}
     OCL_ICD_VENDORS=$icd "$here/isolate.py" --bench "$here/bin/bench-isolate" \
         --serve "$here/bin/reseat-serve" --driver "$here/bin/libreseat-remote.so" \
-        --solver "$here/bin/solver" --solver-arguments "--mib 64 --steps 200 --every 0 --tiles 20" \
+        --solver "$here/bin/solver" --solver-arguments "--mib 1024 --active 64 --steps 5000 --every 0 --tiles -1" \
         --reseat "$here/bin/reseat" --device "$gpu" --rounds 3
 }
 step isolate "what isolation costs on $gpu" isolation
