@@ -45,6 +45,7 @@ static void queue(struct agent *agent, struct program *program, uint32_t index)
     seat->displaced = true;
     seat->only = LEDGER_NONE;
     need_queue(agent, need_of(agent, program, 1u << index), seat);
+    agent->changed = true; /* The device may be known as lost already. */
     agent_log("%s: %s (pid %d) waits for another device", program->id, program->name,
               (int)program->pid);
 }
