@@ -7,7 +7,15 @@
 struct protect {
     const char *every;
     bool off;
+    uint64_t timeout_ms;
 };
+
+#define TIMEOUT_MAX 10000000000
+
+static void prepare(void *options)
+{
+    ((struct protect *)options)->timeout_ms = 60000;
+}
 
 static int take_every(struct call *call, const struct verb_option *option, const char *text)
 {
@@ -29,6 +37,10 @@ static const struct verb_option options[] = {
      .take = take_every},
     {"off", NULL, "Protect it no more: nothing of it is kept or costs anything from then on.",
      OPTION_VALUE(struct protect, off)},
+    {"timeout", "SECONDS",
+     "Wait no longer for the first copy; it is made later, where it can be. Default: 60.",
+     OPTION_VALUE(struct protect, timeout_ms), .number = "a number of seconds over 0", .places = 3,
+     .least = 1, .most = TIMEOUT_MAX},
     {NULL}};
 
 static bool take_news(void *context, const struct message *message)
@@ -82,9 +94,11 @@ static int take_report(const struct call *call, const struct message *message)
     if (strcmp(member_text(report, "result"), RESULT_DONE) == 0)
         status = print(call, report);
     else
-        status = output_fail(&call->output, ERR_FAILED, "%s: %s",
-                             output_program(json_object_get(report, "app"), name),
-                             member_text(report, "reason"));
+        status = output_fail(
+            &call->output,
+            strcmp(member_text(report, "result"), RESULT_EXPIRED) == 0 ? ERR_EXPIRED : ERR_FAILED,
+            "%s: %s", output_program(json_object_get(report, "app"), name),
+            member_text(report, "reason"));
     json_decref(report);
     return status;
 }
@@ -107,6 +121,7 @@ static int run(struct call *call)
                      protect->off     ? "off"
                      : protect->every ? protect->every
                                       : "on");
+        frame_u64(&frame, "timeout_ms", protect->timeout_ms);
         int result = ask_follow(&client, &frame, &news, &message);
         status = result == 1 ? take_report(call, &message)
                              : output_fail_agent(&call->output, result, MSG_PROTECT);
@@ -128,5 +143,6 @@ const struct verb verb_protect = {
             "says. reseat run --protect says what cannot be protected.",
     .options = options,
     .size = sizeof(struct protect),
+    .prepare = prepare,
     .run = run,
 };

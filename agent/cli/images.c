@@ -87,14 +87,23 @@ void image_summary_finish(struct image_summary *summary)
         image_manifest_finish(&summary->manifest);
 }
 
+/** By their rights to run, where both have one: several programs may have one name. */
+static bool is_same(const struct image_summary *one, const struct image_summary *other)
+{
+    const struct image_record *right = image_manifest_find(&one->manifest, IMAGE_RIGHT);
+    const struct image_record *has = image_manifest_find(&other->manifest, IMAGE_RIGHT);
+
+    return strcmp(one->about->program, other->about->program) == 0 &&
+           (!right || !has || strcmp(right->right->id, has->right->id) == 0);
+}
+
 /** How many of @summaries behind number @index are of the same program. */
 static uint64_t later_ones(const struct image_summary *summaries, size_t count, size_t index)
 {
     uint64_t later = 0;
 
     for (size_t i = index + 1; i < count; i++)
-        later += !summaries[i].damaged &&
-                 strcmp(summaries[i].about->program, summaries[index].about->program) == 0;
+        later += !summaries[i].damaged && is_same(&summaries[i], &summaries[index]);
     return later;
 }
 

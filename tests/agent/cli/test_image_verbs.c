@@ -37,8 +37,8 @@ static const void *look(const struct image_source *source, uint64_t at, size_t s
     return bytes + at;
 }
 
-/* An image of a program of that name, with one object. */
-static void write_image(const char *program)
+/* An image of a program of that name, with one object, and perhaps a right to run. */
+static void write_image_by(const char *program, const char *right)
 {
     const struct image_source source = {.id = 0xabc, .size = SIZE, .written = true, .look = look};
     struct image_manifest manifest = {0};
@@ -49,10 +49,17 @@ static void write_image(const char *program)
     cr_assert_eq(image_folder_open(folder, IMAGE_TO_WRITE, &images, problem), 0, "%s", problem);
     image_manifest_add(&manifest, IMAGE_ABOUT)->about->program = strdup(program);
     image_manifest_add(&manifest, IMAGE_MEMORY)->memory->id = 0xabc;
+    if (right)
+        image_manifest_add(&manifest, IMAGE_RIGHT)->right->id = strdup(right);
     cr_assert_eq(image_write(images, &plan, &written, problem), 0, "%s", problem);
     strcpy(last, written.name);
     image_manifest_finish(&manifest);
     image_folder_close(images);
+}
+
+static void write_image(const char *program)
+{
+    write_image_by(program, NULL);
 }
 
 static size_t count(void)
@@ -153,6 +160,18 @@ Test(image_verbs, prune_keeps_the_last_of_each_program)
     cr_expect_eq(RESEAT("image", "prune", folder, "--keep", "0")->status, 0);
     cr_expect_eq(count(), 1, "what is damaged is no program's");
     cr_expect_eq(RESEAT("image", "prune", folder, "--damaged")->status, 0);
+    cr_expect_eq(count(), 0);
+}
+
+/* Each may be what its program is recovered from. */
+Test(image_verbs, prune_keeps_the_last_by_each_right)
+{
+    static const char *const rights[] = {"00000000000000aa", "00000000000000bb"};
+    for (unsigned i = 0; i < 4; i++)
+        write_image_by("one", rights[i % 2]);
+    cr_expect_eq(RESEAT("image", "prune", folder, "--keep", "1")->status, 0);
+    cr_expect_eq(count(), 2);
+    cr_expect_eq(RESEAT("image", "prune", folder, "--keep", "0")->status, 0);
     cr_expect_eq(count(), 0);
 }
 

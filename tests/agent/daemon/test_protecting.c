@@ -1,5 +1,6 @@
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,4 +206,17 @@ Test(protecting, what_is_suspended_to_an_image_is_said_to_be_in_one)
     cr_assert_eq(RESEAT("suspend", "app", "--to", harness_path("images"))->status, 0);
     cr_assert(harness_prints("ps", NULL, "suspended, in an image", 5000), "%s", RESEAT("ps")->out);
     harness_end(pid);
+}
+
+/* What was said holds all the same. */
+Test(protecting, nobody_waits_for_long_for_a_program_that_does_not_answer)
+{
+    pid_t program = harness_start("app", "done");
+
+    cr_assert_eq(kill(program, SIGSTOP), 0);
+    const struct result *result = RESEAT("protect", "app", "--timeout", "0.5");
+    cr_expect_eq(result->status, 5, "%d: %s", result->status, result->err);
+    cr_assert_eq(kill(program, SIGCONT), 0);
+    expect_bytes(true, 0);
+    harness_end(program);
 }
