@@ -482,6 +482,10 @@ static cl_int profiling(struct event *event, cl_profiling_info name, cl_ulong *r
     } else if (event_state(event) == EVENT_ISSUED) {
         error = real_time(event, name, ret_time);
         *ret_lost = residence_is_lost(event->context->at[event->place]);
+        if (error == CL_SUCCESS && name != CL_PROFILING_COMMAND_QUEUED &&
+            name != CL_PROFILING_COMMAND_COMPLETE)
+            __atomic_store_n(&event->times[name - CL_PROFILING_COMMAND_QUEUED], *ret_time,
+                             __ATOMIC_RELAXED);
     } else if (event_state(event) == EVENT_DONE && atomic_load(&event->status) == CL_COMPLETE) {
         *ret_time = event->times[name - CL_PROFILING_COMMAND_QUEUED];
         error = CL_SUCCESS;
@@ -532,6 +536,22 @@ void event_ended_at(struct event *event, cl_ulong time)
         event->times[i] = time;
 }
 
+/* The times of a command that ended on a device which is lost. What the program was told stays: it
+ * was told of later commands by that device, too. Without any, @last is all of them. */
+static void keep_told_times(struct event *event, cl_ulong last)
+{
+    cl_ulong known = 0;
+    for (unsigned i = 1; i < ARRAY_SIZE(event->times) && known == 0; i++)
+        known = event->times[i];
+    if (known == 0)
+        known = last;
+    event->times[0] = known;
+    for (unsigned i = 1; i < ARRAY_SIZE(event->times); i++) {
+        known = event->times[i] != 0 ? event->times[i] : known;
+        event->times[i] = known;
+    }
+}
+
 /* The program may know that it ended. */
 static bool is_known_ended(const struct event *event)
 {
@@ -558,7 +578,7 @@ static void settle(struct event *event, struct residence *residence)
     else if (!event_real_status(event, &status) || status > CL_COMPLETE)
         status = CL_COMPLETE;
     if (event->profiled && status == CL_COMPLETE && residence_is_lost(residence))
-        event_ended_at(event, device_clock_last(&event->queue->seat->clock));
+        keep_told_times(event, device_clock_last(&event->queue->seat->clock));
     else if (event->profiled && status == CL_COMPLETE)
         keep_times(event);
     residence_retire(residence, OBJECT_EVENT, event->real, NULL);

@@ -52,8 +52,8 @@ struct event {
     uint64_t begun;
     _Atomic uint64_t given;
     /** DONE: QUEUED, SUBMIT, START, END, COMPLETE, in the program's clock. The first before that,
-     *  of a held command: when it was enqueued, by the host's clock; ISSUED: how long it was held.
-     */
+     *  of a held command: when it was enqueued, by the host's clock; ISSUED: how long it was held,
+     *  and of SUBMIT, START and END what the program was told, or 0. */
     cl_ulong times[5];
     struct watch *_Atomic watch; /**< Owned; NULL: nobody is to be told what becomes of it. */
     /** Of object.refs: those of callbacks to come, which keep the handle valid for them. */

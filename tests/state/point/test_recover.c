@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "state/command/journal.h"
 #include "state/object/lost.h"
@@ -110,6 +111,12 @@ static void has(struct play *play, cl_mem buffer, const cl_uint *is)
     cr_assert_arr_eq(bytes, is, BYTES);
 }
 
+static bool is_on(const char *name)
+{
+    struct device *device = atomic_load(&the_seats[0]->device);
+    return device && strcmp(device->key.device, name) == 0;
+}
+
 /* Of each kind of command something, so that each depends on those before it. */
 static void compute(struct play *play)
 {
@@ -135,6 +142,9 @@ static void compute(struct play *play)
     OK(clWaitForEvents(1, &event));
     cr_assert_arr_eq(later, play->b_is, BYTES);
     OK(clReleaseEvent(event));
+    /* The emulated device is lost, and POCL, which it has, is at what it was given before that. */
+    if (!is_on("a"))
+        usleep(30000);
     memset(later, 0, sizeof(later));
     /* An object that comes and goes. */
     cl_mem made = clCreateBuffer(play->program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
@@ -168,12 +178,6 @@ static void called_once(const struct play *play)
     engine_rig_sleep(2);
     cr_assert_eq(atomic_load(&play->called), play->registered);
     cr_assert_eq(atomic_load(&play->failed), 0);
-}
-
-static bool is_on(const char *name)
-{
-    struct device *device = atomic_load(&the_seats[0]->device);
-    return device && strcmp(device->key.device, name) == 0;
 }
 
 static uint64_t recoveries(void)
@@ -399,6 +403,39 @@ Test(recover, a_device_that_is_lost_in_a_move_is_replaced, .timeout = 300)
 Test(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced, .timeout = 300)
 {
     lose_at_each(compute_with_points, "", 0);
+}
+
+static cl_ulong time_of(cl_event event, cl_profiling_info which)
+{
+    cl_ulong time;
+    OK(clGetEventProfilingInfo(event, which, sizeof(time), &time, NULL));
+    return time;
+}
+
+/* What came after it was told its times by the device that is lost by now. */
+Test(recover, times_that_were_told_stay)
+{
+    struct play play;
+    cl_event told, other;
+    open_rig("");
+    open_play(&play, CL_QUEUE_PROFILING_ENABLE);
+    launch(&play, 5, 0, NULL, &told);
+    launch(&play, 6, 0, NULL, &other);
+    OK(clFinish(play.program.queue));
+    cl_ulong start = time_of(told, CL_PROFILING_COMMAND_START);
+    cl_ulong end = time_of(told, CL_PROFILING_COMMAND_END);
+    cr_assert_eq(emu_shared_arm(rig.emu, "a", 1, NULL, EMU_ERROR_VANISH), 0);
+    has(&play, play.b, play.b_is);
+    cr_assert_not(is_on("a"));
+    cr_expect_eq(time_of(told, CL_PROFILING_COMMAND_START), start);
+    cr_expect_eq(time_of(told, CL_PROFILING_COMMAND_END), end);
+    cr_expect_leq(time_of(told, CL_PROFILING_COMMAND_QUEUED), start);
+    cr_expect_geq(time_of(other, CL_PROFILING_COMMAND_START), end);
+    OK(clReleaseEvent(told));
+    OK(clReleaseEvent(other));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
 }
 
 /* One after the other is lost, and comes back, while it makes progress. */
