@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -145,6 +146,11 @@ static int claim(struct restore *restore)
 
     host_name(own, sizeof(own));
     const struct image_part part = {own, strlen(own)};
+    /* Whose claim there is, is looked at and changed by one at a time, until its process is there.
+     */
+    if (flock(owned_fd(&restore->folder), LOCK_EX | LOCK_NB))
+        return output_fail(restore->output, ERR_REFUSED, "%s: somebody else restores it",
+                           restore->image);
     int status = check_claim(restore);
     if (status)
         return status;

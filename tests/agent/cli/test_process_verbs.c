@@ -28,7 +28,9 @@ static const char fake_criu[] =
     "    head -c 3000000 /dev/urandom >$5/pages-1.img; echo small >$5/core-1.img; : >$5/none.img\n"
     "    [ \"$FAKE_CRIU\" = pack ] && mkdir $5/folder; exit 0; }\n"
     "  kill -CONT $3; exit 1;;\n"
-    "restore) ls -l $3 >\"$FAKE_FOLDER/restored\"; fails restore; exit 0;;\n"
+    "restore) echo $$ >\"$FAKE_FOLDER/pid\"; ls -l $3 >\"$FAKE_FOLDER/restored\"\n"
+    "  [ \"$FAKE_CRIU\" = hang ] && exec sleep 1000\n"
+    "  fails restore; exit 0;;\n"
     "esac\n";
 
 static char folder[160], criu[160];
@@ -311,4 +313,27 @@ Test(process_verbs, an_image_is_restored_on_one_host)
     setenv("FAKE_CRIU", "restore", 1);
     struct result *result = RESTORE(criu, "--again");
     cr_expect(strstr(result->err, "CRIU says: restore is wrong"), "%s", result->err);
+}
+
+/* Nor does the second take the first one's claim away. */
+Test(process_verbs, an_image_is_restored_by_one_at_a_time)
+{
+    char image[256], path[300];
+    keep_one();
+    find_image(image, sizeof(image));
+    setenv("FAKE_CRIU", "hang", 1);
+    pid_t first = harness_spawn(harness_reseat(), "restore", folder, "--criu", criu, (char *)NULL);
+    snprintf(path, sizeof(path), "%s/restored", harness_folder());
+    for (int i = 0; i < 1000 && access(path, F_OK) != 0; i++)
+        usleep(10000);
+    setenv("FAKE_CRIU", "", 1);
+    const struct result *result = RESTORE(criu);
+    cr_expect_eq(result->status, 4, "%d: %s", result->status, result->err);
+    cr_expect(strstr(result->err, "somebody else restores it"), "%s", result->err);
+    snprintf(path, sizeof(path), "%s/restored", image);
+    cr_expect_eq(access(path, F_OK), 0);
+    end_criu();
+    (void)harness_wait(first);
+    cr_expect_neq(access(path, F_OK), 0, "CRIU failed");
+    expect_no_files_left();
 }
