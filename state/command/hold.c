@@ -505,6 +505,10 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
             break;
         }
         held->given = error == PARTS_GIVEN;
+        /* Who found nothing that runs before what it waits for finds this: there are drivers that
+         * do nothing until somebody waits. */
+        if (held->given)
+            pthread_cond_broadcast(&engine_changed);
         progress = progress || (held->given && held->command->ops->pieces);
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
