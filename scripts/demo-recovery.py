@@ -77,35 +77,12 @@ class View(threading.Thread):
         self.join()
 
 
-def parent_of(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def is_server(pid):
-    try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "reseat-serve"
-    except OSError:
-        return False
-
-
-def driver_process(lab):
-    """The process that has the program's driver: the agent's server makes one for each client."""
-    _, agent = lab.control("agent", "status", "--json")
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        parent = parent_of(pid)
-        if is_server(pid) and is_server(parent) and parent_of(parent) == agent["agent"]["pid"]:
-            return pid
-    raise SystemExit("demo: no process has the program's driver")
-
-
 def kill_it(lab, view, number):
     """{when, device, gone on when and where, age of the copy that it went on from}."""
     loss = {"device": view.app["device"]}
-    victim = driver_process(lab)
+    victim = lab.driver_process()
+    if not victim:
+        raise SystemExit("demo: no process has the program's driver")
     loss["age"], loss["at"] = view.app["protection"]["point_age_ns"] / 1e9, view.now()
     os.kill(victim, signal.SIGKILL)
     print(f"{loss['at']:6.1f} s  kill -9 {victim}: the process that has {loss['device']}'s driver",

@@ -124,21 +124,6 @@ class Program:
         return took
 
 
-def parent_of(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def is_server(pid):
-    try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "reseat-serve"
-    except OSError:
-        return False
-
-
 class Bench:
     """An agent of our own, its device, and what is measured with it."""
 
@@ -163,16 +148,6 @@ class Bench:
     def show(self, name, value, goal, about):
         self.results[name] = value
         print(f"{name:44}{value:10.3f}  {goal:10}  {about}", flush=True)
-
-    def driver_process(self):
-        """The process that has the program's driver: the agent's server makes one for each client."""
-        _, agent = self.lab.control("agent", "status", "--json")
-        found = [pid for pid in (int(name) for name in os.listdir("/proc") if name.isdigit())
-                 if is_server(pid) and is_server(parent_of(pid)) and
-                 parent_of(parent_of(pid)) == agent["agent"]["pid"]]
-        if len(found) != 1:
-            fail(f"{len(found)} processes have the program's driver")
-        return found[0]
 
     def solve(self, *how):
         """(Seconds, points that were made)"""
@@ -226,7 +201,7 @@ class Bench:
     def kill(self, program):
         """What was known of it then."""
         app = program.await_app("a point", lambda app: app["protection"]["points"])
-        os.kill(self.driver_process(), signal.SIGKILL)
+        os.kill(self.lab.driver_process() or fail("no process has the program's driver"), signal.SIGKILL)
         return app
 
     def redone(self):

@@ -154,6 +154,15 @@ class Lab:
                 return app
         return None
 
+    def driver_process(self):
+        """What has an isolated program's driver, or None: the agent's server makes one a client."""
+        _, agent = self.control("agent", "status", "--json")
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+            parent = parent_of(pid)
+            if is_server(pid) and is_server(parent) and parent_of(parent) == agent["agent"]["pid"]:
+                return pid
+        return None
+
     def run_command(self, name, device=None, present=None, seats=1):
         command = [self.reseat, "run", "--name", name]
         if device:
@@ -167,6 +176,21 @@ class Lab:
     def start(self, command, stdout, stderr, extra_env=None):
         return subprocess.Popen(command, env=dict(self.env, **(extra_env or {})),
                                 stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+
+
+def parent_of(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def is_server(pid):
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "reseat-serve"
+    except OSError:
+        return False
 
 
 def processor_seconds(pid):

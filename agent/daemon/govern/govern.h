@@ -134,7 +134,8 @@ struct request {
 /** It leaves the program where it is. */
 static inline bool request_stays(const struct request *request)
 {
-    return request->dry_run || request->prewarms || request->images || request->protects;
+    return request->dry_run || request->prewarms || (request->images && !request->parks) ||
+           request->protects;
 }
 
 /**
