@@ -105,14 +105,28 @@ void share_rest(const struct shared_launch *launch, bool rests)
         hold_pump_soon();
 }
 
+/* What its drivers say nothing of until they are asked. */
+static void ask(const struct shared_launch *launch)
+{
+    gate_enter();
+    (void)parts_status(launch->event);
+    gate_leave();
+}
+
+bool share_has_begun(const struct shared_launch *launch)
+{
+    ask(launch);
+    pthread_mutex_lock(&engine_lock);
+    bool begun = launch->event->parts->ended != 0;
+    pthread_mutex_unlock(&engine_lock);
+    return begun;
+}
+
 bool share_is_idle(const struct shared_launch *launch)
 {
     struct event *event = launch->event, *same;
     bool busy = false;
-    /* What its drivers say nothing of until they are asked. */
-    gate_enter();
-    (void)parts_status(event);
-    gate_leave();
+    ask(launch);
     pthread_mutex_lock(&engine_lock);
     bool idle =
         event->parts->left == 0 && (pieces_none_left(launch->pieces) || launch->pieces->rests ||

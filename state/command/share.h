@@ -40,6 +40,8 @@ void share_arrived(const struct shared_launch *launch, struct groups *list);
 void share_give_back(const struct shared_launch *launch, struct groups *list);
 /** Have the queue be given no more of it for the moment, or more again. */
 void share_rest(const struct shared_launch *launch, bool rests);
+/** True once a piece of it has ended in its own queue. */
+bool share_has_begun(const struct shared_launch *launch);
 /** True when nothing of it runs in its own queue. */
 bool share_is_idle(const struct shared_launch *launch);
 /** It ends in @error. */

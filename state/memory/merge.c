@@ -525,10 +525,8 @@ static int ask_home(struct merge *merge, const struct transfer_limits *limits, b
     return error;
 }
 
-int merge_find(struct merge *merge, const struct transfer_limits *limits, bool *ret_overlaps,
-               uint64_t *ret_bytes)
+int merge_fetch(struct merge *merge, const struct transfer_limits *limits, uint64_t *ret_bytes)
 {
-    bool overlaps = false;
     uint64_t bytes = 0;
     int error = look(merge, limits);
     if (error == 0 && merge->count != 0)
@@ -536,16 +534,21 @@ int merge_find(struct merge *merge, const struct transfer_limits *limits, bool *
     if (error != 0)
         return error;
     leave_away(merge);
-    error = merge->count != 0 ? make_at_home(merge) : 0;
+    *ret_bytes = bytes;
+    return 0;
+}
+
+int merge_find(struct merge *merge, const struct transfer_limits *limits, bool *ret_overlaps)
+{
+    bool overlaps = false;
+    int error = merge->count != 0 ? make_at_home(merge) : 0;
     if (error == 0)
         widen(merge);
     if (error == 0)
         error = ask_home(merge, limits, &overlaps);
-    if (error != 0)
-        return error;
-    *ret_overlaps = overlaps;
-    *ret_bytes = bytes;
-    return 0;
+    if (error == 0)
+        *ret_overlaps = overlaps;
+    return error;
 }
 
 int merge_apply(struct merge *merge)

@@ -23,7 +23,8 @@
  * written: work-groups that write what others write have undefined results without atomic
  * functions, and launches that have these are not for sharing.
  *
- * All functions are a mover's, with the gate open, and one thread's at a time for one merge. The
+ * All functions are a mover's, with the gate open, and one thread's at a time for one merge;
+ * merge_fetch also a helper's of it, who alone asks anything of `away` then. The
  * device work is given to the residences' io queues. A residence that is lost ends each at once.
  */
 
@@ -54,20 +55,28 @@ MUST_CHECK int merge_begin(struct memory *root, struct range range, size_t unit,
                            uint8_t away, const struct transfer_limits *limits,
                            struct merge **ret_merge);
 /**
- * All of the share has ended, and all that home was given of the launch: bring what the share wrote
- * to host memory, and ask home what it wrote there itself. Nothing of home changes, but that some
- * MiB of its memory are taken until merge_end. Afterwards nothing more is asked of `away`, and what
- * it had for the merge was given back to it.
+ * All of the share has ended: bring what it wrote to host memory. Home is asked for nothing, and
+ * may be busy. Afterwards nothing more is asked of `away`, and what it had for the merge was given
+ * back to it.
  *
- * Once a merge. Blocks on the devices. Returns 0 or as merge_begin; then merge_end is all that is
+ * Once a merge. Blocks on the device. Returns 0 or as merge_begin; then merge_end is all that is
  * left.
  *
- * @ret_overlaps  Both wrote into one unit.
  * @ret_bytes  That the share wrote, in whole chunks (digest.h) as far as they are of the range;
  *             eight bytes that it has a part of count as a whole.
  */
+MUST_CHECK int merge_fetch(struct merge *merge, const struct transfer_limits *limits,
+                           uint64_t *ret_bytes);
+/**
+ * After merge_fetch, and all that home was given of the launch has ended: ask home what it wrote
+ * there itself. Nothing of home changes, but that some MiB of its memory are taken until merge_end.
+ *
+ * Once a merge. Blocks on home. Returns as merge_fetch.
+ *
+ * @ret_overlaps  Both wrote into one unit.
+ */
 MUST_CHECK int merge_find(struct merge *merge, const struct transfer_limits *limits,
-                          bool *ret_overlaps, uint64_t *ret_bytes);
+                          bool *ret_overlaps);
 /**
  * After a merge_find that saw no overlap: have home's replica what the share wrote. Commands of the
  * program may write other bytes meanwhile. There are no limits: half of it is no state to be in.

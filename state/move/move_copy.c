@@ -341,6 +341,8 @@ static int forgive(struct move *move, bool beside, int error)
 static bool drains(const struct move *move, const struct queue *queue)
 {
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    if (queue == move->apart)
+        return false;
     if (queue->seat == move->seat)
         return true;
     for (size_t i = 0; i < move->context_count; i++)

@@ -29,6 +29,8 @@ struct move {
     struct move_report *report;
     struct seat *seat;
     struct device *target; /**< NULL: suspend. */
+    /** What it runs is not waited for by move_quiesce; or NULL. */
+    const struct queue *apart;
     struct move_context *contexts;
     size_t context_count;
     struct transfer_limits limits;

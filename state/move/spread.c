@@ -64,10 +64,13 @@ struct helper {
     unsigned running;
     uint64_t items, claimed, since; /* done; taken; and when the last one ended, or it began */
     unsigned pieces_given, pieces_done;
-    double per_s;  /* work-items a second; 0: not known */
-    double cost_s; /* of bringing home what it does, at most */
-    int error;     /* what it did is to be thrown away */
-    bool ended, abandoned;
+    double per_s;   /* work-items a second; 0: not known */
+    double cost_s;  /* of bringing home what it does, at most */
+    double fetch_s; /* of it until home is asked, of the whole launch */
+    int error;      /* what it did is to be thrown away */
+    uint64_t deadline_ns;
+    bool ended;
+    atomic_bool abandoned;
     bool started; /* has a thread */
     pthread_t thread;
 };
@@ -208,16 +211,34 @@ static int list_named(struct spread *s)
     return error;
 }
 
-/* What came before the launch in other queues has ended. */
+/* Then what came before the launch in its own queue has ended, where that is in order. */
+static int await_first_piece(const struct spread *s, struct move *move)
+{
+    int error = 0;
+    while (error == 0 && !share_has_begun(&s->launch)) {
+        error = residence_is_lost(s->context->at[s->home]) ? -EIO
+                : share_is_idle(&s->launch)                ? -ENOENT
+                                                           : move_check(move);
+        if (error == 0)
+            clock_sleep(IDLE_STEP_NS);
+    }
+    return error;
+}
+
+/* What came before the launch has ended. */
 static int quiesce(const struct spread *s)
 {
+    const struct queue *queue = s->launch.queue;
+    const bool ordered = (queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
     const struct move_request request = {.seat = s->request->seat->index};
     struct move_report report = {0};
     struct move move = {.request = &request,
                         .report = &report,
                         .seat = s->request->seat,
+                        .apart = ordered ? queue : NULL,
                         .limits = s->request->limits};
-    return move_quiesce(&move);
+    int error = ordered ? await_first_piece(s, &move) : 0;
+    return error != 0 ? error : move_quiesce(&move);
 }
 
 /* ---- a place that helps ---- */
@@ -295,8 +316,8 @@ static int keep(struct helper *h)
     return error;
 }
 
-/* Seconds that copying takes what it lacks, and, at most, bringing home what it writes. */
-static double predict(const struct helper *h, double *ret_home)
+/* Seconds that copying takes what it lacks; of bringing home what it writes it is noted. */
+static double predict(struct helper *h)
 {
     const struct spread *s = h->spread;
     uint64_t lacks = 0, writes = 0;
@@ -309,8 +330,8 @@ static double predict(const struct helper *h, double *ret_home)
         writes += named->writes ? named->range.end - named->range.begin : 0;
     }
     struct residence *home = s->context->at[s->home];
-    *ret_home =
-        2 * (transfer_predict(h->residence, NULL, writes) + transfer_predict(NULL, home, writes));
+    h->fetch_s = 2 * transfer_predict(h->residence, NULL, writes);
+    h->cost_s = h->fetch_s + 2 * transfer_predict(NULL, home, writes);
     return lacks != 0 ? transfer_predict(home, h->residence, lacks) : 0;
 }
 
@@ -356,7 +377,7 @@ static bool was_worth_it(const struct helper *h, double left)
 static bool is_worth_beginning(struct helper *h)
 {
     double left = (double)share_left(&h->spread->launch) / home_per_s(h->spread);
-    double begin = predict(h, &h->cost_s);
+    double begin = predict(h);
     log_debug("what is left of a launch takes %.1f ms, joining it %.1f and bringing it home %.1f",
               left * 1e3, begin * 1e3, h->cost_s * 1e3);
     recall(h);
@@ -429,8 +450,15 @@ static double busy_s(const struct helper *h)
     return h->running != 0 && rest > 0 ? rest : 0;
 }
 
-/* As many as take a slice, but towards the end fewer, so that all places end at once: as many as
- * fill the device at least, for fewer take as long. */
+/* Seconds that it takes to fetch what it has done, and @more work-items. */
+static double fetch_s(const struct helper *h, double more)
+{
+    double all = (double)h->pieces->groups * (double)h->pieces->row;
+    return h->fetch_s * ((double)h->claimed + more) / all;
+}
+
+/* As many as take a slice, but towards the end fewer, so that all places end at once, with what
+ * they did fetched from all: as many as fill the device at least, for fewer take as long. */
 static size_t choose_count(const struct helper *h)
 {
     double home = home_per_s(h->spread), left = (double)share_left(&h->spread->launch);
@@ -440,11 +468,13 @@ static size_t choose_count(const struct helper *h)
         double few = left / row / 8;
         return (double)fill < few ? fill : (size_t)few;
     }
-    double items = h->per_s * slice_s(), part = left * h->per_s / (h->per_s + home) / AT_ONCE;
+    double items = h->per_s * slice_s(), ahead = home * fetch_s(h, items);
+    double part = ahead < left ? (left - ahead) * h->per_s / (h->per_s + home) / AT_ONCE : 0;
     size_t count = (size_t)((items < part ? items : part) / row);
     count = count < fill ? fill : count - count % fill;
+    double more = (double)count * row;
     /* The queue itself would do all that is left before this. */
-    return busy_s(h) + (double)count * row / h->per_s < home_s(h->spread, left) ? count : 0;
+    return busy_s(h) + more / h->per_s + fetch_s(h, more) < home_s(h->spread, left) ? count : 0;
 }
 
 static void note_claim(struct helper *h, struct groups *entry, size_t at, size_t count)
@@ -568,6 +598,24 @@ static void await_first(struct helper *h)
     pthread_mutex_unlock(&h->spread->lock);
 }
 
+/* What it did, to host memory, while home may still do its own part. */
+static void fetch(struct helper *h)
+{
+    struct spread *s = h->spread;
+    const struct transfer_limits limits = {.deadline_ns = h->deadline_ns, .cancel = &h->abandoned};
+    pthread_mutex_lock(&s->lock);
+    int error = h->groups ? h->error : -ENOENT;
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; error == 0 && i < s->named_count; i++) {
+        uint64_t bytes;
+        if (h->merges[i])
+            error = merge_fetch(h->merges[i], &limits, &bytes);
+    }
+    pthread_mutex_lock(&s->lock);
+    h->error = error;
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void *helper_run(void *data)
 {
     struct helper *h = data;
@@ -580,6 +628,9 @@ static void *helper_run(void *data)
         await_first(h);
     }
     span_end(begun, "spread", device_name(h->residence->device), "items", h->items);
+    begun = span_begin();
+    fetch(h);
+    span_end(begun, "spread", "fetch", NULL, 0);
     pthread_mutex_lock(&h->spread->lock);
     h->ended = true;
     pthread_mutex_unlock(&h->spread->lock);
@@ -675,11 +726,9 @@ static int find(struct helper *h, const struct transfer_limits *limits)
     struct spread *s = h->spread;
     bool overlaps = false;
     int error = h->error;
-    for (size_t i = 0; error == 0 && !overlaps && i < s->named_count; i++) {
-        uint64_t bytes;
+    for (size_t i = 0; error == 0 && !overlaps && i < s->named_count; i++)
         if (h->merges[i])
-            error = merge_find(h->merges[i], limits, &overlaps, &bytes);
-    }
+            error = merge_find(h->merges[i], limits, &overlaps);
     if (!overlaps)
         return error;
     pace_overlaps(s->launch.pieces->pace);
@@ -756,7 +805,10 @@ static int begin_helpers(struct spread *s)
         if (place == s->home || !residence || !request->offers(request->data, s->context, place))
             continue;
         struct helper *h = &s->helpers[s->helper_count];
-        *h = (struct helper){.spread = s, .place = place, .residence = residence};
+        *h = (struct helper){.spread = s,
+                             .place = place,
+                             .residence = residence,
+                             .deadline_ns = request->limits.deadline_ns};
         residence_ref(residence);
         int error = helper_begin(h);
         if (error == 0) {

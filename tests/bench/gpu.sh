@@ -118,11 +118,12 @@ step slices "a launch of 10 s on $gpu, moved in its middle" \
     bench-slices --kinds compute --ms 10000 --pairs 0 --runs 1 --from "$gpu" \
     ${another:+--to "$another"}
 [ -z "$another" ] || step elastic "launches of 2 s on $gpu and $another" \
-    "$here/elastic.py" --vendors system --from "$gpu" --over "$another" -- --ms 2000
+    "$here/elastic.py" --vendors system --from "$gpu" --over "$another" -- --ms 2000 ${ELASTIC_ITEMS:+--items "$ELASTIC_ITEMS"}
 step elastic "launches of 2 s on $gpu and $cpu" \
     "$here/elastic.py" --vendors system --from "$gpu" --over "$cpu" --stays -- --ms 2000
 step spector "Spector's kernels on $gpu" \
-    "$here/spector.py" --from "$gpu" --size large --seconds 0.5 --moves 3 ${json:+--json "$json"}
+    "$here/spector.py" --from "$gpu" --size large --seconds 0.5 --moves 3 \
+    ${SPECTOR_KERNELS:+--kernels "$SPECTOR_KERNELS"} ${json:+--json "$json"}
 isolation() {
     local icd=$OCL_ICD_VENDORS/${ISOLATE_ICD:-nvidia.icd}
     OCL_ICD_VENDORS=$icd "$here/isolate.py" --bench "$here/bin/bench-isolate" \

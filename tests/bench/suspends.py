@@ -4,8 +4,9 @@
   suspends.py [--device DEVICE] [--mib N[,N...]] [--runs N] [--peer] [--json FILE]
 
 For each size a solver that has so much on the device, and writes a part of it all the time, is suspended, resumed as a whole,
-suspended again and resumed on demand: with no host memory kept warm ("fresh"), and with as much as it takes ("warm", after one
-such turn that does not count). Milliseconds, the median of --runs:
+suspended again and resumed on demand, and both again on a device that was made ready for it meanwhile (reseat prewarm, "ready",
+which does not count): with no host memory kept warm ("fresh"), and with as much as it takes ("warm", after one such turn that does
+not count). Milliseconds, the median of --runs:
 
   asked     from the command to its end, as an operator waits
   open      what is made on the target: the context, programs, objects
@@ -166,15 +167,19 @@ def parts_of(events, whole):
 
 
 def turn(world, kind):
-    """Four moves: [(what, asked, parts)]."""
+    """Eight moves: [(what, asked, parts)]."""
     said, asked = [], []
     world.trace_begin()
-    for what, args in (("suspend", ("suspend", NAME)), ("resume", ("resume", NAME, "--whole")),
-                       ("suspend", ("suspend", NAME)), ("on demand", ("resume", NAME, "--on-demand"))):
-        asked.append(world.change(*args))
-        said.append(f"{what}, {kind}")
-    time.sleep(STATUS_SECONDS)
-    until("the last byte of what was resumed on demand", world.fetched)
+    for ready in (False, True):
+        for what, how in (("resume", "--whole"), ("on demand", "--on-demand")):
+            asked.append(world.change("suspend", NAME))
+            said.append(f"suspend, {kind}")
+            if ready:
+                world.ask("prewarm", NAME, world.device)
+            asked.append(world.change("resume", NAME, how))
+            said.append(f"{what}, {kind}" + (", ready" if ready else ""))
+            time.sleep(STATUS_SECONDS)
+            until("the last byte of what was resumed", world.fetched)
     events = world.trace_end()
     moves = [event for event in events if event["cat"] == "move" and event["name"].startswith("move to ")]
     moves.sort(key=lambda event: event["ts"])
@@ -211,10 +216,10 @@ def peer(mib):
 
 
 def show(mib, medians, beside):
-    print(f"{mib} MiB{'':>14} {'asked':>9} " + " ".join(f"{part:>9}" for part in (*PARTS, "rest")) +
+    print(f"{mib} MiB{'':>17} {'asked':>9} " + " ".join(f"{part:>9}" for part in (*PARTS, "rest")) +
           (f" {'peer':>9} {'ratio':>7}" if beside else ""))
     for what, median in medians.items():
-        line = f"{what:<20} {median['asked']:9.1f} " + " ".join(
+        line = f"{what:<23} {median['asked']:9.1f} " + " ".join(
             f"{median[part]:9.1f}" for part in (*PARTS, "rest"))
         if beside:
             theirs = beside["suspend_s" if what.startswith("suspend") else "resume_s"] * 1e3

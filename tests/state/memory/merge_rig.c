@@ -184,6 +184,13 @@ static void write_somewhere(struct merge_rig *rig, struct range range, int place
     merge_rig_write(rig, place, at, bytes, size);
 }
 
+int merge_rig_find(struct merge *merge, const struct transfer_limits *limits, bool *ret_overlaps,
+                   uint64_t *ret_bytes)
+{
+    int error = merge_fetch(merge, limits, ret_bytes);
+    return error != 0 ? error : merge_find(merge, limits, ret_overlaps);
+}
+
 bool merge_rig_play(struct merge_rig *rig, struct range range, unsigned writes)
 {
     const struct range whole = {0, rig->size};
@@ -200,7 +207,7 @@ bool merge_rig_play(struct merge_rig *rig, struct range range, unsigned writes)
     /* What others do at home outside is nothing to the merge. */
     if (merge_rig_pick(rig, 4) == 0)
         write_somewhere(rig, range.begin > 0 ? (struct range){0, range.begin} : whole, MERGE_HOME);
-    cr_assert_eq(merge_find(merge, NULL, &overlaps, &bytes), 0, "%s", when);
+    cr_assert_eq(merge_rig_find(merge, NULL, &overlaps, &bytes), 0, "%s", when);
     cr_assert_eq(overlaps, merge_rig_overlaps(rig, range), "%s: %d", when, overlaps);
     cr_assert_eq(bytes, merge_rig_written(rig, range), "%s: %llu bytes", when,
                  (unsigned long long)bytes);

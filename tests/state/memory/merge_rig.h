@@ -37,6 +37,9 @@ size_t merge_rig_pick(struct merge_rig *rig, size_t below);
 void merge_rig_write(struct merge_rig *rig, int place, size_t at, const void *bytes, size_t size);
 /** The share begins: what away has now is what it began with. */
 void merge_rig_begins(struct merge_rig *rig);
+/** merge_fetch, and merge_find after it. */
+MUST_CHECK int merge_rig_find(struct merge *merge, const struct transfer_limits *limits,
+                              bool *ret_overlaps, uint64_t *ret_bytes);
 /** What merge_find has to say of @range. */
 bool merge_rig_overlaps(const struct merge_rig *rig, struct range range);
 uint64_t merge_rig_written(const struct merge_rig *rig, struct range range);

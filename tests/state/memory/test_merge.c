@@ -84,7 +84,7 @@ static struct merge *begin(struct merge_rig *rig, struct range range)
 static bool find_overlap(struct merge *merge, uint64_t *ret_bytes)
 {
     bool overlaps;
-    cr_assert_eq(merge_find(merge, NULL, &overlaps, ret_bytes), 0);
+    cr_assert_eq(merge_rig_find(merge, NULL, &overlaps, ret_bytes), 0);
     return overlaps;
 }
 
@@ -363,7 +363,7 @@ static struct attempt attempt(struct merge_rig *rig, const struct transfer_limit
     write_chunks(rig);
     if (between)
         between(data, FIND);
-    attempt.error = merge_find(merge, limits, &overlaps, &bytes);
+    attempt.error = merge_rig_find(merge, limits, &overlaps, &bytes);
     if (attempt.error == 0) {
         cr_assert_not(overlaps);
         cr_assert_eq(bytes, merge_rig_written(rig, most(rig)));
@@ -584,7 +584,7 @@ Test(merge, is_not_done_where_there_is_no_room, .timeout = 60)
     cr_assert_eq(merge_begin(&rig.root, most(&rig), rig.unit, MERGE_HOME, MERGE_AWAY, NULL, &merge),
                  0);
     merge_rig_write(&rig, MERGE_AWAY, 0, rig.home, 300 * K);
-    cr_assert_eq(merge_find(merge, NULL, &overlaps, &bytes), -ENOMEM);
+    cr_assert_eq(merge_rig_find(merge, NULL, &overlaps, &bytes), -ENOMEM);
     cr_assert_eq(atomic_load(&account->held), before);
     merge_end(merge);
     const struct range few = {0, 64 * K};
@@ -592,7 +592,7 @@ Test(merge, is_not_done_where_there_is_no_room, .timeout = 60)
     cr_assert_eq(atomic_load(&account->held), before + 64 * K);
     cr_assert_eq(atomic_load(&account->peak), before + 300 * K, "%llu",
                  (unsigned long long)atomic_load(&account->peak));
-    cr_assert_eq(merge_find(merge, NULL, &overlaps, &bytes), 0);
+    cr_assert_eq(merge_rig_find(merge, NULL, &overlaps, &bytes), 0);
     cr_assert_eq(atomic_load(&account->held), before, "it is given back as soon as it can be");
     merge_end(merge);
     cr_assert_eq(atomic_load(&account->held), before);
@@ -654,7 +654,7 @@ Test(merge, has_a_deadline_in_the_middle_of_what_it_brings, .timeout = 60)
         memset(rig.away, 5, size);
         merge_rig_write(&rig, MERGE_AWAY, 0, rig.away, size);
         const struct transfer_limits limits = {.deadline_ns = engine_rig_now() + 60000000};
-        cr_assert_eq(merge_find(merge, &limits, &overlaps, &bytes), -ETIMEDOUT);
+        cr_assert_eq(merge_rig_find(merge, &limits, &overlaps, &bytes), -ETIMEDOUT);
         merge_rig_check(&rig, "too late");
         merge_end(merge);
         merge_rig_close(&rig);
