@@ -118,7 +118,7 @@ step slices "a launch of 10 s on $gpu, moved in its middle" \
     bench-slices --kinds compute --ms 10000 --pairs 0 --runs 1 --from "$gpu" \
     ${another:+--to "$another"}
 [ -z "$another" ] || step elastic "launches of 2 s on $gpu and $another" \
-    "$here/elastic.py" --vendors system --from "$gpu" --over "$another" -- --ms 2000 ${ELASTIC_ITEMS:+--items "$ELASTIC_ITEMS"}
+    "$here/elastic.py" --vendors system --from "$gpu" --over "$another" -- --ms 2000 --items 34603008
 step elastic "launches of 2 s on $gpu and $cpu" \
     "$here/elastic.py" --vendors system --from "$gpu" --over "$cpu" --stays -- --ms 2000
 step spector "Spector's kernels on $gpu" \
