@@ -39,7 +39,9 @@ static const char source[] =
     "kernel void counts(global uint *out, global const uint *in, uint rounds, uint n) {\n"
     "  size_t at = get_global_id(0);\n"
     "  out[at] += work(in[at] ^ in[(at + 1) % n], rounds);\n"
-    "  atomic_inc(&out[n]); }\n";
+    "  atomic_inc(&out[n]); }\n"
+    "kernel void renews(global uint *in, uint seed, uint n) {\n"
+    "  for (uint i = 0; i < n; i++) in[i] = i * 2654435761u + seed; }\n";
 
 enum { ITEMS = 16384, GROUP = 16, ROUNDS_LEAST = 30000, LAUNCH_MS = 500 };
 
@@ -260,6 +262,37 @@ Test(spread, a_program_is_elastic_over_two_more_devices)
     scene_close(s);
     cr_assert(engine_rig_empties(&s->rig, "two"), "%s", engine_rig_alive(&s->rig, "two"));
     cr_assert(engine_rig_empties(&s->rig, "three"), "%s", engine_rig_alive(&s->rig, "three"));
+}
+
+/* Which is not there yet when the launch's first pieces are given. */
+Test(spread, a_place_begins_with_what_is_written_before_the_launch)
+{
+    struct scene *s = scene_open("[one] name=one type=cpu base=1 own_memory=yes items_per_s=4 "
+                                 "paced=renews [two] name=two type=cpu base=1 own_memory=yes",
+                                 "adds");
+    cl_kernel renews = engine_kernel(s->program.program, "renews");
+    cl_mem in = engine_buffer(s->program.context, CL_MEM_READ_WRITE, sizeof(s->input), NULL);
+    const cl_uint count = ITEMS;
+    const size_t one = 1;
+    OK(clSetKernelArg(s->kernel, 1, sizeof(in), &in));
+    OK(clSetKernelArg(renews, 0, sizeof(in), &in));
+    OK(clSetKernelArg(renews, 2, sizeof(count), &count));
+    spread_over(s, "two", NULL);
+    unsigned spread = 0;
+    for (cl_uint n = 1; n < 40 && spread < 3; n++) {
+        uint64_t before = spread_items();
+        for (unsigned i = 0; i < ITEMS; i++)
+            s->input[i] = i * 2654435761u + n;
+        OK(clSetKernelArg(renews, 1, sizeof(n), &n));
+        OK(clEnqueueNDRangeKernel(s->program.queue, renews, 1, NULL, &one, &one, 0, NULL, NULL));
+        end(launch(s));
+        check(s);
+        spread += spread_items() != before;
+    }
+    cr_assert_eq(spread, 3);
+    OK(clReleaseKernel(renews));
+    OK(clReleaseMemObject(in));
+    scene_close(s);
 }
 
 /* Also the one that begins when the one before it has ended. */
