@@ -34,16 +34,15 @@ struct part {
     unsigned chunks;
     double once;    /* seconds: the ring, and threads so far */
     double sum;     /* of the stages so far */
-    double slowest; /* of them */
+    double slowest; /* of them, and COST_TURN */
 };
 
 static double part_seconds(const struct part *part)
 {
-    double period = part->sum;
-    if (part->chunks > 1) {
-        double around = (part->sum + COST_LATE) / (part->chunks - 1);
-        period = around > part->slowest ? around : part->slowest;
-    }
+    double around = part->sum;
+    if (part->chunks > 1)
+        around = (part->sum + COST_LATE) / (part->chunks - 1);
+    double period = around > part->slowest ? around : part->slowest;
     return part->once + part->sum + (part->steps - 1) * period;
 }
 
@@ -58,7 +57,10 @@ static void part_add(struct part *part, double seconds)
 static struct part part_begin(const struct cost_problem *problem, size_t chunk, unsigned chunks)
 {
     double steps = (double)steps_of(problem, chunk);
-    struct part part = {.steps = steps, .bytes = (double)problem->total / steps, .chunks = chunks};
+    struct part part = {.steps = steps,
+                        .bytes = (double)problem->total / steps,
+                        .chunks = chunks,
+                        .slowest = COST_TURN};
     for (size_t i = 0; i < problem->count; i++) {
         const struct cost_stage *stage = &problem->stages[i];
         if (stage->kind == COST_RING)

@@ -123,8 +123,8 @@ Test(cost, a_ring_is_never_larger_than_allowed)
 
 /*
  * The pipeline itself: each chunk goes into a stage as soon as it has left the one before and the
- * chunk ahead has left this one; only so many are under way, one fewer than the ring has, and each
- * comes back late.
+ * chunk ahead has left this one; only so many are under way, one fewer than the ring has, each
+ * comes back late, and who sends them on their way needs a turn for each.
  */
 static double simulate(const struct cost_problem *problem, const struct cost_choice *choice)
 {
@@ -134,7 +134,7 @@ static double simulate(const struct cost_problem *problem, const struct cost_cho
     for (uint64_t at = 0; at < problem->total; at += choice->chunk, number++) {
         uint64_t left = problem->total - at;
         double bytes = (double)(left < choice->chunk ? left : choice->chunk);
-        double ready = back_at[number % moving], caller = 0;
+        double ready = fmax(back_at[number % moving], number * COST_TURN), caller = 0;
         for (size_t i = 0; i < problem->count; i++) {
             const struct cost_stage *stage = &problem->stages[i];
             unsigned threads = choice->threads[i];

@@ -102,7 +102,7 @@ static unsigned threads_of(const struct model *model, int work)
 /* The caller does all work, as one stage. */
 static double alone(const struct model *model, const struct ring *ring)
 {
-    double sum = 0, slowest = 0, work = 0;
+    double sum = 0, slowest = COST_TURN, work = 0;
     for (size_t i = 0; i < model->problem->count; i++) {
         const struct cost_stage *stage = &model->problem->stages[i];
         double seconds = stage->kind == COST_RING ? 0 : taken(stage, ring->bytes, 1);
@@ -151,6 +151,10 @@ static void build(struct model *model)
             put(&slowest, x, -seconds);
             add_row(model, &slowest, GLP_LO, 0);
         }
+        slowest.count = 0;
+        put(&slowest, p, 1);
+        put(&slowest, x, -COST_TURN);
+        add_row(model, &slowest, GLP_LO, 0);
         glp_set_obj_coef(model->program, x, ring->once + links);
         put(&around, p, ring->chunks > 1 ? ring->chunks - 1 : 1);
         put(&around, x, -links - (ring->chunks > 1 ? COST_LATE : 0));
