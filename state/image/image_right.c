@@ -21,6 +21,8 @@
 /* "ID.N", and room for what a file is called before. */
 #define NAME_MAX_BYTES 64
 #define GENERATIONS    1000000u
+/* What a file is called until it is whole. */
+#define NEW "new-"
 
 static const char *const states[] = {"taken", "running", "ended"};
 
@@ -128,7 +130,7 @@ static int make_file(const struct owned *rights, const struct right *right)
     if (error)
         return error;
     name_of(right->id, right->generation, name);
-    (void)!snprintf(before, sizeof(before), "new-%s", random);
+    (void)!snprintf(before, sizeof(before), NEW "%s", random);
     write_block(&right->holder, block);
     error = image_file_write(rights, before, &part, 1);
     if (error)
@@ -142,6 +144,19 @@ static int make_file(const struct owned *rights, const struct right *right)
     }
     (void)!unlinkat(owned_fd(rights), before, 0);
     return error ? error : image_file_sync(rights);
+}
+
+void right_sweep(const struct owned *folder)
+{
+    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
+    struct image_names names;
+    if (image_file_folder(folder, RIGHTS, &rights) != 0 || image_file_names(&rights, &names) != 0)
+        return;
+    for (size_t i = 0; i < names.count; i++)
+        if (strncmp(names.names[i], NEW, strlen(NEW)) == 0 &&
+            right_id_is_valid(names.names[i] + strlen(NEW)))
+            (void)!unlinkat(owned_fd(&rights), names.names[i], 0);
+    image_names_finish(&names);
 }
 
 int right_begin(const char *path, uint32_t lease_ms, struct right *ret_right)

@@ -247,6 +247,9 @@ void program_take_status(struct program *program, const msgpack_object *message)
     status->stored = bytes_of(message, "stored", 0);
     take_protect(program, message);
     take_loss(&status->loss, field_get(message, "loss"));
+    status->fenced = field_bool(field_get(message, "right"), "fenced", false);
+    field_text(field_get(message, "right"), "problem", status->right_problem,
+               sizeof(status->right_problem));
 }
 
 bool program_suspended(const struct program *program)
@@ -287,6 +290,8 @@ const char *program_state(const struct program *program)
         return "starting";
     if (!program->peer || program->unresponsive)
         return "away";
+    if (program->status.fenced)
+        return "fenced";
     if (program_moving(program))
         return "moving";
     if (program_lost(program))

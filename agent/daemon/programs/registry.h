@@ -184,6 +184,8 @@ struct program_status {
     uint64_t stored;                        /**< Bytes that it has in an image alone. */
     struct program_protect protect;
     struct program_loss loss;
+    bool fenced;             /**< Somebody may have its right to run, or has: its calls wait. */
+    char right_problem[512]; /**< Why it could not say that it lives; or "". */
 };
 
 /** A program that registered with policy/reseat.h, and what it asks of a device. */
@@ -323,8 +325,14 @@ void program_take_queued(struct agent *agent, struct program *program, const msg
 /** Forget what it said of itself: another connection says it anew. */
 void program_reset_status(struct program *program);
 
-/** "starting", "running", "moving", "lost", "suspended", "waiting", "spilled" or "away". */
+/** "starting", "running", "moving", "lost", "suspended", "waiting", "spilled", "fenced" or "away".
+ */
 const char *program_state(const struct program *program);
+/** It could do now what it is asked. */
+static inline bool program_acts(const struct program *program)
+{
+    return program->peer && !program->unresponsive && !program->status.fenced;
+}
 /** It is on no device: suspended, or it lost the one that it was on and waits for another. */
 static inline bool seat_is_off(const struct program_device *seat)
 {
