@@ -370,6 +370,19 @@ static void take_cancel(const msgpack_object *map)
     pthread_mutex_unlock(&control.lock);
 }
 
+/** What the agent heard of the program that this process was before it executed this one. */
+static void follow_right(const msgpack_object *map)
+{
+    char path[PATH_MAX], id[RIGHT_ID_MAX];
+
+    if (!field_path(map, "folder", path, sizeof(path)) || path[0] != '/' ||
+        !field_string(map, "id", id, sizeof(id)))
+        return;
+    int error = keeper_follow(path, id);
+    if (error)
+        log_warn("the right to run, of the images in %s: %s", path, strerror(-error));
+}
+
 static void take_welcome(const msgpack_object *map)
 {
     struct device_key keys[PROTOCOL_SEATS_MAX];
@@ -393,6 +406,7 @@ static void take_welcome(const msgpack_object *map)
     control.places = field_bool(map, "places", false);
     resolve_locked();
     pthread_mutex_unlock(&control.lock);
+    follow_right(field_get(map, "right"));
 }
 
 static void take_query(const msgpack_object *map)

@@ -164,6 +164,8 @@ void control_frame_right(struct frame *frame, const struct keeper_status *right)
 
     text_make_safe(problem, sizeof(problem), right->problem, strlen(right->problem));
     frame_map(frame, "right");
+    frame_string(frame, "folder", right->path);
+    frame_string(frame, "id", right->id);
     frame_bool(frame, "fenced", right->fenced);
     frame_string(frame, "problem", problem);
     frame_end(frame);

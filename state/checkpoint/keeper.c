@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/gate.h"
@@ -196,6 +197,41 @@ int keeper_adopt(const struct right *right)
     return keep_from_now(right, false);
 }
 
+static void *follow(void *data)
+{
+    struct right *CLEANUP(cleanup_free) right = data;
+    int error = right_find(right->path, right->id, right);
+    if (!error)
+        error = right_is_own(right) ? keep_from_now(right, true) : -ESTALE;
+    if (error && error != -EBUSY)
+        log_warn(
+            "the right to run of the process before it executed this program, of the images in "
+            "%s: %s",
+            right->path, error == -ESTALE ? "it is not its own any more" : strerror(-error));
+    return NULL;
+}
+
+int keeper_follow(const char *path, const char *id)
+{
+    struct right *right;
+    pthread_mutex_lock(&keeper.lock);
+    bool kept = keeper.kept;
+    pthread_mutex_unlock(&keeper.lock);
+    if (kept)
+        return 0;
+    if (!right_id_is_valid(id) || strlen(path) >= sizeof(right->path))
+        return -EBADMSG;
+    right = calloc(1, sizeof(*right));
+    if (!right)
+        return -ENOMEM;
+    strcpy(right->path, path);
+    strcpy(right->id, id);
+    int error = thread_start("reseat-follow", 0, follow, right, NULL);
+    if (error)
+        free(right);
+    return error;
+}
+
 void keeper_settle(void)
 {
     pthread_mutex_lock(&keeper.lock);
@@ -218,8 +254,11 @@ void keeper_read(struct keeper_status *ret_status)
 {
     pthread_mutex_lock(&keeper.lock);
     *ret_status = (struct keeper_status){.fenced = has_lapsed()};
-    if (keeper.kept)
+    if (keeper.kept) {
+        memcpy(ret_status->path, keeper.right.path, sizeof(keeper.right.path));
+        memcpy(ret_status->id, keeper.right.id, sizeof(keeper.right.id));
         memcpy(ret_status->problem, keeper.problem, sizeof(keeper.problem));
+    }
     if (ret_status->fenced && !*ret_status->problem)
         (void)!snprintf(ret_status->problem, sizeof(ret_status->problem),
                         "it could not say in time that it lives: the disk of %.300s is slow, or "

@@ -113,6 +113,15 @@ static void describe_own(struct right_holder *holder)
     holder->pid = (uint64_t)getpid();
 }
 
+bool right_is_own(const struct right *right)
+{
+    const struct right_holder *holder = &right->holder;
+    struct right_holder own;
+    describe_own(&own);
+    return holder->state == RIGHT_RUNNING && holder->pid == own.pid &&
+           strcmp(holder->boot, own.boot) == 0 && strcmp(holder->host, own.host) == 0;
+}
+
 /* ---- files ---- */
 
 static void name_of(const char *id, uint64_t generation, char ret_name[NAME_MAX_BYTES])

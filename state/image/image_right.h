@@ -59,6 +59,8 @@ struct right {
 /** Read what a file says, nothing of which is trusted. Returns 0 or -EBADMSG. Pure. */
 MUST_CHECK int right_decode(const char block[RIGHT_BLOCK], struct right_holder *ret_holder);
 
+/** True when it is the calling process that has it, and runs. */
+bool right_is_own(const struct right *right);
 /** True for what an id can be. */
 bool right_id_is_valid(const char *id);
 

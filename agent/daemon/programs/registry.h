@@ -220,7 +220,9 @@ struct program {
     size_t whole_count;
     struct program_spread spread;
     struct program_images images;
-    unsigned spread_told; /**< Of these the ones that it was told of, as bits. */
+    unsigned spread_told;        /**< Of these the ones that it was told of, as bits. */
+    char right_folder[PATH_MAX]; /**< Its right to run is there, as it last said; or "". */
+    char right_id[32];
     struct program_wish wish;
     struct program_policy policy;
     struct governed governed;
@@ -288,6 +290,9 @@ void program_put_identity(const struct program *program, struct frame *frame);
 /** The keys of a program's devices, one for each seat, as "devices" of an open map, and back. */
 void program_put_devices(const struct program *program, struct frame *frame);
 void program_take_devices(struct program *program, const msgpack_object *map);
+
+/** "right" of an open map, where it has one. */
+void program_put_right(const struct program *program, struct frame *frame);
 
 /** Where its launches are done beside that, as "spread" of an open map, and back. */
 void program_put_spread(const struct program *program, struct frame *frame);

@@ -357,6 +357,15 @@ Test(image_verbs, a_program_that_may_not_run_is_said_to_be_fenced_and_is_asked_n
     harness_end(program);
 }
 
+/* What it executes is told which right its process has. */
+Test(image_verbs, a_process_keeps_its_right_when_it_executes_another_program)
+{
+    setenv("FAKE_RIGHT", "/disk/of mine", 1);
+    const struct result *result = RESEAT("run", "--", harness_program(), "1", "exec");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "right /disk/of mine 0123456789abcdef\n"), "%s", result->out);
+}
+
 /* ---- recover ---- */
 
 static struct right right;

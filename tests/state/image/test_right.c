@@ -345,6 +345,44 @@ Test(right, a_restored_program_waits_until_it_knows_that_it_may_run)
     waitpid(child, NULL, 0);
 }
 
+/* As it is after execve(): the process is the one, and knows nothing. */
+static void follows(void)
+{
+    struct right right;
+    if (right_begin(path, 1000, &right) != 0 || keeper_follow(path, right.id) != 0)
+        _exit(1);
+    for (unsigned i = 0; i < 1000 && !keeper_right(path, &right); i++)
+        sleep_ms(10);
+}
+
+static void follows_another_s(void)
+{
+    if (keeper_follow(path, from.id) != 0)
+        _exit(1);
+}
+
+Test(right, a_process_keeps_its_right_when_it_executes_another_program)
+{
+    struct right before, right;
+    pid_t child = begin(follows);
+    cr_assert_eq(right_find(path, shared->id, &before), 0);
+    sleep_ms(1500);
+    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    cr_assert_eq(right.generation, 0);
+    cr_assert_gt(right.holder.beat, before.holder.beat);
+    cr_assert(goes_on());
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    cr_assert_eq(right_begin(path, 1000, &from), 0);
+    child = begin(follows_another_s);
+    sleep_ms(1500);
+    cr_assert_eq(right_find(path, from.id, &right), 0);
+    cr_assert_eq(right.holder.beat, from.holder.beat, "it is none of its own");
+    cr_assert(goes_on());
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
 Test(right, a_program_that_cannot_say_that_it_lives_waits_until_it_can)
 {
     pid_t child = begin(keeps);
