@@ -112,10 +112,10 @@ static void print_right(const json_t *answer)
     struct words words = {0};
 
     if (member_bool(answer, "fenced"))
-        words_add(&words, "it is fenced, so that it does not run twice: what it calls waits. %s",
+        words_add(&words, "it is fenced, so that it does not run twice, and its calls wait: %s",
                   problem);
     else if (problem[0])
-        words_add(&words, "%s; once its lease has passed, what it calls waits", problem);
+        words_add(&words, "%s; its calls wait once its lease has passed", problem);
     if (words.text[0])
         print_line(words.text);
 }

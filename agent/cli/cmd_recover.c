@@ -129,6 +129,7 @@ static void look_at(struct losses *losses, struct lost *lost)
         conclude(lost, CANNOT,
                  error == -EBADMSG  ? "its right to run is damaged"
                  : error == -ENOENT ? "its right to run is missing"
+                 : error == -EPERM  ? "its right to run is not yours alone"
                                     : strerror(-error));
     else if (lost->right.holder.state == RIGHT_ENDED)
         conclude(lost, ENDED, "it ended by itself");

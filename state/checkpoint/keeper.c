@@ -260,10 +260,11 @@ void keeper_read(struct keeper_status *ret_status)
         memcpy(ret_status->problem, keeper.problem, sizeof(keeper.problem));
     }
     if (ret_status->fenced && !*ret_status->problem)
-        (void)!snprintf(ret_status->problem, sizeof(ret_status->problem),
-                        "it could not say in time that it lives: the disk of %.300s is slow, or "
-                        "the machine slept",
-                        keeper.right.path);
+        (void)!snprintf(
+            ret_status->problem, sizeof(ret_status->problem),
+            "it could not say in time that it lives: the disk of %.300s is slow, or it stood "
+            "still itself",
+            keeper.right.path);
     pthread_mutex_unlock(&keeper.lock);
 }
 

@@ -193,6 +193,28 @@ static bool is_there(const struct owned *rights, const char *id, uint64_t genera
     return fstatat(owned_fd(rights), name, &stat, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* Also where somebody removed one before it: who has the last one is to be heard. */
+static int find_latest(const struct owned *rights, const char *id, uint64_t *ret_generation)
+{
+    size_t length = strlen(id);
+    struct image_names names;
+    int error = image_file_names(rights, &names);
+    if (error)
+        return error;
+    for (size_t i = 0; i < names.count; i++) {
+        const char *name = names.names[i], *number = name + length + 1;
+        char again[NAME_MAX_BYTES];
+        if (strncmp(name, id, length) != 0 || name[length] != '.')
+            continue;
+        uint64_t generation = strtoull(number, NULL, 10);
+        name_of(id, generation, again);
+        if (strcmp(name, again) == 0 && generation <= GENERATIONS && generation > *ret_generation)
+            *ret_generation = generation;
+    }
+    image_names_finish(&names);
+    return 0;
+}
+
 int right_find(const char *path, const char *id, struct right *ret_right)
 {
     struct owned CLEANUP(owned_close) rights = OWNED_NONE;
@@ -206,6 +228,10 @@ int right_find(const char *path, const char *id, struct right *ret_right)
         return error;
     memcpy(right.id, id, RIGHT_ID_MAX);
     (void)!snprintf(right.path, sizeof(right.path), "%s", path);
+    error = find_latest(&rights, id, &right.generation);
+    if (error)
+        return error;
+    /* A list may be of a while ago. */
     while (right.generation < GENERATIONS && is_there(&rights, id, right.generation + 1))
         right.generation++;
     name_of(id, right.generation, name);

@@ -86,6 +86,22 @@ Test(right, what_somebody_left_in_the_middle_goes_with_the_next_writer)
     }
 }
 
+Test(right, the_last_one_counts_also_where_one_before_it_is_gone)
+{
+    struct right first, second, third, found;
+    cr_assert_eq(right_begin(path, 1000, &first), 0);
+    cr_assert_eq(right_take(&first, RIGHT_TAKEN, &second), 0);
+    cr_assert_eq(right_take(&second, RIGHT_RUNNING, &third), 0);
+    name_file(&second);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert_eq(right_find(path, first.id, &found), 0);
+    cr_assert_eq(found.generation, 2);
+    snprintf(file, sizeof(file), "%s/rights/%s.007", path, first.id);
+    cr_assert_eq(symlink("/etc/passwd", file), 0);
+    cr_assert_eq(right_find(path, first.id, &found), 0);
+    cr_assert_eq(found.generation, 2, "such a name nobody makes");
+}
+
 #define TAKERS 8
 static struct right from;
 static pthread_barrier_t barrier;
