@@ -202,11 +202,11 @@ static int find_latest(const struct owned *rights, const char *id, uint64_t *ret
     if (error)
         return error;
     for (size_t i = 0; i < names.count; i++) {
-        const char *name = names.names[i], *number = name + length + 1;
+        const char *name = names.names[i];
         char again[NAME_MAX_BYTES];
         if (strncmp(name, id, length) != 0 || name[length] != '.')
             continue;
-        uint64_t generation = strtoull(number, NULL, 10);
+        uint64_t generation = strtoull(name + length + 1, NULL, 10);
         name_of(id, generation, again);
         if (strcmp(name, again) == 0 && generation <= GENERATIONS && generation > *ret_generation)
             *ret_generation = generation;
