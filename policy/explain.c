@@ -264,7 +264,7 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     view_init(&view, world, settings);
     say_state(&page, &view, program);
     if (p->silent)
-        line(&page, "It does not answer: nothing is asked of it until it does.");
+        line(&page, "It does not answer, or cannot do what it is asked: nothing is until it does.");
     else if (p->busy_moving)
         line(&page, "A step that concerns it is under way.");
     if (p->prefers && p->state == POLICY_RUNNING && p->device != POLICY_NONE)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include "agent/cli/criu.h"
@@ -25,6 +26,7 @@ struct making {
     struct image_folder *folder;
     struct process_files files;
     struct parked parked;
+    int process; /**< A pidfd of it, or -1: its number may be another's once it ended. */
     char name[OUTPUT_PROGRAM_MAX];
     bool session; /**< It is in another process's. */
     bool ran;     /**< It was on a device. */
@@ -152,6 +154,11 @@ static int park(struct making *m, json_t **ret_report)
     return status;
 }
 
+static int tell(const struct making *m, int signal)
+{
+    return pidfd_send_signal(m->process, signal, NULL, 0);
+}
+
 static int is_parked(struct making *m, const json_t *report)
 {
     const json_t *app = json_object_get(report, "app");
@@ -171,7 +178,10 @@ static int is_parked(struct making *m, const json_t *report)
                            reason[0] ? reason : result);
     }
     m->session = getsid(m->parked.pid) != m->parked.pid;
-    int error = park_await(&m->parked);
+    m->process = pidfd_open(m->parked.pid, 0);
+    int error = m->process < 0 ? -errno : park_await(&m->parked);
+    if (!error && tell(m, 0))
+        error = -errno; /* what said that it is parked is not what the descriptor is of */
     if (error) {
         return output_fail(m->output, error == -EPERM ? ERR_DENIED : ERR_FAILED,
                            "no image was made of %s: %s; it goes on", m->name,
@@ -232,7 +242,7 @@ static int go_on(struct making *m)
 {
     json_t *report = NULL;
 
-    (void)kill(m->parked.pid, SIGCONT);
+    (void)tell(m, SIGCONT);
     (void)!park_go(&m->parked, NULL); /* else it does so soon */
     m->went_ns = clock_now_ns();
     if (!m->ran)
@@ -251,7 +261,7 @@ static int keep(struct making *m)
     if (!status && m->wish->ends) {
         status = pack(m);
         if (!status) {
-            (void)kill(m->parked.pid, SIGKILL);
+            (void)tell(m, SIGKILL);
             m->went_ns = clock_now_ns();
             return 0;
         }
@@ -287,12 +297,15 @@ int checkpoint_process(const struct output *output, const struct process_wish *w
                        .wish = wish,
                        .client = client,
                        .files = {.fd = -1},
+                       .process = -1,
                        .begun_ns = clock_now_ns()};
     json_t *report = NULL;
     int status = make(&m, &report);
 
     process_files_end(&m.files);
     image_folder_close(m.folder);
+    if (m.process >= 0)
+        close(m.process);
     if (status) {
         json_decref(report);
         return status;

@@ -105,6 +105,21 @@ static void print_images(const json_t *answer)
     print_line(words.text);
 }
 
+/** Whether it may run. */
+static void print_right(const json_t *answer)
+{
+    const char *problem = member_text(answer, "right_problem");
+    struct words words = {0};
+
+    if (member_bool(answer, "fenced"))
+        words_add(&words, "it is fenced, so that it does not run twice, and its calls wait: %s",
+                  problem);
+    else if (problem[0])
+        words_add(&words, "%s; its calls wait once its lease has passed", problem);
+    if (words.text[0])
+        print_line(words.text);
+}
+
 static void print_explanation(const json_t *answer)
 {
     const json_t *devices = json_object_get(answer, "devices"), *item, *line;
@@ -133,6 +148,7 @@ static void print_explanation(const json_t *answer)
                   member_text(item, "reason"));
         print_line(words.text);
     }
+    print_right(answer);
     print_protection(answer);
     print_images(answer);
     print_spread(answer);

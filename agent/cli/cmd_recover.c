@@ -94,12 +94,19 @@ static int add(struct losses *losses, struct lost *lost)
     return 0;
 }
 
+/** Where it has an image of, or where its right to run went since. */
+static bool was_on(const struct lost *lost, const char *host)
+{
+    return strcmp(lost->summary.about->host, host) == 0 ||
+           strcmp(lost->right.holder.host, host) == 0;
+}
+
 static void keep_those_of(struct losses *losses, const char *host)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < losses->count; i++)
-        if (strcmp(losses->lost[i].summary.about->host, host) == 0)
+        if (was_on(&losses->lost[i], host))
             losses->lost[kept++] = losses->lost[i];
         else
             image_summary_finish(&losses->lost[i].summary);
@@ -122,6 +129,7 @@ static void look_at(struct losses *losses, struct lost *lost)
         conclude(lost, CANNOT,
                  error == -EBADMSG  ? "its right to run is damaged"
                  : error == -ENOENT ? "its right to run is missing"
+                 : error == -EPERM  ? "its right to run is not yours alone"
                                     : strerror(-error));
     else if (lost->right.holder.state == RIGHT_ENDED)
         conclude(lost, ENDED, "it ended by itself");
@@ -156,9 +164,9 @@ static int collect(struct losses *losses, const char *folder)
     images_close(&images);
     if (error)
         return output_fail(losses->output, ERR_FAILED, "there is not enough memory");
-    keep_those_of(losses, losses->wanted->from);
     for (size_t i = 0; i < losses->count; i++)
         look_at(losses, &losses->lost[i]);
+    keep_those_of(losses, losses->wanted->from);
     return 0;
 }
 
@@ -322,8 +330,15 @@ static void await(const struct losses *losses, struct lost *lost, struct right *
 static void recover_one(const struct losses *losses, struct lost *lost)
 {
     struct right mine;
-    int error = right_take(&lost->right, RIGHT_TAKEN, &mine);
+    struct image_folder *folder;
+    char problem[IMAGE_PROBLEM_MAX];
 
+    if (image_folder_open(losses->path, IMAGE_TO_READ, &folder, problem)) {
+        conclude(lost, CANNOT, problem);
+        return;
+    }
+    int error = right_take(&lost->right, RIGHT_TAKEN, &mine);
+    image_folder_close(folder);
     if (error) {
         conclude(lost, error == -EEXIST ? ELSEWHERE : CANNOT,
                  error == -EEXIST ? "somebody else recovers it" : strerror(-error));

@@ -19,6 +19,8 @@
 
 #define PREFIX ".process-"
 #define LOG    "criu.log"
+/* Each is lost only to a sweep that began in that moment. */
+#define TRIES 100
 
 /* ---- the folder ---- */
 
@@ -53,24 +55,45 @@ static void sweep(const struct image_folder *folder)
     }
 }
 
-int process_files_begin(const struct image_folder *folder, struct process_files *ret_files)
+/** Locked, and there still: who sweeps may have had it before us. */
+static bool is_taken(const struct process_files *files)
 {
-    struct process_files *files = ret_files;
+    struct stat opened, named;
 
-    files->fd = -1;
-    sweep(folder);
-    if (paths_join(folder->path, PREFIX, files->path) != 0 ||
+    return flock(files->fd, LOCK_EX | LOCK_NB) == 0 && fstat(files->fd, &opened) == 0 &&
+           lstat(files->path, &named) == 0 && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
+/** -EAGAIN: another sweep had it. */
+static int make_files(const char *parent, struct process_files *files)
+{
+    if (paths_join(parent, PREFIX, files->path) != 0 ||
         strlen(files->path) + sizeof("XXXXXX/" LOG) > PATH_MAX)
         return -ENAMETOOLONG;
     strcat(files->path, "XXXXXX");
     if (!mkdtemp(files->path))
         return -errno;
-    int error = paths_join(files->path, LOG, files->log);
     files->fd = open(files->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (!error && (files->fd < 0 || flock(files->fd, LOCK_EX | LOCK_NB) != 0))
-        error = -errno;
+    if (files->fd < 0)
+        return errno == ENOENT ? -EAGAIN : -errno;
+    if (is_taken(files))
+        return paths_join(files->path, LOG, files->log);
+    close(files->fd);
+    files->fd = -1;
+    return -EAGAIN;
+}
+
+int process_files_begin(const struct image_folder *folder, struct process_files *ret_files)
+{
+    int error = -EAGAIN;
+
+    ret_files->fd = -1;
+    sweep(folder);
+    for (unsigned i = 0; i < TRIES && error == -EAGAIN; i++)
+        error = make_files(folder->path, ret_files);
     if (error)
-        process_files_end(files);
+        process_files_end(ret_files);
     return error;
 }
 

@@ -37,8 +37,13 @@ struct program *client_program(struct peer *client, const msgpack_object *map, s
 
 bool client_finds_program(struct peer *client, const struct program *program)
 {
-    if (program->peer)
+    if (program->peer && !program->status.fenced)
         return true;
+    if (program->peer) {
+        peer_error(client, ERR_REFUSED, "program %s (pid %d) is fenced: %s", program->name,
+                   (int)program->pid, program->status.right_problem);
+        return false;
+    }
     peer_error(client, ERR_GONE,
                "program %s (pid %d) has not found this agent yet; try again in a second",
                program->name, (int)program->pid);

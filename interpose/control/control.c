@@ -25,6 +25,7 @@
 #include "state/base/log.h"
 #include "state/base/pages.h"
 #include "state/base/thread.h"
+#include "state/checkpoint/keeper.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/park.h"
@@ -145,6 +146,8 @@ static void *job_main(void *data)
     if (!parked)
         return NULL;
     control_park_wait();
+    if (control_park_restored())
+        keeper_restored();
     park_end();
     pthread_mutex_lock(&control.lock);
     control.parked = false;
@@ -187,6 +190,7 @@ static void send_frame(void *data, struct frame *frame)
 static void put_protection(struct frame *frame, const struct protect_status *status)
 {
     char as[PROTECTION_TEXT_MAX];
+    struct keeper_status right;
     struct loss loss;
 
     control_protect_words(as);
@@ -195,6 +199,8 @@ static void put_protection(struct frame *frame, const struct protect_status *sta
     lost_last(&loss);
     control_frame_loss(frame, &loss);
     frame_u64(frame, "stored", stored_bytes());
+    keeper_read(&right);
+    control_frame_right(frame, &right);
 }
 
 static void send_status(struct link *link)
@@ -364,6 +370,19 @@ static void take_cancel(const msgpack_object *map)
     pthread_mutex_unlock(&control.lock);
 }
 
+/** What the agent heard of the program that this process was before it executed this one. */
+static void follow_right(const msgpack_object *map)
+{
+    char path[PATH_MAX], id[RIGHT_ID_MAX];
+
+    if (!field_path(map, "folder", path, sizeof(path)) || path[0] != '/' ||
+        !field_string(map, "id", id, sizeof(id)))
+        return;
+    int error = keeper_follow(path, id);
+    if (error)
+        log_warn("the right to run, of the images in %s: %s", path, strerror(-error));
+}
+
 static void take_welcome(const msgpack_object *map)
 {
     struct device_key keys[PROTOCOL_SEATS_MAX];
@@ -387,6 +406,7 @@ static void take_welcome(const msgpack_object *map)
     control.places = field_bool(map, "places", false);
     resolve_locked();
     pthread_mutex_unlock(&control.lock);
+    follow_right(field_get(map, "right"));
 }
 
 static void take_query(const msgpack_object *map)

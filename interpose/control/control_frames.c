@@ -158,6 +158,19 @@ void control_frame_protect(struct frame *frame, const char *as, const struct pro
     frame_end(frame);
 }
 
+void control_frame_right(struct frame *frame, const struct keeper_status *right)
+{
+    char problem[sizeof(right->problem)];
+
+    text_make_safe(problem, sizeof(problem), right->problem, strlen(right->problem));
+    frame_map(frame, "right");
+    frame_string(frame, "folder", right->path);
+    frame_string(frame, "id", right->id);
+    frame_bool(frame, "fenced", right->fenced);
+    frame_string(frame, "problem", problem);
+    frame_end(frame);
+}
+
 void control_frame_loss(struct frame *frame, const struct loss *loss)
 {
     char key[DEVICE_KEY_TEXT_MAX];

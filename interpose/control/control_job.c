@@ -9,6 +9,7 @@
 #include "interpose/control/control.h"
 #include "interpose/control/control_protect.h"
 #include "state/base/clock.h"
+#include "state/checkpoint/keeper.h"
 #include "state/image/image_right.h"
 #include "state/move/park.h"
 #include "state/move/status.h"
@@ -291,7 +292,7 @@ static void park(const struct control_request *request, struct control_report *r
                                           : MOVE_ROLLED_BACK;
 }
 
-void control_job_run(const struct control_request *request, struct control_report *ret_report)
+static void run(const struct control_request *request, struct control_report *ret_report)
 {
     uint32_t seats[PROTOCOL_SEATS_MAX];
     if (request->drop) {
@@ -337,6 +338,28 @@ void control_job_run(const struct control_request *request, struct control_repor
         park(request, ret_report);
     else if (request->folder[0])
         store(request, ret_report);
+}
+
+/* It cannot do what waits for its own calls. The agent may not know yet. */
+static bool is_fenced(struct control_report *ret_report)
+{
+    struct move_report *whole = &ret_report->whole;
+    struct keeper_status right;
+    keeper_read(&right);
+    if (!right.fenced)
+        return false;
+    *ret_report = (struct control_report){.whole.result = MOVE_ROLLED_BACK};
+    (void)!snprintf(whole->reason, sizeof(whole->reason), "it is fenced: %.480s", right.problem);
+    return true;
+}
+
+void control_job_run(const struct control_request *request, struct control_report *ret_report)
+{
+    if (!request->ends && is_fenced(ret_report))
+        return;
+    run(request, ret_report);
+    if (ret_report->whole.result != MOVE_DONE && ret_report->whole.result != MOVE_REFUSED)
+        (void)is_fenced(ret_report);
 }
 
 uint32_t control_environment_devices(struct device_key *ret_keys)

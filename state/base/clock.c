@@ -21,6 +21,13 @@ uint64_t clock_now_ns(void)
     return host_now_ns() + atomic_load_explicit(&ahead, memory_order_relaxed);
 }
 
+uint64_t clock_boot_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
 void clock_resume(uint64_t last_ns)
 {
     uint64_t now = clock_now_ns();

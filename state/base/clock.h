@@ -18,6 +18,9 @@ static inline int64_t clock_now_ms(void)
 {
     return (int64_t)(clock_now_ns() / NS_PER_MS);
 }
+/** As clock_now_ns(), but it goes on while the machine sleeps, and knows nothing of clock_resume():
+ * how long something was for others, not to be waited for. */
+uint64_t clock_boot_ns(void);
 /** What the machine calls now, in milliseconds since 1970: to be shown, not to be waited for. */
 uint64_t clock_wall_ms(void);
 

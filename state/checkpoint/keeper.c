@@ -1,10 +1,13 @@
 #include "state/checkpoint/keeper.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/gate.h"
@@ -14,16 +17,22 @@
 /* At its end a program waits for the disk for no longer: then it counts as one that died. */
 #define END_NS (5 * NS_PER_S)
 
+/* The machine may sleep meanwhile, which no wait notices. */
+#define LOOK_NS NS_PER_S
+
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct right right; /* guarded by lock, as all below; but while it is kept only its thread
-                           writes what is in it */
+                           writes what is in it, and the problem */
     bool kept;
-    bool settled; /* it is the program's */
-    bool taken;   /* by somebody else */
+    bool settled;  /* it is the program's */
+    bool taken;    /* by somebody else */
+    bool restored; /* the process was, and its times are another host's until it said that it lives
+                    */
     bool ends, ended;
-    uint64_t renewed_ns; /* when the last time began that went well */
+    uint64_t renewed_ns; /* clock_boot_ns() when the last time began that went well */
+    char problem[KEEPER_PROBLEM_MAX];
 } keeper = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static uint64_t lease_ns(void)
@@ -31,20 +40,58 @@ static uint64_t lease_ns(void)
     return keeper.right.holder.lease_ms * NS_PER_MS;
 }
 
+/* Locked. Others may take it for dead, or have. */
+static bool has_lapsed(void)
+{
+    return keeper.kept &&
+           (keeper.taken || keeper.restored || clock_boot_ns() >= keeper.renewed_ns + lease_ns());
+}
+
+/* Locked. Until @boot_ns, or something changed. */
+static void wait_until(uint64_t boot_ns)
+{
+    uint64_t now = clock_boot_ns(), left = boot_ns > now ? boot_ns - now : 0;
+    (void)clock_wait(&keeper.changed, &keeper.lock,
+                     clock_now_ns() + (left < LOOK_NS ? left : LOOK_NS));
+}
+
+/* In words that an operator can act on. */
+static void name_problem(const struct right *right, int error, char ret_problem[KEEPER_PROBLEM_MAX])
+{
+    struct right now = {.generation = right->generation};
+    if (error != -ESTALE)
+        (void)!snprintf(ret_problem, KEEPER_PROBLEM_MAX,
+                        "it cannot say that it lives: %.300s/rights/%s.%" PRIu64 ": %s",
+                        right->path, right->id, right->generation, strerror(-error));
+    else if (right_find(right->path, right->id, &now) == 0 && now.generation != right->generation)
+        (void)!snprintf(ret_problem, KEEPER_PROBLEM_MAX,
+                        "process %" PRIu64 " on %s took its right to run, of the images in %.300s",
+                        now.holder.pid, now.holder.host, right->path);
+    else
+        (void)!snprintf(ret_problem, KEEPER_PROBLEM_MAX,
+                        "somebody took its right to run, of the images in %.300s", right->path);
+}
+
 static void renew(bool ends)
 {
     struct right right = keeper.right;
-    uint64_t began = clock_now_ns();
+    bool restored = keeper.restored;
+    char problem[KEEPER_PROBLEM_MAX] = "";
+    uint64_t began = clock_boot_ns();
     pthread_mutex_unlock(&keeper.lock);
     int error = right_renew(&right, ends ? RIGHT_ENDED : RIGHT_RUNNING);
     if (error)
-        log_warn("the right to run the program, of the images in %s: %s", right.path,
-                 error == -ESTALE ? "somebody else has it" : strerror(-error));
+        name_problem(&right, error, problem);
+    if (error && strcmp(problem, keeper.problem) != 0)
+        log_warn("%s", problem);
     pthread_mutex_lock(&keeper.lock);
+    memcpy(keeper.problem, problem, sizeof(problem));
     keeper.right = right;
     keeper.taken = error == -ESTALE;
-    if (!error)
+    if (!error) {
         keeper.renewed_ns = began;
+        keeper.restored = keeper.restored && !restored;
+    }
     pthread_cond_broadcast(&keeper.changed);
 }
 
@@ -52,12 +99,13 @@ static void *keep(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&keeper.lock);
-    while (!keeper.ended && !keeper.taken) {
-        uint64_t next = clock_now_ns() + RIGHT_BEAT(lease_ns());
-        while (!keeper.ends && clock_now_ns() < next)
-            (void)clock_wait(&keeper.changed, &keeper.lock, next);
-        bool ends = keeper.ends;
+    for (bool tried = false; !keeper.ended && !keeper.taken;) {
+        uint64_t next = clock_boot_ns() + RIGHT_BEAT(lease_ns());
+        while (!keeper.ends && (!keeper.restored || tried) && clock_boot_ns() < next)
+            wait_until(next);
+        bool restored = keeper.restored, ends = keeper.ends;
         renew(ends);
+        tried = restored && keeper.restored;
         keeper.ended = ends;
     }
     pthread_cond_broadcast(&keeper.changed);
@@ -72,8 +120,7 @@ static void *fence(void *unused)
     (void)unused;
     pthread_mutex_lock(&keeper.lock);
     while (!keeper.ends) {
-        uint64_t until = keeper.renewed_ns + lease_ns(), now = clock_now_ns();
-        bool lapsed = keeper.taken || now >= until;
+        bool lapsed = has_lapsed();
         if (lapsed != closed) {
             pthread_mutex_unlock(&keeper.lock);
             if (!lapsed)
@@ -82,11 +129,13 @@ static void *fence(void *unused)
                 lapsed = false;
             closed = lapsed;
             if (closed)
-                log_error("its right to run has lapsed: what the program calls waits");
+                log_error("the program is fenced, as its right to run has lapsed: its calls wait");
+            else
+                log_warn("the program has its right to run again: its calls go on");
             pthread_mutex_lock(&keeper.lock);
             continue;
         }
-        (void)clock_wait(&keeper.changed, &keeper.lock, lapsed ? 0 : until);
+        wait_until(lapsed ? UINT64_MAX : keeper.renewed_ns + lease_ns());
     }
     bool taken = keeper.taken;
     pthread_mutex_unlock(&keeper.lock);
@@ -112,7 +161,7 @@ static int start(const struct right *right, bool settled)
     int error = fork_watch();
     keeper.settled = settled;
     keeper.right = *right;
-    keeper.renewed_ns = clock_now_ns();
+    keeper.renewed_ns = clock_boot_ns();
     if (!error && atexit(process_ends) != 0)
         error = -ENOMEM;
     if (!error)
@@ -148,10 +197,74 @@ int keeper_adopt(const struct right *right)
     return keep_from_now(right, false);
 }
 
+static void *follow(void *data)
+{
+    struct right *CLEANUP(cleanup_free) right = data;
+    int error = right_find(right->path, right->id, right);
+    if (!error)
+        error = right_is_own(right) ? keep_from_now(right, true) : -ESTALE;
+    if (error && error != -EBUSY)
+        log_warn(
+            "the right to run of the process before it executed this program, of the images in "
+            "%s: %s",
+            right->path, error == -ESTALE ? "it is not its own any more" : strerror(-error));
+    return NULL;
+}
+
+int keeper_follow(const char *path, const char *id)
+{
+    struct right *right;
+    pthread_mutex_lock(&keeper.lock);
+    bool kept = keeper.kept;
+    pthread_mutex_unlock(&keeper.lock);
+    if (kept)
+        return 0;
+    if (!right_id_is_valid(id) || strlen(path) >= sizeof(right->path))
+        return -EBADMSG;
+    right = calloc(1, sizeof(*right));
+    if (!right)
+        return -ENOMEM;
+    strcpy(right->path, path);
+    strcpy(right->id, id);
+    int error = thread_start("reseat-follow", 0, follow, right, NULL);
+    if (error)
+        free(right);
+    return error;
+}
+
 void keeper_settle(void)
 {
     pthread_mutex_lock(&keeper.lock);
     keeper.settled = true;
+    pthread_mutex_unlock(&keeper.lock);
+}
+
+void keeper_restored(void)
+{
+    uint64_t until = clock_now_ns() + END_NS;
+    pthread_mutex_lock(&keeper.lock);
+    keeper.restored = keeper.kept && !keeper.taken;
+    pthread_cond_broadcast(&keeper.changed);
+    while (keeper.restored && !keeper.taken && clock_now_ns() < until)
+        (void)clock_wait(&keeper.changed, &keeper.lock, until);
+    pthread_mutex_unlock(&keeper.lock);
+}
+
+void keeper_read(struct keeper_status *ret_status)
+{
+    pthread_mutex_lock(&keeper.lock);
+    *ret_status = (struct keeper_status){.fenced = has_lapsed()};
+    if (keeper.kept) {
+        memcpy(ret_status->path, keeper.right.path, sizeof(keeper.right.path));
+        memcpy(ret_status->id, keeper.right.id, sizeof(keeper.right.id));
+        memcpy(ret_status->problem, keeper.problem, sizeof(keeper.problem));
+    }
+    if (ret_status->fenced && !*ret_status->problem)
+        (void)!snprintf(
+            ret_status->problem, sizeof(ret_status->problem),
+            "it could not say in time that it lives: the disk of %.300s is slow, or it stood "
+            "still itself",
+            keeper.right.path);
     pthread_mutex_unlock(&keeper.lock);
 }
 
@@ -168,7 +281,7 @@ bool keeper_right(const char *path, struct right *ret_right)
 /* The right is the parent's. Its end is not the program's. */
 static void in_child(void)
 {
-    keeper.kept = keeper.taken = false;
+    keeper.kept = keeper.taken = keeper.restored = false;
 }
 
 FORK_PART = {

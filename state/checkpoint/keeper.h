@@ -22,6 +22,25 @@ MUST_CHECK int keeper_begin(const char *path, uint32_t lease_ms);
  * does not say of its end that it is the program's. Returns 0, -EBUSY or -ENOMEM. */
 MUST_CHECK int keeper_adopt(const struct right *right);
 void keeper_settle(void);
+/** The process had the right @id, for the images in @path, before it executed (execve) the program
+ * that it is now: it says on that it lives, in a while, if the right is its own still. Returns 0 or
+ * -errno. */
+MUST_CHECK int keeper_follow(const char *path, const char *id);
+/** The process was restored from an image of it, perhaps where the clock is another: it is fenced
+ * until it could say that it lives, and for ever where somebody has taken its right meanwhile.
+ * Waits for the disk, but not for long. */
+void keeper_restored(void);
+
+#define KEEPER_PROBLEM_MAX 512
+/** How it is with the right. */
+struct keeper_status {
+    char path[PATH_MAX]; /**< Of the images; "": it has none. */
+    char id[RIGHT_ID_MAX];
+    bool fenced;                      /**< The program's calls wait. */
+    char problem[KEEPER_PROBLEM_MAX]; /**< Why it could not say that it lives when it last tried;
+                                           one line, or "". */
+};
+void keeper_read(struct keeper_status *ret_status);
 /** The right for the images in @path. False: there is none. */
 bool keeper_right(const char *path, struct right *ret_right);
 

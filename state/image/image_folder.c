@@ -16,6 +16,7 @@
 #include "state/base/clock.h"
 #include "state/base/folder.h"
 #include "state/base/fork.h"
+#include "state/image/image_right.h"
 
 #define CHUNKS "chunks"
 #define LOCK   "lock"
@@ -127,6 +128,7 @@ static int lock_to_write(struct image_folder *folder)
     if (take_lock(&folder->lock, LOCK_EX, 0) == 0) {
         struct image_names names;
         bool unfinished = false;
+        right_sweep(&folder->folder);
         if (image_folder_names(folder, &names) == 0) {
             for (size_t i = 0; i < names.count; i++)
                 unfinished = unfinished || !image_folder_is_whole(folder, names.names[i]);
@@ -503,6 +505,7 @@ int image_folder_sweep(struct image_folder *folder, struct image_swept *ret_swep
     struct image_swept swept = {0};
     struct named named = {0};
     ret_problem[0] = '\0';
+    right_sweep(&folder->folder);
     int error = image_folder_names(folder, &images);
     if (error)
         return error;

@@ -21,6 +21,8 @@
 /* "ID.N", and room for what a file is called before. */
 #define NAME_MAX_BYTES 64
 #define GENERATIONS    1000000u
+/* What a file is called until it is whole. */
+#define NEW "new-"
 
 static const char *const states[] = {"taken", "running", "ended"};
 
@@ -111,6 +113,15 @@ static void describe_own(struct right_holder *holder)
     holder->pid = (uint64_t)getpid();
 }
 
+bool right_is_own(const struct right *right)
+{
+    const struct right_holder *holder = &right->holder;
+    struct right_holder own;
+    describe_own(&own);
+    return holder->state == RIGHT_RUNNING && holder->pid == own.pid &&
+           strcmp(holder->boot, own.boot) == 0 && strcmp(holder->host, own.host) == 0;
+}
+
 /* ---- files ---- */
 
 static void name_of(const char *id, uint64_t generation, char ret_name[NAME_MAX_BYTES])
@@ -128,7 +139,7 @@ static int make_file(const struct owned *rights, const struct right *right)
     if (error)
         return error;
     name_of(right->id, right->generation, name);
-    (void)!snprintf(before, sizeof(before), "new-%s", random);
+    (void)!snprintf(before, sizeof(before), NEW "%s", random);
     write_block(&right->holder, block);
     error = image_file_write(rights, before, &part, 1);
     if (error)
@@ -142,6 +153,19 @@ static int make_file(const struct owned *rights, const struct right *right)
     }
     (void)!unlinkat(owned_fd(rights), before, 0);
     return error ? error : image_file_sync(rights);
+}
+
+void right_sweep(const struct owned *folder)
+{
+    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
+    struct image_names names;
+    if (image_file_folder(folder, RIGHTS, &rights) != 0 || image_file_names(&rights, &names) != 0)
+        return;
+    for (size_t i = 0; i < names.count; i++)
+        if (strncmp(names.names[i], NEW, strlen(NEW)) == 0 &&
+            right_id_is_valid(names.names[i] + strlen(NEW)))
+            (void)!unlinkat(owned_fd(&rights), names.names[i], 0);
+    image_names_finish(&names);
 }
 
 int right_begin(const char *path, uint32_t lease_ms, struct right *ret_right)
@@ -169,6 +193,28 @@ static bool is_there(const struct owned *rights, const char *id, uint64_t genera
     return fstatat(owned_fd(rights), name, &stat, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* Also where somebody removed one before it: who has the last one is to be heard. */
+static int find_latest(const struct owned *rights, const char *id, uint64_t *ret_generation)
+{
+    size_t length = strlen(id);
+    struct image_names names;
+    int error = image_file_names(rights, &names);
+    if (error)
+        return error;
+    for (size_t i = 0; i < names.count; i++) {
+        const char *name = names.names[i];
+        char again[NAME_MAX_BYTES];
+        if (strncmp(name, id, length) != 0 || name[length] != '.')
+            continue;
+        uint64_t generation = strtoull(name + length + 1, NULL, 10);
+        name_of(id, generation, again);
+        if (strcmp(name, again) == 0 && generation <= GENERATIONS && generation > *ret_generation)
+            *ret_generation = generation;
+    }
+    image_names_finish(&names);
+    return 0;
+}
+
 int right_find(const char *path, const char *id, struct right *ret_right)
 {
     struct owned CLEANUP(owned_close) rights = OWNED_NONE;
@@ -182,6 +228,10 @@ int right_find(const char *path, const char *id, struct right *ret_right)
         return error;
     memcpy(right.id, id, RIGHT_ID_MAX);
     (void)!snprintf(right.path, sizeof(right.path), "%s", path);
+    error = find_latest(&rights, id, &right.generation);
+    if (error)
+        return error;
+    /* A list may be of a while ago. */
     while (right.generation < GENERATIONS && is_there(&rights, id, right.generation + 1))
         right.generation++;
     name_of(id, right.generation, name);

@@ -59,13 +59,15 @@ struct right {
 /** Read what a file says, nothing of which is trusted. Returns 0 or -EBADMSG. Pure. */
 MUST_CHECK int right_decode(const char block[RIGHT_BLOCK], struct right_holder *ret_holder);
 
+/** True when it is the calling process that has it, and runs. */
+bool right_is_own(const struct right *right);
 /** True for what an id can be. */
 bool right_id_is_valid(const char *id);
 
 /**
  * A new one, for the calling process.
  *
- * @path  A folder of images, as image_folder_open() found it.
+ * @path  A folder of images, as image_folder_open() found it; it is open.
  * Returns 0, -EPERM (it is not the user's alone) or -errno.
  */
 MUST_CHECK int right_begin(const char *path, uint32_t lease_ms, struct right *ret_right);
@@ -76,9 +78,14 @@ MUST_CHECK int right_begin(const char *path, uint32_t lease_ms, struct right *re
  */
 MUST_CHECK int right_find(const char *path, const char *id, struct right *ret_right);
 /**
+ * Remove what somebody left who died while he made a right, from @folder, a folder of images whose
+ * lock the caller has alone: who makes one shares it. What cannot be removed stays.
+ */
+void right_sweep(const struct owned *folder);
+/**
  * Take over from @from, whose holder is dead, or lets the calling process have it.
  *
- * Returns 0, -EEXIST (somebody else took it), or -errno.
+ * The caller has the folder of images open. Returns 0, -EEXIST (somebody else took it), or -errno.
  */
 MUST_CHECK int right_take(const struct right *from, enum right_state state,
                           struct right *ret_right);

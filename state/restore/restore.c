@@ -127,11 +127,11 @@ static int read_image(const char *path)
     if (!error || error == -ENOENT)
         error = folder ? image_folder_manifest(folder, image.image, &image.manifest, image.problem)
                        : error;
-    image_folder_close(folder);
     if (!error)
         error = check();
     if (!error)
         error = take_right(secure_getenv(RESTORE_ENV_RIGHT));
+    image_folder_close(folder);
     if (!error && !(image.given = calloc(image.manifest.count, sizeof(*image.given))))
         error = -ENOMEM;
     for (size_t i = 0; !error && i < image.manifest.count; i++)

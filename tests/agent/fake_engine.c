@@ -16,6 +16,7 @@
 #include "state/base/span.h"
 #include "state/base/work.h"
 #include "state/checkpoint/checkpoint.h"
+#include "state/checkpoint/keeper.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/park.h"
@@ -333,6 +334,36 @@ void lost_last(struct loss *ret_loss)
                               .device = &device,
                               .reason = getenv("FAKE_LOSS"),
                               .at_ns = 1};
+}
+
+/* FAKE_FENCED: a file; while it is there it cannot run, for what that says. */
+void keeper_read(struct keeper_status *ret_status)
+{
+    const char *path = getenv("FAKE_FENCED");
+    FILE *file = path ? fopen(path, "re") : NULL;
+
+    *ret_status = (struct keeper_status){.fenced = file != NULL};
+    if (getenv("FAKE_RIGHT")) {
+        (void)!snprintf(ret_status->path, sizeof(ret_status->path), "%s", getenv("FAKE_RIGHT"));
+        strcpy(ret_status->id, "0123456789abcdef");
+    }
+    if (file && !fgets(ret_status->problem, sizeof(ret_status->problem), file))
+        ret_status->problem[0] = '\0';
+    if (file)
+        fclose(file);
+}
+
+int keeper_follow(const char *path, const char *id)
+{
+    if (!getenv("FAKE_RIGHT")) {
+        printf("right %s %s\n", path, id);
+        fflush(stdout);
+    }
+    return 0;
+}
+
+void keeper_restored(void)
+{
 }
 
 /* FAKE_STORED: what is suspended is in an image. */

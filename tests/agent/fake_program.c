@@ -15,9 +15,10 @@
 /*
  * A program that "uses OpenCL" at once and then lives for SECONDS.
  *
- *   fake_program SECONDS [late MILLISECONDS | fork | aware FILE]
+ *   fake_program SECONDS [late MILLISECONDS | fork | exec | aware FILE]
  *
- * late: it first lives so long without OpenCL. fork: a child of it uses OpenCL too. aware: it
+ * late: it first lives so long without OpenCL. fork: a child of it uses OpenCL too. exec: after as
+ * many seconds it executes itself, without FAKE_RIGHT. aware: it
  * registered with reseat.h, and wants more when it gets SIGUSR1, nothing any more at SIGUSR2; what
  * it is notified of goes to FILE.
  */
@@ -88,5 +89,10 @@ int main(int argc, char **argv)
         return 0;
     }
     sleep(seconds);
+    if (argc > 2 && strcmp(argv[2], "exec") == 0) {
+        unsetenv("FAKE_RIGHT");
+        execl("/proc/self/exe", argv[0], "2", NULL);
+        return 1;
+    }
     return 0;
 }

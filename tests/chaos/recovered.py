@@ -125,6 +125,12 @@ def is_fenced(disk, program):
         process.send_signal(signal.SIGCONT)
         got.communicate(timeout=PATIENCE)
         expect("the new one", got.returncode, DONE)
+        wait_for("the old one to be fenced",
+                 lambda: [(app["state"], "took its right" in app["right_problem"])
+                          for app in first.lab.control("ps", "--json")[1]["apps"]] ==
+                 [("fenced", True)])
+        status, _ = first.lab.control("move", str(process.pid), first.device, "--json")
+        expect("a move of a fenced program", status, REFUSED)
         time.sleep(1)
         if process.poll() is not None:
             fail(f"the old one went on: {process.communicate()[0]}")

@@ -308,7 +308,12 @@ void accounts_status(struct peer *peer, struct message *message)
     struct program_device before[PROTOCOL_SEATS_MAX];
 
     memcpy(before, program->seats, sizeof(before));
+    bool fenced = program->status.fenced;
     program_take_status(program, &message->root);
+    if (program->status.fenced != fenced)
+        agent_log(
+            "%s: %s (pid %d) %s%s", program->id, program->name, (int)program->pid,
+            fenced ? "may run again" : "is fenced: ", fenced ? "" : program->status.right_problem);
     update(peer->agent, program);
     for (uint32_t i = 0; i < program->seat_count; i++)
         losses_note(peer->agent, program, i, &before[i],

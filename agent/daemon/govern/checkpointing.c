@@ -83,7 +83,7 @@ void checkpointing_tick(struct agent *agent)
 
     for (struct program *program = agent->programs; program; program = program->next) {
         struct program_images *images = &program->images;
-        if (!images->every_ms || now < images->due_ms || !program->peer || program->unresponsive ||
+        if (!images->every_ms || now < images->due_ms || !program_acts(program) ||
             !program->status.known || program_suspended(program) || is_asked(agent, program))
             continue;
         struct request wish = wish_for(program, NULL);

@@ -69,6 +69,8 @@ const char *drain_stay_reason(const struct agent *agent, const struct program *p
         return "it has not found this agent yet";
     if (program->unresponsive)
         return "it does not answer (is it stopped?)";
+    if (program->status.fenced)
+        return program->status.right_problem;
     for (unsigned i = 0; i < governed->bar_count; i++)
         reason = bars_hold(agent, program, &governed->bars[i]) ? governed->bars[i].reason : reason;
     return reason;

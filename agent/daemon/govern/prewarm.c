@@ -27,7 +27,7 @@ bool prewarm_holds(const struct agent *agent, uint32_t device)
     const struct inventory_entry *entry = devices_entry(agent, device);
 
     for (struct program *program = agent->programs; program; program = program->next)
-        if (entry && program->peer && !program->unresponsive && find(program, &entry->key))
+        if (entry && program_acts(program) && find(program, &entry->key))
             return true;
     return false;
 }
@@ -98,7 +98,7 @@ static void look(struct agent *agent, struct program *program)
 void prewarm_tick(struct agent *agent)
 {
     for (struct program *program = agent->programs; program; program = program->next)
-        if (program->peer && !program->unresponsive && !is_asked(agent, program))
+        if (program_acts(program) && !is_asked(agent, program))
             look(agent, program);
 }
 

@@ -51,7 +51,7 @@ void protecting_tick(struct agent *agent)
     for (struct program *program = agent->programs; program; program = program->next) {
         const struct protection *as = &program->status.protect.as;
         bool told = program->protect_ms && now - program->protect_ms < AGAIN_MS;
-        if (program->peer && !program->unresponsive && !told && as->word != PROTECTION_UNSAID &&
+        if (program_acts(program) && !told && as->word != PROTECTION_UNSAID &&
             !is_same(as, &program->policy.protect) && !is_asked(agent, program))
             (void)ask(agent, program, NULL, PROTECT_MS); /* no memory: again */
     }

@@ -179,8 +179,7 @@ static uint64_t slack_of(const struct agent *agent, const struct program *progra
 {
     uint64_t now = uv_now(&agent->loop), slack = 0;
 
-    if (!program->peer || program->unresponsive || program->governed.waiting ||
-        program_moving(program) ||
+    if (!program_acts(program) || program->governed.waiting || program_moving(program) ||
         (program->governed.trimmed_ms && now - program->governed.trimmed_ms < TRIM_MS))
         return 0;
     for (size_t i = 0; i < program->seat_count; i++) {

@@ -181,10 +181,10 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
         .ways = program->policy.ways,
         .preemptible = program->policy.preemptible,
         .kept = program->seats[group->seat].chosen,
-        .busy_moving = !program->peer || program->unresponsive || has_requests(agent, program) ||
+        .busy_moving = !program_acts(program) || has_requests(agent, program) ||
                        program->governed.shrinks ||
                        uv_now(&agent->loop) < program->governed.rest_until_ms,
-        .silent = program->unresponsive,
+        .silent = program->unresponsive || program->status.fenced,
         .barred = barred,
         .leaves = drain_leaves(agent, program, device),
         .prefers = program->wish.aware ? &program->wish.preferred : NULL,

@@ -158,6 +158,8 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_u64(frame, "spread_items", status->spread_items);
     frame_u64(frame, "stored_bytes", status->stored);
     frame_u64(frame, "losses", status->loss.count);
+    frame_bool(frame, "fenced", status->fenced);
+    frame_string(frame, "right_problem", status->right_problem);
     frame_string(frame, "pinned", pinned);
     protecting_put(agent, program, frame);
     checkpointing_put(agent, program, frame);

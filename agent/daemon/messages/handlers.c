@@ -32,6 +32,7 @@ void hello_handle(struct peer *peer, struct message *message)
         peer->role = PEER_PROGRAM;
         frame_string(&frame, "id", peer->program->id);
         program_put_devices(peer->program, &frame);
+        program_put_right(peer->program, &frame);
         accounts_welcome(agent, peer->program, first, map, &frame);
     } else {
         peer->role = PEER_CLIENT;

@@ -214,6 +214,28 @@ static void take_loss(struct program_loss *loss, const msgpack_object *map)
     loss->at_ns = field_u64(map, "at_ns", 0);
 }
 
+/* The process may execute another program, which has it then. */
+static void take_right(struct program *program, const msgpack_object *map)
+{
+    char folder[PATH_MAX], id[sizeof(program->right_id)];
+
+    if (!field_path(map, "folder", folder, sizeof(folder)) || !folder[0] ||
+        !field_string(map, "id", id, sizeof(id)))
+        return;
+    memcpy(program->right_folder, folder, sizeof(folder));
+    memcpy(program->right_id, id, sizeof(id));
+}
+
+void program_put_right(const struct program *program, struct frame *frame)
+{
+    if (!program->right_folder[0])
+        return;
+    frame_map(frame, "right");
+    frame_string(frame, "folder", program->right_folder);
+    frame_string(frame, "id", program->right_id);
+    frame_end(frame);
+}
+
 void program_take_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *seats;
@@ -247,6 +269,10 @@ void program_take_status(struct program *program, const msgpack_object *message)
     status->stored = bytes_of(message, "stored", 0);
     take_protect(program, message);
     take_loss(&status->loss, field_get(message, "loss"));
+    status->fenced = field_bool(field_get(message, "right"), "fenced", false);
+    take_right(program, field_get(message, "right"));
+    field_text(field_get(message, "right"), "problem", status->right_problem,
+               sizeof(status->right_problem));
 }
 
 bool program_suspended(const struct program *program)
@@ -287,6 +313,8 @@ const char *program_state(const struct program *program)
         return "starting";
     if (!program->peer || program->unresponsive)
         return "away";
+    if (program->status.fenced)
+        return "fenced";
     if (program_moving(program))
         return "moving";
     if (program_lost(program))

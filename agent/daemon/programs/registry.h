@@ -184,6 +184,8 @@ struct program_status {
     uint64_t stored;                        /**< Bytes that it has in an image alone. */
     struct program_protect protect;
     struct program_loss loss;
+    bool fenced;             /**< Somebody may have its right to run, or has: its calls wait. */
+    char right_problem[512]; /**< Why it could not say that it lives; or "". */
 };
 
 /** A program that registered with policy/reseat.h, and what it asks of a device. */
@@ -218,7 +220,9 @@ struct program {
     size_t whole_count;
     struct program_spread spread;
     struct program_images images;
-    unsigned spread_told; /**< Of these the ones that it was told of, as bits. */
+    unsigned spread_told;        /**< Of these the ones that it was told of, as bits. */
+    char right_folder[PATH_MAX]; /**< Its right to run is there, as it last said; or "". */
+    char right_id[32];
     struct program_wish wish;
     struct program_policy policy;
     struct governed governed;
@@ -287,6 +291,9 @@ void program_put_identity(const struct program *program, struct frame *frame);
 void program_put_devices(const struct program *program, struct frame *frame);
 void program_take_devices(struct program *program, const msgpack_object *map);
 
+/** "right" of an open map, where it has one. */
+void program_put_right(const struct program *program, struct frame *frame);
+
 /** Where its launches are done beside that, as "spread" of an open map, and back. */
 void program_put_spread(const struct program *program, struct frame *frame);
 void program_take_spread(struct program *program, const msgpack_object *map);
@@ -323,8 +330,14 @@ void program_take_queued(struct agent *agent, struct program *program, const msg
 /** Forget what it said of itself: another connection says it anew. */
 void program_reset_status(struct program *program);
 
-/** "starting", "running", "moving", "lost", "suspended", "waiting", "spilled" or "away". */
+/** "starting", "running", "moving", "lost", "suspended", "waiting", "spilled", "fenced" or "away".
+ */
 const char *program_state(const struct program *program);
+/** It could do now what it is asked. */
+static inline bool program_acts(const struct program *program)
+{
+    return program->peer && !program->unresponsive && !program->status.fenced;
+}
 /** It is on no device: suspended, or it lost the one that it was on and waits for another. */
 static inline bool seat_is_off(const struct program_device *seat)
 {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -307,6 +308,64 @@ Test(image_verbs, what_fails_first_is_not_made_again)
     harness_end(program);
 }
 
+/* ---- a program that may not run ---- */
+
+static void says_fenced(bool fenced, const char *state)
+{
+    for (unsigned ms = 0; ms < 10000; ms += 50, usleep(50000)) {
+        json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
+        const json_t *app = json_array_get(json_object_get(object, "apps"), 0);
+        bool is = json_is_true(json_object_get(app, "fenced")) == fenced &&
+                  strcmp(json_string_value(json_object_get(app, "state")), state) == 0;
+        json_decref(object);
+        if (is)
+            return;
+    }
+    cr_assert_fail("not %s: %s", state, RESEAT("ps")->out);
+}
+
+static void is_refused(const struct result *result)
+{
+    cr_expect_eq(result->status, 4, "%d", result->status);
+    cr_expect(strstr(result->err, "is fenced: process 7 on other took its right to run"), "%s",
+              result->err);
+}
+
+Test(image_verbs, a_program_that_may_not_run_is_said_to_be_fenced_and_is_asked_nothing)
+{
+    static const char why[] = "process 7 on other took its right to run, of the images in /disk";
+    char path[200];
+
+    snprintf(path, sizeof(path), "%s/fenced", harness_folder());
+    setenv("FAKE_FENCED", path, 1);
+    pid_t program = harness_start("kept", "done");
+    says_fenced(false, "running");
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fprintf(file, "%s\n", why) > 0 && fclose(file) == 0);
+    says_fenced(true, "fenced");
+    cr_expect(strstr(RESEAT("ps")->out, " fenced "), "%s", RESEAT("ps")->out);
+    const char *explained = RESEAT("explain", "kept")->out;
+    cr_expect(strstr(explained, "it is fenced") && strstr(explained, "process 7"), "%s", explained);
+    is_refused(RESEAT("move", "kept", "cpu1"));
+    is_refused(RESEAT("suspend", "kept"));
+    is_refused(RESEAT("checkpoint", "kept", "--to", folder));
+    is_refused(RESEAT("protect", "kept"));
+    is_refused(RESEAT("prewarm", "kept", "cpu1"));
+    cr_assert_eq(unlink(path), 0);
+    says_fenced(false, "running");
+    cr_expect_eq(RESEAT("suspend", "kept")->status, 0);
+    harness_end(program);
+}
+
+/* What it executes is told which right its process has. */
+Test(image_verbs, a_process_keeps_its_right_when_it_executes_another_program)
+{
+    setenv("FAKE_RIGHT", "/disk/of mine", 1);
+    const struct result *result = RESEAT("run", "--", harness_program(), "1", "exec");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "right /disk/of mine 0123456789abcdef\n"), "%s", result->out);
+}
+
 /* ---- recover ---- */
 
 static struct right right;
@@ -346,15 +405,32 @@ static void write_image_with_right(void)
     image_folder_close(images);
 }
 
-static void recovers(const char *outcome, const char *reason)
+static void recovers_from(const char *host, const char *outcome, const char *reason)
 {
-    json_t *answer =
-        json_loads(RESEAT("recover", folder, "--from", "gone", "--json")->out, 0, NULL);
+    json_t *answer = json_loads(RESEAT("recover", folder, "--from", host, "--json")->out, 0, NULL);
     const json_t *program = json_array_get(json_object_get(answer, "programs"), 0);
     cr_assert_str_eq(json_string_value(json_object_get(program, "outcome")), outcome);
     const char *said = json_string_value(json_object_get(program, "reason"));
     cr_assert(strstr(said, reason), "%s", said);
     json_decref(answer);
+}
+
+static void recovers(const char *outcome, const char *reason)
+{
+    recovers_from("gone", outcome, reason);
+}
+
+/* It has its last image of another. */
+Test(image_verbs, recover_finds_a_program_by_the_host_that_has_its_right)
+{
+    struct utsname host;
+    struct right taken;
+    write_image_with_right();
+    cr_assert_eq(uname(&host), 0);
+    cr_assert_eq(right_take(&right, RIGHT_RUNNING, &taken), 0);
+    recovers_from(host.nodename, "cannot", "before it asked for its progress");
+    cr_assert_eq(right_renew(&taken, RIGHT_RUNNING), -ESTALE, "it was started there");
+    cr_assert_eq(RESEAT("recover", folder, "--from", "nowhere")->status, 3);
 }
 
 Test(image_verbs, recover_leaves_what_lives_and_says_what_it_could_not_start)

@@ -169,6 +169,26 @@ Test(control, more_requests_than_wait_are_refused_at_once)
     part(&talk);
 }
 
+Test(control, a_program_that_may_not_run_says_so_to_who_does_not_know_yet)
+{
+    char path[200], reason[PROTOCOL_TEXT_MAX] = "";
+    struct talk talk;
+
+    snprintf(path, sizeof(path), "%s/fenced", harness_folder());
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fprintf(file, "the disk is gone") > 0 && fclose(file) == 0);
+    setenv("FAKE_FENCED", path, 1);
+    program = harness_spawn(harness_program(), "100", NULL);
+    meet(&talk);
+    say(&talk, MSG_MOVE, 1);
+    cr_assert_eq(heard(&talk, MSG_REPORT, reason, sizeof(reason)), 1);
+    cr_assert_str_eq(reason, "it is fenced: the disk is gone");
+    cr_assert_eq(unlink(path), 0);
+    say(&talk, MSG_MOVE, 2);
+    cr_assert_eq(heard(&talk, MSG_PROGRESS, reason, sizeof(reason)), 2);
+    part(&talk);
+}
+
 /** Until a status says that the program waits for another device, or not. Where it is then. */
 static void expect_status(struct talk *talk, bool seeks, const char *device)
 {

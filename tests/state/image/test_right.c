@@ -8,12 +8,14 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "state/base/gate.h"
 #include "state/checkpoint/keeper.h"
+#include "state/image/image_folder.h"
 #include "tests/support/folder.h"
 
 /* The right to run a program: one has it, whoever asks. */
@@ -53,6 +55,51 @@ Test(right, is_held_until_somebody_takes_it)
     cr_assert_eq(right_find(path, first.id, &found), 0);
     cr_assert_eq(found.generation, 1);
     cr_assert_eq(found.holder.state, RIGHT_ENDED);
+}
+
+Test(right, what_somebody_left_in_the_middle_goes_with_the_next_writer)
+{
+    struct image_folder *folder;
+    struct right right, found;
+    char problem[IMAGE_PROBLEM_MAX], left[PATH_MAX], kept[PATH_MAX];
+    const enum image_use uses[] = {IMAGE_TO_WRITE, IMAGE_TO_SWEEP};
+    struct image_swept swept;
+    for (unsigned i = 0; i < 2; i++) {
+        cr_assert_eq(image_folder_open(path, uses[i], &folder, problem), 0, "%s", problem);
+        cr_assert_eq(right_begin(path, 1000, &right), 0);
+        snprintf(left, sizeof(left), "%s/rights/new-0123456789abcdef", path);
+        snprintf(kept, sizeof(kept), "%s/rights/new-one", path);
+        name_file(&right);
+        cr_assert_eq(link(file, left), 0);
+        cr_assert(i || link(file, kept) == 0);
+        if (i)
+            cr_assert_eq(image_folder_sweep(folder, &swept, problem), 0);
+        image_folder_close(folder);
+        cr_assert_eq(image_folder_open(path, IMAGE_TO_READ, &folder, problem), 0);
+        cr_assert_eq(access(left, F_OK) == 0, i == 0, "only who is alone removes it");
+        image_folder_close(folder);
+        cr_assert_eq(image_folder_open(path, IMAGE_TO_WRITE, &folder, problem), 0);
+        image_folder_close(folder);
+        cr_assert_neq(access(left, F_OK), 0);
+        cr_assert_eq(access(kept, F_OK), 0, "what is none of ours stays");
+        cr_assert_eq(right_find(path, right.id, &found), 0);
+    }
+}
+
+Test(right, the_last_one_counts_also_where_one_before_it_is_gone)
+{
+    struct right first, second, third, found;
+    cr_assert_eq(right_begin(path, 1000, &first), 0);
+    cr_assert_eq(right_take(&first, RIGHT_TAKEN, &second), 0);
+    cr_assert_eq(right_take(&second, RIGHT_RUNNING, &third), 0);
+    name_file(&second);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert_eq(right_find(path, first.id, &found), 0);
+    cr_assert_eq(found.generation, 2);
+    snprintf(file, sizeof(file), "%s/rights/%s.007", path, first.id);
+    cr_assert_eq(symlink("/etc/passwd", file), 0);
+    cr_assert_eq(right_find(path, first.id, &found), 0);
+    cr_assert_eq(found.generation, 2, "such a name nobody makes");
 }
 
 #define TAKERS 8
@@ -142,10 +189,28 @@ static void sleep_ms(unsigned ms)
 /* What the child and the test know of each other. */
 struct shared {
     atomic_uint entered; /* how often the child went through the gate */
-    atomic_bool begun;
+    atomic_bool begun, restored;
+    atomic_uint slept_s; /* the machine did, for as long */
     char id[RIGHT_ID_MAX];
+    struct keeper_status status;
 };
 static struct shared *shared;
+
+/* The product asks this one for the time. */
+int clock_gettime(clockid_t id, struct timespec *ret_time)
+{
+    int result = (int)syscall(SYS_clock_gettime, id, ret_time);
+    if (result == 0 && id == CLOCK_BOOTTIME && shared)
+        ret_time->tv_sec += atomic_load(&shared->slept_s);
+    return result;
+}
+
+static void *watch(void *unused)
+{
+    for (;; sleep_ms(1))
+        keeper_read(&shared->status);
+    return unused;
+}
 
 /* A program with a right to run, as @lives has it be. */
 static pid_t begin(void (*lives)(void))
@@ -154,9 +219,12 @@ static pid_t begin(void (*lives)(void))
     cr_assert_neq(shared, MAP_FAILED);
     pid_t child = fork();
     if (child == 0) {
+        pthread_t watcher;
         struct right right;
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever becomes of the test */
         lives();
+        if (pthread_create(&watcher, NULL, watch, NULL) != 0)
+            _exit(1);
         if (keeper_right(path, &right))
             memcpy(shared->id, right.id, sizeof(right.id));
         atomic_store(&shared->begun, true);
@@ -165,6 +233,8 @@ static pid_t begin(void (*lives)(void))
             gate_leave();
             atomic_fetch_add(&shared->entered, 1);
             sleep_ms(1);
+            if (atomic_exchange(&shared->restored, false))
+                keeper_restored();
         }
     }
     while (!atomic_load(&shared->begun) && waitpid(child, NULL, WNOHANG) == 0)
@@ -192,8 +262,19 @@ static void becomes(bool wanted)
     cr_assert_eq(goes_on(), wanted);
 }
 
+/* What it says of itself is so, soon. */
+static void says(bool fenced, const char *problem)
+{
+    for (unsigned i = 0; i < 200; i++, sleep_ms(50))
+        if (shared->status.fenced == fenced && strstr(shared->status.problem, problem) &&
+            (*problem || !*shared->status.problem))
+            return;
+    cr_assert_fail("%d: %s", shared->status.fenced, shared->status.problem);
+}
+
 Test(right, a_program_whose_right_was_taken_does_nothing_more)
 {
+    char text[KEEPER_PROBLEM_MAX];
     struct right right, again;
     pid_t child = begin(keeps);
     cr_assert_eq(right_find(path, shared->id, &right), 0);
@@ -203,6 +284,117 @@ Test(right, a_program_whose_right_was_taken_does_nothing_more)
     cr_assert_neq(right.holder.beat, again.holder.beat);
     cr_assert_eq(right_take(&again, RIGHT_TAKEN, &right), 0);
     becomes(false);
+    snprintf(text, sizeof(text), "process %d on %s took its right to run, of the images in %s",
+             (int)getpid(), right.holder.host, path);
+    says(true, text);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+Test(right, a_program_whose_right_was_removed_says_so)
+{
+    struct right right;
+    char away[SCRATCH_MAX + 16];
+    pid_t child = begin(keeps);
+    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    says(false, "");
+    name_file(&right);
+    snprintf(away, sizeof(away), "%s/away", path);
+    cr_assert_eq(rename(file, away), 0);
+    becomes(false);
+    says(true, file);
+    says(true, "No such file");
+    cr_assert_eq(rename(away, file), 0);
+    becomes(true);
+    says(false, "");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+static void keeps_long(void)
+{
+    if (keeper_begin(path, RIGHT_LEASE_MOST_MS) != 0)
+        _exit(1);
+}
+
+/* What others wait for its lease goes on while its machine sleeps. */
+Test(right, a_program_whose_machine_slept_waits_until_it_knows_that_it_may_run)
+{
+    char away[SCRATCH_MAX + 16];
+    struct right right;
+    pid_t child = begin(keeps_long);
+    cr_assert(goes_on());
+    snprintf(away, sizeof(away), "%s-away", path);
+    cr_assert_eq(rename(path, away), 0);
+    atomic_store(&shared->slept_s, 2 * RIGHT_LEASE_MOST_MS / 1000);
+    becomes(false);
+    cr_assert_eq(rename(away, path), 0);
+    atomic_store(&shared->slept_s, 4 * RIGHT_LEASE_MOST_MS / 1000);
+    becomes(true);
+    /* It looks before its lease has passed. */
+    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    cr_assert_eq(right_take(&right, RIGHT_TAKEN, &right), 0);
+    atomic_fetch_add(&shared->slept_s, RIGHT_LEASE_MOST_MS / 1000 / 3);
+    becomes(false);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+Test(right, a_restored_program_waits_until_it_knows_that_it_may_run)
+{
+    struct right right, again;
+    pid_t child = begin(keeps_long);
+    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    atomic_store(&shared->restored, true);
+    for (unsigned i = 0; i < 100 && right_find(path, shared->id, &again) == 0 &&
+                         again.holder.beat == right.holder.beat;
+         i++)
+        sleep_ms(100);
+    cr_assert_neq(again.holder.beat, right.holder.beat, "it says at once that it lives");
+    becomes(true);
+    cr_assert_eq(right_take(&again, RIGHT_TAKEN, &right), 0);
+    cr_assert(goes_on(), "nobody has told it");
+    atomic_store(&shared->restored, true);
+    becomes(false);
+    says(true, "took its right to run");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+/* As it is after execve(): the process is the one, and knows nothing. */
+static void follows(void)
+{
+    struct right right;
+    if (right_begin(path, 1000, &right) != 0 || keeper_follow(path, right.id) != 0)
+        _exit(1);
+    for (unsigned i = 0; i < 1000 && !keeper_right(path, &right); i++)
+        sleep_ms(10);
+}
+
+static void follows_another_s(void)
+{
+    if (keeper_follow(path, from.id) != 0)
+        _exit(1);
+}
+
+Test(right, a_process_keeps_its_right_when_it_executes_another_program)
+{
+    struct right before, right;
+    pid_t child = begin(follows);
+    cr_assert_eq(right_find(path, shared->id, &before), 0);
+    sleep_ms(1500);
+    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    cr_assert_eq(right.generation, 0);
+    cr_assert_gt(right.holder.beat, before.holder.beat);
+    cr_assert(goes_on());
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    cr_assert_eq(right_begin(path, 1000, &from), 0);
+    child = begin(follows_another_s);
+    sleep_ms(1500);
+    cr_assert_eq(right_find(path, from.id, &right), 0);
+    cr_assert_eq(right.holder.beat, from.holder.beat, "it is none of its own");
+    cr_assert(goes_on());
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
