@@ -94,17 +94,21 @@ static int decide(struct making *making)
                      (double)limit_of(making) / NS_PER_MS);
 }
 
-/* A launch is half given: what it writes is of no moment. Gate closed. */
-static bool is_in_pieces(void)
+/* A launch is half given: what it writes is of no moment. *ret_suspended: one that goes on only
+ * when a mover, who waits for this one, has resumed the program. Gate closed. */
+static bool is_in_pieces(bool *ret_suspended)
 {
     bool any = false;
+    *ret_suspended = false;
     uintptr_t cursor = 0;
     struct queue *queue;
     for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
         struct event *event;
         bool busy = false;
         pthread_mutex_lock(&engine_lock);
-        any = any || hold_in_pieces(queue, &event, &busy) || busy;
+        bool found = hold_in_pieces(queue, &event, &busy) || busy;
+        any = any || found;
+        *ret_suspended = *ret_suspended || (found && !queue->real);
         pthread_mutex_unlock(&engine_lock);
     }
     return any;
@@ -188,7 +192,10 @@ static int attempt(struct making *making)
     }
     making->move.limits.deadline_ns = move_pause_limit(&making->move);
     error = move_drain(&making->move);
-    if (error == 0 && (is_in_pieces() || is_settling(making))) {
+    bool suspended = false;
+    if (error == 0 && (is_in_pieces(&suspended) || is_settling(making))) {
+        if (suspended)
+            return move_fail(&making->move, -EBUSY, "it is suspended in the middle of a launch");
         making->move.limits.deadline_ns = making->request->deadline_ns;
         error = await_pieces(making);
         return error == 0 ? 1 : error;

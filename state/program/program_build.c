@@ -185,19 +185,30 @@ static void build_sites(struct site_build *builds, unsigned count)
             pthread_join(builds[s].thread, NULL);
 }
 
+/* A residence that was left and entered again meanwhile is the same one, with real programs that
+ * nobody built. */
+static bool has_built(const struct program_job *job, const struct program_sites *sites,
+                      const cl_program *reals)
+{
+    bool has = true;
+    for (unsigned s = 0; s < sites->count; s++)
+        has = has && (job->replaced[s] || job->program->real[sites->site[s].place] == reals[s]);
+    return has;
+}
+
 bool program_build_once(struct program_job *job, cl_int *ret_error)
 {
     struct program *program = job->program;
     struct program_sites sites;
     struct program_outcome outcomes[SEATS] = {0};
-    cl_program reals[SEATS];
+    cl_program reals[SEATS], found[SEATS];
     struct site_build builds[SEATS] = {0};
     cl_program *headers = NULL;
     bool replaces = false, settled;
     cl_int error = CL_SUCCESS;
     program_sites_enter(program->context, job->seats, true, &sites);
     for (unsigned s = 0; s < sites.count; s++)
-        reals[s] = program->real[sites.site[s].place];
+        reals[s] = found[s] = program->real[sites.site[s].place];
     if (job->work == PROGRAM_COMPILE)
         headers = program_job_reals(job, &sites);
     gate_leave();
@@ -224,7 +235,8 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
         replaces = false;
     if (!replaces)
         gate_enter();
-    settled = !lost && program_sites_hold(program->context, job->seats, &sites);
+    settled = !lost && program_sites_hold(program->context, job->seats, &sites) &&
+              has_built(job, &sites, found);
     if (settled)
         program_publish(job, &sites, outcomes);
     if (replaces)

@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include "interpose/entry/start.h"
+#include "state/base/clock.h"
 #include "state/command/event.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
 #include "state/driver/quirks.h"
+#include "state/point/point.h"
 #include "state/program/kernel.h"
 #include "state/program/pace.h"
 #include "tests/state/command/slices_rig.h"
@@ -110,6 +112,31 @@ static bool fail_and_suspend(struct scene *s, cl_event event)
     cr_assert_eq(launches(s, "one"), before);
     engine_rig_moves(&s->rig, "two");
     return runs;
+}
+
+/* What is waited for comes only from who resumes it, who would wait for the point. */
+static bool suspend_and_make_a_point(struct scene *s, cl_event event)
+{
+    struct point_request request = {.deadline_ns = clock_now_ns() + 60 * NS_PER_S};
+    struct point_report report;
+    engine_rig_moves(&s->rig, NULL);
+    bool runs = status_of(event) == CL_RUNNING;
+    int error = point_make(&request, &report);
+    engine_rig_moves(&s->rig, "two");
+    cr_assert_eq(error, runs ? -EBUSY : 0, "%s", report.reason);
+    cr_assert(!runs || strstr(report.reason, "suspended"), "%s", report.reason);
+    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    point_forget();
+    return runs;
+}
+
+Test(slices, a_point_is_not_made_of_a_program_suspended_in_the_middle)
+{
+    struct scene s;
+    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
+    outlast(&s, LONG_ROUNDS, suspend_and_make_a_point, add_wanted);
+    scene_close(&s);
 }
 
 Test(slices, go_on_after_a_rollback_and_a_suspension_in_the_middle)

@@ -95,6 +95,59 @@ Test(moves_builds, a_link_ends_between_moves_that_never_do)
     between_moves(compile_and_link);
 }
 
+/* A device that is left on demand keeps its residence, to which the program may return before what
+ * was being built there is built. */
+static struct {
+    struct engine_rig rig;
+    cl_program program;
+} overtaken;
+
+static void *build_slowly(void *data)
+{
+    *(cl_int *)data = clBuildProgram(overtaken.program, 0, NULL, "", NULL, NULL);
+    return NULL;
+}
+
+static void move_on_demand(const char *to)
+{
+    struct move_report report;
+    struct move_request request = {.target = engine_rig_key(&overtaken.rig, to),
+                                   .fetch = MOVE_FETCH_ON_DEMAND,
+                                   .bandwidth = 1 << 20};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+}
+
+Test(moves_builds, a_build_that_a_return_overtakes_is_done_once_more)
+{
+    enum { LEFT_BEHIND = 16 << 20, SLOW_MS = 1500 };
+    struct engine_program p;
+    const char *text = SOURCE;
+    cl_int error;
+    pthread_t builder;
+    char *bytes = calloc(1, LEFT_BEHIND);
+    engine_rig_open(&overtaken.rig, "[one] name=one build_ms=1500 [two] name=two");
+    engine_program_open(&overtaken.rig, 0, NULL, &p);
+    cl_mem buffer =
+        engine_buffer(p.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, LEFT_BEHIND, bytes);
+    overtaken.program = clCreateProgramWithSource(p.context, 1, &text, NULL, &error);
+    OK(error);
+    uint64_t began = engine_rig_now();
+    cr_assert_eq(pthread_create(&builder, NULL, build_slowly, &error), 0);
+    while (emu_shared_calls(overtaken.rig.emu, "one", "clBuildProgram") == 0)
+        engine_rig_sleep(1);
+    move_on_demand("two");
+    move_on_demand("one");
+    cr_assert_lt(engine_rig_now() - began, SLOW_MS * UINT64_C(1000000), "it was built before");
+    cr_assert_eq(pthread_join(builder, NULL), 0);
+    OK(error);
+    OK(clReleaseKernel(engine_kernel(overtaken.program, "add")));
+    OK(clReleaseProgram(overtaken.program));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+    free(bytes);
+}
+
 /* What moves wait for, without anything that is built. */
 struct stopped {
     struct engine_rig rig;
