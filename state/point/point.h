@@ -84,6 +84,7 @@ struct point_report {
     uint64_t downtime_ns; /**< With the gate closed, in all. */
     uint64_t copied;      /**< Bytes that were read, some of them more than once. */
     uint64_t shared;      /**< Bytes that are the former point's. */
+    uint64_t same;        /**< That counted as written, and were found to be what was kept. */
     uint32_t rounds;      /**< Of copies ahead. */
 };
 
