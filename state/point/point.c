@@ -89,13 +89,14 @@ static int decide(struct making *making)
         return making->report->rounds == 0 && bytes >= WORTH && !is_late(making, predicted);
     if (making->in_vain < IN_VAIN_MAX && !is_late(making, predicted))
         return 1;
-    if (!making->request->strict)
+    uint64_t most = making->request->strict ? limit_of(making) : making->request->most_ns;
+    if (most == 0 || (!making->request->strict && predicted <= most))
         return 0;
+    making->report->expected_ns = predicted;
     return move_fail(&making->move, -EBUSY,
                      "the program keeps writing %.1f MB, which would stop it for %.0f ms, and it "
                      "may be stopped for %.0f ms",
-                     (double)bytes / 1e6, (double)predicted / NS_PER_MS,
-                     (double)limit_of(making) / NS_PER_MS);
+                     (double)bytes / 1e6, (double)predicted / NS_PER_MS, (double)most / NS_PER_MS);
 }
 
 /* A launch is half given: what it writes is of no moment. Gate closed. */

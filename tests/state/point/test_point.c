@@ -771,3 +771,40 @@ Test(point, has_what_was_written_anywhere_of_what_counts, .timeout = 240)
     free(bytes);
     compares_close();
 }
+
+/* What stops the program for longer than it may is not made, and what it would take is said. */
+Test(point, is_put_off_where_it_would_take_too_long, .timeout = 240)
+{
+    struct point_request request = {.max_downtime_ns = 1, .most_ns = 1};
+    struct point_report report;
+    unsigned put_off = 0;
+    pthread_t thread;
+    void *rounds;
+    play_open("[one] name=one own_memory=yes link_mb_s=200");
+    atomic_store(&compare_when, COMPARE_NEVER);
+    cl_mem buffers[] = {filled(BYTES), filled(BYTES)};
+    (void)made();
+    cr_assert_eq(pthread_create(&thread, NULL, add_to_both, buffers), 0);
+    /* One of whose rounds the program gave nothing in is made. */
+    for (unsigned i = 0; i < 50 && put_off == 0; i++) {
+        struct point *before = point_pin();
+        int error = point_make(&request, &report);
+        struct point *after = point_pin();
+        cr_assert(error == 0 || error == -EBUSY, "%d: %s", error, report.reason);
+        cr_assert_eq(after == before, error != 0);
+        cr_assert_eq(report.expected_ns > request.most_ns, error != 0);
+        put_off += error != 0;
+        point_unpin(before);
+        point_unpin(after);
+    }
+    cr_assert_eq(put_off, 1);
+    request.most_ns = UINT64_C(3600000000000);
+    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    atomic_store(&stops, true);
+    pthread_join(thread, &rounds);
+    free(rounds);
+    atomic_store(&compare_when, COMPARE_WHERE_IT_PAYS);
+    OK(clReleaseMemObject(buffers[0]));
+    OK(clReleaseMemObject(buffers[1]));
+    play_close();
+}
