@@ -653,6 +653,23 @@ Test(point, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
     compares_close();
 }
 
+/* What the pause read took the place of bytes whose digests were known: those are back then. */
+Test(point, knows_what_the_pause_read_from_what_was_there, .timeout = 120)
+{
+    struct point_request request = {.stand = rewrites};
+    struct point_report report;
+    compares_open();
+    (void)rewrites(NULL);
+    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(report.copied, POINT_CHUNK + DIGEST_CHUNK);
+    add(rewrite.buffer, FIRST, (cl_uint)-1);
+    (void)made();
+    struct point *point = point_pin();
+    has_rewritten(point, 1);
+    point_unpin(point);
+    compares_close();
+}
+
 /* The whole of a chunk that the round found the same, and the point before has as well. */
 Test(point, reads_all_of_a_chunk_that_is_not_its_own_yet, .timeout = 120)
 {
