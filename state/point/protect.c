@@ -111,7 +111,7 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
         state.error = error;
         state.tried_ns = clock_now_ns();
         state.total_ns = ret_report->total_ns;
-        state.put_off_ns = ret_report->expected_ns;
+        state.put_off_ns = wanted->most_ns != 0 ? ret_report->expected_ns : 0;
     }
     if (beginning.protects && error == 0) {
         state.points++;
