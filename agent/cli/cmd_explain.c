@@ -66,6 +66,12 @@ static void print_protection(const json_t *answer)
                   bytes, ago, stop, member_number(protection, "points"),
                   all ? 100.0 * (double)member_number(protection, "paused_ns") / (double)all : 0.0);
     }
+    if (member_number(protection, "put_off_ns")) {
+        output_seconds(member_number(protection, "put_off_ns"), stop, sizeof(stop));
+        words_add(&words,
+                  "; the next copy is put off, as it keeps writing and would be stopped for %s",
+                  stop);
+    }
     print_line(words.text);
     if (!member_number(loss, "count"))
         return;

@@ -155,6 +155,7 @@ void control_frame_protect(struct frame *frame, const char *as, const struct pro
     frame_u64(frame, "downtime_ns", status->downtime_ns);
     frame_u64(frame, "paused_ns", status->paused_ns);
     frame_u64(frame, "since_ns", status->since_ns);
+    frame_u64(frame, "put_off_ns", status->on ? status->put_off_ns : 0);
     frame_end(frame);
 }
 

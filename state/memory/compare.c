@@ -103,15 +103,20 @@ static bool can_digest(const struct compare_way *way, const struct memory *root,
            digest_device_may(way->context->at[place]);
 }
 
-/* Where something is mapped some of the host's bytes are the program's; and where another device
- * works in the window it does not wait to be copied to. */
-static bool is_comparable(const struct compare_way *way, struct memory *root, struct range range)
+/* Where something is mapped some of the host's bytes are the program's. */
+static bool may_compare(const struct compare_way *way, struct memory *root, size_t bytes)
 {
     int when = atomic_load(&compare_when);
     return when != COMPARE_NEVER && !way->busy && !root->image && !root->uses_svm &&
-           (range.end - range.begin >= WORTH || when == COMPARE_ALWAYS) &&
-           can_digest(way, root, way->from) && can_digest(way, root, way->to) &&
-           (way->to != PLACE_HOST || is_kept(way, root)) && !map_any(root);
+           (bytes >= WORTH || when == COMPARE_ALWAYS) && can_digest(way, root, way->from) &&
+           !map_any(root);
+}
+
+/* And where another device works in the window it does not wait to be copied to. */
+static bool is_comparable(const struct compare_way *way, struct memory *root, struct range range)
+{
+    return may_compare(way, root, range.end - range.begin) && can_digest(way, root, way->to) &&
+           (way->to != PLACE_HOST || is_kept(way, root));
 }
 
 /* There are bytes that may be the same. */
@@ -207,6 +212,11 @@ bool compare_helps(const struct compare_way *way, struct memory *root, struct ra
         return false;
     return is_comparable(way, root, range) && is_kept(way, root) &&
            is_worth(way, root, bytes, bytes);
+}
+
+bool compare_pays(const struct compare_way *way, struct memory *root, size_t bytes, size_t unknown)
+{
+    return may_compare(way, root, bytes) && is_worth(way, root, bytes, unknown);
 }
 
 /* A device has nothing that could be the same yet, but can be filled. */

@@ -61,9 +61,13 @@ static uint64_t limit_of(const struct making *making)
     return asked != 0 ? asked : MOVE_DOWNTIME_NS;
 }
 
-static uint64_t predict(const struct making *making, uint64_t bytes)
+/* What is expected to have changed is read; what tells it from the rest is digested again. */
+static uint64_t predict(const struct making *making)
 {
-    double seconds = making->bandwidth > 0 ? (double)bytes / making->bandwidth : 0;
+    double seconds = making->bandwidth > 0 ? (double)making->expected / making->bandwidth : 0;
+    if (making->digested != 0)
+        seconds += (double)making->digest_ns / (double)NS_PER_S * (double)making->compared /
+                   (double)making->digested;
     return seconds < 1e6 ? (uint64_t)(seconds * NS_PER_S) : UINT64_C(1000000) * NS_PER_S;
 }
 
@@ -76,8 +80,8 @@ static bool is_late(const struct making *making, uint64_t predicted)
 /* 1: another round ahead. 0: now. -EBUSY with the reason. */
 static int decide(struct making *making)
 {
-    uint64_t bytes = making->stale_bytes, predicted = predict(making, bytes);
-    bool fits = making->bandwidth > 0 ? predicted <= limit_of(making) : bytes < WORTH;
+    uint64_t bytes = making->expected, predicted = predict(making);
+    bool fits = predicted <= limit_of(making) && (making->bandwidth > 0 || bytes < WORTH);
     if (making->report->rounds != 0)
         making->in_vain += (double)bytes >= HELPS * (double)making->left;
     making->left = bytes;
@@ -85,13 +89,14 @@ static int decide(struct making *making)
         return making->report->rounds == 0 && bytes >= WORTH && !is_late(making, predicted);
     if (making->in_vain < IN_VAIN_MAX && !is_late(making, predicted))
         return 1;
-    if (!making->request->strict)
+    uint64_t most = making->request->strict ? limit_of(making) : making->request->most_ns;
+    if (most == 0 || (!making->request->strict && predicted <= most))
         return 0;
+    making->report->expected_ns = predicted;
     return move_fail(&making->move, -EBUSY,
                      "the program keeps writing %.1f MB, which would stop it for %.0f ms, and it "
                      "may be stopped for %.0f ms",
-                     (double)bytes / 1e6, (double)predicted / NS_PER_MS,
-                     (double)limit_of(making) / NS_PER_MS);
+                     (double)bytes / 1e6, (double)predicted / NS_PER_MS, (double)most / NS_PER_MS);
 }
 
 /* A launch is half given: what it writes is of no moment. *ret_suspended: one that goes on only

@@ -58,6 +58,9 @@ struct point_request {
     /** Copies ahead go on until the program would be stopped for no longer; 0: MOVE_DOWNTIME_NS. */
     uint64_t max_downtime_ns;
     bool strict; /**< Rather no point than a longer pause. */
+    /** Rather none as well where copies ahead do not help and the rest is expected to stop the
+     * program for longer; 0: however long. */
+    uint64_t most_ns;
     uint64_t
         bandwidth;   /**< Bytes a second for what is copied while the program runs; 0: no limit. */
     uint64_t memory; /**< Bytes that all points may have together; 0: no limit. */
@@ -82,8 +85,10 @@ struct point_report {
     uint64_t serial;  /**< Of the point that was made. */
     uint64_t total_ns;
     uint64_t downtime_ns; /**< With the gate closed, in all. */
+    uint64_t expected_ns; /**< Of -EBUSY: what it would have been expected to stop it for. */
     uint64_t copied;      /**< Bytes that were read, some of them more than once. */
     uint64_t shared;      /**< Bytes that are the former point's. */
+    uint64_t same;        /**< That counted as written, and were found to be what was kept. */
     uint32_t rounds;      /**< Of copies ahead. */
 };
 
@@ -93,8 +98,8 @@ struct point_report {
  * Blocks on the devices and the links, and on another move or point. Thread-safe; not inside the
  * gate, nor from a callback of a driver. Returns 0; or, with the latest point what it was, -EPERM
  * (the program is pinned to its device, or bytes are lost with one), -ENOTSUP (it has state that
- * cannot be read), -ENOMEM, -EIO (a driver failed), -EBUSY (strict: the pause would be longer),
- * -ETIMEDOUT, -ECANCELED, -ESHUTDOWN (the program ends), or what `moment` or `stand` said.
+ * cannot be read), -ENOMEM, -EIO (a driver failed), -EBUSY (strict, or most_ns: the pause would be
+ * longer), -ETIMEDOUT, -ECANCELED, -ESHUTDOWN (the program ends), or what `moment` or `stand` said.
  */
 int point_make(const struct point_request *request, struct point_report *ret_report);
 

@@ -8,6 +8,7 @@
 #include "state/base/clock.h"
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
+#include "state/point/point_compare.h"
 #include "state/room/room.h"
 
 /* So many bytes are copied between two looks at the limits, or while a command may wait for them.
@@ -70,6 +71,7 @@ static int find_stale(struct making *making, size_t index)
 {
     struct kept *kept = &making->next->kept[index];
     struct extent extent = {{0, 0}, 0, 0, 0};
+    uint64_t bytes = 0;
     for (size_t i = 0; i < kept->count; i++) {
         struct range range = kept_range(kept, i);
         uint64_t version = newest(making->roots[index], range, &extent);
@@ -77,9 +79,12 @@ static int find_stale(struct making *making, size_t index)
             continue;
         if (!array_make_room(&making->stale, making->stale_count, sizeof(making->stale[0])))
             return -ENOMEM;
-        making->stale[making->stale_count++] = (struct stale){index, i, version};
-        making->stale_bytes += range.end - range.begin;
+        making->stale[making->stale_count++] = (struct stale){index, i, version, 0};
+        bytes += range.end - range.begin;
     }
+    making->stale_bytes += bytes;
+    making->expected += kept->differed < bytes ? kept->differed : bytes;
+    making->compared += kept->differed != UINT64_MAX ? bytes : 0;
     return 0;
 }
 
@@ -100,6 +105,8 @@ static int add_root(struct making *making, struct point *next, struct memory *ro
         object_unhold(root);
         return error;
     }
+    if (making->next && from)
+        next->kept[next->count - 1].differed = from->differed;
     /* Nobody spills it, and with it what is read. */
     atomic_store(&root->collected, true);
     making->roots[making->root_count++] = root;
@@ -113,7 +120,7 @@ int making_collect(struct making *making)
     struct memory *memory;
     int error = next ? making_find(making) : -ENOMEM;
     making->stale_count = 0;
-    making->stale_bytes = 0;
+    making->stale_bytes = making->expected = making->compared = 0;
     while (error == 0 && (memory = object_next(OBJECT_MEMORY, &cursor)))
         if (memory->root == memory && memory->type != CL_MEM_OBJECT_PIPE)
             error = add_root(making, next, memory);
@@ -165,8 +172,7 @@ uint64_t making_shared(const struct making *making)
     return bytes;
 }
 
-/* Where the window, or what stands for it, has the latest bytes of @extent; or NULL. */
-static const char *in_host(const struct memory *root, const struct extent *extent)
+const char *making_in_host(const struct memory *root, const struct extent *extent)
 {
     const struct context *context = root->context;
     if (((extent->latest >> PLACE_HOST) & 1) && (root->store || root->window))
@@ -178,8 +184,7 @@ static const char *in_host(const struct memory *root, const struct extent *exten
     return NULL;
 }
 
-/* The place of a device that has them elsewhere; or PLACE_NONE. */
-static uint8_t on_device(const struct memory *root, const struct extent *extent)
+uint8_t making_on_device(const struct memory *root, const struct extent *extent)
 {
     const struct context *context = root->context;
     for (uint8_t place = 0; place < PLACES; place++)
@@ -214,8 +219,8 @@ static int add_extent(struct making *making, struct slice *slice, const struct m
                       size_t chunk_begin, bool ahead)
 {
     bool written = !ahead && map_written((struct memory *)(uintptr_t)root);
-    const char *host = in_host(root, extent);
-    uint8_t place = !host || written ? on_device(root, extent) : PLACE_NONE;
+    const char *host = making_in_host(root, extent);
+    uint8_t place = !host || written ? making_on_device(root, extent) : PLACE_NONE;
     char *to = chunk->bytes + (range.begin - chunk_begin);
     if (extent->version == 0) {
         memset(to, 0, range.end - range.begin);
@@ -237,6 +242,11 @@ static int add_extent(struct making *making, struct slice *slice, const struct m
     return 0;
 }
 
+bool making_owns(const struct making *making, const struct chunk *chunk)
+{
+    return chunk && chunk->since == making->serial;
+}
+
 /* A chunk that is this point's alone, in place of one that others have. */
 static int own(struct making *making, struct kept *kept, size_t i)
 {
@@ -244,7 +254,7 @@ static int own(struct making *making, struct kept *kept, size_t i)
     struct chunk *chunk = kept->chunks[i];
     /* What it has while it is copied is of no version. */
     kept->versions[i] = 0;
-    if (chunk && chunk->since == making->serial)
+    if (making_owns(making, chunk))
         return 0;
     if (making->request->memory != 0 &&
         point_bytes() + (range.end - range.begin) > making->request->memory)
@@ -266,10 +276,20 @@ static int add_chunk(struct making *making, struct slice *slice, const struct st
     const struct memory *root = making->roots[stale->root];
     struct kept *kept = &making->next->kept[stale->root];
     struct range all = kept_range(kept, stale->chunk);
+    bool mine = making_owns(making, kept->chunks[stale->chunk]), same = false;
+    if (stale_is_same(stale, all))
+        return 0;
     int error = own(making, kept, stale->chunk);
     for (size_t at = all.begin; error == 0 && at < all.end;) {
+        size_t end = stale_run(stale, all, at, &same);
+        /* What is the same is in the chunk, unless that took the place of another. */
+        if (mine && same) {
+            at = end;
+            continue;
+        }
         struct extent extent = extent_at(root, at);
-        size_t end = extent.range.end < all.end ? extent.range.end : all.end;
+        end = extent.range.end < end ? extent.range.end : end;
+        chunk_written(kept->chunks[stale->chunk], at - all.begin, end - all.begin);
         error = add_extent(making, slice, root, &extent, (struct range){at, end},
                            kept->chunks[stale->chunk], all.begin, ahead);
         at = end;
@@ -361,10 +381,11 @@ static int copy_slice(struct making *making, size_t first, size_t end, bool ahea
 
 int making_copy(struct making *making, bool ahead)
 {
+    int error = making_compare(making, ahead);
     uint64_t copied = making->report->copied, slept = making->move.throttle.slept_ns;
     uint64_t began = clock_now_ns();
     uint8_t *done = calloc(making->stale_count + 1, 1);
-    int error = done ? 0 : -ENOMEM;
+    error = error != 0 || done ? error : -ENOMEM;
     for (size_t first = 0, end; error == 0 && first < making->stale_count; first = end) {
         uint64_t bytes = 0;
         for (end = first; end < making->stale_count && bytes < (ahead ? SLICE_AHEAD : SLICE); end++)
@@ -380,7 +401,8 @@ int making_copy(struct making *making, bool ahead)
     free(done);
     copied = making->report->copied - copied;
     uint64_t ns = clock_now_ns() - began - (making->move.throttle.slept_ns - slept);
-    if (ahead && copied != 0 && ns != 0)
+    /* Of a few bytes it is the time for the first of them that was measured. */
+    if (ahead && copied != 0 && ns != 0 && (making->bandwidth == 0 || copied >= SLICE_AHEAD))
         making->bandwidth = (double)copied * NS_PER_S / (double)ns;
-    return error;
+    return error == 0 && ahead ? making_learn(making) : error;
 }

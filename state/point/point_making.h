@@ -12,6 +12,7 @@
 struct stale {
     size_t root, chunk; /**< Of making->next. */
     uint64_t version;   /**< What its bytes will be, if no command writes meanwhile. */
+    uint32_t same;      /**< Bit i: part i of it, of DIGEST_CHUNK, was found to be what is kept. */
 };
 
 /** A point that is being made. The mover's lock is held. */
@@ -30,10 +31,14 @@ struct making {
     struct stale *stale; /**< In the order of their roots. */
     size_t stale_count;
     uint64_t stale_bytes;
-    uint64_t left;    /**< stale_bytes of the last look. */
-    double bandwidth; /**< Bytes a second of the last round; 0: none was measured. */
-    uint64_t took_ns; /**< The last round. */
-    unsigned in_vain; /**< Rounds that did not leave less than the one before. */
+    uint64_t
+        expected; /**< Of these, bytes that have to be read, as far as the last round tells... */
+    uint64_t compared;            /**< ...because so many are digested. */
+    uint64_t left;                /**< `expected` of the last look. */
+    uint64_t digest_ns, digested; /**< What devices digested in the last round: time, and bytes. */
+    double bandwidth;             /**< Bytes a second of the last round; 0: none was measured. */
+    uint64_t took_ns;             /**< The last round. */
+    unsigned in_vain;             /**< Rounds that did not leave less than the one before. */
     uint64_t closed_at;
     bool closed;
     bool stands;       /**< The program was asked to give nothing until the point is made... */
@@ -51,6 +56,12 @@ MUST_CHECK int making_collect(struct making *making);
  * it.
  */
 MUST_CHECK int making_copy(struct making *making, bool ahead);
+/** True when @chunk, which may be NULL, is `next`'s alone. */
+bool making_owns(const struct making *making, const struct chunk *chunk);
+/** Where the window, or what stands for it, has the latest bytes of @extent; or NULL. */
+const char *making_in_host(const struct memory *root, const struct extent *extent);
+/** The place of a device that has them elsewhere; or PLACE_NONE. */
+uint8_t making_on_device(const struct memory *root, const struct extent *extent);
 /** Bytes of `next` that it shares with `base`. */
 uint64_t making_shared(const struct making *making);
 /** Roots are held no longer: they can go while the program runs. Gate open. */

@@ -35,12 +35,47 @@ struct chunk *chunk_ref(struct chunk *chunk)
     return chunk;
 }
 
+size_t chunk_unknown(const struct chunk *chunk)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < digest_chunks(chunk->size); i++)
+        if (!chunk->digests || !digest_is_known(&chunk->digests[i]))
+            bytes += DIGEST_CHUNK;
+    return bytes < chunk->size ? bytes : chunk->size;
+}
+
+int chunk_learn(struct chunk *chunk, const struct transfer_limits *limits)
+{
+    size_t count = digest_chunks(chunk->size);
+    int error = 0;
+    if (!chunk->digests)
+        chunk->digests = calloc(count, sizeof(chunk->digests[0]));
+    if (!chunk->digests)
+        return -ENOMEM;
+    for (size_t at = 0, end; error == 0 && at < count; at = end) {
+        bool known = digest_is_known(&chunk->digests[at]);
+        for (end = at + 1; end < count && digest_is_known(&chunk->digests[end]) == known;)
+            end++;
+        if (!known)
+            error =
+                digest_host(chunk->bytes, chunk->size, at, end - at, limits, &chunk->digests[at]);
+    }
+    return error;
+}
+
+void chunk_written(struct chunk *chunk, size_t begin, size_t end)
+{
+    for (size_t i = begin / DIGEST_CHUNK; chunk->digests && i < digest_chunks(end); i++)
+        chunk->digests[i] = (struct digest){0};
+}
+
 void chunk_unref(struct chunk *chunk)
 {
     if (!chunk || atomic_fetch_sub_explicit(&chunk->refs, 1, memory_order_acq_rel) != 1)
         return;
     atomic_fetch_sub(&bytes_taken, chunk->size);
     pages_give(chunk->bytes, chunk->size);
+    free(chunk->digests);
     free(chunk);
 }
 
@@ -75,6 +110,7 @@ int point_add(struct point *point, struct memory *memory, const struct kept *fro
                                  .type = memory->type,
                                  .flags = memory->flags,
                                  .size = memory->size},
+                        .differed = UINT64_MAX,
                         .chunk = memory->image ? memory->size : POINT_CHUNK};
     if (!array_make_room(&point->kept, point->count, sizeof(kept)))
         return -ENOMEM;

@@ -1,24 +1,34 @@
 #ifndef RESEAT_STATE_POINT_POINT_STORE_H
 #define RESEAT_STATE_POINT_POINT_STORE_H
 
+#include "state/memory/digest.h"
 #include "state/point/point.h"
 
 /*
  * What a point has: chunks of bytes, which several points share.
  */
 
-/** Written by who makes a point, while no other has it; never afterwards. */
+/** Its bytes are written by who makes a point, while no other has it; never afterwards. */
 struct chunk {
     _Atomic uint32_t refs;
     size_t size;
     uint64_t since; /**< The serial of the first point that has it. */
     char *bytes;    /**< Owned, of pages_take. */
+    /** Owned: of `bytes`, which are in host memory of ours, as far as they are known; or NULL. Of
+     * who has the mover's lock. */
+    struct digest *digests;
 };
 
 /** NULL without memory. One reference, the caller's. */
 struct chunk *chunk_create(size_t size, uint64_t since);
 struct chunk *chunk_ref(struct chunk *chunk); /**< NULL is allowed. */
 void chunk_unref(struct chunk *chunk);        /**< NULL is allowed. */
+/** Bytes whose digests are not known. */
+size_t chunk_unknown(const struct chunk *chunk);
+/** Digest those, which nobody writes meanwhile. 0, -ENOMEM, or as digest_host. */
+MUST_CHECK int chunk_learn(struct chunk *chunk, const struct transfer_limits *limits);
+/** Bytes [@begin, @end) of it are about to be written. */
+void chunk_written(struct chunk *chunk, size_t begin, size_t end);
 
 /** One root's part. */
 struct kept {
@@ -28,6 +38,9 @@ struct kept {
     size_t count;
     struct chunk **chunks; /**< Owned; NULL: never written. */
     uint64_t *versions;    /**< Owned: the latest that some byte of each had. 0: it has no bytes. */
+    /** While the point is made: bytes of it that the last round had to read though all that counted
+     * as written was compared; UINT64_MAX: nothing was. */
+    uint64_t differed;
 };
 
 struct point {

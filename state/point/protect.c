@@ -34,6 +34,7 @@ static struct {
     unsigned under_way;    /* points that are made, until the journal before them is let go */
     bool wanted, replaced; /* a device for a program that has nothing on its own; it is there */
     uint64_t points, recoveries, at_ns, tried_ns, downtime_ns, total_ns, paused_ns, since_ns;
+    uint64_t put_off_ns;     /* what the last one was expected to take, which was put off; or 0 */
     int error;               /* of the last point */
     struct device_key *keys; /* owned; written before the thread runs, like... */
     size_t key_count;        /* ...this */
@@ -110,6 +111,7 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
         state.error = error;
         state.tried_ns = clock_now_ns();
         state.total_ns = ret_report->total_ns;
+        state.put_off_ns = wanted->most_ns != 0 ? ret_report->expected_ns : 0;
     }
     if (beginning.protects && error == 0) {
         state.points++;
@@ -121,11 +123,16 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
     return error;
 }
 
-int protect_now(void)
+static int make(uint64_t most_ns)
 {
-    const struct point_request request = {0};
+    const struct point_request request = {.most_ns = most_ns};
     struct point_report report;
     return protect_point(&request, &report);
+}
+
+int protect_now(void)
+{
+    return make(0);
 }
 
 void protect_forget(void)
@@ -192,23 +199,36 @@ static bool relieve(void)
  * rest. Under the lock. */
 static uint64_t due_at(bool hurries)
 {
-    uint64_t cost = hurries ? state.total_ns : state.downtime_ns + state.total_ns / 10;
+    uint64_t stopped = state.error == 0 ? state.downtime_ns : 0;
+    uint64_t cost = hurries ? state.total_ns : stopped + state.total_ns / 10;
     uint64_t least = (uint64_t)((double)cost / (hurries ? HASTE : PROTECT_BUDGET));
     uint64_t interval = hurries ? RETRY_NS : state.settings.interval_ns;
     if (state.tried_ns == 0)
         return 0;
-    if (state.error != 0)
+    if (state.error != 0 && state.put_off_ns == 0)
         return state.tried_ns + FAILED_NS;
     return state.tried_ns + (interval > least ? interval : least);
 }
 
-static bool is_due(void)
+/* What one that is made now may stop the program for: the budget, which it would use up for that
+ * long. Under the lock. */
+static uint64_t most_now(void)
+{
+    uint64_t since = state.at_ns > state.since_ns ? state.at_ns : state.since_ns;
+    uint64_t most = (uint64_t)((double)(clock_now_ns() - since) * PROTECT_BUDGET);
+    return most > PROTECT_PAUSE_NS ? most : PROTECT_PAUSE_NS;
+}
+
+/* @ret_most_ns  Where it is due: what it may stop the program for; 0: however long, as without it
+ * the program would soon not be protected. */
+static bool is_due(uint64_t *ret_most_ns)
 {
     uint64_t count, bytes;
     journal_size(&count, &bytes);
     pthread_mutex_lock(&state.lock);
     bool hurries = journal_broken() || (double)bytes > NEARLY * (double)state.settings.bytes;
     bool due = (hurries || count != 0) && clock_now_ns() >= due_at(hurries);
+    *ret_most_ns = hurries ? 0 : most_now();
     pthread_mutex_unlock(&state.lock);
     return due;
 }
@@ -299,6 +319,7 @@ static void *run(void *unused)
 {
     (void)unused;
     for (;;) {
+        uint64_t most_ns;
         bool lost = is_lost();
         pthread_mutex_lock(&state.lock);
         if (!atomic_load(&on) || work_is_over()) {
@@ -320,8 +341,9 @@ static void *run(void *unused)
             recover_unless_others_do();
         else if (wanted)
             replace();
-        else if (!lost && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 && is_due())
-            (void)protect_now();
+        else if (!lost && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 &&
+                 is_due(&most_ns))
+            (void)make(most_ns);
     }
 }
 
@@ -440,6 +462,7 @@ void protect_read(struct protect_status *ret_status)
     ret_status->downtime_ns = state.downtime_ns;
     ret_status->paused_ns = state.paused_ns;
     ret_status->since_ns = state.since_ns;
+    ret_status->put_off_ns = state.put_off_ns;
     pthread_mutex_unlock(&state.lock);
 }
 

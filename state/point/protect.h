@@ -27,6 +27,9 @@
 #define PROTECT_BYTES (UINT64_C(256) << 20)
 /** Points are made no more often than so that they take this part of the time. */
 #define PROTECT_BUDGET 0.01
+/** And one that is made because it is time stops the program for no longer than this, or than the
+ *  budget of the time since the one before, if that is more; else it is put off. */
+#define PROTECT_PAUSE_NS MOVE_DOWNTIME_NS
 
 struct protect_settings {
     uint64_t interval_ns; /**< 0: PROTECT_INTERVAL_NS. */
@@ -71,6 +74,8 @@ struct protect_status {
     uint64_t downtime_ns; /**< That it took. */
     uint64_t paused_ns;   /**< That all of them took since protection began... */
     uint64_t since_ns;    /**< ...then, by CLOCK_MONOTONIC. */
+    uint64_t put_off_ns;  /**< The next one is put off, as it would stop the program for so long; 0:
+                               it is not. */
 };
 /** Thread-safe; takes no lock that is held for long. */
 void protect_read(struct protect_status *ret_status);

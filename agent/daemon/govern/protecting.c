@@ -75,6 +75,7 @@ void protecting_put(const struct agent *agent, const struct program *program, st
               protect->at_ns && now > protect->at_ns ? now - protect->at_ns : 0);
     frame_u64(frame, "point_downtime_ns", protect->downtime_ns);
     frame_u64(frame, "paused_ns", protect->paused_ns);
+    frame_u64(frame, "put_off_ns", protect->put_off_ns);
     frame_u64(frame, "protected_ns",
               protect->on && now > protect->since_ns ? now - protect->since_ns : 0);
     frame_u64(frame, "recoveries", protect->recoveries);

@@ -193,6 +193,7 @@ static void take_protect(struct program *program, const msgpack_object *message)
         protect.at_ns = field_u64(map, "at_ns", 0);
         protect.paused_ns = field_u64(map, "paused_ns", 0);
         protect.since_ns = field_u64(map, "since_ns", 0);
+        protect.put_off_ns = field_u64(map, "put_off_ns", 0);
         if (program->stranger && protect.as.word == PROTECTION_ON) {
             program->policy.protect = protect.as;
             program->policy.overrides |= OVERRIDE_PROTECT;

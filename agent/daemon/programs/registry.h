@@ -150,6 +150,7 @@ struct program_protect {
     uint64_t point_bytes, downtime_ns; /**< Of the last point, which was made... */
     uint64_t at_ns;                    /**< ...then, by CLOCK_MONOTONIC; 0: there is none. */
     uint64_t paused_ns, since_ns;      /**< All points stopped it for so long, since then. */
+    uint64_t put_off_ns; /**< The next is put off, as it would stop it for so long; or 0. */
 };
 
 /** The last device that it lost. */

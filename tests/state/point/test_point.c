@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/memory/compare.h"
 #include "state/object/lost.h"
 #include "state/point/point.h"
 #include "tests/support/engine_rig.h"
@@ -534,5 +535,293 @@ Test(point, of_a_pinned_program_is_refused_with_the_reason, .timeout = 120)
     cr_assert_not_null(strstr(report.reason, "pinned"), "%s", report.reason);
     clSVMFree(p.program.context, shared);
     (void)made();
+    play_close();
+}
+
+/* ---- what only counts as written */
+
+#define MUCH  (((size_t)9 << 20) + 20) /* worth a round ahead; the last part is short */
+#define FIRST ((size_t)16)             /* words, of the first part of the first chunk */
+
+static struct rewrite {
+    cl_mem buffer;
+    cl_uint times;
+    atomic_bool *cancels;
+    const char *breaks; /* a call of the device */
+    cl_int error;
+} rewrite;
+
+/* The kernel may write all of the buffer, and writes its first words. The program does not give
+ * anything after this. */
+static int rewrites(void *data)
+{
+    (void)data;
+    add(rewrite.buffer, FIRST, 1);
+    rewrite.times++;
+    if (rewrite.cancels)
+        atomic_store(rewrite.cancels, true);
+    if (rewrite.breaks) {
+        OK(clFinish(p.program.queue));
+        cr_assert_eq(emu_shared_arm(p.rig.emu, "one", 1, rewrite.breaks, rewrite.error), 0);
+    }
+    return 0;
+}
+
+static void compares_open(void)
+{
+    play_open(TWO);
+    atomic_store(&compare_when, COMPARE_ALWAYS);
+    rewrite = (struct rewrite){.buffer = filled(MUCH)};
+    (void)made();
+}
+
+static void compares_close(void)
+{
+    OK(clReleaseMemObject(rewrite.buffer));
+    atomic_store(&compare_when, COMPARE_WHERE_IT_PAYS);
+    play_close();
+}
+
+/* The first words are as often more as they were rewritten, and all others as they began. */
+static void has_rewritten(const struct point *point, cl_uint times)
+{
+    cl_uint *words = malloc(MUCH);
+    read_point(point, rewrite.buffer, 0, MUCH, words);
+    for (size_t i = 0; i < MUCH / sizeof(*words); i++)
+        cr_assert_eq(words[i], word_of(i) + (i < FIRST ? times : 0), "word %zu is %u", i, words[i]);
+    free(words);
+}
+
+static uint64_t since(const struct point *point, size_t at)
+{
+    struct point_run run;
+    cr_assert(point_run(point, index_of(point, rewrite.buffer), at, &run));
+    return run.since;
+}
+
+Test(point, shares_what_only_counted_as_written, .timeout = 120)
+{
+    compares_open();
+    (void)rewrites(NULL);
+    struct point_report report = made();
+    cr_assert_eq(report.rounds, 1);
+    cr_assert_eq(report.copied, POINT_CHUNK);
+    cr_assert_eq(report.same, MUCH - POINT_CHUNK);
+    cr_assert_eq(report.shared, MUCH - POINT_CHUNK);
+    struct point *point = point_pin();
+    has_rewritten(point, 1);
+    cr_assert_eq(since(point, 0), 2);
+    for (size_t at = POINT_CHUNK; at < MUCH; at += POINT_CHUNK)
+        cr_assert_eq(since(point, at), 1);
+    point_unpin(point);
+    compares_close();
+}
+
+Test(point, of_which_nothing_was_written_is_the_one_before, .timeout = 120)
+{
+    compares_open();
+    add(rewrite.buffer, FIRST, 0);
+    struct point_report report = made();
+    cr_assert_eq(report.copied, 0);
+    cr_assert_eq(report.shared, MUCH);
+    struct point *point = point_pin();
+    cr_assert_eq(since(point, 0), 1);
+    has_rewritten(point, 0);
+    point_unpin(point);
+    /* And it is known to be of the latest version. */
+    cr_assert_eq(made().same, 0);
+    compares_close();
+}
+
+/* One part of a chunk that the round ahead read whole. */
+Test(point, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
+{
+    struct point_request request = {.stand = rewrites};
+    struct point_report report;
+    compares_open();
+    struct point *before = point_pin();
+    (void)rewrites(NULL);
+    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(report.rounds, 1);
+    cr_assert_eq(report.copied, POINT_CHUNK + DIGEST_CHUNK);
+    cr_assert_eq(report.shared, MUCH - POINT_CHUNK);
+    struct point *point = point_pin();
+    has_rewritten(point, 2);
+    has_rewritten(before, 0);
+    point_unpin(before);
+    point_unpin(point);
+    compares_close();
+}
+
+/* What the pause read took the place of bytes whose digests were known: those are back then. */
+Test(point, knows_what_the_pause_read_from_what_was_there, .timeout = 120)
+{
+    struct point_request request = {.stand = rewrites};
+    struct point_report report;
+    compares_open();
+    (void)rewrites(NULL);
+    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(report.copied, POINT_CHUNK + DIGEST_CHUNK);
+    add(rewrite.buffer, FIRST, (cl_uint)-1);
+    (void)made();
+    struct point *point = point_pin();
+    has_rewritten(point, 1);
+    point_unpin(point);
+    compares_close();
+}
+
+/* The whole of a chunk that the round found the same, and the point before has as well. */
+Test(point, reads_all_of_a_chunk_that_is_not_its_own_yet, .timeout = 120)
+{
+    struct point_request request = {.stand = rewrites};
+    struct point_report report;
+    compares_open();
+    struct point *before = point_pin();
+    add(rewrite.buffer, FIRST, 0);
+    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(report.copied, POINT_CHUNK);
+    struct point *point = point_pin();
+    has_rewritten(point, 1);
+    has_rewritten(before, 0);
+    point_unpin(before);
+    point_unpin(point);
+    compares_close();
+}
+
+/* What a device does not digest is read; what it never did it is not asked again. */
+Test(point, is_made_where_digests_fail, .timeout = 120)
+{
+    struct point_request request = {.stand = rewrites};
+    struct point_report report;
+    compares_open();
+    (void)rewrites(NULL);
+    rewrite.breaks = "clEnqueueNDRangeKernel";
+    rewrite.error = CL_OUT_OF_RESOURCES;
+    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(report.copied, POINT_CHUNK + MUCH);
+    cr_assert_eq(report.shared, 0);
+    struct point *point = point_pin();
+    has_rewritten(point, 2);
+    point_unpin(point);
+    rewrite.breaks = NULL;
+    (void)rewrites(NULL);
+    cr_assert_eq(made().copied, MUCH);
+    compares_close();
+}
+
+Test(point, that_is_canceled_while_it_digests_leaves_the_one_before, .timeout = 120)
+{
+    atomic_bool canceled = false;
+    struct point_request request = {.stand = rewrites, .cancel = &canceled};
+    compares_open();
+    struct point *before = point_pin();
+    (void)rewrites(NULL);
+    rewrite.cancels = &canceled;
+    fails(&request, -ECANCELED, before);
+    rewrite.cancels = NULL;
+    (void)made();
+    struct point *after = point_pin();
+    has_rewritten(after, 2);
+    has_rewritten(before, 0);
+    point_unpin(after);
+    point_unpin(before);
+    compares_close();
+}
+
+Test(point, of_a_device_that_is_lost_while_it_digests_is_none, .timeout = 120)
+{
+    struct point_request request = {.stand = rewrites};
+    lost_answer_ns = 500000000;
+    compares_open();
+    struct point *before = point_pin();
+    (void)rewrites(NULL);
+    rewrite.breaks = "clEnqueueNDRangeKernel";
+    rewrite.error = EMU_ERROR_VANISH;
+    uint64_t fired = emu_shared_fired(p.rig.emu, "one");
+    fails(&request, -EPERM, before); /* what it had is lost with it, before anything was read */
+    cr_assert_eq(emu_shared_fired(p.rig.emu, "one"), fired + 1);
+    cr_assert(seat_is_lost(the_seats[0]));
+    has_rewritten(before, 0);
+    OK(clReleaseMemObject(rewrite.buffer));
+    OK(clReleaseKernel(p.add));
+    engine_program_close(&p.program);
+    point_unpin(before);
+    free(p.rig.devices);
+}
+
+/* Anywhere, again and again, with what is written between the rounds. */
+static int adds_somewhere(void *data)
+{
+    cl_uint *words = data;
+    for (unsigned i = 0; i < 4; i++) {
+        size_t at = (size_t)rand() % (MUCH / sizeof(cl_uint));
+        cl_uint value = ++words[at];
+        OK(clEnqueueWriteBuffer(p.program.queue, rewrite.buffer, CL_TRUE, at * sizeof(value),
+                                sizeof(value), &value, 0, NULL, NULL));
+    }
+    add(rewrite.buffer, FIRST, 3);
+    for (size_t i = 0; i < FIRST; i++)
+        words[i] += 3;
+    return 0;
+}
+
+Test(point, has_what_was_written_anywhere_of_what_counts, .timeout = 240)
+{
+    cl_uint *words = malloc(MUCH), *bytes = malloc(MUCH);
+    uint64_t same = 0;
+    struct point_request request = {.stand = adds_somewhere, .data = words};
+    struct point_report report;
+    compares_open();
+    for (size_t i = 0; i < MUCH / sizeof(*words); i++)
+        words[i] = word_of(i);
+    for (unsigned i = 0; i < 24; i++) {
+        (void)adds_somewhere(words);
+        cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+        same += report.same;
+        struct point *point = point_pin();
+        read_point(point, rewrite.buffer, 0, MUCH, bytes);
+        cr_assert_arr_eq(bytes, words, MUCH);
+        point_unpin(point);
+    }
+    cr_assert_neq(same, 0);
+    free(words);
+    free(bytes);
+    compares_close();
+}
+
+/* What stops the program for longer than it may is not made, and what it would take is said. */
+Test(point, is_put_off_where_it_would_take_too_long, .timeout = 240)
+{
+    struct point_request request = {.max_downtime_ns = 1, .most_ns = 1};
+    struct point_report report;
+    unsigned put_off = 0;
+    pthread_t thread;
+    void *rounds;
+    play_open("[one] name=one own_memory=yes link_mb_s=200");
+    atomic_store(&compare_when, COMPARE_NEVER);
+    cl_mem buffers[] = {filled(BYTES), filled(BYTES)};
+    (void)made();
+    cr_assert_eq(pthread_create(&thread, NULL, add_to_both, buffers), 0);
+    /* One of whose rounds the program gave nothing in is made. */
+    for (unsigned i = 0; i < 50 && put_off == 0; i++) {
+        struct point *before = point_pin();
+        int error = point_make(&request, &report);
+        struct point *after = point_pin();
+        cr_assert(error == 0 || error == -EBUSY, "%d: %s", error, report.reason);
+        cr_assert_eq(after == before, error != 0);
+        cr_assert_eq(report.expected_ns > request.most_ns, error != 0);
+        put_off += error != 0;
+        point_unpin(before);
+        point_unpin(after);
+    }
+    cr_assert_eq(put_off, 1);
+    request.most_ns = UINT64_C(3600000000000);
+    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    atomic_store(&stops, true);
+    pthread_join(thread, &rounds);
+    free(rounds);
+    atomic_store(&compare_when, COMPARE_WHERE_IT_PAYS);
+    OK(clReleaseMemObject(buffers[0]));
+    OK(clReleaseMemObject(buffers[1]));
     play_close();
 }

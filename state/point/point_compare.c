@@ -1,0 +1,255 @@
+#include "state/point/point_compare.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "state/base/clock.h"
+#include "state/memory/compare.h"
+#include "state/memory/mapping.h"
+#include "state/room/room.h"
+
+/* So much is digested at a time while a command may wait for it. */
+#define CHUNKS_AHEAD ((size_t)128)
+
+#define PIECES (POINT_CHUNK / DIGEST_CHUNK)
+_Static_assert(PIECES == 32 && POINT_CHUNK % DIGEST_CHUNK == 0, "a bit of `same` is one");
+
+/* Stale chunks of one root, [first, end). */
+struct group {
+    struct making *making;
+    struct memory *root;
+    struct kept *kept;
+    size_t first, end;
+    bool ahead;
+};
+
+static uint32_t all_pieces(size_t bytes)
+{
+    size_t count = digest_chunks(bytes);
+    return count >= PIECES ? UINT32_MAX : (UINT32_C(1) << count) - 1;
+}
+
+bool stale_is_same(const struct stale *stale, struct range chunk)
+{
+    return stale->same != 0 && stale->same == all_pieces(chunk.end - chunk.begin);
+}
+
+static bool is_same(const struct stale *stale, struct range chunk, size_t at)
+{
+    return stale->same != 0 && (stale->same >> ((at - chunk.begin) / DIGEST_CHUNK)) & 1;
+}
+
+size_t stale_run(const struct stale *stale, struct range chunk, size_t at, bool *ret_same)
+{
+    bool same = is_same(stale, chunk, at);
+    /* An image's only chunk may have more pieces than there are bits: none of them is looked at. */
+    size_t end = stale->same == 0 ? chunk.end : at;
+    while (end < chunk.end && is_same(stale, chunk, end) == same)
+        end += DIGEST_CHUNK;
+    *ret_same = same;
+    return end < chunk.end ? end : chunk.end;
+}
+
+static struct chunk *chunk_of(const struct group *group, size_t at)
+{
+    return group->kept->chunks[group->making->stale[at].chunk];
+}
+
+/* The device that has all of a stale chunk, and nobody nearer; or PLACE_NONE. */
+static uint8_t place_of(const struct group *group, size_t at)
+{
+    struct range range = kept_range(group->kept, group->making->stale[at].chunk);
+    struct extent extent = extent_at(group->root, range.begin);
+    if (!chunk_of(group, at) || extent.range.end < range.end ||
+        making_in_host(group->root, &extent))
+        return PLACE_NONE;
+    uint8_t place = making_on_device(group->root, &extent);
+    bool waits =
+        place != PLACE_NONE && group->ahead && group->root->context->at[place]->runs_in_caller;
+    return waits ? PLACE_NONE : place;
+}
+
+static struct compare_way way_of(const struct group *group, uint8_t place)
+{
+    return (struct compare_way){.context = group->root->context,
+                                .from = place,
+                                .to = PLACE_HOST,
+                                .target = PLACE_HOST,
+                                .quiet = !group->ahead,
+                                .limits = &group->making->move.limits};
+}
+
+static bool begin(const struct group *group)
+{
+    if (!group->ahead)
+        return true;
+    room_copy_begin();
+    if (map_visit(group->root))
+        return true;
+    room_copy_end();
+    return false;
+}
+
+static void end(const struct group *group)
+{
+    if (!group->ahead)
+        return;
+    map_visit_end(group->root);
+    room_copy_end();
+}
+
+/* It is worth the while, by what is known of what is kept. */
+static bool pays(const struct group *group)
+{
+    size_t bytes = 0, unknown = 0;
+    uint8_t place = PLACE_NONE;
+    bool worth = false;
+    for (size_t i = group->first; i < group->end; i++) {
+        struct chunk *chunk = chunk_of(group, i);
+        bytes += chunk ? chunk->size : 0;
+        unknown += chunk ? chunk_unknown(chunk) : 0;
+    }
+    /* Most of what was looked at last had changed. */
+    bool futile = !group->ahead && group->kept->differed > bytes / 2;
+    if (bytes == 0 || futile || !begin(group))
+        return false;
+    for (size_t i = group->first; i < group->end && place == PLACE_NONE; i++)
+        place = place_of(group, i);
+    if (place != PLACE_NONE) {
+        struct compare_way way = way_of(group, place);
+        worth = compare_pays(&way, group->root, bytes, group->ahead ? unknown : 0);
+    }
+    end(group);
+    return worth;
+}
+
+/* What cannot be digested is copied. */
+static int learn(const struct group *group)
+{
+    int error = 0;
+    for (size_t i = group->first; error == 0 && i < group->end; i++)
+        if (chunk_of(group, i))
+            error = chunk_learn(chunk_of(group, i), &group->making->move.limits);
+    return error == -ENOTSUP ? 0 : error;
+}
+
+/* Stale chunks from @at on that lie side by side at @place. */
+static size_t stretch_end(const struct group *group, size_t at, uint8_t place)
+{
+    size_t most = group->ahead && group->end - at > CHUNKS_AHEAD ? at + CHUNKS_AHEAD : group->end;
+    const struct stale *stale = group->making->stale;
+    size_t next = at + 1;
+    while (next < most && stale[next].chunk == stale[next - 1].chunk + 1 &&
+           place_of(group, next) == place)
+        next++;
+    return next;
+}
+
+static void mark(const struct group *group, size_t at, const struct digest *digests)
+{
+    struct making *making = group->making;
+    const struct chunk *chunk = chunk_of(group, at);
+    for (size_t i = 0; chunk->digests && i < digest_chunks(chunk->size); i++)
+        if (digest_same(&digests[i], &chunk->digests[i]))
+            making->stale[at].same |= UINT32_C(1) << i;
+}
+
+/* What the device has of stale chunks [@at, @next). */
+static int ask(const struct group *group, size_t at, size_t next, uint8_t place,
+               struct digest *digests)
+{
+    struct making *making = group->making;
+    size_t first = making->stale[at].chunk * PIECES;
+    size_t last = kept_range(group->kept, making->stale[next - 1].chunk).end;
+    uint64_t began = clock_now_ns();
+    int error =
+        digest_device(group->root->context->at[place], group->root->real[place], group->root->size,
+                      first, digest_chunks(last) - first, &making->move.limits, digests);
+    making->digest_ns += clock_now_ns() - began;
+    making->digested += last - first * DIGEST_CHUNK;
+    for (size_t i = at; error == 0 && i < next; i++)
+        mark(group, i, digests + (i - at) * PIECES);
+    return error == -ENOTSUP ? 0 : error;
+}
+
+static int ask_all(const struct group *group)
+{
+    struct digest *digests = calloc((group->end - group->first) * PIECES, sizeof(*digests));
+    int error = digests ? 0 : -ENOMEM;
+    for (size_t at = group->first, next; error == 0 && at < group->end; at = next) {
+        next = at + 1;
+        if (!begin(group))
+            break;
+        uint8_t place = place_of(group, at);
+        if (place != PLACE_NONE) {
+            next = stretch_end(group, at, place);
+            error = ask(group, at, next, place, digests);
+        }
+        end(group);
+    }
+    free(digests);
+    return error;
+}
+
+/* What of them is going to be read. */
+static void count(const struct group *group)
+{
+    struct making *making = group->making;
+    uint64_t bytes = 0;
+    for (size_t i = group->first; i < group->end; i++) {
+        const struct stale *stale = &making->stale[i];
+        struct range range = kept_range(group->kept, stale->chunk);
+        bool mine = making_owns(making, chunk_of(group, i)), same = false;
+        if (stale_is_same(stale, range))
+            making->report->same += range.end - range.begin;
+        for (size_t at = range.begin, next; at < range.end; at = next) {
+            next = stale_run(stale, range, at, &same);
+            bytes += (mine && same) || stale_is_same(stale, range) ? 0 : next - at;
+        }
+    }
+    group->kept->differed = bytes;
+}
+
+static struct group group_at(struct making *making, size_t first, bool ahead)
+{
+    size_t root = making->stale[first].root, last = first;
+    while (last < making->stale_count && making->stale[last].root == root)
+        last++;
+    return (struct group){making, making->roots[root], &making->next->kept[root], first, last,
+                          ahead};
+}
+
+int making_compare(struct making *making, bool ahead)
+{
+    struct group group;
+    int error = 0;
+    making->digest_ns = making->digested = 0;
+    for (size_t at = 0; error == 0 && at < making->stale_count; at = group.end) {
+        group = group_at(making, at, ahead);
+        if (!pays(&group)) {
+            group.kept->differed = UINT64_MAX;
+            continue;
+        }
+        error = ahead ? learn(&group) : 0;
+        if (error == 0)
+            error = ask_all(&group);
+        if (error == 0)
+            count(&group);
+    }
+    return error;
+}
+
+int making_learn(struct making *making)
+{
+    struct group group;
+    int error = 0;
+    for (size_t at = 0; error == 0 && at < making->stale_count; at = group.end) {
+        uint64_t bytes = 0;
+        group = group_at(making, at, true);
+        for (size_t i = group.first; i < group.end; i++)
+            bytes += chunk_of(&group, i) ? chunk_of(&group, i)->size : 0;
+        if (group.kept->differed <= bytes / 2)
+            error = learn(&group);
+    }
+    return error;
+}
