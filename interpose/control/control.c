@@ -24,6 +24,7 @@
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/pages.h"
+#include "state/base/span.h"
 #include "state/base/thread.h"
 #include "state/checkpoint/keeper.h"
 #include "state/move/elastic.h"
@@ -63,6 +64,7 @@ struct link {
     bool welcome;
     bool status_due;
     bool seeks;                    /**< The program waits for another device, as the agent knows. */
+    uint64_t asked;                /**< When it was told so, for who traces; or 0. */
     uint64_t wish;                 /**< The edition that the agent was told. */
     uint64_t sent;                 /**< A digest of the status that the agent knows. */
     uint64_t next_tend, next_need; /**< When to look after warm pages, and count: */
@@ -343,6 +345,8 @@ static void take_request(const msgpack_object *map)
         refuse(id, "too many requests wait for this program; try again later");
         return;
     }
+    span_end(control.link.asked, "recovery", "choose", NULL, 0);
+    control.link.asked = 0;
     job->connection = control.connection;
     job->next = control.jobs;
     control.jobs = job;
@@ -573,6 +577,8 @@ static bool seeks_anew(struct link *link)
 
     protect_read(&status);
     link->seeks = status.seeks;
+    if (link->seeks != before)
+        link->asked = link->seeks ? span_begin() : 0;
     return link->seeks != before;
 }
 

@@ -578,17 +578,31 @@ static bool has_devices_of(const struct client *client, const struct client *bef
     return same;
 }
 
+/* What is posted may fail before whoever receives has found out and told those that wait. */
+static bool has_ended(struct client *client)
+{
+    uint64_t deadline = clock_now_ns() + CONNECT_NS;
+    int error = 0;
+    if (!atomic_load(&client->lost) && stream_has_ended(&client->stream)) {
+        pthread_mutex_lock(&client->lock);
+        while (error == 0 && !client->over)
+            error = clock_wait(&client->changed, &client->lock, deadline);
+        pthread_mutex_unlock(&client->lock);
+    }
+    return atomic_load(&client->lost);
+}
+
 struct client *client_renew(struct client *client)
 {
     static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
     struct client *fresh = NULL;
     bool may = client->icd || atomic_load(&client->left);
-    if (!may || atomic_load(&forked) || !atomic_load(&client->lost))
+    if (!may || atomic_load(&forked) || !has_ended(client))
         return client;
     pthread_mutex_lock(&renewing);
     while (client->renewed)
         client = client->renewed;
-    int error = atomic_load(&client->lost) ? begin(client->address, client->icd, &fresh) : 0;
+    int error = has_ended(client) ? begin(client->address, client->icd, &fresh) : 0;
     if (error == 0 && fresh && !has_devices_of(fresh, client))
         error = -ENODEV;
     if (error && fresh)

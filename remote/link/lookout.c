@@ -13,6 +13,8 @@
 
 struct lookout {
     struct bell_peer *peer;
+    void (*wake)(void *data);
+    void *data;
     pthread_t thread;
     sem_t begun;
     int error; /* Why it could not; until it has begun. */
@@ -45,18 +47,22 @@ static void *look(void *data)
     while (error == 0 && !atomic_load(&lookout->over)) {
         if (poll(&socket, 1, LOOK_MS) > 0 && (socket.revents & over)) {
             bell_peer_end(lookout->peer, -EPIPE);
+            lookout->wake(lookout->data);
             break;
         }
     }
     return NULL;
 }
 
-int lookout_create(struct bell_peer *peer, struct lookout **ret_lookout)
+int lookout_create(struct bell_peer *peer, void (*wake)(void *data), void *data,
+                   struct lookout **ret_lookout)
 {
     struct lookout *lookout = calloc(1, sizeof(*lookout));
     if (!lookout)
         return -ENOMEM;
     lookout->peer = peer;
+    lookout->wake = wake;
+    lookout->data = data;
     sem_init(&lookout->begun, 0, 0);
     int error = thread_start("reseat-lookout", 0, look, lookout, &lookout->thread);
     if (error == 0) {

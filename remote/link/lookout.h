@@ -14,10 +14,13 @@ struct lookout;
  * Blocks until the thread has the socket. From then on nobody but it asks the socket of @peer,
  * which outlives it.
  *
+ * @wake  Called once the waits for @peer are to end, by the thread: wakes those who sleep.
+ *
  * 0; or, with all as it was, -ENOMEM, -EAGAIN (no thread), -ENOSYS (an old kernel, or a sandbox
  * does not let it have a table), -EBADF (the program has closed the socket already).
  */
-MUST_CHECK int lookout_create(struct bell_peer *peer, struct lookout **ret_lookout);
+MUST_CHECK int lookout_create(struct bell_peer *peer, void (*wake)(void *data), void *data,
+                              struct lookout **ret_lookout);
 /** NULL is allowed. Blocks for a second at most. */
 void lookout_destroy(struct lookout *lookout);
 

@@ -602,6 +602,14 @@ void stream_end(struct stream *stream, int error)
     pthread_mutex_unlock(&stream->lock);
 }
 
+bool stream_has_ended(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    bool ended = stream->ended != 0 || (stream->rings && stream_rings_have_ended(stream->rings));
+    pthread_mutex_unlock(&stream->lock);
+    return ended;
+}
+
 /* ---- greetings ---- */
 
 int greeting_send(struct link *link, unsigned type, const void *body, size_t size,

@@ -89,6 +89,8 @@ size_t stream_waiting(struct stream *stream);
 void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns);
 /** Nothing more is sent or received; all that wait return. Any thread, the first @error stays. */
 void stream_end(struct stream *stream, int error);
+/** Is that so, whether or not the receiver has found out? Any thread. */
+bool stream_has_ended(struct stream *stream);
 
 /** Post one message, sent at the latest when the stream's thread sees to it. Waits for room. 0,
  *  -ENOMEM, -EMSGSIZE, or what ended it. */

@@ -303,12 +303,24 @@ static void *beat(void *data)
     return NULL;
 }
 
+/* Why they end is said already. */
+static void wake_all(void *data)
+{
+    struct stream_rings *rings = data;
+    rings_writer_end(rings->writer);
+    rings_reader_end(rings->reader);
+}
+
 void stream_rings_end(struct stream_rings *rings, int error)
 {
     bell_peer_end(&rings->peer, error);
-    rings_writer_end(rings->writer);
-    rings_reader_end(rings->reader);
+    wake_all(rings);
     rings->stream->link->ops->shut_down(rings->stream->link);
+}
+
+bool stream_rings_have_ended(const struct stream_rings *rings)
+{
+    return atomic_load(&rings->peer.ended) != 0;
 }
 
 void stream_rings_destroy(struct stream_rings *rings)
@@ -349,7 +361,7 @@ static int begin(struct stream *stream, struct link *link, const struct rings_sh
         error = rings_reader_create(in, areas->in, &rings->peer, &rings->reader);
     /* Without it, a program that closes the socket ends its session. */
     if (error == 0 && !beats)
-        (void)!lookout_create(&rings->peer, &rings->lookout);
+        (void)!lookout_create(&rings->peer, wake_all, rings, &rings->lookout);
     if (error == 0 && beats)
         error = thread_start("reseat-beat", 0, beat, rings, &rings->beat);
     if (error) {

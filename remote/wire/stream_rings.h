@@ -51,6 +51,7 @@ int stream_rings_receive(struct stream_rings *rings, uint64_t silence_ns,
                          struct message *ret_message);
 bool stream_rings_has_more(const struct stream_rings *rings);
 void stream_rings_end(struct stream_rings *rings, int error);
+bool stream_rings_have_ended(const struct stream_rings *rings);
 void stream_rings_destroy(struct stream_rings *rings);
 
 #endif

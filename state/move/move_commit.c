@@ -50,6 +50,12 @@ static void arrive(struct move *move, struct move_context *entry)
     if (entry->leaves) {
         struct residence *from = context->at[entry->from];
         (void)residence_await_queue(from, from->io); /* what its driver mapped was unmapped there */
+        /* What it was given has ended: who is still in its driver when it is lost, as a build is,
+         * goes on where the program is. That may be since this move last looked; what is not
+         * protected has the errors of what was lost before it. */
+        if (!move->recovers &&
+            (!residence_is_lost(from) || (move_recovery() && move_recovery()->is_on())))
+            atomic_store(&from->recovered, true);
         if (entry->stays) {
             from->left_by = move->seat;
             residence_lives(from, RESIDENCE_SOURCE);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
+#include "state/base/span.h"
 #include "state/move/ready.h"
 #include "state/program/program.h"
 
@@ -67,7 +68,9 @@ static int add_context(struct move *move, struct context *context, int seat_inde
             added.to = free_place(context, move->request->prewarm ? READY_SPARE : 0);
             if (added.to == PLACES)
                 return move_fail(move, -ENOSPC, "a context has no room for another residence");
+            uint64_t begun = span_begin();
             int failed = residence_create(context, move->target, &made, &error);
+            span_end(begun, "move", "open", "failed", failed != 0);
             if (failed == -EIO)
                 return move_fail(move, failed, "%s gives no context (OpenCL error %d)",
                                  device_name(move->target), error);

@@ -77,7 +77,7 @@ struct residence {
     cl_context context;
     cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
     struct group_limits groups;
-    atomic_bool recovered; /**< Lost, and what it had was done again elsewhere. */
+    atomic_bool recovered; /**< Lost, and what it had was done again elsewhere; or left whole. */
     bool maps_host_ptr;    /**< HOST_PTR_MAPPED. */
     bool in_place;         /**< And the device works on those very bytes: nothing is ever copied. */
     bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */

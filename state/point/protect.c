@@ -7,10 +7,12 @@
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/span.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
 #include "state/command/journal.h"
 #include "state/move/move.h"
+#include "state/object/lost.h"
 #include "state/point/point.h"
 #include "state/point/recover.h"
 
@@ -33,7 +35,8 @@ static struct {
     bool woken;            /* something was lost since the thread looked */
     unsigned under_way;    /* points that are made, until the journal before them is let go */
     bool wanted, replaced; /* a device for a program that has nothing on its own; it is there */
-    uint64_t points, recoveries, at_ns, tried_ns, downtime_ns, total_ns, paused_ns, since_ns;
+    uint64_t points, recoveries, at_ns, begun_ns, tried_ns, downtime_ns, total_ns, paused_ns,
+        since_ns;
     uint64_t put_off_ns;     /* what the last one was expected to take, which was put off; or 0 */
     int error;               /* of the last point */
     struct device_key *keys; /* owned; written before the thread runs, like... */
@@ -99,6 +102,7 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
     request.moment = begin_journal;
     request.stand = wanted->stand ? stand : NULL;
     request.data = &beginning;
+    uint64_t begun = clock_now_ns();
     pthread_mutex_lock(&state.lock);
     state.under_way++;
     pthread_mutex_unlock(&state.lock);
@@ -109,6 +113,7 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
     pthread_cond_broadcast(&state.changed);
     if (beginning.protects) {
         state.error = error;
+        state.begun_ns = begun;
         state.tried_ns = clock_now_ns();
         state.total_ns = ret_report->total_ns;
         state.put_off_ns = wanted->most_ns != 0 ? ret_report->expected_ns : 0;
@@ -195,8 +200,8 @@ static bool relieve(void)
 /* So much of the time may points take where the journal is not whole, or full before its time. */
 #define HASTE 0.1
 
-/* When the next one is due: the budget is for what stops the program, and a tenth of it for the
- * rest. Under the lock. */
+/* When the next one is due, from when the last was begun: the budget is for what stops the program,
+ * and a tenth of it for the rest. Under the lock. */
 static uint64_t due_at(bool hurries)
 {
     uint64_t stopped = state.error == 0 ? state.downtime_ns : 0;
@@ -207,7 +212,7 @@ static uint64_t due_at(bool hurries)
         return 0;
     if (state.error != 0 && state.put_off_ns == 0)
         return state.tried_ns + FAILED_NS;
-    return state.tried_ns + (interval > least ? interval : least);
+    return state.begun_ns + (interval > least ? interval : least);
 }
 
 /* What one that is made now may stop the program for: the budget, which it would use up for that
@@ -315,6 +320,15 @@ static bool await_replacement(void)
     return replaced;
 }
 
+/* From the loss until somebody looks for another device. */
+static void trace_notice(void)
+{
+    struct loss loss;
+    lost_last(&loss);
+    if (span_wanted())
+        span_end(loss.at_ns, "recovery", "notice", NULL, 0);
+}
+
 static void *run(void *unused)
 {
     (void)unused;
@@ -336,7 +350,8 @@ static void *run(void *unused)
         pthread_mutex_unlock(&state.lock);
         lost = is_lost();
         bool recovers = lost && !refusal();
-        atomic_store(&seeks, recovers);
+        if (atomic_exchange(&seeks, recovers) != recovers && recovers)
+            trace_notice();
         if (recovers)
             recover_unless_others_do();
         else if (wanted)

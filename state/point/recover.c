@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "state/base/log.h"
+#include "state/base/span.h"
 #include "state/command/journal.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
@@ -244,15 +245,19 @@ int recover_again(struct move_context *contexts, size_t count, char *ret_reason,
         return fail(&r, -ENOENT, "the program is not protected: %s", journal_broken());
     }
     int error = 0;
+    uint64_t begun = span_begin();
     journal_settle();
     for (size_t i = 0; error == 0 && i < count; i++)
         error = restore(&r, &contexts[i]);
+    span_end(begun, "recovery", "restore", NULL, 0);
+    begun = span_begin();
     for (struct journal_entry *entry = journal_first(); error == 0 && entry; entry = entry->next)
         error = give(&r, entry, &pending);
     if (error == 0)
         error = finish(&r, &pending);
     if (error == 0)
         end_all();
+    span_end(begun, "recovery", "journal", NULL, 0);
     point_unpin(point);
     return error;
 }

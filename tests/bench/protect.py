@@ -250,8 +250,24 @@ class Bench:
         return begin, max(gates), sum(event[1] - event[0] for event in events
                                       if event[3] == "build" and begin <= event[0] and event[1] <= end)
 
+    # What a recovery goes through, one after the other, and the spans that end it.
+    STEPS = (("noticed", "recovery", "notice"), ("chosen", "recovery", "choose"), ("opened", "move", "open"),
+             ("built", "build", "build"), ("state in", "recovery", "restore"), ("journal", "recovery", "journal"))
+
+    @classmethod
+    def steps(cls, events, begin, end):
+        """[(step, seconds)] from @begin, when the loss was noticed, to @end, when the program could go on."""
+        at, steps = begin, []
+        for step, category, name in cls.STEPS:
+            ends = [event[1] for event in events
+                    if event[2] == name and event[3] == category and at <= event[1] <= end + 1e-3]
+            if ends:  # a build may have been had from elsewhere
+                steps.append((step, max(ends) - at))
+                at = max(ends)
+        return steps + [("goes on", end - at)]
+
     def recovery(self):
-        ratios, moves, about = [], [], []
+        ratios, moves, about, steps = [], [], [], {}
         for _ in range(self.options.rounds):
             program = Program(self, self.busy(), "--isolate", "--protect=1")
             program.ready()
@@ -264,10 +280,16 @@ class Bench:
                 self.kill(program)
                 after.update(program.await_app("its recovery", lambda app: (
                     app["protection"]["recoveries"] == 1 and app["state"] == "running")))
-                after["noticed"] = time.monotonic() - after["loss"]["age_ns"] / 1e9
 
-            moved, went_on, built = self.opened(self.trace(program, lose), after["device"])
+            events = self.trace(program, lose)
+            moved, went_on, built = self.opened(events, after["device"])
+            notices = [event[0] for event in events if event[3] == "recovery" and event[2] == "notice"]
+            if not notices:
+                fail("the trace does not say when the loss was noticed")
+            after["noticed"] = notices[-1]
             lost = went_on - after["noticed"]
+            for step, seconds in self.steps(events, after["noticed"], went_on):
+                steps.setdefault(step, []).append(seconds)
 
             def fetch(program=program, after=after):
                 self.control("suspend", program.name)
@@ -285,6 +307,9 @@ class Bench:
                          f"{built_then * 1e3:.0f} building")
         self.show("recovery : resume, median", statistics.median(ratios), "<= 1.3", "; ".join(about))
         self.show("the same, from its move's beginning", statistics.median(moves), "", "")
+        for step, seconds in steps.items():
+            self.show(f"recovery until {step}, median, ms", statistics.median(seconds) * 1e3, "",
+                      ", ".join(f"{one * 1e3:.1f}" for one in seconds))
 
     def write(self, folder, part):
         """Seconds for as many bytes as the program has, one after the other."""

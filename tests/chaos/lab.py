@@ -154,14 +154,19 @@ class Lab:
                 return app
         return None
 
-    def driver_process(self):
-        """What has an isolated program's driver, or None: the agent's server makes one a client."""
+    def driver_processes(self):
+        """What has isolated programs' drivers: the agent's server makes one a client."""
         _, agent = self.control("agent", "status", "--json")
+        found = []
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
             parent = parent_of(pid)
-            if is_server(pid) and is_server(parent) and parent_of(parent) == agent["agent"]["pid"]:
-                return pid
-        return None
+            if agent and is_server(pid) and is_server(parent) and parent_of(parent) == agent["agent"]["pid"]:
+                found.append(pid)
+        return found
+
+    def driver_process(self):
+        """One of them, or None."""
+        return next(iter(self.driver_processes()), None)
 
     def run_command(self, name, device=None, present=None, seats=1):
         command = [self.reseat, "run", "--name", name]

@@ -413,6 +413,33 @@ Test(remote_rings, another_session_follows_one_whose_server_was_killed)
     served_stop(&served);
 }
 
+/* What is posted fails before the thread that receives has found out, and that is soon enough. */
+Test(remote_rings, another_session_follows_as_soon_as_one_is_seen_to_have_ended)
+{
+    struct served served;
+    const cl_icd_dispatch *cl = NULL;
+    cl_int error;
+    char own[16];
+    snprintf(own, sizeof(own), "%d", getpid());
+    setenv("POCL_DEVICES", "basic basic pthread", 1);
+    served_start(&served, (const char *const[]){"--while", own, NULL});
+    cl_device_id device = open_isolated(&served, &cl);
+    for (unsigned round = 0; round < 20; round++) {
+        cl_context context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+        cr_assert_eq(error, CL_SUCCESS, "error %d in round %u", error, round);
+        cr_assert_eq(use(cl, context, device), CL_SUCCESS);
+        uint64_t until = clock_now_ns() + SILENCE_NS;
+        kill(served_session(&served), SIGKILL);
+        do {
+            cl_mem buffer = cl->clCreateBuffer(context, 0, 64, NULL, &error);
+            if (buffer)
+                (void)cl->clReleaseMemObject(buffer);
+        } while (error == CL_SUCCESS && clock_now_ns() < until);
+        cr_assert_eq(error, CL_DEVICE_NOT_AVAILABLE);
+    }
+    served_stop(&served);
+}
+
 /* ---- an emulated device ---- */
 
 /* How often a device was asked to call somebody back. */

@@ -131,6 +131,8 @@ void govern_run(struct agent *agent)
             break;
         agent->changed =
             step_quota(agent) || serve_queue(agent) || serve_others(agent) || agent->changed;
+        if (!agent->changed)
+            losses_hurry(agent);
     }
     governor->running = false;
     governor->automatic = false;

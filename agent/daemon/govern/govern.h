@@ -357,6 +357,8 @@ void losses_arrived(struct agent *agent, uint32_t device);
 void losses_failed(struct agent *agent, uint32_t device);
 /** The list of devices was made anew, or that failed. */
 void losses_listed(struct agent *agent);
+/** The policy has run: what those wait for that lost it is asked for the first time at once. */
+void losses_hurry(struct agent *agent);
 void losses_tick(struct agent *agent);
 
 /** MSG_PROTECT of a client. */

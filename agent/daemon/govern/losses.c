@@ -98,6 +98,34 @@ void losses_listed(struct agent *agent)
     }
 }
 
+/** Somebody waits for it, and the policy had no other. */
+static bool is_awaited(const struct agent *agent, const struct inventory_entry *entry)
+{
+    for (const struct program *program = agent->programs; program; program = program->next)
+        for (size_t i = 0; program->peer && i < program->seat_count; i++)
+            if (program->seats[i].seeks && !program_moving(program) &&
+                device_key_equal(&program->seats[i].device, &entry->key))
+                return true;
+    return false;
+}
+
+void losses_hurry(struct agent *agent)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        if (entry && device->lost && !device->lost_asked && device->lost_wait_ms == ASK_MS &&
+            device->lost_ask_ms > uv_now(&agent->loop) && is_awaited(agent, entry)) {
+            device->lost_ask_ms = uv_now(&agent->loop);
+            any = true;
+        }
+    }
+    if (any)
+        losses_tick(agent);
+}
+
 void losses_tick(struct agent *agent)
 {
     uint64_t now = uv_now(&agent->loop);

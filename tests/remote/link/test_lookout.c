@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <seccomp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,6 +22,29 @@ static void start(void)
 {
     connect_peers(&near, &far);
     cr_assert_eq(pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK), 0);
+}
+
+/* Who waits for the peer, and is rung. */
+static struct bell bell;
+
+static void wake(void *nothing)
+{
+    (void)nothing;
+    bell_ring(&bell);
+}
+
+static bool never(void *nothing)
+{
+    (void)nothing;
+    return false;
+}
+
+static void *wait_for_it(void *ret_error)
+{
+    struct bell_waiter waiter;
+    bell_waiter_init(&waiter, &bell, &near);
+    *(int *)ret_error = bell_wait(&waiter, never, NULL, soon());
+    return NULL;
 }
 
 /* As a sandbox around the program does. */
@@ -60,7 +85,7 @@ static void must_be_alone(void)
 static void must_fail(int error)
 {
     struct lookout *lookout = NULL;
-    cr_assert_eq(lookout_create(&near, &lookout), error);
+    cr_assert_eq(lookout_create(&near, wake, NULL, &lookout), error);
     cr_assert(!lookout && !near.watched);
     lookout_destroy(lookout);
     must_be_alone();
@@ -70,7 +95,7 @@ Test(lookout, sees_the_peer_go_when_the_program_has_closed_the_socket)
 {
     struct lookout *lookout = NULL;
     start();
-    cr_assert_eq(lookout_create(&near, &lookout), 0);
+    cr_assert_eq(lookout_create(&near, wake, NULL, &lookout), 0);
     cr_assert(near.watched);
     must_be_alone();
     close(near.socket.fd);
@@ -78,11 +103,31 @@ Test(lookout, sees_the_peer_go_when_the_program_has_closed_the_socket)
     lookout_destroy(lookout);
 }
 
+/* A wait looks by itself too late for this test. */
+Test(lookout, wakes_who_waits_for_a_peer_that_goes)
+{
+    struct lookout *lookout = NULL;
+    pthread_t thread;
+    int error = 0;
+    look_late();
+    start();
+    cr_assert_eq(lookout_create(&near, wake, NULL, &lookout), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, wait_for_it, &error), 0);
+    while (atomic_load(&bell.sleeps) == 0)
+        sched_yield();
+    uint64_t gone = clock_now_ns();
+    disconnect_peer(&far);
+    pthread_join(thread, NULL);
+    cr_assert_eq(error, -EPIPE);
+    cr_assert_lt(clock_now_ns() - gone, bell_look_first_ns / 2, "it looked by itself");
+    lookout_destroy(lookout);
+}
+
 Test(lookout, ends_while_the_peer_is_there)
 {
     struct lookout *lookout = NULL;
     start();
-    cr_assert_eq(lookout_create(&near, &lookout), 0);
+    cr_assert_eq(lookout_create(&near, wake, NULL, &lookout), 0);
     lookout_destroy(lookout);
     cr_assert_eq(bell_peer_look(&near), 0);
     char byte;

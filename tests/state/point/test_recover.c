@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "state/base/clock.h"
 #include "state/command/journal.h"
 #include "state/object/lost.h"
 #include "state/point/point.h"
@@ -462,6 +463,49 @@ Test(recover, devices_are_lost_again_and_again, .timeout = 300)
             cr_assert_eq(protect_now(), 0);
     }
     cr_assert_eq(recoveries(), 60);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+struct builder {
+    cl_program program;
+    cl_int error;
+};
+
+static void *build(void *data)
+{
+    struct builder *builder = data;
+    builder->error = clBuildProgram(builder->program, 0, NULL, NULL, NULL, NULL);
+    return NULL;
+}
+
+/* The program went on elsewhere in the middle of a build, and what it left is lost after that. */
+Test(recover, what_is_built_on_a_device_that_was_left_outlives_it, .timeout = 60)
+{
+    struct builder builder = {.error = CL_SUCCESS};
+    const char *text = source;
+    struct play play;
+    pthread_t thread;
+    open_rig("build_ms=1000");
+    open_play(&play, 0);
+    builder.program =
+        clCreateProgramWithSource(play.program.context, 1, &text, NULL, &builder.error);
+    OK(builder.error);
+    uint64_t built = emu_shared_calls(rig.emu, "a", "clBuildProgram");
+    cr_assert_eq(pthread_create(&thread, NULL, build, &builder), 0);
+    while (emu_shared_calls(rig.emu, "a", "clBuildProgram") == built)
+        clock_sleep(NS_PER_MS);
+    go("b");
+    cr_assert(is_on("b"));
+    cr_assert_eq(emu_shared_arm(rig.emu, "a", 1, "clGetProgramBuildInfo", EMU_ERROR_VANISH), 0);
+    pthread_join(thread, NULL);
+    OK(builder.error);
+    OK(clReleaseKernel(engine_kernel(builder.program, "add")));
+    OK(clReleaseProgram(builder.program));
+    launch(&play, 3, 0, NULL, NULL);
+    has(&play, play.b, play.b_is);
+    cr_assert(is_on("b"));
     close_play(&play);
     protect_end();
     free(rig.devices);
