@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "remote/driver/remote.h"
+#include "state/base/past_caches.h"
 
 /* What all enqueued commands have in common. */
 
@@ -210,9 +211,11 @@ bool layout_is_packed(const struct layout *layout)
            (layout->slices == 1 || layout->slice_pitch == layout->row * layout->rows);
 }
 
-#define PIECE ((size_t)1 << 20)
+/* As much goes past the caches. */
+#define MUCH ((size_t)1 << 20)
 
-/* One run of bytes, in pieces. */
+/* One run of bytes, in pieces of COPY_LEAST: what comes last is what is waited for, and several
+   threads have copied it sooner. */
 struct whole {
     char *to;
     const char *from;
@@ -223,8 +226,8 @@ struct whole {
 static void copy_piece(void *data, size_t piece)
 {
     const struct whole *whole = data;
-    size_t at = piece * PIECE, left = whole->size - at;
-    whole->copy(whole->to + at, whole->from + at, left < PIECE ? left : PIECE);
+    size_t at = piece * COPY_LEAST, left = whole->size - at;
+    whole->copy(whole->to + at, whole->from + at, left < COPY_LEAST ? left : COPY_LEAST);
 }
 
 static void copy_bytes(char *to, const char *from, size_t size)
@@ -236,7 +239,9 @@ static void copy_whole(const struct layout *layout, void *to, const void *from,
                        void (*copy)(char *to, const char *from, size_t size))
 {
     struct whole whole = {to, from, layout->row * layout->rows * layout->slices, copy};
-    copy_pieces(copy_piece, &whole, (whole.size + PIECE - 1) / PIECE);
+    if (copy == copy_bytes && whole.size >= MUCH)
+        whole.copy = copy_past_caches;
+    copy_pieces(copy_piece, &whole, (whole.size + COPY_LEAST - 1) / COPY_LEAST);
 }
 
 void layout_gather(const struct layout *layout, void *packed, const void *memory)

@@ -1,7 +1,7 @@
 #include <sched.h>
-#include <string.h>
 
 #include "remote/driver/transfer.h"
+#include "state/base/past_caches.h"
 
 /*
  * What is long, and goes through blocks (block.h), is given in parts, so that copying one and the
@@ -15,6 +15,8 @@
 
 #define PART_LEAST ((size_t)1 << 20)
 #define PARTS_MOST 64 /* Or fewer than twice as many, as each is whole units of PART_LEAST. */
+/* Of a part, that several threads copy at once: the device waits for the first part as a whole. */
+#define PIECES 4
 
 /* Parts that are copied by several threads, and posted by one. */
 struct ahead {
@@ -23,8 +25,8 @@ struct ahead {
     size_t part;    /* Bytes of each but the last. */
     unsigned count; /* That there were blocks for. */
     struct bulk_block blocks[2 * PARTS_MOST];
-    atomic_bool ready[2 * PARTS_MOST];
-    atomic_uint next; /* To be copied. */
+    atomic_uint copied[2 * PARTS_MOST]; /* Pieces of each. */
+    atomic_uint next;                   /* Piece to be copied, of all parts. */
 };
 
 static size_t part_size(const struct transfer *transfer)
@@ -37,13 +39,16 @@ static size_t part_size(const struct transfer *transfer)
 static bool copy_next(struct copy_team *team)
 {
     struct ahead *ahead = container_of(team, struct ahead, team);
-    unsigned i = atomic_fetch_add(&ahead->next, 1);
+    unsigned piece = atomic_fetch_add(&ahead->next, 1), i = piece / PIECES;
     if (i >= ahead->count)
         return false;
-    size_t begin = i * ahead->part, left = ahead->transfer->size - begin;
-    memcpy(ahead->blocks[i].bytes, (const char *)ahead->transfer->bytes + begin,
-           left < ahead->part ? left : ahead->part);
-    atomic_store(&ahead->ready[i], true);
+    size_t size = ahead->part / PIECES, at = piece % PIECES * size;
+    size_t begin = i * ahead->part + at, all = ahead->transfer->size;
+    if (begin < all) /* The last part may have fewer pieces. */
+        copy_past_caches((char *)ahead->blocks[i].bytes + at,
+                         (const char *)ahead->transfer->bytes + begin,
+                         size < all - begin ? size : all - begin);
+    atomic_fetch_add(&ahead->copied[i], 1);
     return true;
 }
 
@@ -61,9 +66,9 @@ static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
         if (!block_take(context, left < ahead->part ? left : ahead->part,
                         &ahead->blocks[ahead->count]))
             break;
-        atomic_init(&ahead->ready[ahead->count++], false);
+        atomic_init(&ahead->copied[ahead->count++], 0);
     }
-    copy_team_begin(&ahead->team, copy_next, ahead->count);
+    copy_team_begin(&ahead->team, copy_next, (size_t)ahead->count * PIECES);
 }
 
 /* The next part's block, with its bytes; of 0 bytes: it has none. */
@@ -72,7 +77,7 @@ static struct bulk_block ahead_take(struct ahead *ahead, unsigned i)
     struct bulk_block block = {0};
     if (i >= ahead->count)
         return block;
-    while (!atomic_load(&ahead->ready[i]))
+    while (atomic_load(&ahead->copied[i]) < PIECES)
         if (!copy_next(&ahead->team))
             sched_yield(); /* Somebody is copying it. */
     block = ahead->blocks[i];
@@ -83,7 +88,7 @@ static struct bulk_block ahead_take(struct ahead *ahead, unsigned i)
 /* Nobody copies any more, and blocks that were not used are given back. */
 static void ahead_end(struct ahead *ahead, struct client *client)
 {
-    atomic_store(&ahead->next, ahead->count);
+    atomic_store(&ahead->next, ahead->count * PIECES);
     copy_team_end(&ahead->team);
     for (unsigned i = 0; i < ahead->count; i++)
         block_give(client, &ahead->blocks[i]);

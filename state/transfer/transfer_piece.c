@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "state/base/past_caches.h"
 #include "state/transfer/transfer_priv.h"
 
 static size_t min_size(size_t a, size_t b)
@@ -150,7 +151,7 @@ static void copy_bytes(const struct piece *piece, char *memory, char *host, size
 {
     if (to_host) {
         host_populate(host, size, 1, limits);
-        host_copy_out(host, memory, size);
+        copy_past_caches(host, memory, size);
     } else if (piece->lent) {
         host_copy_lent(memory, host, size);
     } else {

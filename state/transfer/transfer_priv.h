@@ -66,9 +66,6 @@ void host_populate(char *memory, size_t size, unsigned threads,
 /** Memory for chunks, present unless @limits ended before, for pages_give(). NULL: there is none.
  */
 char *host_ring_create(size_t size, unsigned threads, const struct transfer_limits *limits);
-/** Copy to memory that nobody reads soon: what is much goes past the caches, which the next chunk
- * needs more. */
-void host_copy_out(char *to, const char *from, size_t size);
 /** Have no cache of the host's keep what is there; a hint. */
 void host_flush(const char *memory, size_t size);
 /** Of copying threads, bytes. */
