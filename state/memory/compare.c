@@ -214,9 +214,9 @@ bool compare_helps(const struct compare_way *way, struct memory *root, struct ra
            is_worth(way, root, bytes, bytes);
 }
 
-bool compare_pays(const struct compare_way *way, struct memory *root, size_t bytes, size_t unknown)
+bool compare_pays(const struct compare_way *way, struct memory *root, size_t bytes)
 {
-    return may_compare(way, root, bytes) && is_worth(way, root, bytes, unknown);
+    return may_compare(way, root, bytes) && is_worth(way, root, bytes, 0);
 }
 
 /* A device has nothing that could be the same yet, but can be filled. */

@@ -75,12 +75,11 @@ bool compare_next(const struct comparison *comparison, size_t at, struct range *
 void compare_end(const struct compare_way *way, struct comparison *comparison, bool copied);
 
 /**
- * True when digesting @bytes of @root at way->from, a device, and @unknown bytes of what is kept of
- * them somewhere else in host memory (way->to is PLACE_HOST), is expected to take less time than
- * the copying that it saves. For who keeps bytes of its own beside the replicas, with their
- * digests. Blocks as compare_helps.
+ * True when digesting @bytes of @root at way->from, a device, is expected to take less time than
+ * the copying that it saves (way->to is PLACE_HOST). For who keeps bytes of its own beside the
+ * replicas, with their digests. Blocks as compare_helps.
  */
-bool compare_pays(const struct compare_way *way, struct memory *root, size_t bytes, size_t unknown);
+bool compare_pays(const struct compare_way *way, struct memory *root, size_t bytes);
 
 /** Bytes that differed when @root was compared last for a copy to @place, which lacks it still;
  *  UINT64_MAX: it was not, or somebody wrote there since. */

@@ -139,60 +139,79 @@ int digest_check(const struct transfer_limits *limits)
     return 0;
 }
 
+/* What one thread takes at a time is a run: those of a list, or blocks of one stretch. */
 struct job {
     const uint64_t *key;
     summing sum;
-    const char *bytes;
-    size_t size, first, count;
+    const struct digest_run *runs; /* NULL: the blocks of... */
+    struct digest_run whole;       /* ...this */
+    size_t count;                  /* of runs */
     const struct transfer_limits *limits;
-    struct digest *digests;
     _Atomic size_t next;
     _Atomic int error;
 };
+
+static struct digest_run run_at(const struct job *job, size_t at)
+{
+    if (job->runs)
+        return job->runs[at];
+    const size_t begin = at * BLOCK * DIGEST_CHUNK, left = job->whole.size - begin;
+    return (struct digest_run){job->whole.bytes + begin,
+                               left < BLOCK * DIGEST_CHUNK ? left : BLOCK * DIGEST_CHUNK,
+                               job->whole.ret + at * BLOCK};
+}
 
 static void *job_run(void *data)
 {
     struct job *job = data;
     size_t at;
-    while ((at = atomic_fetch_add(&job->next, BLOCK)) < job->count &&
-           atomic_load(&job->error) == 0) {
-        size_t end = at + BLOCK < job->count ? at + BLOCK : job->count;
+    while ((at = atomic_fetch_add(&job->next, 1)) < job->count && atomic_load(&job->error) == 0) {
+        const struct digest_run run = run_at(job, at);
         int error = digest_check(job->limits);
         if (error != 0)
             atomic_store(&job->error, error);
-        for (size_t i = at; i < end && error == 0; i++) {
-            size_t begin = (job->first + i) * DIGEST_CHUNK, left = job->size - begin;
-            job->digests[i] = digest_chunk(job->key, job->sum, job->bytes + begin,
-                                           left < DIGEST_CHUNK ? left : DIGEST_CHUNK);
+        for (size_t begin = 0; begin < run.size && error == 0; begin += DIGEST_CHUNK) {
+            size_t left = run.size - begin;
+            run.ret[begin / DIGEST_CHUNK] = digest_chunk(job->key, job->sum, run.bytes + begin,
+                                                         left < DIGEST_CHUNK ? left : DIGEST_CHUNK);
         }
     }
     return NULL;
 }
 
-int digest_host(const char *bytes, size_t size, size_t first, size_t count,
-                const struct transfer_limits *limits, struct digest *ret)
+static int job_do(struct job *job)
 {
-    struct job job = {.key = digest_key(),
-                      .sum = summing_here(),
-                      .bytes = bytes,
-                      .size = size,
-                      .first = first,
-                      .count = count,
-                      .limits = limits,
-                      .digests = ret};
     pthread_t others[THREADS];
     unsigned started = 0, cores = host_cores();
-    if (!job.key)
+    job->key = digest_key();
+    job->sum = summing_here();
+    if (!job->key)
         return -ENOTSUP;
     if (cores > THREADS)
         cores = THREADS;
-    while (started + 1 < cores && started + 1 < count / BLOCK &&
-           thread_start("reseat-digest", STACK, job_run, &job, &others[started]) == 0)
+    while (started + 1 < cores && started + 1 < job->count &&
+           thread_start("reseat-digest", STACK, job_run, job, &others[started]) == 0)
         started++;
-    job_run(&job);
+    job_run(job);
     while (started > 0)
         pthread_join(others[--started], NULL);
-    return atomic_load(&job.error);
+    return atomic_load(&job->error);
+}
+
+int digest_host(const char *bytes, size_t size, size_t first, size_t count,
+                const struct transfer_limits *limits, struct digest *ret)
+{
+    const size_t begin = first * DIGEST_CHUNK, end = begin + count * DIGEST_CHUNK;
+    struct job job = {.whole = {bytes + begin, (end < size ? end : size) - begin, ret},
+                      .count = (count + BLOCK - 1) / BLOCK,
+                      .limits = limits};
+    return job_do(&job);
+}
+
+int digest_runs(const struct digest_run *runs, size_t count, const struct transfer_limits *limits)
+{
+    struct job job = {.runs = runs, .count = count, .limits = limits};
+    return job_do(&job);
 }
 
 double digest_host_rate(void)

@@ -65,6 +65,16 @@ const uint64_t *digest_key(void);
  */
 MUST_CHECK int digest_host(const char *bytes, size_t size, size_t first, size_t count,
                            const struct transfer_limits *limits, struct digest *ret);
+/** Bytes of host memory, and where the digests of their chunks go, all but the last of which are
+ *  whole. */
+struct digest_run {
+    const char *bytes;
+    size_t size;
+    struct digest *ret;
+};
+/** The same of runs here and there, each of which one core works on. */
+MUST_CHECK int digest_runs(const struct digest_run *runs, size_t count,
+                           const struct transfer_limits *limits);
 /** The same of @real, a buffer of @residence that kernels may read, by that device behind what its
  * io queue was given.
  *

@@ -98,16 +98,16 @@ static void end(const struct group *group)
     room_copy_end();
 }
 
-/* It is worth the while, by what is known of what is kept. */
+/* It is worth the while. What is kept is digested while the program runs: that does not count, for
+ * what it spares is copied, stored and hashed too, or stops the program. */
 static bool pays(const struct group *group)
 {
-    size_t bytes = 0, unknown = 0;
+    size_t bytes = 0;
     uint8_t place = PLACE_NONE;
     bool worth = false;
     for (size_t i = group->first; i < group->end; i++) {
         struct chunk *chunk = chunk_of(group, i);
         bytes += chunk ? chunk->size : 0;
-        unknown += chunk ? chunk_unknown(chunk) : 0;
     }
     /* Most of what was looked at last had changed. */
     bool futile = !group->ahead && group->kept->differed > bytes / 2;
@@ -117,7 +117,7 @@ static bool pays(const struct group *group)
         place = place_of(group, i);
     if (place != PLACE_NONE) {
         struct compare_way way = way_of(group, place);
-        worth = compare_pays(&way, group->root, bytes, group->ahead ? unknown : 0);
+        worth = compare_pays(&way, group->root, bytes);
     }
     end(group);
     return worth;
@@ -126,10 +126,14 @@ static bool pays(const struct group *group)
 /* What cannot be digested is copied. */
 static int learn(const struct group *group)
 {
+    struct digest_runs runs = {0};
     int error = 0;
     for (size_t i = group->first; error == 0 && i < group->end; i++)
         if (chunk_of(group, i))
-            error = chunk_learn(chunk_of(group, i), &group->making->move.limits);
+            error = chunk_unlearned(chunk_of(group, i), &runs);
+    if (error == 0)
+        error = digest_runs(runs.runs, runs.count, &group->making->move.limits);
+    free(runs.runs);
     return error == -ENOTSUP ? 0 : error;
 }
 

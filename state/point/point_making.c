@@ -14,7 +14,7 @@
 /* So many bytes are copied between two looks at the limits, or while a command may wait for them.
  */
 #define SLICE       ((uint64_t)256 << 20)
-#define SLICE_AHEAD ((uint64_t)16 << 20)
+#define SLICE_AHEAD ((uint64_t)64 << 20)
 
 /* A run of bytes that a device has. */
 struct piece {
@@ -327,7 +327,7 @@ static int read_from(struct making *making, const struct slice *slice, struct re
 static int slice_read(struct making *making, struct slice *slice, bool ahead)
 {
     int error = 0;
-    making->move.series.total = slice->bytes;
+    making->move.series.total = making->stale_bytes;
     for (size_t i = 0; error == 0 && i < slice->count; i++) {
         bool done = false;
         for (size_t j = 0; j < i && !done; j++)

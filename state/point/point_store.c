@@ -1,9 +1,11 @@
 #include "state/point/point_store.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "state/base/array.h"
+#include "state/base/fork.h"
 #include "state/base/pages.h"
 
 static _Atomic uint64_t bytes_taken;
@@ -13,12 +15,96 @@ uint64_t point_bytes(void)
     return atomic_load(&bytes_taken);
 }
 
+/* ---- memory ---- */
+
+/* Chunks are too small to be in large pages each, and then their pages come at a tenth of the
+ * speed: so many are made together. What one leaves the next one takes. */
+#define SLAB_CHUNKS 32
+#define SLAB_ALL    UINT32_MAX
+_Static_assert(SLAB_CHUNKS *POINT_CHUNK >= PAGES_LEAST, "it is in large pages");
+
+struct slab {
+    struct slab *next;
+    char *memory;  /* owned */
+    uint32_t free; /* a bit for each chunk */
+};
+static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct slab *slabs; /* guarded by slabs_lock */
+
+/* With its first chunk taken. */
+static struct slab *slab_create(void)
+{
+    struct slab *slab = malloc(sizeof(*slab));
+    if (!slab)
+        return NULL;
+    *slab = (struct slab){.memory = pages_take(SLAB_CHUNKS * POINT_CHUNK, PAGES_ANY),
+                          .free = SLAB_ALL & ~UINT32_C(1)};
+    if (!slab->memory) {
+        free(slab);
+        return NULL;
+    }
+    pthread_mutex_lock(&slabs_lock);
+    slab->next = slabs;
+    slabs = slab;
+    pthread_mutex_unlock(&slabs_lock);
+    return slab;
+}
+
+static char *slab_take(struct slab **ret_slab)
+{
+    int at = 0;
+    pthread_mutex_lock(&slabs_lock);
+    struct slab *slab = slabs;
+    while (slab && slab->free == 0)
+        slab = slab->next;
+    if (slab) {
+        at = __builtin_ctz(slab->free);
+        slab->free &= ~(UINT32_C(1) << at);
+    }
+    pthread_mutex_unlock(&slabs_lock);
+    *ret_slab = slab = slab ? slab : slab_create();
+    return slab ? slab->memory + (size_t)at * POINT_CHUNK : NULL;
+}
+
+static void slab_give(struct slab *slab, const char *bytes)
+{
+    pthread_mutex_lock(&slabs_lock);
+    slab->free |= UINT32_C(1) << ((size_t)(bytes - slab->memory) / POINT_CHUNK);
+    bool empty = slab->free == SLAB_ALL;
+    struct slab **at = &slabs;
+    while (empty && *at != slab)
+        at = &(*at)->next;
+    if (empty)
+        *at = slab->next;
+    pthread_mutex_unlock(&slabs_lock);
+    if (!empty)
+        return;
+    pages_give(slab->memory, SLAB_CHUNKS * POINT_CHUNK);
+    free(slab);
+}
+
+/* What the parent kept is not the child's to look at. */
+static void in_child(void)
+{
+    slabs = NULL;
+}
+
+FORK_PART = {.rank = FORK_OBJECT, .lock = &slabs_lock, .in_child = in_child};
+
+/* ---- chunks ---- */
+
 struct chunk *chunk_create(size_t size, uint64_t since)
 {
     struct chunk *chunk = malloc(sizeof(*chunk));
     if (!chunk)
         return NULL;
-    *chunk = (struct chunk){.size = size, .since = since, .bytes = pages_take(size, 0)};
+    *chunk = (struct chunk){.size = size, .since = since};
+    if (size == POINT_CHUNK)
+        chunk->bytes = slab_take(&chunk->slab);
+    if (!chunk->bytes) {
+        chunk->slab = NULL;
+        chunk->bytes = pages_take(size, PAGES_ANY);
+    }
     if (!chunk->bytes) {
         free(chunk);
         return NULL;
@@ -35,32 +121,27 @@ struct chunk *chunk_ref(struct chunk *chunk)
     return chunk;
 }
 
-size_t chunk_unknown(const struct chunk *chunk)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < digest_chunks(chunk->size); i++)
-        if (!chunk->digests || !digest_is_known(&chunk->digests[i]))
-            bytes += DIGEST_CHUNK;
-    return bytes < chunk->size ? bytes : chunk->size;
-}
-
-int chunk_learn(struct chunk *chunk, const struct transfer_limits *limits)
+int chunk_unlearned(struct chunk *chunk, struct digest_runs *runs)
 {
     size_t count = digest_chunks(chunk->size);
-    int error = 0;
     if (!chunk->digests)
         chunk->digests = calloc(count, sizeof(chunk->digests[0]));
     if (!chunk->digests)
         return -ENOMEM;
-    for (size_t at = 0, end; error == 0 && at < count; at = end) {
+    for (size_t at = 0, end; at < count; at = end) {
         bool known = digest_is_known(&chunk->digests[at]);
         for (end = at + 1; end < count && digest_is_known(&chunk->digests[end]) == known;)
             end++;
-        if (!known)
-            error =
-                digest_host(chunk->bytes, chunk->size, at, end - at, limits, &chunk->digests[at]);
+        if (known)
+            continue;
+        if (!array_make_room(&runs->runs, runs->count, sizeof(runs->runs[0])))
+            return -ENOMEM;
+        size_t begin = at * DIGEST_CHUNK, last = end * DIGEST_CHUNK;
+        runs->runs[runs->count++] = (struct digest_run){
+            chunk->bytes + begin, (last < chunk->size ? last : chunk->size) - begin,
+            &chunk->digests[at]};
     }
-    return error;
+    return 0;
 }
 
 void chunk_written(struct chunk *chunk, size_t begin, size_t end)
@@ -74,7 +155,10 @@ void chunk_unref(struct chunk *chunk)
     if (!chunk || atomic_fetch_sub_explicit(&chunk->refs, 1, memory_order_acq_rel) != 1)
         return;
     atomic_fetch_sub(&bytes_taken, chunk->size);
-    pages_give(chunk->bytes, chunk->size);
+    if (chunk->slab)
+        slab_give(chunk->slab, chunk->bytes);
+    else
+        pages_give(chunk->bytes, chunk->size);
     free(chunk->digests);
     free(chunk);
 }

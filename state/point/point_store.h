@@ -12,21 +12,25 @@
 struct chunk {
     _Atomic uint32_t refs;
     size_t size;
-    uint64_t since; /**< The serial of the first point that has it. */
-    char *bytes;    /**< Owned, of pages_take. */
+    uint64_t since;    /**< The serial of the first point that has it. */
+    struct slab *slab; /**< That `bytes` are in; NULL: they are its own, of pages_take. */
+    char *bytes;
     /** Owned: of `bytes`, which are in host memory of ours, as far as they are known; or NULL. Of
      * who has the mover's lock. */
     struct digest *digests;
 };
 
-/** NULL without memory. One reference, the caller's. */
+/** NULL without memory. One reference, the caller's. Its bytes may be anything. */
 struct chunk *chunk_create(size_t size, uint64_t since);
 struct chunk *chunk_ref(struct chunk *chunk); /**< NULL is allowed. */
 void chunk_unref(struct chunk *chunk);        /**< NULL is allowed. */
-/** Bytes whose digests are not known. */
-size_t chunk_unknown(const struct chunk *chunk);
-/** Digest those, which nobody writes meanwhile. 0, -ENOMEM, or as digest_host. */
-MUST_CHECK int chunk_learn(struct chunk *chunk, const struct transfer_limits *limits);
+/** To be digested together; zeroed, none. */
+struct digest_runs {
+    struct digest_run *runs; /**< Owned. */
+    size_t count;
+};
+/** Add what of it has no digests. 0 or -ENOMEM. */
+MUST_CHECK int chunk_unlearned(struct chunk *chunk, struct digest_runs *runs);
 /** Bytes [@begin, @end) of it are about to be written. */
 void chunk_written(struct chunk *chunk, size_t begin, size_t end);
 
