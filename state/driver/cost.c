@@ -39,9 +39,7 @@ struct part {
 
 static double part_seconds(const struct part *part)
 {
-    double around = part->sum;
-    if (part->chunks > 1)
-        around = (part->sum + COST_LATE) / (part->chunks - 1);
+    double around = (part->sum + COST_LATE) / (part->chunks > 1 ? part->chunks - 1 : 1);
     double period = around > part->slowest ? around : part->slowest;
     return part->once + part->sum + (part->steps - 1) * period;
 }

@@ -18,10 +18,10 @@
  * s_i = setup_i + c / (bandwidth_i * (1 + (t_i - 1) * COST_EFFICIENCY)). The first chunk takes the
  * sum of all s_i. Each that follows comes a period later, which is COST_TURN, the slowest stage's
  * s_i or, when there are too few chunks to keep all stages at work, the time in which a chunk goes
- * around, divided by how many do: (COST_LATE + the sum of all s_i) / (k - 1), as one chunk is
- * always between two hands, and others come late now and then. What a COST_HAND takes is in both
- * sums, and keeps no stage from its next chunk. Making the ring and starting the threads is paid
- * before.
+ * around, divided by how many do: (COST_LATE + the sum of all s_i) / (k - 1), as one chunk of
+ * several is always between two hands, and all come late now and then. What a COST_HAND takes is in
+ * both sums, and keeps no stage from its next chunk. Making the ring and starting the threads is
+ * paid before.
  */
 
 #define COST_STAGES_MAX   6

@@ -153,7 +153,7 @@ static double simulate(const struct cost_problem *problem, const struct cost_cho
                     free_at[j] = ready;
         }
         end = ready;
-        back_at[number % moving] = ready + (choice->chunks > 1 ? COST_LATE : 0);
+        back_at[number % moving] = ready + COST_LATE;
     }
     for (size_t i = 0; i < problem->count; i++)
         if (problem->stages[i].kind == COST_RING)

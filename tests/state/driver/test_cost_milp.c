@@ -110,7 +110,7 @@ static double alone(const struct model *model, const struct ring *ring)
         work += stage->kind == COST_WORK ? seconds : 0;
         slowest = stage->kind == COST_LINK ? fmax(slowest, seconds) : slowest;
     }
-    double around = ring->chunks > 1 ? (sum + COST_LATE) / (ring->chunks - 1) : sum;
+    double around = (sum + COST_LATE) / (ring->chunks > 1 ? ring->chunks - 1 : 1);
     return ring->once + sum + (ring->steps - 1) * fmax(around, fmax(slowest, work));
 }
 
@@ -157,7 +157,7 @@ static void build(struct model *model)
         add_row(model, &slowest, GLP_LO, 0);
         glp_set_obj_coef(model->program, x, ring->once + links);
         put(&around, p, ring->chunks > 1 ? ring->chunks - 1 : 1);
-        put(&around, x, -links - (ring->chunks > 1 ? COST_LATE : 0));
+        put(&around, x, -links - COST_LATE);
         for (int i = 0; i < model->work_count; i++) {
             slowest.count = whole.count = 0;
             put(&slowest, p, 1);
