@@ -131,6 +131,37 @@ static bool suspend_and_make_a_point(struct scene *s, cl_event event)
     return runs;
 }
 
+static void *make_a_point(void *unused)
+{
+    const struct point_request request = {.most_ns = 60 * NS_PER_S};
+    struct point_report report;
+    int error = point_make(&request, &report);
+    cr_assert(error == 0 || (error == -EBUSY && strstr(report.reason, "a move goes first")), "%s",
+              report.reason);
+    point_forget();
+    return unused;
+}
+
+static bool move_while_a_point_is_made(struct scene *s, cl_event event)
+{
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, make_a_point, NULL), 0);
+    engine_rig_sleep(50);
+    engine_rig_moves(&s->rig, "two");
+    bool runs = status_of(event) == CL_RUNNING;
+    pthread_join(thread, NULL);
+    engine_rig_moves(&s->rig, "one");
+    return runs;
+}
+
+Test(slices, a_move_does_not_wait_for_a_point_that_waits_for_the_launch)
+{
+    struct scene s;
+    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
+    outlast(&s, LONG_ROUNDS, move_while_a_point_is_made, add_wanted);
+    scene_close(&s);
+}
+
 Test(slices, a_point_is_not_made_of_a_program_suspended_in_the_middle)
 {
     struct scene s;
