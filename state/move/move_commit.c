@@ -46,6 +46,7 @@ static void arrive(struct move *move, struct move_context *entry)
     if (entry->to != PLACE_HOST) {
         residence_lives(context->at[entry->to], RESIDENCE_LIVE);
         context->at[entry->to]->left_by = NULL;
+        atomic_store(&context->at[entry->to]->recovered, false); /* it may have been left */
     }
     if (entry->leaves) {
         struct residence *from = context->at[entry->from];

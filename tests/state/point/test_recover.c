@@ -511,6 +511,32 @@ Test(recover, what_is_built_on_a_device_that_was_left_outlives_it, .timeout = 60
     free(rig.devices);
 }
 
+/* It still had what was not fetched, and so is the same one when the program comes back. */
+Test(recover, a_device_that_was_left_on_demand_and_entered_again_is_recovered, .timeout = 60)
+{
+    struct play play;
+    struct move_report report;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 1, 0, NULL, NULL);
+    const struct move_request request = {
+        .target = engine_rig_key(&rig, "b"), .fetch = MOVE_FETCH_ON_DEMAND, .bandwidth = 1024};
+    move_run(&request, &report);
+    cr_assert(report.result == MOVE_DONE && report.left != 0, "%s", report.reason);
+    go("a");
+    cr_assert(is_on("a"));
+    launch(&play, 3, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    launch(&play, 5, 0, NULL, NULL);
+    has(&play, play.b, play.b_is);
+    has(&play, play.a, play.a_is);
+    cr_assert_not(is_on("a"));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
 /* Without protection it is as ever, also after there was some. */
 Test(recover, what_is_not_protected_gets_the_errors, .timeout = 60)
 {
