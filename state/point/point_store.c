@@ -83,13 +83,8 @@ static void slab_give(struct slab *slab, const char *bytes)
     free(slab);
 }
 
-/* What the parent kept is not the child's to look at. */
-static void in_child(void)
-{
-    slabs = NULL;
-}
-
-FORK_PART = {.rank = FORK_OBJECT, .lock = &slabs_lock, .in_child = in_child};
+/* A child has them as they were: what the parent's points have there stays taken. */
+FORK_PART = {.rank = FORK_OBJECT, .lock = &slabs_lock};
 
 /* ---- chunks ---- */
 
