@@ -31,22 +31,29 @@ struct bell_peer {
     atomic_int ended; /**< Why nothing more is to be waited for: -errno, set once; or 0. */
 };
 
+/** What is waited for: the other process, or with it a command of a device. */
+enum bell_spin_for { BELL_SPIN_PROCESS, BELL_SPIN_DEVICE };
+
 /**
  * Spinning, so long as it pays: a processor is free for it, and what was waited for did come
  * meanwhile. It takes at most twice as long as what is waited for took of late; when that did not
- * come, half as long the next time, and at last it is tried now and then only.
+ * come, or others wanted the processor, half as long the next time, and at last it is tried now and
+ * then only.
  */
 struct bell_spin {
+    enum bell_spin_for what;
     uint32_t budget_ns; /**< 0: sleep at once. */
+    uint32_t most_ns;   /**< 0: there is one processor, which the other side needs. */
     uint32_t skip;      /**< Waits until it is tried again. */
     uint32_t pause;     /**< Waits between two tries; doubles. */
-    bool alone;         /**< There is one processor, which the other side needs. */
+    long preempted;     /**< How often this thread was before it began to spin for long. */
 };
 
 /** One begins with all of its budget. How long to spin this time, in nanoseconds; 0: not at all. */
-void bell_spin_init(struct bell_spin *spin);
+void bell_spin_init(struct bell_spin *spin, enum bell_spin_for what);
 uint64_t bell_spin_begin(struct bell_spin *spin);
-/** What was waited for came after so long; or it did not while it spun. */
+/** What was waited for came after so long, to the thread that began; or it did not while it spun.
+ */
 void bell_spin_paid(struct bell_spin *spin, uint64_t took_ns);
 void bell_spin_failed(struct bell_spin *spin);
 /** Between two looks. */

@@ -198,7 +198,8 @@ static struct bell_spin looking;
 
 #define LOOKED_AT 8 /* Queues. */
 #define SEARCHED  32
-#define LOOKS     16 /* For messages, between two questions. */
+#define LOOKS     16   /* For messages, between two questions, */
+#define LOOK_NS   4096 /* and one more for so long: an end is told a hundredth of its time late. */
 
 /* Under pending_lock. None of its queue, which is looked at first, comes before it. */
 static bool is_first(const struct given *given)
@@ -273,17 +274,21 @@ static bool look_at(struct given *given)
     return true;
 }
 
-/* Look at each until one has ended, a message comes, or @until_ns. */
-static bool look_until(const struct server *server, struct given *const *givens, size_t count,
-                       uint64_t until_ns)
+/* Look at each until one has ended, a message comes, or for so long. */
+static bool look_for(const struct server *server, struct given *const *givens, size_t count,
+                     uint64_t budget_ns, uint64_t *ret_took_ns)
 {
+    uint64_t begun = clock_now_ns(), took_ns = 0;
     bool ended = false;
-    while (!ended && !stream_has_more(&server->stream) && clock_now_ns() < until_ns) {
+    while (!ended && !stream_has_more(&server->stream) && took_ns < budget_ns) {
         for (size_t i = 0; i < count; i++)
             ended |= look_at(givens[i]);
-        for (int i = 0; !ended && i < LOOKS && !stream_has_more(&server->stream); i++)
+        uint64_t looks = LOOKS + took_ns / LOOK_NS;
+        for (uint64_t i = 0; !ended && i < looks && !stream_has_more(&server->stream); i++)
             bell_relax();
+        took_ns = clock_now_ns() - begun;
     }
+    *ret_took_ns = took_ns;
     return ended;
 }
 
@@ -292,10 +297,10 @@ static bool look_for_ends(const struct server *server)
 {
     struct given *givens[LOOKED_AT];
     size_t count = list_oldest(false, givens);
-    uint64_t budget = count ? bell_spin_begin(&looking) : 0, begun = clock_now_ns();
-    bool ended = budget && look_until(server, givens, count, begun + budget);
+    uint64_t budget = count ? bell_spin_begin(&looking) : 0, took_ns;
+    bool ended = budget && look_for(server, givens, count, budget, &took_ns);
     if (ended)
-        bell_spin_paid(&looking, clock_now_ns() - begun);
+        bell_spin_paid(&looking, took_ns);
     else if (budget && !stream_has_more(&server->stream))
         bell_spin_failed(&looking);
     for (size_t i = 0; i < count; i++) {
@@ -415,6 +420,6 @@ static void *watch_commands(void *data)
 
 int server_watch_commands(struct server *server)
 {
-    bell_spin_init(&looking);
+    bell_spin_init(&looking, BELL_SPIN_DEVICE);
     return thread_start("reseat-watch", 0, watch_commands, server, NULL);
 }

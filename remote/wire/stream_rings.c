@@ -351,7 +351,7 @@ static int begin(struct stream *stream, struct link *link, const struct rings_sh
     pthread_mutex_init(&rings->posting, NULL);
     pthread_mutex_init(&rings->lock, NULL);
     pthread_cond_init(&rings->changed, NULL);
-    bell_spin_init(&rings->spin);
+    bell_spin_init(&rings->spin, BELL_SPIN_DEVICE);
     rings->part_most = rings_frame_most(out) - sizeof(struct head);
     rings->frame = malloc(rings_frame_most(in));
     int error = rings->frame ? 0 : -ENOMEM;
