@@ -205,10 +205,10 @@ static void *cut_thread(void *data)
         log_info("kernels of a program that ask for their place are not given in pieces: it does "
                  "not build with the functions for that (error %d)",
                  error);
-    work_build_end(false);
     atomic_store(&program->details->cutting, false);
-    object_unhold(program);
+    object_unhold(program); /* it may be the last hold, with which the driver's program goes */
     free(cutting);
+    work_build_end(false);
     return NULL;
 }
 

@@ -159,10 +159,13 @@ static void tell(const struct program_job *job)
     job->notify.call((cl_program)object_lend(job->program), job->notify.data);
 }
 
-/* Also where what is told ends its thread. */
+/* Also where what is told ends its thread. With the last hold the driver's program goes: once the
+   process ends, which does not wait for what is told, all of it stays. */
 static void job_ends(void *job)
 {
-    program_job_free(job);
+    if (work_begin())
+        program_job_free(job);
+    work_end();
 }
 
 /* Its devices' compilers run in other processes. */

@@ -1,21 +1,32 @@
 /**
  * Ends while commands are queued and held, in each way a program can.
  *
- *   exiting return|exit|_exit|thread|abort|build STATUS
+ *   exiting return|exit|_exit|thread|abort|build|late STATUS
  *
  * build: as return, while programs are built in the background.
+ * late: as return, with nothing queued, while the callback of a build, whose program nobody else
+ * keeps, runs on until after the drivers' handlers; then the file $TEST_LAST gets the line "last".
  *
  * Its exit status is STATUS (for abort, the signal), soon, whatever is queued.
  */
 #include "prog.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { WORDS = 1 << 18, QUEUED = 50, BUILDS = 3, OPTION_BYTES = 64 };
+enum {
+    WORDS = 1 << 18,
+    QUEUED = 50,
+    BUILDS = 3,
+    OPTION_BYTES = 64,
+    STEP_US = 1000,
+    STEPS = 2000,
+    LAST_US = 300000
+};
 
 static const char source[] = "__kernel void spin(__global uint *a) {\n"
                              "    uint v = a[get_global_id(0)];\n"
@@ -43,6 +54,43 @@ static void build_many(const struct prog *p)
     }
 }
 
+static atomic_bool begun, over;
+
+/* Registered before any driver was opened, so it runs after their handlers. */
+static void last(void)
+{
+    const char *path = getenv("TEST_LAST");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (file) {
+        fputs("last\n", file);
+        fclose(file);
+    }
+    atomic_store(&over, true);
+    usleep(LAST_US);
+}
+
+/* A driver may call it in the thread that builds: not for ever, then. */
+static void CL_CALLBACK built_late(cl_program program, void *data)
+{
+    (void)program;
+    (void)data;
+    atomic_store(&begun, true);
+    for (int step = 0; step < STEPS && !atomic_load(&over); step++)
+        usleep(STEP_US);
+}
+
+static void build_late(const struct prog *p)
+{
+    const char *text = source;
+    cl_int err;
+    cl_program program = clCreateProgramWithSource(p->context, 1, &text, NULL, &err);
+    MUST(err);
+    MUST(clBuildProgram(program, 1, &p->device, "", built_late, NULL));
+    MUST(clReleaseProgram(program));
+    while (!atomic_load(&begun))
+        usleep(STEP_US);
+}
+
 static void *exit_from_thread(void *status)
 {
     exit(*(int *)status);
@@ -55,6 +103,8 @@ int main(int argc, char **argv)
     struct prog p;
     cl_int err;
 
+    if (strcmp(how, "late") == 0)
+        REQUIRE(atexit(last) == 0);
     prog_open(&p);
     cl_kernel kernel = prog_kernel(prog_build(&p, source, ""), "spin");
     cl_mem mem = prog_buffer(p.context, CL_MEM_READ_WRITE, WORDS * sizeof(cl_uint), NULL);
@@ -71,6 +121,10 @@ int main(int argc, char **argv)
     fflush(stdout);
     if (strcmp(how, "build") == 0)
         build_many(&p);
+    if (strcmp(how, "late") == 0) {
+        MUST(clFinish(p.queue));
+        build_late(&p);
+    }
     if (strcmp(how, "exit") == 0)
         exit(status);
     if (strcmp(how, "_exit") == 0)
