@@ -184,6 +184,7 @@ void control_frame_loss(struct frame *frame, const struct loss *loss)
     frame_string(frame, "reason", loss->reason);
     frame_u64(frame, "at_ns", loss->at_ns);
     frame_u64(frame, "count", loss->count);
+    frame_bool(frame, "isolated", loss->isolated);
     frame_end(frame);
 }
 

@@ -6,7 +6,9 @@
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/work.h"
+#include "state/driver/isolated.h"
 #include "state/driver/lost_calls.h"
+#include "state/driver/served.h"
 #include "state/object/await.h"
 #include "state/object/context.h"
 #include "state/object/upcalls.h"
@@ -158,8 +160,9 @@ FORK_PART = {.rank = FORK_OBJECT, .lock = &last.lock};
 
 static void remember(const struct device *device, const char *reason)
 {
+    bool isolated = isolated_is_on() && !served_is_address(device->key.icd);
     pthread_mutex_lock(&last.lock);
-    last.loss = (struct loss){last.loss.count + 1, device, reason, clock_now_ns()};
+    last.loss = (struct loss){last.loss.count + 1, device, reason, clock_now_ns(), isolated};
     pthread_mutex_unlock(&last.lock);
 }
 

@@ -64,6 +64,7 @@ struct loss {
     const struct device *device; /**< Borrowed. */
     const char *reason;          /**< Static. */
     uint64_t at_ns;              /**< CLOCK_MONOTONIC. */
+    bool isolated; /**< Its driver was in a process of its own, and would be in another one. */
 };
 /** Thread-safe. */
 void lost_last(struct loss *ret_loss);

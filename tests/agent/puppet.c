@@ -103,6 +103,21 @@ static void put_source(const struct puppet_seat *seat, struct frame *frame)
     frame_end(frame);
 }
 
+static void put_loss(const struct puppet_seat *seat, struct frame *frame)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    if (!seat->lost)
+        return;
+    key_of(seat->device, key);
+    frame_map(frame, "loss");
+    frame_string(frame, "device", key);
+    frame_string(frame, "reason", "the test says so");
+    frame_u64(frame, "count", 1);
+    frame_bool(frame, "isolated", seat->isolated);
+    frame_end(frame);
+}
+
 static void put_seats(const struct puppet *puppet, struct frame *frame)
 {
     char key[DEVICE_KEY_TEXT_MAX];
@@ -181,6 +196,7 @@ void puppet_say(struct puppet *puppet)
     frame_map(&frame, "protect");
     frame_bool(&frame, "seeks", puppet->seats[0].seeks);
     frame_end(&frame);
+    put_loss(&puppet->seats[0], &frame);
     frame_array(&frame, "whole");
     for (unsigned i = 0; puppet->whole && i < PUPPET_WHOLE; i++) {
         frame_map(&frame, NULL);
@@ -471,6 +487,7 @@ static void report(struct puppet *puppet, const msgpack_object *map)
     frame_string(&frame, "reason", done ? "" : "local memory: 64 KiB used, 32 KiB offered");
     frame_u64(&frame, "bytes", done ? PUPPET_COPIED : 0);
     frame_bool(&frame, "lasting", !done && puppet->lasting);
+    puppet->refusals += !done;
     puppet_send(puppet, &frame);
 }
 

@@ -37,8 +37,9 @@ struct puppet_notice {
 struct puppet_seat {
     char device[160]; /**< "kind:name". */
     bool suspended;
-    bool lost;  /**< It says that its device is gone. */
-    bool seeks; /**< And that it waits for another one, where it goes on. */
+    bool lost;     /**< It says that its device is gone. */
+    bool seeks;    /**< And that it waits for another one, where it goes on. */
+    bool isolated; /**< And that its driver was in a process of its own. */
     uint64_t granted, held, wanted, least, spilled;
     const char *source;         /**< "kind:name" of what it left on demand, or NULL. */
     uint64_t source_bytes;      /**< What it has there still. */
@@ -55,11 +56,12 @@ struct puppet {
     unsigned seat_count;
     const char *move; /**< What becomes of moves: RESULT_..., or NULL: it does not answer. */
     const char *pinned;
-    bool stopped;  /**< As by SIGSTOP: it takes nothing from its connection. */
-    bool stubborn; /**< It gives nothing back. */
-    bool lasting;  /**< It says that a move that fails would fail again. */
-    bool launches; /**< What it needs is for what it has already. */
-    bool greedy;   /**< It gives back, and says so only when puppet_say() is called. */
+    bool stopped;      /**< As by SIGSTOP: it takes nothing from its connection. */
+    bool stubborn;     /**< It gives nothing back. */
+    bool lasting;      /**< It says that a move that fails would fail again. */
+    bool launches;     /**< What it needs is for what it has already. */
+    bool greedy;       /**< It gives back, and says so only when puppet_say() is called. */
+    unsigned refusals; /**< Requests that it did not do. */
     unsigned moves, suspends, resumes, shrinks, grants, answers;
     unsigned alive;            /**< How often the agent said that it is there. */
     char way[32], reason[512]; /**< Of the last answer. */

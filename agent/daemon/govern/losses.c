@@ -9,6 +9,10 @@
  * driver for that, or who looks after a server says so. Where a program that then goes there fails,
  * it is asked again later each time. A program that waits is one that queues to the policy, first
  * come, first served: what it was granted on the lost device is free at once.
+ *
+ * Where a driver is in a process of its own, that is mostly what ended, and the device is well. The
+ * program's next session opens the driver in a new process, as the helper would: so it goes there
+ * at once, once, and only what it cannot enter is asked.
  */
 
 #define ASK_MS     100
@@ -30,11 +34,11 @@ static void take_away(struct agent *agent, uint32_t index, bool longer, const ch
     agent_log("%s: lost (%s); nobody goes there until it answers", device->name, why);
 }
 
-static void give_back(struct agent *agent, struct ledger_device *device)
+static void give_back(struct agent *agent, struct ledger_device *device, const char *why)
 {
     device->lost = false;
     agent->changed = true;
-    agent_log("%s: answers again", device->name);
+    agent_log("%s: %s", device->name, why);
 }
 
 /** @program found it lost on the device: it waits for another one, in its turn. */
@@ -68,7 +72,7 @@ void losses_arrived(struct agent *agent, uint32_t index)
 
     device->lost_wait_ms = 0;
     if (device->lost)
-        give_back(agent, device);
+        give_back(agent, device, "answers again");
 }
 
 void losses_failed(struct agent *agent, uint32_t index)
@@ -92,33 +96,47 @@ void losses_listed(struct agent *agent)
             continue;
         device->lost_asked = false;
         if (entry && !entry->lost && !agent->devices.problem[0])
-            give_back(agent, device);
+            give_back(agent, device, "answers again");
         else
             take_away(agent, i, true, "it is not among the devices that there are");
     }
 }
 
-/** Somebody waits for it, and the policy had no other. */
-static bool is_awaited(const struct agent *agent, const struct inventory_entry *entry)
+/** Who waits for it, where the policy had no other; or NULL. */
+static const struct program *waits_for(const struct agent *agent,
+                                       const struct inventory_entry *entry)
 {
     for (const struct program *program = agent->programs; program; program = program->next)
         for (size_t i = 0; program->peer && i < program->seat_count; i++)
             if (program->seats[i].seeks && !program_moving(program) &&
                 device_key_equal(&program->seats[i].device, &entry->key))
-                return true;
-    return false;
+                return program;
+    return NULL;
+}
+
+/** It was lost with a process that had its driver for that program alone. */
+static bool lost_process(const struct program *program, const struct inventory_entry *entry)
+{
+    const struct program_loss *loss = &program->status.loss;
+
+    return loss->count && loss->isolated && device_key_equal(&loss->device, &entry->key);
 }
 
 void losses_hurry(struct agent *agent)
 {
+    uint64_t now = uv_now(&agent->loop);
     bool any = false;
 
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *device = &agent->ledger.devices[i];
         const struct inventory_entry *entry = devices_entry(agent, i);
-        if (entry && device->lost && !device->lost_asked && device->lost_wait_ms == ASK_MS &&
-            device->lost_ask_ms > uv_now(&agent->loop) && is_awaited(agent, entry)) {
-            device->lost_ask_ms = uv_now(&agent->loop);
+        bool first = device->lost && !device->lost_asked && device->lost_wait_ms == ASK_MS &&
+                     device->lost_ask_ms > now;
+        const struct program *program = entry && first ? waits_for(agent, entry) : NULL;
+        if (program && lost_process(program, entry)) {
+            give_back(agent, device, "is tried with its driver in another process");
+        } else if (program) {
+            device->lost_ask_ms = now;
             any = true;
         }
     }
@@ -138,7 +156,7 @@ void losses_tick(struct agent *agent)
             continue;
         if (!is_listed_by_us(agent, entry)) {
             if (!entry || !entry->lost)
-                give_back(agent, device);
+                give_back(agent, device, "answers again");
         } else if (!agent->devices.listing || list) {
             /* A list that was begun before may be of how it was before. */
             device->lost_asked = list = true;

@@ -213,6 +213,7 @@ static void take_loss(struct program_loss *loss, const msgpack_object *map)
     loss->count = field_u64(map, "count", 1);
     field_text(map, "reason", loss->reason, sizeof(loss->reason));
     loss->at_ns = field_u64(map, "at_ns", 0);
+    loss->isolated = field_bool(map, "isolated", false);
 }
 
 /* The process may execute another program, which has it then. */

@@ -159,6 +159,7 @@ struct program_loss {
     struct device_key device;
     char reason[256];
     uint64_t at_ns; /**< CLOCK_MONOTONIC. */
+    bool isolated;  /**< Its driver was in a process of its own, and would be in another one. */
 };
 
 /** Images that a program is to make again and again. */

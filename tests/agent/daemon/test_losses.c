@@ -122,6 +122,42 @@ Test(losses, a_device_that_answers_again_is_used_again)
     cr_assert_geq(devices_say("gpu0", "granted_bytes"), 300 * MIB);
 }
 
+/* The process of its driver ended, and the device may be well: who lists devices hangs, and is not
+   needed. */
+Test(losses, a_device_that_was_lost_with_a_driver_s_process_is_tried_in_another_one)
+{
+    there_are("gpu:one");
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+
+    there_are("hang");
+    a->seats[0].isolated = true;
+    lose(a, true);
+    cr_assert(puppets_run(is_elsewhere, a, SOON));
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_geq(devices_say("gpu0", "granted_bytes"), 300 * MIB);
+}
+
+/* But once: then it is asked, and found gone. */
+Test(losses, a_device_that_went_with_a_driver_s_process_is_found_gone)
+{
+    there_are("gpu:one");
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+
+    there_are("");
+    a->seats[0].isolated = true;
+    a->move = RESULT_ROLLED_BACK;
+    lose(a, true);
+    puppets_for(3000);
+    cr_assert_eq(a->refusals, 1);
+    cr_assert(state_comes_to("a", "lost", SOON));
+    there_are("cpu:new");
+    a->move = RESULT_DONE;
+    cr_assert(puppets_run(is_elsewhere, a, SOON));
+    cr_assert_str_eq(a->seats[0].device, "cpu:new");
+}
+
 /* It takes nobody until it answers: who could go there meanwhile is not sent there. */
 Test(losses, a_lost_device_is_offered_to_nobody_until_it_answers)
 {
