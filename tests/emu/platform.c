@@ -145,6 +145,7 @@ static void platform_open_once(void)
                     configs[i].section, configs[i].base);
             continue;
         }
+        emu_sleep_ms(configs[i].open_ms);
         emu_platform.device_count++;
         if (configs[i].version > emu_platform.version)
             emu_platform.version = configs[i].version;

@@ -376,8 +376,10 @@ Test(emu, links_launches_and_builds_take_their_time)
     struct emu_rig rig;
     struct emu_seat seat;
     static char bytes[2000000];
-    emu_rig_open(&rig, "[a] link_mb_s=20 launch_ms=60 build_ms=70");
     double start = seconds();
+    emu_rig_open(&rig, "[a] link_mb_s=20 launch_ms=60 build_ms=70 open_ms=80");
+    cr_assert_geq(seconds() - start, 0.08);
+    start = seconds();
     emu_seat_open(&rig, 0, scale_source, &seat);
     cr_assert_geq(seconds() - start, 0.07);
     cl_mem mem = buffer_of(&rig, &seat, sizeof(bytes), CL_SUCCESS);
