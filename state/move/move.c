@@ -361,7 +361,7 @@ static bool must_wait(const struct move *move)
         return false;
     if (move->request->prewarm)
         return move_is_awaited() || move_is_made_ready(move->request->target);
-    return !move->resumes && !move_can_recover(move) && retry_delays_moves(move->seat);
+    return !move->resumes && !seat_is_lost(move->seat) && retry_delays_moves(move->seat);
 }
 
 /*

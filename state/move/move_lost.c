@@ -83,10 +83,15 @@ static void settle_owed(void)
     }
 }
 
+/* What it was given there will be done again. */
+static bool is_protected_and_lost(const struct seat *seat)
+{
+    return seat_is_lost(seat) && move_recovery() && move_recovery()->may(seat);
+}
+
 bool move_can_recover(const struct move *move)
 {
-    return move_recovery() && move->request->target && !move->request->prewarm &&
-           seat_is_lost(move->seat) && move_recovery()->may(move->seat);
+    return move->request->target && !move->request->prewarm && is_protected_and_lost(move->seat);
 }
 
 int move_recover(struct move *move)
@@ -115,9 +120,10 @@ int move_check_survivors(struct move *move)
     struct memory *memory;
     if (move->recovers)
         return 0;
-    /* Lost since it began: what had not ended there is to be done again, so this is no such move.
-     */
-    if (move->report->reached != MOVE_PLAN && move_can_recover(move))
+    /* What had not ended there is to be done again first, which a move that began before the loss
+     * does not, nor does one to host memory. */
+    if ((move->report->reached != MOVE_PLAN || !move->request->target) &&
+        is_protected_and_lost(move->seat))
         return move_fail(move, -EPERM, "%s was lost", device ? device_name(device) : "the device");
     gate_enter();
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {

@@ -9,6 +9,7 @@
 #include "state/base/clock.h"
 #include "state/command/journal.h"
 #include "state/object/lost.h"
+#include "state/object/retry.h"
 #include "state/point/point.h"
 #include "state/point/protect.h"
 #include "tests/support/engine_rig.h"
@@ -507,6 +508,48 @@ Test(recover, what_is_built_on_a_device_that_was_left_outlives_it, .timeout = 60
     has(&play, play.b, play.b_is);
     cr_assert(is_on("b"));
     close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+static bool choose(void)
+{
+    return true;
+}
+
+/* Who waits for the next device waits for a move: to suspend must neither wait for what is being
+ * built, nor take the program off the lost device with what it did there undone. It has no bytes
+ * that were lost. */
+Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
+{
+    struct builder builder = {.error = CL_SUCCESS};
+    struct engine_program program;
+    struct move_report report;
+    struct retry retry = {the_seats, 1, 0};
+    pthread_t thread;
+    open_rig("");
+    engine_program_open(&rig, 0, source, &program);
+    cr_assert_eq(protect_now(), 0);
+    protect_let_choose(choose);
+    builder.program = program.program;
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, build, &builder), 0);
+    while (!seat_is_lost(the_seats[0]))
+        clock_sleep(NS_PER_MS);
+    while (!retry_delays_moves(the_seats[0]))
+        retry_again(&retry);
+    const struct move_request suspend = {.deadline_ns = clock_now_ns() + 5000 * NS_PER_MS};
+    move_run(&suspend, &report);
+    cr_expect_eq(report.result, MOVE_REFUSED, "%s: %s", move_result_name(report.result),
+                 report.reason);
+    go("b");
+    cr_assert(is_on("b"));
+    pthread_join(thread, NULL);
+    OK(builder.error);
+    cr_assert_eq(recoveries(), 1);
+    retry_end(&retry);
+    protect_let_choose(NULL);
+    engine_program_close(&program);
     protect_end();
     free(rig.devices);
 }
