@@ -164,7 +164,7 @@ def main(argv):
     if not reseat:
         print("chaos: no reseat command (--reseat, $RESEAT)", file=sys.stderr)
         return SKIPPED
-    with Lab(options.vendors.split(","), reseat, options.keep) as lab:
+    with Lab(options.vendors.split(","), reseat, options.keep, program=options.program) as lab:
         devices = options.devices.split(",") if options.devices else lab.devices()
         want = (options.expect, None) if options.no_native else native(lab, options)
         if want[0] != options.expect:

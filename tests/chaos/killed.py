@@ -186,7 +186,7 @@ def main(argv):
     if not reseat:
         print("killed: no reseat command (--reseat, $RESEAT)", file=sys.stderr)
         return SKIPPED
-    with Lab(options.vendors.split(","), reseat, options.keep) as lab:
+    with Lab(options.vendors.split(","), reseat, options.keep, program=options.program) as lab:
         status = run(lab, options)
         if options.keep:
             print(f"  kept in {lab.folder}")

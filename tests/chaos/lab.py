@@ -54,14 +54,17 @@ def find_reseat(named=None):
     return None
 
 
-def take_cache():
+def take_cache(command=()):
     """A folder for what POCL compiles that nobody else uses, warm if there is one, and its lock:
-    in one cache two programs that link the same fail, natively too."""
+    in one cache two programs that link the same fail, natively too. Each program of a @command
+    has its own, since no other has its kernels."""
+    name = next((word for word in command if os.path.isfile(word)), "".join(command[:1]) or "lab")
+    name = os.path.basename(name)
     base = os.environ.get("POCL_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"),
         "reseat-tests-pocl")
     for number in itertools.count():
-        cache = os.path.join(base, f"lab-{number}")
+        cache = os.path.join(base, f"{name}-{number}")
         os.makedirs(cache, exist_ok=True)
         lock = open(cache + ".lock", "w", encoding="utf-8")
         try:
@@ -74,7 +77,7 @@ def take_cache():
 class Lab:
     """A folder with everything; leave it (it is a context manager) and all of it is gone."""
 
-    def __init__(self, vendors, reseat=None, keep=False, extra_env=None):
+    def __init__(self, vendors, reseat=None, keep=False, extra_env=None, program=()):
         self.folder = tempfile.mkdtemp(prefix="reseat-lab-")
         self.keep = keep
         self.reseat = reseat
@@ -83,7 +86,7 @@ class Lab:
         runtime = os.path.join(self.folder, "run")
         os.mkdir(icd)
         os.mkdir(runtime, 0o700)
-        self.cache_lock, cache = take_cache()
+        self.cache_lock, cache = take_cache(program)
         self.env = dict(os.environ, OCL_ICD_VENDORS=icd, XDG_RUNTIME_DIR=runtime,
                         XDG_STATE_HOME=os.path.join(self.folder, "state"),
                         RESEAT_LINKS=os.path.join(self.folder, "links"),

@@ -141,7 +141,7 @@ def main(argv):
     if not reseat:
         print("losses: no reseat command (--reseat, $RESEAT)", file=sys.stderr)
         return SKIPPED
-    with Lab([EMULATED], reseat, options.keep) as lab:
+    with Lab([EMULATED], reseat, options.keep, program=options.program) as lab:
         status = run(lab, options)
         if options.keep:
             print(f"  kept in {lab.folder}")

@@ -171,7 +171,7 @@ def main(argv):
         print("real: no reseat command (--reseat, $RESEAT)", file=sys.stderr)
         return SKIPPED
     failed = 0
-    with Lab(options.vendors.split(","), reseat, options.keep) as lab:
+    with Lab(options.vendors.split(","), reseat, options.keep, program=options.test) as lab:
         for test in options.test:
             print(f"{test}:")
             try:

@@ -110,7 +110,7 @@ def main():
         with process, serve(folder, server, address) as serving:
             try:
                 os.environ.update(env)
-                with Lab(["pocl", "remote"], find_reseat()) as lab:
+                with Lab(["pocl", "remote"], find_reseat(), program=options.program) as lab:
                     want = subprocess.run(options.program, env=dict(lab.env, TEST_DEVICE="1"),
                                           stdout=subprocess.PIPE, check=True, timeout=SECONDS).stdout
                     got, records, cuts = moved(lab, Network(process), options)

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from program import POCL, issue
+from program import POCL, issue, take_cache
 
 SECONDS = 400
 
@@ -77,9 +77,10 @@ def main():
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     env = {name: value for name, value in os.environ.items() if not name.startswith("RESEAT")}
-    with tempfile.TemporaryDirectory(prefix="many-") as folder:
+    lock, cache = take_cache(options.program)
+    with lock, tempfile.TemporaryDirectory(prefix="many-") as folder:
         env.update(POCL_DEVICES="basic pthread", OCL_ICD_VENDORS=POCL, TEST_DEVICE="1",
-                   POCL_CACHE_DIR=os.path.join(folder, "cache"))
+                   POCL_CACHE_DIR=cache)
         expected = subprocess.run(options.program, env=env, stdout=subprocess.PIPE, check=True,
                                   timeout=SECONDS).stdout
         server, needs, address = [os.environ["TEST_SERVE"]], {}, f"unix:{folder}/s"

@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "chaos"))
+from lab import take_cache  # pylint: disable=wrong-import-position
+
 POCL = "/etc/OpenCL/vendors/pocl.icd"
 SECONDS = 240
 
@@ -47,9 +50,10 @@ def main():
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     env = {name: value for name, value in os.environ.items() if not name.startswith("RESEAT")}
-    with tempfile.TemporaryDirectory(prefix="remote-") as folder:
+    lock, cache = take_cache(options.program)
+    with lock, tempfile.TemporaryDirectory(prefix="remote-") as folder:
         env.update(POCL_DEVICES=options.devices, OCL_ICD_VENDORS=POCL, TEST_DEVICE="1",
-                   POCL_CACHE_DIR=os.path.join(folder, "cache"))
+                   POCL_CACHE_DIR=cache)
         native = None if options.no_native else run(options.program, env)
         server, needs, address = [os.environ["TEST_SERVE"]], {}, f"unix:{folder}/s"
         if options.no_rings:
