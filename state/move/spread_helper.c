@@ -1,0 +1,428 @@
+#include "state/move/spread_helper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/array.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/base/span.h"
+#include "state/command/share.h"
+#include "state/memory/compare.h"
+#include "state/memory/merge.h"
+#include "state/memory/replica.h"
+#include "state/object/lost.h"
+#include "state/program/pace.h"
+#include "state/program/program.h"
+
+/* What is gained must be so many times what it costs: neither is known well. */
+#define WORTH 2.0
+/* Piece by which it is decided whether it is worth it: a driver compiles for the first. */
+#define MEASURED_AT 2
+
+double spread_home_per_s(const struct spread *s)
+{
+    return (double)pace_items(s->launch.pieces->pace, NS_PER_S);
+}
+
+static double slice_s(void)
+{
+    return (double)atomic_load(&pace_slice_ns) / (double)NS_PER_S;
+}
+
+/* ---- a place that helps ---- */
+
+/* Every program of the context is there as it is here. */
+static bool is_ready(const struct context *context, uint8_t place)
+{
+    uintptr_t cursor = 0;
+    struct program *program;
+    bool ready = true;
+    for (; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program))
+        ready = ready && (program->context != context ||
+                          atomic_load(&program->made[place]) == atomic_load(&program->edition));
+    return ready;
+}
+
+static int make_real(struct helper *h)
+{
+    struct memory *memory;
+    bool writes;
+    for (unsigned i = 0; (memory = command_use(h->command, &i, &writes));)
+        if (memory_make_real(memory, h->residence, h->place) != CL_SUCCESS)
+            return -ENOSPC;
+    gate_enter();
+    bool fits = h->command->ops->ready(h->command, h->residence, h->place) == CL_SUCCESS &&
+                !h->command->ops->exceeds(h->command, h->residence, h->place);
+    gate_leave();
+    return fits ? 0 : -ENOTSUP;
+}
+
+/* What the launch only reads as it was when it began; what it writes as it is now. */
+static int bring(const struct helper *h, bool writes)
+{
+    struct spread *s = h->spread;
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < s->named_count; i++) {
+        struct named *named = &s->named[i];
+        const struct replica_batch batch = {.context = s->context,
+                                            .from = s->home,
+                                            .to = h->place,
+                                            .roots = &named->root,
+                                            .ranges = &named->range,
+                                            .versions = &named->version,
+                                            .count = 1,
+                                            .torn = writes,
+                                            .busy = true,
+                                            .limits = &s->request->limits};
+        uint64_t bytes;
+        cl_int reason;
+        if (named->writes != writes)
+            continue;
+        error = replica_refresh(&batch, &bytes, &reason);
+        if (error == 0 && !writes && !replica_has(named->root, h->place, named->range))
+            error = -EBUSY; /* somebody writes what this launch reads */
+    }
+    return error;
+}
+
+/* From here on what it writes is kept apart from what it began with. */
+static int keep(struct helper *h)
+{
+    struct spread *s = h->spread;
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < s->named_count; i++) {
+        const struct named *named = &s->named[i];
+        if (!named->writes)
+            continue;
+        /* The same bytes as at home: nothing that is written there can be thrown away. */
+        if (merge_is_shared(named->root, s->home, h->place))
+            return -ENOTSUP;
+        compare_forget_at(named->root, h->place);
+        error = merge_begin(named->root, named->range, named->unit, s->home, h->place,
+                            &s->request->limits, &h->merges[i]);
+    }
+    return error;
+}
+
+/* Seconds that copying takes what it lacks; of bringing home what it writes it is noted. */
+static double predict(struct helper *h)
+{
+    const struct spread *s = h->spread;
+    uint64_t lacks = 0, writes = 0;
+    for (size_t i = 0; i < s->named_count; i++) {
+        const struct named *named = &s->named[i];
+        if (merge_is_shared(named->root, s->home, h->place))
+            continue;
+        lacks += named->writes ? named->range.end - named->range.begin
+                               : replica_lacking(named->root, s->home, h->place);
+        writes += named->writes ? named->range.end - named->range.begin : 0;
+    }
+    struct residence *home = s->context->at[s->home];
+    h->fetch_s = 2 * transfer_predict(h->residence, NULL, writes);
+    h->cost_s = h->fetch_s + 2 * transfer_predict(NULL, home, writes);
+    return lacks != 0 ? transfer_predict(home, h->residence, lacks) : 0;
+}
+
+/* What is remembered of its device; or room for it. */
+static struct pace_elsewhere *memory_of(const struct helper *h)
+{
+    struct pace *pace = h->spread->launch.pieces->pace;
+    const struct device *device = h->residence->device;
+    for (size_t i = 0; i < PACE_ELSEWHERE; i++)
+        if (pace->elsewhere[i].device == device || !pace->elsewhere[i].device)
+            return &pace->elsewhere[i];
+    return &pace->elsewhere[0];
+}
+
+void helper_remember(const struct helper *h)
+{
+    if (h->per_s > 0)
+        *memory_of(h) = (struct pace_elsewhere){h->residence->device, h->per_s};
+}
+
+static void recall(struct helper *h)
+{
+    const struct pace_elsewhere *known = memory_of(h);
+    if (known->device == h->residence->device)
+        h->per_s = known->per_s;
+}
+
+/* Seconds that a piece takes there, however small: as long as one that fills the device. */
+static double least_s(const struct helper *h)
+{
+    return (double)h->pieces->fill * (double)h->pieces->row / h->per_s;
+}
+
+/* Where its speed is remembered: what the launch gains by it, against what bringing it home costs,
+ * and its last piece, which the launch may have to wait for. */
+static bool was_worth_it(const struct helper *h, double left)
+{
+    double home = spread_home_per_s(h->spread), items = left * home;
+    double gain = left - items / (home + h->per_s), part = h->per_s / (home + h->per_s);
+    return gain > WORTH * (part * h->cost_s + least_s(h));
+}
+
+static bool is_worth_beginning(struct helper *h)
+{
+    double left = (double)share_left(&h->spread->launch) / spread_home_per_s(h->spread);
+    double begin = predict(h);
+    log_debug("what is left of a launch takes %.1f ms, joining it %.1f and bringing it home %.1f",
+              left * 1e3, begin * 1e3, h->cost_s * 1e3);
+    recall(h);
+    return left > WORTH * (begin + h->cost_s) + AT_ONCE * slice_s() &&
+           (h->per_s <= 0 || was_worth_it(h, left - begin));
+}
+
+int helper_begin(struct helper *h)
+{
+    const struct spread *s = h->spread;
+    cl_int error;
+    if (h->residence->runs_in_caller || residence_is_lost(h->residence) ||
+        !is_ready(s->context, h->place))
+        return -ENOTSUP;
+    h->command = share_copy(&s->launch);
+    h->merges = calloc(s->named_count + 1, sizeof(struct merge *));
+    if (!h->command || !h->merges)
+        return -ENOMEM;
+    h->pieces = h->command->ops->pieces(h->command);
+    pieces_refit(h->pieces, h->residence);
+    int failed = make_real(h);
+    if (failed == 0 && !is_worth_beginning(h))
+        failed = -ENOENT;
+    if (failed == 0)
+        failed = bring(h, false);
+    if (failed == 0)
+        failed = bring(h, true);
+    if (failed == 0)
+        failed = keep(h);
+    if (failed != 0)
+        return failed;
+    for (unsigned i = 0; i < AT_ONCE; i++) {
+        h->queues[i] = h->residence->cl->clCreateCommandQueue(h->residence->context,
+                                                              h->residence->device->id, 0, &error);
+        if (!h->queues[i])
+            return -EIO;
+    }
+    return 0;
+}
+
+void helper_end(struct helper *h)
+{
+    for (size_t i = 0; h->merges && i < h->spread->named_count; i++)
+        merge_end(h->merges[i]);
+    free(h->merges);
+    free(h->command);
+    for (unsigned i = 0; i < AT_ONCE; i++)
+        if (h->queues[i])
+            h->residence->cl->clReleaseCommandQueue(h->queues[i]);
+    residence_unref(h->residence);
+}
+
+/* ---- its part ---- */
+
+/* Seconds until the queue itself would have done all that is left: its pieces that run, of which
+ * nobody knows how far they are, are taken to be half done. */
+static double home_s(const struct spread *s, double left)
+{
+    const struct pieces *pieces = s->launch.pieces;
+    double home = spread_home_per_s(s), piece = (double)pieces->fill * (double)pieces->row / home;
+    double running = PIECES_AT_ONCE * (piece > slice_s() ? piece : slice_s()) / 2;
+    return running + left / home;
+}
+
+/* Seconds until it has done all that it has taken. */
+static double busy_s(const struct helper *h)
+{
+    double lasted = (double)(clock_now_ns() - h->since) / (double)NS_PER_S;
+    double rest = (double)(h->claimed - h->items) / h->per_s - lasted;
+    return h->running != 0 && rest > 0 ? rest : 0;
+}
+
+/* Seconds that it takes to fetch what it has done, and @more work-items. */
+static double fetch_s(const struct helper *h, double more)
+{
+    double all = (double)h->pieces->groups * (double)h->pieces->row;
+    return h->fetch_s * ((double)h->claimed + more) / all;
+}
+
+/* As many as take a slice, but towards the end fewer, so that all places end at once, with what
+ * they did fetched from all: as many as fill the device at least, for fewer take as long. */
+static size_t choose_count(const struct helper *h)
+{
+    double home = spread_home_per_s(h->spread), left = (double)share_left(&h->spread->launch);
+    double row = (double)h->pieces->row;
+    size_t fill = h->pieces->fill;
+    if (h->per_s <= 0) {
+        double few = left / row / 8;
+        return (double)fill < few ? fill : (size_t)few;
+    }
+    double items = h->per_s * slice_s(), ahead = home * fetch_s(h, items);
+    double part = ahead < left ? (left - ahead) * h->per_s / (h->per_s + home) / AT_ONCE : 0;
+    size_t count = (size_t)((items < part ? items : part) / row);
+    count = count < fill ? fill : count - count % fill;
+    double more = (double)count * row;
+    /* The queue itself would do all that is left before this. */
+    return busy_s(h) + more / h->per_s + fetch_s(h, more) < home_s(h->spread, left) ? count : 0;
+}
+
+static void note_claim(struct helper *h, struct groups *entry, size_t at, size_t count)
+{
+    if (h->groups && at + count == h->groups->at) {
+        h->groups->at = at;
+        h->groups->count += count;
+        free(entry);
+        return;
+    }
+    *entry = (struct groups){h->groups, at, count};
+    h->groups = entry;
+}
+
+/* The driver's word of this residence. */
+static void helper_failed(struct helper *h, cl_int error)
+{
+    bool lost = residence_failed(h->residence, error);
+    log_info("%s does no part of a launch any more: %s (OpenCL error %d)",
+             device_name(h->residence->device), lost ? "it is lost" : "it failed", error);
+    h->error = -EIO;
+}
+
+/* A piece that is to be given now, or NULL. */
+static struct flight *claim(struct helper *h)
+{
+    const struct spread_request *request = h->spread->request;
+    bool alone = h->per_s <= 0 || (h->residence->device->quirks & QUIRK_OFFSETS_MIXED) != 0;
+    size_t at;
+    if (h->abandoned || h->error != 0 || h->running == (alone ? 1 : AT_ONCE) ||
+        request->stops(request->data))
+        return NULL;
+    struct groups *entry = malloc(sizeof(*entry));
+    size_t count = entry ? share_claim(&h->spread->launch, choose_count(h), &at) : 0;
+    if (count == 0) {
+        free(entry);
+        return NULL;
+    }
+    note_claim(h, entry, at, count);
+    h->pieces->at = at;
+    h->pieces->count = count;
+    h->claimed += (uint64_t)count * h->pieces->row;
+    struct flight *flight = &h->flights[h->running];
+    *flight = (struct flight){.count = count, .given = clock_now_ns()};
+    if (h->running == 0)
+        h->since = flight->given;
+    return flight;
+}
+
+static bool give(struct helper *h)
+{
+    pthread_mutex_t *lock = &h->spread->lock;
+    pthread_mutex_lock(lock);
+    struct flight *flight = claim(h);
+    pthread_mutex_unlock(lock);
+    if (!flight)
+        return false;
+    cl_command_queue queue = h->queues[h->pieces_given++ % AT_ONCE];
+    gate_enter();
+    cl_int error =
+        h->command->ops->issue(h->command, h->residence, h->place, queue, 0, NULL, &flight->event);
+    if (error == CL_SUCCESS)
+        residence_flush(h->residence, queue);
+    gate_leave();
+    pthread_mutex_lock(lock);
+    if (error == CL_SUCCESS)
+        h->running++;
+    else
+        helper_failed(h, error);
+    pthread_mutex_unlock(lock);
+    return error == CL_SUCCESS;
+}
+
+/* The first pieces are small, and a driver may compile for them: as pace_measured. */
+static void measure(struct helper *h, const struct flight *flight)
+{
+    uint64_t now = clock_now_ns(), since = flight->given > h->since ? flight->given : h->since;
+    double items = (double)flight->count * (double)h->pieces->row;
+    double per_s = items * (double)NS_PER_S / (double)(now - since + 1);
+    h->per_s = per_s > h->per_s ? per_s : (h->per_s + per_s) / 2;
+    h->since = now;
+    h->items += (uint64_t)items;
+}
+
+/* What the rest of the launch gains by it, against what it costs to bring its part home. */
+static bool is_worth_it(const struct helper *h)
+{
+    double home = spread_home_per_s(h->spread), left = (double)share_left(&h->spread->launch);
+    double gain = left / home - left / (home + h->per_s);
+    double part = h->per_s / (home + h->per_s);
+    return gain > WORTH * part * h->cost_s;
+}
+
+/* Whatever a wait said, what counts is how the command ended. */
+static cl_int await_piece(struct residence *residence, cl_event event)
+{
+    cl_int status = CL_COMPLETE, error = residence_await_events(residence, 1, &event);
+    cl_int asked = residence->cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                 sizeof(status), &status, NULL);
+    residence->cl->clReleaseEvent(event);
+    return error != CL_SUCCESS   ? error
+           : asked != CL_SUCCESS ? asked
+           : status < 0          ? status
+                                 : CL_SUCCESS;
+}
+
+static void await_first(struct helper *h)
+{
+    struct flight flight = h->flights[0];
+    cl_int error = await_piece(h->residence, flight.event);
+    pthread_mutex_lock(&h->spread->lock);
+    memmove(&h->flights[0], &h->flights[1], (AT_ONCE - 1) * sizeof(flight));
+    h->running--;
+    unsigned pieces = h->pieces_done++;
+    if (error != CL_SUCCESS)
+        helper_failed(h, error);
+    else
+        measure(h, &flight);
+    if (pieces == MEASURED_AT && h->error == 0 && !h->abandoned && !is_worth_it(h))
+        h->error = -ENOENT;
+    pthread_mutex_unlock(&h->spread->lock);
+}
+
+/* What it did, to host memory, while home may still do its own part. */
+static void fetch(struct helper *h)
+{
+    struct spread *s = h->spread;
+    const struct transfer_limits limits = {.deadline_ns = h->deadline_ns, .cancel = &h->abandoned};
+    pthread_mutex_lock(&s->lock);
+    int error = h->groups ? h->error : -ENOENT;
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; error == 0 && i < s->named_count; i++) {
+        uint64_t bytes;
+        if (h->merges[i])
+            error = merge_fetch(h->merges[i], &limits, &bytes);
+    }
+    pthread_mutex_lock(&s->lock);
+    h->error = error;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void *helper_run(void *data)
+{
+    struct helper *h = data;
+    uint64_t begun = span_begin();
+    for (;;) {
+        while (give(h))
+            ;
+        if (h->running == 0)
+            break;
+        await_first(h);
+    }
+    span_end(begun, "spread", device_name(h->residence->device), "items", h->items);
+    begun = span_begin();
+    fetch(h);
+    span_end(begun, "spread", "fetch", NULL, 0);
+    pthread_mutex_lock(&h->spread->lock);
+    h->ended = true;
+    pthread_mutex_unlock(&h->spread->lock);
+    return NULL;
+}
