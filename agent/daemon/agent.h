@@ -88,6 +88,7 @@ struct agent {
     char programs_folder[PATH_MAX];
     struct peer *peers;
     unsigned peer_count;
+    uint64_t connected; /**< Peers that ever did. */
     struct program *programs;
     unsigned next_program;
     struct request *requests;

@@ -14,6 +14,11 @@
 #define PEERS_MAX  4096
 #define UNSENT_MAX (16u << 20)
 #define SILENT_MS  10000
+/* Of a user who is neither the agent's own nor root: connections, and bytes that wait in them. */
+#define PEERS_USER_MAX 512
+#define BYTES_USER_MAX (64u << 20)
+/* What a connection may have without being counted. */
+#define BYTES_SMALL (64u << 10)
 
 static void receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
 
@@ -67,6 +72,23 @@ static void peer_break(struct peer *peer)
         shutdown(fd, SHUT_RDWR);
 }
 
+static size_t bytes_of(const struct peer *peer)
+{
+    return peer->reader.used + uv_stream_get_write_queue_size((const uv_stream_t *)&peer->pipe);
+}
+
+/** False when @peer's user, who may have many connections, has the agent keep too much. */
+static bool may_keep(const struct peer *peer)
+{
+    size_t bytes = 0;
+
+    if (bytes_of(peer) <= BYTES_SMALL || access_may_manage(geteuid(), peer->uid))
+        return true;
+    for (const struct peer *other = peer->agent->peers; other; other = other->next)
+        bytes += other->uid == peer->uid ? bytes_of(other) : 0;
+    return bytes <= BYTES_USER_MAX;
+}
+
 struct outgoing {
     uv_write_t write;
     msgpack_sbuffer buffer;
@@ -90,7 +112,8 @@ void peer_send(struct peer *peer, struct frame *frame)
     if (peer->closing || peer->broken)
         goto out;
     if (frame_seal(frame) || !(outgoing = malloc(sizeof(*outgoing))) ||
-        uv_stream_get_write_queue_size((uv_stream_t *)&peer->pipe) > UNSENT_MAX) {
+        uv_stream_get_write_queue_size((uv_stream_t *)&peer->pipe) > UNSENT_MAX ||
+        !may_keep(peer)) {
         agent_log("pid %d: cannot send to it; closing its connection", (int)peer->pid);
         free(outgoing);
         peer_break(peer);
@@ -182,6 +205,8 @@ static void receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
         peer_close(peer);
     else if (count > 0)
         drain(peer);
+    if (!peer->closing && !may_keep(peer))
+        peer_close(peer);
     free(buffer->base);
 }
 
@@ -197,6 +222,18 @@ static bool identify(struct peer *peer)
     peer->pid = credentials.pid;
     peer->uid = credentials.uid;
     return access_may_connect(geteuid(), peer->uid);
+}
+
+/** Root always gets in; and a user of a host's agent leaves room for the others. */
+static bool has_room(const struct peer *peer)
+{
+    const struct agent *agent = peer->agent;
+    unsigned own = 0;
+
+    for (const struct peer *other = agent->peers; other; other = other->next)
+        own += other->uid == peer->uid;
+    return peer->uid == 0 || (agent->peer_count <= PEERS_MAX &&
+                              (access_may_manage(geteuid(), peer->uid) || own <= PEERS_USER_MAX));
 }
 
 static void connected(uv_stream_t *listener, int status)
@@ -217,11 +254,14 @@ static void connected(uv_stream_t *listener, int status)
     peer->next = agent->peers;
     agent->peers = peer;
     agent->peer_count++;
-    if (uv_accept(listener, (uv_stream_t *)&peer->pipe) || agent->peer_count > PEERS_MAX) {
+    peer->number = ++agent->connected;
+    if (uv_accept(listener, (uv_stream_t *)&peer->pipe)) {
         peer_close(peer);
     } else if (!identify(peer)) {
         agent_log("pid %d of user %u refused: not a user of this agent", (int)peer->pid,
                   (unsigned)peer->uid);
+        peer_close(peer);
+    } else if (!has_room(peer)) {
         peer_close(peer);
     } else if (uv_read_start((uv_stream_t *)&peer->pipe, give_buffer, receive)) {
         peer_close(peer);

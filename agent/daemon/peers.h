@@ -22,6 +22,7 @@ struct peer {
     bool is_pending;
     bool retried; /**< The pending request has had the list made anew once. */
     uint64_t since_ms;
+    uint64_t number; /**< Of all that connected, from 1, in their order. */
 };
 
 /** Take connections on the agent's socket. Returns 0 or -errno. */

@@ -51,8 +51,9 @@ void govern_remember(struct agent *agent, const struct program *program)
 
     if (!program->connected)
         return;
-    *ended =
-        (struct ended){.waits = program->governed.waits, .waited_ms = program->governed.waited_ms};
+    *ended = (struct ended){.uid = program->uid,
+                            .waits = program->governed.waits,
+                            .waited_ms = program->governed.waited_ms};
     memcpy(ended->id, program->id, sizeof(ended->id));
     memcpy(ended->name, program->name, sizeof(ended->name));
     for (size_t i = 0; i < program->seat_count; i++) {

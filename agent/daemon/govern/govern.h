@@ -56,6 +56,7 @@ uint32_t world_find(const struct world *world, const struct program *program, ui
 /** A program that ended, and what it needed. */
 #define ENDED_MAX 32
 struct ended {
+    uid_t uid;
     char id[32], name[64], device[32];
     uint64_t wanted_peak, held_peak, granted_peak, own, waits, waited_ms;
 };

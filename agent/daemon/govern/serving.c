@@ -200,7 +200,9 @@ static void describe(struct peer *client, const struct server *server, struct fr
     frame_u64(frame, "write_bytes_s", server->write);
     frame_u64(frame, "since_ms", uv_now(&agent->loop) - server->since_ms);
     frame_u64(frame, "losses", server->losses);
-    frame_string(frame, "lost_with", server->lost_with);
+    /* Programs of all users. */
+    frame_string(frame, "lost_with",
+                 access_may_manage(geteuid(), client->uid) ? server->lost_with : "");
     frame_array(frame, "devices");
     for (size_t i = 0; i < inventory->count; i++)
         if (servers_of(agent, &inventory->entries[i]) == server)

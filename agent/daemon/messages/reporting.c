@@ -163,13 +163,16 @@ static void put_program(const struct agent *agent, const struct program *program
     frame_end(frame);
 }
 
-static void put_ended(const struct governor *governor, struct frame *frame)
+static void put_ended(const struct peer *client, struct frame *frame)
 {
+    const struct governor *governor = client->agent->governor;
     unsigned first = governor->ended_count > ENDED_MAX ? governor->ended_count - ENDED_MAX : 0;
 
     frame_array(frame, "ended");
     for (unsigned i = first; i < governor->ended_count; i++) {
         const struct ended *one = &governor->ended[i % ENDED_MAX];
+        if (!access_may_act(client->uid, one->uid))
+            continue;
         frame_map(frame, NULL);
         frame_string(frame, "id", one->id);
         frame_string(frame, "name", one->name);
@@ -205,7 +208,7 @@ static void put_all(const struct peer *client, const struct program *program, ui
             put_program(agent, one, frame);
     frame_end(frame);
     if (all) {
-        put_ended(agent->governor, frame);
+        put_ended(client, frame);
     } else {
         frame_array(frame, "ended");
         frame_end(frame);

@@ -60,10 +60,21 @@ static struct program *program_by_id(const struct agent *agent, const char *id)
     return NULL;
 }
 
-static struct program *program_by_process(const struct agent *agent, pid_t pid, uint64_t start)
+/**
+ * The number may have been another's when the peer connected, be it a process that has ended, or
+ * what this process was before it ran a set-uid program. So the user has to be the program's; or,
+ * as root's program may have become that user, the connection younger than what is known of it.
+ */
+static bool is_of(const struct peer *peer, const struct program *program)
+{
+    return peer->uid == program->uid || (program->uid == 0 && peer->number > program->after_peer);
+}
+
+static struct program *program_of_process(const struct agent *agent, const struct peer *peer,
+                                          uint64_t start)
 {
     for (struct program *program = agent->programs; program; program = program->next)
-        if (program->pid == pid && program->start == start)
+        if (program->pid == peer->pid && program->start == start && is_of(peer, program))
             return program;
     return NULL;
 }
@@ -77,6 +88,7 @@ static struct program *program_create(struct agent *agent, pid_t pid, uint64_t s
     program->pid = pid;
     program->start = start;
     program->uid = uid;
+    program->after_peer = agent->connected;
     program->seat_count = 1;
     program->next = agent->programs;
     agent->programs = program;
@@ -215,7 +227,7 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
     if (error)
         return error;
     char *copy = strdup(environment);
-    struct program *program = program_by_process(agent, peer->pid, start);
+    struct program *program = program_of_process(agent, peer, start);
     if (copy && !program) {
         program = program_create(agent, peer->pid, start, peer->uid);
         if (program)
@@ -255,7 +267,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
     field_text(hello, "name", name, sizeof(name));
     field_string(hello, "id", id, sizeof(id));
     field_text(hello, "program", command, sizeof(command));
-    struct program *program = program_by_process(agent, peer->pid, start);
+    struct program *program = program_of_process(agent, peer, start);
     if (!program) {
         /* A child of a program that was started with `run`, or one that an earlier agent knew. */
         const struct program *known = program_by_id(agent, id), *parent;

@@ -208,6 +208,7 @@ struct program {
     pid_t pid;
     uint64_t start; /**< process_start_time(). */
     uid_t uid;
+    uint64_t after_peer; /**< The last that had connected when it became known. */
     bool named;          /**< The operator chose the name: children share it. */
     bool connected;      /**< Has ever been. */
     unsigned unanswered; /**< How often it was looked for since it last said something. */

@@ -224,6 +224,14 @@ static bool lists(struct visitor *client, const char *type, const char *list, co
     return found;
 }
 
+/** True when @client is told that a program of that name has ended. */
+static bool remembers(struct visitor *client, const char *name)
+{
+    for (int i = 0; i < 20 && lists(client, MSG_APPS, "apps", name); i++)
+        usleep(50000);
+    return lists(client, MSG_USE, "ended", name);
+}
+
 /** What @type about @app is answered with: the code of an error, or "" for none. */
 static const char *answer(struct visitor *client, const char *type, const char *key,
                           const char *app, char ret_text[PROTOCOL_TEXT_MAX])
@@ -270,7 +278,10 @@ Test(users, each_sees_and_finds_their_own_programs_and_root_all)
     cr_expect(strstr(text, "mine"), "%s", text);
     answer(&other, MSG_EXPLAIN, "app", "none", text);
     cr_expect(!strstr(text, "mine"), "another user's programs are named: %s", text);
+    shutdown(mine.fd, SHUT_RDWR); /* The processes of later visitors have it, too. */
     leave(&mine);
+    cr_expect(remembers(&one, "mine"));
+    cr_expect(!remembers(&other, "mine"), "another user is told of a program that ended");
     leave(&one);
     leave(&other);
     leave(&root);
@@ -492,4 +503,177 @@ Test(users, a_program_inherits_from_its_own_users_programs_only)
     leave(&child);
     leave(&stranger);
     leave(&root);
+}
+
+/* ---- who was somebody else ---- */
+
+/** One process that connects as each of @uids, in their order, and stays the last of them. */
+static void visit_as(const uid_t *uids, size_t count, struct visitor *ret_visitors)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int ends[2];
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", getenv("RESEAT_SOCKET"));
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (size_t i = 0; i < count; i++) {
+            int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+            if (seteuid(0) || seteuid(uids[i]) ||
+                connect(fd, (const struct sockaddr *)&address, sizeof(address)))
+                _exit(1);
+            harness_send_fd(ends[1], fd);
+        }
+        pause();
+        _exit(0);
+    }
+    close(ends[1]);
+    for (size_t i = 0; i < count; i++) {
+        ret_visitors[i] = (struct visitor){.pid = pid, .fd = harness_receive_fd(ends[0])};
+        frame_reader_init(&ret_visitors[i].reader);
+    }
+    close(ends[0]);
+}
+
+static void leave_all(struct visitor *visitors, size_t count)
+{
+    kill(visitors[0].pid, SIGKILL);
+    harness_wait(visitors[0].pid);
+    for (size_t i = 0; i < count; i++) {
+        close(visitors[i].fd);
+        frame_reader_finish(&visitors[i].reader);
+    }
+}
+
+static bool registers(struct visitor *client, const char *name)
+{
+    struct message message;
+    struct frame frame;
+
+    frame_init(&frame, MSG_REGISTER);
+    frame_string(&frame, "name", name);
+    frame_bool(&frame, "named", true);
+    cr_assert(ask(client, &frame, &message));
+    bool registered = field_is(&message.root, "type", MSG_REGISTER);
+    message_finish(&message);
+    return registered;
+}
+
+/* As set-uid programs do; and as the kernel gives the number of a process that has ended again. */
+Test(users, whom_a_process_was_before_has_no_part_in_its_program)
+{
+    NEEDS_ROOT();
+    static const uid_t uids[] = {OTHER, OTHER, ONE};
+    struct visitor visitors[3], *before = &visitors[0], *client = &visitors[1],
+                                *program = &visitors[2];
+    struct frame frame;
+    start_host_agent();
+    visit_as(uids, 3, visitors);
+    struct visitor one = client_of(ONE);
+
+    cr_assert(greet_as(program, "program", "mine", ""));
+    cr_expect(greet_as(before, "program", "evil", ""));
+    cr_expect(greet_as(client, "client", "", ""));
+    registers(client, "evil");
+    cr_expect(lists(&one, MSG_APPS, "apps", "mine"), "another user has named it");
+    cr_expect(!lists(&one, MSG_APPS, "apps", "evil"));
+    frame_init(&frame, MSG_SUSPEND);
+    frame_string(&frame, "app", "mine");
+    tell(&one, &frame);
+    cr_expect_neq(told_request(program), 0);
+    leave_all(visitors, 3);
+    leave(&one);
+}
+
+Test(users, a_program_of_roots_that_becomes_a_user_is_the_one_that_was_registered)
+{
+    NEEDS_ROOT();
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct visitor visitors[2];
+    char id[32], again[32];
+    uint64_t quota;
+    start_host_agent();
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", getenv("RESEAT_SOCKET"));
+    visitors[0] = (struct visitor){.pid = getpid(), .fd = socket(AF_UNIX, SOCK_STREAM, 0)};
+    cr_assert_eq(connect(visitors[0].fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert(greet_as(&visitors[0], "client", "", ""));
+    cr_assert(registers(&visitors[0], "daemon"));
+    struct visitor root = client_of(0);
+    shown(&root, "daemon", id, &quota);
+    cr_assert_str_neq(id, "");
+
+    visitors[1] = (struct visitor){.pid = getpid(), .fd = socket(AF_UNIX, SOCK_STREAM, 0)};
+    cr_assert_eq(seteuid(ONE), 0);
+    cr_assert_eq(connect(visitors[1].fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert_eq(seteuid(0), 0);
+    cr_assert(greet_as(&visitors[1], "program", "daemon", ""));
+    shown(&root, "daemon", again, &quota);
+    cr_expect_str_eq(again, id);
+    cr_expect_str_eq(answer(&root, MSG_EXPLAIN, "app", "daemon", (char[PROTOCOL_TEXT_MAX]){""}),
+                     "");
+    for (size_t i = 0; i < 2; i++) {
+        close(visitors[i].fd);
+        frame_reader_finish(&visitors[i].reader);
+    }
+    leave(&root);
+}
+
+/* ---- who wants all of the agent ---- */
+
+static bool is_closed(const struct visitor *visitor, int ms)
+{
+    struct pollfd polled = {.fd = visitor->fd, .events = POLLIN};
+    char byte;
+
+    return poll(&polled, 1, ms) == 1 && recv(visitor->fd, &byte, 1, MSG_PEEK) <= 0;
+}
+
+Test(users, one_user_has_a_part_of_the_connections_to_a_hosts_agent)
+{
+    NEEDS_ROOT();
+    enum { MANY = 513 };
+    static struct visitor visitors[MANY];
+    static uid_t uids[MANY];
+    start_host_agent();
+    for (size_t i = 0; i < MANY; i++)
+        uids[i] = ONE;
+    visit_as(uids, MANY, visitors);
+
+    cr_expect(greet_as(&visitors[0], "client", "", ""));
+    cr_expect(is_closed(&visitors[MANY - 1], SOON_MS), "one user has as many as it likes");
+    struct visitor other = client_of(OTHER), root = client_of(0);
+    leave_all(visitors, MANY);
+    leave(&other);
+    leave(&root);
+}
+
+Test(users, what_one_user_has_a_hosts_agent_keep_is_bounded)
+{
+    NEEDS_ROOT();
+    enum { MANY = 20, SIZE = PROTOCOL_FRAME_MAX };
+    static struct visitor visitors[MANY];
+    static uid_t uids[MANY];
+    static char part[SIZE]; /* of a frame that never ends */
+    size_t closed = 0;
+    start_host_agent();
+    for (size_t i = 0; i < MANY; i++)
+        uids[i] = ONE;
+    visit_as(uids, MANY, visitors);
+    part[2] = PROTOCOL_FRAME_MAX >> 16;
+
+    for (size_t i = 0; i < MANY; i++) {
+        cr_assert(greet_as(&visitors[i], "client", "", ""));
+        for (size_t at = 0; at < SIZE;) {
+            ssize_t count = send(visitors[i].fd, part + at, SIZE - at, MSG_NOSIGNAL);
+            if (count <= 0)
+                break;
+            at += (size_t)count;
+        }
+    }
+    for (size_t i = 0; i < MANY; i++)
+        closed += is_closed(&visitors[i], i ? 0 : 1000);
+    cr_expect(closed >= 4 && closed < MANY / 2, "%zu of %d are closed", closed, MANY);
+    leave_all(visitors, MANY);
 }
