@@ -40,6 +40,29 @@ int channel_send(int channel, const void *packet, size_t size, int passed)
     return 0;
 }
 
+/* -1: none. Where there is room for one the kernel may still put two, and no process of ours sends
+ * more than one: then all are closed, and false returned. */
+static bool take_passed(struct msghdr *message, int *ret_passed)
+{
+    size_t count = 0;
+
+    *ret_passed = -1;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++, count++) {
+            if (*ret_passed >= 0)
+                close(*ret_passed);
+            memcpy(ret_passed, CMSG_DATA(at) + i * sizeof(int), sizeof(int));
+        }
+    }
+    if (count <= 1)
+        return true;
+    close(*ret_passed);
+    *ret_passed = -1;
+    return false;
+}
+
 int channel_receive(int channel, void *ret_packet, size_t size, int *ret_passed)
 {
     char control[CMSG_SPACE(sizeof(int))];
@@ -56,11 +79,8 @@ int channel_receive(int channel, void *ret_packet, size_t size, int *ret_passed)
             return errno == ECONNRESET ? -EPIPE : -errno;
     if (got == 0)
         return -EPIPE;
-    /* The kernel closes what has no room there. */
-    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
-        memcpy(&passed, CMSG_DATA(header), sizeof(int));
-    bool fits = (size_t)got == size && !(message.msg_flags & MSG_TRUNC);
+    bool fits =
+        take_passed(&message, &passed) && (size_t)got == size && !(message.msg_flags & MSG_TRUNC);
     if (fits && ret_passed) {
         *ret_passed = passed;
         return 0;

@@ -112,6 +112,42 @@ static void must_be_killed(const struct session *session)
     reap(session, SIGKILL);
 }
 
+static int lowest_free(void)
+{
+    int fd = dup(0);
+    cr_assert(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+/* The kernel puts two where there is room for one and what aligns it. */
+Test(sessions, a_process_that_passes_two_descriptors_leaves_none_here, .init = start)
+{
+    struct session a;
+    const struct word word = {.kind = WORD_KEEP};
+    char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+    struct iovec iov = {(void *)&word, sizeof(word)};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    cr_assert(enter(&a, "a", 0));
+    int binary = memfd_create("binary", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const int passed[] = {binary, binary};
+    cr_assert_eq(ftruncate(binary, 1 << 20), 0);
+    cr_assert_eq(fcntl(binary, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    *header = (struct cmsghdr){CMSG_LEN(sizeof(passed)), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(header), passed, sizeof(passed));
+
+    int before = lowest_free();
+    cr_assert_eq(sendmsg(a.channel, &message, 0), (ssize_t)sizeof(word));
+    answer_all();
+    cr_expect(lowest_free() <= before, "%d is not closed", before);
+    must_be_killed(&a);
+    close(binary);
+}
+
 Test(sessions, memory_is_promised_once, .init = start)
 {
     struct session a, b;
