@@ -16,10 +16,24 @@
 MUST_CHECK int sandbox_begin(void);
 
 /**
+ * For a client that is another machine's: have drivers find folders of its own in the environment,
+ * where they keep what they have built. What one client left there another one, or its user, would
+ * run.
+ *
+ * @client  Its name.
+ *
+ * Before the next step. 0 or -errno.
+ */
+MUST_CHECK int sandbox_own_caches(const char *client);
+
+/**
  * Once its client is admitted, before it has threads: it writes to caches, to temporary folders and
  * to devices, and reads nothing of its user's home but those, and drivers that are there.
+ *
+ * @authority   A folder that it does not read, wherever it is; or NULL.
+ * @own_caches  It has those of sandbox_own_caches(), and none of its user's.
  */
-MUST_CHECK int sandbox_files(const struct devices *known);
+MUST_CHECK int sandbox_files(const struct devices *known, const char *authority, bool own_caches);
 
 /**
  * Once its drivers are open, for all its threads: no new socket but of networks (tcp, vsock), which

@@ -143,6 +143,8 @@ static int open_authority(struct serve *serve)
         error = -errno;
     if (error)
         fprintf(stderr, "reseat-serve: %s\n", problem);
+    else
+        serve->options.limits.authority = serve->ca;
     return error;
 }
 
@@ -378,10 +380,11 @@ static void open_operators(struct serve *serve)
         log_warn("no operator can look into this server: %s", problem);
 }
 
-/* Each client has a descriptor here. */
+/* Each client has a descriptor here, and so has each binary that is kept. */
 static void allow_descriptors(struct serve *serve)
 {
-    rlim_t needed = serve->options.clients_max + CLIENTS_STRANGERS_MAX + OTHER_DESCRIPTORS;
+    rlim_t needed =
+        serve->options.clients_max + CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &serve->descriptors) || serve->descriptors.rlim_cur >= needed)
         return;
     struct rlimit limit = serve->descriptors;

@@ -157,6 +157,7 @@ struct session_limits {
     size_t device_count;
     const struct devices *known; /**< NULL: nothing is shared out. */
     struct grant local;          /**< Of who needs no certificate. */
+    const char *authority;       /**< Its folder, without links; NULL: there is none. */
     bool open;                   /**< Its process may do what its user may. */
     bool isolates;               /**< Drivers are opened as the client's process would. */
     uint32_t patience_s;         /**< A session waits no longer for another link. */

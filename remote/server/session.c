@@ -214,8 +214,10 @@ void session_run(const struct link_kind *kind, int fd, int channel,
         error = sandbox_begin();
     if (error == 0)
         error = greeting_receive_guest(kind, fd, channel, limits, &guest);
+    if (error == 0 && !limits->open && kind->anyone)
+        error = sandbox_own_caches(guest.peer);
     if (error == 0 && !limits->open)
-        error = sandbox_files(limits->known);
+        error = sandbox_files(limits->known, limits->authority, kind->anyone);
     if (error) {
         log_warn("a client was not admitted: %s", strerror(-error));
         _exit(1);

@@ -262,7 +262,7 @@ static void try_files(void)
 {
     static struct devices known = {.count = 1};
     snprintf(known.rows[0].key.icd, sizeof(known.rows[0].key.icd), "%s/drivers/lib.so", home);
-    CHECK(sandbox_begin() == 0 && sandbox_files(&known) == 0);
+    CHECK(sandbox_begin() == 0 && sandbox_files(&known, NULL, false) == 0);
     CHECK(open_in_home("secret", O_RDONLY) == -1 && errno == EACCES);
     CHECK(open_in_home("secret", O_WRONLY) == -1 && errno == EACCES);
     CHECK(open_in_home("new", O_WRONLY | O_CREAT) == -1 && errno == EACCES);
@@ -299,6 +299,138 @@ Test(sandbox, files_of_its_user_are_out_of_reach)
     in_child(try_files);
     snprintf(path, sizeof(path), "rm -rf %s", home);
     cr_assert_eq(system(path), 0);
+}
+
+static struct devices unknown;
+
+static void begin_in_home(void)
+{
+    if (syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION) < 1)
+        cr_skip_test("this kernel has no Landlock");
+    snprintf(home, sizeof(home), "/run/sandbox-XXXXXX");
+    if (!mkdtemp(home))
+        cr_skip_test("only root can try that");
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("POCL_CACHE_DIR");
+    unsetenv("TMPDIR");
+}
+
+static void end_in_home(void)
+{
+    char command[64];
+    snprintf(command, sizeof(command), "rm -rf %s", home);
+    cr_assert_eq(system(command), 0);
+}
+
+static void make_in_home(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", home, name);
+    cr_assert_eq(mkdir(path, 0700), 0);
+}
+
+static void try_authority(void)
+{
+    char folder[64];
+    snprintf(folder, sizeof(folder), "%s/ca", home);
+    CHECK(sandbox_begin() == 0 && sandbox_files(&unknown, folder, false) == 0);
+    CHECK(open_in_home("ca/key", O_RDONLY) == -1 && errno == EACCES);
+    CHECK(open_in_home("link/key", O_RDONLY) == -1 && errno == EACCES);
+    CHECK(open_in_home("other", O_RDONLY) >= 0);
+    CHECK(open_in_home("cab/other", O_RDONLY) >= 0);
+    CHECK(open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0);
+}
+
+Test(sandbox, an_authority_that_is_in_no_home_is_out_of_reach)
+{
+    char link[64];
+    begin_in_home();
+    setenv("HOME", "/", 1);
+    make_in_home("ca");
+    put("ca/key");
+    make_in_home("cab"); /* Whose name begins as the authority's does. */
+    put("cab/other");
+    put("other");
+    snprintf(link, sizeof(link), "%s/link", home);
+    cr_assert_eq(symlink("ca", link), 0);
+    in_child(try_authority);
+    end_in_home();
+}
+
+/* As services have it. */
+static void try_without_home(void)
+{
+    CHECK(sandbox_begin() == 0 && sandbox_files(&unknown, NULL, false) == 0);
+    CHECK(open("/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC) == -1 && errno == EACCES);
+}
+
+Test(sandbox, a_home_that_the_environment_does_not_name_is_out_of_reach)
+{
+    begin_in_home();
+    unsetenv("HOME");
+    in_child(try_without_home);
+    end_in_home();
+}
+
+static int open_beneath(const char *variable, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", getenv(variable), name);
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+}
+
+static void try_own_caches(void)
+{
+    CHECK(sandbox_own_caches("../laptop") == -EINVAL && sandbox_own_caches("..") == -EINVAL);
+    CHECK(sandbox_own_caches("laptop") == 0);
+    CHECK(sandbox_begin() == 0 && sandbox_files(&unknown, NULL, true) == 0);
+    CHECK(open_in_home(".cache/new", O_RDWR | O_CREAT) == -1 && errno == EACCES);
+    CHECK(open_in_home(".nv/new", O_RDWR | O_CREAT) == -1 && errno == EACCES);
+    CHECK(open_in_home(".cache/reseat/clients/other/new", O_RDWR | O_CREAT) == -1 &&
+          errno == EACCES);
+    CHECK(open_in_home(".cache/reseat/clients/laptop/new", O_RDWR | O_CREAT) >= 0);
+    CHECK(open_in_home("elsewhere/new", O_RDWR | O_CREAT) == -1 && errno == EACCES);
+    CHECK(open_beneath("XDG_CACHE_HOME", "newer") >= 0);
+    CHECK(open_beneath("CUDA_CACHE_PATH", "new") >= 0);
+    CHECK(mkdir(getenv("POCL_CACHE_DIR"), 0700) == 0 || errno == EEXIST);
+    CHECK(open_beneath("POCL_CACHE_DIR", "new") >= 0);
+}
+
+Test(sandbox, what_one_client_has_drivers_keep_is_nobody_elses)
+{
+    char named[64];
+    begin_in_home();
+    setenv("HOME", home, 1);
+    snprintf(named, sizeof(named), "%s/elsewhere", home);
+    setenv("CUDA_CACHE_PATH", named, 1);
+    make_in_home(".nv");
+    make_in_home("elsewhere");
+    make_in_home(".cache");
+    make_in_home(".cache/reseat");
+    make_in_home(".cache/reseat/clients");
+    make_in_home(".cache/reseat/clients/other");
+    in_child(try_own_caches);
+    end_in_home();
+}
+
+static void try_link(void)
+{
+    CHECK(sandbox_begin() == 0 && sandbox_files(&unknown, NULL, false) == 0);
+    CHECK(open_in_home("new", O_RDWR | O_CREAT) == -1 && errno == EACCES);
+}
+
+/* A session writes to /tmp, and the next one is given what is there. */
+Test(sandbox, a_link_that_a_session_made_of_a_temporary_folder_leads_nowhere)
+{
+    char link[64];
+    begin_in_home();
+    setenv("HOME", home, 1);
+    snprintf(link, sizeof(link), "/tmp/%s", strrchr(home, '/') + 1);
+    cr_assert_eq(symlink(home, link), 0);
+    setenv("TMPDIR", link, 1);
+    in_child(try_link);
+    cr_assert_eq(unlink(link), 0);
+    end_in_home();
 }
 
 /* ---- a relay ---- */
