@@ -17,8 +17,8 @@ MUST_CHECK int sandbox_begin(void);
 
 /**
  * For a client that is another machine's: have drivers find folders of its own in the environment,
- * where they keep what they have built. What one client left there another one, or its user, would
- * run.
+ * for what they have built and what they need for a while. What one client left there another one,
+ * or its user, would run.
  *
  * @client  Its name.
  *
@@ -28,10 +28,11 @@ MUST_CHECK int sandbox_own_caches(const char *client);
 
 /**
  * Once its client is admitted, before it has threads: it writes to caches, to temporary folders and
- * to devices, and reads nothing of its user's home but those, and drivers that are there.
+ * to devices, though to no disk or terminal, and reads nothing of its user's home but those, and
+ * drivers that are there.
  *
  * @authority   A folder that it does not read, wherever it is; or NULL.
- * @own_caches  It has those of sandbox_own_caches(), and none of its user's.
+ * @own_caches  It has those of sandbox_own_caches(), and none of its user's, nor /tmp.
  */
 MUST_CHECK int sandbox_files(const struct devices *known, const char *authority, bool own_caches);
 

@@ -115,6 +115,41 @@ static void allow_but(const struct rules *rules, const char *folder, const char 
     closedir(open);
 }
 
+/* What its user, and root above all, could do with these nobody should for a driver: write to
+   disks, past all files, to terminals, and to memory; listen to a keyboard, be one, and make
+   devices. */
+static bool is_for_drivers(const char *name, const struct stat *stat)
+{
+    static const char *const others[] = {
+        "tty",   "pts",      "ptmx",   "console",  "vcs",   "mem",   "kmem", "port",
+        "kmsg",  "log",      "sg",     "bsg",      "nvme",  "ng",    "nbd",  "mapper",
+        "loop",  "mtd",      "fuse",   "snapshot", "kvm",   "vhost", "net",  "tun",
+        "input", "uinput",   "hidraw", "uhid",     "usb",   "bus",   "disk", "block",
+        "rtc",   "watchdog", "hpet",   "autofs",   "btrfs", "cuse",  "tpm",  "initctl"};
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+        if (!strncmp(name, others[i], strlen(others[i])))
+            return false;
+    return !S_ISBLK(stat->st_mode);
+}
+
+static void allow_devices(const struct rules *rules)
+{
+    DIR *open = opendir("/dev");
+    if (!open)
+        return;
+    allow(rules, "/dev", LANDLOCK_ACCESS_FS_READ_DIR);
+    for (struct dirent *entry; (entry = readdir(open));) {
+        char path[sizeof("/dev/") + sizeof(entry->d_name)];
+        struct stat stat;
+        snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+        /* A link's target has a name of its own, or is no device. */
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && lstat(path, &stat) == 0 &&
+            !S_ISLNK(stat.st_mode) && is_for_drivers(entry->d_name, &stat))
+            allow(rules, path, READS | rules->writes);
+    }
+    closedir(open);
+}
+
 /* The folder in the root folder that it is in; all homes are there together. */
 static void cut_to_top(char *path)
 {
@@ -123,13 +158,13 @@ static void cut_to_top(char *path)
         *slash = '\0';
 }
 
-/* Everything but the user's home and that of others, and the authority, whose keys make anybody a
-   client of any rights. */
+/* Everything but devices, the user's home and that of others, and the authority, whose keys make
+   anybody a client of any rights. */
 static void allow_system(const struct rules *rules, const char *home, const char *authority)
 {
     char homes[PATH_MAX] = "";
-    const char *hidden[2];
-    size_t count = 0;
+    const char *hidden[3] = {"/dev"};
+    size_t count = 1;
     if (home) {
         snprintf(homes, sizeof(homes), "%s", home);
         cut_to_top(homes);
@@ -189,7 +224,11 @@ int sandbox_own_caches(const char *client)
                            : "",
                  named ? "" : "/.cache", client) >= (int)sizeof(own))
         return -ENAMETOOLONG;
-    if (setenv("XDG_CACHE_HOME", own, 1))
+    /* What its user, and others' sessions, have in /tmp is not for this one to change. */
+    if (snprintf(path, sizeof(path), "%s/tmp", own) >= (int)sizeof(path))
+        return -ENAMETOOLONG;
+    make(path);
+    if (setenv("XDG_CACHE_HOME", own, 1) || setenv("TMPDIR", path, 1))
         return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(caches); i++) {
         cache = getenv(caches[i].variable);
@@ -224,11 +263,11 @@ int sandbox_files(const struct devices *known, const char *authority, bool own_c
     const char *home = find_home(real);
     allow_system(&rules, home, authority);
     allow_drivers(&rules, known);
-    allow_writing(&rules, "/dev", "");
-    allow_writing(&rules, "/tmp", "");
-    allow_writing(&rules, "/var/tmp", "");
+    allow_devices(&rules);
     allow_writing(&rules, getenv("XDG_CACHE_HOME"), "");
     if (!own_caches) {
+        allow_writing(&rules, "/tmp", "");
+        allow_writing(&rules, "/var/tmp", "");
         allow_writing(&rules, home, "/.cache");
         allow_writing(&rules, home, "/.nv");
     }

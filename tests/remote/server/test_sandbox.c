@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -390,6 +391,8 @@ static void try_own_caches(void)
           errno == EACCES);
     CHECK(open_in_home(".cache/reseat/clients/laptop/new", O_RDWR | O_CREAT) >= 0);
     CHECK(open_in_home("elsewhere/new", O_RDWR | O_CREAT) == -1 && errno == EACCES);
+    CHECK(open("/tmp/new", O_RDWR | O_CREAT | O_CLOEXEC, 0600) == -1 && errno == EACCES);
+    CHECK(open_beneath("TMPDIR", "new") >= 0);
     CHECK(open_beneath("XDG_CACHE_HOME", "newer") >= 0);
     CHECK(open_beneath("CUDA_CACHE_PATH", "new") >= 0);
     CHECK(mkdir(getenv("POCL_CACHE_DIR"), 0700) == 0 || errno == EEXIST);
@@ -410,6 +413,37 @@ Test(sandbox, what_one_client_has_drivers_keep_is_nobody_elses)
     make_in_home(".cache/reseat/clients");
     make_in_home(".cache/reseat/clients/other");
     in_child(try_own_caches);
+    end_in_home();
+}
+
+static void try_devices(void)
+{
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    CHECK(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    int used = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    CHECK(used >= 0);
+    close(used);
+    CHECK(sandbox_begin() == 0 && sandbox_files(&unknown, NULL, false) == 0);
+    CHECK(open(ptsname(terminal), O_RDWR | O_NOCTTY) == -1 && errno == EACCES);
+    CHECK(open("/dev/tty", O_RDWR | O_NOCTTY) == -1 && errno == EACCES);
+    CHECK(open("/dev/kmsg", O_WRONLY) == -1 && (errno == EACCES || errno == ENOENT));
+    CHECK(open("/dev/null", O_RDWR) >= 0 && open("/dev/urandom", O_RDONLY) >= 0);
+    CHECK(open("/dev", O_RDONLY | O_DIRECTORY) >= 0);
+    DIR *devices = opendir("/dev");
+    for (struct dirent *entry; devices && (entry = readdir(devices));) {
+        struct stat stat;
+        char path[300];
+        snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+        if (lstat(path, &stat) == 0 && S_ISBLK(stat.st_mode))
+            CHECK(open(path, O_RDONLY) == -1 && errno == EACCES);
+    }
+}
+
+Test(sandbox, disks_and_terminals_are_no_drivers_business)
+{
+    begin_in_home();
+    setenv("HOME", home, 1);
+    in_child(try_devices);
     end_in_home();
 }
 
