@@ -31,6 +31,20 @@ int clients_init(struct clients *clients, unsigned max, struct devices *devices)
 
 /* ---- clients ---- */
 
+/* What it has started, too, which cannot leave its group (sandbox.h): a driver that was taken over
+   would go on without it. */
+void client_kill(pid_t pid)
+{
+    kill(-pid, SIGKILL);
+    kill(pid, SIGKILL); /* It may be too young to have a group. */
+}
+
+void clients_kill(const struct clients *clients)
+{
+    for (unsigned i = 0; i < clients->count; i++)
+        client_kill(clients->places[i]->pid);
+}
+
 static bool are_full(const struct clients *clients)
 {
     return clients->count >= clients->max;
@@ -67,7 +81,7 @@ static void remove_place(struct clients *clients, unsigned at)
         close(client->channel);
     /* Its link carries nothing any more, and it may wait for somebody who does not read. */
     if (client->relay)
-        kill(client->relay, SIGKILL);
+        client_kill(client->relay);
     clients->places[at] = clients->places[--clients->count];
     free(client);
 }
@@ -125,7 +139,7 @@ int clients_enter(struct clients *clients, const struct sockaddr *from, uint64_t
     int error = door_enter(&clients->door, from, now_ns, ret_id, &leaves);
     for (size_t i = 0; leaves && i < clients->stranger_count; i++)
         if (clients->strangers[i].id == leaves) {
-            kill(clients->strangers[i].pid, SIGKILL);
+            client_kill(clients->strangers[i].pid);
             close_channel(&clients->strangers[i]);
             remove_stranger(clients, &clients->strangers[i]);
             break;
@@ -217,7 +231,7 @@ static enum verdict hand_over(struct clients *clients, const struct client_quest
     if (channel_send(place->channel, &word, sizeof(word), link))
         return BUSY;
     if (place->relay)
-        kill(place->relay, SIGKILL);
+        client_kill(place->relay);
     place->relay = relay;
     return YES;
 }
@@ -270,6 +284,7 @@ void clients_answer(struct clients *clients, const struct pollfd *polls, size_t 
 
 bool clients_ended(struct clients *clients, pid_t pid)
 {
+    kill(-pid, SIGKILL);
     for (size_t i = 0; i < clients->stranger_count; i++)
         if (clients->strangers[i].pid == pid) {
             close_channel(&clients->strangers[i]);

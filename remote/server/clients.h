@@ -110,7 +110,12 @@ const struct client *clients_from(const struct clients *clients, uint32_t number
 size_t clients_end(struct clients *clients, uint32_t number, const char *name, enum ending why,
                    uint64_t now_ns);
 
-/** A process ended. False: it had no session, and is nobody's loss. */
+/** End a client's process, and whatever that started. */
+void client_kill(pid_t pid);
+/** All of them: this one is about to end. */
+void clients_kill(const struct clients *clients);
+
+/** A process ended, and what it started ends. False: it had no session, and is nobody's loss. */
 bool clients_ended(struct clients *clients, pid_t pid);
 
 /* ---- in the process that asks */

@@ -31,6 +31,7 @@ static const char *const never[] = {
     "move_pages",
     "migrate_pages",
     "setpgid",
+    "setsid",
     /* Files, by other ways than their names. */
     "mount",
     "umount",
@@ -202,6 +203,10 @@ int sandbox_begin(void)
     /* Nor limits. */
     if (error == 0)
         error = seccomp_rule_add(filter, denied, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_NE, 0));
+    /* It ends with the server, whatever becomes of that. */
+    if (error == 0)
+        error = seccomp_rule_add(filter, denied, SCMP_SYS(prctl), 1,
+                                 SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG));
     return load(filter, error);
 }
 

@@ -275,10 +275,16 @@ static void take_connection(struct serve *serve, size_t at)
 
 static void reap(struct serve *serve)
 {
-    int status = 0;
-    for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) > 0;)
-        if (clients_ended(&serve->clients, child) && WIFSIGNALED(status))
-            log_warn("the session in process %d crashed: %s", child, strsignal(WTERMSIG(status)));
+    /* Its number is its own, and its group's, until it is waited for. */
+    for (siginfo_t info = {0};
+         waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
+         info = (siginfo_t){0}) {
+        int status = 0;
+        bool session = clients_ended(&serve->clients, info.si_pid);
+        if (waitpid(info.si_pid, &status, 0) == info.si_pid && session && WIFSIGNALED(status))
+            log_warn("the session in process %d crashed: %s", info.si_pid,
+                     strsignal(WTERMSIG(status)));
+    }
 }
 
 /* Until something happens, or is to be done. */
@@ -456,6 +462,7 @@ int main(int argc, char **argv)
         printf("reseat-serve: ready\n");
         fflush(stdout);
         serve_clients(&serve);
+        clients_kill(&serve.clients);
     }
     operators_finish(&serve.operators);
     unlisten_all(&serve);

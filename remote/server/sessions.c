@@ -240,7 +240,7 @@ uint64_t clients_tick(struct clients *clients, uint64_t now_ns, int64_t wall)
         if (!client->kill_ns)
             continue;
         if (now_ns >= client->kill_ns) {
-            kill(client->pid, SIGKILL);
+            client_kill(client->pid);
             client->kill_ns = UINT64_MAX;
         }
         next = earlier(next, client->kill_ns);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -72,6 +73,9 @@ static void try_to_reach_others(void)
     DENIED(ptrace(PTRACE_ATTACH, getppid(), NULL, NULL));
     DENIED(syscall(SYS_process_vm_readv, getppid(), NULL, 0UL, NULL, 0UL, 0UL));
     DENIED(syscall(SYS_pidfd_getfd, 0, 0, 0));
+    DENIED(setpgid(0, 0));
+    DENIED(setsid());
+    DENIED(prctl(PR_SET_PDEATHSIG, 0));
     DENIED(syscall(SYS_pidfd_send_signal, 0, 0, NULL, 0));
     CHECK(kill(getpid(), 0) == 0);
     CHECK(syscall(SYS_tgkill, getpid(), gettid(), 0) == 0);

@@ -47,6 +47,18 @@ static void answer_all(void)
     }
 }
 
+/* In its group it starts one that goes on without it. */
+static _Noreturn void start_another(int alive)
+{
+    setpgid(0, 0);
+    if (fork() != 0)
+        _exit(0);
+    alarm(30);
+    (void)!write(alive, "x", 1);
+    for (;;)
+        pause();
+}
+
 static bool enter(struct session *session, const char *name, int64_t until)
 {
     int ends[2];
@@ -118,6 +130,25 @@ static int lowest_free(void)
     cr_assert(fd >= 0);
     close(fd);
     return fd;
+}
+
+Test(sessions, what_a_process_has_started_ends_with_it, .init = start)
+{
+    int alive[2];
+    char byte;
+    cr_assert_eq(pipe2(alive, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    cr_assert(pid >= 0);
+    if (pid == 0)
+        start_another(alive[1]);
+    close(alive[1]);
+    cr_assert_eq(read(alive[0], &byte, 1), 1);
+    clients_forked(&clients, 0, pid, -1);
+    cr_assert_eq(waitpid(pid, NULL, 0), pid);
+    cr_expect(clients_ended(&clients, pid));
+    struct pollfd gone = {.fd = alive[0], .events = POLLIN};
+    cr_expect_eq(poll(&gone, 1, 5000), 1, "it goes on");
+    close(alive[0]);
 }
 
 /* The kernel puts two where there is room for one and what aligns it. */
