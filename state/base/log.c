@@ -73,9 +73,9 @@ static void write_line(const char *line, size_t length)
 {
     struct owned file = log_stderr;
 
-    if (log_path[0] &&
-        owned_take(open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600),
-                   &file) != 0)
+    /* O_NONBLOCK: in a folder of everybody's it may be a pipe that another user made. */
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    if (log_path[0] && owned_take(open(log_path, flags, 0600), &file) != 0)
         return;
     (void)!owned_append(&file, line, length);
     if (log_path[0])

@@ -2,6 +2,13 @@
 
 #include <stdint.h>
 
+/* Separators of lines, and what has the text around it shown in another order than it is in. */
+static bool is_disguise(uint32_t value)
+{
+    return value == 0x61c || value == 0x200e || value == 0x200f ||
+           (value >= 0x2028 && value <= 0x202e) || (value >= 0x2066 && value <= 0x2069);
+}
+
 /** Bytes of the character that @text begins with; 0 when it is none that may be shown. */
 static size_t character(const unsigned char *text, size_t length)
 {
@@ -26,7 +33,8 @@ static size_t character(const unsigned char *text, size_t length)
         value = value << 6 | (text[i] & 0x3fu);
     }
     /* Overlong forms, C1, surrogates, and what is beyond Unicode. */
-    return value < least[more] || (value >= 0xd800 && value < 0xe000) || value > 0x10ffff
+    return value < least[more] || (value >= 0xd800 && value < 0xe000) || value > 0x10ffff ||
+                   is_disguise(value)
                ? 0
                : more + 1;
 }

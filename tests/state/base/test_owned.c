@@ -72,6 +72,17 @@ Test(owned, a_pipe_has_no_limit)
     close(ends[0]);
 }
 
+Test(owned, a_log_that_is_a_pipe_nobody_reads_stops_nobody, .timeout = 20)
+{
+    char log[sizeof(path) + 40], pipe[sizeof(path) + 8];
+    snprintf(pipe, sizeof(pipe), "%s.pipe", path);
+    cr_assert_eq(mkfifo(pipe, 0600), 0);
+    snprintf(log, sizeof(log), "info:%s", pipe);
+    setenv("RESEAT_LOG", log, 1);
+    log_info("one line");
+    cr_assert_eq(unlink(pipe), 0);
+}
+
 Test(owned, a_log_that_may_not_grow_ends_nobody)
 {
     char log[SCRATCH_MAX + 32];
