@@ -611,6 +611,9 @@ Test(users, a_program_of_roots_that_becomes_a_user_is_the_one_that_was_registere
     cr_assert(greet_as(&visitors[1], "program", "daemon", ""));
     shown(&root, "daemon", again, &quota);
     cr_expect_str_eq(again, id);
+    struct visitor one = client_of(ONE);
+    cr_expect(!lists(&one, MSG_APPS, "apps", "daemon"), "it is another program");
+    leave(&one);
     cr_expect_str_eq(answer(&root, MSG_EXPLAIN, "app", "daemon", (char[PROTOCOL_TEXT_MAX]){""}),
                      "");
     for (size_t i = 0; i < 2; i++) {
