@@ -174,7 +174,8 @@ Test(sessions, a_process_that_passes_two_descriptors_leaves_none_here, .init = s
     int before = lowest_free();
     cr_assert_eq(sendmsg(a.channel, &message, 0), (ssize_t)sizeof(word));
     answer_all();
-    cr_expect(lowest_free() <= before, "%d is not closed", before);
+    for (int fd = before; fd < before + 2; fd++)
+        cr_expect_eq(fcntl(fd, F_GETFD), -1, "%d is not closed", fd);
     must_be_killed(&a);
     close(binary);
 }
