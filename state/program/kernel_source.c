@@ -194,6 +194,8 @@ static size_t pass_brackets(struct kernel_source *s, size_t at, size_t end)
     return behind;
 }
 
+static const char stand_ins[] = "its source has functions that stand for others";
+
 /* Those that have a name mean another function. */
 static size_t pass_attribute(struct kernel_source *s, size_t at, size_t end)
 {
@@ -202,7 +204,7 @@ static size_t pass_attribute(struct kernel_source *s, size_t at, size_t end)
     size_t behind = kernel_source_behind(s, at, end, "(", ")");
     for (; at < behind; at++)
         if (IS_ONE_OF(s->tokens[at], words))
-            refuse(s, "its source has functions that stand for others");
+            refuse(s, stand_ins);
     return behind;
 }
 
@@ -275,7 +277,7 @@ static int note_directive(struct kernel_source *s, const char *at, const char *e
 {
     static const char *const words[] = {"undef", "if", "elif", "ifdef", "ifndef"};
     static const char *const includes[] = {"include", "include_next", "import"};
-    bool asks = false, first = true;
+    bool asks = false, first = true, pragma = false;
     int err = 0;
     while (!err && at < end) {
         const char *from = at;
@@ -285,11 +287,13 @@ static int note_directive(struct kernel_source *s, const char *at, const char *e
         if (token.length == 0)
             at++;
         else if (first)
-            asks = IS_ONE_OF(token, words);
+            asks = IS_ONE_OF(token, words), pragma = token_is(token, "pragma");
         else if (asks)
             err = add(&s->asked, &s->asked_count, token.text, token.length);
         if (token.length != 0 && first && inside && IS_ONE_OF(token, includes))
             refuse(s, "its source includes text in the middle of a function");
+        if (pragma && token_is(token, "weak"))
+            refuse(s, stand_ins);
         first = first && token.length == 0;
     }
     return err;
@@ -318,17 +322,34 @@ static bool is_disguised(const char *text, size_t size)
     return false;
 }
 
+static bool mentions(const char *text, size_t size, const char *word)
+{
+    return memmem(text, size, word, strlen(word)) != NULL;
+}
+
+/* What pragmas may say, also those that are operators with a string. */
+static void note_pragmas(struct kernel_source *s, const char *text, size_t size)
+{
+    if (mentions(text, size, "redefine_extname") ||
+        (mentions(text, size, "_Pragma") && mentions(text, size, "weak")))
+        refuse(s, stand_ins);
+    if (mentions(text, size, "__cl_clang_function_pointers"))
+        refuse(s, "its source has pointers to functions, which are not followed");
+}
+
 static int add_text(struct kernel_source *s, const char *text, size_t size)
 {
     if (!array_make_room(&s->texts, s->text_count, sizeof(s->texts[0])))
         return -ENOMEM;
-    struct directives *directives = &s->texts[s->text_count];
+    struct source_text *kept = &s->texts[s->text_count];
+    struct directives *directives = &kept->directives;
     int err = directives_read(text, size, directives);
     if (err)
         return err;
     s->text_count++;
     if (is_disguised(text, size))
         refuse(s, "its source has names or signs that are not spelled out");
+    note_pragmas(s, text, size);
     const char *clean = directives->clean, *end = clean + directives->size;
     for (size_t i = 0; !err && i < directives->count; i++)
         if (directives->list[i].kind == DIRECTIVE_DEFINE)
@@ -346,6 +367,8 @@ static int add_text(struct kernel_source *s, const char *text, size_t size)
             err = note_directive(s, word, line_end, !is_closed(s, first, s->count));
         line = line_end < end ? line_end + 1 : end;
     }
+    kept->first = first;
+    kept->end = s->count;
     return err ? err : add_functions(s, first, s->count);
 }
 
@@ -354,7 +377,7 @@ static int add_options(struct kernel_source *s, const char *options)
     size_t cursor = 0;
     struct option option;
     int found, err = 0;
-    if (strstr(options, "CLC++"))
+    if (strcasestr(options, "CLC++"))
         refuse(s, "it is written in C++");
     if (strstr(options, "-cl-opt-disable") || strstr(options, "-O0"))
         refuse(s, "it is compiled without optimisation, so that any loop may wait");
@@ -482,7 +505,7 @@ int kernel_source_read(const struct recipe *recipe, struct kernel_source *ret_so
 void kernel_source_finish(struct kernel_source *s)
 {
     for (size_t i = 0; i < s->text_count; i++)
-        directives_finish(&s->texts[i]);
+        directives_finish(&s->texts[i].directives);
     free(s->texts);
     free(s->tokens);
     free(s->units);

@@ -39,8 +39,13 @@ struct unit {
     bool seen, seen_loops; /**< ...the second: from inside a loop. */
 };
 
+struct source_text {
+    struct directives directives; /**< Its tokens point into that. */
+    size_t first, end;            /**< Tokens, but for those of its macros. */
+};
+
 struct kernel_source {
-    struct directives *texts; /**< What the tokens point into. */
+    struct source_text *texts;
     size_t text_count;
     struct token *tokens;
     size_t count;

@@ -13,7 +13,8 @@ struct reading {
     size_t volatile_count;
     struct token *types; /* and those of types and macros that declare others so */
     size_t type_count;
-    unsigned depth; /* of the walk */
+    bool any_volatile; /* there is such a word */
+    unsigned depth;    /* of the walk */
     struct kernel_traits traits;
 };
 
@@ -27,7 +28,7 @@ static const char *const place_names[] = {
 
 /* ---- what may wait ---- */
 
-/* Among a function's parameters? */
+/* Among a function's parameters? What a "for" declares is not. */
 static bool is_in_brackets(const struct kernel_source *s, size_t at)
 {
     size_t depth = 0;
@@ -37,7 +38,7 @@ static bool is_in_brackets(const struct kernel_source *s, size_t at)
             return false;
         depth += token_is(token, ")");
         if (token_is(token, "(") && depth-- == 0)
-            return true;
+            return at == 0 || !token_is(s->tokens[at - 1], "for");
     }
     return false;
 }
@@ -50,8 +51,8 @@ static bool is_in_typedef(const struct kernel_source *s, size_t at)
         struct token token = s->tokens[at];
         if (depth == 0 && (token_is(token, ";") || token_is(token, "{") || token_is(token, "(")))
             return false;
-        depth += token_is(token, "}");
-        depth -= token_is(token, "{");
+        depth += token_is(token, "}") || token_is(token, ")");
+        depth -= token_is(token, "{") || token_is(token, "(");
         if (depth == 0 && token_is(token, "typedef"))
             return true;
     }
@@ -88,45 +89,89 @@ static bool is_local(struct token token)
     return token_is(token, "local") || token_is(token, "__local");
 }
 
+/* Is what is "volatile" at @at said to be local as well? Behind a "*" it is the pointer that is. */
+static bool is_of_local(const struct kernel_source *s, size_t at)
+{
+    bool local = false;
+    for (size_t i = at; i-- > 0 && token_is_name(s->tokens[i]);)
+        local = local || is_local(s->tokens[i]);
+    for (size_t i = at + 1; i < s->count && token_is_name(s->tokens[i]); i++)
+        local = local || is_local(s->tokens[i]);
+    return local;
+}
+
+/* Behind the value that a declaration gives at @at, a "=". */
+static size_t behind_value(const struct kernel_source *s, size_t at)
+{
+    size_t depth = 0;
+    for (; at < s->count; at++) {
+        struct token token = s->tokens[at];
+        bool closes = token_is(token, ")") || token_is(token, "}") || token_is(token, "]");
+        if (depth == 0 && (closes || token_is(token, ",") || token_is(token, ";")))
+            break;
+        depth += token_is(token, "(") || token_is(token, "{") || token_is(token, "[");
+        depth -= closes;
+    }
+    return at;
+}
+
 /* The names that a declaration with "volatile" at @at declares; of local memory none counts. */
 static int add_volatiles(struct reading *r, size_t at)
 {
+    static const char *const data[] = {"struct", "union", "enum"};
     const struct kernel_source *s = &r->source;
-    size_t first = r->volatile_count, first_type = r->type_count, depth = 0;
-    bool local = false, alone = is_in_brackets(s, at), types = is_in_typedef(s, at);
+    size_t depth = 0;
+    bool alone = is_in_brackets(s, at), types = is_in_typedef(s, at), has_data = false;
     int err = 0;
-    for (size_t i = at > 3 ? at - 3 : 0; i < at; i++)
-        local = !token_is(s->tokens[i], ",") && !token_is(s->tokens[i], "(") &&
-                !token_is(s->tokens[i], ";") && (local || is_local(s->tokens[i]));
+    if (is_of_local(s, at))
+        return 0;
     for (size_t i = at + 1; !err && i < s->count; i++) {
         struct token token = s->tokens[i];
+        if (token_is(token, "=") && i + 1 < s->count && !token_is(s->tokens[i + 1], "=")) {
+            i = behind_value(s, i);
+            token = i < s->count ? s->tokens[i] : (struct token){";", 1};
+        } else if (token_is(token, "{") && has_data) {
+            i = kernel_source_behind(s, i, s->count, "{", "}") - 1;
+            has_data = false;
+            continue;
+        }
+        has_data = (has_data || IS_ONE_OF(token, data)) && token_is_name(token);
         depth += token_is(token, "(");
         if (token_is(token, ";") || token_is(token, "{") || token_is(token, "=") ||
             (depth == 0 && (token_is(token, ")") || (alone && token_is(token, ",")))))
             break;
         depth -= token_is(token, ")");
-        local = local || is_local(token);
+        types = types || token_is(token, "typedef");
         if (token_is_name(token))
             err = add_name(token, &r->volatiles, &r->volatile_count);
         if (!err && types && token_is_name(token) && is_declared(s, i))
             err = add_name(token, &r->types, &r->type_count);
     }
-    if (local) {
-        r->volatile_count = first;
-        r->type_count = first_type;
-    }
     return err;
 }
 
-/* Or "atomic_int" and the like, which is not a call; or what stands for one of these. */
-static bool declares_volatile(const struct reading *r, size_t at)
+/* It has the type of something else. */
+static bool is_type_of(struct token token)
+{
+    static const char *const words[] = {"typeof", "__typeof", "__typeof__", "__auto_type"};
+    return IS_ONE_OF(token, words);
+}
+
+/* Or "atomic_int" and the like, which is not a call. */
+static bool is_volatile_word(const struct kernel_source *s, size_t at)
 {
     static const char *const words[] = {"volatile", "__volatile", "__volatile__"};
-    const struct kernel_source *s = &r->source;
     struct token token = s->tokens[at];
-    return IS_ONE_OF(token, words) || is_among(token, r->types, r->type_count) ||
-           (token_begins(token, "atomic_") && at + 1 < s->count &&
-            !token_is(s->tokens[at + 1], "("));
+    return IS_ONE_OF(token, words) || (token_begins(token, "atomic_") && at + 1 < s->count &&
+                                       !token_is(s->tokens[at + 1], "("));
+}
+
+/* Or what stands for one of these, or may. */
+static bool declares_volatile(const struct reading *r, size_t at)
+{
+    struct token token = r->source.tokens[at];
+    return is_volatile_word(&r->source, at) || is_among(token, r->types, r->type_count) ||
+           (r->any_volatile && is_type_of(token));
 }
 
 /* A macro that is a part of declarations, not an expression. */
@@ -134,11 +179,13 @@ static int add_macro_type(struct reading *r, const struct unit *unit)
 {
     const struct kernel_source *s = &r->source;
     bool declares = false;
-    for (size_t i = unit->body; unit->macro && i < unit->end; i++) {
-        if (token_is(s->tokens[i], "(") || is_local(s->tokens[i]))
+    for (size_t i = unit->body; unit->macro && i < unit->end; i++)
+        if (token_is_attribute(s->tokens[i]) && i + 1 < unit->end)
+            i = kernel_source_behind(s, i + 1, unit->end, "(", ")") - 1;
+        else if (token_is(s->tokens[i], "("))
             return 0;
-        declares = declares || declares_volatile(r, i);
-    }
+        else
+            declares = declares || (declares_volatile(r, i) && !is_of_local(s, i));
     int err = declares ? add_name(unit->name, &r->volatiles, &r->volatile_count) : 0;
     return declares && !err ? add_name(unit->name, &r->types, &r->type_count) : err;
 }
@@ -148,6 +195,8 @@ static int add_all_volatiles(struct reading *r)
 {
     size_t before;
     int err = 0;
+    for (size_t i = 0; i < r->source.count && !r->any_volatile; i++)
+        r->any_volatile = is_volatile_word(&r->source, i);
     do {
         before = r->type_count;
         for (size_t u = 0; !err && u < r->source.unit_count; u++)
@@ -197,11 +246,14 @@ static bool atomic_is_used(const struct kernel_source *s, const struct unit *uni
     if (token_begins(s->tokens[at], "atomic_store") || token_begins(s->tokens[at], "atomic_init"))
         return false;
     if (token_begins(s->tokens[at], "atomic_load") || token_begins(s->tokens[at], "atomic_flag") ||
+        token_begins(s->tokens[at], "atomic_compare") || /* says what it saw by an argument */
         at == unit->body || behind >= unit->end || !token_is(s->tokens[behind], ";"))
         return true;
-    /* "({ atomic_or(p, 0); })" is a value. */
-    if (behind + 2 < s->count && token_is(s->tokens[behind + 1], "}") &&
-        token_is(s->tokens[behind + 2], ")"))
+    /* "({ atomic_or(p, 0);; })" is a value. */
+    while (behind < unit->end && token_is(s->tokens[behind], ";"))
+        behind++;
+    if (behind + 1 < s->count && token_is(s->tokens[behind], "}") &&
+        token_is(s->tokens[behind + 1], ")"))
         return true;
     if (IS_ONE_OF(s->tokens[at - 1], before))
         return false;
@@ -290,6 +342,10 @@ static void note_strange(struct reading *r, struct token token)
                                         "__builtin_amdgcn",
                                         "__builtin_nvvm",
                                         "__builtin_IB",
+                                        "__builtin_ia32",
+                                        "__builtin_arm",
+                                        "__builtin_aarch64",
+                                        "__builtin_nontemporal",
                                         "_Z",
                                         "llvm",
                                         "__sync_",
@@ -349,6 +405,8 @@ static void note_looping(struct reading *r, size_t at, bool in_arguments)
 {
     struct token token = r->source.tokens[at];
     note_fence(r, at);
+    if (token_is(token, "printf"))
+        refuse(r, "a loop that prints may wait for another work-group");
     if (!in_arguments && (declares_volatile(r, at) || is_volatile(r, token)))
         refuse(r, "a loop that reads volatile memory may wait for another work-group");
 }
@@ -480,9 +538,25 @@ static bool shadows(const struct kernel_source *s)
     return shadows;
 }
 
+/* Words that say that something does not wait, and would not say so as macros. */
+static bool redefines(const struct kernel_source *s)
+{
+    static const char *const words[] = {"local",  "__local", "CLK_LOCAL_MEM_FENCE",
+                                        "if",     "else",    "do",
+                                        "for",    "while",   "switch",
+                                        "struct", "union",   "enum",
+                                        "typedef"};
+    bool redefines = false;
+    for (size_t u = 0; u < s->unit_count; u++)
+        redefines = redefines || (s->units[u].macro && IS_ONE_OF(s->units[u].name, words));
+    return redefines;
+}
+
 static void find_traits(struct reading *r, const char *name)
 {
     r->traits.whole = r->source.unread;
+    if (redefines(&r->source))
+        refuse(r, "its source has macros called as words of the language");
     walk_from(r, name);
     if (has_blocks(&r->source))
         refuse(r, "its source has blocks, which are not followed");

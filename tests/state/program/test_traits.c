@@ -173,6 +173,30 @@ Test(traits, waiting_is_seen_behind_other_names)
          "}"},
         {"#define SYNC barrier\nkernel void k(global int *a, int f) { while (!a[0]) SYNC(f); }"},
         {"kernel void k(global int *a) { while (!a[0]) barrier(2); }"},
+        {"kernel void k(global int *a) { volatile global int *p = a, *q = a; while (!*q) ; }"},
+        {"kernel void k(global int *a) { for (volatile global int *p = a, *q = a; !*q;) ; }"},
+        {"typedef __attribute__((aligned(4))) volatile int vint;\n"
+         "kernel void k(global vint *a) { while (!*a) ; }"},
+        {"volatile int typedef vint;\nkernel void k(global vint *a) { while (!*a) ; }"},
+        {"typedef volatile struct { int go; } flag;\n"
+         "kernel void k(global flag *a) { while (!a->go) ; }"},
+        {"#define SHARED __attribute__((aligned(4))) volatile\n"
+         "kernel void k(SHARED global int *a) { while (!*a) ; }"},
+        {"kernel void k(volatile global int *a) { __auto_type q = a; while (!*q) ; }"},
+        {"kernel void k(volatile global int *a) { __typeof__(a) q = a; while (!*q) ; }"},
+        {"kernel void k(global int *a) { volatile global int *local p; p = a; while (!*p) ; }"},
+        {"kernel void k(local int *l, volatile global int *g) { while (!*g) ; }"},
+        {"kernel void k(global atomic_int *a) { int e; do { e = 0;"
+         " atomic_compare_exchange_strong(a, &e, 1); } while (e); }"},
+        {"kernel void k(global int *a) { while (({ atomic_or(a, 0);; })) ; }"},
+        {"kernel void k(global int *a) { while (!a[0]) printf(\"\"); }"},
+    };
+    static const struct sample redefined[] = {
+        {"#define CLK_LOCAL_MEM_FENCE 2\nkernel void k(global int *a) {"
+         " while (!a[0]) barrier(CLK_LOCAL_MEM_FENCE); }"},
+        {"kernel void k(volatile local int *a) { while (!*a) ; }", "-Dlocal=global"},
+        {"#define if(x) v =\nkernel void k(global int *a) { int v = 0; while (!v) {"
+         " if(1) atomic_or(a, 0); } }"},
     };
     static const struct sample unoptimised[] = {
         {"kernel void k(global int *a) { while (!*a) ; }", "-cl-opt-disable"},
@@ -182,6 +206,7 @@ Test(traits, waiting_is_seen_behind_other_names)
          "-cl-std=CL2.0"},
     };
     expect_whole(samples, COUNT(samples), "may wait for another work-group");
+    expect_whole(redefined, COUNT(redefined), "words of the language");
     expect_whole(unoptimised, COUNT(unoptimised), "without optimisation");
     expect_whole(read_write, COUNT(read_write), "reads and writes an image");
 }
@@ -208,6 +233,12 @@ Test(traits, macros_and_barriers_as_they_mostly_are_change_nothing)
          " { return (float2)(g(x.x), g(x.y)); }\n"
          "kernel void k(global float2 *a) { for (int i = 0; i < 4; i++) a[i] = g(a[i]); }"},
         {"kernel void k(global int *a) { \\\r\n a[0] = 1;\\\n }"},
+        {"kernel void k(volatile local int *l, global int *a) { local int volatile *m = l, *n = l;"
+         " for (int i = 0; i < 4; i++) a[i] = *m + *n; }"},
+        {"kernel void k(global int *a) { __typeof__(a) p = a; for (int i = 0; i < 4; i++)"
+         " { __auto_type x = p[i]; a[i] = x; } }"},
+        {"__attribute__((weak)) int f(int a) { return a; }\n#pragma unroll\n"
+         "kernel void k(global int *a) { for (int i = 0; i < 4; i++) a[i] = f(i); }"},
     };
     expect_cut(samples, COUNT(samples), false);
 }
@@ -293,6 +324,7 @@ Test(traits, what_cannot_be_read_is_not_cut)
     };
     static const struct sample others[] = {
         {"kernel void k(global int *a) { }", "-cl-std=CLC++"},
+        {"kernel void k(global int *a) { }", "-cl-std=clc++2021"},
     };
     static const struct sample assembly[] = {
         {"kernel void k(global int *a) { __asm__(\"mov.u32 %0, %ctaid.x;\"); }"},
@@ -301,9 +333,22 @@ Test(traits, what_cannot_be_read_is_not_cut)
         {"kernel void k(global int *a) { a[0] = __nvvm_read_ptx_sreg_ctaid_x(); }"},
         {"int f() { return __builtin_amdgcn_workgroup_id_x(); }\n"
          "kernel void k(global int *a) { a[0] = f(); }"},
+        {"kernel void k(global int *a) { while (!a[0]) __builtin_ia32_mfence(); }"},
         {"kernel void k(global int *a) { while (!__sync_fetch_and_add(a, 0)) ; }"},
         {"kernel void k(global int *a) { while (!__atomic_load_n(a, 5)) ; }"},
         {"kernel void k(global atomic_int *a) { while (!__opencl_atomic_load(a, 5, 2)) ; }"},
+    };
+    static const struct sample stand_ins[] = {
+        {"int other(global int *a) { return atomic_or(a, 0); }\n#pragma weak seen = other\n"
+         "int seen(global int *a);\nkernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"_Pragma(\"redefine_extname seen other\") int seen(global int *a);\n"
+         "int other(global int *a) { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { while (!seen(a)) ; }"},
+    };
+    static const struct sample pointers[] = {
+        {"#pragma OPENCL EXTENSION __cl_clang_function_pointers : enable\n"
+         "int seen(global int *a) { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { int (*f)(global int *) = seen; while (!f(a)) ; }"},
     };
     static const struct sample blocks[] = {
         {"kernel void k(global int *a) { int (^seen)(void) = ^{ return atomic_or(a, 0); };"
@@ -326,6 +371,8 @@ Test(traits, what_cannot_be_read_is_not_cut)
     };
     expect_whole(pasted, COUNT(pasted), "pastes");
     expect_whole(unspelled, COUNT(unspelled), "source");
+    expect_whole(stand_ins, COUNT(stand_ins), "stand for others");
+    expect_whole(pointers, COUNT(pointers), "pointers to functions");
     expect_whole(blocks, COUNT(blocks), "blocks");
     expect_whole(subgroups, COUNT(subgroups), "sub-groups");
     expect_whole(broken, COUNT(broken), "cannot be told from one another");
