@@ -4,192 +4,218 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "state/base/compiler.h"
+#include "state/base/array.h"
+#include "state/program/kernel_source.h"
 
-struct reader {
-    const char *at, *end;
-    bool line_start; /* only white space since the line began */
-};
-
-static void skip_until(struct reader *r, const char *mark)
-{
-    size_t length = strlen(mark);
-    while (r->at < r->end &&
-           ((size_t)(r->end - r->at) < length || memcmp(r->at, mark, length) != 0))
-        r->at++;
-    r->at = (size_t)(r->end - r->at) >= length ? r->at + length : r->end;
-}
-
-/* A directive ends with the line that does not end in a backslash. */
-static void skip_directive(struct reader *r)
-{
-    do
-        skip_until(r, "\n");
-    while (r->at < r->end && r->at[-2] == '\\');
-}
-
-static void skip_quoted(struct reader *r)
-{
-    char quote = *r->at++;
-    while (r->at < r->end && *r->at != quote)
-        r->at += *r->at == '\\' && r->at + 1 < r->end ? 2 : 1;
-    if (r->at < r->end)
-        r->at++;
-}
-
-/* White space, comments, directives and quoted text. */
-static void skip_blank(struct reader *r)
-{
-    while (r->at < r->end) {
-        size_t left = (size_t)(r->end - r->at);
-        if (isspace((unsigned char)*r->at)) {
-            r->line_start = r->line_start || *r->at == '\n';
-            r->at++;
-        } else if (left > 1 && r->at[0] == '/' && r->at[1] == '/') {
-            skip_until(r, "\n");
-            r->line_start = true;
-        } else if (left > 1 && r->at[0] == '/' && r->at[1] == '*') {
-            skip_until(r, "*/");
-        } else if (*r->at == '#' && r->line_start) {
-            skip_directive(r);
-        } else if (*r->at == '"' || *r->at == '\'') {
-            skip_quoted(r);
-        } else {
-            return;
-        }
-    }
-}
-
-struct token {
-    const char *text;
-    size_t length; /* 0 at the end */
-};
-
-static struct token next_token(struct reader *r)
-{
-    skip_blank(r);
-    struct token token = {r->at, 0};
-    r->line_start = false;
-    while (r->at < r->end && (isalnum((unsigned char)*r->at) || *r->at == '_'))
-        r->at++;
-    if (r->at == token.text && r->at < r->end)
-        r->at++;
-    token.length = (size_t)(r->at - token.text);
-    return token;
-}
-
-static bool token_is(struct token token, const char *word)
-{
-    return token.length == strlen(word) && memcmp(token.text, word, token.length) == 0;
-}
-
-/* "float4" and the like: a declaration that begins with one declares an object or a function. */
+/* "float4" and the like, which no declaration gives a meaning. */
 static bool is_builtin_type(struct token token)
 {
-    static const char *const types[] = {"bool",  "char",   "uchar",    "short",  "ushort",
-                                        "int",   "uint",   "long",     "ulong",  "half",
-                                        "float", "double", "unsigned", "signed", "size_t"};
-    size_t length = token.length;
-    if (length > 7 && memcmp(token.text, "atomic_", 7) == 0)
-        return true;
-    while (length > 0 && isdigit((unsigned char)token.text[length - 1]))
-        length--;
-    for (size_t i = 0; i < ARRAY_SIZE(types); i++)
-        if (length == strlen(types[i]) && memcmp(token.text, types[i], length) == 0)
-            return true;
-    return false;
+    static const char *const types[] = {"bool", "char",     "uchar",  "short", "ushort", "int",
+                                        "uint", "long",     "ulong",  "half",  "float",  "double",
+                                        "void", "unsigned", "signed", "size_t"};
+    while (token.length > 0 && isdigit((unsigned char)token.text[token.length - 1]))
+        token.length--;
+    return IS_ONE_OF(token, types);
 }
 
-/* What a declaration outside functions, or a static one inside, has said so far. */
+static bool is_qualifier(struct token token)
+{
+    static const char *const words[] = {
+        "volatile",  "__volatile", "__volatile__", "restrict", "__restrict", "static",    "private",
+        "__private", "inline",     "__inline",     "local",    "__local",    "__inline__"};
+    return IS_ONE_OF(token, words);
+}
+
+/* What a declaration has said so far. */
 struct declaration {
-    bool begun, type_first, global, constant, is_const, pointer, other, function, initialised;
+    unsigned names; /* of its type, and what it declares: two, or none yet */
+    bool global, constant, other, function, pointer;
+    bool tag;   /* "struct", or its name, was the last word */
+    bool named; /* a name was the last */
 };
 
 static void note(struct declaration *d, struct token token)
 {
-    static const char *const others[] = {"typedef", "extern", "kernel", "__kernel", "sampler_t"};
-    bool first = !d->begun;
-    d->begun = true;
-    if (d->initialised)
+    static const char *const others[] = {"typedef",   "extern", "kernel",        "__kernel",
+                                         "sampler_t", "using",  "_Static_assert"};
+    static const char *const globals[] = {"global", "__global"};
+    static const char *const constants[] = {"constant", "__constant", "const", "__const"};
+    static const char *const tags[] = {"struct", "union", "enum"};
+    bool tagged = d->tag && d->named;
+    d->named = false;
+    if (IS_ONE_OF(token, others)) {
+        d->other = true;
+    } else if (IS_ONE_OF(token, globals)) {
+        d->global = true;
+    } else if (IS_ONE_OF(token, constants)) {
+        d->constant = true;
+    } else if (token_is(token, "*")) {
+        d->pointer = true;
+        d->constant = false; /* that was what it points to */
+    } else if (IS_ONE_OF(token, tags)) {
+        d->tag = true;
+        d->names++;
         return;
-    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-        d->other = d->other || token_is(token, others[i]);
-    bool is_static = token_is(token, "static") || token_is(token, "volatile");
-    d->begun = d->begun && !(first && is_static); /* the type is what comes next */
-    d->type_first = d->type_first || (first && is_builtin_type(token));
-    d->global = d->global || token_is(token, "global") || token_is(token, "__global");
-    d->constant = d->constant || token_is(token, "constant") || token_is(token, "__constant");
-    d->is_const = d->is_const || token_is(token, "const");
-    d->pointer = d->pointer || token_is(token, "*");
-    d->initialised = token_is(token, "=");
+    } else if (is_builtin_type(token)) {
+        d->names += d->names == 0;
+    } else if (token_is_name(token) && !is_qualifier(token)) {
+        d->names += !d->tag || tagged; /* not the tag's */
+        d->named = true;
+        if (d->tag && !tagged)
+            return;
+    }
+    d->tag = false;
 }
 
+/* @new_language: what says nothing else is global, and not an error. */
 static bool is_variable(const struct declaration *d, bool new_language)
 {
-    if (d->other || d->function || d->constant || (d->is_const && !d->pointer))
-        return false;
-    return d->global || (new_language && d->type_first);
+    return !d->other && !d->function && !d->constant && d->names > 1 && (d->global || new_language);
 }
 
-/* Past the bracket that closes the one just read. */
-static void skip_brackets(struct reader *r, const char *open, const char *close)
+/* In a function: what is static lives as long as the program. */
+static bool body_keeps(const struct kernel_source *s, size_t at, size_t end)
 {
-    for (unsigned depth = 1; depth > 0;) {
-        struct token token = next_token(r);
-        if (token.length == 0)
-            return;
-        depth += token_is(token, open);
-        depth -= token_is(token, close);
-    }
-}
-
-/* A function's body, after its brace: what is static in it lives as long as the program. */
-static bool body_keeps(struct reader *r)
-{
-    for (unsigned depth = 1; depth > 0;) {
-        struct token token = next_token(r);
+    for (; at < end; at++) {
         struct declaration d = {0};
-        if (token.length == 0)
-            return false;
-        depth += token_is(token, "{");
-        depth -= token_is(token, "}");
-        if (!token_is(token, "static"))
+        bool value = false;
+        if (!token_is(s->tokens[at], "static"))
             continue;
-        for (token = next_token(r); token.length && !token_is(token, ";"); token = next_token(r))
-            note(&d, token);
-        if (!d.constant && (!d.is_const || d.pointer))
+        for (at++; at < end && !token_is(s->tokens[at], ";"); at++) {
+            value = value || token_is(s->tokens[at], "=");
+            if (!value)
+                note(&d, s->tokens[at]);
+        }
+        if (!d.constant)
             return true;
     }
     return false;
 }
 
-static bool source_keeps(const char *bytes, size_t size, bool new_language)
+/* Does a declared name stand in the brackets from @at, or a pointer's: "(*p)"? */
+static bool is_declarator(const struct kernel_source *s, size_t at, size_t behind)
 {
-    struct reader reader = {bytes, bytes + size, true};
-    struct declaration d = {0};
-    bool attribute = false;
-    for (;;) {
-        struct token token = next_token(&reader);
-        if (token.length == 0)
-            return false;
-        if (token_is(token, "(")) {
-            d.function = d.function || (!attribute && !d.initialised);
-            skip_brackets(&reader, "(", ")");
-        } else if (token_is(token, "{") && d.function) {
-            if (body_keeps(&reader))
-                return true;
-            d = (struct declaration){0};
-        } else if (token_is(token, "{")) {
-            skip_brackets(&reader, "{", "}"); /* of a struct, or values */
-        } else if (token_is(token, ";")) {
-            if (is_variable(&d, new_language))
-                return true;
-            d = (struct declaration){0};
-        } else {
-            note(&d, token);
-        }
-        attribute = token_is(token, "__attribute__");
+    bool alone =
+        behind - at == 3 && token_is_name(s->tokens[at + 1]) && !is_builtin_type(s->tokens[at + 1]);
+    return alone || token_is(s->tokens[at + 1], "*");
+}
+
+/* Behind the next "," or ";" outside of brackets. */
+static size_t behind_value(const struct kernel_source *s, size_t at, size_t end)
+{
+    while (at < end && !token_is(s->tokens[at], ",") && !token_is(s->tokens[at], ";")) {
+        at = token_is(s->tokens[at], "(")   ? kernel_source_behind(s, at, end, "(", ")")
+             : token_is(s->tokens[at], "{") ? kernel_source_behind(s, at, end, "{", "}")
+             : token_is(s->tokens[at], "[") ? kernel_source_behind(s, at, end, "[", "]")
+                                            : at + 1;
     }
+    return at;
+}
+
+/* Macros inside each other that are read. */
+#define DEPTH_MAX 8
+
+struct reading {
+    struct kernel_source source;
+    bool new_language;
+    struct declaration declaration; /* the one that it is in */
+};
+
+static bool range_keeps(struct reading *r, size_t at, size_t end, unsigned depth);
+
+/* The words of a macro stand where its name does, and those that it is given behind them. */
+static bool name_keeps(struct reading *r, size_t *at, size_t end, unsigned depth)
+{
+    const struct kernel_source *s = &r->source;
+    struct token token = s->tokens[(*at)++];
+    size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
+    bool macro = false, takes = false;
+    for (; u < s->unit_count && token_same(s->units[u].name, token); u++) {
+        const struct unit *unit = &s->units[u];
+        if (!unit->macro || depth == DEPTH_MAX)
+            continue;
+        macro = true;
+        takes = takes || unit->body > unit->first;
+        if (range_keeps(r, unit->body, unit->end, depth + 1))
+            return true;
+    }
+    if (!macro)
+        note(&r->declaration, token);
+    if (!takes || *at == end || !token_is(s->tokens[*at], "("))
+        return false;
+    size_t behind = kernel_source_behind(s, *at, end, "(", ")");
+    for (; *at < behind; (*at)++)
+        note(&r->declaration, s->tokens[*at]);
+    return false;
+}
+
+/* A name behind the type, or a type alone: then brackets are no function's. */
+static size_t past_brackets(struct reading *r, size_t at, size_t end)
+{
+    struct declaration *d = &r->declaration;
+    size_t behind = kernel_source_behind(&r->source, at, end, "(", ")");
+    bool function = d->named && d->names > 1;
+    bool declares = !function && is_declarator(&r->source, at, behind);
+    d->function = d->function || function;
+    d->names += declares;
+    d->named = declares;
+    return behind;
+}
+
+/* From @at, which is outside of all functions. */
+static bool range_keeps(struct reading *r, size_t at, size_t end, unsigned depth)
+{
+    const struct kernel_source *s = &r->source;
+    struct declaration *d = &r->declaration;
+    while (at < end) {
+        struct token token = s->tokens[at];
+        bool ends = token_is(token, ";"), parts = token_is(token, ",");
+        const struct declaration type = {
+            .names = 1,
+            .global = d->global,
+            .constant = d->constant && !d->pointer,
+            .other = d->other,
+        };
+        if (token_is_attribute(token)) {
+            at = kernel_source_behind(s, at + 1, end, "(", ")");
+        } else if (token_is(token, "(")) {
+            at = past_brackets(r, at, end);
+        } else if (token_is(token, "[")) {
+            at = kernel_source_behind(s, at, end, "[", "]");
+        } else if (token_is(token, "=")) {
+            at = behind_value(s, at, end);
+        } else if (token_is(token, "{")) {
+            size_t behind = kernel_source_behind(s, at, end, "{", "}");
+            if (!d->tag && body_keeps(s, at, behind))
+                return true;
+            *d = d->tag ? type : (struct declaration){0};
+            at = behind;
+        } else if (token_is(token, "}")) {
+            *d = (struct declaration){0}; /* of a branch that another one's text does not fit */
+            at++;
+        } else if (ends || parts) {
+            if (is_variable(d, r->new_language))
+                return true;
+            *d = ends ? (struct declaration){0} : type;
+            at++;
+        } else if (name_keeps(r, &at, end, depth)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* 1, 0 or -ENOMEM. */
+static int source_keeps(const struct recipe *recipe, bool new_language)
+{
+    struct reading r = {.new_language = new_language};
+    int found = kernel_source_read(recipe, &r.source);
+    for (size_t i = 0; found == 0 && i < r.source.text_count; i++) {
+        r.declaration = (struct declaration){0};
+        found = range_keeps(&r, r.source.texts[i].first, r.source.texts[i].end, 0);
+    }
+    kernel_source_finish(&r.source);
+    return found;
 }
 
 #define SPIRV_MAGIC           0x07230203u
@@ -223,25 +249,20 @@ static bool il_keeps(const struct recipe *il)
 }
 
 /* @new_language: a step above was done with options that ask for OpenCL C 2.0 or newer. */
-static bool keeps(const struct recipe *recipe, bool new_language)
+static int keeps(const struct recipe *recipe, bool new_language)
 {
-    if (recipe->kind == RECIPE_SOURCE)
-        return source_keeps(recipe->bytes, recipe->size, new_language);
+    int found = 0;
     if (recipe->kind == RECIPE_IL)
         return il_keeps(recipe);
     new_language = new_language || recipe_asks_for_new_language(recipe);
-    for (uint32_t i = 0; i < recipe->input_count; i++)
-        if (keeps(recipe->inputs[i], new_language))
-            return true;
-    for (uint32_t i = 0; recipe->headers && i < recipe->headers->count; i++)
-        if (recipe->headers->list[i].bytes &&
-            source_keeps(recipe->headers->list[i].bytes, recipe->headers->list[i].size,
-                         new_language))
-            return true;
-    return false;
+    if (recipe->kind == RECIPE_SOURCE || recipe_is_of_source(recipe))
+        return source_keeps(recipe, new_language);
+    for (uint32_t i = 0; i < recipe->input_count && found == 0; i++)
+        found = keeps(recipe->inputs[i], new_language);
+    return found;
 }
 
 bool recipe_keeps_variables(const struct recipe *recipe)
 {
-    return keeps(recipe, false);
+    return keeps(recipe, false) != 0;
 }

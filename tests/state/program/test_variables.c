@@ -29,6 +29,17 @@ Test(variables, that_are_global_are_found_in_any_language)
         "const global int *p;",
         "kernel void k() { if (1) { static global int n; } }",
         "kernel void k() { static int n = 3; n++; }",
+        "#if 0\ndon't\n#endif\nglobal int v;",
+        "// don't \\\n '\nglobal int v;",
+        "int f(int a) <% return a; %>\nglobal int v;",
+        "#define SHARED global\nSHARED int v;",
+        "#define DECLARE(type, name) global type name\nDECLARE(int, v);",
+        "#define DECLARE(what, name) what name\nDECLARE(global int, v);",
+        "__attribute((aligned(8))) global int v;",
+        "global int v[sizeof(float)];",
+        "global int (*p)[2];",
+        "global int (v);",
+        "int f(global int *), g(int); global int a, b;",
     };
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
         cr_expect(keeps(sources[i], ""), "%s", sources[i]);
@@ -42,6 +53,15 @@ Test(variables, without_an_address_space_are_global_in_new_languages)
         "atomic_int hits = ATOMIC_VAR_INIT(0); kernel void k() {}",
         "unsigned long n; void f(int);",
         "volatile uint flag;",
+        "typedef int num; num v;",
+        "struct s { int a; } v;",
+        "struct s { int a; }; struct s v;",
+        "enum e { A, B } v;",
+        "constant int t[2] = {1, 2}; constant int *p;",
+        "int f(int), v;",
+        "int v[(const int)2];",
+        "__typeof__(1) v;",
+        "ptrdiff_t v;",
     };
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
         cr_expect_not(keeps(sources[i], "-cl-std=CL1.2"), "%s", sources[i]);
@@ -74,6 +94,16 @@ Test(variables, are_not_seen_where_there_are_none)
         "kernel void k() { printf(\"global int v; { ( \\\" \"); }",
         "const int n = 5; enum { A, B }; union u { int a; float b; };",
         "kernel void k() { static constant int t[2] = {1, 2}; }",
+        "#define PROTOTYPE(name) int name(global int *a)\nPROTOTYPE(f);\nPROTOTYPE(g) { return 1; "
+        "}",
+        "#define CONSTANT constant\nCONSTANT int t[] = {1}; constant char *constant names[1] = "
+        "{0};",
+        "#define KERNEL(name) kernel void name\nKERNEL(k)(global int *a) {}",
+        "typedef struct { int x; } t; t f(t a); t f(t a) { return a; }",
+        "struct s { int x; }; struct s f(struct s a) { return a; } constant struct s one = {1};",
+        "_Static_assert(sizeof(int) == 4, \"\"); float (f)(float a) { return a; }",
+        "void f(global int *a), g(global int *b); typedef int (function)(int);",
+        "#if 0\nusing namespace metal;\n#endif",
         "kernel __attribute__((reqd_work_group_size(1, 1, 1))) void k(global int *a) {}",
         "/* never ends",
         "\"never ends",
