@@ -1,5 +1,6 @@
 #include "state/program/kernel.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,6 +276,24 @@ static void group_query(struct described *of, cl_kernel_work_group_info name, si
                            of->real, of->residence->device->id, name, size, ret_value, NULL));
 }
 
+/* Of a vector (6.3.2): "float9" is a type of the program's own. */
+static bool is_width(unsigned long width)
+{
+    return width == 2 || width == 3 || width == 4 || width == 8 || width == 16;
+}
+
+/* "double", "double4*", but not "doubles". */
+static bool is_type(const char *type, const char *word)
+{
+    size_t length = strlen(word);
+    if (strncmp(type, word, length) != 0)
+        return false;
+    char *end;
+    unsigned long width = strtoul(type + length, &end, 10);
+    return (end == type + length || is_width(width)) && !isalnum((unsigned char)*end) &&
+           *end != '_';
+}
+
 /* Bytes of "float", "uint4", "unsigned int" (6.3.1, 6.3.2), which cannot be a handle in disguise; 0
  * for every other name. */
 static uint8_t builtin_size(const char *name)
@@ -294,7 +313,7 @@ static uint8_t builtin_size(const char *name)
             continue;
         char *end;
         unsigned long width = name[length] ? strtoul(name + length, &end, 10) : 1;
-        if (name[length] && (*end != '\0' || width < 2 || width > 16))
+        if (name[length] && (*end != '\0' || !is_width(width)))
             continue;
         return (uint8_t)(types[i].size * (width == 3 ? 4 : width));
     }
@@ -317,10 +336,9 @@ static uint8_t pointed_size(char *type)
 
 static void note_type(struct usage_kernel *usage, const char *type)
 {
-    usage->fp64 = usage->fp64 || strncmp(type, "double", 6) == 0;
+    usage->fp64 = usage->fp64 || is_type(type, "double");
     /* A pointer to half alone needs no extension: vload_half reads it. */
-    usage->fp16 = usage->fp16 || (strncmp(type, "half", 4) == 0 && strcmp(type, "half*") != 0 &&
-                                  (type[4] == '\0' || strchr("123468", type[4])));
+    usage->fp16 = usage->fp16 || (is_type(type, "half") && strcmp(type, "half*") != 0);
 }
 
 static void describe_arg(struct described *of, cl_uint index, struct kernel_arg *arg,
@@ -337,7 +355,7 @@ static void describe_arg(struct described *of, cl_uint index, struct kernel_arg 
     note_type(usage, type);
     bool image = access != CL_KERNEL_ARG_ACCESS_NONE && strncmp(type, "pipe", 4) != 0;
     bool is_named = strncmp(type, "image", 5) == 0;
-    if (strncmp(type, "sampler_t", 9) == 0) {
+    if (is_type(type, "sampler_t")) {
         arg->declared = ARG_IS_SAMPLER;
         usage->samplers++;
     } else if (image) {

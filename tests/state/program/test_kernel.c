@@ -4,6 +4,7 @@
 
 #include "state/memory/memory.h"
 #include "state/object/usage.h"
+#include "state/program/kernel_priv.h"
 #include "state/program/sampler.h"
 #include "tests/state/program/pair.h"
 
@@ -113,6 +114,26 @@ Test(kernel, refuses_what_is_no_argument)
     object_release(memory);
     cr_assert_eq(set(kernel, 0, 8, &freed), CL_INVALID_MEM_OBJECT);
     cr_assert_eq(set(kernel, 0, 8, NULL), CL_SUCCESS);
+}
+
+Test(kernel, takes_types_of_the_program_for_what_they_are)
+{
+    struct program *own = pair_source(
+        &pair, "typedef struct { int n[11]; } int9;\ntypedef struct { int n[5]; } sampler_tables;\n"
+               "typedef struct { int n[5]; } doubles;\ntypedef struct { int n[5]; } half_t;\n"
+               "kernel void k(global int *a, int9 b, sampler_tables c, doubles d, half_t e)\n"
+               "{ a[0] = b.n[10] + c.n[4] + d.n[4] + e.n[4]; }");
+    static const size_t sizes[] = {8, 44, 20, 20, 20};
+    const char zeros[44] = {0};
+    struct kernel *kernel;
+    cr_assert_eq(program_build(own, 1, NULL, (struct program_notify){NULL, NULL}), CL_SUCCESS);
+    cr_assert_eq(kernel_create(own, "k", &kernel), CL_SUCCESS);
+    for (cl_uint a = 1; a < 5; a++) {
+        cr_expect_eq(kernel->args[a].declared, ARG_ANY, "argument %u", a);
+        cr_expect_eq(set(kernel, a, sizes[a], zeros), CL_SUCCESS, "argument %u", a);
+    }
+    cr_expect_not(kernel->details->usage.fp64);
+    cr_expect_not(kernel->details->usage.fp16);
 }
 
 /* The driver's own clSetKernelArg, counted. */
