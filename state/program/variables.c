@@ -113,7 +113,7 @@ static size_t behind_value(const struct kernel_source *s, size_t at, size_t end)
 }
 
 /* Macros inside each other that are read. */
-#define DEPTH_MAX 8
+#define DEPTH_MAX 16
 
 struct reading {
     struct kernel_source source;
@@ -131,12 +131,15 @@ static bool name_keeps(struct reading *r, size_t *at, size_t end, unsigned depth
     size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
     bool macro = false, takes = false;
     for (; u < s->unit_count && token_same(s->units[u].name, token); u++) {
-        const struct unit *unit = &s->units[u];
-        if (!unit->macro || depth == DEPTH_MAX)
-            continue;
+        struct unit *unit = &s->units[u];
+        if (!unit->macro || unit->open || depth == DEPTH_MAX)
+            continue; /* as compilers have it, a macro is none in its own words */
         macro = true;
         takes = takes || unit->body > unit->first;
-        if (range_keeps(r, unit->body, unit->end, depth + 1))
+        unit->open = true;
+        bool found = range_keeps(r, unit->body, unit->end, depth + 1);
+        unit->open = false;
+        if (found)
             return true;
     }
     if (!macro)

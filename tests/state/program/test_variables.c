@@ -71,6 +71,14 @@ Test(variables, without_an_address_space_are_global_in_new_languages)
     }
 }
 
+/* Else each of its words would be all of them again, at every depth. */
+Test(variables, are_found_behind_macros_that_name_themselves, .timeout = 30)
+{
+    cr_expect(keeps("#define A(x) A(x) A A A A A A A A A A A A A A A A A A A\n"
+                    "A(1); global int v;",
+                    ""));
+}
+
 Test(variables, are_not_seen_where_there_are_none)
 {
     static const char *const sources[] = {
