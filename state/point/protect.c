@@ -224,8 +224,22 @@ static uint64_t most_now(void)
     return most > PROTECT_PAUSE_NS ? most : PROTECT_PAUSE_NS;
 }
 
+bool protect_is_waited_for(void)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    struct context *context;
+    bool waits = false;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        waits = waits || (object_refs(memory) == 0 && atomic_load(&memory->farewell));
+    cursor = 0;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
+        waits = waits || (object_refs(context) == 0 && atomic_load(&context->destructors));
+    return waits;
+}
+
 /* @ret_most_ns  Where it is due: what it may stop the program for; 0: however long, as without it
- * the program would soon not be protected. */
+ * the program would soon not be protected, or would wait. */
 static bool is_due(uint64_t *ret_most_ns)
 {
     uint64_t count, bytes;
@@ -233,8 +247,11 @@ static bool is_due(uint64_t *ret_most_ns)
     pthread_mutex_lock(&state.lock);
     bool hurries = journal_broken() || (double)bytes > NEARLY * (double)state.settings.bytes;
     bool due = (hurries || count != 0) && clock_now_ns() >= due_at(hurries);
+    bool put_off = state.put_off_ns != 0;
     *ret_most_ns = hurries ? 0 : most_now();
     pthread_mutex_unlock(&state.lock);
+    if (due && put_off && protect_is_waited_for())
+        *ret_most_ns = 0;
     return due;
 }
 

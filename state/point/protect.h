@@ -79,5 +79,8 @@ struct protect_status {
 };
 /** Thread-safe; takes no lock that is held for long. */
 void protect_read(struct protect_status *ret_status);
+/** The program let go of something and asked to be told when it is gone, which is kept for the
+ * journal: the next point is not put off. Thread-safe; looks at all of its memory. */
+bool protect_is_waited_for(void);
 
 #endif

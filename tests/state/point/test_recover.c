@@ -512,6 +512,38 @@ Test(recover, what_is_built_on_a_device_that_was_left_outlives_it, .timeout = 60
     free(rig.devices);
 }
 
+static void CL_CALLBACK note_end(cl_mem memory, void *told)
+{
+    (void)memory;
+    atomic_store((atomic_bool *)told, true);
+}
+
+/* What a program lets go of is kept until the next point, of which it knows nothing: that is not
+ * put off then. */
+Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
+{
+    static struct play play;
+    static atomic_bool told;
+    const cl_uint n = 7;
+    open_rig("");
+    open_play(&play, 0);
+    cl_mem gone = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
+    OK(clSetMemObjectDestructorCallback(gone, note_end, &told));
+    OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
+    OK(clFinish(play.program.queue));
+    cr_assert(!protect_is_waited_for());
+    OK(clReleaseMemObject(gone));
+    cr_assert(protect_is_waited_for());
+    cr_assert(!atomic_load(&told));
+    cr_assert_eq(protect_now(), 0);
+    while (!atomic_load(&told))
+        clock_sleep(NS_PER_MS);
+    cr_assert(!protect_is_waited_for());
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
 static bool choose(void)
 {
     return true;
