@@ -199,7 +199,9 @@ static bool range_keeps(struct reading *r, size_t at, size_t end, unsigned depth
         } else if (ends || parts) {
             if (is_variable(d, r->new_language))
                 return true;
-            *d = ends ? (struct declaration){0} : type;
+            *d = type; /* of the next one that it declares */
+            if (ends)
+                *d = (struct declaration){0};
             at++;
         } else if (name_keeps(r, &at, end, depth)) {
             return true;
