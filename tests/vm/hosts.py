@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 
+CLIENT = "guest"  # that all credentials are of
 READY_SECONDS = 60
 END_SECONDS = 20
 FREE_PORTS_TRIED = 5
@@ -75,7 +76,8 @@ class Host:
         self.serve = os.path.join(build, "remote", "reseat-serve")
         self.process, self.port = None, None
         self.lock = threading.Lock()
-        self.traced, self.counts = 0, {device: 0 for device in devices}  # of its driver's trace
+        self.traced, self.counts = 0, {device: 0 for device in devices}  # of its driver's trace:
+        self.trace = self.path(f"pocl-cache/clients/{CLIENT}/trace")  # where its sessions may write
         os.mkdir(self.folder, 0o700)
         with open(self.path("devices"), "w", encoding="ascii") as file:
             for device in devices:
@@ -84,7 +86,7 @@ class Host:
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("RESEAT")}
         self.env.pop("OCL_ICD_FILENAMES", None)
         self.env.update(OCL_ICD_VENDORS=os.path.join(build, "tests", "emu"),
-                        EMU_CONFIG=self.path("devices"), EMU_TRACE=self.path("trace"),
+                        EMU_CONFIG=self.path("devices"), EMU_TRACE=self.trace,
                         POCL_DEVICES="pthread", POCL_CACHE_DIR=self.path("pocl-cache"),
                         RESEAT_LOG="info")
         self._authority("--init-ca", "--name", name)
@@ -99,10 +101,10 @@ class Host:
         if done.returncode:
             raise HostError(f"{self.name}: {done.stdout.strip()}")
 
-    def issue(self, client):
-        """A file with the credentials of a new client."""
-        path = self.path(client + ".pem")
-        self._authority("--issue", client, "--out", path)
+    def issue(self):
+        """A file with new credentials of the client."""
+        path = self.path(CLIENT + ".pem")
+        self._authority("--issue", CLIENT, "--out", path)
         return path
 
     def start(self):
@@ -139,7 +141,7 @@ class Host:
         """{device: launches that its driver was given, by all clients}"""
         with self.lock:
             try:
-                with open(self.path("trace"), "rb") as file:
+                with open(self.trace, "rb") as file:
                     file.seek(self.traced)
                     new = file.read()
             except FileNotFoundError:  # no client came yet

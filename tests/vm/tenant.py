@@ -72,7 +72,7 @@ def tenant_image(kernel, build, folder, host, others, criu=None):
     image.add_file(find_library("libgcc_s.so.1"))  # the C library opens it when a thread ends
     image.add_folder("/root", 0o700)
     image.add_folder(CREDENTIALS, 0o700)
-    image.add_file(host.issue("guest"), f"{CREDENTIALS}/{host.name}.pem", 0o600)
+    image.add_file(host.issue(), f"{CREDENTIALS}/{host.name}.pem", 0o600)
     names = " ".join(known.name for known in (host, *others))
     image.add_text("/etc/hosts", f"127.0.0.1 localhost guest\n{GATEWAY} {names}\n")
     image.add_text(ENVIRONMENT, f"export OCL_ICD_VENDORS={find_folder(tree, 'reseat', 'remote')}\n"
@@ -102,7 +102,7 @@ class Tenant(Guest):
         What an operator does for a host that reseat in the guest knows nothing of: its credentials
         are copied there, and `reseat server add`. Until its devices are listed; their names.
         """
-        with open(host.issue("guest"), "rb") as file:
+        with open(host.issue(), "rb") as file:
             coded = base64.b64encode(file.read()).decode()
         self.check(f"umask 077; echo {coded} | base64 -d >{CREDENTIALS}/{host.name}.pem")
         server = self.reseat("server", "add", f"tcp:{host.name}:{host.port}", host.name)["server"]

@@ -50,7 +50,6 @@ static void until_asleep(void)
 static void on_one_processor(void)
 {
     cpu_set_t all, one;
-    CPU_ZERO(&all);
     cr_assert_eq(sched_getaffinity(0, sizeof(all), &all), 0);
     CPU_ZERO(&one);
     for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
@@ -227,9 +226,9 @@ static int processors; /* 0: as many as there are */
 
 int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set)
 {
+    CPU_ZERO_S(size, set);
     if (processors == 0) /* The call says how many bytes it filled. */
         return syscall(SYS_sched_getaffinity, pid, size, set) < 0 ? -1 : 0;
-    CPU_ZERO_S(size, set);
     for (int i = 0; i < processors; i++)
         CPU_SET_S(i, size, set);
     return 0;
