@@ -26,7 +26,8 @@
 
 static const char *const source =
     "kernel void add(constant uint *a, global uint *b, uint n)\n"
-    "{ size_t i = get_global_id(0); b[i] = b[i] * 5 + a[i] * 3 + n; }\n";
+    "{ size_t i = get_global_id(0); b[i] = b[i] * 5 + a[i] * 3 + n; }\n"
+    "kernel void idle(uint n) {}\n";
 
 static struct engine_rig rig;
 
@@ -581,6 +582,48 @@ Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
     cr_assert_eq(recoveries(), 1);
     retry_end(&retry);
     protect_let_choose(NULL);
+    engine_program_close(&program);
+    protect_end();
+    free(rig.devices);
+}
+
+static void *move_to_c(void *report)
+{
+    const struct move_request request = {.target = engine_rig_key(&rig, "c")};
+    move_run(&request, report);
+    return NULL;
+}
+
+/* Where no byte was lost either, what had not ended is to be done again. */
+Test(recover, a_move_that_began_before_a_loss_does_not_take_its_place, .timeout = 60)
+{
+    const cl_uint n = 1;
+    const size_t items = 3; /* and seconds */
+    struct play play = {0};
+    struct engine_program program;
+    struct move_report report;
+    pthread_t thread;
+    cl_event event;
+    open_rig("items_per_s=1 paced=idle"); /* the move waits for it */
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel idle = engine_kernel(program.program, "idle");
+    cr_assert_eq(protect_now(), 0);
+    OK(clSetKernelArg(idle, 0, sizeof(n), &n));
+    OK(clEnqueueNDRangeKernel(program.queue, idle, 1, NULL, &items, &items, 0, NULL, &event));
+    watch(&play, event);
+    OK(clFlush(program.queue));
+    cr_assert_eq(pthread_create(&thread, NULL, move_to_c, &report), 0);
+    clock_sleep(300 * NS_PER_MS);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    pthread_join(thread, NULL);
+    cr_assert_neq(report.result, MOVE_DONE);
+    go("b");
+    cr_assert(is_on("b"));
+    OK(clWaitForEvents(1, &event));
+    called_once(&play);
+    cr_assert_eq(recoveries(), 1);
+    OK(clReleaseEvent(event));
+    OK(clReleaseKernel(idle));
     engine_program_close(&program);
     protect_end();
     free(rig.devices);
