@@ -71,6 +71,13 @@ static bool is_within(const char *path, const char *folder)
     return !strncmp(path, folder, length) && (path[length] == '/' || path[length] == '\0');
 }
 
+/* As the kernel reads it. */
+static void drop_slashes(char *path)
+{
+    for (char *at; (at = strstr(path, "//"));)
+        memmove(at, at + 1, strlen(at));
+}
+
 /* One in another of them may have been made a link to anywhere, by a session of before: that is no
    reason to write there. */
 static void allow_writing(struct rules *rules, const char *folder, const char *beneath)
@@ -78,8 +85,9 @@ static void allow_writing(struct rules *rules, const char *folder, const char *b
     char path[PATH_MAX];
     if (!folder || folder[0] != '/' || rules->writable_count == WRITABLE_MAX ||
         snprintf(path, sizeof(path), "%s%s", folder, beneath) >= (int)sizeof(path) ||
-        strstr(path, "/../") || strstr(path, "/./") || strstr(path, "//"))
+        strstr(path, "/../") || strstr(path, "/./"))
         return;
+    drop_slashes(path);
     make(path);
     for (size_t i = 0; i < rules->writable_count; i++)
         if (is_within(path, rules->writable[i]))
@@ -228,6 +236,10 @@ int sandbox_own_caches(const char *client)
     if (snprintf(path, sizeof(path), "%s/tmp", own) >= (int)sizeof(path))
         return -ENAMETOOLONG;
     make(path);
+    if (access(path, W_OK | X_OK))
+        log_warn("%s cannot be written to (%m): drivers may build nothing there; XDG_CACHE_HOME "
+                 "names another folder",
+                 path);
     if (setenv("XDG_CACHE_HOME", own, 1) || setenv("TMPDIR", path, 1))
         return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(caches); i++) {

@@ -59,6 +59,13 @@ static bool is_elsewhere(void *data)
     return !puppet->seats[0].lost;
 }
 
+static struct puppet *start_on_the_only_one(void)
+{
+    there_are("gpu:one");
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    return start("a", "gpu:one", 300 * MIB);
+}
+
 Test(losses, a_protected_program_is_given_another_device_and_room_there)
 {
     struct puppet *a = start("a", "gpu:one", 300 * MIB);
@@ -93,9 +100,7 @@ Test(losses, a_program_that_is_not_protected_stays_and_says_so)
 /* The first list after the loss says that there is nothing, a later one that something came. */
 Test(losses, with_no_device_it_waits_for_the_next_one)
 {
-    there_are("gpu:one");
-    cr_assert_eq(RESEAT("config", "reload")->status, 0);
-    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+    struct puppet *a = start_on_the_only_one();
 
     there_are("");
     lose(a, true);
@@ -112,9 +117,7 @@ Test(losses, with_no_device_it_waits_for_the_next_one)
 
 Test(losses, a_device_that_answers_again_is_used_again)
 {
-    there_are("gpu:one");
-    cr_assert_eq(RESEAT("config", "reload")->status, 0);
-    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+    struct puppet *a = start_on_the_only_one();
 
     lose(a, true);
     cr_assert(puppets_run(is_elsewhere, a, SOON));
@@ -126,9 +129,7 @@ Test(losses, a_device_that_answers_again_is_used_again)
    needed. */
 Test(losses, a_device_that_was_lost_with_a_driver_s_process_is_tried_in_another_one)
 {
-    there_are("gpu:one");
-    cr_assert_eq(RESEAT("config", "reload")->status, 0);
-    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+    struct puppet *a = start_on_the_only_one();
 
     there_are("hang");
     a->seats[0].isolated = true;
@@ -141,9 +142,7 @@ Test(losses, a_device_that_was_lost_with_a_driver_s_process_is_tried_in_another_
 /* But once: then it is asked, and found gone. */
 Test(losses, a_device_that_went_with_a_driver_s_process_is_found_gone)
 {
-    there_are("gpu:one");
-    cr_assert_eq(RESEAT("config", "reload")->status, 0);
-    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+    struct puppet *a = start_on_the_only_one();
 
     there_are("");
     a->seats[0].isolated = true;

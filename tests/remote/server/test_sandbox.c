@@ -408,7 +408,7 @@ Test(sandbox, what_one_client_has_drivers_keep_is_nobody_elses)
     char named[64];
     begin_in_home();
     setenv("HOME", home, 1);
-    snprintf(named, sizeof(named), "%s/elsewhere", home);
+    snprintf(named, sizeof(named), "%s///elsewhere/", home);
     setenv("CUDA_CACHE_PATH", named, 1);
     make_in_home(".nv");
     make_in_home("elsewhere");
@@ -417,6 +417,25 @@ Test(sandbox, what_one_client_has_drivers_keep_is_nobody_elses)
     make_in_home(".cache/reseat/clients");
     make_in_home(".cache/reseat/clients/other");
     in_child(try_own_caches);
+    end_in_home();
+}
+
+static void try_nowhere(void)
+{
+    char log[128], said[256] = "";
+    snprintf(log, sizeof(log), "warn:%s/log", home);
+    setenv("RESEAT_LOG", log, 1);
+    CHECK(sandbox_own_caches("laptop") == 0);
+    int fd = open_in_home("log", O_RDONLY);
+    CHECK(fd >= 0 && read(fd, said, sizeof(said) - 1) > 0);
+    CHECK(strstr(said, "/proc/none/reseat/clients/laptop/tmp") && strstr(said, "XDG_CACHE_HOME"));
+}
+
+Test(sandbox, who_has_no_folder_for_what_is_built_says_so)
+{
+    begin_in_home();
+    setenv("XDG_CACHE_HOME", "/proc/none", 1);
+    in_child(try_nowhere);
     end_in_home();
 }
 
@@ -460,12 +479,14 @@ static void try_link(void)
 /* A session writes to /tmp, and the next one is given what is there. */
 Test(sandbox, a_link_that_a_session_made_of_a_temporary_folder_leads_nowhere)
 {
-    char link[64];
+    char link[64], twice[80];
     begin_in_home();
     setenv("HOME", home, 1);
     snprintf(link, sizeof(link), "/tmp/%s", strrchr(home, '/') + 1);
     cr_assert_eq(symlink(home, link), 0);
     setenv("TMPDIR", link, 1);
+    snprintf(twice, sizeof(twice), "/%s", link); /* The same one. */
+    setenv("CUDA_CACHE_PATH", twice, 1);
     in_child(try_link);
     cr_assert_eq(unlink(link), 0);
     end_in_home();
