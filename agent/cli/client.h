@@ -1,7 +1,7 @@
 #ifndef RESEAT_AGENT_CLI_CLIENT_H
 #define RESEAT_AGENT_CLI_CLIENT_H
 
-#include "agent/cli/output.h"
+#include "agent/cli/show/output.h"
 #include "agent/config/paths.h"
 #include "agent/wire/protocol.h"
 

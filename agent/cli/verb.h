@@ -1,7 +1,7 @@
 #ifndef RESEAT_AGENT_CLI_VERB_H
 #define RESEAT_AGENT_CLI_VERB_H
 
-#include "agent/cli/output.h"
+#include "agent/cli/show/output.h"
 
 /*
  * What the command line understands: one row a verb, one row an option. What is parsed, what

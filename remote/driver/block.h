@@ -26,7 +26,8 @@ MUST_CHECK int blocks_post_descriptor(struct client *client, unsigned type, cons
 
 /** The server was told of a context. Where its device has memory of its own, areas that are there
  *  already are not registered with it, and none of its blocks is of one while there can be others:
- *  to register memory that is in use is not safe with every driver (remote/server/areas.c). */
+ *  to register memory that is in use is not safe with every driver (remote/server/session/areas.c).
+ */
 void blocks_begin(struct context *context);
 /** One of at least @size bytes, for transfers of a context's queues; false: there is none, or @size
  *  is less than BLOCK_LEAST. Blocks for a round trip where there has to be a new area. No lock is

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "remote/server/control.h"
+#include "remote/server/listener/control.h"
 #include "state/base/clock.h"
 #include "tests/remote/served.h"
 

@@ -13,7 +13,7 @@
 #include "remote/link/ca.h"
 #include "remote/link/private_file.h"
 #include "remote/link/revoked.h"
-#include "remote/server/authority.h"
+#include "remote/server/listener/authority.h"
 #include "tests/support/folder.h"
 #include "tests/support/leaks.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "remote/server/authority.h"
+#include "remote/server/listener/authority.h"
 
 /*
  * What `reseat serve` does for its authority, alone: for scripts and tests that need certificates

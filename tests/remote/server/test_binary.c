@@ -6,10 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "remote/server/binary.h"
-#include "remote/server/channel.h"
-#include "remote/server/passage.h"
-#include "remote/server/word.h"
+#include "remote/server/listener/channel.h"
+#include "remote/server/listener/word.h"
+#include "remote/server/session/binary.h"
+#include "remote/server/session/passage.h"
 #include "state/base/clock.h"
 #include "state/base/thread.h"
 

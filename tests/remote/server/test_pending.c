@@ -1,4 +1,4 @@
-#include "remote/server/pending.h"
+#include "remote/server/session/pending.h"
 
 #include <criterion/criterion.h>
 

@@ -1,7 +1,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "remote/server/promises.h"
+#include "remote/server/listener/promises.h"
 #include "tests/support/leaks.h"
 
 TestSuite(promises, .fini = leaks_check, .timeout = 60);

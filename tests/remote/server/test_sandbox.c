@@ -22,7 +22,7 @@
 
 #include <linux/landlock.h>
 
-#include "remote/server/sandbox.h"
+#include "remote/server/session/sandbox.h"
 
 /* What a session's process can still do: each case is tried by a child, as nothing of it can be had
    again. */

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "remote/server/channel.h"
-#include "remote/server/clients.h"
+#include "remote/server/listener/channel.h"
+#include "remote/server/listener/clients.h"
 #include "state/base/clock.h"
 
 /* The listening process, told anything by processes that are sessions'. */

@@ -1,4 +1,4 @@
-#include "remote/server/staging.h"
+#include "remote/server/session/staging.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

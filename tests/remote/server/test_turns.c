@@ -1,7 +1,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "remote/server/turns.h"
+#include "remote/server/listener/turns.h"
 #include "state/base/compiler.h"
 #include "tests/support/leaks.h"
 

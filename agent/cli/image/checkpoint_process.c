@@ -1,0 +1,321 @@
+#include "agent/cli/image/checkpoint_process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#include "agent/cli/image/criu.h"
+#include "agent/cli/image/process_image.h"
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+
+/* Until a program that was parked has found its agent. */
+#define FIND_NS  (30 * NS_PER_S)
+#define RETRY_NS (100 * NS_PER_MS)
+
+struct making {
+    const struct output *output;
+    const struct process_wish *wish;
+    struct client *client;
+    char criu[PATH_MAX];
+    struct image_folder *folder;
+    struct process_files files;
+    struct parked parked;
+    int process; /**< A pidfd of it, or -1: its number may be another's once it ended. */
+    char name[OUTPUT_PROGRAM_MAX];
+    bool session; /**< It is in another process's. */
+    bool ran;     /**< It was on a device. */
+    uint64_t begun_ns, parked_ns, went_ns;
+    struct image_written written;
+};
+
+static bool take_news(void *context, const struct message *message)
+{
+    (void)context;
+    return field_is(&message->root, "type", MSG_PROGRESS) ||
+           field_is(&message->root, "type", MSG_NOTICE);
+}
+
+/** @ret_soon: nobody has said what is wrong, as it may be over soon. */
+static int ask_resume(const struct output *output, struct client *client, struct frame *frame,
+                      json_t **ret_report, bool *ret_soon)
+{
+    const struct news news = {NULL, take_news, -1, NULL};
+    struct message message;
+    char code[PROTOCOL_WORD_MAX] = "";
+    int result = ask_follow(client, frame, &news, &message), status = 0;
+
+    *ret_soon = false;
+    if (result != 1)
+        return output_fail_agent(output, result, MSG_RESUME);
+    (void)field_string(&message.root, "code", code, sizeof(code));
+    if (field_is(&message.root, "type", MSG_REPORT))
+        *ret_report = output_answer(&message);
+    else if (strcmp(code, ERR_NO_APP) == 0 || strcmp(code, ERR_GONE) == 0)
+        *ret_soon = true;
+    else
+        status = output_fail_message(output, &message);
+    message_finish(&message);
+    return status;
+}
+
+int checkpoint_resume(const struct output *output, struct client *client, pid_t pid,
+                      const char *device, bool queue, json_t **ret_report)
+{
+    uint64_t until = clock_now_ns() + FIND_NS;
+    char app[16];
+    bool soon = true;
+    int status = 0;
+
+    snprintf(app, sizeof(app), "%d", (int)pid);
+    for (; !status && soon; clock_sleep(soon ? RETRY_NS : 0)) {
+        struct frame frame;
+        if (clock_now_ns() >= until) {
+            return output_fail(output, ERR_EXPIRED,
+                               "pid %d does not find the agent; it is suspended", (int)pid);
+        }
+        frame_init(&frame, MSG_RESUME);
+        frame_string(&frame, "app", app);
+        if (device)
+            frame_string(&frame, "device", device);
+        frame_bool(&frame, "queue", queue);
+        status = ask_resume(output, client, &frame, ret_report, &soon);
+    }
+    return status;
+}
+
+static int prepare(struct making *m)
+{
+    char problem[IMAGE_PROBLEM_MAX];
+
+    if (criu_find(m->wish->criu, m->criu)) {
+        return output_fail(m->output, ERR_REFUSED,
+                           "an image of a process needs CRIU, and %s is not here (Debian's package "
+                           "is criu); reseat checkpoint without --process needs nothing",
+                           m->wish->criu ? m->wish->criu : "criu");
+    }
+    if (!criu_works(m->criu, problem)) {
+        return output_fail(m->output, ERR_REFUSED,
+                           "CRIU cannot keep processes here%s: %s; reseat doctor says more",
+                           geteuid() != 0 ? ", where you are not root" : "", problem);
+    }
+    int error = image_folder_open(m->wish->folder, IMAGE_TO_WRITE, &m->folder, problem);
+    if (error)
+        return output_fail(m->output, error == -EPERM ? ERR_REFUSED : ERR_FAILED, "%s", problem);
+    error = process_files_begin(m->folder, &m->files);
+    if (error)
+        return output_fail(m->output, ERR_FAILED, "%s: %s", m->folder->path, strerror(-error));
+    return 0;
+}
+
+/** What CRIU would keep with it, and nobody has parked. */
+static bool has_children(pid_t pid)
+{
+    CLEANUP(cleanup_free) struct dirent **tasks = NULL;
+    char path[64];
+    bool found = false;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    int count = scandir(path, &tasks, NULL, NULL);
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%.16s/children", (int)pid, tasks[i]->d_name);
+        CLEANUP(cleanup_fclose) FILE *file = fopen(path, "re");
+        found = found || (file && fgetc(file) != EOF);
+        free(tasks[i]);
+    }
+    return found;
+}
+
+/** The agent's word: it is suspended, without a driver and without its agent. */
+static int park(struct making *m, json_t **ret_report)
+{
+    const struct news news = {NULL, take_news, -1, NULL};
+    struct message message;
+    struct frame frame;
+
+    frame_init(&frame, MSG_CHECKPOINT);
+    frame_string(&frame, "app", m->wish->app);
+    frame_bool(&frame, "process", true);
+    frame_u64(&frame, "timeout_ms", m->wish->timeout_ms);
+    int result = ask_follow(m->client, &frame, &news, &message);
+    if (result != 1)
+        return output_fail_agent(m->output, result, MSG_CHECKPOINT);
+    int status = 0;
+    if (field_is(&message.root, "type", MSG_REPORT))
+        *ret_report = output_answer(&message);
+    else
+        status = output_fail_message(m->output, &message);
+    message_finish(&message);
+    return status;
+}
+
+static int tell(const struct making *m, int signal)
+{
+    return pidfd_send_signal(m->process, signal, NULL, 0);
+}
+
+static int is_parked(struct making *m, const json_t *report)
+{
+    const json_t *app = json_object_get(report, "app");
+    const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
+
+    output_program(app, m->name);
+    m->ran = member_text(report, "from")[0];
+    m->parked = (struct parked){.pid = (pid_t)member_number(app, "pid"),
+                                .box = member_number(report, "box")};
+    if (strcmp(result, RESULT_DONE) != 0 || !m->parked.box) {
+        return output_fail(m->output,
+                           strcmp(result, RESULT_REFUSED) == 0   ? ERR_REFUSED
+                           : strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED
+                           : strcmp(result, RESULT_ENDED) == 0   ? ERR_GONE
+                                                                 : ERR_FAILED,
+                           "no image was made of %s: %s; it goes on", m->name,
+                           reason[0] ? reason : result);
+    }
+    m->session = getsid(m->parked.pid) != m->parked.pid;
+    m->process = pidfd_open(m->parked.pid, 0);
+    int error = m->process < 0 ? -errno : park_await(&m->parked);
+    if (!error && tell(m, 0))
+        error = -errno; /* what said that it is parked is not what the descriptor is of */
+    if (error) {
+        return output_fail(m->output, error == -EPERM ? ERR_DENIED : ERR_FAILED,
+                           "no image was made of %s: %s; it goes on", m->name,
+                           error == -EPERM       ? "its memory may not be looked at: be root"
+                           : error == -ECANCELED ? "it did not wait for us"
+                                                 : strerror(-error));
+    }
+    if (!has_children(m->parked.pid))
+        return 0;
+    return output_fail(m->output, ERR_REFUSED,
+                       "no image was made of %s: it has processes of its own, which would have to "
+                       "be kept with it; it goes on",
+                       m->name);
+}
+
+static int dump(struct making *m)
+{
+    char pid[16], problem[CRIU_PROBLEM_MAX];
+    const char *leave = m->wish->ends ? "--leave-stopped" : "--leave-running";
+    const char *words[] = {"dump",
+                           "--tree",
+                           pid,
+                           "--images-dir",
+                           m->files.path,
+                           leave,
+                           "--file-locks",
+                           "--manage-cgroups=ignore",
+                           m->session ? "--shell-job" : NULL,
+                           NULL};
+
+    snprintf(pid, sizeof(pid), "%d", (int)m->parked.pid);
+    const struct criu_call call = {.path = m->criu,
+                                   .words = words,
+                                   .log = m->files.log,
+                                   .terminal = m->session,
+                                   .tick = park_beat,
+                                   .data = &m->parked};
+    if (criu_run(&call, problem) == 0)
+        return 0;
+    return output_fail(m->output, ERR_FAILED,
+                       "no image was made of %s: CRIU says: %s (%s); it goes on", m->name, problem,
+                       process_files_keep_log(m->folder, &m->files));
+}
+
+static int pack(struct making *m)
+{
+    char problem[IMAGE_PROBLEM_MAX];
+    int error =
+        process_image_write(m->folder, &m->files, &m->parked, m->session, &m->written, problem);
+
+    return error ? output_fail(m->output, ERR_FAILED, "no image was made of %s: %s; it goes on",
+                               m->name, problem)
+                 : 0;
+}
+
+/** A stopped one continues. */
+static int go_on(struct making *m)
+{
+    json_t *report = NULL;
+
+    (void)tell(m, SIGCONT);
+    (void)!park_go(&m->parked, NULL); /* else it does so soon */
+    m->went_ns = clock_now_ns();
+    if (!m->ran)
+        return 0;
+    int status = checkpoint_resume(m->output, m->client, m->parked.pid, NULL, false, &report);
+    json_decref(report);
+    m->went_ns = clock_now_ns();
+    return status;
+}
+
+/** The program ends with its image, or goes on, and its image is made of what CRIU kept. */
+static int keep(struct making *m)
+{
+    int status = dump(m), packed = 0;
+
+    if (!status && m->wish->ends) {
+        status = pack(m);
+        if (!status) {
+            (void)tell(m, SIGKILL);
+            m->went_ns = clock_now_ns();
+            return 0;
+        }
+    }
+    bool packs = !status;
+    int went = go_on(m);
+    if (packs)
+        packed = pack(m);
+    return status ? status : packed ? packed : went;
+}
+
+static int make(struct making *m, json_t **ret_report)
+{
+    int status = prepare(m);
+
+    if (!status)
+        status = park(m, ret_report);
+    if (status)
+        return status;
+    m->parked_ns = clock_now_ns();
+    status = is_parked(m, *ret_report);
+    if (!status)
+        status = keep(m);
+    else if (m->parked.box)
+        (void)go_on(m);
+    return status;
+}
+
+int checkpoint_process(const struct output *output, const struct process_wish *wish,
+                       struct client *client, json_t **ret_report)
+{
+    struct making m = {.output = output,
+                       .wish = wish,
+                       .client = client,
+                       .files = {.fd = -1},
+                       .process = -1,
+                       .begun_ns = clock_now_ns()};
+    json_t *report = NULL;
+    int status = make(&m, &report);
+
+    process_files_end(&m.files);
+    image_folder_close(m.folder);
+    if (m.process >= 0)
+        close(m.process);
+    if (status) {
+        json_decref(report);
+        return status;
+    }
+    json_object_set_new(report, "image", json_string(m.written.name));
+    json_object_set_new(report, "image_bytes", json_integer((json_int_t)m.written.bytes));
+    json_object_set_new(report, "image_written", json_integer((json_int_t)m.written.stored));
+    json_object_set_new(report, "total_ns",
+                        json_integer((json_int_t)(clock_now_ns() - m.begun_ns)));
+    json_object_set_new(report, "downtime_ns", json_integer((json_int_t)(m.went_ns - m.parked_ns)));
+    *ret_report = report;
+    return 0;
+}

@@ -1,0 +1,144 @@
+#include "agent/cli/image/criu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "state/base/array.h"
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+#include "state/base/text.h"
+
+#define TICK_NS   (100 * NS_PER_MS)
+#define LINE_SIZE 512
+#define MARK      "Error ("
+
+static bool is_program(const char *path)
+{
+    return access(path, X_OK) == 0;
+}
+
+int criu_find(const char *word, char ret_path[PATH_MAX])
+{
+    static const char roots[] = ":/usr/local/sbin:/usr/sbin:/sbin";
+    const char *path = getenv("PATH");
+    char *CLEANUP(cleanup_free) all = NULL;
+
+    if (word && strchr(word, '/')) {
+        if (!is_program(word) || !realpath(word, ret_path))
+            return -ENOENT;
+        return 0;
+    }
+    if (asprintf(&all, "%s%s", path ? path : "", roots) < 0) {
+        all = NULL;
+        return -ENOENT;
+    }
+    char *rest = all;
+    for (const char *folder; (folder = strsep(&rest, ":"));) {
+        int length = snprintf(ret_path, PATH_MAX, "%s/%s", folder, word ? word : "criu");
+        if (folder[0] == '/' && length < PATH_MAX && is_program(ret_path))
+            return 0;
+    }
+    return -ENOENT;
+}
+
+/** The first error, which the others follow from, but for those that only say that there was one;
+ *  where there is none, the last line. */
+static void find_problem(const char *log, char ret_problem[CRIU_PROBLEM_MAX])
+{
+    CLEANUP(cleanup_fclose) FILE *file = fopen(log, "re");
+    char line[LINE_SIZE], found[LINE_SIZE] = "";
+    bool named = false;
+
+    while (!named && file && fgets(line, sizeof(line), file)) {
+        const char *error = strstr(line, MARK);
+        const char *text = error ? strstr(error, "): ") : NULL;
+        bool says = text && !strstr(text, " FAILED") && !strstr(text, "exited, status");
+        if (line[strspn(line, " \t\r\n")])
+            snprintf(found, sizeof(found), "%s", says ? text + 3 : line);
+        named = says;
+    }
+    found[strcspn(found, "\r\n")] = '\0';
+    text_make_safe(ret_problem, CRIU_PROBLEM_MAX, found[0] ? found : "it does not say why",
+                   strlen(found[0] ? found : "it does not say why"));
+}
+
+/** It leaves no descriptor of ours in what it restores. Signals that are for us do not end it in
+ *  the middle, where it would leave a process with its code in it. */
+static int start(const struct criu_call *call, pid_t *ret_child)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    const char *words[32] = {call->path};
+    size_t count = 1;
+    sigset_t ours;
+
+    while (call->words[count - 1] && count + 1 < ARRAY_SIZE(words)) {
+        words[count] = call->words[count - 1];
+        count++;
+    }
+    words[count] = NULL;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGINT);
+    sigaddset(&ours, SIGTERM);
+    sigaddset(&ours, SIGHUP);
+    sigaddset(&ours, SIGQUIT);
+    posix_spawn_file_actions_init(&actions);
+    if (!call->terminal)
+        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, call->log,
+                                     O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attributes, &ours);
+    int error =
+        -posix_spawn(ret_child, call->path, &actions, &attributes, (char *const *)words, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+int criu_run(const struct criu_call *call, char ret_problem[CRIU_PROBLEM_MAX])
+{
+    pid_t child, ended;
+    int status = 0, error = start(call, &child);
+
+    if (error) {
+        snprintf(ret_problem, CRIU_PROBLEM_MAX, "%.400s: %s", call->path, strerror(-error));
+        return error;
+    }
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+        if (call->tick)
+            call->tick(call->data);
+        clock_sleep(TICK_NS);
+    }
+    if (ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    find_problem(call->log, ret_problem);
+    return -EIO;
+}
+
+bool criu_works(const char *path, char ret_problem[CRIU_PROBLEM_MAX])
+{
+    static const char *const words[] = {"check", NULL};
+    char log[] = "/tmp/reseat-criu-XXXXXX";
+    int fd = mkostemp(log, O_CLOEXEC);
+
+    if (fd < 0) {
+        snprintf(ret_problem, CRIU_PROBLEM_MAX, "%s: %s", log, strerror(errno));
+        return false;
+    }
+    close(fd);
+    const struct criu_call call = {.path = path, .words = words, .log = log};
+    int error = criu_run(&call, ret_problem);
+    unlink(log);
+    return error == 0;
+}

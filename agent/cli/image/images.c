@@ -1,0 +1,161 @@
+#include "agent/cli/image/images.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/wire/protocol.h"
+#include "state/base/cleanup.h"
+
+int images_name_folder(const struct output *output, const char *word, char ret_path[PATH_MAX])
+{
+    char here[PATH_MAX] = "";
+
+    if (word[0] != '/' && !getcwd(here, sizeof(here)))
+        return output_fail(output, ERR_FAILED, "%s: %s", word, strerror(errno));
+    int length = snprintf(ret_path, PATH_MAX, "%s%s%s", here, here[0] ? "/" : "", word);
+    if (length >= PATH_MAX)
+        return output_usage(output, "--to: the path is too long");
+    while (length > 1 && ret_path[length - 1] == '/')
+        ret_path[--length] = '\0';
+    return 0;
+}
+
+void images_close(struct images *images)
+{
+    image_names_finish(&images->names);
+    image_folder_close(images->folder);
+}
+
+int images_open(const struct output *output, const char *path, enum image_use use,
+                struct images *ret_images)
+{
+    char problem[IMAGE_PROBLEM_MAX];
+    struct images images = {0};
+    size_t count = 0;
+    int error = image_folder_open(path, use, &images.folder, problem);
+
+    if (error)
+        return output_fail(output,
+                           error == -ENOENT  ? ERR_NO_APP
+                           : error == -EPERM ? ERR_REFUSED
+                                             : ERR_FAILED,
+                           "%s", problem);
+    error = image_folder_names(images.folder, &images.names);
+    if (error) {
+        image_folder_close(images.folder);
+        return output_fail(output, ERR_FAILED, "%s: %s", path, strerror(-error));
+    }
+    for (size_t i = 0; i < images.names.count; i++)
+        if (image_folder_is_whole(images.folder, images.names.names[i]))
+            images.names.names[count++] = images.names.names[i];
+        else
+            free(images.names.names[i]);
+    images.names.count = count;
+    *ret_images = images;
+    return 0;
+}
+
+void image_summarize(const struct images *images, const char *name,
+                     struct image_summary *ret_summary)
+{
+    struct image_summary *summary = ret_summary;
+
+    *summary = (struct image_summary){0};
+    if (image_folder_manifest(images->folder, name, &summary->manifest, summary->problem)) {
+        summary->damaged = true;
+        return;
+    }
+    summary->about = image_manifest_about(&summary->manifest);
+    for (size_t i = 0; i < summary->manifest.count; i++) {
+        const struct image_contents *contents = summary->manifest.records[i].contents;
+        if (summary->manifest.records[i].kind != IMAGE_CONTENTS)
+            continue;
+        summary->objects++;
+        summary->bytes += contents->size;
+        for (uint64_t j = 0; j < contents->digests.size / IMAGE_DIGEST; j++) {
+            struct image_digest digest = image_contents_digest(contents, j);
+            summary->chunks += !image_digest_is_zero(&digest);
+        }
+    }
+}
+
+void image_summary_finish(struct image_summary *summary)
+{
+    if (!summary->damaged)
+        image_manifest_finish(&summary->manifest);
+}
+
+/** By their rights to run, where both have one: several programs may have one name. */
+static bool is_same(const struct image_summary *one, const struct image_summary *other)
+{
+    const struct image_record *right = image_manifest_find(&one->manifest, IMAGE_RIGHT);
+    const struct image_record *has = image_manifest_find(&other->manifest, IMAGE_RIGHT);
+
+    return strcmp(one->about->program, other->about->program) == 0 &&
+           (!right || !has || strcmp(right->right->id, has->right->id) == 0);
+}
+
+/** How many of @summaries behind number @index are of the same program. */
+static uint64_t later_ones(const struct image_summary *summaries, size_t count, size_t index)
+{
+    uint64_t later = 0;
+
+    for (size_t i = index + 1; i < count; i++)
+        later += !summaries[i].damaged && is_same(&summaries[i], &summaries[index]);
+    return later;
+}
+
+static bool is_chosen(const struct images_prune *prune, const struct image_summary *summaries,
+                      size_t count, size_t index)
+{
+    const struct image_summary *summary = &summaries[index];
+
+    if (summary->damaged)
+        return prune->damaged;
+    return prune->limited &&
+           (!prune->program || strcmp(prune->program, summary->about->program) == 0) &&
+           later_ones(summaries, count, index) >= prune->keep;
+}
+
+static void remove_one(const struct output *output, const struct images *images, const char *name,
+                       struct images_prune *prune)
+{
+    int error = image_folder_remove(images->folder, name);
+
+    if (!error) {
+        prune->count++;
+        if (prune->removed)
+            json_array_append_new(prune->removed, json_string(name));
+    } else {
+        output_note(output, "%s stays: %s", name,
+                    error == -EBUSY ? "a program is suspended to it" : strerror(-error));
+    }
+}
+
+int images_prune(const struct output *output, const struct images *images,
+                 struct images_prune *prune)
+{
+    size_t count = images->names.count;
+    char problem[IMAGE_PROBLEM_MAX];
+    struct image_summary *CLEANUP(cleanup_free) summaries = calloc(count + 1, sizeof(*summaries));
+
+    if (!summaries)
+        return output_fail(output, ERR_FAILED, "there is not enough memory");
+    for (size_t i = 0; i < count; i++)
+        image_summarize(images, images->names.names[i], &summaries[i]);
+    for (size_t i = 0; i < count; i++)
+        if (is_chosen(prune, summaries, count, i))
+            remove_one(output, images, images->names.names[i], prune);
+    for (size_t i = 0; i < count; i++)
+        image_summary_finish(&summaries[i]);
+    int error = image_folder_sweep(images->folder, &prune->swept, problem);
+    if (error)
+        return output_fail(output, ERR_FAILED, "%s: %s", images->folder->path, strerror(-error));
+    /* The images that were removed just now were unfinished ones by then. */
+    prune->swept.images -= prune->swept.images < prune->count ? prune->swept.images : prune->count;
+    if (*problem)
+        output_note(output, "%s", problem);
+    return 0;
+}

@@ -1,0 +1,365 @@
+#include "agent/cli/show/links.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "agent/config/paths.h"
+#include "agent/wire/device_key.h"
+#include "agent/wire/inventory.h"
+#include "state/base/clock.h"
+#include "state/driver/cost.h"
+#include "state/driver/links.h"
+
+#define LOOK_MS 5
+
+extern char **environ;
+
+static const uint64_t sizes[] = {1ull << 20, 64ull << 20, 1ull << 30};
+
+struct link {
+    const struct inventory_entry *entry;
+    bool measured;
+    uint64_t measured_s;
+    struct link_figures figures;
+    char problem[128]; /* why it could not be measured now, or "" */
+};
+
+struct links_known {
+    struct link *links;
+    size_t count;
+    bool host_measured;
+    struct host_figures host;
+};
+
+/* ---- measuring ---- */
+
+/* Wait until the helper has ended, or end it with what it started. False: it was late. */
+static bool await_helper(pid_t helper, uint64_t limit_ms, int *ret_status)
+{
+    uint64_t deadline = clock_now_ns() + limit_ms * NS_PER_MS;
+
+    while (waitpid(helper, ret_status, WNOHANG) == 0) {
+        if (clock_now_ns() >= deadline) {
+            kill(-helper, SIGKILL);
+            /* One stuck in the kernel is left behind: init reaps it. */
+            for (int tries = 0; tries < 200 && !waitpid(helper, ret_status, WNOHANG); tries++)
+                clock_sleep(LOOK_MS * NS_PER_MS);
+            return false;
+        }
+        clock_sleep(LOOK_MS * NS_PER_MS);
+    }
+    return true;
+}
+
+/* @quiet: what it and the driver say is for nobody; otherwise it is no part of our answer. */
+static int start_helper(const char *path, const char *key, bool quiet, pid_t *ret_helper)
+{
+    char *arguments[] = {(char *)(uintptr_t)path, (char *)(uintptr_t)key, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (quiet)
+        posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, 2, 1);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    int error = -posix_spawn(ret_helper, path, &actions, &attributes, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return error;
+}
+
+/* What goes wrong is the link's problem. */
+static void measure(const struct output *output, struct link *link, uint64_t limit_ms)
+{
+    char path[PATH_MAX], key[DEVICE_KEY_TEXT_MAX];
+    pid_t helper;
+    int status = 0;
+    int error = paths_measure(path);
+
+    device_key_format(&link->entry->key, key);
+    if (!error)
+        error = start_helper(path, key, output->json, &helper);
+    if (error)
+        snprintf(link->problem, sizeof(link->problem), "reseat-measure cannot be started: %s",
+                 strerror(-error));
+    else if (!await_helper(helper, limit_ms, &status))
+        snprintf(link->problem, sizeof(link->problem),
+                 "not measured in %llu s: its driver may hang; see --timeout",
+                 (unsigned long long)(limit_ms / 1000));
+    else if (WIFSIGNALED(status))
+        snprintf(link->problem, sizeof(link->problem), "reseat-measure crashed (%s)",
+                 strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status))
+        snprintf(link->problem, sizeof(link->problem), "reseat-measure failed");
+}
+
+/* ---- what is known ---- */
+
+static unsigned cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}
+
+static int know(const struct output *output, const struct inventory *inventory, uint64_t limit_ms,
+                struct links_known *ret_known)
+{
+    struct links_known known = {.links = calloc(inventory->count, sizeof(*known.links)),
+                                .count = inventory->count};
+    struct links links = {""};
+
+    if (!known.links)
+        return -ENOMEM;
+    if (paths_links(links.folder))
+        links.folder[0] = '\0';
+    for (size_t i = 0; i < known.count; i++) {
+        struct link *link = &known.links[i];
+        link->entry = &inventory->entries[i];
+        if (limit_ms)
+            measure(output, link, limit_ms);
+        link->measured = links_find(&links, &link->entry->key, &link->entry->info, &link->figures,
+                                    &link->measured_s) == 0;
+    }
+    known.host_measured = links_find_host(&links, &known.host, NULL) == 0;
+    *ret_known = known;
+    return 0;
+}
+
+static json_t *json_stage(const struct cost_stage *stage, bool measured)
+{
+    return measured ? json_pack("{sIsI}", "setup_ns", (json_int_t)(stage->setup * 1e9),
+                                "bytes_per_s", (json_int_t)stage->bandwidth)
+                    : json_null();
+}
+
+static json_t *json_link(const struct link *link)
+{
+    const struct link_figures *figures = &link->figures;
+    json_t *object = json_object();
+
+    json_object_set_new(object, "name", output_text(link->entry->name));
+    json_object_set_new(object, "device", output_text(link->entry->key.device));
+    json_object_set_new(object, "measured", json_boolean(link->measured));
+    json_object_set_new(object, "measured_s",
+                        link->measured ? json_integer((json_int_t)link->measured_s) : json_null());
+    json_object_set_new(object, "problem", output_text(link->problem));
+    json_object_set_new(object, "read", json_stage(&figures->read, link->measured));
+    json_object_set_new(object, "write", json_stage(&figures->write, link->measured));
+    json_object_set_new(object, "plain_read", json_stage(&figures->plain_read, link->measured));
+    json_object_set_new(object, "plain_write", json_stage(&figures->plain_write, link->measured));
+    return object;
+}
+
+static bool has_link(const struct link *link)
+{
+    return link && !devinfo_scalar(&link->entry->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0);
+}
+
+/* One way, from or to host memory where that end is NULL. */
+static json_t *json_way(const struct links_known *known, const struct link *from,
+                        const struct link *to, uint64_t size)
+{
+    const struct cost_way way = {.from = from ? &from->figures : NULL,
+                                 .to = to ? &to->figures : NULL,
+                                 .host = &known->host,
+                                 .total = size,
+                                 .cores = cores(),
+                                 .link = has_link(from) || has_link(to)};
+    struct cost_choice choice;
+    struct cost_places places;
+    json_t *object = json_object();
+
+    cost_route(&way, &choice, &places);
+    json_object_set_new(object, "from", from ? output_text(from->entry->name) : json_null());
+    json_object_set_new(object, "to", to ? output_text(to->entry->name) : json_null());
+    json_object_set_new(object, "bytes", json_integer((json_int_t)size));
+    json_object_set_new(object, "straight", json_boolean(choice.chunk == 0));
+    json_object_set_new(object, "chunk_bytes", json_integer((json_int_t)choice.chunk));
+    json_object_set_new(object, "chunks", json_integer(choice.chunks));
+    json_object_set_new(object, "threads", json_integer(cost_threads(&choice)));
+    json_object_set_new(object, "predicted_ns", json_integer((json_int_t)(choice.seconds * 1e9)));
+    return object;
+}
+
+static json_t *json_ways(const struct links_known *known)
+{
+    json_t *ways = json_array();
+
+    for (size_t from = 0; known->host_measured && from <= known->count; from++) {
+        for (size_t to = 0; to <= known->count; to++) {
+            const struct link *source = from < known->count ? &known->links[from] : NULL;
+            const struct link *target = to < known->count ? &known->links[to] : NULL;
+            if (source == target || (source && !source->measured) || (target && !target->measured))
+                continue;
+            for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+                json_array_append_new(ways, json_way(known, source, target, sizes[i]));
+        }
+    }
+    return ways;
+}
+
+/* ---- for people ---- */
+
+static void put_rate(struct table *table, size_t column, const json_t *link, const char *member)
+{
+    const json_t *stage = json_object_get(link, member);
+    char text[32] = "";
+
+    if (json_is_object(stage))
+        snprintf(text, sizeof(text), "%.1f", (double)member_number(stage, "bytes_per_s") * 1e-9);
+    table_put(table, column, text);
+}
+
+static void put_age(struct table *table, size_t column, const json_t *link)
+{
+    uint64_t then = member_number(link, "measured_s"), now = (uint64_t)time(NULL);
+    uint64_t minutes = now > then ? (now - then) / 60 : 0;
+    char text[32] = "";
+
+    if (member_bool(link, "measured") && minutes < 120)
+        snprintf(text, sizeof(text), "%llu min ago", (unsigned long long)minutes);
+    else if (member_bool(link, "measured"))
+        snprintf(text, sizeof(text), "%llu h ago", (unsigned long long)(minutes / 60));
+    table_put(table, column, text);
+}
+
+static int print_links(const json_t *links)
+{
+    static const struct table_column columns[] = {
+        {"NAME", "name"},
+        {"DEVICE", "device"},
+        {"READ GB/s", NULL, TABLE_TEXT, true},
+        {"WRITE GB/s", NULL, TABLE_TEXT, true},
+        {"PLAIN READ", NULL, TABLE_TEXT, true},
+        {"PLAIN WRITE", NULL, TABLE_TEXT, true},
+        {"SET-UP us", NULL, TABLE_TEXT, true},
+        {"MEASURED"},
+    };
+    struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    const json_t *link;
+    size_t i;
+
+    json_array_foreach(links, i, link)
+    {
+        const json_t *read = json_object_get(link, "read");
+        char setup[32] = "";
+        table_add(table, link);
+        put_rate(table, 2, link, "read");
+        put_rate(table, 3, link, "write");
+        put_rate(table, 4, link, "plain_read");
+        put_rate(table, 5, link, "plain_write");
+        if (json_is_object(read))
+            snprintf(setup, sizeof(setup), "%.1f", (double)member_number(read, "setup_ns") * 1e-3);
+        table_put(table, 6, setup);
+        put_age(table, 7, link);
+    }
+    return table_print(table);
+}
+
+static int print_ways(const json_t *ways)
+{
+    enum { FROM, TO, CHUNK = 3, CHUNKS, THREADS, TIME };
+    static const struct table_column columns[] = {
+        {"FROM"},
+        {"TO"},
+        {"SIZE", "bytes", TABLE_BYTES, true},
+        {"CHUNK", NULL, TABLE_TEXT, true},
+        {"CHUNKS", NULL, TABLE_TEXT, true},
+        {"THREADS", NULL, TABLE_TEXT, true},
+        {"PREDICTED", NULL, TABLE_TEXT, true},
+    };
+    struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    const json_t *way;
+    size_t i;
+
+    json_array_foreach(ways, i, way)
+    {
+        char chunk[32] = "straight", chunks[32] = "", threads[32] = "", time[32];
+        table_add(table, way);
+        table_put(table, FROM, output_place(member_text(way, "from")));
+        table_put(table, TO, output_place(member_text(way, "to")));
+        if (!member_bool(way, "straight")) {
+            bytes_text(member_number(way, "chunk_bytes"), chunk, sizeof(chunk));
+            snprintf(chunks, sizeof(chunks), "%llu", member_number(way, "chunks"));
+            snprintf(threads, sizeof(threads), "%llu", member_number(way, "threads"));
+        }
+        output_seconds(member_number(way, "predicted_ns"), time, sizeof(time));
+        table_put(table, CHUNK, chunk);
+        table_put(table, CHUNKS, chunks);
+        table_put(table, THREADS, threads);
+        table_put(table, TIME, time);
+    }
+    return table_print(table);
+}
+
+static int print_text(const struct output *output, const struct links_known *known,
+                      const json_t *object)
+{
+    struct words missing = {0};
+    const json_t *ways = json_object_get(object, "ways");
+
+    int status = print_links(json_object_get(object, "links"));
+    if (!status && json_array_size(ways)) {
+        putchar('\n');
+        status = print_ways(ways);
+    }
+    for (size_t i = 0; i < known->count; i++) {
+        const struct link *link = &known->links[i];
+        if (link->problem[0])
+            output_note(output, "%s: %s", link->entry->name, link->problem);
+        else if (!link->measured)
+            words_add(&missing, "%s%s", missing.used ? ", " : "", link->entry->name);
+    }
+    if (missing.used)
+        output_note(output,
+                    "not measured yet: %s; a program's first large move does it, or --measure",
+                    missing.text);
+    return status;
+}
+
+int links_print(const struct output *output, const char *file, uint64_t limit_ms)
+{
+    struct inventory CLEANUP(inventory_finish) inventory = {0};
+    struct links_known known = {0};
+    int error = inventory_read(file, &inventory);
+
+    if (!error)
+        error = know(output, &inventory, limit_ms, &known);
+    if (error) {
+        return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
+                           strerror(-error));
+    }
+    json_t *object = output_object(output, STATUS_DONE), *links = json_array();
+    for (size_t i = 0; i < known.count; i++)
+        json_array_append_new(links, json_link(&known.links[i]));
+    json_object_set_new(object, "links", links);
+    json_object_set_new(object, "copy", json_stage(&known.host.copy, known.host_measured));
+    json_object_set_new(object, "out", json_stage(&known.host.out, known.host_measured));
+    json_object_set_new(object, "fresh", json_stage(&known.host.fresh, known.host_measured));
+    json_object_set_new(object, "ring", json_stage(&known.host.ring, known.host_measured));
+    json_object_set_new(object, "hand_ns",
+                        known.host_measured
+                            ? json_integer((json_int_t)(known.host.hand.setup * 1e9))
+                            : json_null());
+    json_object_set_new(object, "ways", json_ways(&known));
+    int status;
+    if (output->json) {
+        status = output_print(object, STATUS_DONE);
+    } else {
+        status = print_text(output, &known, object);
+        json_decref(object);
+    }
+    free(known.links);
+    return status;
+}

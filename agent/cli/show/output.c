@@ -1,0 +1,382 @@
+#include "agent/cli/show/output.h"
+
+#include <errno.h>
+#include <libsmartcols.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/text.h"
+
+json_t *output_object(const struct output *output, int status)
+{
+    return json_pack("{s:i, s:s, s:i}", "schema", OUTPUT_SCHEMA, "command", output->command,
+                     "status", status);
+}
+
+static json_t *text_of(const char *bytes, size_t size)
+{
+    char *safe = malloc(size + 1);
+    json_t *string = NULL;
+
+    if (safe) {
+        text_make_safe(safe, size + 1, bytes, size);
+        string = json_string(safe);
+    }
+    free(safe);
+    return string;
+}
+
+json_t *output_text(const char *value)
+{
+    return text_of(value, strlen(value));
+}
+
+static json_t *value_of(const msgpack_object *value)
+{
+    json_t *json;
+
+    switch (value->type) {
+    case MSGPACK_OBJECT_BOOLEAN:
+        return json_boolean(value->via.boolean);
+    case MSGPACK_OBJECT_POSITIVE_INTEGER:
+        return json_integer((json_int_t)(value->via.u64 & INT64_MAX));
+    case MSGPACK_OBJECT_STR:
+        return text_of(value->via.str.size ? value->via.str.ptr : "", value->via.str.size);
+    case MSGPACK_OBJECT_ARRAY:
+        json = json_array();
+        for (uint32_t i = 0; i < value->via.array.size; i++)
+            json_array_append_new(json, value_of(&value->via.array.ptr[i]));
+        return json;
+    case MSGPACK_OBJECT_MAP:
+        json = json_object();
+        for (uint32_t i = 0; i < value->via.map.size; i++) {
+            const msgpack_object_kv *pair = &value->via.map.ptr[i];
+            char key[PROTOCOL_WORD_MAX];
+            if (pair->key.type == MSGPACK_OBJECT_STR && pair->key.via.str.size < sizeof(key)) {
+                text_make_safe(key, sizeof(key), pair->key.via.str.ptr, pair->key.via.str.size);
+                json_object_set_new(json, key, value_of(&pair->val));
+            }
+        }
+        return json;
+    default:
+        return json_null();
+    }
+}
+
+json_t *output_answer(const struct message *message)
+{
+    json_t *object = value_of(&message->root);
+
+    json_object_del(object, "type");
+    return object;
+}
+
+void output_add_members(json_t *object, const json_t *answer, const char *names)
+{
+    for (const char *at = names; *at; at += strspn(at, "[] ")) {
+        char name[PROTOCOL_WORD_MAX];
+        size_t length = strcspn(at, "[ ");
+        snprintf(name, sizeof(name), "%.*s", (int)length, at);
+        at += length;
+        json_t *value = json_object_get(answer, name);
+        if (value)
+            json_object_set(object, name, value);
+        else
+            json_object_set_new(object, name, *at == '[' ? json_array() : json_null());
+    }
+}
+
+const char *member_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
+unsigned long long member_number(const json_t *object, const char *name)
+{
+    return (unsigned long long)json_integer_value(json_object_get(object, name));
+}
+
+bool member_bool(const json_t *object, const char *name)
+{
+    return json_is_true(json_object_get(object, name));
+}
+
+void output_add_error(json_t *object, const char *code, const char *message)
+{
+    json_object_set_new(object, "error",
+                        json_pack("{s:s, s:o}", "code", code, "message", output_text(message)));
+}
+
+int output_done(void)
+{
+    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+}
+
+int output_print(json_t *object, int status)
+{
+    bool bad = !object || json_dumpf(object, stdout, JSON_INDENT(2)) || putchar('\n') == EOF ||
+               fflush(stdout);
+
+    json_decref(object);
+    return bad && status == STATUS_DONE ? STATUS_ROLLED_BACK : status;
+}
+
+int output_status_of(const char *code)
+{
+    static const struct {
+        const char *code;
+        int status;
+    } statuses[] = {
+        {ERR_USAGE, STATUS_USAGE},     {ERR_AMBIGUOUS, STATUS_USAGE}, {ERR_NO_APP, STATUS_NONE},
+        {ERR_NO_DEVICE, STATUS_NONE},  {ERR_NO_AGENT, STATUS_NONE},   {ERR_GONE, STATUS_NONE},
+        {ERR_REFUSED, STATUS_REFUSED}, {ERR_EXPIRED, STATUS_EXPIRED},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(statuses); i++)
+        if (strcmp(statuses[i].code, code) == 0)
+            return statuses[i].status;
+    return STATUS_ROLLED_BACK;
+}
+
+void words_add(struct words *words, const char *format, ...)
+{
+    va_list arguments;
+    size_t room = sizeof(words->text) - words->used;
+
+    va_start(arguments, format);
+    int length = vsnprintf(words->text + words->used, room, format, arguments);
+    va_end(arguments);
+    if (length > 0) {
+        /* Drivers say what they like. */
+        char *added = words->text + words->used;
+        text_make_safe(added, room, added, strlen(added));
+        words->used += strlen(added);
+    }
+}
+
+void output_note(const struct output *output, const char *format, ...)
+{
+    char text[PROTOCOL_TEXT_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    text_make_safe(text, sizeof(text), text, strlen(text));
+    fprintf(stderr, "reseat %s: %s\n", output->command, text);
+}
+
+static int fail(const struct output *output, const char *code, const char *message)
+{
+    int status = output_status_of(code);
+
+    if (!output->json) {
+        output_note(output, "%s", message);
+        return status;
+    }
+    json_t *object = output_object(output, status);
+    output_add_error(object, code, message);
+    return output_print(object, status);
+}
+
+int output_fail(const struct output *output, const char *code, const char *format, ...)
+{
+    char message[PROTOCOL_TEXT_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    return fail(output, code, message);
+}
+
+int output_fail_message(const struct output *output, const struct message *message)
+{
+    char code[PROTOCOL_WORD_MAX], line[PROTOCOL_TEXT_MAX];
+
+    if (!field_string(&message->root, "code", code, sizeof(code)) ||
+        !field_text(&message->root, "message", line, sizeof(line))) {
+        return fail(output, ERR_PROTOCOL,
+                    "the agent's answer makes no sense; is it of another release? Restart it with "
+                    "reseat agent stop and reseat agent start");
+    }
+    return fail(output, code, line);
+}
+
+int output_fail_agent(const struct output *output, int error, const char *what)
+{
+    if (error == -ENOENT || error == -ECONNREFUSED) {
+        return fail(output, ERR_NO_AGENT,
+                    "no agent runs for you; start one with reseat agent start, or a program with "
+                    "reseat run");
+    }
+    if (error == -EPIPE) {
+        return output_fail(
+            output, ERR_NO_AGENT,
+            "the agent ended while it was to %s; programs run on; start another with "
+            "reseat agent start and look with reseat ps",
+            what);
+    }
+    if (error == -ETIMEDOUT) {
+        return output_fail(output, ERR_NO_AGENT,
+                           "the agent does not answer when asked to %s; look into its log, or stop "
+                           "it with reseat agent stop",
+                           what);
+    }
+    if (error == -EPERM) {
+        return fail(output, ERR_DENIED,
+                    "the agent that listens there is another user's, and is not believed");
+    }
+    return output_fail(output, ERR_FAILED, "cannot ask the agent to %s: %s", what,
+                       strerror(-error));
+}
+
+int output_usage(const struct output *output, const char *format, ...)
+{
+    char what[512], message[PROTOCOL_TEXT_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    snprintf(message, sizeof(message), "%s; see reseat %s --help", what, output->command);
+    return fail(output, ERR_USAGE, message);
+}
+
+const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX])
+{
+    snprintf(ret, OUTPUT_PROGRAM_MAX, "%s (pid %llu)", member_text(program, "name"),
+             member_number(program, "pid"));
+    return ret;
+}
+
+const char *output_place(const char *name)
+{
+    return name[0] ? name : "host memory";
+}
+
+void output_link(const json_t *server, char *ret, size_t size)
+{
+    unsigned long long read = member_number(server, "read_bytes_s");
+    unsigned long long write = member_number(server, "write_bytes_s");
+    double least = (double)(read < write ? read : write), trip;
+
+    trip = (double)member_number(server, "round_trip_ns") / 1e6;
+    ret[0] = '\0';
+    if (trip <= 0)
+        return;
+    int length = snprintf(ret, size, trip < 10 ? "%.2f ms" : "%.0f ms", trip);
+    if (least > 0 && length > 0 && (size_t)length < size)
+        snprintf(ret + length, size - (size_t)length, least < 1e9 ? ", %.0f MB/s" : ", %.1f GB/s",
+                 least < 1e9 ? least / 1e6 : least / 1e9);
+}
+
+void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
+{
+    double seconds = (double)nanoseconds / 1e9;
+
+    if (seconds < 1)
+        snprintf(ret, size, "%.1f ms", seconds * 1e3);
+    else
+        snprintf(ret, size, "%.2f s", seconds);
+}
+
+void output_wrapped(FILE *to, int width, int used, int indent, const char *text)
+{
+    bool begins = true;
+
+    for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
+        int length = (int)strcspn(text, " ");
+        if (!begins && used + 1 + length > width) {
+            fprintf(to, "\n%*s", indent, "");
+            used = indent;
+        } else if (!begins) {
+            fputc(' ', to);
+            used++;
+        }
+        fprintf(to, "%.*s", length, text);
+        used += length;
+        text += length;
+        begins = false;
+    }
+    fputc('\n', to);
+}
+
+struct table {
+    const struct table_column *columns;
+    size_t count;
+    struct libscols_table *lines;
+    struct libscols_line *last;
+};
+
+struct table *table_create(const struct table_column *columns, size_t count)
+{
+    struct table *table = malloc(sizeof(*table));
+
+    if (!table)
+        return NULL;
+    *table = (struct table){.columns = columns, .count = count, .lines = scols_new_table()};
+    for (size_t i = 0; table->lines && i < count; i++) {
+        scols_table_new_column(table->lines, columns[i].title, 0,
+                               columns[i].right ? SCOLS_FL_RIGHT : 0);
+    }
+    return table;
+}
+
+void table_put(struct table *table, size_t column, const char *text)
+{
+    if (table && table->last)
+        scols_line_set_data(table->last, column, *text ? text : "-");
+}
+
+static void put_limit(const json_t *entry, const char *field, char *ret, size_t size)
+{
+    if (member_bool(entry, "drained")) {
+        snprintf(ret, size, "drained");
+    } else if (member_bool(entry, "draining")) {
+        snprintf(ret, size, "draining in %llu s",
+                 (member_number(entry, "drains_in_ns") + 999999999) / 1000000000);
+    } else if (member_bool(entry, "limited")) {
+        bytes_text(member_number(entry, field), ret, size);
+    }
+}
+
+void table_add(struct table *table, const json_t *entry)
+{
+    if (!table || !table->lines)
+        return;
+    table->last = scols_table_new_line(table->lines, NULL);
+    for (size_t i = 0; i < table->count; i++) {
+        const char *field = table->columns[i].field;
+        char text[64] = "";
+        if (!field)
+            continue;
+        switch (table->columns[i].kind) {
+        case TABLE_TEXT:
+            table_put(table, i, member_text(entry, field));
+            continue;
+        case TABLE_NUMBER:
+            snprintf(text, sizeof(text), "%llu", member_number(entry, field));
+            break;
+        case TABLE_BYTES:
+            bytes_text(member_number(entry, field), text, sizeof(text));
+            break;
+        case TABLE_LIMIT:
+            put_limit(entry, field, text, sizeof(text));
+            break;
+        }
+        table_put(table, i, text);
+    }
+}
+
+int table_print(struct table *table)
+{
+    bool failed = !table || !table->lines || scols_print_table(table->lines);
+
+    scols_unref_table(table ? table->lines : NULL);
+    free(table);
+    return failed ? STATUS_ROLLED_BACK : output_done();
+}

@@ -1,0 +1,126 @@
+#ifndef RESEAT_AGENT_CLI_SHOW_OUTPUT_H
+#define RESEAT_AGENT_CLI_SHOW_OUTPUT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "agent/wire/protocol.h"
+#include "agent/wire/size.h"
+#include "state/base/compiler.h"
+
+/* What the command line prints: one line for a person, or one JSON object for a program. */
+
+#define OUTPUT_SCHEMA 1
+
+/** Exit statuses; reseat(1) documents them. */
+enum status {
+    STATUS_DONE = 0,
+    STATUS_ROLLED_BACK = 1, /**< And other failures. */
+    STATUS_USAGE = 2,
+    STATUS_NONE = 3, /**< No such program, device or agent. */
+    STATUS_REFUSED = 4,
+    STATUS_EXPIRED = 5,
+};
+
+struct output {
+    const char *command;
+    bool json;
+};
+
+/** Text that grows; "" at first. What does not fit any more is left out. */
+struct words {
+    char text[4096];
+    size_t used;
+};
+void words_add(struct words *words, const char *format, ...) PRINTF(2, 3);
+
+/** {"schema": 1, "command": ..., "status": ...}. NULL without memory. */
+json_t *output_object(const struct output *output, int status);
+/** A JSON string of a text that somebody else wrote, made safe. NULL without memory. */
+json_t *output_text(const char *value);
+/** A whole answer as JSON: what it says, made safe, but not its type. NULL without memory. */
+json_t *output_answer(const struct message *message);
+/**
+ * Add members of an answer to an object, null where they are missing.
+ *
+ * @names  With blanks between; of "name[]", a list, an empty one where it is missing.
+ */
+void output_add_members(json_t *object, const json_t *answer, const char *names);
+/** A member of an object; "", 0 or false where it is missing. Texts are borrowed of it. */
+const char *member_text(const json_t *object, const char *name);
+unsigned long long member_number(const json_t *object, const char *name);
+bool member_bool(const json_t *object, const char *name);
+/** Add "error". */
+void output_add_error(json_t *object, const char *code, const char *message);
+/** Print a JSON object on stdout and drop it. Returns @status, or 1 when it cannot be written. */
+int output_print(json_t *object, int status);
+/** Everything was printed. Returns 0, or 1 when it cannot be written. */
+int output_done(void);
+
+/** One line on stderr that changes nothing. What others wrote in it is made safe. */
+void output_note(const struct output *output, const char *format, ...) PRINTF(2, 3);
+/** Report a failure. @code is one of ERR_*, which decides the status that is returned. */
+int output_fail(const struct output *output, const char *code, const char *format, ...)
+    PRINTF(3, 4);
+/** What MSG_ERROR says. */
+int output_fail_message(const struct output *output, const struct message *message);
+/** Something went wrong in talking to the agent (-errno). @what it was to do. */
+int output_fail_agent(const struct output *output, int error, const char *what);
+/** A usage error; names the command's help. */
+int output_usage(const struct output *output, const char *format, ...) PRINTF(2, 3);
+
+int output_status_of(const char *code);
+
+/** "name (pid 12)": a program, as the agent describes it. */
+#define OUTPUT_PROGRAM_MAX (PROTOCOL_WORD_MAX + 32)
+const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX]);
+/** Where something is: a device's name, or "host memory" for "". */
+const char *output_place(const char *name);
+
+/** What the link of a server was measured to do: "0.2 ms, 1.1 GB/s"; "" where nobody knows. */
+void output_link(const json_t *server, char *ret, size_t size);
+/** "12.3 ms". */
+void output_seconds(uint64_t nanoseconds, char *ret, size_t size);
+
+/** Of text: any terminal has as many. */
+#define OUTPUT_COLUMNS 79
+/**
+ * Print a text, broken between words; ends the line.
+ *
+ * @width   Columns of a line.
+ * @used    Columns of the line that have something in them.
+ * @indent  Blanks in front of each line that follows.
+ */
+void output_wrapped(FILE *to, int width, int used, int indent, const char *text);
+
+/* Tables of what the agent answers, one line an entry. */
+
+enum table_kind {
+    TABLE_TEXT,
+    TABLE_NUMBER,
+    TABLE_BYTES,
+    TABLE_LIMIT, /**< Bytes, "-" where nobody set a limit; that it is drained says more. */
+};
+
+struct table_column {
+    const char *title;
+    const char *field; /**< Of an entry; NULL: put by hand. */
+    enum table_kind kind;
+    bool right;
+};
+
+struct table;
+
+/** @columns: borrowed. NULL without memory, which all below take. */
+struct table *table_create(const struct table_column *columns, size_t count);
+/** Add a line with the fields of an entry; NULL: an empty one. */
+void table_add(struct table *table, const json_t *entry);
+/** Put a text, or "-" for an empty one, into a column of the last line. */
+void table_put(struct table *table, size_t column, const char *text);
+/** Print and destroy it. Returns an exit status. */
+int table_print(struct table *table);
+
+#endif

@@ -1,0 +1,328 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "agent/cli/show/presented.h"
+#include "agent/config/paths.h"
+
+/* Columns, on a terminal: of what is told at most, of why at least. */
+#define TOLD_MAX 22
+#define WHY_MIN  24
+
+/* Lists that have a part of their own. */
+static bool has_own_part(cl_device_info name)
+{
+    return name == CL_DEVICE_EXTENSIONS || name == CL_DEVICE_EXTENSIONS_WITH_VERSION ||
+           name == CL_DEVICE_OPENCL_C_FEATURES;
+}
+
+/* Queries that the program's version has not do not need an excuse. */
+static bool is_asked(const struct presented *presented, const struct devinfo_param *param)
+{
+    return param->since && param->since <= presented->present.version;
+}
+
+static cl_version listed_version(const struct presented *presented, cl_device_info list,
+                                 const char *name)
+{
+    const struct devinfo_value *value = devinfo_find(&presented->present.device, list);
+
+    for (size_t i = 0; i < devinfo_list_count(value); i++) {
+        const cl_name_version entry = devinfo_list_entry(value, i);
+        if (strncmp(entry.name, name, sizeof(entry.name)) == 0)
+            return entry.version;
+    }
+    return 0;
+}
+
+/* One that no device has says nothing. */
+static bool is_told_of(const struct presented *presented, const struct reason *reason)
+{
+    for (size_t i = 0; i < presented->count; i++)
+        if (!reason->by[i])
+            return true;
+    return reason->rule != REASON_MISSING;
+}
+
+/* ---- as JSON, with what people read in it ---- */
+
+static json_t *json_answers(const struct presented *presented)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < devinfo_param_count; i++) {
+        const struct devinfo_param *param = &devinfo_params[i];
+        const struct devinfo_value *value = devinfo_find(&presented->present.device, param->name);
+        const struct reason *reason = reasons_find_answer(&presented->reasons, param->name);
+        struct words said = {0};
+        if (!reason || has_own_part(param->name) || (!value && !is_asked(presented, param)))
+            continue;
+        json_t *own = json_object();
+        for (size_t j = 0; j < presented->count; j++) {
+            const struct inventory_entry *device = presented->devices[j];
+            json_object_set_new(own, device->name,
+                                presented_json(param, devinfo_find(&device->info, param->name)));
+        }
+        presented_value(param, value, &said);
+        json_t *answer =
+            json_pack("{s:s, s:o, s:o, s:o}", "name", param->word, "value",
+                      presented_json(param, value), "devices", own, "told", output_text(said.text));
+        presented_why_json(presented, reason, param, answer);
+        json_array_append_new(list, answer);
+    }
+    return list;
+}
+
+static json_t *json_names(const struct presented *presented, enum reason_kind kind,
+                          cl_device_info versions)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
+        bool offered = reason->rule == REASON_EQUAL;
+        struct words version = {0};
+        if (reason->kind != kind || !is_told_of(presented, reason))
+            continue;
+        if (offered && listed_version(presented, versions, reason->name))
+            presented_version(listed_version(presented, versions, reason->name), &version);
+        json_t *entry = json_pack("{s:s, s:b, s:s, s:s}", "name", reason->name, "offered", offered,
+                                  "version", version.text, "told",
+                                  !offered          ? "-"
+                                  : version.text[0] ? version.text
+                                                    : "yes");
+        presented_why_json(presented, reason, NULL, entry);
+        json_array_append_new(list, entry);
+    }
+    return list;
+}
+
+static json_t *json_left_out(const struct presented *presented, cl_mem_flags flags,
+                             cl_mem_object_type type)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
+        if (reason->kind != REASON_FORMAT || reason->flags != flags || reason->type != type)
+            continue;
+        json_t *entry =
+            json_pack("{s:s, s:s}", "order", presented_order(reason->format.image_channel_order),
+                      "data_type", presented_data_type(reason->format.image_channel_data_type));
+        presented_why_json(presented, reason, NULL, entry);
+        json_array_append_new(list, entry);
+    }
+    return list;
+}
+
+static json_t *json_formats(const struct presented *presented)
+{
+    json_t *lists = json_array();
+
+    for (size_t i = 0; i < presented->present.device.format_count; i++) {
+        const struct devinfo_formats *list = &presented->present.device.formats[i];
+        json_array_append_new(lists, json_pack("{s:s, s:s, s:I, s:o}", "type",
+                                               presented_image_type(list->type), "access",
+                                               presented_access(list->flags), "count",
+                                               (json_int_t)list->count, "left_out",
+                                               json_left_out(presented, list->flags, list->type)));
+    }
+    return lists;
+}
+
+static json_t *json_presented(const struct presented *presented)
+{
+    json_t *devices = json_array(), *left_out = json_array();
+
+    for (size_t i = 0; i < presented->count; i++)
+        json_array_append_new(devices, json_string(presented->devices[i]->name));
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
+        for (size_t j = 0; reason->kind == REASON_DEVICE && j < presented->count; j++) {
+            if (reason->by[j]) {
+                json_array_append_new(left_out,
+                                      json_pack("{s:s, s:s}", "device", presented->devices[j]->name,
+                                                "because", reason->because));
+            }
+        }
+    }
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "profile", "portable", "devices",
+                     devices, "left_out", left_out, "answers", json_answers(presented),
+                     "extensions",
+                     json_names(presented, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION),
+                     "features", json_names(presented, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES),
+                     "image_formats", json_formats(presented));
+}
+
+/* ---- for people ---- */
+
+static int widest(const json_t *rows, const char *key, const char *title)
+{
+    size_t most = strlen(title), i;
+    const json_t *row;
+
+    json_array_foreach(rows, i, row)
+    {
+        size_t length = strlen(member_text(row, key));
+        most = length > most ? length : most;
+    }
+    return (int)most;
+}
+
+/** On a terminal no line is longer than it is wide, as far as that leaves enough for the reasons.
+ */
+static void print_row(const int widths[2], const char *name, const char *told, const char *why)
+{
+    int used = printf("%-*s %-*s ", widths[0], name, widths[1], told);
+    int indent = widths[0] + widths[1] + 2;
+    struct winsize size;
+
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col) {
+        puts(why);
+        return;
+    }
+    if (used > indent) {
+        printf("\n%*s", indent, "");
+        used = indent;
+    }
+    output_wrapped(stdout, size.ws_col > indent + WHY_MIN ? size.ws_col : indent + WHY_MIN, used,
+                   indent, why);
+}
+
+static void print_rows(const json_t *rows, const char *title)
+{
+    int widths[2] = {widest(rows, "name", title), widest(rows, "told", "TOLD")};
+    const json_t *row;
+    size_t i;
+
+    if (isatty(STDOUT_FILENO) && widths[1] > TOLD_MAX)
+        widths[1] = TOLD_MAX;
+    print_row(widths, title, "TOLD", "WHY");
+    /* What is offered comes first; of an answer nothing says whether it is. */
+    for (int left_out = 0; left_out < 2; left_out++) {
+        json_array_foreach(rows, i, row)
+        {
+            const json_t *offered = json_object_get(row, "offered");
+            if (json_is_false(offered) == left_out) {
+                print_row(widths, member_text(row, "name"), member_text(row, "told"),
+                          json_is_true(offered) ? "on all" : member_text(row, "why"));
+            }
+        }
+    }
+}
+
+/** Why formats of one list are left out: each reason once, with how many it took. */
+static void add_format_reasons(const json_t *left_out, struct words *words)
+{
+    const json_t *entry, *other;
+    size_t i, j;
+
+    if (!json_array_size(left_out))
+        words_add(words, "all that any device has");
+    json_array_foreach(left_out, i, entry)
+    {
+        size_t alike = 0, before = 0;
+        json_array_foreach(left_out, j, other)
+        {
+            bool same = strcmp(member_text(entry, "why"), member_text(other, "why")) == 0;
+            alike += same;
+            before += same && j < i;
+        }
+        if (!before) {
+            words_add(words, "%s%zu left out, %s", words->used ? "; " : "", alike,
+                      member_text(entry, "why"));
+        }
+    }
+}
+
+static void print_formats(const json_t *lists, cl_version version)
+{
+    json_t *rows = json_array();
+    const json_t *list;
+    size_t i;
+
+    json_array_foreach(lists, i, list)
+    {
+        const char *access = member_text(list, "access");
+        struct words name = {0}, count = {0}, why = {0};
+        if (version >= CL_MAKE_VERSION(2, 0, 0) ||
+            strcmp(access, presented_access(CL_MEM_KERNEL_READ_AND_WRITE)) != 0) {
+            words_add(&name, "%s, %s", member_text(list, "type"), access);
+            words_add(&count, "%lld", json_integer_value(json_object_get(list, "count")));
+            add_format_reasons(json_object_get(list, "left_out"), &why);
+            json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", name.text, "told",
+                                                  count.text, "why", why.text));
+        }
+    }
+    print_rows(rows, "IMAGE FORMATS");
+    json_decref(rows);
+}
+
+static int print_text(const json_t *object, cl_version version)
+{
+    const json_t *entry;
+    size_t i;
+
+    printf("Told to every program of the portable profile, by ");
+    json_array_foreach(json_object_get(object, "devices"), i, entry)
+    {
+        printf("%s%s", i ? ", " : "", json_string_value(entry));
+    }
+    printf(" (it starts on %s)\n",
+           json_string_value(json_array_get(json_object_get(object, "devices"), 0)));
+    json_array_foreach(json_object_get(object, "left_out"), i, entry)
+    {
+        printf("%s takes no part: %s\n", member_text(entry, "device"),
+               member_text(entry, "because"));
+    }
+    putchar('\n');
+    print_rows(json_object_get(object, "answers"), "ANSWER");
+    putchar('\n');
+    print_rows(json_object_get(object, "extensions"), "EXTENSION");
+    putchar('\n');
+    if (version >= CL_MAKE_VERSION(3, 0, 0)) {
+        print_rows(json_object_get(object, "features"), "FEATURE");
+        putchar('\n');
+    }
+    print_formats(json_object_get(object, "image_formats"), version);
+    return output_done();
+}
+
+int presented_print(const struct output *output, const char *file)
+{
+    const char *size = getenv("RESEAT_MEMORY");
+    char reason[128] = "there has to be some";
+    uint64_t memory = 0;
+    struct inventory inventory = {0};
+    struct presented presented = {0};
+    int error;
+
+    if (size && *size && (size_parse(size, &memory, reason, sizeof(reason)) || !memory))
+        return output_usage(output, "RESEAT_MEMORY: %s", reason);
+    error = inventory_read(file, &inventory);
+    if (!error && !inventory.count) {
+        return output_fail(output, ERR_NO_DEVICE,
+                           "no OpenCL driver shows a device; install one, then see reseat doctor");
+    }
+    if (!error)
+        error = presented_build(&inventory, memory, &presented);
+    if (error) {
+        inventory_finish(&inventory);
+        return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
+                           strerror(-error));
+    }
+    json_t *object = json_presented(&presented);
+    int status;
+    if (output->json) {
+        json_t *answer = output_object(output, STATUS_DONE);
+        json_object_set_new(answer, "presented", object);
+        status = output_print(answer, STATUS_DONE);
+    } else {
+        status = print_text(object, presented.present.version);
+        json_decref(object);
+    }
+    presented_finish(&presented);
+    inventory_finish(&inventory);
+    return status;
+}

@@ -1,0 +1,26 @@
+#ifndef RESEAT_AGENT_CLI_SHOW_SIMULATE_REPORT_H
+#define RESEAT_AGENT_CLI_SHOW_SIMULATE_REPORT_H
+
+#include "agent/cli/show/output.h"
+#include "agent/simulate/sim.h"
+
+/* What a simulation came to, for people and for programs. */
+
+struct sim_report {
+    const struct sim_trace *trace;
+    const struct sim_options *options;
+    const struct sim_load *load;
+    const struct sim_result *results; /**< By level, then regime. */
+    size_t count;
+};
+
+/** A table on stdout, and what it assumes under it. Returns an exit status. */
+MUST_CHECK int sim_report_print(const struct sim_report *report);
+/** The report's members for the command's object. Returns 0 or -ENOMEM. */
+MUST_CHECK int sim_report_json(const struct sim_report *report, json_t *object);
+
+/** The table of models: on stdout, returning an exit status, or as an array. */
+MUST_CHECK int sim_models_print(const struct sim_models *models);
+json_t *sim_models_json(const struct sim_models *models);
+
+#endif

@@ -1,0 +1,162 @@
+#include <string.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/show/links.h"
+#include "agent/cli/show/presented.h"
+#include "agent/cli/verb.h"
+
+#define LIST_MS 60000
+
+struct devices {
+    bool presented, links, measure;
+    uint64_t timeout_ms;
+};
+
+static void prepare(void *value)
+{
+    *(struct devices *)value = (struct devices){.timeout_ms = 60000};
+}
+
+static const struct verb_option devices_options[] = {
+    {"presented", NULL,
+     "Say what programs are told of their device instead, and why: for each answer the rule and "
+     "what each device says itself; for each extension, feature of OpenCL C and list of image "
+     "formats what is left out, and because of which device, or why it cannot be carried. It holds "
+     "for the portable profile and a program that starts where programs start by default.",
+     OPTION_VALUE(struct devices, presented)},
+    {"links", NULL,
+     "Say instead what the links to devices were measured to do, from and to registered memory and "
+     "plain memory, and how 1 MiB, 64 MiB and 1 GiB go each way, and in which time: the chunks, "
+     "how "
+     "many of them, and the threads that copy; or straight from and to the program's memory.",
+     OPTION_VALUE(struct devices, links)},
+    {"measure", NULL,
+     "With --links: measure first, with a process for each device. Programs use what was measured "
+     "for a week.",
+     OPTION_VALUE(struct devices, measure)},
+    {"timeout", "SECONDS", "For each device that is measured. Default: 60.",
+     OPTION_VALUE(struct devices, timeout_ms), .number = "a number of seconds, 1 to 3600",
+     .places = 3, .least = 1000, .most = 3600000},
+    {NULL}};
+
+static void users(const json_t *device, struct words *words)
+{
+    const json_t *app;
+    size_t i;
+
+    json_array_foreach(json_object_get(device, "apps"), i, app)
+    {
+        words_add(words, "%s%s(%llu)", i ? " " : "", member_text(app, "name"),
+                  member_number(app, "pid"));
+    }
+}
+
+/** What an operator said of it says more than that it is there. */
+static const char *state_of(const json_t *device)
+{
+    const char *state = member_text(device, "state");
+
+    if (strcmp(state, "up") != 0)
+        return state;
+    return member_bool(device, "drained")    ? "drained"
+           : member_bool(device, "draining") ? "draining"
+                                             : "up";
+}
+
+static int print_devices(const json_t *devices)
+{
+    enum { HOST = 9, LINK, STATE, BY, UUID };
+    static const struct table_column columns[] = {
+        {"NAME", "name"},
+        {"KIND", "kind"},
+        {"DEVICE", "device"},
+        {"VENDOR", "vendor"},
+        {"UNITS", "compute_units", TABLE_NUMBER, true},
+        {"MEMORY", "memory_bytes", TABLE_BYTES, true},
+        {"IN USE", "used_bytes", TABLE_BYTES, true},
+        {"GRANTED", "granted_bytes", TABLE_BYTES, true},
+        {"LIMIT", "capacity_bytes", TABLE_LIMIT, true},
+        {"HOST"},
+        {"LINK"},
+        {"STATE"},
+        {"BY"},
+        {"UUID/PCI"},
+    };
+    struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    const json_t *device;
+    size_t i;
+
+    json_array_foreach(devices, i, device)
+    {
+        struct words by = {0};
+        const char *pci = member_text(device, "pci"), *host = member_text(device, "host");
+        char link[64];
+        table_add(table, device);
+        output_link(device, link, sizeof(link));
+        table_put(table, HOST, host[0] ? host : "here");
+        table_put(table, LINK, link);
+        table_put(table, STATE, state_of(device));
+        users(device, &by);
+        table_put(table, BY, by.text);
+        table_put(table, UUID, pci[0] ? pci : member_text(device, "uuid"));
+    }
+    return table_print(table);
+}
+
+static int print(const struct call *call, const json_t *answer)
+{
+    const struct devices *wanted = call->options;
+    const char *problem = member_text(answer, "problem");
+    const json_t *devices = json_object_get(answer, "devices");
+
+    if (problem[0] && !json_array_size(devices))
+        return output_fail(&call->output, ERR_FAILED, "%s; see reseat doctor", problem);
+    if (wanted->presented)
+        return presented_print(&call->output, member_text(answer, "inventory"));
+    if (wanted->links && json_array_size(devices))
+        return links_print(&call->output, member_text(answer, "inventory"),
+                           wanted->measure ? wanted->timeout_ms : 0);
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        output_add_members(object, answer, "devices[]");
+        return output_print(object, STATUS_DONE);
+    }
+    if (!json_array_size(devices)) {
+        return output_fail(&call->output, ERR_NO_DEVICE,
+                           "no OpenCL driver shows a device; install one, then see reseat doctor");
+    }
+    int status = print_devices(devices);
+    if (problem[0])
+        output_note(&call->output, "the list may be old: %s", problem);
+    return status;
+}
+
+static int run(struct call *call)
+{
+    static const struct question question = {MSG_DEVICES, "list devices", true, LIST_MS};
+    const struct devices *wanted = call->options;
+    struct frame frame;
+    json_t *answer;
+
+    if (wanted->measure && !wanted->links)
+        return output_usage(&call->output, "--measure goes with --links");
+    if (wanted->presented && wanted->links)
+        return output_usage(&call->output, "--presented and --links are two different questions");
+    frame_init(&frame, MSG_DEVICES);
+    ask_put_environment(&frame);
+    int status = ask(&call->output, &question, &frame, &answer);
+    if (!status) {
+        status = print(call, answer);
+        json_decref(answer);
+    }
+    return status;
+}
+
+const struct verb verb_devices = {
+    .name = "devices",
+    .summary = "List every device of every OpenCL driver, what is in use of it, and by whom.",
+    .options = devices_options,
+    .size = sizeof(struct devices),
+    .prepare = prepare,
+    .run = run,
+};

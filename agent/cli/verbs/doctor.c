@@ -1,0 +1,286 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/image/criu.h"
+#include "agent/cli/show/presented.h"
+#include "agent/cli/show/server_looks.h"
+#include "agent/cli/verb.h"
+#include "agent/config/process.h"
+#include "agent/doctor/doctor.h"
+#include "state/base/cleanup.h"
+
+#define LIST_MS   30000
+#define NAMES_MAX 6
+
+static bool line(FILE *to, bool good, const char *what, const char *detail, const char *advice)
+{
+    fprintf(to, "%-5s %s: %s%s%s\n", good ? "ok" : "stop", what, detail, good ? "" : "; ",
+            good ? "" : advice);
+    return good;
+}
+
+static bool check_agent(FILE *to, const struct paths *paths)
+{
+    struct client client = {.fd = -1};
+    int error = client_connect(paths, &client);
+
+    client_close(&client);
+    if (error == -ENOENT || error == -ECONNREFUSED) {
+        fprintf(to, "note  agent: none runs; reseat run starts one\n");
+        return true;
+    }
+    return line(to, !error, "agent",
+                error ? (client.problem[0] ? client.problem : strerror(-error)) : paths->socket,
+                "stop it with reseat agent stop, or look into agent.log beside its socket");
+}
+
+/** Where the list is of what this environment shows; without an agent, what the last one left. */
+static int find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
+{
+    struct client client = {.fd = -1};
+    struct message message;
+    struct frame frame;
+    int error = paths_join(paths->folder, "inventory", ret_path);
+
+    if (!error && client_connect(paths, &client) == 0) {
+        frame_init(&frame, MSG_DEVICES);
+        ask_put_environment(&frame);
+        if (client_send(&client, &frame) == 0 &&
+            client_receive(&client, LIST_MS, -1, &message) == 1) {
+            char own[PATH_MAX] = "";
+            if (field_string(&message.root, "inventory", own, sizeof(own)) && own[0])
+                strcpy(ret_path, own);
+            message_finish(&message);
+        }
+    }
+    client_close(&client);
+    return error;
+}
+
+/** What the device that programs start on by default has and others have not. */
+static void say_cost(FILE *to, const struct inventory *inventory)
+{
+    struct words names = {0}, devices = {0};
+    struct presented presented;
+    size_t extensions = 0, limits = 0;
+
+    if (presented_build(inventory, 0, &presented))
+        return;
+    for (size_t i = 0; i < presented.reasons.count; i++) {
+        const struct reason *reason = &presented.reasons.items[i];
+        bool named = reason->kind == REASON_EXTENSION || reason->kind == REASON_FEATURE;
+        if (reason->by[0] || (reason->rule != REASON_MISSING && reason->rule != REASON_LEAST &&
+                              reason->rule != REASON_COMMON))
+            continue;
+        if (named && extensions++ < NAMES_MAX)
+            words_add(&names, "%s%s", names.used ? ", " : "", reason->name);
+        limits += reason->kind == REASON_ANSWER;
+    }
+    for (size_t d = 1; d < presented.count && extensions + limits; d++) {
+        bool costs = false;
+        for (size_t i = 0; i < presented.reasons.count && !costs; i++) {
+            const struct reason *reason = &presented.reasons.items[i];
+            costs = reason->kind <= REASON_FEATURE && !reason->by[0] && reason->by[d];
+        }
+        if (costs)
+            words_add(&devices, "%s%s", devices.used ? ", " : "", presented.devices[d]->name);
+    }
+    if (devices.used) {
+        fprintf(
+            to,
+            "note  choice: that programs may go to %s costs them, of what %s has, %zu extensions "
+            "and features (%s%s) and %zu limits; reseat devices --presented tells which, and "
+            "--profile native leaves them on what is like it\n",
+            devices.text, presented.devices[0]->name, extensions, names.used ? names.text : "none",
+            extensions > NAMES_MAX ? "..." : "", limits);
+    }
+    presented_finish(&presented);
+}
+
+/** @answers: one that does not would be waited for again. */
+static void check_inventory(FILE *to, const struct paths *paths, bool answers)
+{
+    struct inventory inventory = {0};
+    char path[PATH_MAX];
+    int error =
+        answers ? find_inventory(paths, path) : paths_join(paths->folder, "inventory", path);
+
+    if (!error)
+        error = inventory_read(path, &inventory);
+    if (error) {
+        fprintf(to, "note  devices: not listed yet (%s); reseat devices does\n", strerror(-error));
+    } else if (!inventory.count) {
+        fprintf(
+            to,
+            "note  devices: no OpenCL driver shows any; install one, such as pocl-opencl-icd\n");
+    } else {
+        fprintf(to, "ok    devices: %zu in %s\n", inventory.count, path);
+        say_cost(to, &inventory);
+    }
+    inventory_finish(&inventory);
+}
+
+static bool check_vendors(FILE *to, const struct paths *paths, const char *library)
+{
+    char folder[PATH_MAX];
+    const char *vendors = getenv("OCL_ICD_VENDORS");
+
+    if (!paths_vendors(library, folder)) {
+        fprintf(to, "ok    vendors folder: %s\n", folder);
+    } else {
+        fprintf(
+            to,
+            "note  vendors folder: none beside the library names it; reseat run makes one in %s\n",
+            paths->folder);
+    }
+    if (vendors && access(vendors, R_OK))
+        return line(to, false, "OCL_ICD_VENDORS", vendors, "it is not there: unset the variable");
+    return true;
+}
+
+/** Drivers that find no addresses left say nothing of it. */
+static void check_limit(FILE *to)
+{
+    uint64_t limit = process_address_limit();
+
+    if (limit) {
+        fprintf(to,
+                "note  address space: limited to %llu MiB (ulimit -v); drivers that need more show "
+                "no device, or fail, without reseat too\n",
+                (unsigned long long)limit >> 20);
+    }
+}
+
+/** Nothing else needs it. */
+static void check_criu(FILE *to)
+{
+    char path[PATH_MAX], problem[CRIU_PROBLEM_MAX];
+
+    if (criu_find(NULL, path))
+        fprintf(to, "note  images of processes: CRIU is not here; install criu for "
+                    "reseat checkpoint --process\n");
+    else if (criu_works(path, problem))
+        fprintf(to, "ok    images of processes: %s\n", path);
+    else
+        fprintf(to,
+                "note  images of processes: %s cannot keep any here%s: %s; other images need "
+                "none\n",
+                path, geteuid() != 0 ? ", where you are not root" : "", problem);
+}
+
+static bool check_setup(FILE *to)
+{
+    struct paths paths;
+    char found[PATH_MAX];
+    int error = paths_find(&paths);
+    bool good = line(to, !error, "runtime folder", error ? paths.problem : paths.folder,
+                     "it must be yours alone (mode 0700), and so must what is above it be yours or "
+                     "root's; set XDG_RUNTIME_DIR to another");
+
+    const char *advice = "reinstall reseat, so that its files lie beside each other";
+    char library[PATH_MAX];
+    bool no_library = paths_library(library) != 0;
+    good &= line(to, !no_library, "library",
+                 no_library ? "libreseat.so is not beside this binary" : library, advice);
+    good &= line(to, !paths_agent(found), "reseatd",
+                 paths_agent(found) ? "it is not beside this binary" : found, advice);
+    good &= line(to, !paths_lister(found), "reseat-lister",
+                 paths_lister(found) ? "it is not beside this binary" : found, advice);
+    if (!error) {
+        bool answers = check_agent(to, &paths);
+        check_inventory(to, &paths, answers);
+        good &= answers;
+        good &= no_library || check_vendors(to, &paths, library);
+    }
+    good &= server_looks(to);
+    check_criu(to);
+    return good;
+}
+
+/* ---- as JSON ---- */
+
+/** A line that begins with a mark is a check; one without sums up. */
+static void add_line(json_t *checks, json_t *object, char *line, const char **ret_stop)
+{
+    static const char *const marks[] = {"ok", "note", "stop"};
+    size_t length = strcspn(line, " ");
+
+    for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+        if (strlen(marks[i]) != length || strncmp(marks[i], line, length) != 0)
+            continue;
+        const char *text = line + length + strspn(line + length, " ");
+        json_array_append_new(
+            checks, json_pack("{s:s, s:o}", "result", marks[i], "text", output_text(text)));
+        *ret_stop = i == 2 && !*ret_stop ? text : *ret_stop;
+        return;
+    }
+    if (line[0])
+        json_object_set_new(object, "summary", output_text(line));
+}
+
+static int print_json(const struct output *output, char *text, const char *road, bool good)
+{
+    json_t *object = output_object(output, good ? STATUS_DONE : STATUS_ROLLED_BACK);
+    json_t *checks = json_array();
+    const char *stop = NULL;
+
+    for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n"))
+        add_line(checks, object, line, &stop);
+    json_object_set_new(object, "checks", checks);
+    json_object_set_new(object, "road", road ? json_string(road) : json_null());
+    if (!good)
+        output_add_error(object, ERR_FAILED, stop ? stop : "something is broken");
+    return output_print(object, good ? STATUS_DONE : STATUS_ROLLED_BACK);
+}
+
+static int look(const struct output *output, char **command, FILE *to, enum road *ret_road)
+{
+    char library[PATH_MAX];
+    int error = doctor_program(command, paths_library(library) ? NULL : library, to, ret_road);
+
+    if (error == -ENOENT) {
+        return output_fail(output, ERR_NO_APP,
+                           "%s is not a program that can be found; give its path", command[0]);
+    }
+    return error ? output_fail(output, ERR_FAILED, "%s cannot be looked at: %s", command[0],
+                               strerror(-error))
+                 : 0;
+}
+
+static int run(struct call *call)
+{
+    static const char *const roads[] = {"unknown", "preload", "icd", "none"};
+    const struct output *output = &call->output;
+    CLEANUP(cleanup_free) char *text = NULL;
+    enum road road = ROAD_UNKNOWN;
+    size_t size;
+
+    FILE *to = output->json ? open_memstream(&text, &size) : stdout;
+    if (!to)
+        return output_fail(output, ERR_FAILED, "no memory");
+    bool setup = !call->count;
+    bool good = setup ? check_setup(to) : true;
+    int status = setup ? 0 : look(output, call->words, to, &road);
+    check_limit(to);
+    good = good && road != ROAD_NONE && !fflush(to);
+    if (output->json && fclose(to))
+        return STATUS_ROLLED_BACK;
+    if (status)
+        return status;
+    if (output->json)
+        return print_json(output, text, setup ? NULL : roads[road], good);
+    return good ? STATUS_DONE : STATUS_ROLLED_BACK;
+}
+
+const struct verb verb_doctor = {
+    .name = "doctor",
+    .arguments = "[PROGRAM] [ARG...]",
+    .summary = "Check the set-up, or say by which road a program reaches OpenCL.",
+    .text =
+        "It also says what would stop it. PROGRAM may be a script, python3 with a script, java "
+        "with a .jar, or a wrapper of such. Nothing is run. Exit status 1: something is broken.",
+    .run = run,
+};

@@ -1,0 +1,441 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/image/images.h"
+#include "agent/cli/verb.h"
+#include "state/base/array.h"
+#include "state/base/cleanup.h"
+#include "state/image/image_read.h"
+
+/* Images of programs on disk, as their owner looks after them. */
+
+static json_t *summary_json(const char *name, const struct image_summary *summary)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "name", json_string(name));
+    json_object_set_new(object, "damaged", json_boolean(summary->damaged));
+    json_object_set_new(object, "problem", output_text(summary->problem));
+    json_object_set_new(object, "program",
+                        output_text(summary->about ? summary->about->program : ""));
+    json_object_set_new(object, "host", output_text(summary->about ? summary->about->host : ""));
+    json_object_set_new(object, "reason",
+                        output_text(summary->about ? summary->about->reason : ""));
+    json_object_set_new(object, "pid",
+                        json_integer(summary->about ? (json_int_t)summary->about->pid : 0));
+    json_object_set_new(object, "created_ms",
+                        json_integer(summary->about ? (json_int_t)summary->about->created_ms : 0));
+    json_object_set_new(object, "objects", json_integer((json_int_t)summary->objects));
+    json_object_set_new(object, "size_bytes", json_integer((json_int_t)summary->bytes));
+    json_object_set_new(object, "chunks", json_integer((json_int_t)summary->chunks));
+    return object;
+}
+
+/* ---- list ---- */
+
+static void list_row(struct table *table, const char *name, const struct image_summary *summary)
+{
+    enum { NAME, PROGRAM, MADE, REASON, OBJECTS, SIZE, STATE };
+    char made[32] = "", size[32], objects[32];
+    struct tm local;
+    time_t created = summary->about ? (time_t)(summary->about->created_ms / 1000) : 0;
+
+    if (summary->about && localtime_r(&created, &local))
+        strftime(made, sizeof(made), "%Y-%m-%d %H:%M:%S", &local);
+    bytes_text(summary->bytes, size, sizeof(size));
+    snprintf(objects, sizeof(objects), "%llu", (unsigned long long)summary->objects);
+    table_add(table, NULL);
+    table_put(table, NAME, name);
+    table_put(table, PROGRAM, summary->about ? summary->about->program : "");
+    table_put(table, MADE, made);
+    table_put(table, REASON, summary->about ? summary->about->reason : "");
+    table_put(table, OBJECTS, summary->about ? objects : "");
+    table_put(table, SIZE, summary->about ? size : "");
+    table_put(table, STATE, summary->damaged ? "damaged" : "good");
+}
+
+static int run_list(struct call *call)
+{
+    static const struct table_column columns[] = {{"NAME"},
+                                                  {"PROGRAM"},
+                                                  {"MADE"},
+                                                  {"REASON"},
+                                                  {"OBJECTS", .right = true},
+                                                  {"SIZE", .right = true},
+                                                  {"STATE"}};
+    const struct output *output = &call->output;
+    struct images images;
+    int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
+
+    if (status)
+        return status;
+    struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
+    json_t *object = output->json ? output_object(output, 0) : NULL, *list = json_array();
+    for (size_t i = images.names.count; i-- > 0;) {
+        struct image_summary summary = {0};
+        image_summarize(&images, images.names.names[i], &summary);
+        if (output->json)
+            json_array_append_new(list, summary_json(images.names.names[i], &summary));
+        else
+            list_row(table, images.names.names[i], &summary);
+        image_summary_finish(&summary);
+    }
+    if (output->json) {
+        json_object_set_new(object, "folder", output_text(images.folder->path));
+        json_object_set(object, "images", list);
+        status = output_print(object, 0);
+    } else {
+        status = table_print(table);
+    }
+    json_decref(list);
+    images_close(&images);
+    return status ? status : output_done();
+}
+
+const struct verb verb_image_list = {
+    .name = "image list",
+    .arguments = "FOLDER",
+    .summary = "List the images of programs in a folder, the last one first.",
+    .text =
+        "STATE is that of what an image says of its program; whether all of its bytes are good "
+        "is for image verify to find out. What a program that died left unfinished is no image.",
+    .run = run_list,
+};
+
+/* ---- inspect ---- */
+
+/** The image that is named, or the newest. 0, or an exit status, which was said. */
+static int choose(const struct output *output, const struct images *images, const char *name,
+                  struct image_summary *ret_summary, const char **ret_name)
+{
+    if (!name && !images->names.count)
+        return output_fail(output, ERR_NO_APP, "%s: there are no images", images->folder->path);
+    *ret_name = name ? name : images->names.names[images->names.count - 1];
+    image_summarize(images, *ret_name, ret_summary);
+    if (!ret_summary->damaged)
+        return 0;
+    return output_fail(output, ERR_FAILED, "%s", ret_summary->problem);
+}
+
+static void say_json(void *data, const char *member, uint64_t number, const char *text)
+{
+    json_object_set_new(data, member, text ? output_text(text) : json_integer((json_int_t)number));
+}
+
+static void say_words(void *data, const char *member, uint64_t number, const char *text)
+{
+    struct words *words = data;
+
+    if (text)
+        words_add(words, " %s \"%s\"", member, text);
+    else if (number > UINT32_MAX)
+        words_add(words, " %s %#llx", member, (unsigned long long)number);
+    else if (number)
+        words_add(words, " %s %llu", member, (unsigned long long)number);
+}
+
+static int run_inspect(struct call *call)
+{
+    const struct output *output = &call->output;
+    struct images images;
+    struct image_summary summary = {0};
+    const char *name = "";
+    int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
+
+    if (status)
+        return status;
+    status = choose(output, &images, call->count > 1 ? call->words[1] : NULL, &summary, &name);
+    if (status) {
+        images_close(&images);
+        return status;
+    }
+    json_t *records = json_array();
+    for (size_t i = 0; i < summary.manifest.count; i++) {
+        const struct image_record *record = &summary.manifest.records[i];
+        struct words words = {0};
+        json_t *object = json_object();
+        json_object_set_new(object, "record", json_string(image_record_name(record->kind)));
+        if (output->json)
+            image_record_describe(record, say_json, object);
+        else
+            image_record_describe(record, say_words, &words);
+        json_array_append_new(records, object);
+        if (!output->json)
+            printf("%s:%s\n", image_record_name(record->kind), words.text);
+    }
+    if (output->json) {
+        json_t *object = output_object(output, 0);
+        json_object_set_new(object, "image", summary_json(name, &summary));
+        json_object_set(object, "records", records);
+        status = output_print(object, 0);
+    }
+    json_decref(records);
+    image_summary_finish(&summary);
+    images_close(&images);
+    return status ? status : output_done();
+}
+
+const struct verb verb_image_inspect = {
+    .name = "image inspect",
+    .arguments = "FOLDER [IMAGE]",
+    .summary = "Show what an image says of its program: each of its records.",
+    .text = "Without IMAGE, a name that image list shows, the last one.",
+    .run = run_inspect,
+};
+
+/* ---- verify ---- */
+
+static int run_verify(struct call *call)
+{
+    const struct output *output = &call->output;
+    const char *only = call->count > 1 ? call->words[1] : NULL;
+    struct images images;
+    size_t damaged = 0, count = 0;
+    int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
+
+    if (status)
+        return status;
+    json_t *list = json_array();
+    for (size_t i = 0; i < (only ? 1 : images.names.count); i++, count++) {
+        const char *name = only ? only : images.names.names[i];
+        struct image_summary summary = {0};
+        image_summarize(&images, name, &summary);
+        if (!summary.damaged) {
+            int error = image_verify(images.folder, &summary.manifest, NULL, NULL, summary.problem);
+            image_summary_finish(&summary);
+            summary.damaged = error != 0;
+        }
+        damaged += summary.damaged;
+        json_t *one = json_object();
+        json_object_set_new(one, "name", output_text(name));
+        json_object_set_new(one, "damaged", json_boolean(summary.damaged));
+        json_object_set_new(one, "problem", output_text(summary.damaged ? summary.problem : ""));
+        json_array_append_new(list, one);
+        if (!output->json)
+            printf("%s: %s\n", name, summary.damaged ? summary.problem : "good");
+    }
+    status = damaged ? STATUS_ROLLED_BACK : STATUS_DONE;
+    if (output->json) {
+        json_t *object = output_object(output, status);
+        json_object_set_new(object, "folder", output_text(images.folder->path));
+        json_object_set(object, "images", list);
+        json_object_set_new(object, "damaged", json_integer((json_int_t)damaged));
+        if (damaged)
+            output_add_error(object, ERR_FAILED, "there are damaged images");
+        status = output_print(object, status);
+    } else if (output_done()) {
+        status = STATUS_ROLLED_BACK;
+    }
+    json_decref(list);
+    images_close(&images);
+    return status;
+}
+
+const struct verb verb_image_verify = {
+    .name = "image verify",
+    .arguments = "FOLDER [IMAGE]",
+    .summary = "Read images, and compare all of their bytes with their digests.",
+    .text =
+        "Without IMAGE, all. The exit status is 1 where some are damaged; then it is said which "
+        "file is, and in what.",
+    .run = run_verify,
+};
+
+/* ---- diff ---- */
+
+/** What two images have of one object. */
+struct difference {
+    uint64_t id, bytes; /**< Of chunks that differ. */
+    const char *what;
+};
+
+static uint64_t differing(const struct image_contents *one, const struct image_contents *other)
+{
+    uint64_t bytes = 0, count = one->digests.size / IMAGE_DIGEST;
+
+    if (one->size != other->size || one->written != other->written)
+        return other->size;
+    if (one->small.size && memcmp(one->small.bytes, other->small.bytes, one->small.size) != 0)
+        bytes = one->size;
+    for (uint64_t i = 0; i < count; i++) {
+        struct image_digest a = image_contents_digest(one, i), b = image_contents_digest(other, i);
+        if (memcmp(&a, &b, sizeof(a)) != 0)
+            bytes += image_chunk_size(one->size, i);
+    }
+    return bytes;
+}
+
+/** Contents of @from that @to has not, or has others of; with @gone only the former. */
+static size_t compare(const struct image_manifest *from, const struct image_manifest *to, bool gone,
+                      struct difference *differences)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < to->count; i++) {
+        const struct image_contents *contents = to->records[i].contents, *before;
+        if (to->records[i].kind != IMAGE_CONTENTS)
+            continue;
+        before = image_manifest_contents(from, contents->id);
+        uint64_t bytes = before ? differing(before, contents) : contents->size;
+        if (before && (gone || !bytes))
+            continue;
+        differences[count++] = (struct difference){contents->id, bytes,
+                                                   before ? "changed"
+                                                   : gone ? "gone"
+                                                          : "new"};
+    }
+    return count;
+}
+
+static int print_differences(const struct output *output, const struct difference *differences,
+                             size_t count)
+{
+    static const struct table_column columns[] = {{"OBJECT"}, {"CHANGE"}, {"SIZE", .right = true}};
+    struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
+    json_t *list = json_array();
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        char id[32], size[32];
+        json_t *one = json_object();
+        snprintf(id, sizeof(id), "%#llx", (unsigned long long)differences[i].id);
+        bytes_text(differences[i].bytes, size, sizeof(size));
+        json_object_set_new(one, "object", json_integer((json_int_t)differences[i].id));
+        json_object_set_new(one, "change", json_string(differences[i].what));
+        json_object_set_new(one, "bytes", json_integer((json_int_t)differences[i].bytes));
+        json_array_append_new(list, one);
+        bytes += differences[i].bytes;
+        if (output->json)
+            continue;
+        table_add(table, NULL);
+        table_put(table, 0, id);
+        table_put(table, 1, differences[i].what);
+        table_put(table, 2, size);
+    }
+    if (output->json) {
+        json_t *object = output_object(output, 0);
+        json_object_set_new(object, "objects", list);
+        json_object_set_new(object, "bytes", json_integer((json_int_t)bytes));
+        return output_print(object, 0);
+    }
+    json_decref(list);
+    int status = table_print(table);
+    return status ? status : output_done();
+}
+
+static int diff(const struct output *output, const struct image_manifest *one,
+                const struct image_manifest *other)
+{
+    struct difference *CLEANUP(cleanup_free) differences =
+        calloc(one->count + other->count + 1, sizeof(*differences));
+
+    if (!differences)
+        return output_fail(output, ERR_FAILED, "there is not enough memory");
+    size_t count = compare(one, other, false, differences);
+    count += compare(other, one, true, differences + count);
+    return print_differences(output, differences, count);
+}
+
+static int run_diff(struct call *call)
+{
+    struct images images;
+    struct image_summary one = {0}, other = {0};
+    const char *name = "";
+    int status = images_open(&call->output, call->words[0], IMAGE_TO_READ, &images);
+
+    if (status)
+        return status;
+    status = choose(&call->output, &images, call->words[1], &one, &name);
+    if (!status) {
+        status = choose(&call->output, &images, call->words[2], &other, &name);
+        if (!status) {
+            status = diff(&call->output, &one.manifest, &other.manifest);
+            image_summary_finish(&other);
+        }
+        image_summary_finish(&one);
+    }
+    images_close(&images);
+    return status;
+}
+
+const struct verb verb_image_diff = {
+    .name = "image diff",
+    .arguments = "FOLDER IMAGE OTHER",
+    .summary = "Show which objects two images have different bytes of, and how many.",
+    .text = "Bytes are counted by chunks of 2 MiB. Objects are those of one program: its handles.",
+    .run = run_diff,
+};
+
+/* ---- prune ---- */
+
+struct prune {
+    uint64_t keep;
+    bool limited; /**< --keep was given. */
+    bool damaged;
+};
+
+static int take_keep(struct call *call, const struct verb_option *option, const char *text)
+{
+    static const struct verb_option number = {.number = "a number", .least = 0, .most = 1000000};
+    struct prune *prune = call->options;
+
+    if (!verb_parse_number(text, &number, &prune->keep))
+        return output_usage(&call->output, "--%s takes a number of images, 0 to 1000000",
+                            option->name);
+    prune->limited = true;
+    return 0;
+}
+
+static const struct verb_option prune_options[] = {
+    {"keep", "N", "Remove all but the last N images of each program.", .take = take_keep},
+    {"damaged", NULL, "Remove images whose manifest is damaged.",
+     OPTION_VALUE(struct prune, damaged)},
+    {NULL}};
+
+static int run_prune(struct call *call)
+{
+    const struct output *output = &call->output;
+    const struct prune *wanted = call->options;
+    struct images_prune prune = {.limited = wanted->limited,
+                                 .keep = wanted->keep,
+                                 .damaged = wanted->damaged,
+                                 .removed = json_array()};
+    char text[32];
+    struct images images;
+    int status = images_open(output, call->words[0], IMAGE_TO_SWEEP, &images);
+
+    if (!status) {
+        status = images_prune(output, &images, &prune);
+        images_close(&images);
+        if (!status && output->json) {
+            json_t *object = output_object(output, 0);
+            json_object_set(object, "removed", prune.removed);
+            json_object_set_new(object, "unfinished", json_integer((json_int_t)prune.swept.images));
+            json_object_set_new(object, "chunks", json_integer((json_int_t)prune.swept.chunks));
+            json_object_set_new(object, "removed_bytes",
+                                json_integer((json_int_t)prune.swept.bytes));
+            status = output_print(object, 0);
+        } else if (!status) {
+            bytes_text(prune.swept.bytes, text, sizeof(text));
+            printf("%zu %s removed, %zu unfinished, %s of chunks\n", prune.count,
+                   prune.count == 1 ? "image" : "images", prune.swept.images, text);
+            status = output_done();
+        }
+    }
+    json_decref(prune.removed);
+    return status;
+}
+
+const struct verb verb_image_prune = {
+    .name = "image prune",
+    .arguments = "FOLDER",
+    .summary = "Remove images, and what no image needs.",
+    .text = "What was left unfinished, and the chunks that no image names, go in any case; images "
+            "only where an option says so. One that a program is suspended to stays.",
+    .options = prune_options,
+    .size = sizeof(struct prune),
+    .run = run_prune,
+};

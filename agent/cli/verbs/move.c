@@ -1,0 +1,601 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/image/images.h"
+#include "agent/cli/verb.h"
+#include "state/base/cleanup.h"
+
+#define TIMEOUT_MAX_MS 10000000000
+#define DOWNTIME_MAX   3600000
+#define BAR_WIDTH      30
+
+/** move, suspend, resume or prewarm. */
+struct change {
+    const struct output *output;
+    uint64_t timeout_ms;
+    uint64_t max_downtime_ms; /**< 0: what is configured, and that only aimed at. */
+    uint64_t bandwidth;       /**< Bytes a second; 0: what is configured. */
+    bool dry_run;
+    bool queue; /**< Leave it to the policy. */
+    bool on_demand;
+    bool whole;        /**< Of resume. */
+    bool non_blocking; /**< Of move. */
+    bool prewarms;
+    const char *to;  /**< Of suspend: the folder of an image; or NULL. */
+    bool drop;       /**< Of prewarm: let go of what was made. */
+    bool taken;      /**< Whatever a program that registered says to it. */
+    bool bar;        /**< A progress bar is on the terminal. */
+    int signals;     /**< Ctrl-C and the like, as something to wait for. */
+    sigset_t caught; /**< Which. */
+};
+
+#define TIMEOUT                                                                                    \
+    OPTION_VALUE(struct change, timeout_ms), .number = "a number of seconds over 0", .places = 3,  \
+                                             .least = 1, .most = TIMEOUT_MAX_MS
+#define MAX_DOWNTIME                                                                               \
+    {                                                                                              \
+        "max-downtime", "MS",                                                                      \
+            "Stop the program for no longer than so many milliseconds, or give up and say why: "   \
+            "what it "                                                                             \
+            "writes meanwhile is copied in rounds until the rest takes no longer; with --timeout " \
+            "rounds "                                                                              \
+            "that do not help are made until then. Default: that of the configuration, 50, which " \
+            "is aimed "                                                                            \
+            "at: where rounds do not help the program is stopped for longer.",                     \
+            OPTION_VALUE(struct change, max_downtime_ms),                                          \
+            .number = "a number of milliseconds over 0", .least = 1, .most = DOWNTIME_MAX          \
+    }
+#define BANDWIDTH                                                                                  \
+    {                                                                                              \
+        "bandwidth", "SIZE",                                                                       \
+            "Copy no more than that a second (100MiB, 2GiB) while the program runs. What is "      \
+            "copied while "                                                                        \
+            "it is stopped goes as fast as it can. Default: that of the configuration, no limit.", \
+            .take = take_bandwidth                                                                 \
+    }
+
+#define TAKEN                                                                                      \
+    "The device that it has is taken away. A program that registered with reseat.h is asked as "   \
+    "ever, but where a callback of it fails or is late it is moved all the same, as one that did " \
+    "not register."
+
+static int take_bandwidth(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct change *change = call->options;
+    char reason[PROTOCOL_TEXT_MAX];
+
+    if (size_parse(text, &change->bandwidth, reason, sizeof(reason)))
+        return output_usage(&call->output, "--%s: %s", option->name, reason);
+    if (!change->bandwidth)
+        return output_usage(&call->output, "--%s: with nothing a second it would never end",
+                            option->name);
+    return 0;
+}
+
+static const struct verb_option move_options[] = {
+    {"timeout", "SECONDS",
+     "Roll back when it has not moved by then. Default: no limit, as long as the program answers: "
+     "one that is stopped, or hangs, is given up after five seconds, with exit status 5.",
+     TIMEOUT},
+    {"dry-run", NULL,
+     "Only say whether the device would serve what the program has used so far; of a program that "
+     "registered with reseat.h, what it asks for.",
+     OPTION_VALUE(struct change, dry_run)},
+    MAX_DOWNTIME,
+    BANDWIDTH,
+    {"non-blocking", NULL,
+     "Do not stop a long launch in its middle: what is left of it is done on both devices at once, "
+     "and the program moves at its end. That needs launches that are given in pieces (reseat run "
+     "--slice); where one is not, or cannot be done in two places, it is a move as any other.",
+     OPTION_VALUE(struct change, non_blocking)},
+    {"on-demand", NULL,
+     "Let the program run on the new device at once: what a command names is brought first, and "
+     "the "
+     "rest while it runs (reseat ps says how much is there). Until then that stays on the device "
+     "it came from, which has to stay as well. Copying ahead, without this, stops the program for "
+     "less.",
+     OPTION_VALUE(struct change, on_demand)},
+    {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
+    {NULL}};
+
+static const struct verb_option suspend_options[] = {
+    {"to", "FOLDER",
+     "Write all that the program has to an image in FOLDER, and free its host memory too. It is "
+     "freed once the image is on the disk and was read back; where that fails, the program stays "
+     "suspended with its data in host memory, and the exit status is 1. What is mapped, or is the "
+     "program's own memory, stays there in any case. resume reads it back. FOLDER is made where it "
+     "is missing, and has to be the user's alone.",
+     OPTION_VALUE(struct change, to)},
+    {"timeout", "SECONDS", "Roll back when it is not suspended by then. Default: as of move.",
+     TIMEOUT},
+    MAX_DOWNTIME,
+    BANDWIDTH,
+    {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
+    {NULL}};
+
+static const struct verb_option resume_options[] = {
+    {"timeout", "SECONDS", "Leave it suspended when it has not resumed by then. Default: no limit.",
+     TIMEOUT},
+    {"queue", NULL,
+     "Do not wait: hand the program back to the policy, which resumes it when there is room.",
+     OPTION_VALUE(struct change, queue)},
+    {"on-demand", NULL,
+     "Let the program run at once: what a command names is brought to the device first, and the "
+     "rest while it runs (reseat ps says how much is there). So it is also without this where the "
+     "program has 256 MiB or more.",
+     OPTION_VALUE(struct change, on_demand)},
+    {"whole", NULL, "Have all of its memory there before it runs.",
+     OPTION_VALUE(struct change, whole)},
+    BANDWIDTH,
+    {NULL}};
+
+static const struct verb_option prewarm_options[] = {
+    {"drop", NULL,
+     "Let go of what was made on each DEVICE, or without DEVICE on every device: its context and "
+     "what was built for it.",
+     OPTION_VALUE(struct change, drop)},
+    {"timeout", "SECONDS",
+     "Let go of what was made for a device that is not ready by then. Default: no limit.", TIMEOUT},
+    {NULL}};
+
+static void show_progress(struct change *change, const json_t *progress)
+{
+    unsigned long long done = member_number(progress, "done");
+    unsigned long long total = member_number(progress, "total");
+    unsigned long long builds = member_number(progress, "builds");
+    unsigned long long built = member_number(progress, "built");
+    const char *phase = member_text(progress, "phase");
+    char bar[BAR_WIDTH + 1], have[32], all[32];
+
+    /* In the background the terminal is somebody else's. */
+    if (change->output->json || tcgetpgrp(STDERR_FILENO) != getpgrp())
+        return;
+    change->bar = true;
+    if (builds) {
+        const char *kernel = member_text(progress, "building");
+        fprintf(stderr, "\r\033[K%-8s %s%sbuilds program %llu of %llu%s%.40s%s", phase,
+                change->prewarms ? member_text(progress, "to") : "", change->prewarms ? ": " : "",
+                built < builds ? built + 1 : builds, builds, kernel[0] ? " (kernel " : "", kernel,
+                kernel[0] ? ")" : "");
+        return;
+    }
+    done = done > total ? total : done;
+    int full = total ? (int)((double)done / (double)total * BAR_WIDTH) : 0;
+    memset(bar, ' ', BAR_WIDTH);
+    memset(bar, '#', (size_t)full);
+    bar[BAR_WIDTH] = '\0';
+    bytes_text(done, have, sizeof(have));
+    bytes_text(total, all, sizeof(all));
+    fprintf(stderr, "\r\033[K%-8s [%s] %s of %s", phase, bar, have, all);
+    if (member_number(progress, "round") > 1)
+        fprintf(stderr, ", round %llu", member_number(progress, "round"));
+}
+
+/** It waits for room. */
+static void show_waiting(struct change *change, const json_t *notice)
+{
+    char name[OUTPUT_PROGRAM_MAX];
+
+    if (!change->output->json) {
+        output_note(change->output, "%s waits for room (Ctrl-C: stay suspended): %s",
+                    output_program(json_object_get(notice, "app"), name),
+                    member_text(notice, "reason"));
+    }
+}
+
+static void end_bar(struct change *change)
+{
+    if (change->bar) {
+        fputs("\r\033[K", stderr);
+        change->bar = false;
+    }
+}
+
+static const char *code_of(const char *result)
+{
+    if (strcmp(result, RESULT_REFUSED) == 0)
+        return ERR_REFUSED;
+    return strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED
+           : strcmp(result, RESULT_ENDED) == 0 ? ERR_GONE
+                                               : ERR_FAILED;
+}
+
+/** It was to go to an image, and did not. */
+static bool is_not_stored(const struct change *change, const json_t *report)
+{
+    return change->to && !member_text(report, "image")[0] &&
+           strcmp(member_text(report, "result"), RESULT_DONE) == 0;
+}
+
+/** Where it is now, and what to do next, for one that did not move. */
+static void explain(const struct change *change, const json_t *report, struct words *words)
+{
+    const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
+    const char *from = member_text(report, "from"), *to = member_text(report, "to");
+    bool refused = strcmp(result, RESULT_REFUSED) == 0;
+    bool canceled = strcmp(result, RESULT_CANCELED) == 0;
+    char name[OUTPUT_PROGRAM_MAX];
+    const char *hint = "";
+
+    output_program(json_object_get(report, "app"), name);
+    if (is_not_stored(change, report)) {
+        const char *why = member_text(report, "not_stored");
+        words_add(words, "%s is suspended, and no host memory was freed: %s", name,
+                  *why ? why : "it knows nothing of images");
+        return;
+    }
+    if (strcmp(result, RESULT_ENDED) == 0) {
+        words_add(words, "%s ended before that was done; nothing is left to do for it", name);
+        return;
+    }
+    if (strcmp(result, RESULT_EXPIRED) == 0)
+        hint = "; try again with a longer --timeout";
+    else if (refused || (!from[0] && to[0] && !canceled))
+        hint = "; choose another device (reseat devices)";
+    else if (canceled && !reason[0])
+        reason = "canceled";
+    if (change->prewarms)
+        words_add(words, "%s was not made ready for %s: ", name, output_place(to));
+    else
+        words_add(words, "%s %s from %s to %s: ", name,
+                  refused ? "cannot go" : "was rolled back on its way", output_place(from),
+                  output_place(to));
+    if (reason[0])
+        words_add(words, "%s", reason);
+    else
+        words_add(words, "%s in phase %s", result, member_text(report, "reached"));
+    words_add(words, "; %s%s",
+              from[0] ? "it runs on where it was"
+                      : "it stays suspended, with its data where it was",
+              hint);
+}
+
+/** What outside of "devices" is that of @report. */
+static int print_json(const struct change *change, const json_t *report, const json_t *reports,
+                      int status, const char *explanation)
+{
+    json_t *object = output_object(change->output, status);
+    const json_t *one;
+    size_t i;
+
+    output_add_members(
+        object, report,
+        "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
+        "bytes left starting already seats");
+    json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
+    if (change->to)
+        output_add_members(object, report, "image image_bytes image_written freed not_stored");
+    if (change->prewarms) {
+        json_t *devices = json_array();
+        json_array_foreach(reports, i, one)
+        {
+            json_t *device = json_object();
+            output_add_members(device, one, "to result reached reason total_ns already");
+            json_array_append_new(devices, device);
+        }
+        json_object_set_new(object, "devices", devices);
+    }
+    if (status)
+        output_add_error(object, code_of(member_text(report, "result")), explanation);
+    return output_print(object, status);
+}
+
+/** On demand. */
+static void print_left(const json_t *report)
+{
+    unsigned long long left = member_number(report, "left");
+    char bytes[32];
+
+    bytes_text(left, bytes, sizeof(bytes));
+    if (left)
+        printf(", %s to follow while it runs", bytes);
+}
+
+/** Where its data is now. */
+static void print_stored(const json_t *report)
+{
+    char bytes[32], written[32], freed[32];
+
+    bytes_text(member_number(report, "image_bytes"), bytes, sizeof(bytes));
+    bytes_text(member_number(report, "image_written"), written, sizeof(written));
+    bytes_text(member_number(report, "freed"), freed, sizeof(freed));
+    printf("%s in the image %s, %s of it new; %s of host memory freed\n", bytes,
+           member_text(report, "image"), written, freed);
+}
+
+/** Of a program that wrote while it was copied. */
+static void print_rounds(const json_t *report)
+{
+    unsigned long long rounds = member_number(report, "rounds");
+    char predicted[32];
+
+    output_seconds(member_number(report, "predicted_ns"), predicted, sizeof(predicted));
+    if (rounds > 1)
+        printf(" in %llu rounds, the last of which predicted a stop of %s", rounds, predicted);
+    putchar('\n');
+}
+
+static void print_done(const struct change *change, const json_t *report)
+{
+    char name[OUTPUT_PROGRAM_MAX], total[32], arrived[32], downtime[32], bytes[32];
+    const json_t *app = json_object_get(report, "app");
+    const char *from = member_text(report, "from"), *to = member_text(report, "to");
+
+    output_program(app, name);
+    if (change->drop) {
+        printf("%s %s %s%s\n", name,
+               member_bool(report, "already") ? "was not ready for" : "is not ready any more for",
+               to[0] ? to : "any device", to[0] ? "" : " but its own");
+    } else if (change->prewarms && !member_bool(report, "already")) {
+        output_seconds(member_number(report, "total_ns"), total, sizeof(total));
+        printf("%s is ready for %s: made in %s\n", name, to, total);
+    } else if (member_bool(report, "already")) {
+        printf("%s is already there: %s\n", name, from[0] ? from : "suspended, in host memory");
+    } else if (strcmp(member_text(report, "result"), RESULT_QUEUED) == 0) {
+        printf("%s queues for a device; the policy resumes it when there is room "
+               "(reseat explain %llu)\n",
+               name, member_number(app, "pid"));
+    } else if (change->dry_run) {
+        printf("%s can move from %s to %s\n", name, output_place(from), to);
+    } else if (member_bool(report, "starting")) {
+        printf("%s has not used OpenCL yet; it will start on %s\n", name, to);
+    } else {
+        output_seconds(member_number(report, "total_ns"), total, sizeof(total));
+        output_seconds(member_number(report, "arrived_ns"), arrived, sizeof(arrived));
+        output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
+        bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
+        printf("%s moved from %s to %s in %s: there after %s, stopped for %s, %s copied", name,
+               output_place(from), output_place(to), total, arrived, downtime, bytes);
+        print_left(report);
+        print_rounds(report);
+    }
+}
+
+static int status_of(const struct change *change, const json_t *report)
+{
+    const char *result = member_text(report, "result");
+    bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0;
+
+    if (is_not_stored(change, report))
+        return STATUS_ROLLED_BACK;
+    return done ? STATUS_DONE : output_status_of(code_of(result));
+}
+
+/** The first that failed decides. */
+static int finish(struct change *change, const json_t *reports)
+{
+    const json_t *report, *decides = json_array_get(reports, 0);
+    size_t i;
+
+    json_array_foreach(reports, i, report)
+    {
+        struct words explanation = {0};
+        int status = status_of(change, report);
+        if (status && !status_of(change, decides))
+            decides = report;
+        if (change->output->json)
+            continue;
+        if (!status) {
+            print_done(change, report);
+            if (change->to)
+                print_stored(report);
+            continue;
+        }
+        explain(change, report, &explanation);
+        (void)output_fail(change->output, code_of(member_text(report, "result")), "%s",
+                          explanation.text);
+    }
+    int status = status_of(change, decides);
+    if (change->output->json) {
+        struct words explanation = {0};
+        if (status)
+            explain(change, decides, &explanation);
+        return print_json(change, decides, reports, status, explanation.text);
+    }
+    return status ? status : output_done();
+}
+
+static int take_answer(const struct change *change, const struct message *message, json_t *reports)
+{
+    const msgpack_object *result = field_get(&message->root, "result");
+
+    if (!field_is(&message->root, "type", MSG_REPORT) || !result ||
+        result->type != MSGPACK_OBJECT_STR)
+        return output_fail_message(change->output, message);
+    json_array_append_new(reports, output_answer(message));
+    return 0;
+}
+
+/** A second one ends us as it would have. */
+static int open_signals(sigset_t *ret_set)
+{
+    sigemptyset(ret_set);
+    sigaddset(ret_set, SIGINT);
+    sigaddset(ret_set, SIGTERM);
+    sigaddset(ret_set, SIGHUP);
+    sigprocmask(SIG_BLOCK, ret_set, NULL);
+    return signalfd(-1, ret_set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int cancel(void *context, struct client *client)
+{
+    struct change *change = context;
+    struct signalfd_siginfo info;
+    struct frame frame;
+
+    if (read(change->signals, &info, sizeof(info)) != sizeof(info))
+        return 0;
+    sigprocmask(SIG_UNBLOCK, &change->caught, NULL);
+    end_bar(change);
+    if (!change->output->json)
+        output_note(change->output, "canceling; once more to leave at once");
+    frame_init(&frame, MSG_CANCEL);
+    return client_send(client, &frame);
+}
+
+static bool take_news(void *context, const struct message *message)
+{
+    bool progress = field_is(&message->root, "type", MSG_PROGRESS);
+
+    if (!progress && !field_is(&message->root, "type", MSG_NOTICE))
+        return false;
+    json_t *news = output_answer(message);
+    (progress ? show_progress : show_waiting)(context, news);
+    json_decref(news);
+    return true;
+}
+
+static void put_devices(const struct call *call, struct frame *frame)
+{
+    frame_array(frame, "devices");
+    for (size_t i = 1; i < call->count; i++)
+        frame_string(frame, NULL, call->words[i]);
+    frame_end(frame);
+}
+
+static void make_request(const struct call *call, struct frame *ret_frame)
+{
+    const struct change *change = call->options;
+
+    frame_init(ret_frame, call->verb->name);
+    frame_string(ret_frame, "app", call->words[0]);
+    if (change->prewarms)
+        put_devices(call, ret_frame);
+    else
+        frame_string(ret_frame, "device", call->count > 1 ? call->words[1] : "");
+    frame_u64(ret_frame, "timeout_ms", change->timeout_ms);
+    frame_bool(ret_frame, "dry_run", change->dry_run);
+    frame_bool(ret_frame, "queue", change->queue);
+    frame_u64(ret_frame, "max_downtime_ms", change->max_downtime_ms);
+    frame_u64(ret_frame, "bandwidth", change->bandwidth);
+    frame_string(ret_frame, "fetch",
+                 change->whole       ? FETCH_WHOLE
+                 : change->on_demand ? FETCH_ON_DEMAND
+                                     : "");
+    frame_bool(ret_frame, "non_blocking", change->non_blocking);
+    if (change->to)
+        frame_string(ret_frame, "folder", change->to);
+    if (change->prewarms)
+        frame_bool(ret_frame, "drop", change->drop);
+    if (change->taken)
+        frame_string(ret_frame, "manner", MANNER_TAKEN);
+}
+
+/** One answer, or to prewarm one of each device. */
+static int take_answers(struct call *call, struct client *client, const struct news *news)
+{
+    struct change *change = call->options;
+    size_t count = change->prewarms && call->count > 2 ? call->count - 1 : 1;
+    json_t *reports = json_array();
+    struct message message;
+    struct frame frame;
+    int status = 0;
+
+    make_request(call, &frame);
+    for (size_t i = 0; !status && i < count; i++) {
+        int result = ask_follow(client, i == 0 ? &frame : NULL, news, &message);
+        end_bar(change);
+        if (result == 1) {
+            status = take_answer(change, &message, reports);
+            message_finish(&message);
+        } else {
+            status = output_fail_agent(&call->output, result, call->verb->name);
+        }
+    }
+    if (!status)
+        status = finish(change, reports);
+    json_decref(reports);
+    return status;
+}
+
+static int run(struct call *call)
+{
+    struct change *change = call->options;
+    char folder[PATH_MAX];
+    struct client client;
+    change->output = &call->output;
+    change->prewarms = strcmp(call->verb->name, MSG_PREWARM) == 0;
+    if (change->prewarms && !change->drop && call->count < 2)
+        return output_fail(&call->output, ERR_USAGE,
+                           "prewarm needs a DEVICE to make ready (reseat devices), or --drop");
+    if (change->prewarms && call->count > 1 + PROTOCOL_PREWARM_MAX)
+        return output_usage(&call->output, "name at most %d devices", PROTOCOL_PREWARM_MAX);
+    if (change->on_demand && change->non_blocking)
+        return output_usage(&call->output,
+                            "--on-demand does not wait for a launch's end: without --non-blocking");
+    if (change->on_demand && change->whole)
+        return output_usage(&call->output, "--on-demand and --whole are opposites: give one");
+    int status = change->to ? images_name_folder(&call->output, change->to, folder) : 0;
+    if (status)
+        return status;
+    change->to = change->to ? folder : NULL;
+    status = ask_connect(&call->output, false, "reach the program", &client);
+
+    if (!status) {
+        CLEANUP(cleanup_close) int signals = open_signals(&change->caught);
+        const struct news news = {change, take_news, signals, cancel};
+        change->signals = signals;
+        status = take_answers(call, &client, &news);
+    }
+    client_close(&client);
+    return status;
+}
+
+const struct verb verb_move = {
+    .name = MSG_MOVE,
+    .arguments = "APP[:N] DEVICE",
+    .summary = "Move a program to another device, while it runs.",
+    .text = "APP is a pid, a name or an id of reseat ps; DEVICE a name, UUID, PCI address or part "
+            "of the driver's name of reseat devices. Ctrl-C cancels.\n"
+            "Of a program with several virtual devices all move there, one after another; APP:N is "
+            "one of them, counted from 0.",
+    .options = move_options,
+    .size = sizeof(struct change),
+    .run = run,
+};
+
+const struct verb verb_suspend = {
+    .name = MSG_SUSPEND,
+    .arguments = "APP[:N]",
+    .summary = "Take a program off its device, into host memory.",
+    .text = "It waits where it needs a device. Of several virtual devices all are suspended, one "
+            "after another; APP:N is one of them.",
+    .options = suspend_options,
+    .size = sizeof(struct change),
+    .run = run,
+};
+
+const struct verb verb_resume = {
+    .name = MSG_RESUME,
+    .arguments = "APP[:N] [DEVICE]",
+    .summary = "Give a suspended program a device again.",
+    .text = "It gets the device that is named, else the one it was on, or any that fits. Where "
+            "there is no room now it queues, and the command waits until it has one; Ctrl-C leaves "
+            "it suspended. Of several virtual devices all that are suspended; APP:N is one of "
+            "them.",
+    .options = resume_options,
+    .size = sizeof(struct change),
+    .run = run,
+};
+
+const struct verb verb_prewarm = {
+    .name = MSG_PREWARM,
+    .arguments = "APP[:N] [DEVICE...]",
+    .summary = "Make devices ready for a program that may move there.",
+    .text =
+        "What takes long of a move, whatever the program's size, is done while it runs on where it "
+        "is: a context is opened on DEVICE, and its programs are built there. A later move to "
+        "DEVICE begins with that; one to any other device, a suspend, and a drain of DEVICE let go "
+        "of it. For several devices (8 at most) it is built at once, and where one cannot be made "
+        "ready the others are; --timeout and Ctrl-C end all of them. reseat ps shows as READY "
+        "which devices those are. It costs a context there, with "
+        "its descriptors and some memory of the device, which no limit counts.",
+    .options = prewarm_options,
+    .size = sizeof(struct change),
+    .run = run,
+};

@@ -1,0 +1,466 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/image/images.h"
+#include "agent/cli/verb.h"
+#include "state/base/array.h"
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+#include "state/image/image_right.h"
+
+/* Programs that a host took with it, started again from their images: once, on whichever host. */
+
+#define LOOK_NS     (50 * NS_PER_MS)
+#define TIMEOUT_MS  120000
+#define TIMEOUT_MAX 3600000
+
+struct recover {
+    const char *from, *device;
+    uint64_t timeout_ms;
+    bool dry_run;
+};
+
+enum outcome { UNKNOWN, CANNOT, ENDED, ALIVE, LOST, ELSEWHERE, RECOVERED };
+static const char *const outcome_names[] = {"unknown", "cannot",    "ended",    "alive",
+                                            "lost",    "elsewhere", "recovered"};
+
+/** A program, by its last image. */
+struct lost {
+    char image[IMAGE_NAME_MAX];
+    struct image_summary summary;
+    const struct image_right *by; /**< In it; NULL: nobody says whether it runs. */
+    struct right right;           /**< As it was when it was looked at first. */
+    enum outcome outcome;
+    char reason[PROTOCOL_TEXT_MAX];
+    pid_t pid; /**< Of the new process. */
+};
+
+struct losses {
+    const struct output *output;
+    const struct recover *wanted;
+    char path[PATH_MAX];
+    struct lost *lost;
+    size_t count;
+};
+
+static void prepare(void *options)
+{
+    ((struct recover *)options)->timeout_ms = TIMEOUT_MS;
+}
+
+static void conclude(struct lost *lost, enum outcome outcome, const char *reason)
+{
+    lost->outcome = outcome;
+    snprintf(lost->reason, sizeof(lost->reason), "%s", reason);
+}
+
+/* ---- which there are ---- */
+
+static bool is_same(const struct lost *one, const struct lost *other)
+{
+    if (one->by && other->by)
+        return strcmp(one->by->id, other->by->id) == 0;
+    return !one->by && !other->by && one->summary.about->pid == other->summary.about->pid &&
+           strcmp(one->summary.about->host, other->summary.about->host) == 0;
+}
+
+/** @lost: in the order of time, the last first. Owned by the list, or finished here. */
+static int add(struct losses *losses, struct lost *lost)
+{
+    for (size_t i = 0; i < losses->count; i++) {
+        struct lost *other = &losses->lost[i];
+        if (!is_same(other, lost))
+            continue;
+        /* What one writes from whom the right was taken is not the program's last image. */
+        if (lost->by && lost->by->generation > other->by->generation) {
+            image_summary_finish(&other->summary);
+            *other = *lost;
+        } else {
+            image_summary_finish(&lost->summary);
+        }
+        return 0;
+    }
+    if (!array_make_room(&losses->lost, losses->count, sizeof(*lost))) {
+        image_summary_finish(&lost->summary);
+        return -ENOMEM;
+    }
+    losses->lost[losses->count++] = *lost;
+    return 0;
+}
+
+/** Where it has an image of, or where its right to run went since. */
+static bool was_on(const struct lost *lost, const char *host)
+{
+    return strcmp(lost->summary.about->host, host) == 0 ||
+           strcmp(lost->right.holder.host, host) == 0;
+}
+
+static void keep_those_of(struct losses *losses, const char *host)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < losses->count; i++)
+        if (was_on(&losses->lost[i], host))
+            losses->lost[kept++] = losses->lost[i];
+        else
+            image_summary_finish(&losses->lost[i].summary);
+    losses->count = kept;
+}
+
+/** What can be known without waiting. */
+static void look_at(struct losses *losses, struct lost *lost)
+{
+    const struct image_manifest *manifest = &lost->summary.manifest;
+
+    if (!lost->by) {
+        conclude(lost, CANNOT,
+                 "it was checkpointed without --lease, so that nobody knows whether it runs; "
+                 "reseat run --restore starts it again");
+        return;
+    }
+    int error = right_find(losses->path, lost->by->id, &lost->right);
+    if (error)
+        conclude(lost, CANNOT,
+                 error == -EBADMSG  ? "its right to run is damaged"
+                 : error == -ENOENT ? "its right to run is missing"
+                 : error == -EPERM  ? "its right to run is not yours alone"
+                                    : strerror(-error));
+    else if (lost->right.holder.state == RIGHT_ENDED)
+        conclude(lost, ENDED, "it ended by itself");
+    else if (!image_manifest_find(manifest, IMAGE_PROGRESS))
+        /* An image of a whole process would be recovered here. */
+        conclude(lost, CANNOT, "its image has no progress: it has no save callback (reseat.h)");
+    else if (!image_manifest_find(manifest, IMAGE_COMMAND))
+        conclude(lost, CANNOT,
+                 "its image does not say how it was started; reseat run --restore starts it again");
+}
+
+static int collect(struct losses *losses, const char *folder)
+{
+    struct images images;
+    int status = images_open(losses->output, folder, IMAGE_TO_READ, &images), error = 0;
+
+    if (status)
+        return status;
+    memcpy(losses->path, images.folder->path, sizeof(losses->path));
+    for (size_t i = images.names.count; i-- > 0 && !error;) {
+        struct lost lost = {0};
+        snprintf(lost.image, sizeof(lost.image), "%s", images.names.names[i]);
+        image_summarize(&images, lost.image, &lost.summary);
+        if (lost.summary.damaged) {
+            output_note(losses->output, "%s is left out: %s", lost.image, lost.summary.problem);
+            continue;
+        }
+        const struct image_record *by = image_manifest_find(&lost.summary.manifest, IMAGE_RIGHT);
+        lost.by = by ? by->right : NULL;
+        error = add(losses, &lost);
+    }
+    images_close(&images);
+    if (error)
+        return output_fail(losses->output, ERR_FAILED, "there is not enough memory");
+    for (size_t i = 0; i < losses->count; i++)
+        look_at(losses, &losses->lost[i]);
+    keep_those_of(losses, losses->wanted->from);
+    return 0;
+}
+
+/* ---- who lives ---- */
+
+static bool is_silent(const struct right *before, const struct right *now)
+{
+    return before->generation == now->generation && before->holder.beat == now->holder.beat &&
+           before->holder.state == now->holder.state;
+}
+
+/** One that says nothing for its whole lease, by our clock, is lost. */
+static void watch(struct losses *losses)
+{
+    uint64_t began = clock_now_ns();
+
+    for (bool waits = true; waits;) {
+        uint64_t waited = clock_now_ns() - began;
+        waits = false;
+        for (size_t i = 0; i < losses->count; i++) {
+            struct lost *lost = &losses->lost[i];
+            struct right now;
+            if (lost->outcome != UNKNOWN)
+                continue;
+            char text[PROTOCOL_TEXT_MAX];
+            uint64_t lease = lost->right.holder.lease_ms * NS_PER_MS;
+            int error = right_find(losses->path, lost->right.id, &now);
+            snprintf(text, sizeof(text), "it lives on %s, as process %llu", now.holder.host,
+                     (unsigned long long)now.holder.pid);
+            if (error)
+                conclude(lost, CANNOT, strerror(-error));
+            else if (now.holder.state == RIGHT_ENDED)
+                conclude(lost, ENDED, "it ended by itself");
+            else if (!is_silent(&lost->right, &now))
+                conclude(lost, ALIVE, text);
+            else if (waited > lease + lease / 4)
+                conclude(lost, LOST, "");
+            waits = waits || lost->outcome == UNKNOWN;
+        }
+        if (waits)
+            clock_sleep(LOOK_NS);
+    }
+}
+
+/* ---- starting ---- */
+
+/** The texts of a list, with a NULL at the end: to be freed. */
+static char **texts_of(const struct image_blob *blob, size_t *ret_count)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < blob->size; i++)
+        count += blob->bytes[i] == '\0';
+    char **texts = calloc(count + 1, sizeof(*texts));
+    if (!texts)
+        return NULL;
+    for (size_t i = 0, at = 0; i < count; at += strlen((char *)blob->bytes + at) + 1)
+        texts[i++] = (char *)blob->bytes + at;
+    *ret_count = count;
+    return texts;
+}
+
+/** In the new process. Returns where it could not be started. */
+static void start(const struct losses *losses, const struct lost *lost, const struct right *right)
+{
+    const struct image_command *command =
+        image_manifest_find(&lost->summary.manifest, IMAGE_COMMAND)->command;
+    char image[PATH_MAX + IMAGE_NAME_MAX], by[64], path[PATH_MAX], reseat[PATH_MAX];
+    size_t count = 0, variables = 0, used = 0;
+    char **arguments = texts_of(&command->arguments, &count);
+    char **environment = texts_of(&command->environment, &variables);
+    char **words = arguments ? calloc(count + 8, sizeof(*words)) : NULL;
+    ssize_t length = readlink("/proc/self/exe", reseat, sizeof(reseat) - 1);
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (!words || !environment || length <= 0 || setsid() < 0 || dup2(nothing, 0) != 0) {
+        output_note(losses->output, "%s: %s", lost->image, strerror(errno));
+        return;
+    }
+    reseat[length] = '\0';
+    snprintf(path, sizeof(path), "%.*s", (int)command->directory.size,
+             (const char *)command->directory.bytes);
+    if (chdir(path) != 0) {
+        output_note(losses->output, "%s: its working folder %s: %s", lost->image, path,
+                    strerror(errno));
+        return;
+    }
+    for (size_t i = 0; i < variables; i++)
+        if (strchr(environment[i], '=') && environment[i][0] != '=')
+            putenv(environment[i]);
+    snprintf(by, sizeof(by), "%s.%llu", right->id, (unsigned long long)right->generation);
+    snprintf(image, sizeof(image), "%s/%s", losses->path, lost->image);
+    snprintf(path, sizeof(path), "%.*s", (int)command->executable.size,
+             (const char *)command->executable.bytes);
+    words[used++] = reseat;
+    words[used++] = "run";
+    words[used++] = "--restore";
+    words[used++] = image;
+    if (losses->wanted->device) {
+        words[used++] = "--device";
+        words[used++] = (char *)losses->wanted->device;
+    }
+    words[used++] = "--";
+    /* It is known by the name that it was called by; one that is not found by that is by its file.
+     */
+    bool found = !strchr(arguments[0], '/') || access(arguments[0], X_OK) == 0;
+    words[used++] = found && arguments[0][0] ? arguments[0] : path;
+    memcpy(words + used, arguments + 1, (count - 1) * sizeof(*words));
+    setenv("RESEAT_RIGHT", by, 1);
+    execv(reseat, words);
+    output_note(losses->output, "%s: %s", reseat, strerror(errno));
+}
+
+static void end(pid_t pid)
+{
+    kill(-pid, SIGKILL);
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+/** It is there once it took the right over: then it is the program's, and no longer ours. */
+static void await(const struct losses *losses, struct lost *lost, struct right *mine, pid_t pid)
+{
+    uint64_t until = clock_now_ns() + losses->wanted->timeout_ms * NS_PER_MS;
+    uint64_t beat = RIGHT_BEAT(mine->holder.lease_ms) * NS_PER_MS, due = clock_now_ns() + beat;
+    struct right now;
+    int status;
+
+    for (;; clock_sleep(LOOK_NS)) {
+        bool ended = waitpid(pid, &status, WNOHANG) == pid;
+        bool over =
+            right_find(losses->path, mine->id, &now) == 0 && now.generation != mine->generation;
+        if (over && now.generation == mine->generation + 1 && now.holder.state != RIGHT_TAKEN) {
+            conclude(lost, RECOVERED, "");
+            lost->pid = (pid_t)now.holder.pid;
+            return;
+        }
+        if (ended) {
+            char text[PROTOCOL_TEXT_MAX];
+            snprintf(text, sizeof(text), "it ended (%s %d) before it asked for its progress",
+                     WIFEXITED(status) ? "status" : "signal",
+                     WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+            conclude(lost, CANNOT, text);
+            return;
+        }
+        if (over || clock_now_ns() >= until) {
+            end(pid);
+            conclude(lost, over ? ELSEWHERE : CANNOT,
+                     over ? "somebody else recovers it"
+                          : "it did not ask for its progress in time, and was ended");
+            return;
+        }
+        if (clock_now_ns() >= due) {
+            due = clock_now_ns() + beat;
+            (void)!right_renew(mine, RIGHT_TAKEN); /* what became of it is seen above */
+        }
+    }
+}
+
+static void recover_one(const struct losses *losses, struct lost *lost)
+{
+    struct right mine;
+    struct image_folder *folder;
+    char problem[IMAGE_PROBLEM_MAX];
+
+    if (image_folder_open(losses->path, IMAGE_TO_READ, &folder, problem)) {
+        conclude(lost, CANNOT, problem);
+        return;
+    }
+    int error = right_take(&lost->right, RIGHT_TAKEN, &mine);
+    image_folder_close(folder);
+    if (error) {
+        conclude(lost, error == -EEXIST ? ELSEWHERE : CANNOT,
+                 error == -EEXIST ? "somebody else recovers it" : strerror(-error));
+        return;
+    }
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        start(losses, lost, &mine);
+        _exit(126);
+    }
+    if (pid < 0)
+        conclude(lost, CANNOT, strerror(errno));
+    else
+        await(losses, lost, &mine, pid);
+}
+
+/* ---- what is said ---- */
+
+static json_t *loss_json(const struct lost *lost)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "image", json_string(lost->image));
+    json_object_set_new(object, "program", output_text(lost->summary.about->program));
+    json_object_set_new(object, "outcome", json_string(outcome_names[lost->outcome]));
+    json_object_set_new(object, "reason", output_text(lost->reason));
+    json_object_set_new(object, "pid", lost->pid ? json_integer(lost->pid) : json_null());
+    return object;
+}
+
+static int print(const struct losses *losses)
+{
+    static const struct table_column columns[] = {
+        {"PROGRAM"}, {"IMAGE"}, {"OUTCOME"}, {"PID", .right = true}, {"WHY"}};
+    const struct output *output = losses->output;
+    struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
+    json_t *list = json_array();
+    bool failed = false;
+
+    for (size_t i = 0; i < losses->count; i++) {
+        const struct lost *lost = &losses->lost[i];
+        char pid[16] = "";
+        failed = failed || lost->outcome == CANNOT;
+        if (output->json) {
+            json_array_append_new(list, loss_json(lost));
+            continue;
+        }
+        if (lost->pid)
+            snprintf(pid, sizeof(pid), "%d", (int)lost->pid);
+        table_add(table, NULL);
+        table_put(table, 0, lost->summary.about->program);
+        table_put(table, 1, lost->image);
+        table_put(table, 2, outcome_names[lost->outcome]);
+        table_put(table, 3, pid);
+        table_put(table, 4, lost->reason);
+    }
+    int status = failed ? STATUS_ROLLED_BACK : STATUS_DONE;
+    if (output->json) {
+        json_t *object = output_object(output, status);
+        json_object_set_new(object, "folder", output_text(losses->path));
+        json_object_set(object, "programs", list);
+        if (failed)
+            output_add_error(object, ERR_FAILED, "not all can be recovered");
+        status = output_print(object, status);
+    } else {
+        int printed = table_print(table);
+        status = printed || output_done() ? STATUS_ROLLED_BACK : status;
+    }
+    json_decref(list);
+    return status;
+}
+
+static int run(struct call *call)
+{
+    struct losses losses = {.output = &call->output, .wanted = call->options};
+    char folder[PATH_MAX];
+    int status = images_name_folder(&call->output, call->words[0], folder);
+
+    if (!status)
+        status = collect(&losses, folder);
+    if (!status && !losses.count)
+        status = output_fail(&call->output, ERR_NO_APP, "%s: there is no image of a program on %s",
+                             losses.path, losses.wanted->from);
+    if (!status) {
+        watch(&losses);
+        for (size_t i = 0; i < losses.count && !losses.wanted->dry_run; i++)
+            if (losses.lost[i].outcome == LOST)
+                recover_one(&losses, &losses.lost[i]);
+        status = print(&losses);
+    }
+    for (size_t i = 0; i < losses.count; i++)
+        image_summary_finish(&losses.lost[i].summary);
+    free(losses.lost);
+    return status;
+}
+
+static const struct verb_option options[] = {
+    {"from", "HOST", "The host that is gone, as image list --json names it.", .required = true,
+     OPTION_VALUE(struct recover, from)},
+    {"device", "DEVICE", "Where they start. Default: as reseat run chooses.",
+     OPTION_VALUE(struct recover, device)},
+    {"dry-run", NULL, "Say which are lost, and start none.", OPTION_VALUE(struct recover, dry_run)},
+    {"timeout", "SECONDS",
+     "End a program that has not asked for its progress by then. Default: 120.",
+     OPTION_VALUE(struct recover, timeout_ms), .number = "a number of seconds over 0", .places = 3,
+     .least = 1, .most = TIMEOUT_MAX},
+    {NULL}};
+
+const struct verb verb_recover = {
+    .name = "recover",
+    .arguments = "FOLDER",
+    .summary = "Start the programs again here that another host took with it.",
+    .text =
+        "FOLDER is where reseat checkpoint --lease made images of them, on a disk that both hosts "
+        "have. It is watched for as long as the leases are: what is heard of there lives, and is "
+        "left alone, as is what ended by exit(). What is lost is started from its last image, "
+        "once, "
+        "however many hosts try, in its working folder, with its arguments, and on the standard "
+        "output of this command.",
+    .options = options,
+    .size = sizeof(struct recover),
+    .prepare = prepare,
+    .run = run,
+};

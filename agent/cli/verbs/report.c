@@ -1,0 +1,194 @@
+#include <string.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/show/report_page.h"
+#include "agent/cli/verb.h"
+
+#define REPORT_MS 10000
+#define GRAPH     32 /* Columns of a graph: with names and sizes it fits a terminal. */
+
+/** Bars of eighths, the newest to the right, each the most of what falls into it. */
+static void draw(const json_t *one, uint64_t full)
+{
+    static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    const json_t *held = json_object_get(one, "held");
+    size_t count = json_array_size(held);
+    size_t columns = count < GRAPH ? count : GRAPH;
+
+    for (size_t i = columns; i < GRAPH; i++)
+        putchar(' ');
+    for (size_t i = 0; i < columns; i++) {
+        json_int_t most = 0;
+        for (size_t j = i * count / columns; j < (i + 1) * count / columns; j++) {
+            json_int_t value = json_integer_value(json_array_get(held, j));
+            most = value > most ? value : most;
+        }
+        double part = full ? (double)most / (double)full : 0;
+        int bar = most ? 1 + (int)(part * 7.999) : 0;
+        fputs(bars[bar > 8 ? 8 : bar], stdout);
+    }
+}
+
+static void age_text(uint64_t ms, char *ret, size_t size)
+{
+    uint64_t seconds = ms / 1000;
+
+    if (seconds < 120)
+        snprintf(ret, size, "%llu s", (unsigned long long)seconds);
+    else if (seconds < 7200)
+        snprintf(ret, size, "%llu min", (unsigned long long)seconds / 60);
+    else
+        snprintf(ret, size, "%llu h", (unsigned long long)seconds / 3600);
+}
+
+static unsigned percent(uint64_t part, uint64_t whole)
+{
+    return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
+}
+
+/** Its name, four sizes, and what it held. @full: the top of the graph. */
+static void print_line(const json_t *one, int width, const char *const fields[4], uint64_t full)
+{
+    char text[32];
+
+    printf("%-*s", width, member_text(one, "name"));
+    for (size_t i = 0; i < 4; i++) {
+        bytes_text(member_number(one, fields[i]), text, sizeof(text));
+        printf("%9s", text);
+    }
+    putchar(' ');
+    draw(one, full);
+    age_text(member_number(one, "age_ms"), text, sizeof(text));
+    printf(" %s\n", text);
+}
+
+/** What it wanted, wherever that was, and how much of the device that would be. */
+static void print_needed(const json_t *one)
+{
+    uint64_t wanted = member_number(one, "wanted_peak_bytes");
+    const char *device = member_text(one, "device");
+    char text[32];
+
+    bytes_text(wanted, text, sizeof(text));
+    printf("needed at most %s", text);
+    if (device[0] && member_number(one, "capacity_bytes"))
+        printf(", %u%% of %s", percent(wanted, member_number(one, "capacity_bytes")), device);
+}
+
+static void print_app(const json_t *app, int width)
+{
+    static const char *const fields[] = {"granted_bytes", "device_bytes", "spilled_bytes",
+                                         "peak_bytes"};
+    uint64_t capacity = member_number(app, "capacity_bytes"), waits = member_number(app, "waits");
+
+    print_line(app, width, fields, capacity ? capacity : member_number(app, "peak_bytes"));
+    printf("%*s", width, "");
+    print_needed(app);
+    if (waits) {
+        char waited[32];
+        output_seconds(member_number(app, "waited_ms") * 1000000, waited, sizeof(waited));
+        printf("; asked for memory %llu time%s, %s in all, refused %llu", (unsigned long long)waits,
+               waits == 1 ? "" : "s", waited, (unsigned long long)member_number(app, "refusals"));
+    }
+    putchar('\n');
+}
+
+static void print_ended(const json_t *one, int width)
+{
+    printf("%-*s ended; ", width, member_text(one, "name"));
+    print_needed(one);
+    putchar('\n');
+}
+
+/** Of the longest name in the list, and the space behind it. */
+static int width_of(const json_t *items, int width)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach(items, i, item)
+    {
+        int length = (int)strlen(member_text(item, "name")) + 1;
+        width = length > width ? length : width;
+    }
+    return width;
+}
+
+static int print_report(const struct output *output, const json_t *answer)
+{
+    static const char *const fields[] = {"capacity_bytes", "granted_bytes", "held_bytes",
+                                         "held_peak_bytes"};
+    const json_t *devices = json_object_get(answer, "devices");
+    const json_t *apps = json_object_get(answer, "apps"), *ended = json_object_get(answer, "ended");
+    int width = width_of(ended, width_of(apps, width_of(devices, 8)));
+    const json_t *item;
+    size_t i;
+
+    (void)output;
+    if (json_array_size(devices)) {
+        printf("%-*s%9s%9s%9s%9s %s\n", width, "DEVICE", "CAPACITY", "GRANTED", "HELD", "PEAK",
+               "HELD OVER TIME");
+    }
+    json_array_foreach(devices, i, item)
+    {
+        print_line(item, width, fields, member_number(item, "capacity_bytes"));
+    }
+    if (json_array_size(apps)) {
+        printf("%s%-*s%9s%9s%9s%9s %s\n", json_array_size(devices) ? "\n" : "", width, "PROGRAM",
+               "GRANTED", "HELD", "SPILLED", "PEAK", "HELD OVER TIME");
+    }
+    for (i = json_array_size(apps); i-- > 0;)
+        print_app(json_array_get(apps, i), width);
+    if (json_array_size(ended))
+        putchar('\n');
+    json_array_foreach(ended, i, item)
+    {
+        print_ended(item, width);
+    }
+    return output_done();
+}
+
+/** Of a trace instead. */
+struct report {
+    const char *page, *trace;
+};
+
+static const struct verb_option options[] = {{"html", "FILE",
+                                              "Write a page of what a trace says instead: kernels "
+                                              "that ended each second, before, during and "
+                                              "after each move. It needs nothing beside it.",
+                                              OPTION_VALUE(struct report, page)},
+                                             {"trace", "FILE",
+                                              "The file that reseat trace wrote. For --html.",
+                                              OPTION_VALUE(struct report, trace)},
+                                             {NULL}};
+
+static int run(struct call *call)
+{
+    const struct report *report = call->options;
+    static const struct question question = {
+        MSG_USE, "report use", false, REPORT_MS, "devices[] apps[] ended[]", print_report};
+    struct frame frame;
+
+    if (!report->page != !report->trace)
+        return output_fail(&call->output, ERR_USAGE,
+                           "--html makes a page of a --trace: give both, or none");
+    if (report->page)
+        return report_page(&call->output, report->trace, report->page);
+    frame_init(&frame, MSG_USE);
+    frame_string(&frame, "what", call->count ? call->words[0] : "");
+    ask_put_environment(&frame);
+    return ask_print(&call->output, &question, &frame);
+}
+
+const struct verb verb_report = {
+    .name = "report",
+    .arguments = "[DEVICE|APP]",
+    .summary = "Show use of device memory over time.",
+    .text = "It is what was granted, what is held, the most that ever was, and how much of its "
+            "device each program wanted at most, held there or not, also those that ended. With "
+            "--html and --trace it is a page of what a trace says, for any browser.",
+    .options = options,
+    .size = sizeof(struct report),
+    .run = run,
+};

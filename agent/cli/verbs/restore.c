@@ -1,0 +1,331 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "agent/cli/image/checkpoint_process.h"
+#include "agent/cli/image/criu.h"
+#include "agent/cli/image/images.h"
+#include "agent/cli/image/process_image.h"
+#include "agent/cli/verb.h"
+#include "state/base/cleanup.h"
+
+/* A process from its image, once: an image that was restored is claimed, in its folder. */
+
+#define CLAIM     "restored"
+#define CLAIM_MAX 300
+
+struct restore {
+    const struct output *output;
+    const char *device;
+    const char *image; /**< Its name; NULL: the newest of a process. */
+    const char *criu_word;
+    bool again;
+    char path[PATH_MAX], criu[PATH_MAX];
+    struct images images;
+    struct image_summary summary; /**< Of what is restored. */
+    const struct image_process *process;
+    struct owned folder; /**< The image's own. */
+    struct process_files files;
+    struct parked parked;
+};
+
+static const struct verb_option options[] = {
+    {"device", "DEVICE",
+     "Resume it there. Default: where it was; where that is not to be had, wherever the policy "
+     "finds room.",
+     OPTION_VALUE(struct restore, device)},
+    {"image", "IMAGE", "Of several: its name, as image list shows it. Default: the last one.",
+     OPTION_VALUE(struct restore, image)},
+    {"again", NULL,
+     "Also one that was restored on another host, where it may run still: what it does outside of "
+     "its memory is done twice then.",
+     OPTION_VALUE(struct restore, again)},
+    {"criu", "PROGRAM", "The CRIU to use. Default: criu.", OPTION_VALUE(struct restore, criu_word)},
+    {NULL}};
+
+/* ---- which ---- */
+
+static int take_image(struct restore *restore, const char *name)
+{
+    image_summary_finish(&restore->summary);
+    image_summarize(&restore->images, name, &restore->summary);
+    restore->image = name;
+    restore->process =
+        restore->summary.damaged ? NULL : process_image_process(&restore->summary.manifest);
+    return restore->summary.damaged ? -EBADMSG : restore->process ? 0 : -ENOENT;
+}
+
+static int choose(struct restore *restore)
+{
+    const struct image_names *names = &restore->images.names;
+    int error = restore->image ? take_image(restore, restore->image) : -ENOENT;
+    bool named = restore->image;
+
+    for (size_t i = names->count; !named && error == -ENOENT && i-- > 0;)
+        error = take_image(restore, names->names[i]);
+    if (!error)
+        return 0;
+    if (error == -EBADMSG)
+        return output_fail(restore->output, ERR_FAILED, "%s", restore->summary.problem);
+    return output_fail(restore->output, ERR_NO_APP,
+                       "%s%s%s: %s of a whole process (reseat checkpoint --process makes one)",
+                       restore->images.folder->path, named ? "/" : "", named ? restore->image : "",
+                       named ? "the image is not one" : "there is no image");
+}
+
+/** @ret_text: of a process on this host. */
+static bool runs(pid_t pid, char *ret_name, size_t size)
+{
+    char path[64];
+
+    if (kill(pid, 0) != 0 && errno == ESRCH)
+        return false;
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    CLEANUP(cleanup_fclose) FILE *file = fopen(path, "re");
+    if (!file || !fgets(ret_name, (int)size, file))
+        snprintf(ret_name, size, "?");
+    ret_name[strcspn(ret_name, "\n")] = '\0';
+    return true;
+}
+
+static int check_pid(const struct restore *restore)
+{
+    pid_t pid = (pid_t)restore->summary.about->pid;
+    char name[64];
+
+    if (pid <= 0)
+        return output_fail(restore->output, ERR_FAILED, "%s: it does not say which process it was",
+                           restore->image);
+    if (!runs(pid, name, sizeof(name)))
+        return 0;
+    return output_fail(restore->output, ERR_REFUSED,
+                       "pid %d, which %s has in %s, is in use here, by %s: it runs still, or again "
+                       "(reseat ps), or another process has it",
+                       (int)pid, restore->summary.about->program, restore->image, name);
+}
+
+/* ---- once ---- */
+
+static void host_name(char *ret, size_t size)
+{
+    struct utsname host;
+
+    snprintf(ret, size, "%s", uname(&host) == 0 ? host.nodename : "?");
+}
+
+/** What it says of another host stays; one of this host ran here, and does not any more. */
+static int check_claim(const struct restore *restore)
+{
+    char text[CLAIM_MAX + 1] = "", own[65];
+    uint64_t size;
+    int error = image_file_read(&restore->folder, CLAIM, text, CLAIM_MAX, &size);
+
+    if (error == -ENOENT)
+        return 0;
+    host_name(own, sizeof(own));
+    if (error || (strcmp(text, own) != 0 && !restore->again)) {
+        return output_fail(restore->output, ERR_REFUSED,
+                           "%s was restored already, on %s; where it does not run any more: "
+                           "--again",
+                           restore->image, error ? "some host" : text);
+    }
+    return unlinkat(owned_fd(&restore->folder), CLAIM, 0) == 0 || errno == ENOENT
+               ? 0
+               : output_fail(restore->output, ERR_FAILED, "%s: %s", restore->image,
+                             strerror(errno));
+}
+
+static int claim(struct restore *restore)
+{
+    char own[65];
+
+    host_name(own, sizeof(own));
+    const struct image_part part = {own, strlen(own)};
+    /* Whose claim there is, is looked at and changed by one at a time, until its process is there.
+     */
+    if (flock(owned_fd(&restore->folder), LOCK_EX | LOCK_NB))
+        return output_fail(restore->output, ERR_REFUSED, "%s: somebody else restores it",
+                           restore->image);
+    int status = check_claim(restore);
+    if (status)
+        return status;
+    int error = image_file_write(&restore->folder, CLAIM, &part, 1);
+    return error ? output_fail(restore->output, error == -EEXIST ? ERR_REFUSED : ERR_FAILED,
+                               "%s: %s", restore->image,
+                               error == -EEXIST ? "somebody else restores it" : strerror(-error))
+                 : 0;
+}
+
+static void unclaim(struct restore *restore)
+{
+    (void)!unlinkat(owned_fd(&restore->folder), CLAIM, 0);
+}
+
+/* ---- its process ---- */
+
+static int prepare(struct restore *restore)
+{
+    const struct output *output = restore->output;
+    char problem[IMAGE_PROBLEM_MAX];
+
+    if (criu_find(restore->criu_word, restore->criu)) {
+        return output_fail(output, ERR_REFUSED, "a process is restored by CRIU, and %s is not here",
+                           restore->criu_word ? restore->criu_word : "criu");
+    }
+    int status = images_open(output, restore->path, IMAGE_TO_READ, &restore->images);
+    if (status)
+        return status;
+    status = choose(restore);
+    if (!status)
+        status = check_pid(restore);
+    if (status)
+        return status;
+    if (!criu_works(restore->criu, problem)) {
+        return output_fail(output, ERR_REFUSED,
+                           "CRIU cannot restore processes here%s: %s; reseat doctor says more",
+                           geteuid() != 0 ? ", where you are not root" : "", problem);
+    }
+    int error =
+        image_file_folder(&restore->images.folder->folder, restore->image, &restore->folder);
+    if (!error)
+        error = process_files_begin(restore->images.folder, &restore->files);
+    if (error)
+        return output_fail(output, ERR_FAILED, "%s: %s", restore->path, strerror(-error));
+    error = process_image_read(restore->images.folder, &restore->summary.manifest, &restore->files,
+                               problem);
+    return error
+               ? output_fail(output, ERR_FAILED, "%s is not restored: %s", restore->image, problem)
+               : 0;
+}
+
+static int run_criu(struct restore *restore)
+{
+    char problem[CRIU_PROBLEM_MAX];
+    const char *words[] = {"restore",
+                           "--images-dir",
+                           restore->files.path,
+                           "--restore-detached",
+                           "--file-locks",
+                           "--manage-cgroups=ignore",
+                           restore->process->session ? "--shell-job" : NULL,
+                           NULL};
+    const struct criu_call call = {.path = restore->criu,
+                                   .words = words,
+                                   .log = restore->files.log,
+                                   .terminal = restore->process->session};
+
+    int status = claim(restore);
+    if (status || criu_run(&call, problem) == 0)
+        return status;
+    unclaim(restore);
+    return output_fail(restore->output, ERR_FAILED, "%s is not restored: CRIU says: %s (%s)",
+                       restore->image, problem,
+                       process_files_keep_log(restore->images.folder, &restore->files));
+}
+
+/** Where it was, or wherever there is room: @ret_report. */
+static int resume(struct restore *restore, struct client *client, json_t **ret_report)
+{
+    const struct output *output = restore->output;
+    pid_t pid = restore->parked.pid;
+    int status = checkpoint_resume(output, client, pid, restore->device, false, ret_report);
+
+    if (status || strcmp(member_text(*ret_report, "result"), RESULT_DONE) == 0)
+        return status;
+    if (restore->device) {
+        return output_fail(output, ERR_FAILED,
+                           "pid %d was restored, and is suspended: it does not resume on %s: %s",
+                           (int)pid, restore->device, member_text(*ret_report, "reason"));
+    }
+    output_note(output, "it does not go on where it was: %s", member_text(*ret_report, "reason"));
+    json_decref(*ret_report);
+    *ret_report = NULL;
+    return checkpoint_resume(output, client, pid, NULL, true, ret_report);
+}
+
+static int print(const struct restore *restore, json_t *report)
+{
+    char name[OUTPUT_PROGRAM_MAX];
+    const char *to = member_text(report, "to");
+    bool queued = strcmp(member_text(report, "result"), RESULT_QUEUED) == 0;
+
+    if (restore->output->json) {
+        json_t *object = output_object(restore->output, STATUS_DONE);
+        output_add_members(object, report, "app to result");
+        json_object_set_new(object, "image", output_text(restore->image));
+        return output_print(object, STATUS_DONE);
+    }
+    printf("%s restored from %s, %s%s\n", output_program(json_object_get(report, "app"), name),
+           restore->image, queued ? "queues for a device" : "on ", queued ? "" : output_place(to));
+    return output_done();
+}
+
+static int restore_process(struct restore *restore, struct client *client, const char *socket)
+{
+    json_t *report = NULL;
+    int status = prepare(restore);
+
+    if (!status)
+        status = run_criu(restore);
+    if (status)
+        return status;
+    restore->parked =
+        (struct parked){.pid = (pid_t)restore->summary.about->pid, .box = restore->process->box};
+    int error = park_go(&restore->parked, socket);
+    if (error) {
+        output_note(restore->output,
+                    "pid %d cannot be told that it was restored (%s): it looks "
+                    "for its agent in a while, where it was",
+                    (int)restore->parked.pid, strerror(-error));
+    }
+    status = resume(restore, client, &report);
+    if (!status)
+        status = print(restore, report);
+    json_decref(report);
+    return status;
+}
+
+static int run(struct call *call)
+{
+    struct restore *restore = call->options;
+    struct client client = {.fd = -1};
+    struct paths paths;
+
+    restore->output = &call->output;
+    restore->folder = OWNED_NONE;
+    restore->files.fd = -1;
+    int status = images_name_folder(&call->output, call->words[0], restore->path);
+    if (!status && paths_find(&paths))
+        status = output_fail(&call->output, ERR_FAILED, "the runtime folder cannot be used: %s",
+                             paths.problem);
+    if (!status)
+        status = ask_connect(&call->output, true, "restore the program", &client);
+    if (!status)
+        status = restore_process(restore, &client, paths.socket);
+    client_close(&client);
+    process_files_end(&restore->files);
+    owned_close(&restore->folder);
+    image_summary_finish(&restore->summary);
+    if (restore->images.folder)
+        images_close(&restore->images);
+    return status;
+}
+
+const struct verb verb_restore = {
+    .name = "restore",
+    .arguments = "FOLDER",
+    .summary = "Restore a program's whole process from an image, on this host or another.",
+    .text = "The image was made by checkpoint --process. All of its bytes are compared with their "
+            "digests first. The process comes back under its pid, with the files that it had open, "
+            "which have to be there as they were, as its program and libraries; then it is resumed "
+            "on any device. Refused is one that was restored on another host, and one whose "
+            "process runs here.",
+    .options = options,
+    .size = sizeof(struct restore),
+    .run = run,
+};

@@ -1,0 +1,666 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/image/restore.h"
+#include "agent/cli/isolate.h"
+#include "agent/cli/verb.h"
+#include "agent/config/config.h"
+#include "agent/config/device_names.h"
+#include "agent/config/process.h"
+#include "agent/wire/device_key.h"
+#include "agent/wire/protection.h"
+#include "policy/settings.h"
+#include "state/base/cleanup.h"
+#include "state/base/text.h"
+#include "state/driver/isolated.h"
+
+/* Listing devices for the first time starts every driver of the machine. */
+#define REGISTER_MS     60000
+#define DEFAULT_VENDORS "/etc/OpenCL/vendors"
+
+/*
+ * The child of a fork has the stacks of its parent's threads but not the threads, and a handler of
+ * exit() of Mesa's joins them all the same. That goes well while the C library keeps the stacks: 40
+ * MiB of them unless told otherwise, five threads, where a program that moves may have drivers, and
+ * threads of ours, that it has not natively. A kept stack's memory was given back.
+ */
+#define STACKS      "glibc.pthread.stack_cache_size"
+#define STACKS_KEPT STACKS "=4294967296"
+
+/* With less no driver that compiles with LLVM gets far: it does not open, or its builds fail. */
+#define ADDRESSES_LEAST (1ull << 30)
+
+#define NAME_MAX_BYTES 63
+
+/* A piece of a launch, where there is to be one and nothing says how long it is. */
+#define SLICE_MS 10
+
+#define EXIT_CANNOT_EXEC 126
+#define EXIT_NOT_FOUND   127
+
+struct run {
+    const struct output *output;
+    const char *name, *present, *profile;
+    const char *memory;  /**< What it is told of; NULL: not said, as the rest. */
+    uint32_t devices;    /**< 0: not said. */
+    const char *slice;   /**< Milliseconds. */
+    const char *protect; /**< As agent/wire/protection.h takes it; NULL: not said. */
+    const char *restore; /**< A folder of images, or an image. */
+    const char *priority;
+    uint64_t quota;         /**< UINT64_MAX: not said. */
+    unsigned ways;          /**< enum policy_way. */
+    bool preemptible, full; /**< --preemptible, --on-full. */
+    bool isolate, whole;    /**< --isolate, --no-isolate. */
+    bool alone;             /**< No agent was reached. */
+    struct device_wish wish;
+    const char *spread[PROTOCOL_SPREAD_MAX]; /**< Devices that its long launches are done on too. */
+    size_t spread_count;
+    char library[PATH_MAX], image[PATH_MAX];
+    struct paths paths;
+    char id[64], inventory[PATH_MAX];
+    char keys[PROTOCOL_SEATS_MAX * DEVICE_KEY_TEXT_MAX]; /**< Separated by spaces. */
+};
+
+/* ---- options ---- */
+
+static void prepare(void *options)
+{
+    ((struct run *)options)->quota = UINT64_MAX;
+}
+
+/** Names separated by commas, in place. */
+static int take_device(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct device_wish *wish = &((struct run *)call->options)->wish;
+    char *names = (char *)text; /* A word of the command line is ours. */
+
+    for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
+        if (!*name || wish->named == PROTOCOL_SEATS_MAX) {
+            return output_usage(&call->output, "--%s takes at most %d names, none empty",
+                                option->name, PROTOCOL_SEATS_MAX);
+        }
+        wish->names[wish->named++] = name;
+    }
+    return 0;
+}
+
+static int take_spread(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct run *run = call->options;
+    char *names = (char *)text;
+
+    for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
+        if (!*name || run->spread_count == PROTOCOL_SPREAD_MAX) {
+            return output_usage(&call->output, "--%s takes at most %d names, none empty",
+                                option->name, PROTOCOL_SPREAD_MAX);
+        }
+        run->spread[run->spread_count++] = name;
+    }
+    return 0;
+}
+
+static int take_name(struct call *call, const struct verb_option *option, const char *text)
+{
+    size_t length = strlen(text);
+
+    if (!length || length > NAME_MAX_BYTES || !text_is_safe(text, length)) {
+        return output_usage(&call->output,
+                            "--%s must be 1 to %d bytes of UTF-8, without control characters",
+                            option->name, NAME_MAX_BYTES);
+    }
+    ((struct run *)call->options)->name = text;
+    return 0;
+}
+
+static int take_size(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct run *run = call->options;
+    char reason[PROTOCOL_TEXT_MAX];
+    uint64_t bytes;
+
+    if (size_parse(text, &bytes, reason, sizeof(reason)))
+        return output_usage(&call->output, "--%s: %s", option->name, reason);
+    if (!bytes)
+        return output_usage(&call->output, "--%s: a program needs more than nothing", option->name);
+    if (strcmp(option->name, "quota") == 0)
+        run->quota = bytes;
+    else
+        run->memory = text;
+    return 0;
+}
+
+static int take_priority(struct call *call, const struct verb_option *option, const char *text)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+
+    if (end == text || *end || value < -1000 || value > 1000) {
+        return output_usage(&call->output, "--%s is a number from -1000 to 1000, not \"%s\"",
+                            option->name, text);
+    }
+    ((struct run *)call->options)->priority = text;
+    return 0;
+}
+
+/** As the library reads it: interpose/entry/start.h. */
+static int take_slice(struct call *call, const struct verb_option *option, const char *text)
+{
+    char *end;
+    unsigned long ms = strtoul(text, &end, 10);
+
+    if (text[0] < '0' || text[0] > '9' || *end || ms > 60000) {
+        return output_usage(&call->output,
+                            "--%s is a number of milliseconds from 0 to 60000, not \"%s\"",
+                            option->name, text);
+    }
+    ((struct run *)call->options)->slice = text;
+    return 0;
+}
+
+static int take_protect(struct call *call, const struct verb_option *option, const char *text)
+{
+    char reason[PROTOCOL_TEXT_MAX];
+    struct protection protection;
+
+    if (text && protection_parse(text, &protection, reason, sizeof(reason)))
+        return output_usage(&call->output, "--%s: %s", option->name, reason);
+    ((struct run *)call->options)->protect = text ? text : "on";
+    return 0;
+}
+
+static int take_ways(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct run *run = call->options;
+    bool more = strcmp(text, "refuse") != 0;
+
+    run->full = true;
+    run->ways = 0;
+    for (const char *at = text; more;) {
+        size_t length = strcspn(at, ",");
+        unsigned way = policy_way_of(at, length);
+        if (!way) {
+            return output_usage(&call->output,
+                                "--%s is refuse, or some of upgrade, spill, wait and suspend "
+                                "with commas, not \"%s\"",
+                                option->name, text);
+        }
+        run->ways |= way;
+        more = at[length] == ',';
+        at += length + more;
+    }
+    return 0;
+}
+
+static const struct verb_option run_options[] = {
+    {"device", "DEVICE[,DEVICE]",
+     "Where to start, one name for each virtual device; the option may be given again instead. "
+     "Default, and for those that are not named: spread over the GPUs, or over all devices where "
+     "there is no GPU; several on one device where there are fewer.",
+     .take = take_device},
+    {"devices", "N",
+     "How many virtual devices the program has, 1 to 4. Each starts somewhere and moves by itself. "
+     "Default: as many as --device names, else 1.",
+     OPTION_VALUE(struct run, devices), .number = "a number from 1 to 4", .least = 1,
+     .most = PROTOCOL_SEATS_MAX},
+    {"name", "NAME",
+     "What to call it: 1 to 63 bytes of UTF-8, without control characters. Default: the program's "
+     "name, with a ? for each of these.",
+     .take = take_name},
+    {"present", "gpu|cpu|accelerator|native",
+     "The kind of device that it is told it has. Some programs only look for GPUs.",
+     OPTION_VALUE(struct run, present)},
+    {"profile", "portable|native",
+     "portable (default): the limits, features and extensions that every device offers. native: "
+     "those of the first device; it then moves only where these are offered too. Of several "
+     "virtual devices that start on different ones: those that all of these offer. The program is "
+     "told the same of each of its virtual devices.",
+     OPTION_VALUE(struct run, profile)},
+    {"memory", "SIZE",
+     "The device memory that it is told of. Default: that of the largest device that it may be "
+     "moved to. Sizes are a number and a unit: 512MiB, 2GiB.",
+     .take = take_size},
+    {"quota", "SIZE",
+     "The device memory that it may have, at most; reseat limit changes it. What is more spills, "
+     "or is refused; a kernel that needs more at once waits, suspended, until it may have it.",
+     .take = take_size},
+    {"priority", "N",
+     "From -1000 to 1000, 0 by default. Higher goes first, and displaces lower ones that run where "
+     "nothing else helps; these come back by themselves.",
+     .take = take_priority},
+    {"preemptible", NULL, "Programs of the same priority may displace it too, when they wait.",
+     OPTION_VALUE(struct run, preemptible)},
+    {"on-full", "refuse|WAY[,WAY]",
+     "What may be done when its memory does not fit, with commas: upgrade (move it to a device "
+     "that fits), spill (keep on the device what each command needs), wait (block the call), "
+     "suspend (give the device back and queue for one); or refuse: none of them, it gets the error "
+     "of a full device. Default: all of them, in the order of reseat.conf(5).",
+     .take = take_ways},
+    {"slice", "MS",
+     "How long a move may have to wait for a kernel that runs, about: a launch that takes longer "
+     "than two of these is given to the device in pieces of whole work-groups, each about this "
+     "long, where that cannot be told from one launch; reseat explain says of which kernels it "
+     "can. 0: launches stay whole. Default: as the configuration says, slice in reseat.conf(5).",
+     .take = take_slice},
+    {"spread", "DEVICE[,DEVICE]",
+     "Have its long launches done on these devices too, each by as much as it has time for, where "
+     "the kernel allows that (reseat explain). Each of them holds what such a launch uses, which "
+     "no limit counts. Launches are then given in pieces also where the configuration has them "
+     "stay whole. reseat spread changes it while the program runs.",
+     .take = take_spread},
+    {"protect", "[SECONDS|SIZE|off]",
+     "Have it outlive its device: its memory is copied to the host again and again while it runs, "
+     "and what it does in between is kept, so that it is done again on another device when its own "
+     "is lost. A number: seconds between two copies, where that takes no more than a hundredth of "
+     "its time. A size: memory that what it does in between may take, 256MiB by default. Launches "
+     "are then given to the device whole. Programs with several virtual devices, native kernels, "
+     "shared virtual memory or program-scope variables are as without. off: not, whatever the "
+     "configuration says (protect in reseat.conf(5)). reseat protect changes it while it runs.",
+     .take = take_protect},
+    {"restore", "FOLDER[/IMAGE]",
+     "Have it go on from its last image in FOLDER that reseat checkpoint made, or from that image. "
+     "The program has to give its progress for that (reseat.h), to be called as it was then, and "
+     "may start on any device. The image stays as it is.",
+     OPTION_VALUE(struct run, restore)},
+    {"isolate", NULL,
+     "Open its drivers in other processes, so that it holds no library, descriptor or mapping of "
+     "theirs at any time, and a driver that crashes is not its crash: reseat says that its device "
+     "is "
+     "lost. Default: as the configuration says, isolate in reseat.conf(5).",
+     OPTION_VALUE(struct run, isolate)},
+    {"no-isolate", NULL, "Open them in its own process, whatever the configuration says.",
+     OPTION_VALUE(struct run, whole)},
+    {NULL}};
+
+/** What options say of each other. */
+static int check(struct run *run)
+{
+    if (run->devices && run->wish.named > run->devices) {
+        return output_usage(run->output, "--device names %zu devices, --devices asks for %u",
+                            run->wish.named, run->devices);
+    }
+    if (run->isolate && run->whole)
+        return output_usage(run->output, "--isolate or --no-isolate, not both");
+    if (run->spread_count && run->slice && strtoul(run->slice, NULL, 10) == 0)
+        return output_usage(run->output, "--spread needs launches in pieces, --slice 0 has none");
+    run->wish.count = run->devices ? run->devices : run->wish.named ? run->wish.named : 1;
+    return 0;
+}
+
+/* ---- the agent ---- */
+
+static void add_key(struct run *run, const char *key)
+{
+    if (*key) {
+        strcat(run->keys, run->keys[0] ? " " : "");
+        strcat(run->keys, key);
+    }
+}
+
+/** Tell the agent what this process is about to be. 0, an exit status, or -errno to go on without.
+ */
+static int register_program(struct run *run, struct client *client, const char *name)
+{
+    struct message message;
+    struct frame frame;
+    char problem[PROTOCOL_TEXT_MAX];
+
+    frame_init(&frame, MSG_REGISTER);
+    frame_string(&frame, "name", name);
+    frame_bool(&frame, "named", run->name != NULL);
+    frame_u64(&frame, "count", run->wish.count);
+    frame_array(&frame, "devices");
+    for (size_t i = 0; i < run->wish.named; i++)
+        frame_string(&frame, NULL, run->wish.names[i]);
+    frame_end(&frame);
+    frame_array(&frame, "spread");
+    for (size_t i = 0; i < run->spread_count; i++)
+        frame_string(&frame, NULL, run->spread[i]);
+    frame_end(&frame);
+    if (run->priority)
+        frame_string(&frame, "priority", run->priority);
+    if (run->preemptible)
+        frame_bool(&frame, "preemptible", true);
+    if (run->full)
+        frame_u64(&frame, "ways", run->ways);
+    if (run->quota != UINT64_MAX)
+        frame_u64(&frame, "quota", run->quota);
+    if (run->protect)
+        frame_string(&frame, "protect", run->protect);
+    ask_put_environment(&frame);
+    int result = client_send(client, &frame);
+    if (!result)
+        result = client_receive(client, REGISTER_MS, -1, &message);
+    if (result != 1)
+        return result ? result : -EPROTO;
+    if (!field_is(&message.root, "type", MSG_REGISTER)) {
+        int status = output_fail_message(run->output, &message);
+        message_finish(&message);
+        return status;
+    }
+    field_string(&message.root, "id", run->id, sizeof(run->id));
+    const msgpack_object *keys;
+    size_t count = field_array(&message.root, "devices", &keys);
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        char key[DEVICE_KEY_TEXT_MAX];
+        if (object_string(&keys[i], key, sizeof(key)))
+            add_key(run, key);
+    }
+    field_path(&message.root, "inventory", run->inventory, sizeof(run->inventory));
+    if (field_text(&message.root, "problem", problem, sizeof(problem)) && problem[0])
+        output_note(run->output, "devices could not be listed: %s", problem);
+    message_finish(&message);
+    return 0;
+}
+
+/** Without an agent, the list that the last one left still says what DEV means. */
+static int resolve_alone(struct run *run)
+{
+    struct inventory inventory = {0};
+    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX] = {NULL};
+    char error[PROTOCOL_TEXT_MAX] = "no list of devices was left by an earlier agent";
+    int result = -ENODEV;
+
+    if (run->paths.folder[0] && !paths_join(run->paths.folder, "inventory", run->inventory) &&
+        !inventory_read(run->inventory, &inventory))
+        result = device_place(&inventory, &run->wish, entries, error, sizeof(error));
+    else
+        run->inventory[0] = '\0';
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX && entries[i]; i++) {
+        char key[DEVICE_KEY_TEXT_MAX];
+        device_key_format(&entries[i]->key, key);
+        add_key(run, key);
+    }
+    inventory_finish(&inventory);
+    if (result && run->wish.named)
+        return output_fail(run->output, ERR_NO_DEVICE, "%s", error);
+    return 0;
+}
+
+static int find_agent(struct run *run, const char *name)
+{
+    struct client client = {.fd = -1};
+    char why[PROTOCOL_TEXT_MAX] = "";
+    int result = paths_find(&run->paths);
+
+    if (!result) {
+        result = client_connect(&run->paths, &client);
+        if (result == -ENOENT || result == -ECONNREFUSED) {
+            result = client_launch_agent(why, sizeof(why));
+            result = result ? result : client_connect(&run->paths, &client);
+        }
+    }
+    if (!result)
+        result = register_program(run, &client, name);
+    client_close(&client);
+    if (result >= 0)
+        return result;
+    run->alone = true;
+    const char *problem = result == -EPROTO && client.problem[0] ? client.problem
+                          : why[0]                               ? why
+                          : run->paths.problem[0]                ? run->paths.problem
+                          : result == -ETIMEDOUT                 ? "it does not answer"
+                          : result == -EPERM                     ? "it is another user's"
+                                                                 : strerror(-result);
+    output_note(run->output, "the agent cannot be reached (%s); %s runs without it and %s", problem,
+                name,
+                run->paths.socket[0] ? "can be moved when one runs (reseat agent start)"
+                                     : "cannot be moved");
+    if (run->spread_count)
+        output_note(run->output, "its launches are done on one device: what --spread says, an "
+                                 "agent tells it");
+    return resolve_alone(run);
+}
+
+/* ---- the environment ---- */
+
+static int set(const char *name, const char *value)
+{
+    return setenv(name, value, 1) ? -errno : 0;
+}
+
+/**
+ * The folder whose only driver is ours: beside the library, or in the runtime folder where that
+ * names another library. Without either the library itself, which one of the two loaders takes too.
+ */
+static int find_vendors(const struct run *run, char ret_folder[PATH_MAX])
+{
+    char file[PATH_MAX], line[PATH_MAX + 1];
+
+    if (!paths_vendors(run->library, ret_folder))
+        return 0;
+    if (!run->paths.folder[0]) {
+        memcpy(ret_folder, run->library, PATH_MAX);
+        return 0;
+    }
+    int error = paths_join(run->paths.folder, "vendors", ret_folder);
+    if (!error)
+        error = paths_make(ret_folder);
+    if (!error)
+        error = paths_join(ret_folder, "reseat.icd", file);
+    if (error)
+        return error;
+    snprintf(line, sizeof(line), "%s\n", run->library);
+    CLEANUP(cleanup_free) char *old = NULL;
+    size_t size;
+    if (!paths_read(file, sizeof(line), &old, &size) && strcmp(old, line) == 0)
+        return 0;
+    return paths_write(file, line, strlen(line));
+}
+
+/** Put @item in front of a list, unless that mentions @known already. */
+static int set_first(const char *name, const char *item, const char *known)
+{
+    const char *old = getenv(name);
+    CLEANUP(cleanup_free) char *all = NULL;
+
+    if (old && strstr(old, known))
+        return 0;
+    if (asprintf(&all, "%s%s%s", item, old && *old ? ":" : "", old ? old : "") < 0) {
+        all = NULL;
+        return -ENOMEM;
+    }
+    return set(name, all);
+}
+
+/**
+ * Every road in, and what the user had set kept for the way out. Inside a program that already
+ * runs under reseat the roads are ours, and what was kept must stay.
+ */
+static int set_roads(const struct run *run)
+{
+    const char *vendors = getenv("OCL_ICD_VENDORS"), *names = getenv("OCL_ICD_FILENAMES");
+    char folder[PATH_MAX];
+    int error = find_vendors(run, folder);
+    bool nested = vendors && getenv(DRIVER_ENV_VENDORS) && strcmp(vendors, folder) == 0;
+
+    if (!error && !nested) {
+        error = set(DRIVER_ENV_VENDORS, vendors && *vendors ? vendors : DEFAULT_VENDORS);
+        if (!error && names)
+            error = set(DRIVER_ENV_FILENAMES, names);
+        else if (!error)
+            unsetenv(DRIVER_ENV_FILENAMES);
+    }
+    unsetenv("OCL_ICD_FILENAMES");
+    if (!error)
+        error = set("OCL_ICD_VENDORS", folder);
+    return error ? error : set_first("LD_PRELOAD", run->library, run->library);
+}
+
+static int set_or_clear(const char *name, const char *value)
+{
+    return value && *value ? set(name, value) : (unsetenv(name) ? -errno : 0);
+}
+
+static int set_slice(const struct run *run, uint32_t configured_ms)
+{
+    const char *given = run->slice ? run->slice : getenv("RESEAT_SLICE");
+    char ms[32];
+
+    if (run->spread_count && !configured_ms)
+        configured_ms = SLICE_MS;
+    snprintf(ms, sizeof(ms), "%u", configured_ms);
+    return set("RESEAT_SLICE", given && *given ? given : ms);
+}
+
+/** The library of device binaries: what is wrong with it costs a build, and is said in its log. */
+static int set_library(uint64_t mib)
+{
+    char folder[PATH_MAX], limit[32];
+
+    if (paths_binaries(folder))
+        return set_or_clear("RESEAT_BINARIES", NULL);
+    snprintf(limit, sizeof(limit), "%llu", (unsigned long long)mib);
+    int error = set("RESEAT_BINARIES", folder);
+    return error ? error : set("RESEAT_LIBRARY_LIMIT", limit);
+}
+
+/** Who asked for it would rather not run than have drivers in the program. */
+static int set_isolation(const struct run *run, bool isolate)
+{
+    char driver[PATH_MAX] = "", address[PATH_MAX] = "";
+    int error = isolate ? isolate_find(&run->paths, run->alone, driver, address) : 0;
+
+    error = error ? error : set_or_clear(ISOLATED_ENV_DRIVER, driver);
+    return error ? error : set_or_clear(ISOLATED_ENV_SERVER, address);
+}
+
+static int set_protection(const struct run *run, const struct protection *configured)
+{
+    char text[PROTECTION_TEXT_MAX];
+
+    protection_format(configured, text);
+    return set_or_clear("RESEAT_PROTECTION", run->protect ? run->protect : text);
+}
+
+/** What the configuration says of programs. */
+static int set_configured(const struct run *run, const char *name)
+{
+    const struct protection none = {.word = PROTECTION_UNSAID};
+    struct config_program said;
+    struct config_error wrong;
+    struct config config;
+
+    if (config_load_effective(NULL, 0, &config, &wrong)) {
+        char text[CONFIG_REASON_MAX + PATH_MAX];
+        config_error_format(&wrong, text, sizeof(text));
+        output_note(run->output, "no library of device binaries is used: %s", text);
+        int error = set_or_clear("RESEAT_BINARIES", NULL);
+        error = error ? error : set_isolation(run, run->isolate);
+        error = error ? error : set_protection(run, &none);
+        return error ? error : set_slice(run, SLICE_MS);
+    }
+    bool isolate = run->isolate || (config_policy(&config)->isolate && !run->whole);
+    uint64_t library_mib = config_policy(&config)->library_mib;
+    uint32_t slice_ms = config_policy(&config)->slice_ms;
+    config_program(&config, name, &said);
+    config_finish(&config);
+    int error = set_library(library_mib);
+    error = error ? error : set_protection(run, &said.protect);
+    error = error ? error : set_isolation(run, isolate);
+    return error ? error : set_slice(run, slice_ms);
+}
+
+/** Without a home, each program measures for itself. */
+static int set_links(void)
+{
+    char folder[PATH_MAX];
+
+    return set_or_clear("RESEAT_LINKS", paths_links(folder) ? NULL : folder);
+}
+
+/** Without it a program cannot be moved to devices of servers, and to all others. */
+static int set_remote(void)
+{
+    char driver[PATH_MAX];
+
+    return set_or_clear("RESEAT_REMOTE", paths_remote(driver) ? NULL : driver);
+}
+
+static int set_environment(const struct run *run, const char *name)
+{
+    int error = set_roads(run);
+    char count[16];
+
+    error = error ? error : set_first("GLIBC_TUNABLES", STACKS_KEPT, STACKS);
+    error = error ? error : set_or_clear("RESEAT_SOCKET", run->paths.socket);
+    error = error ? error : set_or_clear("RESEAT_INVENTORY", run->inventory);
+    error = error ? error : set_or_clear("RESEAT_DEVICE", run->keys);
+    snprintf(count, sizeof(count), "%zu", run->wish.count);
+    error = error ? error : set("RESEAT_DEVICES", count);
+    error = error ? error : set_or_clear("RESEAT_ID", run->id);
+    error = error ? error : set("RESEAT_NAME", name);
+    error = error ? error : set_configured(run, name);
+    error = error ? error : set_links();
+    error = error ? error : set_remote();
+    if (!error && run->present)
+        error = set("RESEAT_PRESENT", run->present);
+    if (!error && run->profile)
+        error = set("RESEAT_PROFILE", run->profile);
+    if (!error && run->memory)
+        error = set("RESEAT_MEMORY", run->memory);
+    error = error ? error : set_or_clear("RESEAT_RESTORE", run->image);
+    return error;
+}
+
+/** Only returns where the program cannot be run. */
+static int start(struct run *run, char **program, const char *name)
+{
+    int status = find_agent(run, name);
+
+    if (status)
+        return status;
+    int error = set_environment(run, name);
+    if (error) {
+        return output_fail(run->output, ERR_FAILED, "cannot set up the environment: %s",
+                           strerror(-error));
+    }
+    uint64_t addresses = process_address_limit();
+    if (addresses && addresses < ADDRESSES_LEAST) {
+        output_note(run->output,
+                    "the address space is limited to %llu MiB (ulimit -v), which may be too little "
+                    "for %s to find an OpenCL device; RESEAT_LOG=error says what fails",
+                    (unsigned long long)addresses >> 20, name);
+    }
+    execvp(program[0], program);
+    status = errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+    output_note(run->output, "cannot run %s: %s", program[0], strerror(errno));
+    return status;
+}
+
+static int run_program(struct call *call)
+{
+    struct run *run = call->options;
+    const char *slash = strrchr(call->words[0], '/');
+
+    run->output = &call->output;
+    int status = check(run);
+    if (status)
+        return status;
+    if (paths_library(run->library)) {
+        return output_fail(run->output, ERR_FAILED,
+                           "libreseat.so is not installed beside this binary; reinstall reseat, or "
+                           "name it in RESEAT_LIBRARY");
+    }
+    if (run->restore)
+        status = restore_find(run->output, run->restore, call->words[0], run->image);
+    if (status)
+        return status;
+    return start(run, call->words, run->name ? run->name : slash ? slash + 1 : call->words[0]);
+}
+
+const struct verb verb_run = {
+    .name = "run",
+    .arguments = "PROGRAM [ARG...]",
+    .summary = "Run an OpenCL program so that it can be moved between devices.",
+    .text = "Its exit status, signals, standard streams and working directory are its own. An "
+            "agent is started where none runs. Without an agent the program runs all the same, "
+            "after a warning, and is found by the next one.",
+    .options = run_options,
+    .plain = true,
+    .size = sizeof(struct run),
+    .prepare = prepare,
+    .run = run_program,
+};

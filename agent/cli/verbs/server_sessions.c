@@ -1,0 +1,235 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/cli/verb.h"
+#include "remote/server/listener/control.h"
+
+/* reseat server sessions, kick: of the device servers that run on this machine, as their user or
+   root. Not the agent's business: a server needs none. */
+
+#define NS_PER_SECOND 1e9
+
+/* What is asked of which servers. */
+struct search {
+    const struct output *output;
+    const char *server; /**< An address, or a process; NULL or "-": any. */
+    unsigned found;
+    /* Of sessions: */
+    json_t *sessions;
+    /* Of kick: */
+    struct control_request request;
+    uint32_t ended;
+};
+
+static bool is_meant(const struct search *search, const struct control_answer *server)
+{
+    const char *wanted = search->server;
+    char pid[16];
+    size_t length;
+
+    if (!wanted || strcmp(wanted, "-") == 0)
+        return true;
+    snprintf(pid, sizeof(pid), "%d", server->pid);
+    if (strcmp(wanted, pid) == 0)
+        return true;
+    for (const char *at = server->addresses; *at; at += length + (at[length] == ' ')) {
+        length = strcspn(at, " ");
+        if (length == strlen(wanted) && strncmp(at, wanted, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int search_servers(struct search *search,
+                          bool (*each)(void *data, int fd, const struct control_answer *server))
+{
+    char problem[FOLDER_PROBLEM_MAX];
+
+    if (control_servers(each, search, problem))
+        return output_fail(search->output, ERR_FAILED, "%s", problem);
+    if (!search->found && search->server && strcmp(search->server, "-") != 0)
+        return output_fail(search->output, ERR_GONE,
+                           "no device server of yours listens on %s here; reseat server sessions "
+                           "lists those of all",
+                           search->server);
+    if (!search->found)
+        return output_fail(search->output, ERR_GONE, "no device server of yours runs here");
+    return 0;
+}
+
+/* ---- sessions ---- */
+
+static json_t *session_json(const struct control_answer *server,
+                            const struct control_session *session)
+{
+    return json_pack("{s:s, s:i, s:I, s:s, s:i, s:I, s:s, s:I, s:f, s:I}", "server",
+                     server->addresses, "server_pid", (int)server->pid, "session",
+                     (json_int_t)session->number, "name", session->name, "pid", (int)session->pid,
+                     "since", (json_int_t)session->since, "devices", session->devices,
+                     "memory_bytes", (json_int_t)session->memory, "busy_s",
+                     (double)session->busy_ns / NS_PER_SECOND, "share", (json_int_t)session->share);
+}
+
+static bool list_server(void *data, int fd, const struct control_answer *server)
+{
+    struct search *search = data;
+    struct control_request request = {.version = CONTROL_VERSION, .what = CONTROL_SESSION};
+    struct control_answer answer;
+
+    if (!is_meant(search, server))
+        return true;
+    search->found++;
+    while (!control_ask(fd, &request, &answer) && !answer.error) {
+        json_array_append_new(search->sessions, session_json(server, &answer.session));
+        request.number = answer.session.number + 1;
+        if (!request.number)
+            break;
+    }
+    return true;
+}
+
+static int print_sessions(const json_t *sessions)
+{
+    enum { SINCE = 2, BUSY = 5 };
+    static const struct table_column columns[] = {
+        {"SESSION", "session", TABLE_NUMBER, true},
+        {"NAME", "name"},
+        {"SINCE"},
+        {"DEVICES", "devices"},
+        {"MEMORY", "memory_bytes", TABLE_BYTES, true},
+        {"BUSY", NULL, TABLE_TEXT, true},
+        {"SHARE", "share", TABLE_NUMBER, true},
+        {"PID", "pid", TABLE_NUMBER, true},
+        {"SERVER", "server"},
+    };
+    struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    json_t *session;
+    size_t i;
+
+    json_array_foreach(sessions, i, session)
+    {
+        const time_t at = (time_t)json_integer_value(json_object_get(session, "since"));
+        char since[32] = "", busy[32];
+        struct tm tm;
+        if (localtime_r(&at, &tm))
+            strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S", &tm);
+        snprintf(busy, sizeof(busy), "%.1f s", json_real_value(json_object_get(session, "busy_s")));
+        table_add(table, session);
+        table_put(table, SINCE, since);
+        table_put(table, BUSY, busy);
+    }
+    return table_print(table);
+}
+
+static int run_sessions(struct call *call)
+{
+    struct search search = {.output = &call->output,
+                            .server = call->count ? call->words[0] : NULL,
+                            .sessions = json_array()};
+    int status = search_servers(&search, list_server);
+
+    if (status) {
+        json_decref(search.sessions);
+        return status;
+    }
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        json_object_set(object, "sessions", search.sessions);
+        status = output_print(object, STATUS_DONE);
+    } else if (!json_array_size(search.sessions)) {
+        puts("no sessions");
+        status = output_done();
+    } else {
+        status = print_sessions(search.sessions);
+    }
+    json_decref(search.sessions);
+    return status;
+}
+
+const struct verb verb_server_sessions = {
+    .name = "server sessions",
+    .arguments = "[ADDRESS|-]",
+    .summary = "List who uses the devices of this machine's device servers.",
+    .text =
+        "ADDRESS is one that a server of yours listens on here, or its process; without it, all "
+        "of yours are asked. NAME is that of the client's certificate, or its user. MEMORY is "
+        "what the server promised it, and BUSY for how long its commands were under way.",
+    .run = run_sessions,
+};
+
+/* ---- kick ---- */
+
+static bool kick_at(void *data, int fd, const struct control_answer *server)
+{
+    struct search *search = data;
+    struct control_answer answer;
+
+    if (!is_meant(search, server))
+        return true;
+    search->found++;
+    if (!control_ask(fd, &search->request, &answer) && !answer.error)
+        search->ended += answer.count;
+    return true;
+}
+
+static bool count_at(void *data, int fd, const struct control_answer *server)
+{
+    struct search *search = data;
+
+    (void)fd;
+    search->found += is_meant(search, server);
+    return true;
+}
+
+static int run_kick(struct call *call)
+{
+    struct search search = {
+        .output = &call->output,
+        .server = call->words[0],
+        .request = {.version = CONTROL_VERSION, .what = CONTROL_KICK},
+    };
+    const char *who = call->words[1];
+    char *end = NULL;
+    unsigned long number = strtoul(who, &end, 10);
+    bool numbered = *who >= '1' && *who <= '9' && !*end && number <= UINT32_MAX;
+
+    if (strlen(who) >= sizeof(search.request.name))
+        return output_usage(&call->output, "no client has so long a name");
+    int status = search_servers(&search, count_at);
+    if (status)
+        return status;
+    /* Each server counts its own sessions. */
+    if (numbered && search.found > 1)
+        return output_fail(&call->output, ERR_AMBIGUOUS,
+                           "%u servers of yours run here; name the one whose session %s is meant",
+                           search.found, who);
+    if (numbered)
+        search.request.number = (uint32_t)number;
+    else
+        strcpy(search.request.name, who);
+    status = search_servers(&search, kick_at);
+    if (status)
+        return status;
+    if (!search.ended)
+        return output_fail(&call->output, ERR_GONE, "there is no session %s", who);
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        json_object_set_new(object, "ended", json_integer(search.ended));
+        return output_print(object, STATUS_DONE);
+    }
+    printf("%u %s ended\n", search.ended, search.ended == 1 ? "session is" : "sessions are");
+    return output_done();
+}
+
+const struct verb verb_server_kick = {
+    .name = "server kick",
+    .arguments = "ADDRESS|- SESSION",
+    .summary = "End a session of a device server of yours on this machine.",
+    .text = "SESSION is a number of reseat server sessions, or a client's name: then all that it "
+            "has are ended. Its process has two seconds for that, and is killed then, whatever its "
+            "device does; what it held is free again. The client is told, and may come back: "
+            "reseat serve --revoke keeps it out.",
+    .run = run_kick,
+};

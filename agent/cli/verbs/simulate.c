@@ -1,0 +1,363 @@
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/cli/show/simulate_report.h"
+#include "agent/cli/verb.h"
+#include "agent/simulate/sim_csv.h"
+
+#define NODES_NAME   "openb_node_list_gpu_node.csv"
+#define TASKS_NAME   "openb_pod_list_default.csv"
+#define SYNTHETIC    "synthetic"
+#define THREADS_MAX  16
+#define GROW_DEFAULT 25
+/* Times the trace's own length, after which those that did not end are given up. */
+#define HORIZON_TIMES 4
+/* What is paid for devices that can be reclaimed, where --price does not say. */
+#define SPOT_PRICE 350
+
+struct simulate {
+    const struct output *output;
+    struct sim_models models;
+    struct sim_options options;
+    struct sim_load load;
+    const char *trace, *nodes, *tasks;
+    bool show_models;
+    size_t price_count;
+    struct sim_result results[SIM_LEVELS_MAX * SIM_REGIMES];
+};
+
+/* ---- options ---- */
+
+/** "0,0.01,0.05": of each level, into the field of its row. */
+static int take_levels(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct simulate *simulate = call->options;
+    bool reclaim = strcmp(option->name, "reclaim") == 0;
+    size_t count = 0;
+
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char number[32];
+        uint64_t value;
+        snprintf(number, sizeof(number), "%.*s", (int)strcspn(at, ","), at);
+        if (count == SIM_LEVELS_MAX || strcspn(at, ",") >= sizeof(number) ||
+            !sim_parse(number, option->places, option->most, &value)) {
+            return output_usage(&call->output, "--%s is up to %d %s, not \"%s\"", option->name,
+                                SIM_LEVELS_MAX, option->number, text);
+        }
+        struct sim_level *level = &simulate->options.levels[count++];
+        *(reclaim ? &level->reclaim : &level->price) = (uint32_t)value;
+    }
+    *(reclaim ? &simulate->options.level_count : &simulate->price_count) = count;
+    return 0;
+}
+
+static int take_setting(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct simulate *simulate = call->options;
+    char name[64], reason[POLICY_REASON];
+    const char *value = strchr(text, '=');
+
+    if (!value || value == text || (size_t)(value - text) >= sizeof(name))
+        return output_usage(&call->output, "--%s is NAME=VALUE, not \"%s\"", option->name, text);
+    snprintf(name, sizeof(name), "%.*s", (int)(value - text), text);
+    const struct setting *setting = settings_find(name);
+    if (!setting)
+        return output_usage(&call->output, "the policy has no setting \"%s\"", name);
+    if (settings_set(&simulate->options.settings, setting, value + 1, reason, sizeof(reason)))
+        return output_usage(&call->output, "--%s %s: %s", option->name, name, reason);
+    return 0;
+}
+
+static int take_models(struct call *call, const struct verb_option *option, const char *path)
+{
+    struct simulate *simulate = call->options;
+    char error[SIM_ERROR] = "";
+
+    (void)option;
+    simulate->show_models = true;
+    if (path && sim_models_read(path, &simulate->models, error))
+        return output_fail(&call->output, ERR_USAGE, "%s", error);
+    return 0;
+}
+
+/* A number of options.* or load.*, in units of 10^-places. */
+#define NUMBER(member, digits, from, to, text)                                                     \
+    OPTION_VALUE(struct simulate, member), .number = text, .places = digits, .least = from,        \
+                                           .most = to
+
+static const struct verb_option simulate_options[] = {
+    {"nodes", "FILE", "The nodes of the trace, in the openb format.",
+     OPTION_VALUE(struct simulate, nodes)},
+    {"tasks", "FILE", "The tasks of the trace, in the openb format.",
+     OPTION_VALUE(struct simulate, tasks)},
+    {"reclaim", "LIST",
+     "Levels: reclaims of each node in an hour, with commas. Default: 0,0.01,0.05,0.2. All regimes "
+     "see the same reclaims.",
+     .number = "numbers from 0 to 60 with commas, reclaims of a node in an hour", .places = 6,
+     .most = 60000000, .take = take_levels},
+    {"price", "LIST",
+     "What is paid for a device at each level, of the price on demand. Default: 1 at level 0, "
+     "otherwise 0.35. A device is paid while a program is on it; NODES is what it costs where all "
+     "devices of a node are paid while a program is on one of them.",
+     .number = "numbers from 0 to 1000 with commas, parts of the price on demand", .places = 3,
+     .most = 1000000, .take = take_levels},
+    {"notice", "SECONDS", "From the notice to the reclaim (120).",
+     NUMBER(options.notice_ms, 3, 0, 86400000, "seconds, 0 to 86400")},
+    {"away", "SECONDS", "From the reclaim until the node is back, on average (1800).",
+     NUMBER(options.away_ms, 3, 1000, 31536000000, "seconds, 1 to 31536000")},
+    {"fail", "NUMBER", "Failures of each node in an hour, without a notice, for a day (0).",
+     NUMBER(options.fail, 6, 0, 60000000, "failures of a node in an hour, 0 to 60")},
+    {"checkpoint", "SECONDS",
+     "Work between two checkpoints (3600; 0: there are none, and programs begin from zero).",
+     NUMBER(options.checkpoint_ms, 3, 0, 31536000000, "seconds, 0 to 31536000")},
+    {"storage", "GB/S",
+     "From and to storage, of each node (1; 0: it takes no time). A program stands while its "
+     "checkpoint is written or it is loaded; one goes after the other.",
+     NUMBER(options.storage, 6, 0, 10000000000, "GB/s, 0 (no limit) to 10000")},
+    {"save", NULL,
+     "Under overcommit and reconfiguration, too, what is left on a node is saved at the notice.",
+     OPTION_VALUE(struct simulate, options.save)},
+    {"between-hosts", NULL,
+     "Under reconfiguration a policy governs several nodes, moves programs from one to another, "
+     "and empties a node at its notice. What waits in its host memory goes only where a device is "
+     "free.",
+     OPTION_VALUE(struct simulate, options.between_hosts)},
+    {"network", "GB/S", "A move between nodes takes the network of both (3), one after the other.",
+     NUMBER(options.network, 6, 1000, 10000000000, "GB/s, 0.001 to 10000")},
+    {"latency", "SECONDS", "And so much longer (0.001).",
+     NUMBER(options.latency_ms, 3, 0, 3600000, "seconds, 0 to 3600")},
+    {"link", "GB/S", "Between a device and host memory (10).",
+     NUMBER(options.link, 6, 1000, 10000000000, "GB/s, 0.001 to 10000")},
+    {"stop", "SECONDS",
+     "A move, suspend, resume or spill stops its program for so long (0.5), and for what it copies "
+     "over the link.",
+     NUMBER(options.fixed_ms, 3, 0, 3600000, "seconds, 0 to 3600")},
+    {"touch", "SECONDS",
+     "A program goes over all of its memory once in this time (10); what is spilled then comes and "
+     "goes over the link.",
+     NUMBER(options.touch_ms, 3, 1, 86400000, "seconds, 0.001 to 86400")},
+    {"grow", "PERCENT",
+     "So many programs (25) start with a half to a quarter of their memory and grow in equal "
+     "steps. Those of several devices do not.",
+     NUMBER(load.grow_percent, 0, 0, 100, "a percentage, 0 to 100")},
+    {"devices", "N",
+     "Keep about so many devices of the trace: as great a part of its nodes, evenly of the list.",
+     NUMBER(load.devices, 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000")},
+    {"cell", "N",
+     "About how many devices one policy governs between hosts (1000). A program stays with it.",
+     NUMBER(options.cell, 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000")},
+    {"pending", NULL, "Run the tasks that never ran, too: from creation to deletion.",
+     OPTION_VALUE(struct simulate, load.pending)},
+    {"models", "[FILE]",
+     "Print the table of models, or take it from FILE: the line model,memory_gib,speed,price and a "
+     "line for each; speed and price relative to a reference device.",
+     .take = take_models},
+    {"set", "NAME=VALUE", "A setting of the policy, by the name that it has in the configuration.",
+     .take = take_setting},
+    {"seed", "N",
+     "For what is drawn: reclaims, failures, who grows, and synthetic traces. Default: 1.",
+     NUMBER(options.seed, 0, 0, INT64_MAX, "a number, 0 to 9223372036854775807")},
+    {"check", NULL,
+     "Keep a second set of books by the simulation's log: devices and host memory are never over "
+     "their size, devices never over their time; a program is on one node, with all the devices "
+     "that it asked for; what it did is in some memory or in storage, or done again. Where they "
+     "differ it fails.",
+     OPTION_VALUE(struct simulate, options.check)},
+    {NULL}};
+
+static void prepare(void *values)
+{
+    struct simulate *simulate = values;
+
+    simulate->load = (struct sim_load){.grow_percent = GROW_DEFAULT};
+    sim_models_init(&simulate->models);
+    sim_options_init(&simulate->options);
+}
+
+static int set_levels(struct simulate *simulate)
+{
+    struct sim_options *options = &simulate->options;
+
+    if (simulate->price_count && simulate->price_count != options->level_count) {
+        return output_usage(simulate->output, "--price has %zu numbers, --reclaim %zu",
+                            simulate->price_count, options->level_count);
+    }
+    for (size_t i = 0; !simulate->price_count && i < options->level_count; i++)
+        options->levels[i].price = options->levels[i].reclaim ? SPOT_PRICE : 1000;
+    return 0;
+}
+
+/* ---- the trace ---- */
+
+static int load(struct simulate *simulate, struct sim_trace *trace)
+{
+    char error[SIM_ERROR] = "there is not enough memory", nodes[PATH_MAX], tasks[PATH_MAX];
+    const char *name = simulate->trace;
+    bool synthetic = name && strncmp(name, SYNTHETIC, strlen(SYNTHETIC)) == 0 &&
+                     (name[strlen(SYNTHETIC)] == ':' || !name[strlen(SYNTHETIC)]);
+
+    if (!name && !(simulate->nodes && simulate->tasks)) {
+        return output_usage(simulate->output, "no trace is named: a folder, --nodes and --tasks, "
+                                              "or synthetic");
+    }
+    if (synthetic && (simulate->nodes || simulate->tasks))
+        return output_usage(simulate->output, "a synthetic trace has no --nodes and no --tasks");
+    snprintf(nodes, sizeof(nodes), "%s/" NODES_NAME, name ? name : "");
+    snprintf(tasks, sizeof(tasks), "%s/" TASKS_NAME, name ? name : "");
+    const char *text = synthetic ? name + strlen(SYNTHETIC) : "";
+    int result = synthetic ? sim_trace_make(trace, text + (*text == ':'), &simulate->load, error)
+                           : sim_trace_read(trace, simulate->nodes ? simulate->nodes : nodes,
+                                            simulate->tasks ? simulate->tasks : tasks,
+                                            &simulate->load, error);
+    if (result) {
+        return output_fail(simulate->output, result == -ENOMEM ? ERR_FAILED : ERR_USAGE, "%s",
+                           error);
+    }
+    return 0;
+}
+
+/* ---- runs ---- */
+
+struct work {
+    const struct sim_trace *trace;
+    const struct sim_options *options;
+    struct sim_result *results;
+    size_t count;
+    atomic_size_t next;
+    atomic_int error;
+};
+
+/* Runs share nothing that changes, so their order does not matter. */
+static void *run_some(void *argument)
+{
+    struct work *work = argument;
+
+    for (;;) {
+        size_t i = atomic_fetch_add(&work->next, 1);
+        if (i >= work->count || atomic_load(&work->error))
+            return NULL;
+        int error = sim_run(work->trace, work->options, (enum sim_regime)(i % SIM_REGIMES),
+                            i / SIM_REGIMES, &work->results[i]);
+        if (error)
+            atomic_store(&work->error, error);
+    }
+}
+
+static int run_all(struct work *work)
+{
+    pthread_t threads[THREADS_MAX];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t started = 0;
+
+    while (started + 1 < (size_t)(processors < THREADS_MAX ? processors : THREADS_MAX) &&
+           started + 1 < work->count) {
+        if (pthread_create(&threads[started], NULL, run_some, work))
+            break;
+        started++;
+    }
+    run_some(work);
+    while (started)
+        pthread_join(threads[--started], NULL);
+    return atomic_load(&work->error);
+}
+
+static uint64_t horizon(const struct sim_trace *trace)
+{
+    uint64_t end = 0;
+
+    for (uint32_t i = 0; i < trace->task_count; i++) {
+        uint64_t alone = trace->tasks[i].arrive_ms + trace->tasks[i].work / 1000;
+        end = alone > end ? alone : end;
+    }
+    return HORIZON_TIMES * end;
+}
+
+static int report(struct simulate *simulate, const struct sim_trace *trace)
+{
+    const struct sim_report report = {trace, &simulate->options, &simulate->load, simulate->results,
+                                      simulate->options.level_count * SIM_REGIMES};
+
+    for (size_t i = 0; i < report.count; i++) {
+        if (simulate->results[i].problem[0]) {
+            return output_fail(simulate->output, ERR_FAILED,
+                               "the simulation is wrong, at reclaim level %zu under %s: %s",
+                               i / SIM_REGIMES + 1, sim_regime_name(simulate->results[i].regime),
+                               simulate->results[i].problem);
+        }
+    }
+    if (simulate->output->json) {
+        json_t *object = output_object(simulate->output, STATUS_DONE);
+        if (!object || sim_report_json(&report, object)) {
+            json_decref(object);
+            return output_fail(simulate->output, ERR_FAILED, "there is not enough memory");
+        }
+        return output_print(object, STATUS_DONE);
+    }
+    return sim_report_print(&report);
+}
+
+static int show_models(const struct simulate *simulate)
+{
+    if (simulate->output->json) {
+        json_t *object = output_object(simulate->output, STATUS_DONE);
+        json_object_set_new(object, "models", sim_models_json(&simulate->models));
+        return output_print(object, STATUS_DONE);
+    }
+    return sim_models_print(&simulate->models);
+}
+
+static int simulate_trace(struct simulate *simulate)
+{
+    struct sim_trace trace;
+
+    sim_trace_init(&trace, &simulate->models);
+    int status = load(simulate, &trace);
+    if (!status) {
+        struct work work = {.trace = &trace,
+                            .options = &simulate->options,
+                            .results = simulate->results,
+                            .count = simulate->options.level_count * SIM_REGIMES};
+        simulate->options.horizon_ms = horizon(&trace);
+        status = run_all(&work) ? output_fail(simulate->output, ERR_FAILED,
+                                              "there is not enough memory for this trace")
+                                : report(simulate, &trace);
+    }
+    sim_trace_finish(&trace);
+    return status;
+}
+
+static int run(struct call *call)
+{
+    struct simulate *simulate = call->options;
+
+    simulate->output = &call->output;
+    simulate->trace = call->words[0];
+    simulate->load.seed = simulate->options.seed;
+    int status = set_levels(simulate);
+    if (status)
+        return status;
+    if (simulate->show_models && !simulate->trace && !simulate->nodes && !simulate->tasks)
+        return show_models(simulate);
+    return simulate_trace(simulate);
+}
+
+const struct verb verb_simulate = {
+    .name = "simulate",
+    .arguments = "[TRACE]",
+    .summary = "Run a trace of a cluster under the policy, and compare what comes of it.",
+    .text = "It runs under five regimes, from today's termination to reconfiguration, at several "
+            "levels of reclaim, with the policy that the agent has. Nothing is run, no agent is "
+            "asked. The same trace, options and seed give the same output to the byte.\n"
+            "TRACE is a folder with openb_node_list_gpu_node.csv and openb_pod_list_default.csv "
+            "(--nodes and --tasks name others), or "
+            "synthetic[:devices=N,programs=N,hours=N,load=PERCENT,best-effort=PERCENT,late=PERCENT,"
+            "node=N,host=GIB,mix=MODEL*N+MODEL*N].",
+    .options = simulate_options,
+    .size = sizeof(struct simulate),
+    .prepare = prepare,
+    .run = run,
+};

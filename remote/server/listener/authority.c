@@ -1,0 +1,140 @@
+#include "remote/server/listener/authority.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/wire/size.h"
+
+static int say(char *ret_text, int error, const char *format, ...) PRINTF(3, 4);
+static int say(char *ret_text, int error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(ret_text, AUTHORITY_TEXT_MAX, format, arguments);
+    va_end(arguments);
+    return error;
+}
+
+bool authority_is_asked(const struct authority_options *options)
+{
+    return options->init || options->issue || options->revoke;
+}
+
+/** What this machine calls itself, without its domain, as a server's name is written. */
+static int own_name(char ret_name[ADDRESS_HOST_MAX])
+{
+    char name[ADDRESS_HOST_MAX] = "";
+
+    if (gethostname(name, sizeof(name) - 1))
+        return -errno;
+    name[strcspn(name, ".")] = '\0';
+    for (char *at = name; *at; at++)
+        if (*at >= 'A' && *at <= 'Z')
+            *at += 'a' - 'A';
+    strcpy(ret_name, name);
+    return 0;
+}
+
+static int do_init(const struct authority_options *options, const char *folder, char *ret_text)
+{
+    char name[ADDRESS_HOST_MAX], problem[FOLDER_PROBLEM_MAX];
+    int error = 0;
+
+    if (options->name)
+        snprintf(name, sizeof(name), "%s", options->name);
+    else
+        error = own_name(name);
+    if (error || !address_is_name(name))
+        return say(ret_text, -EINVAL,
+                   "\"%.64s\" is not a name that a server can have: letters in lower case, digits, "
+                   "dashes, and dots between; --name gives another",
+                   error ? "" : name);
+    error = ca_create(folder, name, time(NULL), problem);
+    if (error)
+        return say(ret_text, error, "%s", problem);
+    return say(ret_text, 0,
+               "The authority of server %s is in %s. Whoever reads it can be any client of the "
+               "server's.",
+               name, folder);
+}
+
+/** What was asked for a client's certificate. */
+static int read_grant(const struct authority_options *options, struct grant *grant, char *ret_text)
+{
+    char reason[GRANT_REASON_MAX];
+
+    *grant = GRANT_ALL;
+    if (options->devices && grant_set_devices(grant, options->devices, reason))
+        return say(ret_text, -EINVAL, "--devices: %s", reason);
+    if (options->memory && size_parse(options->memory, &grant->memory, reason, sizeof(reason)))
+        return say(ret_text, -EINVAL, "--memory: %s", reason);
+    if (!grant->memory)
+        return say(ret_text, -EINVAL, "--memory: a client with no memory can do nothing");
+    if (options->sessions > GRANT_SESSIONS_MAX)
+        return say(ret_text, -EINVAL, "--sessions: " AUTHORITY_SESSIONS);
+    if (options->sessions)
+        grant->sessions = (uint32_t)options->sessions;
+    if (options->share > GRANT_SHARE_MAX)
+        return say(ret_text, -EINVAL, "--share: " AUTHORITY_SHARE);
+    if (options->share)
+        grant->share = (uint32_t)options->share;
+    return 0;
+}
+
+static int do_issue(const struct authority_options *options, const char *folder, char *ret_text)
+{
+    char file[PATH_MAX], problem[FOLDER_PROBLEM_MAX], text[GRANT_TEXT_MAX];
+    struct ca_wish wish = {.name = options->issue, .server = options->for_server, .to_file = file};
+    int length = options->out ? snprintf(file, sizeof(file), "%s", options->out)
+                              : snprintf(file, sizeof(file), "%.255s.pem", options->issue);
+    bool limited = options->devices || options->memory || options->sessions || options->share;
+
+    if (length >= PATH_MAX)
+        return say(ret_text, -EINVAL, "--out: no file can have so long a name");
+    if (wish.server && limited)
+        return say(ret_text, -EINVAL,
+                   "--for-server: what a server may do is not limited by its certificate");
+    if (options->days > CA_DAYS_MAX)
+        return say(ret_text, -EINVAL, "--days: " AUTHORITY_DAYS);
+    wish.days = options->days ? (unsigned)options->days : CA_DAYS;
+    int error = read_grant(options, &wish.grant, ret_text);
+    if (error)
+        return error;
+    error = ca_issue(folder, &wish, time(NULL), problem);
+    if (error)
+        return say(ret_text, error, "%s", problem);
+    grant_format(&wish.grant, text);
+    return say(ret_text, 0, "%s has the credentials of %s for %u days (%s). Keep it private.", file,
+               wish.name, wish.days, wish.server ? "a server" : strchr(text, ' ') + 1);
+}
+
+static int do_revoke(const struct authority_options *options, const char *folder, char *ret_text)
+{
+    char problem[FOLDER_PROBLEM_MAX];
+    size_t count;
+    int error = ca_revoke(folder, options->revoke, time(NULL), &count, problem);
+
+    if (error)
+        return say(ret_text, error, "%s", problem);
+    return say(ret_text, 0, "%s is revoked, from the next connection on.", options->revoke);
+}
+
+int authority_run(const struct authority_options *options, char ret_text[AUTHORITY_TEXT_MAX])
+{
+    char folder[PATH_MAX];
+    int asked = options->init + (options->issue != NULL) + (options->revoke != NULL);
+
+    if (asked != 1)
+        return say(ret_text, -EINVAL, "--init-ca, --issue and --revoke are done one at a time");
+    int error = ca_folder(options->ca, folder);
+    if (error)
+        return say(ret_text, error, "the authority's folder: %s", strerror(-error));
+    if (options->init)
+        return do_init(options, folder, ret_text);
+    return options->issue ? do_issue(options, folder, ret_text)
+                          : do_revoke(options, folder, ret_text);
+}

@@ -1,0 +1,106 @@
+#include "remote/server/listener/channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "state/base/clock.h"
+
+int channel_make(int ret_ends[2])
+{
+    static const int least = 1;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_ends))
+        return -errno;
+    /* The kernel makes it a few packets: descriptors that nobody takes count for the whole user. */
+    (void)setsockopt(ret_ends[0], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
+    return 0;
+}
+
+int channel_send(int channel, const void *packet, size_t size, int passed)
+{
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec iov = {(void *)packet, size};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+    if (passed >= 0) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof(control);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        *header = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+        memcpy(CMSG_DATA(header), &passed, sizeof(int));
+    }
+    /* A packet goes as a whole or not at all. */
+    while (sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
+/* -1: none. Where there is room for one the kernel may still put two, and no process of ours sends
+ * more than one: then all are closed, and false returned. */
+static bool take_passed(struct msghdr *message, int *ret_passed)
+{
+    size_t count = 0;
+
+    *ret_passed = -1;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++, count++) {
+            if (*ret_passed >= 0)
+                close(*ret_passed);
+            memcpy(ret_passed, CMSG_DATA(at) + i * sizeof(int), sizeof(int));
+        }
+    }
+    if (count <= 1)
+        return true;
+    close(*ret_passed);
+    *ret_passed = -1;
+    return false;
+}
+
+int channel_receive(int channel, void *ret_packet, size_t size, int *ret_passed)
+{
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec iov = {ret_packet, size};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    int passed = -1;
+    ssize_t got;
+
+    while ((got = recvmsg(channel, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0)
+        if (errno != EINTR)
+            return errno == ECONNRESET ? -EPIPE : -errno;
+    if (got == 0)
+        return -EPIPE;
+    bool fits =
+        take_passed(&message, &passed) && (size_t)got == size && !(message.msg_flags & MSG_TRUNC);
+    if (fits && ret_passed) {
+        *ret_passed = passed;
+        return 0;
+    }
+    if (passed >= 0)
+        close(passed);
+    return fits && passed < 0 ? 0 : -EPROTO;
+}
+
+int channel_wait(int channel, uint64_t deadline_ns)
+{
+    struct pollfd ready = {.fd = channel, .events = POLLIN};
+
+    for (;;) {
+        uint64_t now = clock_now_ns();
+        struct timespec left = clock_timespec(deadline_ns > now ? deadline_ns - now : 0);
+        int count = ppoll(&ready, 1, &left, NULL);
+        if (count != 0 && !(count < 0 && errno == EINTR))
+            return count > 0 ? 0 : -errno;
+        if (count == 0)
+            return -ETIMEDOUT;
+    }
+}

@@ -1,0 +1,325 @@
+#include "remote/server/listener/clients.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "remote/server/listener/channel.h"
+#include "remote/server/listener/sessions.h"
+#include "state/base/clock.h"
+
+enum verdict { YES, FULL, TOO_MANY, NO_SUCH, BUSY };
+
+static const char *const refusals[] = {
+    [YES] = NULL,
+    [FULL] = "the server has as many clients as it may have",
+    [TOO_MANY] = "its certificate has as many sessions as it may have at once",
+    [NO_SUCH] = "there is no such session",
+};
+
+int clients_init(struct clients *clients, unsigned max, struct devices *devices)
+{
+    clients->places = calloc(max, sizeof(struct client *));
+    clients->max = max;
+    clients->devices = devices;
+    sessions_init(clients);
+    return clients->places ? 0 : -ENOMEM;
+}
+
+/* ---- clients ---- */
+
+/* What it has started, too, which cannot leave its group (sandbox.h): a driver that was taken over
+   would go on without it. */
+void client_kill(pid_t pid)
+{
+    kill(-pid, SIGKILL);
+    kill(pid, SIGKILL); /* It may be too young to have a group. */
+}
+
+void clients_kill(const struct clients *clients)
+{
+    for (unsigned i = 0; i < clients->count; i++)
+        client_kill(clients->places[i]->pid);
+}
+
+static bool are_full(const struct clients *clients)
+{
+    return clients->count >= clients->max;
+}
+
+static bool add(struct clients *clients, const struct stranger *stranger,
+                const struct client_question *question)
+{
+    struct client *client = calloc(1, sizeof(*client));
+    if (!client)
+        return false;
+    client->number = ++clients->last_number;
+    client->pid = stranger->pid;
+    strcpy(client->name, question->name);
+    client->key = question->key;
+    client->channel = stranger->channel;
+    client->share = question->share;
+    client->since = time(NULL);
+    client->until = question->until;
+    client->clients = clients;
+    for (size_t i = 0; i < clients->devices->count; i++) {
+        client->turns[i].owner = client;
+        client->turns[i].share = client->share;
+    }
+    clients->places[clients->count++] = client;
+    return true;
+}
+
+static void remove_place(struct clients *clients, unsigned at)
+{
+    struct client *client = clients->places[at];
+    session_leave(client, clock_now_ns());
+    if (client->channel >= 0)
+        close(client->channel);
+    /* Its link carries nothing any more, and it may wait for somebody who does not read. */
+    if (client->relay)
+        client_kill(client->relay);
+    clients->places[at] = clients->places[--clients->count];
+    free(client);
+}
+
+/* In a time that does not say how much of them is the same. */
+static bool keys_are_same(const struct session_key *a, const struct session_key *b)
+{
+    uint64_t numbers = a->number ^ b->number;
+    unsigned char bytes[sizeof(numbers)], different = 0;
+    memcpy(bytes, &numbers, sizeof(bytes));
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        different |= bytes[i];
+    for (size_t i = 0; i < sizeof(a->secret); i++)
+        different |= a->secret[i] ^ b->secret[i];
+    /* The compiler must not know that one difference is enough. */
+    volatile unsigned char result = different;
+    return result == 0;
+}
+
+/* All are compared, whichever it is. */
+static struct client *find_session(struct clients *clients, const struct client_question *question)
+{
+    struct client *found = NULL;
+    for (unsigned i = 0; i < clients->count; i++) {
+        struct client *place = clients->places[i];
+        bool same = keys_are_same(&place->key, &question->key);
+        if (same && place->key.number && strcmp(place->name, question->name) == 0)
+            found = place;
+    }
+    return found;
+}
+
+/* ---- at the door ---- */
+
+static void close_channel(struct stranger *stranger)
+{
+    if (stranger->channel >= 0)
+        close(stranger->channel);
+    stranger->channel = -1;
+}
+
+static void remove_stranger(struct clients *clients, struct stranger *stranger)
+{
+    if (stranger->id)
+        door_leave(&clients->door, stranger->id);
+    else
+        clients->local_count--;
+    *stranger = clients->strangers[--clients->stranger_count];
+}
+
+int clients_enter(struct clients *clients, const struct sockaddr *from, uint64_t now_ns,
+                  uint64_t *ret_id)
+{
+    uint64_t leaves = 0;
+    int error = door_enter(&clients->door, from, now_ns, ret_id, &leaves);
+    for (size_t i = 0; leaves && i < clients->stranger_count; i++)
+        if (clients->strangers[i].id == leaves) {
+            client_kill(clients->strangers[i].pid);
+            close_channel(&clients->strangers[i]);
+            remove_stranger(clients, &clients->strangers[i]);
+            break;
+        }
+    return error;
+}
+
+void clients_forked(struct clients *clients, uint64_t id, pid_t pid, int channel)
+{
+    if (pid < 0) {
+        if (id)
+            door_leave(&clients->door, id);
+        if (channel >= 0)
+            close(channel);
+        return;
+    }
+    /* There is room: the door has as many places as are for those who come there. */
+    clients->local_count += id == 0;
+    clients->strangers[clients->stranger_count++] = (struct stranger){pid, id, channel};
+}
+
+bool clients_have_room_for_local(const struct clients *clients)
+{
+    return clients->local_count < CLIENTS_LOCAL_MAX;
+}
+
+void clients_close(const struct clients *clients)
+{
+    kept_close(&clients->kept);
+    for (unsigned i = 0; i < clients->count; i++)
+        if (clients->places[i]->channel >= 0)
+            close(clients->places[i]->channel);
+    for (size_t i = 0; i < clients->stranger_count; i++)
+        if (clients->strangers[i].channel >= 0)
+            close(clients->strangers[i].channel);
+}
+
+size_t clients_poll(const struct clients *clients, uint64_t now_ns, struct pollfd *ret_polls)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < clients->stranger_count; i++) /* -1 is passed over. */
+        ret_polls[count++] = (struct pollfd){.fd = clients->strangers[i].channel, .events = POLLIN};
+    for (unsigned i = 0; i < clients->count; i++)
+        ret_polls[count++] =
+            (struct pollfd){.fd = session_to_hear(clients->places[i], now_ns), .events = POLLIN};
+    return count;
+}
+
+static enum verdict find_place(const struct clients *clients,
+                               const struct client_question *question)
+{
+    uint32_t sessions = 0;
+    if (are_full(clients))
+        return FULL;
+    for (unsigned i = 0; i < clients->count; i++)
+        sessions += strcmp(clients->places[i]->name, question->name) == 0;
+    return sessions >= question->sessions ? TOO_MANY : YES;
+}
+
+/* Whoever knows its number was told by its client. */
+static struct client *find_number(struct clients *clients, uint64_t number)
+{
+    for (unsigned i = 0; number && i < clients->count; i++)
+        if (clients->places[i]->key.number == number)
+            return clients->places[i];
+    return NULL;
+}
+
+/* Lead somebody with a ticket to its session, which knows whether that counts. */
+static enum verdict introduce(struct clients *clients, const struct client_question *question,
+                              int link)
+{
+    const struct word word = {.kind = WORD_TICKET};
+    const struct client *place = find_number(clients, question->key.number);
+    if (!place || link < 0 || place->kill_ns)
+        return NO_SUCH;
+    return channel_send(place->channel, &word, sizeof(word), link) ? BUSY : YES;
+}
+
+/* Pass the link to its session, which the newest one is right for. */
+static enum verdict hand_over(struct clients *clients, const struct client_question *question,
+                              pid_t relay, int link)
+{
+    const struct word word = {.kind = WORD_LINK, .received = question->received};
+    struct client *place = find_session(clients, question);
+    if (!place || link < 0 || place->kill_ns)
+        return NO_SUCH;
+    /* A session that stands still takes some, and then no more. */
+    if (channel_send(place->channel, &word, sizeof(word), link))
+        return BUSY;
+    if (place->relay)
+        client_kill(place->relay);
+    place->relay = relay;
+    return YES;
+}
+
+static bool is_whole(const struct client_question *question)
+{
+    return question->name[0] && memchr(question->name, '\0', sizeof(question->name)) &&
+           (question->brings || (question->share >= 1 && question->share <= TURN_SHARE_MAX));
+}
+
+static void answer(struct clients *clients, struct stranger *stranger)
+{
+    struct client_question question = {0};
+    int link = -1;
+    bool asks = channel_receive(stranger->channel, &question, sizeof(question), &link) == 0 &&
+                is_whole(&question);
+    enum verdict verdict = !asks             ? NO_SUCH
+                           : question.brings ? introduce(clients, &question, link)
+                           : question.again  ? hand_over(clients, &question, stranger->pid, link)
+                                             : find_place(clients, &question);
+    if (link >= 0)
+        close(link);
+    const unsigned char byte = (unsigned char)verdict;
+    bool told = asks && channel_send(stranger->channel, &byte, sizeof(byte), -1) == 0;
+    if (asks && verdict == YES && (question.again || question.brings)) {
+        /* It carries the session's link now, if that needs a process. */
+        close_channel(stranger);
+        remove_stranger(clients, stranger);
+    } else if (told && verdict == YES && add(clients, stranger, &question)) {
+        remove_stranger(clients, stranger);
+    } else {
+        /* Refused, or gone: it has its place at the door until its process ended. */
+        close_channel(stranger);
+    }
+}
+
+void clients_answer(struct clients *clients, const struct pollfd *polls, size_t count,
+                    uint64_t now_ns)
+{
+    size_t strangers = clients->stranger_count;
+    /* Who comes in now is behind those who were there. */
+    for (size_t i = strangers; i < count && i - strangers < clients->count; i++)
+        if (polls[i].revents && polls[i].fd == clients->places[i - strangers]->channel)
+            session_hear(clients->places[i - strangers], now_ns);
+    /* From the end: who leaves is replaced by the last. */
+    for (size_t i = strangers < count ? strangers : count; i-- > 0;)
+        if (polls[i].revents && clients->strangers[i].channel == polls[i].fd)
+            answer(clients, &clients->strangers[i]);
+}
+
+bool clients_ended(struct clients *clients, pid_t pid)
+{
+    kill(-pid, SIGKILL);
+    for (size_t i = 0; i < clients->stranger_count; i++)
+        if (clients->strangers[i].pid == pid) {
+            close_channel(&clients->strangers[i]);
+            remove_stranger(clients, &clients->strangers[i]);
+            return true;
+        }
+    for (unsigned i = 0; i < clients->count; i++) {
+        struct client *place = clients->places[i];
+        if (place->pid == pid) {
+            remove_place(clients, i);
+            return true;
+        }
+        if (place->relay == pid)
+            place->relay = 0;
+    }
+    return false;
+}
+
+/* ---- in the process that asks ---- */
+
+int clients_ask(int channel, const struct client_question *question, int passed,
+                uint64_t deadline_ns, const char **ret_refusal)
+{
+    unsigned char verdict = 0;
+    int error = channel_send(channel, question, sizeof(*question), passed);
+    if (error == 0)
+        error = channel_wait(channel, deadline_ns);
+    if (error == 0)
+        error = channel_receive(channel, &verdict, sizeof(verdict), NULL);
+    if (error)
+        return error;
+    if (verdict == BUSY)
+        return -EAGAIN;
+    if (verdict >= ARRAY_SIZE(refusals))
+        return -EPROTO;
+    *ret_refusal = refusals[verdict];
+    return 0;
+}

@@ -1,0 +1,182 @@
+#include "remote/server/listener/operator.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "state/base/log.h"
+
+int operators_init(struct operators *operators, struct clients *clients,
+                   char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char folder[PATH_MAX];
+    operators->listener = -1;
+    operators->clients = clients;
+    int error = control_folder(folder, ret_problem);
+    if (error)
+        return error;
+    int length = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%d", folder, (int)getpid());
+    if (length >= (int)sizeof(at.sun_path)) {
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s is too long a name for a socket", folder);
+        return -ENAMETOOLONG;
+    }
+    /* Of an earlier server with this number, which was killed. */
+    (void)unlink(at.sun_path);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) || chmod(at.sun_path, 0600) ||
+        listen(fd, OPERATORS_MAX)) {
+        error = -errno;
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.200s: %s", at.sun_path, strerror(-error));
+        if (fd >= 0)
+            close(fd);
+        return error;
+    }
+    strcpy(operators->path, at.sun_path);
+    operators->listener = fd;
+    return 0;
+}
+
+void operators_finish(struct operators *operators)
+{
+    if (operators->listener < 0)
+        return;
+    operators_close(operators);
+    (void)unlink(operators->path);
+    operators->listener = -1;
+    operators->count = 0;
+}
+
+void operators_close(const struct operators *operators)
+{
+    if (operators->listener >= 0)
+        close(operators->listener);
+    for (size_t i = 0; i < operators->count; i++)
+        close(operators->fds[i]);
+}
+
+size_t operators_poll(const struct operators *operators, struct pollfd *ret_polls)
+{
+    size_t count = 0;
+    ret_polls[count++] = (struct pollfd){.fd = operators->listener, .events = POLLIN};
+    for (size_t i = 0; i < operators->count; i++)
+        ret_polls[count++] = (struct pollfd){.fd = operators->fds[i], .events = POLLIN};
+    return count;
+}
+
+static void drop(struct operators *operators, size_t at)
+{
+    close(operators->fds[at]);
+    operators->count--;
+    memmove(&operators->fds[at], &operators->fds[at + 1],
+            (operators->count - at) * sizeof(operators->fds[0]));
+}
+
+static void take(struct operators *operators)
+{
+    struct ucred peer;
+    socklen_t length = sizeof(peer);
+    int fd = accept4(operators->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) ||
+        (peer.uid != geteuid() && peer.uid != 0)) {
+        log_warn("another user's process would give orders to this server");
+        close(fd);
+        return;
+    }
+    if (operators->count == OPERATORS_MAX)
+        drop(operators, 0); /* The one that is there longest. */
+    operators->fds[operators->count++] = fd;
+}
+
+/* ---- what they ask ---- */
+
+static void list_devices(const struct devices *devices, uint64_t uses,
+                         char ret_text[CONTROL_DEVICES_MAX])
+{
+    size_t used = 0;
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < devices->count; i++)
+        if (uses >> i & 1 && used + GRANT_DEVICE_MAX + 1 < CONTROL_DEVICES_MAX)
+            used += (size_t)snprintf(ret_text + used, CONTROL_DEVICES_MAX - used, "%s%s",
+                                     used ? "," : "", devices->rows[i].name);
+}
+
+static int describe(const struct clients *clients, uint32_t number, struct control_session *ret)
+{
+    const struct client *client = clients_from(clients, number);
+    if (!client)
+        return -ENOENT;
+    *ret = (struct control_session){
+        .number = client->number,
+        .pid = client->pid,
+        .since = client->since,
+        .busy_ns = client->busy_ns,
+        .share = client->share,
+    };
+    for (size_t i = 0; i < clients->devices->count; i++)
+        ret->memory += client->held[i];
+    strcpy(ret->name, client->name);
+    list_devices(clients->devices, client->uses, ret->devices);
+    return 0;
+}
+
+static void do_request(struct operators *operators, const struct control_request *request,
+                       struct control_answer *answer, uint64_t now_ns)
+{
+    struct clients *clients = operators->clients;
+    switch ((enum control_what)request->what) {
+    case CONTROL_SERVER:
+        answer->count = clients->count;
+        return;
+    case CONTROL_SESSION:
+        answer->error = describe(clients, request->number, &answer->session);
+        return;
+    case CONTROL_KICK:
+        answer->count = (uint32_t)clients_end(clients, request->number, request->name,
+                                              ENDED_BY_OPERATOR, now_ns);
+        answer->error = answer->count ? 0 : -ENOENT;
+        return;
+    case CONTROL_REVOKED:
+        if (operators->ca && strcmp(operators->ca, request->ca) == 0)
+            answer->count = (uint32_t)clients_end(clients, 0, request->name, ENDED_REVOKED, now_ns);
+        return;
+    default:
+        answer->error = -EOPNOTSUPP;
+    }
+}
+
+/* False: it is done. */
+static bool answer_one(struct operators *operators, int fd, uint64_t now_ns)
+{
+    struct control_request request;
+    struct control_answer answer = {.version = CONTROL_VERSION, .pid = getpid()};
+    ssize_t size = recv(fd, &request, sizeof(request), MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR))
+        return true;
+    if (size < (ssize_t)sizeof(request.version))
+        return false;
+    strcpy(answer.addresses, operators->addresses);
+    if (size != (ssize_t)sizeof(request) || request.version != CONTROL_VERSION ||
+        !memchr(request.name, '\0', sizeof(request.name)) ||
+        !memchr(request.ca, '\0', sizeof(request.ca)))
+        answer.error = -EPROTONOSUPPORT;
+    else
+        do_request(operators, &request, &answer, now_ns);
+    return send(fd, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+           (ssize_t)sizeof(answer);
+}
+
+void operators_answer(struct operators *operators, const struct pollfd *polls, size_t count,
+                      uint64_t now_ns)
+{
+    for (size_t i = count; i-- > 1;)
+        if (polls[i].revents && !answer_one(operators, operators->fds[i - 1], now_ns))
+            drop(operators, i - 1);
+    if (polls[0].revents)
+        take(operators);
+}

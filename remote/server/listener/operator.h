@@ -1,0 +1,38 @@
+#ifndef RESEAT_REMOTE_SERVER_LISTENER_OPERATOR_H
+#define RESEAT_REMOTE_SERVER_LISTENER_OPERATOR_H
+
+#include <poll.h>
+#include <sys/un.h>
+
+#include "remote/server/listener/clients.h"
+#include "remote/server/listener/control.h"
+
+/* The server's end of control.h, in the listening process, which it never keeps waiting. */
+
+#define OPERATORS_MAX   4
+#define OPERATORS_POLLS (1 + OPERATORS_MAX)
+
+struct operators {
+    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    int listener; /**< -1: there is none. */
+    int fds[OPERATORS_MAX];
+    size_t count;
+    const char *ca; /**< The authority's folder, without links; NULL: none. */
+    char addresses[CONTROL_ADDRESSES_MAX];
+    struct clients *clients;
+};
+
+/** Listen. 0, or -errno with the problem: then nobody can ask. The operators are zero. */
+MUST_CHECK int operators_init(struct operators *operators, struct clients *clients,
+                              char ret_problem[FOLDER_PROBLEM_MAX]);
+void operators_finish(struct operators *operators);
+/** In a child: what is the parent's is closed. */
+void operators_close(const struct operators *operators);
+
+/** What to wait for; @ret_polls: OPERATORS_POLLS of them. */
+size_t operators_poll(const struct operators *operators, struct pollfd *ret_polls);
+/** Answer who asks. */
+void operators_answer(struct operators *operators, const struct pollfd *polls, size_t count,
+                      uint64_t now_ns);
+
+#endif

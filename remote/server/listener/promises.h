@@ -1,0 +1,29 @@
+#ifndef RESEAT_REMOTE_SERVER_LISTENER_PROMISES_H
+#define RESEAT_REMOTE_SERVER_LISTENER_PROMISES_H
+
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+
+/*
+ * What memory of one device its sessions were promised: together never more than there is. Pure.
+ */
+
+struct promises {
+    uint64_t total; /**< What may be promised. */
+    uint64_t given; /**< What is. */
+};
+
+/**
+ * Ask for @wish bytes, or at the least for @least of them; more than that is promised only while
+ * there is plenty.
+ *
+ * @held  What the session has; becomes more by what is returned.
+ * Returns what was promised, 0 or from @least to @wish.
+ */
+MUST_CHECK uint64_t promises_ask(struct promises *promises, uint64_t *held, uint64_t least,
+                                 uint64_t wish);
+/** Give @bytes of what it has back; no more than that counts. */
+void promises_return(struct promises *promises, uint64_t *held, uint64_t bytes);
+
+#endif

@@ -1,0 +1,470 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "remote/link/tls.h"
+#include "remote/server/listener/announce.h"
+#include "remote/server/listener/channel.h"
+#include "remote/server/listener/clients.h"
+#include "remote/server/listener/operator.h"
+#include "remote/server/listener/options.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+
+/*
+ * reseat-serve: listens, and has a process of its own for each client, forked before any driver is
+ * opened. This one reads no byte of a client's and opens no driver, so that nothing that a client
+ * or a driver does reaches another client. It is the authority for the devices: who may have how
+ * much memory, and whose turn it is (clients.h).
+ */
+
+/* That this process needs beside those of clients, listening, and libraries. */
+#define OTHER_DESCRIPTORS 64
+/* Sessions wait so long for another link. */
+#define PATIENCE_S 60
+/* Where it is asked to end with a process, and that one ended without a client. */
+#define LOOK_NS NS_PER_S
+/* Connections whose processes may write to the log: as many at once, and one more each second. */
+#define LOG_BURST 100
+
+struct serve {
+    struct serve_options options;
+    const struct link_kind *kinds[LISTEN_MAX];
+    const char *where[LISTEN_MAX];
+    struct pollfd *polls; /* Listeners, signals, operators, and then clients. */
+    size_t count;
+    char ca[PATH_MAX];
+    struct devices devices;
+    struct clients clients;
+    struct operators operators;
+    sigset_t signals, before;
+    struct rlimit descriptors; /* As it was. */
+    int process;               /* A pidfd of the one that it is for; -1: none. */
+    uint64_t needed_ns;        /* When it had a client last, or began. */
+    unsigned logged;           /* Of LOG_BURST. */
+    uint64_t logged_ns;        /* When that was last looked at. */
+    unsigned long unlogged;    /* Connections, since one was. */
+};
+
+/* May what happens now, because somebody connected, be logged? Whoever connects again and again
+   must not fill a disk. */
+static bool may_log(struct serve *serve)
+{
+    uint64_t now_ns = clock_now_ns();
+    uint64_t more = (now_ns - serve->logged_ns) / NS_PER_S;
+    serve->logged_ns += more * NS_PER_S;
+    serve->logged -= more < serve->logged ? (unsigned)more : serve->logged;
+    if (serve->logged >= LOG_BURST) {
+        serve->unlogged++;
+        return false;
+    }
+    serve->logged++;
+    if (serve->unlogged)
+        log_warn("there were too many connections to log %lu of them", serve->unlogged);
+    serve->unlogged = 0;
+    return true;
+}
+
+struct revoking {
+    struct control_request request;
+    uint32_t ended;
+};
+
+static bool revoke_at(void *data, int fd, const struct control_answer *server)
+{
+    struct revoking *revoking = data;
+    struct control_answer answer;
+    (void)server;
+    if (!control_ask(fd, &revoking->request, &answer) && !answer.error)
+        revoking->ended += answer.count;
+    return true;
+}
+
+/* The servers of this user that run look at the list when somebody connects. Who is in already goes
+   now. */
+static void end_revoked(const struct authority_options *options)
+{
+    struct revoking revoking = {.request = {.version = CONTROL_VERSION, .what = CONTROL_REVOKED}};
+    char folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
+    int error = ca_folder(options->ca, folder);
+    if (error == 0 && !realpath(folder, revoking.request.ca))
+        error = -errno;
+    snprintf(problem, sizeof(problem), "%s", strerror(-error));
+    snprintf(revoking.request.name, sizeof(revoking.request.name), "%s", options->revoke);
+    if (error == 0)
+        error = control_servers(revoke_at, &revoking, problem);
+    if (error)
+        fprintf(stderr, "reseat-serve: sessions that it has go on: %s\n", problem);
+    else if (revoking.ended)
+        printf("%u of its sessions were ended.\n", revoking.ended);
+}
+
+static int run_authority(const struct authority_options *options)
+{
+    char text[AUTHORITY_TEXT_MAX];
+    int error = authority_run(options, text);
+    fprintf(error ? stderr : stdout, "%s%s\n", error ? "reseat-serve: " : "", text);
+    if (error == 0 && options->revoke)
+        end_revoked(options);
+    return error == 0 ? 0 : error == -EINVAL ? 2 : 1;
+}
+
+/* Before anybody listens: a server that cannot look at certificates lets nobody in. */
+static int open_authority(struct serve *serve)
+{
+    char folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
+    const char *where = NULL;
+    bool needed = false;
+    for (size_t i = 0; i < serve->options.count; i++) {
+        const struct link_kind *kind = link_kind_of(serve->options.addresses[i], &where);
+        needed |= kind && kind->anyone;
+    }
+    if (!needed)
+        return 0;
+    int error = ca_folder(serve->options.authority.ca, folder);
+    if (error)
+        snprintf(problem, sizeof(problem), "the authority's folder: %s", strerror(-error));
+    error = error ? error : tls_server_open(folder, problem);
+    if (error == 0 && !realpath(folder, serve->ca))
+        error = -errno;
+    if (error)
+        fprintf(stderr, "reseat-serve: %s\n", problem);
+    else
+        serve->options.limits.authority = serve->ca;
+    return error;
+}
+
+static int listen_all(struct serve *serve)
+{
+    for (size_t i = 0; i < serve->options.count; i++) {
+        int fd = -1;
+        serve->kinds[i] = link_kind_of(serve->options.addresses[i], &serve->where[i]);
+        int error = serve->kinds[i] ? serve->kinds[i]->listen(serve->where[i], &fd) : -EINVAL;
+        if (error) {
+            fprintf(stderr, "reseat-serve: %s: %s\n", serve->options.addresses[i],
+                    error == -EINVAL  ? "no address of a kind that is known"
+                    : error == -EPERM ? "its folder must be yours alone (mode 0700)"
+                                      : strerror(-error));
+            return error;
+        }
+        serve->count = i + 1;
+        serve->polls[i] = (struct pollfd){.fd = fd, .events = POLLIN};
+    }
+    return 0;
+}
+
+/* Whoever started it listens, and wants it to take who connects: a Unix socket in a folder of its
+   user's alone, as those of ours are. */
+static int listen_inherited(struct serve *serve)
+{
+    int fd = (int)serve->options.inherited, domain = 0;
+    socklen_t size = sizeof(domain);
+    if (!fd)
+        return 0;
+    if (serve->count == LISTEN_MAX || fcntl(fd, F_SETFD, FD_CLOEXEC) ||
+        getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) || domain != AF_UNIX) {
+        fprintf(stderr, "reseat-serve: --inherit %d: no Unix socket\n", fd);
+        return -EINVAL;
+    }
+    serve->kinds[serve->count] = &link_unix;
+    serve->polls[serve->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+    return 0;
+}
+
+/* Beside its clients, what it is for. */
+static int find_process(struct serve *serve)
+{
+    serve->needed_ns = clock_now_ns();
+    if (!serve->options.of_process)
+        return 0;
+    serve->process = pidfd_open((pid_t)serve->options.of_process, 0);
+    if (serve->process >= 0)
+        return 0;
+    fprintf(stderr, "reseat-serve: --while %lu: %m\n", serve->options.of_process);
+    return -errno;
+}
+
+static void unlisten_all(const struct serve *serve)
+{
+    for (size_t i = 0; i < serve->count; i++) {
+        close(serve->polls[i].fd);
+        if (serve->kinds[i]->unlisten && serve->where[i])
+            serve->kinds[i]->unlisten(serve->where[i]);
+    }
+}
+
+static _Noreturn void become_session(struct serve *serve, size_t at, int fd, int channel,
+                                     pid_t parent, bool logs)
+{
+    /* A server that is gone keeps no devices. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    setpgid(0, 0);
+    prctl(PR_SET_DUMPABLE, 1); /* Drivers look into /proc/self. */
+    for (size_t i = 0; i <= serve->count; i++)
+        close(serve->polls[i].fd);
+    clients_close(&serve->clients);
+    operators_close(&serve->operators);
+    if (serve->process >= 0)
+        close(serve->process);
+    (void)setrlimit(RLIMIT_NOFILE, &serve->descriptors);
+    if (!logs)
+        atomic_store(&log_threshold, LOG_LEVEL_OFF);
+    sigprocmask(SIG_SETMASK, &serve->before, NULL);
+    session_run(serve->kinds[at], fd, channel, &serve->options.limits);
+}
+
+/* A process that finds out who it is. @id: at the door; 0: who is of this user already. */
+static void take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
+{
+    int channel[2];
+    bool logs = may_log(serve);
+    int error = channel_make(channel);
+    if (error) {
+        log_warn("a stranger was turned away: %s", strerror(-error));
+        clients_forked(&serve->clients, id, -1, -1);
+        return;
+    }
+    pid_t parent = getpid();
+    pid_t child = fork();
+    if (child == 0) {
+        close(channel[0]);
+        become_session(serve, at, fd, channel[1], parent, logs);
+    }
+    if (child < 0)
+        log_warn("a stranger was turned away: %m");
+    close(channel[1]);
+    clients_forked(&serve->clients, id, child, channel[0]);
+}
+
+static void take_connection(struct serve *serve, size_t at)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_storage room;
+    } from = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t length = sizeof(from);
+    int fd = accept4(serve->polls[at].fd, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    uint64_t id = 0;
+    if (serve->kinds[at]->anyone &&
+        clients_enter(&serve->clients, &from.any, clock_now_ns(), &id)) {
+        if (may_log(serve))
+            log_warn("a stranger was turned away: there are too many at the door");
+    } else {
+        take_stranger(serve, at, fd, id);
+    }
+    close(fd);
+}
+
+static void reap(struct serve *serve)
+{
+    /* Its number is its own, and its group's, until it is waited for. */
+    for (siginfo_t info = {0};
+         waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
+         info = (siginfo_t){0}) {
+        int status = 0;
+        bool session = clients_ended(&serve->clients, info.si_pid);
+        if (waitpid(info.si_pid, &status, 0) == info.si_pid && session && WIFSIGNALED(status))
+            log_warn("the session in process %d crashed: %s", info.si_pid,
+                     strsignal(WTERMSIG(status)));
+    }
+}
+
+/* Until something happens, or is to be done. */
+static int wait_for_any(struct serve *serve, size_t count, uint64_t until_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct timespec left = clock_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
+    return ppoll(serve->polls, count, until_ns == UINT64_MAX ? NULL : &left, NULL);
+}
+
+/* When to look whether anybody needs it. */
+static uint64_t look_ns(struct serve *serve, uint64_t now_ns)
+{
+    if (serve->clients.count || serve->clients.stranger_count) {
+        serve->needed_ns = now_ns;
+        return UINT64_MAX;
+    }
+    uint64_t linger_s = serve->options.linger_s;
+    uint64_t over_ns = linger_s ? serve->needed_ns + linger_s * NS_PER_S : UINT64_MAX;
+    return serve->process >= 0 && now_ns + LOOK_NS < over_ns ? now_ns + LOOK_NS : over_ns;
+}
+
+/* Without clients. */
+static bool is_over(const struct serve *serve)
+{
+    struct pollfd process = {.fd = serve->process, .events = POLLIN};
+    if (serve->process >= 0 && poll(&process, 1, 0) > 0)
+        return true;
+    return serve->options.linger_s &&
+           clock_now_ns() >= serve->needed_ns + serve->options.linger_s * NS_PER_S;
+}
+
+/* Until it is asked to end, or nobody needs it. */
+static void serve_clients(struct serve *serve)
+{
+    struct pollfd *operators = &serve->polls[serve->count + 1];
+    for (;;) {
+        uint64_t now_ns = clock_now_ns();
+        uint64_t next_ns = clients_tick(&serve->clients, now_ns, time(NULL));
+        uint64_t over_ns = look_ns(serve, now_ns);
+        size_t operator_count = operators_poll(&serve->operators, operators);
+        struct pollfd *asking = operators + operator_count;
+        size_t count = clients_poll(&serve->clients, clock_now_ns(), asking);
+        /* Those who find no room wait in the kernel. */
+        bool room = clients_have_room_for_local(&serve->clients);
+        for (size_t i = 0; i < serve->count; i++)
+            serve->polls[i].events = serve->kinds[i]->anyone || room ? POLLIN : 0;
+        int ready = wait_for_any(serve, serve->count + 1 + operator_count + count,
+                                 next_ns < over_ns ? next_ns : over_ns);
+        if (ready < 0) {
+            if (errno != EINTR)
+                return;
+            continue;
+        }
+        if (ready == 0 && over_ns != UINT64_MAX && is_over(serve))
+            return;
+        /* Nobody comes or goes between poll() and this. */
+        clients_answer(&serve->clients, asking, count, clock_now_ns());
+        operators_answer(&serve->operators, operators, operator_count, clock_now_ns());
+        for (size_t i = 0; i < serve->count; i++)
+            if (serve->polls[i].revents & serve->polls[i].events)
+                take_connection(serve, i);
+        if (serve->polls[serve->count].revents) {
+            struct signalfd_siginfo info;
+            if (read(serve->polls[serve->count].fd, &info, sizeof(info)) != sizeof(info))
+                continue;
+            if (info.ssi_signo != SIGCHLD)
+                return;
+            reap(serve);
+        }
+    }
+}
+
+static int block_signals(struct serve *serve)
+{
+    sigemptyset(&serve->signals);
+    sigaddset(&serve->signals, SIGCHLD);
+    sigaddset(&serve->signals, SIGTERM);
+    sigaddset(&serve->signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &serve->signals, &serve->before);
+    int fd = signalfd(-1, &serve->signals, SFD_CLOEXEC);
+    serve->polls[serve->count] = (struct pollfd){.fd = fd, .events = POLLIN};
+    return fd < 0 ? -errno : 0;
+}
+
+/* Who looks after it can do so. Without that, it serves all the same. Isolated programs are looked
+   after themselves. */
+static void open_operators(struct serve *serve)
+{
+    if (serve->options.limits.isolates)
+        return;
+    char problem[FOLDER_PROBLEM_MAX];
+    size_t used = 0;
+    for (size_t i = 0; i < serve->options.count && used < CONTROL_ADDRESSES_MAX; i++)
+        used += (size_t)snprintf(serve->operators.addresses + used, CONTROL_ADDRESSES_MAX - used,
+                                 "%s%s", used ? " " : "", serve->options.addresses[i]);
+    serve->operators.ca = serve->ca[0] ? serve->ca : NULL;
+    if (operators_init(&serve->operators, &serve->clients, problem))
+        log_warn("no operator can look into this server: %s", problem);
+}
+
+/* Each client has a descriptor here, and so has each binary that is kept. */
+static void allow_descriptors(struct serve *serve)
+{
+    rlim_t needed =
+        serve->options.clients_max + CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &serve->descriptors) || serve->descriptors.rlim_cur >= needed)
+        return;
+    struct rlimit limit = serve->descriptors;
+    limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
+    if (limit.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &limit))
+        log_warn("there may be fewer clients than %lu: ulimit -n is too low",
+                 serve->options.clients_max);
+}
+
+static int make_room(struct serve *serve)
+{
+    serve->polls =
+        calloc(LISTEN_MAX + 1 + OPERATORS_POLLS + CLIENTS_POLLS(serve->options.clients_max),
+               sizeof(*serve->polls));
+    if (!serve->polls ||
+        clients_init(&serve->clients, (unsigned)serve->options.clients_max, &serve->devices))
+        return -ENOMEM;
+    allow_descriptors(serve);
+    return 0;
+}
+
+static void announce_all(const struct serve *serve)
+{
+    for (size_t i = 0; serve->options.announces && i < serve->count; i++)
+        if (serve->kinds[i]->anyone)
+            announce(serve->where[i], &serve->before);
+}
+
+/* Isolated programs share devices as they would without it: by what drivers do. */
+static int list_devices(struct serve *serve)
+{
+    if (serve->options.limits.isolates)
+        return 0;
+    int error = devices_list(serve->options.reserve_bytes, &serve->devices);
+    if (error)
+        fprintf(stderr, "reseat-serve: the devices cannot be listed: %s\n", strerror(-error));
+    else if (serve->devices.count == 0)
+        log_warn("no driver here has a device");
+    serve->options.limits.known = &serve->devices;
+    return error;
+}
+
+int main(int argc, char **argv)
+{
+    static struct serve serve = {.options = {.clients_max = 256,
+                                             .reserve_bytes = UINT64_MAX,
+                                             .limits = {.patience_s = PATIENCE_S}}};
+    serve.options.limits.devices = serve.options.devices;
+    serve.options.limits.local = GRANT_ALL;
+    serve.operators.listener = serve.process = -1;
+    if (!options_read(argc, argv, &serve.options))
+        return options_usage();
+    if (authority_is_asked(&serve.options.authority))
+        return run_authority(&serve.options.authority);
+    /* What sessions' processes have of their user's rights is not enough to look into this one. */
+    prctl(PR_SET_DUMPABLE, 0);
+    if (open_authority(&serve) || list_devices(&serve) || make_room(&serve))
+        return 1;
+    int error = listen_all(&serve);
+    if (error == 0)
+        error = listen_inherited(&serve);
+    if (error == 0)
+        error = find_process(&serve);
+    if (error == 0)
+        error = block_signals(&serve);
+    if (error == 0) {
+        open_operators(&serve);
+        announce_all(&serve);
+        printf("reseat-serve: ready\n");
+        fflush(stdout);
+        serve_clients(&serve);
+        clients_kill(&serve.clients);
+    }
+    operators_finish(&serve.operators);
+    unlisten_all(&serve);
+    return error ? 1 : 0;
+}

@@ -1,0 +1,277 @@
+#include "remote/server/listener/sessions.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <linux/sockios.h>
+
+#include "remote/server/listener/channel.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+
+/* A session that was told to end has so long for it. */
+#define POLITE_NS (2 * NS_PER_S)
+/* Of one session's messages so many are heard in so long, many times what one can need. */
+#define HEARD_NS  (100 * NS_PER_MS)
+#define HEARD_MAX 10000
+/* Sessions are told of free memory no more often, and where it changed by that part of all. */
+#define TELL_NS     (250 * NS_PER_MS)
+#define TELL_CHANGE 64
+/* The clock of certificates is set by people, so it is looked at now and then. */
+#define EXPIRY_NS (30 * NS_PER_S)
+
+static void tell_turn(void *data, struct turn_user *user, enum turn_word word, uint64_t ns);
+
+void sessions_init(struct clients *clients)
+{
+    for (size_t i = 0; i < clients->devices->count; i++) {
+        clients->devices->turns[i].tell = tell_turn;
+        clients->told_free[i] = clients->devices->promises[i].total;
+    }
+}
+
+/* A process of ours takes what it is told, so one that does not is none any more. */
+static void tell_with(struct client *client, const struct word *message, int passed)
+{
+    int error = client->channel < 0
+                    ? -EPIPE
+                    : channel_send(client->channel, message, sizeof(*message), passed);
+    if (error && error != -EPIPE && error != -ECONNRESET && !client->kill_ns) {
+        log_warn("the session of %s in process %d does not listen, and is ended", client->name,
+                 client->pid);
+        client->kill_ns = 1;
+    }
+}
+
+static void tell(struct client *client, const struct word *message)
+{
+    tell_with(client, message, -1);
+}
+
+static void tell_turn(void *data, struct turn_user *user, enum turn_word word, uint64_t ns)
+{
+    static const enum word_kind words[] = {
+        [TURN_YOURS] = WORD_YOURS,
+        [TURN_RECALLED] = WORD_RECALL,
+        [TURN_LOST] = WORD_LOST,
+    };
+    struct client *client = user->owner;
+    (void)data;
+    tell(client,
+         &(struct word){.kind = words[word], .device = (uint32_t)(user - client->turns), .ns = ns});
+}
+
+static void give_memory(struct client *client, const struct word *message)
+{
+    struct promises *promises = &client->clients->devices->promises[message->device];
+    struct word answer = {.kind = WORD_PROMISE, .device = message->device};
+    answer.bytes =
+        promises_ask(promises, &client->held[message->device], message->least, message->bytes);
+    tell(client, &answer);
+}
+
+static void seek(struct client *client, const struct word *message)
+{
+    struct word answer = {.kind = WORD_KEPT};
+    memcpy(answer.name, message->name, sizeof(answer.name));
+    tell_with(client, &answer, kept_find(&client->clients->kept, client->name, message->name));
+}
+
+/* What is said also where no device is shared out. Takes @passed; false: it is not that. */
+static bool take_any(struct client *client, const struct word *message, int passed)
+{
+    if (message->kind == WORD_KEEP && passed >= 0)
+        return kept_add(&client->clients->kept, client->name, message->name, passed);
+    if (passed >= 0) {
+        close(passed);
+        return false;
+    }
+    if (message->kind == WORD_KEEP) /* This process has no number left for another descriptor. */
+        return true;
+    if (message->kind == WORD_BUSY)
+        client->busy_ns += message->ns;
+    else if (message->kind == WORD_SEEK)
+        seek(client, message);
+    else
+        return false;
+    return true;
+}
+
+/* False: no process of ours says that. */
+static bool take_message(struct client *client, const struct word *message, uint64_t now_ns)
+{
+    struct devices *devices = client->clients->devices;
+    uint32_t device = message->device;
+    if (device >= devices->count)
+        return false;
+    switch ((enum word_kind)message->kind) {
+    case WORD_USES:
+        client->uses |= UINT64_C(1) << device;
+        return true;
+    case WORD_ASK:
+        give_memory(client, message);
+        return true;
+    case WORD_RETURN:
+        promises_return(&devices->promises[device], &client->held[device], message->bytes);
+        return true;
+    case WORD_WANT:
+        turns_want(&devices->turns[device], &client->turns[device], now_ns);
+        return true;
+    case WORD_OVER:
+        turns_over(&devices->turns[device], &client->turns[device], message->again != 0, now_ns);
+        return true;
+    default:
+        return false;
+    }
+}
+
+void session_hear(struct client *client, uint64_t now_ns)
+{
+    struct word word;
+    int passed = -1;
+    int error = channel_receive(client->channel, &word, sizeof(word), &passed);
+    if (error == -EAGAIN)
+        return;
+    if (now_ns - client->window_ns >= HEARD_NS) {
+        client->window_ns = now_ns;
+        client->heard = 0;
+    }
+    client->heard++;
+    bool alone = error == 0 && passed < 0;
+    if (error == 0 &&
+        (take_any(client, &word, passed) || (alone && take_message(client, &word, now_ns))))
+        return;
+    if (error != -EPIPE) {
+        log_warn("the session of %s in process %d breaks the rules, and is ended", client->name,
+                 client->pid);
+        client->kill_ns = client->kill_ns ? client->kill_ns : 1;
+    }
+    close(client->channel);
+    client->channel = -1;
+}
+
+/* -1, and it waits: it has said too much of late. */
+int session_to_hear(const struct client *client, uint64_t now_ns)
+{
+    return client->heard < HEARD_MAX || now_ns - client->window_ns >= HEARD_NS ? client->channel
+                                                                               : -1;
+}
+
+void session_leave(struct client *client, uint64_t now_ns)
+{
+    struct devices *devices = client->clients->devices;
+    for (size_t i = 0; i < devices->count; i++) {
+        turns_leave(&devices->turns[i], &client->turns[i], now_ns);
+        promises_return(&devices->promises[i], &client->held[i], UINT64_MAX);
+    }
+}
+
+/* ---- what time does, and the operator ---- */
+
+static void end_client(struct client *client, enum ending why, uint64_t now_ns)
+{
+    if (client->kill_ns)
+        return;
+    log_warn("the session %u of %s in process %d is ended: %s", client->number, client->name,
+             client->pid, endings[why]);
+    client->kill_ns = now_ns + POLITE_NS;
+    tell(client, &(struct word){.kind = WORD_END, .why = why});
+}
+
+static uint64_t differs(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+static void tell_free(struct clients *clients, uint32_t device, uint64_t bytes)
+{
+    struct word message = {.kind = WORD_FREE, .device = device, .bytes = bytes};
+    clients->told_free[device] = bytes;
+    for (unsigned i = 0; i < clients->count; i++) {
+        struct client *client = clients->places[i];
+        int unread = 0;
+        /* News wait for nobody: one who stands still gets those that come later. */
+        if (client->uses >> device & 1 && client->channel >= 0 &&
+            !ioctl(client->channel, SIOCOUTQ, &unread) && unread == 0)
+            tell(client, &message);
+    }
+}
+
+/* When it is to be done next. */
+static uint64_t tell_all_free(struct clients *clients, uint64_t now_ns)
+{
+    bool changed = false;
+    for (uint32_t i = 0; i < clients->devices->count; i++) {
+        const struct promises *promises = &clients->devices->promises[i];
+        uint64_t left = promises->total - promises->given;
+        if (differs(left, clients->told_free[i]) <= promises->total / TELL_CHANGE)
+            continue;
+        if (now_ns < clients->tell_ns)
+            return clients->tell_ns;
+        tell_free(clients, i, left);
+        changed = true;
+    }
+    if (changed)
+        clients->tell_ns = now_ns + TELL_NS;
+    return UINT64_MAX;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t clients_tick(struct clients *clients, uint64_t now_ns, int64_t wall)
+{
+    uint64_t next = tell_all_free(clients, now_ns);
+    for (size_t i = 0; i < clients->devices->count; i++)
+        next = earlier(next, turns_tick(&clients->devices->turns[i], now_ns));
+    for (unsigned i = 0; i < clients->count; i++) {
+        struct client *client = clients->places[i];
+        if (client->until && wall >= client->until)
+            end_client(client, ENDED_EXPIRED, now_ns);
+        else if (client->until)
+            next = earlier(next, now_ns + EXPIRY_NS);
+        if (session_to_hear(client, now_ns) != client->channel)
+            next = earlier(next, client->window_ns + HEARD_NS);
+        if (!client->kill_ns)
+            continue;
+        if (now_ns >= client->kill_ns) {
+            client_kill(client->pid);
+            client->kill_ns = UINT64_MAX;
+        }
+        next = earlier(next, client->kill_ns);
+    }
+    return next;
+}
+
+const struct client *clients_from(const struct clients *clients, uint32_t number)
+{
+    const struct client *found = NULL;
+    for (unsigned i = 0; i < clients->count; i++) {
+        const struct client *client = clients->places[i];
+        if (client->number >= number && (!found || client->number < found->number))
+            found = client;
+    }
+    return found;
+}
+
+size_t clients_end(struct clients *clients, uint32_t number, const char *name, enum ending why,
+                   uint64_t now_ns)
+{
+    size_t count = 0;
+    for (unsigned i = 0; i < clients->count; i++) {
+        struct client *client = clients->places[i];
+        bool meant = number ? client->number == number : strcmp(client->name, name) == 0;
+        if (why == ENDED_REVOKED && !client->until)
+            continue;
+        if (meant && client->kill_ns != UINT64_MAX) {
+            end_client(client, why, now_ns);
+            count++;
+        }
+    }
+    return count;
+}

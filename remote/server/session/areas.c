@@ -1,0 +1,135 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "remote/server/session/registration.h"
+#include "remote/server/session/server.h"
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+
+/*
+ * Memory that the client offers. A device with memory of its own transfers to and from what was
+ * registered with it at its link's speed, and from other memory at a fraction of that. It is
+ * registered when it is offered, before the client writes there, with the contexts that there are
+ * by then; for a context that comes later the client offers other areas. All of this is done by the
+ * thread that serves.
+ */
+
+#define GREETING_NS (10 * NS_PER_S)
+
+struct registered_area {
+    struct registered_area *next;
+    uint32_t area;
+    cl_context context;
+    struct registration registration;
+};
+static struct registered_area *registered_areas;
+
+static void forget(cl_context context, uint32_t area)
+{
+    struct registered_area **at = &registered_areas;
+    while (*at) {
+        struct registered_area *registered = *at;
+        if ((context && registered->context != context) || (area && registered->area != area)) {
+            at = &registered->next;
+            continue;
+        }
+        *at = registered->next;
+        registration_end(&registered->registration);
+        free(registered);
+    }
+}
+
+void areas_forget_context(cl_context context)
+{
+    if (context)
+        forget(context, 0);
+}
+
+bool device_has_own_memory(const struct device *device)
+{
+    return !devinfo_scalar(&device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) &&
+           !(devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU);
+}
+
+static bool has_own_memory(const struct server *server, cl_device_id id)
+{
+    for (size_t i = 0; i < server->device_count; i++)
+        if (server->devices[i]->id == id)
+            return device_has_own_memory(server->devices[i]);
+    return false;
+}
+
+/* With each context of a device that has memory of its own. */
+static void register_area(struct server *server, uint32_t area)
+{
+    const struct table *contexts = &server->tables[ID_CONTEXT];
+    char *bytes = NULL;
+    size_t size = 0;
+    if (!bulk_map_whole(server->areas, area, &bytes, &size))
+        return;
+    for (uint32_t i = 0; i < contexts->room; i++) {
+        const struct entry *entry = &contexts->entries[i];
+        if (!entry->id || !entry->real || !has_own_memory(server, entry->first))
+            continue;
+        struct registered_area *registered = calloc(1, sizeof(*registered));
+        if (!registered)
+            return;
+        *registered = (struct registered_area){
+            .next = registered_areas, .area = area, .context = entry->real};
+        registered_areas = registered;
+        /* Where that fails transfers are slower. */
+        (void)registration_begin(&registered->registration, entry->cl, entry->real, entry->first,
+                                 bytes, size);
+    }
+}
+
+int areas_hold(struct server *server, uint32_t area, uint64_t place, uint64_t size,
+               char **ret_bytes)
+{
+    return server->areas ? bulk_map_hold(server->areas, area, place, size, ret_bytes) : -EPROTO;
+}
+
+int areas_take_descriptor(struct link *link, uint32_t area, int *ret_fd)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct message message;
+    struct msg_withdraw named;
+    int error = greeting_receive(link, buffer, clock_now_ns() + GREETING_NS, &message);
+    if (error)
+        return error;
+    struct unpack body = {message.body, message.body + message.size, false};
+    if (message.type != MSG_OFFER || !unpack_withdraw(&body, &named) || named.area != area)
+        return -EPROTO;
+    return link->ops->take_descriptor(link, ret_fd) ? -EPROTO : 0;
+}
+
+void server_offer(struct server *server, const struct msg_offer *message)
+{
+    CLEANUP(cleanup_close) int fd = -1;
+    if (!server->areas || message->area == 0 ||
+        areas_take_descriptor(server->stream.link, message->area, &fd)) {
+        server_wrong(server, "it offers memory that does not come");
+        return;
+    }
+    int error = bulk_map_add(server->areas, message->area, fd, message->size);
+    if (error == 0)
+        register_area(server, message->area);
+    if (error == -EPROTO)
+        server_wrong(server, "it offers memory that is not as it says");
+    else
+        server_reply(server, message->call, error ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS, NULL, 0);
+}
+
+void server_withdraw(struct server *server, const struct msg_withdraw *message)
+{
+    if (message->area)
+        forget(NULL, message->area);
+    if (!server->areas || bulk_map_remove(server->areas, message->area))
+        server_wrong(server, "it withdraws memory that it did not offer");
+}
+
+int server_share_memory(struct server *server)
+{
+    const struct bulk_limits limits = {WIRE_AREAS_MAX, WIRE_AREA_SIZE, WIRE_BULK_BYTES};
+    return bulk_map_create(&limits, &server->areas);
+}

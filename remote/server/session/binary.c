@@ -1,0 +1,281 @@
+#include "remote/server/session/binary.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "remote/server/listener/kept.h"
+#include "remote/server/listener/word.h"
+#include "remote/server/session/passage.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+
+/* A listening process that stands still keeps nothing. */
+#define PATIENCE_NS (10 * NS_PER_S)
+#define SEALS       (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+
+static void name_bytes(const void *bytes, size_t size, unsigned char ret_name[CONTENT_HASH_SIZE])
+{
+    struct content_hash hash;
+    content_hash_begin(&hash);
+    content_hash_bytes(&hash, bytes, size);
+    content_hash_end(&hash, ret_name);
+}
+
+void binary_close(struct binary *binary)
+{
+    if (binary->bytes)
+        munmap(binary->bytes, binary->size);
+    if (binary->fd >= 0)
+        close(binary->fd);
+    *binary = (struct binary){.fd = -1};
+}
+
+/* ---- what is kept ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* Guards what follows. */
+static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
+static unsigned char asked[CONTENT_HASH_SIZE];
+static bool asking;
+static int answer = -1;
+
+void binary_told(const struct word *word, int passed)
+{
+    pthread_mutex_lock(&lock);
+    if (asking && !memcmp(asked, word->name, sizeof(asked))) {
+        answer = passed;
+        asking = false;
+        pthread_cond_signal(&answered);
+    } else if (passed >= 0) {
+        close(passed); /* Nobody waits for it any more. */
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static int ask(struct server *server, const unsigned char name[CONTENT_HASH_SIZE])
+{
+    struct word word = {.kind = WORD_SEEK};
+    uint64_t deadline = clock_now_ns() + PATIENCE_NS;
+    memcpy(word.name, name, sizeof(word.name));
+    pthread_mutex_lock(&lock);
+    memcpy(asked, name, sizeof(asked));
+    asking = true;
+    answer = -1;
+    word_say(server->channel, &word);
+    while (asking && clock_wait(&answered, &lock, deadline) == 0)
+        ;
+    asking = false;
+    int fd = answer;
+    answer = -1;
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+/* Nobody changes it from here on: as it is read, it is used. */
+static int map_sealed(struct binary *binary)
+{
+    binary->size = kept_check(binary->fd);
+    if (binary->size == 0)
+        return -ENOENT;
+    void *bytes = mmap(NULL, binary->size, PROT_READ, MAP_SHARED, binary->fd, 0);
+    if (bytes == MAP_FAILED)
+        return -errno;
+    binary->bytes = bytes;
+    return 0;
+}
+
+static bool has_name(const struct binary *binary, const unsigned char name[CONTENT_HASH_SIZE])
+{
+    unsigned char own[CONTENT_HASH_SIZE];
+    name_bytes(binary->bytes, binary->size, own);
+    return memcmp(own, name, sizeof(own)) == 0;
+}
+
+int binary_find(struct server *server, const unsigned char name[CONTENT_HASH_SIZE],
+                struct binary *ret_binary)
+{
+    struct binary binary = {.fd = ask(server, name)};
+    if (binary.fd < 0)
+        return -ENOENT;
+    int error = map_sealed(&binary);
+    if (error == 0 && !has_name(&binary, name)) {
+        log_warn("a binary that was kept is not what its name says, and is not used");
+        error = -ENOENT;
+    }
+    if (error)
+        binary_close(&binary);
+    else
+        *ret_binary = binary;
+    return error;
+}
+
+/* To be written. 0 or -ENOMEM. */
+static int make(size_t size, struct binary *ret_binary)
+{
+    struct binary binary = {.size = size};
+    binary.fd = memfd_create("reseat-binary", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (binary.fd < 0 || ftruncate(binary.fd, (off_t)size))
+        goto failed;
+    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, binary.fd, 0);
+    if (bytes == MAP_FAILED)
+        goto failed;
+    binary.bytes = bytes;
+    *ret_binary = binary;
+    return 0;
+failed:
+    binary_close(&binary);
+    return -ENOMEM;
+}
+
+/* It is whole. */
+static int seal(struct binary *binary)
+{
+    munmap(binary->bytes, binary->size);
+    binary->bytes = NULL;
+    if (fcntl(binary->fd, F_ADD_SEALS, SEALS))
+        return -errno;
+    return map_sealed(binary);
+}
+
+static void say_keep(const struct server *server, const struct binary *binary,
+                     const unsigned char name[CONTENT_HASH_SIZE])
+{
+    struct word word = {.kind = WORD_KEEP};
+    memcpy(word.name, name, sizeof(word.name));
+    word_say_with(server->channel, &word, binary->fd);
+}
+
+void binary_keep_bytes(struct server *server, const unsigned char *bytes, size_t size)
+{
+    unsigned char name[CONTENT_HASH_SIZE];
+    struct binary binary;
+    if (!server->keeps || size < WIRE_BINARY_MIN || size > WIRE_BINARY_MAX || make(size, &binary))
+        return;
+    memcpy(binary.bytes, bytes, size);
+    if (seal(&binary) == 0) {
+        name_bytes(binary.bytes, size, name);
+        say_keep(server, &binary, name);
+    }
+    binary_close(&binary);
+}
+
+/* ---- from server to server ---- */
+
+/* What is under way may have as much as is kept of one client. */
+static _Atomic uint64_t coming;
+
+struct handing {
+    struct server *server;
+    struct binary binary;
+    uint64_t call;
+    bool takes;
+    unsigned char name[CONTENT_HASH_SIZE];
+};
+
+static void handing_destroy(struct handing *handing)
+{
+    if (handing->takes)
+        atomic_fetch_sub(&coming, handing->binary.size);
+    binary_close(&handing->binary);
+    free(handing);
+}
+
+/* In the passage's thread. What came is kept only as what it is. */
+static void handed(void *data, cl_int error)
+{
+    struct handing *handing = data;
+    size_t size = handing->binary.size;
+    if (error == CL_SUCCESS && handing->takes && seal(&handing->binary))
+        error = CL_OUT_OF_RESOURCES;
+    if (error == CL_SUCCESS && handing->takes && !has_name(&handing->binary, handing->name)) {
+        log_warn("a binary that another server gave is not what its name says, and is refused");
+        error = CL_INVALID_BINARY;
+    }
+    if (error == CL_SUCCESS && handing->takes) {
+        say_keep(handing->server, &handing->binary, handing->name);
+        log_info("took a binary of %zu bytes from another server", size);
+    }
+    handing->binary.size = size; /* Whatever became of its memory. */
+    server_reply(handing->server, handing->call, error, NULL, 0);
+    handing_destroy(handing);
+}
+
+static cl_int begin(struct handing *handing, struct passage_wish *wish, uint32_t way)
+{
+    wish->server = handing->server;
+    wish->way = (enum transfer_way)way;
+    wish->gives = !handing->takes;
+    wish->size = handing->binary.size;
+    return passage_begin_bytes(wish, handing->binary.bytes, handed, handing);
+}
+
+/* NULL: the session ends, or was answered. */
+static struct handing *handing_create(struct server *server, uint64_t call, const void *name,
+                                      uint32_t name_size, uint32_t way)
+{
+    if (!server->keeps || name_size != CONTENT_HASH_SIZE ||
+        (way != TRANSFER_CONNECT && way != TRANSFER_AWAIT)) {
+        server_wrong(server, "a binary is handed on in a way that there is not");
+        return NULL;
+    }
+    struct handing *handing = calloc(1, sizeof(*handing));
+    if (!handing) {
+        server_reply(server, call, CL_OUT_OF_HOST_MEMORY, NULL, 0);
+        return NULL;
+    }
+    handing->server = server;
+    handing->call = call;
+    handing->binary.fd = -1;
+    memcpy(handing->name, name, name_size);
+    return handing;
+}
+
+static void end(struct handing *handing, cl_int error)
+{
+    if (error == CL_SUCCESS)
+        return;
+    server_reply(handing->server, handing->call, error, NULL, 0);
+    handing_destroy(handing);
+}
+
+void server_give_binary(struct server *server, const struct msg_give_binary *message)
+{
+    struct passage_wish wish = {.transfer = message->transfer,
+                                .where = message->where,
+                                .ticket = message->ticket,
+                                .ticket_size = message->ticket_size};
+    struct handing *handing =
+        handing_create(server, message->call, message->name, message->name_size, message->way);
+    if (!handing)
+        return;
+    int missing = binary_find(server, handing->name, &handing->binary);
+    end(handing, missing ? BINARY_LACKING : begin(handing, &wish, message->way));
+}
+
+void server_take_binary(struct server *server, const struct msg_take_binary *message)
+{
+    struct passage_wish wish = {.transfer = message->transfer,
+                                .where = message->where,
+                                .ticket = message->ticket,
+                                .ticket_size = message->ticket_size};
+    if (message->size < WIRE_BINARY_MIN || message->size > WIRE_BINARY_MAX) {
+        server_wrong(server, "a binary is handed on that is not kept");
+        return;
+    }
+    struct handing *handing =
+        handing_create(server, message->call, message->name, message->name_size, message->way);
+    if (!handing)
+        return;
+    handing->takes = true;
+    handing->binary.size = message->size;
+    if (atomic_fetch_add(&coming, message->size) + message->size > KEPT_OWNER_BYTES)
+        end(handing, CL_OUT_OF_RESOURCES);
+    else if (make(message->size, &handing->binary))
+        end(handing, CL_OUT_OF_HOST_MEMORY);
+    else
+        end(handing, begin(handing, &wish, message->way));
+}

@@ -1,0 +1,191 @@
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/server/listener/word.h"
+#include "remote/server/session/server.h"
+#include "state/base/clock.h"
+
+/*
+ * What the memory objects of a session take: of what its certificate allows, and of what the
+ * listening process promised it on each device of their context, which it asks for in lumps. A
+ * driver keeps memory for as long as commands, sub-buffers or images use it, whatever the client
+ * released: so it counts until the driver says that it is gone.
+ */
+
+/* Devices give no less than a page, however small a buffer is. */
+#define PAGE 4096u
+/* What is asked for at once, of a device that has plenty: a part of it, and no more than that. */
+#define LUMP_MAX (UINT64_C(64) << 20)
+#define LUMP_OF  64
+/* A listening process that stands still promises nothing. */
+#define PATIENCE_NS (60 * NS_PER_S)
+
+struct charge {
+    struct server *server;
+    uint64_t bytes;
+    uint64_t devices; /* A bit each. */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* Guards what follows. */
+static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
+static uint64_t used; /* Of what its certificate allows. */
+static uint64_t used_of[DEVICES_MAX], promised_to[DEVICES_MAX];
+static bool asking;
+static uint64_t promise;
+
+static uint64_t lump_of(const struct server *server, size_t device)
+{
+    uint64_t lump = server->known->rows[server->numbers[device]].memory / LUMP_OF / PAGE * PAGE;
+    return lump < LUMP_MAX ? lump : LUMP_MAX;
+}
+
+/* Under the lock, which is let go meanwhile. Only the session's thread asks. */
+static bool ask(struct server *server, size_t device, uint64_t least)
+{
+    uint64_t lump = lump_of(server, device);
+    struct word message = {.kind = WORD_ASK,
+                           .device = server->numbers[device],
+                           .bytes = least > lump ? least : lump,
+                           .least = least};
+    uint64_t deadline = clock_now_ns() + PATIENCE_NS;
+    asking = true;
+    promise = 0;
+    word_say(server->channel, &message);
+    for (int late = 0; asking && !late;)
+        late = clock_wait(&answered, &lock, deadline);
+    asking = false;
+    promised_to[device] += promise;
+    return promise >= least;
+}
+
+void server_promised(struct server *server, const struct word *word)
+{
+    pthread_mutex_lock(&lock);
+    if (asking)
+        promise = word->bytes;
+    else /* Nobody waits for it any more. */
+        word_say(server->channel,
+                 &(struct word){.kind = WORD_RETURN, .device = word->device, .bytes = word->bytes});
+    asking = false;
+    pthread_cond_signal(&answered);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Under the lock. */
+static void return_some(struct server *server, size_t device)
+{
+    uint64_t spare = promised_to[device] - used_of[device], lump = lump_of(server, device);
+    if (spare <= 2 * lump)
+        return;
+    promised_to[device] -= spare - lump;
+    word_say(server->channel, &(struct word){.kind = WORD_RETURN,
+                                             .device = server->numbers[device],
+                                             .bytes = spare - lump});
+}
+
+/* Under the lock. */
+static void uncount(struct server *server, uint64_t devices, uint64_t bytes)
+{
+    used -= bytes;
+    for (size_t i = 0; server->known && i < server->device_count; i++)
+        if (devices >> i & 1) {
+            used_of[i] -= bytes;
+            return_some(server, i);
+        }
+}
+
+/* Under the lock. */
+static bool count(struct server *server, uint64_t devices, uint64_t bytes)
+{
+    uint64_t done = 0;
+    used += bytes;
+    for (size_t i = 0; server->known && i < server->device_count; i++) {
+        if (!(devices >> i & 1))
+            continue;
+        uint64_t left = promised_to[i] - used_of[i];
+        if (bytes > left && !ask(server, i, bytes - left)) {
+            for (size_t at = 0; at < i; at++)
+                used_of[at] -= done >> at & 1 ? bytes : 0;
+            used -= bytes;
+            return false;
+        }
+        used_of[i] += bytes;
+        done |= UINT64_C(1) << i;
+    }
+    return true;
+}
+
+struct charge *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes)
+{
+    struct charge *charge = malloc(sizeof(*charge));
+    if (!charge)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    uint64_t left = server->memory - used;
+    /* No more than there is: a limit need not be a number of pages. */
+    uint64_t pages = (bytes / PAGE + (bytes % PAGE != 0)) * PAGE;
+    *charge = (struct charge){server, pages < left ? pages : left, devices};
+    bool taken = bytes <= left && pages >= bytes && count(server, devices, charge->bytes);
+    pthread_mutex_unlock(&lock);
+    if (taken)
+        return charge;
+    free(charge);
+    return NULL;
+}
+
+void server_give_back(struct charge *charge)
+{
+    pthread_mutex_lock(&lock);
+    uncount(charge->server, charge->devices, charge->bytes);
+    pthread_mutex_unlock(&lock);
+    free(charge);
+}
+
+/* In whatever thread of the driver's. */
+static void CL_CALLBACK on_gone(cl_mem memory, void *data)
+{
+    (void)memory;
+    server_give_back(data);
+}
+
+void server_charge(struct entry *entry, struct charge *charge)
+{
+    if (charge && entry->real &&
+        !entry->cl->clSetMemObjectDestructorCallback(entry->real, on_gone, charge))
+        return;
+    if (charge)
+        server_give_back(charge);
+    if (!entry->real)
+        return;
+    entry->cl->clReleaseMemObject(entry->real);
+    entry->real = NULL;
+    entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+}
+
+void server_charge_made(struct server *server, struct entry *entry)
+{
+    size_t bytes = 0;
+    if (!entry->real)
+        return;
+    cl_int error =
+        entry->cl->clGetMemObjectInfo(entry->real, CL_MEM_SIZE, sizeof(bytes), &bytes, NULL);
+    server_charge(entry, error ? NULL : server_take_memory(server, entry->devices, bytes));
+}
+
+void server_cap_memory(const struct server *server, uint64_t memory, struct devinfo *info)
+{
+    memory = memory < server->memory ? memory : server->memory;
+    for (size_t i = 0; i < info->value_count; i++) {
+        struct devinfo_value *value = &info->values[i];
+        uint64_t bytes;
+        if ((value->name != CL_DEVICE_GLOBAL_MEM_SIZE &&
+             value->name != CL_DEVICE_MAX_MEM_ALLOC_SIZE) ||
+            value->size != sizeof(bytes))
+            continue;
+        memcpy(&bytes, value->bytes, sizeof(bytes));
+        bytes = bytes < memory ? bytes : memory;
+        memcpy(value->bytes, &bytes, sizeof(bytes));
+    }
+}

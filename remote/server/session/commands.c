@@ -1,0 +1,571 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/server/session/pacing.h"
+#include "remote/server/session/passage.h"
+#include "remote/server/session/pending.h"
+#include "remote/server/session/server.h"
+#include "remote/server/session/staging.h"
+#include "state/base/clock.h"
+
+/*
+ * Commands. None is waited for here: whoever sees its end (pending.h) tells the client, and takes
+ * the bytes that it read along.
+ */
+
+/* One being given to the driver. */
+struct giving {
+    struct server *server;
+    const struct msg_command *message;
+    const cl_icd_dispatch *cl;
+    struct entry *queue;
+    cl_event *waits;
+    cl_event event;
+    struct staged staged;
+    bool reads;
+    struct passage *passage; /* Of a transfer between devices; a reference. */
+    cl_int error;
+    struct pace *pace; /* Whom to tell of its end; NULL: nobody. */
+    uint64_t began_ns;
+};
+
+/* False: the session ends. */
+static bool begin(struct giving *giving, struct server *server, const struct msg_command *message)
+{
+    *giving = (struct giving){.server = server, .message = message};
+    giving->queue = server_find(server, message->queue);
+    if (!giving->queue)
+        return false;
+    giving->cl = giving->queue->cl;
+    giving->error = giving->queue->real ? CL_SUCCESS : giving->queue->error;
+    if (message->waits_count && giving->error == CL_SUCCESS)
+        giving->waits = (cl_event *)server_find_all(server, message->waits, message->waits_count,
+                                                    giving->queue, &giving->error);
+    return !server->wrong;
+}
+
+/* A memory object of the command's; NULL: it has none, or the session ends. */
+static cl_mem memory(struct giving *giving, uint64_t id)
+{
+    const struct entry *entry = server_find_with(giving->server, id, giving->queue);
+    if (entry && !entry->real && giving->error == CL_SUCCESS)
+        giving->error = entry->error;
+    return entry ? entry->real : NULL;
+}
+
+/* Bytes that both sides have. What the client writes there meanwhile, the device may see. */
+static void *stage_shared(struct giving *giving, uint64_t size)
+{
+    const struct msg_command *message = giving->message;
+    struct server *server = giving->server;
+    char *bytes = NULL;
+    if (areas_hold(server, message->area, message->place, size, &bytes)) {
+        server_wrong(server, "it names bytes that it did not offer");
+        return NULL;
+    }
+    giving->staged = (struct staged){.bytes = bytes, .area = message->area};
+    return bytes;
+}
+
+/* A client that reads slower than its devices do, or never, is refused what it reads. */
+static bool has_room(struct server *server, uint64_t size)
+{
+    uint64_t there = atomic_load(&server->staged) + stream_kept(&server->stream);
+    return there <= server->answers_max && size <= server->answers_max - there;
+}
+
+/* Bytes that the command keeps until it ends. */
+static void *stage(struct giving *giving, const void *content, uint64_t size, bool reads)
+{
+    if (giving->error || giving->server->wrong)
+        return NULL;
+    if (giving->message->area)
+        return stage_shared(giving, size);
+    struct staged *staged = &giving->staged;
+    bool fits = size <= WIRE_MESSAGE_MAX && (!reads || has_room(giving->server, size));
+    if (fits && reads)
+        staged->bytes = staging_take(giving->server, giving->queue, size, &staged->staging);
+    if (fits && !staged->bytes)
+        staged->bytes = malloc(size ? size : 1);
+    if (!staged->bytes) {
+        giving->error = CL_OUT_OF_HOST_MEMORY;
+        return NULL;
+    }
+    if (!reads)
+        memcpy(staged->bytes, content, size);
+    staged->size = size;
+    giving->reads = reads;
+    atomic_fetch_add(&giving->server->staged, size);
+    return staged->bytes;
+}
+
+/* Is there anything to give? */
+static bool ready(const struct giving *giving)
+{
+    return giving->error == CL_SUCCESS && !giving->server->wrong;
+}
+
+static cl_uint wait_count(const struct giving *giving)
+{
+    return giving->waits ? giving->message->waits_count : 0;
+}
+
+/* Is there work to give to the device? Waits for the session's turn. */
+static bool ready_to_work(struct giving *giving)
+{
+    if (!ready(giving))
+        return false;
+    giving->pace = pacing_wait(giving->server, giving->queue);
+    giving->began_ns = giving->pace ? clock_now_ns() : 0;
+    return true;
+}
+
+/* Where the driver's event goes, if anybody wants it. */
+static cl_event *wanted(struct giving *giving)
+{
+    return giving->message->event || giving->staged.bytes || giving->pace ? &giving->event : NULL;
+}
+
+#define GIVEN(giving) wait_count(giving), (giving)->waits, wanted(giving)
+
+/* It could not be given: whoever waits for it learns that. */
+static void tell_failure(struct giving *giving)
+{
+    struct server *server = giving->server;
+    const struct msg_command *message = giving->message;
+    struct entry *queue = giving->queue;
+    if (message->event && (message->purpose & COMMAND_NAMED)) {
+        struct entry *entry = server_add(server, message->event);
+        if (!entry)
+            return;
+        entry->cl = giving->cl;
+        entry->context = queue->context;
+        entry->error = giving->error;
+        if (queue->real) /* Else its context may be gone. */
+            entry->real = giving->cl->clCreateUserEvent(queue->context, NULL);
+        if (entry->real)
+            giving->cl->clSetUserEventStatus(entry->real, giving->error);
+    }
+    if (message->event && (message->purpose & COMMAND_TELL))
+        (void)!post_done(&server->stream,
+                         &(struct msg_done){.event = message->event, .status = giving->error});
+    else
+        (void)!post_failed(&server->stream,
+                           &(struct msg_failed){.queue = message->queue, .error = giving->error});
+}
+
+static void keep_event(struct giving *giving)
+{
+    struct server *server = giving->server;
+    const struct msg_command *message = giving->message;
+    bool named = message->purpose & COMMAND_NAMED, tell = message->purpose & COMMAND_TELL;
+    struct entry *entry = named && message->event ? server_add(server, message->event) : NULL;
+    if (entry) {
+        entry->cl = giving->cl;
+        entry->context = giving->queue->context;
+        entry->real = giving->event;
+        giving->cl->clRetainEvent(giving->event);
+    }
+    if (tell || giving->staged.bytes || giving->pace) {
+        struct given *given = malloc(sizeof(*given));
+        if (!given) {
+            server_wrong(server, "there is no memory for its commands");
+            return;
+        }
+        *given = (struct given){
+            .server = server,
+            .cl = giving->cl,
+            .id = message->event,
+            .queue = message->queue,
+            .tell = tell && message->event,
+            .profiled = giving->queue->profiled,
+            .own_memory = giving->queue->own_memory,
+            .staged = giving->staged,
+            .answer = giving->reads ? giving->staged.size : 0,
+            .passage = giving->passage,
+            .event = giving->event,
+            .pace = giving->pace,
+            .began_ns = giving->began_ns,
+        };
+        giving->passage = NULL;
+        given_see_end(given);
+        giving->staged = (struct staged){0};
+    }
+    giving->cl->clReleaseEvent(giving->event);
+}
+
+static void end(struct giving *giving)
+{
+    if (giving->pace && !giving->event) {
+        pacing_ended(giving->pace, giving->began_ns);
+        giving->pace = NULL;
+    }
+    if (!giving->server->wrong) {
+        server_touch(giving->server, giving->queue);
+        if (giving->error)
+            tell_failure(giving);
+        else if (giving->event)
+            keep_event(giving);
+    }
+    free(giving->waits);
+    passage_unref(giving->passage);
+    if (giving->error)
+        given_unstage(giving->server, &giving->staged);
+}
+
+/* size_t and u64 are the same here (state/base/compiler.h). */
+#define SIZES(array) ((const size_t *)(array))
+
+/* A box of bytes: false when it does not fit in 64 bits. */
+static bool box_bytes(const uint64_t region[3], uint64_t element, uint64_t *ret_bytes)
+{
+    uint64_t bytes = element;
+    for (int i = 0; i < 3; i++)
+        if (__builtin_mul_overflow(bytes, region[i], &bytes))
+            return false;
+    *ret_bytes = bytes;
+    return bytes <= WIRE_MESSAGE_MAX;
+}
+
+void server_read_buffer(struct server *server, const struct msg_read_buffer *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer);
+    void *bytes = stage(&giving, NULL, message->size, true);
+    if (ready(&giving))
+        giving.error =
+            giving.cl->clEnqueueReadBuffer(giving.queue->real, buffer, CL_FALSE, message->offset,
+                                           message->size, bytes, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_write_buffer(struct server *server, const struct msg_write_buffer *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer);
+    uint64_t size = message->command.area ? message->size : message->content_size;
+    void *bytes = stage(&giving, message->content, size, false);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueWriteBuffer(
+            giving.queue->real, buffer, CL_FALSE, message->offset, size, bytes, GIVEN(&giving));
+    end(&giving);
+}
+
+static const size_t origin_of_host[3];
+
+void server_read_rect(struct server *server, const struct msg_read_rect *message)
+{
+    struct giving giving;
+    uint64_t size = 0;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer);
+    if (!box_bytes(message->region, 1, &size))
+        server_wrong(server, "a region is too large");
+    void *bytes = stage(&giving, NULL, size, true);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueReadBufferRect(
+            giving.queue->real, buffer, CL_FALSE, SIZES(message->origin), origin_of_host,
+            SIZES(message->region), message->row_pitch, message->slice_pitch, 0, 0, bytes,
+            GIVEN(&giving));
+    end(&giving);
+}
+
+void server_write_rect(struct server *server, const struct msg_write_rect *message)
+{
+    struct giving giving;
+    uint64_t size = 0;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer);
+    if (!box_bytes(message->region, 1, &size) ||
+        (!message->command.area && size != message->content_size))
+        server_wrong(server, "a region's content has another size");
+    void *bytes = stage(&giving, message->content, size, false);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueWriteBufferRect(
+            giving.queue->real, buffer, CL_FALSE, SIZES(message->origin), origin_of_host,
+            SIZES(message->region), message->row_pitch, message->slice_pitch, 0, 0, bytes,
+            GIVEN(&giving));
+    end(&giving);
+}
+
+/* Packed bytes of a region of an image. */
+static uint64_t image_bytes(struct giving *giving, cl_mem image, const uint64_t region[3])
+{
+    size_t element = 0;
+    uint64_t bytes = 0;
+    if (!ready(giving))
+        return 0;
+    giving->error =
+        giving->cl->clGetImageInfo(image, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
+    if (giving->error == CL_SUCCESS && !box_bytes(region, element, &bytes))
+        server_wrong(giving->server, "a region is too large");
+    return bytes;
+}
+
+void server_read_image(struct server *server, const struct msg_read_image *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem image = memory(&giving, message->image);
+    uint64_t size = image_bytes(&giving, image, message->region);
+    void *bytes = stage(&giving, NULL, size, true);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueReadImage(giving.queue->real, image, CL_FALSE,
+                                                     SIZES(message->origin), SIZES(message->region),
+                                                     0, 0, bytes, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_write_image(struct server *server, const struct msg_write_image *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem image = memory(&giving, message->image);
+    uint64_t size = image_bytes(&giving, image, message->region);
+    if (ready(&giving) && !message->command.area && size != message->content_size)
+        server_wrong(server, "a region's content has another size");
+    void *bytes = stage(&giving, message->content, size, false);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueWriteImage(
+            giving.queue->real, image, CL_FALSE, SIZES(message->origin), SIZES(message->region), 0,
+            0, bytes, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_fill_buffer(struct server *server, const struct msg_fill_buffer *message)
+{
+    struct giving giving;
+    union {
+        cl_double16 aligned;
+        unsigned char bytes[sizeof(cl_double16)];
+    } pattern = {0};
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (message->pattern_size > sizeof(pattern))
+        server_wrong(server, "a pattern is too large");
+    else
+        memcpy(pattern.bytes, message->pattern, message->pattern_size);
+    cl_mem buffer = memory(&giving, message->buffer);
+    if (ready_to_work(&giving))
+        giving.error = giving.cl->clEnqueueFillBuffer(giving.queue->real, buffer, pattern.bytes,
+                                                      message->pattern_size, message->offset,
+                                                      message->size, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_fill_image(struct server *server, const struct msg_fill_image *message)
+{
+    struct giving giving;
+    union {
+        cl_float4 aligned;
+        unsigned char bytes[sizeof(cl_float4)];
+    } color = {0};
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (message->color_size > sizeof(color))
+        server_wrong(server, "a colour is too large");
+    else
+        memcpy(color.bytes, message->color, message->color_size);
+    cl_mem image = memory(&giving, message->image);
+    if (ready_to_work(&giving))
+        giving.error = giving.cl->clEnqueueFillImage(giving.queue->real, image, color.bytes,
+                                                     SIZES(message->origin), SIZES(message->region),
+                                                     GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_buffer(struct server *server, const struct msg_copy_buffer *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
+    if (ready_to_work(&giving))
+        giving.error = giving.cl->clEnqueueCopyBuffer(
+            giving.queue->real, source, target, message->source_offset, message->target_offset,
+            message->size, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_rect(struct server *server, const struct msg_copy_rect *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
+    if (ready_to_work(&giving))
+        giving.error = giving.cl->clEnqueueCopyBufferRect(
+            giving.queue->real, source, target, SIZES(message->source_origin),
+            SIZES(message->target_origin), SIZES(message->region), message->source_row,
+            message->source_slice, message->target_row, message->target_slice, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_image(struct server *server, const struct msg_copy_image *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
+    if (ready_to_work(&giving))
+        giving.error = giving.cl->clEnqueueCopyImage(
+            giving.queue->real, source, target, SIZES(message->source_origin),
+            SIZES(message->target_origin), SIZES(message->region), GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_to_buffer(struct server *server, const struct msg_copy_to_buffer *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem image = memory(&giving, message->image), buffer = memory(&giving, message->buffer);
+    if (ready_to_work(&giving))
+        giving.error = giving.cl->clEnqueueCopyImageToBuffer(
+            giving.queue->real, image, buffer, SIZES(message->origin), SIZES(message->region),
+            message->offset, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_to_image(struct server *server, const struct msg_copy_to_image *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer), image = memory(&giving, message->image);
+    if (ready_to_work(&giving))
+        giving.error = giving.cl->clEnqueueCopyBufferToImage(
+            giving.queue->real, buffer, image, message->offset, SIZES(message->origin),
+            SIZES(message->region), GIVEN(&giving));
+    end(&giving);
+}
+
+void server_launch(struct server *server, const struct msg_launch *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    const struct entry *kernel = server_find_with(server, message->kernel, giving.queue);
+    if (!kernel)
+        giving.error = CL_INVALID_KERNEL; /* The session ends. */
+    else if (giving.error == CL_SUCCESS)
+        giving.error = server_kernel_error(kernel);
+    if (message->dimensions < 1 || message->dimensions > 3)
+        server_wrong(server, "a launch has no such dimensions");
+    if (ready_to_work(&giving))
+        giving.error = giving.cl->clEnqueueNDRangeKernel(
+            giving.queue->real, kernel->real, message->dimensions,
+            message->given & LAUNCH_OFFSET ? SIZES(message->offset) : NULL, SIZES(message->global),
+            message->given & LAUNCH_LOCAL ? SIZES(message->local) : NULL, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_marker(struct server *server, const struct msg_marker *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueMarkerWithWaitList(giving.queue->real, GIVEN(&giving));
+    end(&giving);
+}
+
+/* Not even what was given before. */
+void server_nothing(struct server *server, const struct msg_nothing *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (ready(&giving) && giving.message->event) {
+        giving.event = giving.cl->clCreateUserEvent(giving.queue->context, &giving.error);
+        if (giving.event)
+            giving.error = giving.cl->clSetUserEventStatus(giving.event, CL_COMPLETE);
+    }
+    end(&giving);
+}
+
+void server_barrier(struct server *server, const struct msg_barrier *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueBarrierWithWaitList(giving.queue->real, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_migrate(struct server *server, const struct msg_migrate *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    void **objects = server_find_all(server, message->objects, message->objects_count, giving.queue,
+                                     &giving.error);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueMigrateMemObjects(
+            giving.queue->real, message->objects_count, (cl_mem *)objects, message->flags,
+            GIVEN(&giving));
+    free(objects);
+    end(&giving);
+}
+
+/* What both ends of a transfer say of themselves. */
+struct passing {
+    uint64_t buffer;
+    uint32_t way;
+    struct passage_wish wish;
+};
+
+static void pass(struct server *server, const struct msg_command *command, struct passing passing)
+{
+    struct giving giving;
+    struct passage_wish *wish = &passing.wish;
+    if (!begin(&giving, server, command))
+        return;
+    if (passing.way >= TRANSFER_WAYS)
+        server_wrong(server, "a transfer goes a way that there is not");
+    wish->server = server;
+    wish->way = (enum transfer_way)passing.way;
+    wish->buffer = memory(&giving, passing.buffer);
+    wish->queue = giving.queue;
+    wish->wait_count = wait_count(&giving);
+    wish->waits = giving.waits;
+    if (ready(&giving))
+        giving.error = passage_begin(wish, &giving.event, &giving.passage);
+    end(&giving);
+}
+
+void server_give(struct server *server, const struct msg_give *message)
+{
+    pass(server, &message->command,
+         (struct passing){.buffer = message->buffer,
+                          .way = message->way,
+                          .wish = {.gives = true,
+                                   .transfer = message->transfer,
+                                   .offset = message->offset,
+                                   .size = message->size,
+                                   .where = message->where,
+                                   .ticket = message->ticket,
+                                   .ticket_size = message->ticket_size}});
+}
+
+void server_take(struct server *server, const struct msg_take *message)
+{
+    pass(server, &message->command,
+         (struct passing){.buffer = message->buffer,
+                          .way = message->way,
+                          .wish = {.transfer = message->transfer,
+                                   .offset = message->offset,
+                                   .size = message->size,
+                                   .where = message->where,
+                                   .ticket = message->ticket,
+                                   .ticket_size = message->ticket_size}});
+}

@@ -1,0 +1,264 @@
+#include "remote/server/session/greeting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "remote/link/tls.h"
+#include "remote/server/listener/channel.h"
+#include "remote/server/session/relay.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+
+static void refuse(struct link *link, const char *reason)
+{
+    struct pack pack;
+    pack_init(&pack);
+    pack_refused(&pack, &(struct msg_refused){.reason = reason});
+    (void)!greeting_send(link, MSG_REFUSED, pack.bytes, pack.used, clock_now_ns() + NS_PER_S);
+    pack_finish(&pack);
+    log_warn("%s refused: %s", link->peer, reason);
+}
+
+/* Who comes, and whether both speak the same. What it says lies in @buffer. */
+static int hear(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
+                struct msg_hello *ret_hello)
+{
+    struct message message;
+    int error = greeting_receive(link, buffer, clock_now_ns() + GREETING_NS, &message);
+    if (error)
+        return error;
+    struct unpack body = {message.body, message.body + message.size, false};
+    if (message.type != MSG_HELLO || !unpack_hello(&body, ret_hello)) {
+        refuse(link, "this is a device server of reseat's, and that was no hello");
+        return -EPROTO;
+    }
+    if (ret_hello->version != WIRE_VERSION) {
+        char reason[128];
+        snprintf(reason, sizeof(reason), "the server speaks version %d and the client %u",
+                 WIRE_VERSION, ret_hello->version);
+        refuse(link, reason);
+        return -EPROTONOSUPPORT;
+    }
+    return 0;
+}
+
+int greeting_welcome(struct link *link, const struct session_key *key, uint32_t patience_s,
+                     uint64_t features, uint64_t received, uint64_t deadline_ns)
+{
+    struct pack pack;
+    pack_init(&pack);
+    pack_welcome(&pack, &(struct msg_welcome){.version = WIRE_VERSION,
+                                              .features = features,
+                                              .session = key->number,
+                                              .secret = key->secret,
+                                              .secret_size = key->number ? sizeof(key->secret) : 0,
+                                              .received = received,
+                                              .now_ns = clock_now_ns(),
+                                              .patience_s = patience_s});
+    int error = greeting_send(link, MSG_WELCOME, pack.bytes, pack.used, deadline_ns);
+    pack_finish(&pack);
+    return error;
+}
+
+/* One that waits for nobody needs none. */
+static int make_key(uint32_t patience_s, struct session_key *ret_key)
+{
+    struct session_key key = {0};
+    while (patience_s && key.number == 0)
+        if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key))
+            return -EIO;
+    *ret_key = key;
+    return 0;
+}
+
+/* What the server is asked for a client that says @hello. */
+static int make_question(const struct msg_hello *hello, const struct guest *guest,
+                         struct client_question *question)
+{
+    question->sessions = guest->grant.sessions;
+    question->share = guest->grant.share;
+    question->again = hello->session != 0;
+    question->received = hello->received;
+    if (!question->again)
+        return make_key(guest->patience_s, &question->key);
+    /* A secret of another length is none: it gets the answer that a wrong one gets. */
+    if (hello->secret_size == sizeof(question->key.secret)) {
+        question->key.number = hello->session;
+        memcpy(question->key.secret, hello->secret, hello->secret_size);
+    }
+    return 0;
+}
+
+/* Where the client is on this machine, which user and process it is. */
+static int find_process(int fd, struct guest *guest, struct client_question *question)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+        return -errno;
+    snprintf(question->name, sizeof(question->name), "unix:%u", peer.uid);
+    /* In another namespace it is not to be seen; then its link is all that there is of it. */
+    guest->process = pidfd_open(peer.pid, 0);
+    return 0;
+}
+
+/* Somebody with a ticket, who is led to its session. */
+struct bringer {
+    int channel, session; /* -1: there is none yet. */
+};
+
+/* Its session knows the key, once. */
+static int find_key(void *data, const struct ticket_name *name,
+                    unsigned char ret_key[TICKET_KEY_SIZE])
+{
+    struct bringer *bringer = data;
+    struct client_question question = {.name = "a ticket", .brings = true};
+    const char *refusal = NULL;
+    uint64_t deadline = clock_now_ns() + GREETING_NS;
+    int ends[2];
+    question.key.number = name->session;
+    int error = channel_make(ends);
+    if (error)
+        return error;
+    error = clients_ask(bringer->channel, &question, ends[1], deadline, &refusal);
+    close(ends[1]);
+    if (error == 0 && refusal)
+        error = -ENOENT;
+    if (error == 0)
+        error = channel_send(ends[0], name, sizeof(*name), -1);
+    if (error == 0)
+        error = channel_wait(ends[0], deadline);
+    if (error == 0)
+        error = channel_receive(ends[0], ret_key, TICKET_KEY_SIZE, NULL);
+    if (error)
+        close(ends[0]);
+    else
+        bringer->session = ends[0];
+    return error;
+}
+
+/* It has the ticket: what it brings is passed on to the session, by this process. */
+static _Noreturn void bring(struct link *link, const struct bringer *bringer)
+{
+    const char done = 1;
+    int ends[2];
+    close(bringer->channel);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ||
+        channel_send(bringer->session, &done, sizeof(done), ends[1]))
+        _exit(1);
+    close(ends[1]);
+    close(bringer->session);
+    relay_run(link, ends[0]);
+    _exit(0);
+}
+
+static int admit(const struct link_kind *kind, int fd, int channel, struct guest *guest,
+                 struct client_question *question)
+{
+    struct bringer bringer = {channel, -1};
+    int error = kind->anyone ? 0 : find_process(fd, guest, question);
+    if (error) {
+        close(fd);
+        return error;
+    }
+    tls_server_tickets(find_key, &bringer);
+    error = kind->admit(fd, clock_now_ns() + GREETING_NS, &guest->link);
+    tls_server_close();
+    if (error || !kind->anyone)
+        return error;
+    if (tls_has_ticket(guest->link))
+        bring(guest->link, &bringer);
+    strcpy(question->name, guest->link->peer);
+    error = tls_until(guest->link, &question->until);
+    return error ? error : tls_grant(guest->link, &guest->grant);
+}
+
+/* To the session that it goes on with: @plain, or what leads to it through this process. */
+static int hand_over(struct guest *guest, const struct client_question *question, int channel,
+                     int plain, const char **ret_refusal)
+{
+    int ends[2] = {-1, plain};
+    if (plain < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return -errno;
+    int error = clients_ask(channel, question, ends[1], clock_now_ns() + GREETING_NS, ret_refusal);
+    if (plain < 0)
+        close(ends[1]);
+    if (error || *ret_refusal) {
+        if (ends[0] >= 0)
+            close(ends[0]);
+        return error;
+    }
+    close(channel);
+    if (plain < 0)
+        relay_run(guest->link, ends[0]);
+    _exit(0);
+}
+
+static int receive_guest(const struct link_kind *kind, int fd, int plain, int channel,
+                         const struct session_limits *limits, struct guest *guest)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct client_question question = {0};
+    struct msg_hello hello;
+    const char *refusal = NULL;
+    int error = admit(kind, fd, channel, guest, &question);
+    if (error)
+        return error;
+    snprintf(guest->peer, sizeof(guest->peer), "%s", guest->link->peer);
+    error = hear(guest->link, buffer, &hello);
+    if (error)
+        return error;
+    guest->patience_s =
+        hello.patience_s < limits->patience_s ? hello.patience_s : limits->patience_s;
+    if (!hello.session)
+        guest->features = hello.features & FEATURE_BINARIES;
+    if (!hello.session && guest->link->ops->socket)
+        guest->features |=
+            hello.features & (FEATURE_RINGS | (limits->isolates ? FEATURE_ENVIRONMENT : 0));
+    /* The other end of rings is there or it is not. */
+    if (guest->features & FEATURE_RINGS)
+        guest->patience_s = 0;
+    error = make_question(&hello, guest, &question);
+    if (error)
+        return error;
+    guest->key = question.key;
+    if (question.again)
+        error = hand_over(guest, &question, channel, plain, &refusal);
+    else
+        error = clients_ask(channel, &question, -1, clock_now_ns() + GREETING_NS, &refusal);
+    if (error)
+        return error;
+    if (refusal) {
+        refuse(guest->link, refusal);
+        return -EACCES;
+    }
+    error = greeting_welcome(guest->link, &guest->key, guest->patience_s, guest->features, 0,
+                             clock_now_ns() + GREETING_NS);
+    if (error == 0 && hello.features & FEATURE_LOOK)
+        _exit(0);
+    return error;
+}
+
+int greeting_receive_guest(const struct link_kind *kind, int fd, int channel,
+                           const struct session_limits *limits, struct guest *ret_guest)
+{
+    struct guest guest = {.grant = limits->local, .process = -1};
+    /* Nothing is sealed there, so that a session can have it as it is. */
+    int plain = kind->anyone ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int error = !kind->anyone && plain < 0 ? -errno : 0;
+    if (error)
+        close(fd);
+    else
+        error = receive_guest(kind, fd, plain, channel, limits, &guest);
+    if (plain >= 0)
+        close(plain);
+    if (error == 0)
+        *ret_guest = guest;
+    return error;
+}

@@ -1,0 +1,111 @@
+#include "remote/server/session/news.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "remote/server/listener/channel.h"
+#include "remote/server/listener/word.h"
+#include "remote/server/session/binary.h"
+#include "remote/server/session/pacing.h"
+#include "remote/server/session/passage.h"
+#include "remote/server/session/resume.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+
+#define LAST_WORD_NS NS_PER_S
+#define LOOK_MS      1000
+
+static _Noreturn void end_session(struct server *server, uint64_t why)
+{
+    const char *reason = endings[why < ENDINGS ? why : ENDED_BY_OPERATOR];
+    uint64_t deadline = clock_now_ns() + LAST_WORD_NS;
+    if (!post_ended(&server->stream, &(struct msg_ended){.reason = reason})) {
+        stream_flush(&server->stream);
+        while (!stream_is_sent(&server->stream) && clock_now_ns() < deadline)
+            clock_sleep(NS_PER_MS);
+    }
+    log_info("the session ended: %s", reason);
+    _exit(0);
+}
+
+static void tell_free(struct server *server, const struct word *message)
+{
+    if (!atomic_load(&server->told))
+        return;
+    for (uint32_t i = 0; i < server->device_count; i++)
+        if (server->numbers[i] == message->device)
+            (void)!post_free_memory(&server->stream,
+                                    &(struct msg_free_memory){.device = id_make(ID_DEVICE, 0, i),
+                                                              .bytes = message->bytes});
+}
+
+static void take(struct server *server, const struct word *message)
+{
+    switch ((enum word_kind)message->kind) {
+    case WORD_PROMISE:
+        server_promised(server, message);
+        return;
+    case WORD_FREE:
+        tell_free(server, message);
+        return;
+    case WORD_KEPT:
+        binary_told(message, -1);
+        return;
+    case WORD_YOURS:
+    case WORD_RECALL:
+    case WORD_LOST:
+        pacing_hear(server, message);
+        return;
+    case WORD_END:
+        end_session(server, message->why);
+    default:
+        return;
+    }
+}
+
+static void take_word(struct server *server)
+{
+    struct word word;
+    int fd = -1;
+    int error = channel_receive(server->channel, &word, sizeof(word), &fd);
+    if (error == -EAGAIN)
+        return;
+    if (error)
+        _exit(1); /* The server is gone, and so are its devices. */
+    if (fd < 0)
+        take(server, &word);
+    else if (word.kind == WORD_LINK)
+        resume_link(fd, word.received);
+    else if (word.kind == WORD_TICKET)
+        passage_meet(fd);
+    else if (word.kind == WORD_KEPT)
+        binary_told(&word, fd);
+    else
+        close(fd);
+}
+
+static void *hear(void *data)
+{
+    struct server *server = data;
+    for (;;) {
+        struct pollfd polls[] = {{.fd = server->channel, .events = POLLIN},
+                                 {.fd = resume_process(), .events = POLLIN}};
+        int soon = pacing_tick();
+        if (poll(polls, ARRAY_SIZE(polls), soon < 0 ? LOOK_MS : soon) > 0) {
+            if (polls[0].revents)
+                take_word(server);
+            if (polls[1].revents)
+                resume_process_ended();
+        }
+        resume_look();
+    }
+    return NULL;
+}
+
+int news_hear(struct server *server, const struct guest *guest)
+{
+    resume_init(server, guest);
+    return thread_start("reseat-news", 0, hear, server, NULL);
+}

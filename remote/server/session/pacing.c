@@ -1,0 +1,269 @@
+#include "remote/server/session/pacing.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "remote/server/listener/turns.h"
+#include "state/base/clock.h"
+
+/* Whose device is idle for so long gives its turn to others: a client over a network, who waits for
+   each command, needs some time between. */
+#define LINGER_NS  (2 * NS_PER_MS)
+#define WINDOW_MAX 256u
+/* Nobody waits longer: a listening process that stands still decides nothing any more, and the
+   driver can share as well. */
+#define PATIENCE_NS (60 * NS_PER_S)
+
+/* A queue that was given work while nobody looked. */
+struct lane {
+    const cl_icd_dispatch *cl;
+    cl_command_queue queue;
+};
+
+/* One device. Guarded by `lock`, but for what is said. */
+struct pace {
+    atomic_bool alone; /* Ours until it is recalled. */
+    bool yours, asked;
+    bool waiting; /* The session's thread is, to give something. */
+    bool owes;    /* Our turn went to others before what we gave had ended. */
+    uint64_t until_ns;
+    unsigned given;  /* Commands that are seen to end. */
+    unsigned window; /* As many at once. */
+    unsigned room;   /* Of who owes: as many more. */
+    unsigned grow;   /* The next time. */
+    uint64_t cost_ns, last_end_ns;
+    uint64_t idle_ns;       /* Since when nothing is given. */
+    _Atomic uint32_t round; /* Of lanes. */
+    struct lane *lanes;
+    size_t lane_count;
+    int channel;
+    uint32_t number;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct pace paces[DEVICES_MAX];
+
+static void say(const struct pace *pace, enum word_kind kind)
+{
+    word_say(pace->channel,
+             &(struct word){.kind = kind, .device = pace->number, .again = pace->asked});
+}
+
+/* All that was given has ended. Who gave something just now wants another turn: a client that waits
+   for each command says so a little later, and would come after all others. */
+static void turn_over(struct pace *pace, uint64_t now_ns)
+{
+    pace->yours = pace->owes = false;
+    pace->grow = 0;
+    pace->asked |= pace->waiting || now_ns - pace->idle_ns < LINGER_NS;
+    say(pace, WORD_OVER);
+}
+
+/* Under the lock: may one more be given now? */
+static bool may_give(struct pace *pace, uint64_t now_ns)
+{
+    if (pace->yours && now_ns >= pace->until_ns) {
+        /* Those who owe had their turn beside others', and nobody waits for its end. */
+        if (pace->given == 0)
+            turn_over(pace, now_ns);
+        else if (pace->owes)
+            pace->yours = false;
+    }
+    if (!pace->yours && !pace->asked) {
+        pace->asked = true;
+        say(pace, WORD_WANT);
+    }
+    if (!pace->yours || now_ns >= pace->until_ns)
+        return false;
+    return pace->owes ? pace->room != 0 : pace->given < pace->window;
+}
+
+/* Of the session's thread, under the lock. */
+static void note_lane(struct pace *pace, struct entry *queue)
+{
+    struct lane *lanes = reallocarray(pace->lanes, pace->lane_count + 1, sizeof(*pace->lanes));
+    if (!lanes)
+        return; /* Its work is not waited for, when others come. */
+    lanes[pace->lane_count++] = (struct lane){queue->cl, queue->real};
+    pace->lanes = lanes;
+    queue->round = pace->round;
+}
+
+struct pace *pacing_wait(struct server *server, struct entry *queue)
+{
+    struct pace *pace = &paces[server->numbers[queue->device]];
+    if (!server->known)
+        return NULL;
+    if (atomic_load_explicit(&pace->alone, memory_order_acquire) && queue->round == pace->round)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    pace->channel = server->channel;
+    pace->number = server->numbers[queue->device];
+    pace->waiting = true;
+    uint64_t patience = clock_now_ns() + PATIENCE_NS;
+    for (bool flushed = false; !atomic_load(&pace->alone) && !may_give(pace, clock_now_ns());) {
+        if (clock_now_ns() >= patience)
+            break;
+        if (flushed) {
+            (void)clock_wait(&changed, &lock,
+                             pace->yours && pace->owes && pace->until_ns < patience ? pace->until_ns
+                                                                                    : patience);
+            continue;
+        }
+        /* What waits here may be waited for: by us. */
+        pthread_mutex_unlock(&lock);
+        server_flush(server);
+        flushed = true;
+        pthread_mutex_lock(&lock);
+    }
+    pace->waiting = false;
+    bool alone = atomic_load(&pace->alone);
+    if (alone && queue->round != pace->round)
+        note_lane(pace, queue);
+    if (!alone) {
+        pace->given++;
+        pace->room -= pace->owes && pace->room;
+    }
+    pthread_mutex_unlock(&lock);
+    return alone ? NULL : pace;
+}
+
+/* Under the lock: how much fits into a turn, by how long this took. */
+static void learn(struct pace *pace, uint64_t began_ns, uint64_t now_ns)
+{
+    uint64_t from = began_ns > pace->last_end_ns ? began_ns : pace->last_end_ns;
+    uint64_t took = now_ns - from + 1;
+    pace->last_end_ns = now_ns;
+    pace->cost_ns = pace->cost_ns ? (3 * pace->cost_ns + took) / 4 : took;
+    uint64_t window = TURN_NS / pace->cost_ns;
+    pace->window = window < 1 ? 1 : window > WINDOW_MAX ? WINDOW_MAX : (unsigned)window;
+}
+
+void pacing_ended(struct pace *pace, uint64_t began_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+    pthread_mutex_lock(&lock);
+    pace->given--;
+    learn(pace, began_ns, now_ns);
+    if (pace->given == 0) {
+        pace->idle_ns = now_ns;
+        if (pace->owes || (pace->yours && now_ns >= pace->until_ns))
+            turn_over(pace, now_ns);
+    }
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+void pacing_forget(struct server *server, const struct entry *queue)
+{
+    struct pace *pace = &paces[server->numbers[queue->device]];
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < pace->lane_count; i++)
+        if (pace->lanes[i].queue == queue->real) {
+            pace->lanes[i] = pace->lanes[--pace->lane_count];
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- what is heard ---- */
+
+/* See the end of what a queue was given. */
+static void watch_lane(struct server *server, struct pace *pace, const struct lane *lane)
+{
+    cl_event event = NULL;
+    if (lane->cl->clEnqueueMarkerWithWaitList(lane->queue, 0, NULL, &event) ||
+        server_see_end(server, lane->cl, event, pace))
+        pacing_ended(pace, clock_now_ns()); /* It cannot be seen. */
+    if (event)
+        lane->cl->clReleaseEvent(event);
+    lane->cl->clFlush(lane->queue);
+    lane->cl->clReleaseCommandQueue(lane->queue);
+}
+
+/* Others wait: from now on ends are seen, also that of what was given until now. */
+static void recall(struct server *server, struct pace *pace, uint64_t ns)
+{
+    pthread_mutex_lock(&lock);
+    struct lane *lanes = pace->lanes;
+    size_t count = pace->lane_count;
+    pace->lanes = NULL;
+    pace->lane_count = 0;
+    pace->round++;
+    atomic_store(&pace->alone, false);
+    pace->until_ns = clock_now_ns() + ns;
+    pace->idle_ns = clock_now_ns();
+    pace->given += (unsigned)count;
+    for (size_t i = 0; i < count; i++)
+        lanes[i].cl->clRetainCommandQueue(lanes[i].queue);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    for (size_t i = 0; i < count; i++)
+        watch_lane(server, pace, &lanes[i]);
+    free(lanes);
+}
+
+static void begin(struct pace *pace, uint64_t ns)
+{
+    uint64_t now_ns = clock_now_ns();
+    pthread_mutex_lock(&lock);
+    pace->yours = true;
+    pace->asked = false;
+    pace->idle_ns = now_ns;
+    pace->until_ns = ns == UINT64_MAX ? UINT64_MAX : now_ns + ns;
+    pace->window = pace->window ? pace->window : 1;
+    if (pace->owes) {
+        pace->room = pace->grow;
+        pace->grow = pace->grow < WINDOW_MAX ? 2 * pace->grow : WINDOW_MAX;
+    }
+    atomic_store_explicit(&pace->alone, ns == UINT64_MAX, memory_order_release);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void lose(struct pace *pace)
+{
+    pthread_mutex_lock(&lock);
+    if (pace->yours && pace->given == 0)
+        turn_over(pace, clock_now_ns());
+    else if (pace->yours)
+        pace->owes = true;
+    pace->yours = false;
+    pace->grow = pace->owes && !pace->grow ? 1 : pace->grow;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+void pacing_hear(struct server *server, const struct word *message)
+{
+    if (message->device >= DEVICES_MAX)
+        return;
+    struct pace *pace = &paces[message->device];
+    if (message->kind == WORD_YOURS)
+        begin(pace, message->ns);
+    else if (message->kind == WORD_RECALL)
+        recall(server, pace, message->ns);
+    else
+        lose(pace);
+}
+
+int pacing_tick(void)
+{
+    uint64_t now_ns = clock_now_ns();
+    bool again = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < DEVICES_MAX; i++) {
+        struct pace *pace = &paces[i];
+        if (!pace->yours || atomic_load(&pace->alone))
+            continue;
+        if (pace->given == 0 && (now_ns >= pace->until_ns || now_ns - pace->idle_ns >= LINGER_NS)) {
+            turn_over(pace, now_ns);
+            pthread_cond_broadcast(&changed);
+        } else {
+            again = true;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return again ? 1 : -1;
+}

@@ -1,0 +1,657 @@
+#include "remote/server/session/passage_priv.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "remote/link/link_unix.h"
+#include "remote/server/listener/channel.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+
+/* So often who waits for a driver looks whether it forgot to say that a command failed. */
+#define TICK_NS NS_PER_S
+/* Threads that wait for links and drivers. */
+#define STACK ((size_t)512 << 10)
+/* A ticket counts for so long, and who has one needs no longer to come. */
+#define TICKET_NS  (60 * NS_PER_S)
+#define CONNECT_NS (10 * NS_PER_S)
+/* A driver that does not return by then does not at all. */
+#define TRIAL_NS  (3 * NS_PER_S)
+#define TRIED_MAX 64
+
+static pthread_mutex_t passage_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Those that have not ended, guarded by passage_lock. */
+static struct passage *passages;
+static pthread_cond_t passage_listed = PTHREAD_COND_INITIALIZER;
+static unsigned passage_count;
+
+static void hold(struct passage *passage)
+{
+    atomic_fetch_add(&passage->holders, 1);
+}
+
+void passage_unref(struct passage *passage)
+{
+    if (!passage || atomic_fetch_sub(&passage->holders, 1) != 1)
+        return;
+    if (passage->start)
+        passage->cl->clReleaseEvent(passage->start);
+    if (passage->gate)
+        passage->cl->clReleaseEvent(passage->gate);
+    if (passage->buffer)
+        passage->cl->clReleaseMemObject(passage->buffer);
+    if (passage->link)
+        passage->link->ops->destroy(passage->link);
+    pthread_cond_destroy(&passage->changed);
+    OPENSSL_cleanse(&passage->ticket, sizeof(passage->ticket));
+    free(passage->where);
+    free(passage);
+}
+
+cl_int passage_status(const struct passage *passage)
+{
+    return atomic_load(&passage->status);
+}
+
+/* ---- waiting ---- */
+
+static void CL_CALLBACK on_start(cl_event event, cl_int status, void *data)
+{
+    struct passage *passage = data;
+    (void)event, (void)status;
+    pthread_mutex_lock(&passage_lock);
+    passage->ready = true;
+    pthread_cond_broadcast(&passage->changed);
+    pthread_mutex_unlock(&passage_lock);
+    passage_unref(passage);
+}
+
+static cl_int start_status(const struct passage *passage)
+{
+    cl_int status = CL_COMPLETE;
+    if (passage->start)
+        passage->cl->clGetEventInfo(passage->start, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                    sizeof(status), &status, NULL);
+    return status;
+}
+
+cl_int passage_await_start(struct passage *passage, cl_int (*tick)(void *data), void *data)
+{
+    for (;;) {
+        uint64_t until = clock_now_ns() + TICK_NS;
+        pthread_mutex_lock(&passage_lock);
+        while (!passage->ready && !passage->forgotten &&
+               clock_wait(&passage->changed, &passage_lock, until) == 0)
+            ;
+        bool forgotten = passage->forgotten;
+        pthread_mutex_unlock(&passage_lock);
+        cl_int status = start_status(passage);
+        if (forgotten)
+            return CL_OUT_OF_RESOURCES;
+        if (status < 0)
+            return CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+        if (status == CL_COMPLETE)
+            return CL_SUCCESS;
+        cl_int error = tick ? tick(data) : CL_SUCCESS;
+        if (error)
+            return error;
+    }
+}
+
+/* ---- ends of one session ---- */
+
+/* The other end of @passage, if it has come. Under the lock. */
+static struct passage *find_other(const struct passage *passage)
+{
+    struct passage *at = passages;
+    while (at && (at->transfer != passage->transfer || at->gives == passage->gives ||
+                  at->way != TRANSFER_HERE || at->other))
+        at = at->next;
+    return at;
+}
+
+/* By the session's thread, which also forgets: nothing else matches them. */
+static bool match(struct passage *passage)
+{
+    pthread_mutex_lock(&passage_lock);
+    struct passage *other = find_other(passage);
+    if (other) {
+        passage->other = other;
+        other->other = passage;
+    }
+    pthread_mutex_unlock(&passage_lock);
+    return other;
+}
+
+static void unlist(struct passage *passage)
+{
+    pthread_mutex_lock(&passage_lock);
+    struct passage **at = &passages;
+    while (*at != passage)
+        at = &(*at)->next;
+    *at = passage->next;
+    passage_count--;
+    pthread_mutex_unlock(&passage_lock);
+}
+
+/* It has ended so, and what waited for it goes on. */
+static void settle(struct passage *passage, cl_int error)
+{
+    unlist(passage);
+    atomic_store(&passage->status, error ? error : CL_COMPLETE);
+    if (error)
+        log_info("a transfer of %llu bytes between devices failed: %d",
+                 (unsigned long long)passage->size, error);
+    if (passage->gate)
+        passage->cl->clSetUserEventStatus(passage->gate, CL_COMPLETE);
+    if (passage->done)
+        passage->done(passage->data, error);
+    passage_unref(passage);
+}
+
+/* Both ends, for which the one that came later has a thread. */
+static void *run_here(void *data)
+{
+    struct passage *late = data;
+    struct passage *from = late->gives ? late : late->other;
+    struct passage *to = late->gives ? late->other : late;
+    cl_int error = from->size == to->size ? CL_SUCCESS : CL_INVALID_VALUE;
+    if (error == CL_SUCCESS)
+        error = passage_await_start(from, NULL, NULL);
+    if (error == CL_SUCCESS)
+        error = passage_await_start(to, NULL, NULL);
+    if (error == CL_SUCCESS)
+        error = pump_run(from, to, NULL);
+    settle(from, error);
+    settle(to, error);
+    return NULL;
+}
+
+/* ---- an end whose other one is elsewhere ---- */
+
+/* One of the server's addresses after the other, all within the time for one. */
+static int connect_to_any(const struct passage *passage, struct link **ret_link)
+{
+    uint64_t until = clock_now_ns() + CONNECT_NS;
+    char *copy = strdup(passage->where), *rest = copy;
+    int error = copy ? -EINVAL : -ENOMEM;
+    for (char *word = strsep(&rest, ","); word && error && clock_now_ns() < until;
+         word = strsep(&rest, ",")) {
+        const char *where = NULL;
+        const struct link_kind *kind = link_kind_of(word, &where);
+        error = kind && kind->connect_ticket
+                    ? kind->connect_ticket(where, &passage->ticket, until, ret_link)
+                    : -EINVAL;
+    }
+    free(copy);
+    return error;
+}
+
+static cl_int connect(struct passage *passage)
+{
+    struct link *link = NULL;
+    int error = connect_to_any(passage, &link);
+    if (error) {
+        log_info("no way to %s: %s", passage->where, strerror(-error));
+        return TRANSFER_UNREACHED;
+    }
+    pthread_mutex_lock(&passage_lock);
+    passage->link = link;
+    if (passage->forgotten)
+        link->ops->shut_down(link);
+    pthread_mutex_unlock(&passage_lock);
+    return CL_SUCCESS;
+}
+
+/* Until somebody is let in with the ticket. */
+static cl_int await_link(struct passage *passage)
+{
+    uint64_t until = passage->begun_ns + TICKET_NS;
+    pthread_mutex_lock(&passage_lock);
+    while (!passage->link && !passage->forgotten &&
+           clock_wait(&passage->changed, &passage_lock, until) == 0)
+        ;
+    passage->met = true; /* Its ticket counts no more. */
+    bool came = passage->link && !passage->forgotten;
+    pthread_mutex_unlock(&passage_lock);
+    return came ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+}
+
+static void *run_apart(void *data)
+{
+    struct passage *passage = data;
+    cl_int error = passage->way == TRANSFER_CONNECT ? connect(passage)
+                   : passage->way == TRANSFER_AWAIT ? await_link(passage)
+                                                    : CL_SUCCESS;
+    if (error) {
+        settle(passage, error);
+        return NULL;
+    }
+    error = pump_agree(passage, passage->link);
+    if (error == CL_SUCCESS)
+        error = passage->gives ? pump_run(passage, NULL, passage->link)
+                               : pump_run(NULL, passage, passage->link);
+    settle(passage, pump_part(passage, passage->link, error));
+    return NULL;
+}
+
+/* ---- who comes with a ticket ---- */
+
+/* Who knows the session's number, and comes with whatever name, takes a thread for a while. */
+#define MEETING_MAX 128
+static atomic_uint meeting;
+
+/* Under the lock. */
+static struct passage *find_ticket(const struct ticket_name *name)
+{
+    struct passage *found = NULL;
+    for (struct passage *at = passages; at; at = at->next)
+        if (at->way == TRANSFER_AWAIT && CRYPTO_memcmp(name, &at->ticket.name, sizeof(*name)) == 0)
+            found = at;
+    return found;
+}
+
+/* The passage that a ticket of that name is for, held, which has none from now on. What was told to
+   the other server may come before what was told to this one. */
+static struct passage *redeem(const struct ticket_name *name)
+{
+    uint64_t until = clock_now_ns() + CONNECT_NS;
+    struct passage *found;
+    pthread_mutex_lock(&passage_lock);
+    while (!(found = find_ticket(name)) && clock_wait(&passage_listed, &passage_lock, until) == 0)
+        ;
+    if (found && (found->met || found->forgotten))
+        found = NULL;
+    if (found) {
+        found->met = true;
+        hold(found);
+    }
+    pthread_mutex_unlock(&passage_lock);
+    return found;
+}
+
+/* The link of who came, once that has shown that it has the key. */
+static struct link *take_link_of(int channel)
+{
+    struct link *link = NULL;
+    char done = 0;
+    int fd = -1;
+    if (channel_wait(channel, clock_now_ns() + CONNECT_NS) ||
+        channel_receive(channel, &done, sizeof(done), &fd) || fd < 0 || link_unix_of(fd, &link))
+        return NULL;
+    return link;
+}
+
+static void meet(int channel)
+{
+    struct ticket_name name;
+    struct passage *passage = NULL;
+    struct link *link = NULL;
+    if (channel_wait(channel, clock_now_ns() + CONNECT_NS) == 0 &&
+        channel_receive(channel, &name, sizeof(name), NULL) == 0)
+        passage = redeem(&name);
+    if (passage && channel_send(channel, passage->ticket.key, TICKET_KEY_SIZE, -1) == 0)
+        link = take_link_of(channel);
+    close(channel);
+    if (!passage)
+        return;
+    pthread_mutex_lock(&passage_lock);
+    if (link)
+        passage->link = link;
+    else
+        passage->forgotten = true; /* A ticket is for one attempt. */
+    pthread_cond_broadcast(&passage->changed);
+    pthread_mutex_unlock(&passage_lock);
+    passage_unref(passage);
+}
+
+static void *run_meet(void *data)
+{
+    meet((int)(intptr_t)data);
+    atomic_fetch_sub(&meeting, 1);
+    return NULL;
+}
+
+void passage_meet(int channel)
+{
+    if (atomic_fetch_add(&meeting, 1) < MEETING_MAX &&
+        thread_start("reseat-meet", STACK, run_meet, (void *)(intptr_t)channel, NULL) == 0)
+        return;
+    atomic_fetch_sub(&meeting, 1);
+    close(channel);
+}
+
+/* ---- beginnings ---- */
+
+static int take_link(struct passage *passage)
+{
+    struct server *server = passage->server;
+    struct link *link = server->stream.link; /* The receiver's, who calls this. */
+    int fd = -1;
+    if (!link || !link->ops->take_descriptor)
+        return -ENOENT;
+    /* Programs close descriptors that they do not know. */
+    if (server->stream.rings ? areas_take_descriptor(link, 0, &fd)
+                             : link->ops->take_descriptor(link, &fd))
+        return -ENOENT;
+    /* One of ours, as the client that connects is. */
+    return link_unix.admit(fd, 0, &passage->link);
+}
+
+static cl_int take_ticket(struct passage *passage, const struct passage_wish *wish)
+{
+    if (wish->ticket_size != sizeof(passage->ticket)) {
+        server_wrong(wish->server, "a transfer comes without its ticket");
+        return CL_INVALID_VALUE;
+    }
+    memcpy(&passage->ticket, wish->ticket, sizeof(passage->ticket));
+    passage->where = strdup(wish->where);
+    return passage->where ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+}
+
+/* Of a device: whether what comes before the gate of a queue ends while it is closed, which drivers
+ * that end all that was flushed together do not do, and whether it opens. What hangs is left to
+ * itself. */
+struct trial {
+    const cl_icd_dispatch *cl;
+    cl_command_queue queue;
+    cl_event start, gate, end;
+    bool began;
+    bool opened; /* Guarded by passage_lock, as whoever leaves last frees it: */
+    bool left;
+    pthread_cond_t changed;
+};
+
+static void trial_finish(struct trial *trial)
+{
+    if (trial->end)
+        trial->cl->clReleaseEvent(trial->end);
+    if (trial->gate)
+        trial->cl->clReleaseEvent(trial->gate);
+    if (trial->start)
+        trial->cl->clReleaseEvent(trial->start);
+    if (trial->queue)
+        trial->cl->clReleaseCommandQueue(trial->queue);
+    pthread_cond_destroy(&trial->changed);
+    free(trial);
+}
+
+static bool begins(const struct trial *trial)
+{
+    uint64_t until = clock_now_ns() + TRIAL_NS / 2;
+    cl_int status = CL_QUEUED;
+    while (status > CL_COMPLETE && clock_now_ns() < until) {
+        if (trial->cl->clGetEventInfo(trial->start, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                      sizeof(status), &status, NULL))
+            return false;
+        if (status > CL_COMPLETE)
+            clock_sleep(NS_PER_MS);
+    }
+    return status == CL_COMPLETE;
+}
+
+static void *open_gate(void *data)
+{
+    struct trial *trial = data;
+    trial->began = begins(trial);
+    trial->cl->clSetUserEventStatus(trial->gate, CL_COMPLETE);
+    pthread_mutex_lock(&passage_lock);
+    trial->opened = true;
+    bool left = trial->left;
+    pthread_cond_signal(&trial->changed);
+    pthread_mutex_unlock(&passage_lock);
+    if (left)
+        trial_finish(trial);
+    return NULL;
+}
+
+static bool await_gate(struct trial *trial)
+{
+    uint64_t until = clock_now_ns() + TRIAL_NS;
+    pthread_mutex_lock(&passage_lock);
+    while (!trial->opened && clock_wait(&trial->changed, &passage_lock, until) == 0)
+        ;
+    bool opened = trial->opened, good = opened && trial->began;
+    trial->left = true;
+    pthread_mutex_unlock(&passage_lock);
+    if (opened)
+        trial_finish(trial);
+    return good;
+}
+
+static bool try_gate(const struct passage *passage)
+{
+    const cl_icd_dispatch *cl = passage->cl;
+    struct trial *trial = calloc(1, sizeof(*trial));
+    cl_int error = trial ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    if (!trial)
+        return false;
+    trial->cl = cl;
+    pthread_cond_init(&trial->changed, NULL);
+    trial->queue = cl->clCreateCommandQueue(passage->context, passage->device, 0, &error);
+    if (error == CL_SUCCESS)
+        trial->gate = cl->clCreateUserEvent(passage->context, &error);
+    if (error == CL_SUCCESS)
+        error = cl->clEnqueueMarkerWithWaitList(trial->queue, 0, NULL, &trial->start);
+    if (error == CL_SUCCESS)
+        error = cl->clEnqueueMarkerWithWaitList(trial->queue, 1, &trial->gate, &trial->end);
+    if (error == CL_SUCCESS)
+        error = cl->clFlush(trial->queue);
+    if (error == CL_SUCCESS && thread_start("reseat-gate", STACK, open_gate, trial, NULL) == 0)
+        return await_gate(trial);
+    trial_finish(trial);
+    return false;
+}
+
+/* Tried once for each device. By the session's thread. */
+static bool has_gates(const struct passage *passage)
+{
+    static struct {
+        cl_device_id device;
+        bool good;
+    } tried[TRIED_MAX];
+    static size_t count;
+    for (size_t i = 0; i < count; i++)
+        if (tried[i].device == passage->device)
+            return tried[i].good;
+    bool good = try_gate(passage);
+    if (!good)
+        log_info("a device hangs where a command waits for an event of ours: it has no part in "
+                 "transfers between devices");
+    if (count < TRIED_MAX) {
+        tried[count].device = passage->device;
+        tried[count++].good = good;
+    }
+    return good;
+}
+
+/* It begins once what it waits for has ended, and on an in-order queue all that is before it. */
+static cl_int enqueue_start(struct passage *passage, const struct passage_wish *wish)
+{
+    const cl_icd_dispatch *cl = passage->cl;
+    cl_command_queue queue = wish->queue->real;
+    cl_command_queue_properties properties = 0;
+    cl_int error = cl->clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(properties),
+                                             &properties, NULL);
+    bool at_once = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) && wish->wait_count == 0;
+    if (error || at_once) {
+        passage->ready = true;
+        return error;
+    }
+    error = cl->clEnqueueMarkerWithWaitList(queue, wish->wait_count, wish->waits, &passage->start);
+    if (error)
+        return error;
+    hold(passage);
+    error = cl->clSetEventCallback(passage->start, CL_COMPLETE, on_start, passage);
+    if (error)
+        passage_unref(passage);
+    return error;
+}
+
+/* What follows waits for its end. */
+static cl_int enqueue(struct passage *passage, const struct passage_wish *wish, cl_event *ret_event)
+{
+    cl_int error = CL_SUCCESS;
+    passage->gate = passage->cl->clCreateUserEvent(passage->context, &error);
+    if (error == CL_SUCCESS)
+        error = enqueue_start(passage, wish);
+    if (error == CL_SUCCESS)
+        error = passage->cl->clEnqueueMarkerWithWaitList(wish->queue->real, 1, &passage->gate,
+                                                         ret_event);
+    return error;
+}
+
+static bool list(struct passage *passage)
+{
+    pthread_mutex_lock(&passage_lock);
+    bool room = passage_count < WIRE_TRANSFERS_MAX;
+    if (room) {
+        passage->next = passages;
+        passages = passage;
+        passage_count++;
+        pthread_cond_broadcast(&passage_listed);
+    }
+    pthread_mutex_unlock(&passage_lock);
+    return room;
+}
+
+static struct passage *create(const struct passage_wish *wish)
+{
+    struct passage *passage = calloc(1, sizeof(*passage));
+    if (!passage)
+        return NULL;
+    *passage = (struct passage){
+        .holders = 1,
+        .server = wish->server,
+        .buffer = wish->buffer,
+        .transfer = wish->transfer,
+        .offset = wish->offset,
+        .size = wish->size,
+        .gives = wish->gives,
+        .way = wish->way,
+        .begun_ns = clock_now_ns(),
+        .status = CL_QUEUED,
+    };
+    pthread_cond_init(&passage->changed, NULL);
+    if (!wish->queue)
+        return passage;
+    passage->cl = wish->queue->cl;
+    passage->context = wish->queue->context;
+    passage->cl->clRetainMemObject(passage->buffer);
+    return passage;
+}
+
+/* The other end of this session's, which is still to come, learns it then. Takes @passage. */
+static void refuse(struct passage *passage)
+{
+    passage->refused = true;
+    if (passage->way != TRANSFER_HERE || !list(passage))
+        passage_unref(passage);
+}
+
+/* Has the other end come, and is it one that goes? */
+static cl_int start(struct passage *passage)
+{
+    bool here = passage->way == TRANSFER_HERE;
+    if (here && !match(passage))
+        return CL_SUCCESS;
+    if (here && passage->other->refused)
+        return CL_OUT_OF_RESOURCES;
+    return thread_start("reseat-pass", STACK, here ? run_here : run_apart, passage, NULL)
+               ? CL_OUT_OF_RESOURCES
+               : CL_SUCCESS;
+}
+
+static cl_int take_way(struct passage *passage, const struct passage_wish *wish)
+{
+    if (wish->way == TRANSFER_DESCRIPTOR && take_link(passage))
+        return CL_OUT_OF_RESOURCES;
+    if (wish->way == TRANSFER_CONNECT || wish->way == TRANSFER_AWAIT)
+        return take_ticket(passage, wish);
+    return CL_SUCCESS;
+}
+
+cl_int passage_begin_bytes(const struct passage_wish *wish, unsigned char *bytes,
+                           void (*done)(void *data, cl_int error), void *data)
+{
+    struct passage *passage = create(wish);
+    if (!passage)
+        return CL_OUT_OF_HOST_MEMORY;
+    passage->bytes = bytes;
+    passage->data = data;
+    passage->ready = true;
+    cl_int error = take_way(passage, wish);
+    if (error || !list(passage)) {
+        passage_unref(passage);
+        return error ? error : CL_OUT_OF_RESOURCES;
+    }
+    passage->done = done;
+    if (thread_start("reseat-pass", STACK, run_apart, passage, NULL) == 0)
+        return CL_SUCCESS;
+    passage->done = NULL;
+    settle(passage, CL_OUT_OF_RESOURCES);
+    return CL_OUT_OF_RESOURCES;
+}
+
+cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
+                     struct passage **ret_passage)
+{
+    struct passage *passage = create(wish);
+    if (!passage)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = take_way(passage, wish);
+    if (error == CL_SUCCESS)
+        error = passage->cl->clGetCommandQueueInfo(wish->queue->real, CL_QUEUE_DEVICE,
+                                                   sizeof(passage->device), &passage->device, NULL);
+    if (error == CL_SUCCESS && !has_gates(passage)) {
+        refuse(passage);
+        return CL_INVALID_OPERATION;
+    }
+    if (error == CL_SUCCESS && !list(passage))
+        error = CL_OUT_OF_RESOURCES;
+    if (error) {
+        passage_unref(passage);
+        return error;
+    }
+    cl_event end = NULL;
+    error = enqueue(passage, wish, &end);
+    hold(passage); /* The caller's. */
+    if (error == CL_SUCCESS)
+        error = start(passage);
+    if (error) {
+        if (passage->other)
+            settle(passage->other, error);
+        settle(passage, error);
+        passage_unref(passage);
+        if (end)
+            wish->queue->cl->clReleaseEvent(end);
+        return error;
+    }
+    *ret_event = end;
+    *ret_passage = passage;
+    return CL_SUCCESS;
+}
+
+void server_forget(struct server *server, const struct msg_forget *message)
+{
+    struct passage *alone = NULL;
+    (void)server;
+    pthread_mutex_lock(&passage_lock);
+    for (struct passage *at = passages; at; at = at->next) {
+        if (at->transfer != message->transfer)
+            continue;
+        at->forgotten = true;
+        if (at->link)
+            at->link->ops->shut_down(at->link);
+        if (at->way == TRANSFER_HERE && !at->other)
+            alone = at;
+        pthread_cond_broadcast(&at->changed);
+    }
+    pthread_mutex_unlock(&passage_lock);
+    if (alone)
+        settle(alone, CL_OUT_OF_RESOURCES);
+}

@@ -1,0 +1,425 @@
+#include "remote/server/session/pending.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "remote/link/bell.h"
+#include "remote/server/session/pacing.h"
+#include "remote/server/session/passage.h"
+#include "remote/server/session/staging.h"
+#include "state/base/clock.h"
+#include "state/base/thread.h"
+
+#define TELL_ROUNDS    25     /* Of looks at all. */
+#define TIMER_SLACK_NS 1000ul /* Else a thread sleeps up to 50 us longer. */
+
+void server_touch(struct server *server, struct entry *queue)
+{
+    if (queue->touched)
+        return;
+    uint64_t *touched = reallocarray(server->touched, server->touched_count + 1, sizeof(*touched));
+    if (!touched)
+        return; /* Drivers begin without being told, some later. */
+    server->touched = touched;
+    server->touched[server->touched_count++] = queue->id;
+    queue->touched = true;
+}
+
+void server_flush(struct server *server)
+{
+    for (size_t i = 0; i < server->touched_count; i++) {
+        uint64_t id = server->touched[i];
+        struct table *table = &server->tables[ID_QUEUE];
+        struct entry *queue = &table->entries[id_place(id)];
+        if (queue->id != id)
+            continue; /* Released, which flushes. */
+        queue->touched = false;
+        if (queue->real)
+            queue->cl->clFlush(queue->real);
+    }
+    server->touched_count = 0;
+}
+
+static uint64_t profile(const struct given *given, cl_event event, cl_profiling_info what)
+{
+    cl_ulong at = 0;
+    if (!given->profiled || given->cl->clGetEventProfilingInfo(event, what, sizeof(at), &at, NULL))
+        return 0;
+    return at;
+}
+
+static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct given *pending, *oldest;
+static uint64_t busy_since_ns, busy_ns; /* While there were any; guarded by pending_lock. */
+static bool closer; /* There is one more to be looked at closely; guarded by pending_lock. */
+static pthread_cond_t closer_came = PTHREAD_COND_INITIALIZER;
+
+/* Under pending_lock. */
+static void count_busy(void)
+{
+    uint64_t now_ns = clock_now_ns();
+    busy_ns += pending ? now_ns - busy_since_ns : 0;
+    busy_since_ns = now_ns;
+}
+
+/* Under pending_lock. */
+static void unlink_given(struct given *given)
+{
+    count_busy();
+    given->ended = true;
+    if (given->next)
+        given->next->previous = given->previous;
+    if (given->previous)
+        given->previous->next = given->next;
+    else
+        pending = given->next;
+    if (oldest == given)
+        oldest = given->previous;
+}
+
+void given_unstage(struct server *server, const struct staged *staged)
+{
+    if (!staged->bytes)
+        return;
+    if (staged->area) {
+        bulk_map_release(server->areas, staged->area);
+        return;
+    }
+    atomic_fetch_sub(&server->staged, staged->size);
+    if (staged->staging)
+        staging_give(staged->staging, staged->bytes);
+    else
+        free(staged->bytes);
+}
+
+static void given_put(struct given *given)
+{
+    pthread_mutex_lock(&pending_lock);
+    bool last = --given->holders == 0;
+    pthread_mutex_unlock(&pending_lock);
+    if (!last)
+        return;
+    given->cl->clReleaseEvent(given->event);
+    passage_unref(given->passage);
+    given_unstage(given->server, &given->staged);
+    free(given);
+}
+
+/* False: it had ended already. */
+static bool take_end(struct given *given)
+{
+    pthread_mutex_lock(&pending_lock);
+    bool first = !given->ended;
+    if (first)
+        unlink_given(given);
+    pthread_mutex_unlock(&pending_lock);
+    return first;
+}
+
+static bool has_ended(const struct given *given)
+{
+    pthread_mutex_lock(&pending_lock);
+    bool ended = given->ended;
+    pthread_mutex_unlock(&pending_lock);
+    return ended;
+}
+
+static void add_pending(struct given *given)
+{
+    pthread_mutex_lock(&pending_lock);
+    count_busy();
+    given->given_ns = busy_since_ns;
+    given->next = pending;
+    if (pending)
+        pending->previous = given;
+    else
+        oldest = given;
+    pending = given;
+    pthread_mutex_unlock(&pending_lock);
+}
+
+static void tell_end(const struct given *given, cl_event event, cl_int status)
+{
+    if (given->passage && status == CL_COMPLETE)
+        status = passage_status(given->passage);
+    if (given->tell) {
+        server_print(given->server);
+        struct msg_done done = {.event = given->id, .status = status};
+        if (status == CL_COMPLETE) {
+            done.queued = profile(given, event, CL_PROFILING_COMMAND_QUEUED);
+            done.submitted = profile(given, event, CL_PROFILING_COMMAND_SUBMIT);
+            done.started = profile(given, event, CL_PROFILING_COMMAND_START);
+            done.ended = profile(given, event, CL_PROFILING_COMMAND_END);
+            done.content = given->answer ? given->staged.bytes : NULL;
+            done.content_size = given->answer;
+        }
+        int error = post_done(&given->server->stream, &done);
+        if (error == -ENOMEM) {
+            /* Without what it read, then; the client must not wait for ever. */
+            done = (struct msg_done){.event = given->id, .status = CL_OUT_OF_HOST_MEMORY};
+            if (post_done(&given->server->stream, &done))
+                stream_end(&given->server->stream, -ENOMEM);
+        }
+    }
+    if (given->pace)
+        pacing_ended(given->pace, given->began_ns);
+}
+
+/* Until it is called the driver may write what it was given, whoever told of the end: it is held.
+ */
+static void CL_CALLBACK on_end(cl_event event, cl_int status, void *data)
+{
+    struct given *given = data;
+    if (take_end(given))
+        tell_end(given, event, status);
+    given_put(given);
+}
+
+static cl_int ask_for_end(struct given *given)
+{
+    return given->cl->clSetEventCallback(given->event, CL_COMPLETE, on_end, given);
+}
+
+/* With a reference for the callback, or whoever comes in its place. */
+static void begin(struct given *given)
+{
+    given->holders = 1;
+    given->cl->clRetainEvent(given->event);
+    add_pending(given);
+}
+
+/* ---- ends that the session's thread looks for ---- */
+
+/* Its alone: the last command that was given, for whose end the driver was not asked yet. */
+static struct given *fresh;
+static struct bell_spin looking;
+
+#define LOOKED_AT 8 /* Queues. */
+#define SEARCHED  32
+#define LOOKS     16   /* For messages, between two questions, */
+#define LOOK_NS   4096 /* and one more for so long: an end is told a hundredth of its time late. */
+
+/* Under pending_lock. None of its queue, which is looked at first, comes before it. */
+static bool is_first(const struct given *given)
+{
+    const struct given *before = given->next;
+    return !before || !before->tell || before->queue != given->queue;
+}
+
+/* From here on it is looked at closely. */
+static void mark_asked(struct given *given)
+{
+    pthread_mutex_lock(&pending_lock);
+    given->asked = true;
+    if (given->tell && given->own_memory && !given->ended && is_first(given)) {
+        closer = true;
+        pthread_cond_signal(&closer_came);
+    }
+    pthread_mutex_unlock(&pending_lock);
+}
+
+static void ask_for_fresh(struct server *server)
+{
+    struct given *given = fresh;
+    fresh = NULL;
+    if (!given)
+        return;
+    mark_asked(given); /* Before it is gone, as it may be with its callback. */
+    if (ask_for_end(given))
+        server_wrong(server, "there is no memory for its commands");
+}
+
+void given_see_end(struct given *given)
+{
+    ask_for_fresh(given->server);
+    begin(given);
+    fresh = given;
+    if (!given->server->stream.rings)
+        ask_for_fresh(given->server);
+}
+
+/* Of each queue the one that ends first, as far as they are among the oldest; each is held.
+ * @closely  Only those that may be looked at closely. */
+static size_t list_oldest(bool closely, struct given *givens[LOOKED_AT])
+{
+    size_t count = 0;
+    unsigned searched = 0;
+    pthread_mutex_lock(&pending_lock);
+    for (struct given *given = oldest; given && count < LOOKED_AT && searched < SEARCHED;
+         given = given->previous, searched++) {
+        size_t i = 0;
+        while (i < count && givens[i]->queue != given->queue)
+            i++;
+        if (i < count || !given->tell || (closely && !(given->asked && given->own_memory)))
+            continue;
+        given->holders++;
+        givens[count++] = given;
+    }
+    pthread_mutex_unlock(&pending_lock);
+    return count;
+}
+
+/* Has it ended? Then that is told. */
+static bool look_at(struct given *given)
+{
+    cl_int status = CL_QUEUED;
+    if (given->cl->clGetEventInfo(given->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
+                                  &status, NULL) ||
+        status > CL_COMPLETE)
+        return false;
+    if (take_end(given))
+        tell_end(given, given->event, status);
+    return true;
+}
+
+/* Look at each until one has ended, a message comes, or for so long. */
+static bool look_for(const struct server *server, struct given *const *givens, size_t count,
+                     uint64_t budget_ns, uint64_t *ret_took_ns)
+{
+    uint64_t begun = clock_now_ns(), took_ns = 0;
+    bool ended = false;
+    while (!ended && !stream_has_more(&server->stream) && took_ns < budget_ns) {
+        for (size_t i = 0; i < count; i++)
+            ended |= look_at(givens[i]);
+        uint64_t looks = LOOKS + took_ns / LOOK_NS;
+        for (uint64_t i = 0; !ended && i < looks && !stream_has_more(&server->stream); i++)
+            bell_relax();
+        took_ns = clock_now_ns() - begun;
+    }
+    *ret_took_ns = took_ns;
+    return ended;
+}
+
+/* Returns whether one ended. */
+static bool look_for_ends(const struct server *server)
+{
+    struct given *givens[LOOKED_AT];
+    size_t count = list_oldest(false, givens);
+    uint64_t budget = count ? bell_spin_begin(&looking) : 0, took_ns;
+    bool ended = budget && look_for(server, givens, count, budget, &took_ns);
+    if (ended)
+        bell_spin_paid(&looking, took_ns);
+    else if (budget && !stream_has_more(&server->stream))
+        bell_spin_failed(&looking);
+    for (size_t i = 0; i < count; i++) {
+        if (ended && givens[i] == fresh && has_ended(fresh)) {
+            fresh = NULL;
+            given_put(givens[i]);
+        }
+        given_put(givens[i]);
+    }
+    return ended;
+}
+
+void pending_attend(struct server *server)
+{
+    while (server->stream.rings && !stream_has_more(&server->stream) && look_for_ends(server))
+        ;
+    ask_for_fresh(server);
+}
+
+int server_see_end(struct server *server, const cl_icd_dispatch *cl, cl_event event,
+                   struct pace *pace)
+{
+    struct given *given = malloc(sizeof(*given));
+    if (!given)
+        return -ENOMEM;
+    *given = (struct given){
+        .server = server, .cl = cl, .event = event, .pace = pace, .began_ns = clock_now_ns()};
+    begin(given);
+    /* One that calls nobody back is looked at all the same. */
+    (void)!ask_for_end(given);
+    return 0;
+}
+
+/* Up to @room of those that have not ended, from the @skip-th; each is held. */
+static size_t list_pending(struct given **givens, size_t skip, size_t room)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&pending_lock);
+    for (struct given *given = pending; given && count < room; given = given->next) {
+        if (skip) {
+            skip--;
+            continue;
+        }
+        given->holders++;
+        givens[count++] = given;
+    }
+    pthread_mutex_unlock(&pending_lock);
+    return count;
+}
+
+/* POCL calls nobody back for a command that failed because what it waited for did; others may not
+   call at all, or be late. Whoever comes first tells. No driver is called under the lock: its
+   callback may come with locks of its own, and waits for ours. */
+static void look_at_all(void)
+{
+    struct given *givens[64];
+    size_t count;
+    for (size_t skip = 0; (count = list_pending(givens, skip, ARRAY_SIZE(givens))) != 0;
+         skip += count)
+        for (size_t i = 0; i < count; i++) {
+            (void)look_at(givens[i]);
+            given_put(givens[i]);
+        }
+}
+
+/* For the operator, who sees how much each session has of a device. */
+static void tell_busy(const struct server *server)
+{
+    pthread_mutex_lock(&pending_lock);
+    count_busy();
+    uint64_t ns = busy_ns;
+    busy_ns = 0;
+    pthread_mutex_unlock(&pending_lock);
+    if (ns)
+        word_say(server->channel, &(struct word){.kind = WORD_BUSY, .ns = ns});
+}
+
+/* Until then, or until there is one more to be looked at closely. */
+static void rest(uint64_t until_ns)
+{
+    pthread_mutex_lock(&pending_lock);
+    while (!closer && clock_wait(&closer_came, &pending_lock, until_ns) == 0)
+        ;
+    closer = false;
+    pthread_mutex_unlock(&pending_lock);
+}
+
+/* A GPU's driver calls back some milliseconds late where the command took as long. */
+static void look_closely(uint64_t until_ns)
+{
+    struct given *givens[LOOKED_AT];
+    while (clock_now_ns() < until_ns) {
+        size_t count = list_oldest(true, givens);
+        uint64_t now_ns = clock_now_ns(), next_ns = until_ns;
+        for (size_t i = 0; i < count; i++) {
+            uint64_t again_ns = now_ns + pending_look_after(now_ns - givens[i]->given_ns);
+            next_ns = again_ns < next_ns ? again_ns : next_ns;
+            (void)look_at(givens[i]);
+            given_put(givens[i]);
+        }
+        rest(next_ns);
+    }
+}
+
+static void *watch_commands(void *data)
+{
+    (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
+    for (unsigned round = 0;; round++) {
+        look_at_all();
+        staging_tidy();
+        if (round % TELL_ROUNDS == 0)
+            tell_busy(data);
+        look_closely(clock_now_ns() + PENDING_LOOK_MOST_NS);
+    }
+    return NULL;
+}
+
+int server_watch_commands(struct server *server)
+{
+    bell_spin_init(&looking, BELL_SPIN_DEVICE);
+    return thread_start("reseat-watch", 0, watch_commands, server, NULL);
+}

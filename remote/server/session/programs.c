@@ -1,0 +1,513 @@
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/server/session/binary.h"
+#include "remote/server/session/server.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+
+/* Programs. Compilers take long: each works in a thread of its own, and what the client sends
+   meanwhile is done. */
+
+#define BUILDS_MAX    64
+#define ARGUMENT_INFO "-cl-kernel-arg-info"
+
+/* A new program of a context's; NULL: nothing is to be made. */
+static struct entry *add_program(struct server *server, uint64_t id, uint64_t context)
+{
+    const struct entry *of = server_find(server, context);
+    struct entry *entry = of ? server_add(server, id) : NULL;
+    if (!entry)
+        return NULL;
+    entry->cl = of->cl;
+    entry->context = of->context;
+    entry->error = of->error;
+    return of->real ? entry : NULL;
+}
+
+void server_create_source(struct server *server, const struct msg_create_source *message)
+{
+    struct entry *entry = add_program(server, message->program, message->context);
+    const char *source = message->source;
+    size_t length = message->source_size;
+    if (!entry)
+        return;
+    entry->text = true;
+    if (length == 0)
+        entry->error = CL_INVALID_VALUE;
+    else
+        entry->real = entry->cl->clCreateProgramWithSource(entry->context, 1, &source, &length,
+                                                           &entry->error);
+}
+
+void server_create_il(struct server *server, const struct msg_create_il *message)
+{
+    struct entry *entry = add_program(server, message->program, message->context);
+    if (!entry)
+        return;
+    entry->text = true;
+    if (entry->cl->clCreateProgramWithIL)
+        entry->real = entry->cl->clCreateProgramWithIL(entry->context, message->il,
+                                                       message->il_size, &entry->error);
+    else
+        entry->error = CL_INVALID_OPERATION;
+}
+
+/* What create_binary and create_kept ask for. */
+struct loading {
+    uint64_t program, context, call;
+    const void *devices;
+    uint32_t count;
+    const unsigned char **binaries; /* As many, as all below. */
+    size_t *sizes;
+    cl_int *status;
+};
+
+static bool loading_init(struct loading *loading)
+{
+    uint32_t count = loading->count;
+    loading->binaries = calloc(count + 1, sizeof(*loading->binaries));
+    loading->sizes = calloc(count + 1, sizeof(*loading->sizes));
+    loading->status = calloc(count + 1, sizeof(*loading->status));
+    return loading->binaries && loading->sizes && loading->status;
+}
+
+static void loading_finish(struct loading *loading)
+{
+    free(loading->binaries);
+    free(loading->sizes);
+    free(loading->status);
+}
+
+/* With @error, the program is one that could not be made. */
+static void load(struct server *server, const struct loading *loading, cl_int error)
+{
+    struct entry *entry = add_program(server, loading->program, loading->context);
+    void **devices = NULL;
+    if (entry)
+        devices = server_find_all(server, loading->devices, loading->count,
+                                  server_find(server, loading->context), &error);
+    if (entry && !error && !server->wrong) {
+        entry->real = entry->cl->clCreateProgramWithBinary(
+            entry->context, loading->count, (cl_device_id *)devices, loading->sizes,
+            loading->binaries, loading->status, &entry->error);
+        error = entry->error;
+    } else if (entry) {
+        entry->error = error;
+    }
+    server_reply(server, loading->call,
+                 error   ? error
+                 : entry ? CL_SUCCESS
+                         : CL_INVALID_CONTEXT,
+                 loading->status, loading->status ? loading->count * sizeof(*loading->status) : 0);
+    free(devices);
+}
+
+static void split_binaries(struct server *server, const struct msg_create_binary *message,
+                           const struct loading *loading)
+{
+    const unsigned char *at = message->binaries;
+    uint64_t left = message->binaries_size;
+    if (message->sizes_size != loading->count * sizeof(uint64_t)) {
+        server_wrong(server, "binaries are not as many as their devices");
+        return;
+    }
+    for (uint32_t i = 0; i < loading->count; i++) {
+        uint64_t size = id_at(message->sizes, i);
+        if (size == 0 || size > left) {
+            server_wrong(server, "a binary is longer than what was sent");
+            return;
+        }
+        loading->binaries[i] = at;
+        loading->sizes[i] = size;
+        at += size;
+        left -= size;
+    }
+}
+
+void server_create_binary(struct server *server, const struct msg_create_binary *message)
+{
+    struct loading loading = {.program = message->program,
+                              .context = message->context,
+                              .call = message->call,
+                              .devices = message->devices,
+                              .count = message->devices_count};
+    bool room = loading_init(&loading);
+    if (room)
+        split_binaries(server, message, &loading);
+    for (uint32_t i = 0; room && !server->wrong && i < loading.count; i++)
+        binary_keep_bytes(server, loading.binaries[i], loading.sizes[i]);
+    load(server, &loading, room ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY);
+    loading_finish(&loading);
+}
+
+/* Or BINARY_LACKING: then there is no program, and the client sends what it has. */
+void server_create_kept(struct server *server, const struct msg_create_kept *message)
+{
+    struct binary binary;
+    if (!server->keeps || message->name_size != CONTENT_HASH_SIZE) {
+        server_wrong(server, "a binary is named in a way that there is not");
+        return;
+    }
+    if (binary_find(server, message->name, &binary)) {
+        server_reply(server, message->call, BINARY_LACKING, NULL, 0);
+        return;
+    }
+    const unsigned char *bytes = binary.bytes;
+    cl_int status = CL_SUCCESS;
+    const struct loading loading = {.program = message->program,
+                                    .context = message->context,
+                                    .call = message->call,
+                                    .devices = &message->device,
+                                    .count = 1,
+                                    .binaries = &bytes,
+                                    .sizes = &binary.size,
+                                    .status = &status};
+    load(server, &loading, CL_SUCCESS);
+    binary_close(&binary);
+}
+
+void server_set_constant(struct server *server, const struct msg_set_constant *message)
+{
+    struct entry *entry = server_find(server, message->program);
+    cl_int error = CL_INVALID_OPERATION;
+    if (!entry || !entry->real)
+        return;
+    if (entry->cl->clSetProgramSpecializationConstant)
+        error = entry->cl->clSetProgramSpecializationConstant(entry->real, message->constant,
+                                                              message->value_size, message->value);
+    if (error)
+        log_info("a specialization constant was refused: %d", error);
+}
+
+/* ---- builds ---- */
+
+struct build {
+    struct server *server;
+    const cl_icd_dispatch *cl;
+    cl_program program; /* A reference. */
+    uint64_t call;
+    void **devices; /* Owned, with all below. */
+    uint32_t device_count;
+    char *options;
+    void **inputs;
+    const char **names; /* NULL: built, not compiled. */
+    char *names_text;
+    uint32_t input_count;
+    bool compile;
+};
+
+static atomic_uint builds_running;
+
+static void build_destroy(struct build *build)
+{
+    if (build->program)
+        build->cl->clReleaseProgram(build->program);
+    for (uint32_t i = 0; build->inputs && i < build->input_count; i++)
+        build->cl->clReleaseProgram(build->inputs[i]);
+    free(build->devices);
+    free(build->options);
+    free(build->inputs);
+    free(build->names);
+    free(build->names_text);
+    free(build);
+}
+
+/* A text that the driver has: owned, "" when it has none. */
+static char *build_text(const struct build *build, cl_device_id device, cl_program_build_info what)
+{
+    size_t size = 0;
+    if (build->cl->clGetProgramBuildInfo(build->program, device, what, 0, NULL, &size) ||
+        size > SERVER_TEXT_MAX)
+        size = 0;
+    char *text = calloc(1, size + 1);
+    if (text && size &&
+        build->cl->clGetProgramBuildInfo(build->program, device, what, size, text, NULL))
+        text[0] = '\0';
+    return text;
+}
+
+static void pack_device(struct pack *pack, const struct build *build, cl_device_id device)
+{
+    struct msg_build_device row = {.status = CL_BUILD_NONE};
+    size_t globals = 0;
+    build->cl->clGetProgramBuildInfo(build->program, device, CL_PROGRAM_BUILD_STATUS,
+                                     sizeof(row.status), &row.status, NULL);
+    build->cl->clGetProgramBuildInfo(build->program, device, CL_PROGRAM_BINARY_TYPE,
+                                     sizeof(row.binary_type), &row.binary_type, NULL);
+    if (build->cl->clGetProgramBuildInfo(build->program, device,
+                                         CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+                                         sizeof(globals), &globals, NULL) == CL_SUCCESS)
+        row.globals = globals;
+    char *log = build_text(build, device, CL_PROGRAM_BUILD_LOG);
+    row.log = log ? log : "";
+    pack_build_device(pack, &row);
+    free(log);
+}
+
+static void answer_build(const struct build *build, cl_int error)
+{
+    struct pack pack;
+    struct msg_built built = {.names = ""};
+    size_t kernels = 0, size = 0;
+    char *names = NULL;
+    if (build->program && !build->cl->clGetProgramInfo(build->program, CL_PROGRAM_NUM_KERNELS,
+                                                       sizeof(kernels), &kernels, NULL))
+        built.kernels = kernels;
+    if (built.kernels &&
+        !build->cl->clGetProgramInfo(build->program, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &size) &&
+        size <= SERVER_TEXT_MAX && (names = calloc(1, size + 1)) &&
+        !build->cl->clGetProgramInfo(build->program, CL_PROGRAM_KERNEL_NAMES, size, names, NULL))
+        built.names = names;
+    pack_init(&pack);
+    pack_built(&pack, &built);
+    for (uint32_t i = 0; build->program && i < build->device_count; i++)
+        pack_device(&pack, build, build->devices[i]);
+    server_reply(build->server, build->call, pack.failed ? CL_OUT_OF_HOST_MEMORY : error,
+                 pack.bytes, pack.used);
+    pack_finish(&pack);
+    free(names);
+}
+
+static void *run_build(void *data)
+{
+    struct build *build = data;
+    cl_int error;
+    if (build->compile)
+        error = build->cl->clCompileProgram(build->program, build->device_count,
+                                            (cl_device_id *)build->devices, build->options,
+                                            build->input_count, (cl_program *)build->inputs,
+                                            build->input_count ? build->names : NULL, NULL, NULL);
+    else
+        error =
+            build->cl->clBuildProgram(build->program, build->device_count,
+                                      (cl_device_id *)build->devices, build->options, NULL, NULL);
+    answer_build(build, error);
+    build_destroy(build);
+    atomic_fetch_sub(&builds_running, 1);
+    return NULL;
+}
+
+/* Options for the driver: with what has it tell of the kernels' arguments, which decides what a
+   client may set as them. Drivers of OpenCL 1.1 do not know it, and of binaries there is nothing to
+   be told. In front: what the client wrote may end in a way that swallows another word. NULL: no
+   memory. */
+static char *driver_options(struct server *server, const struct entry *program, const void *devices,
+                            uint32_t count, const char *options)
+{
+    bool tells = program->text && !strstr(options, ARGUMENT_INFO);
+    char *all = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = id_place(id_at(devices, i));
+        tells = tells && place < server->device_count &&
+                devinfo_version(&server->devices[place]->info) >= CL_MAKE_VERSION(1, 2, 0);
+    }
+    return asprintf(&all, "%s%s", tells ? ARGUMENT_INFO " " : "", options) < 0 ? NULL : all;
+}
+
+/* What all builds begin with; NULL: it was answered, or the session ends. */
+static struct build *build_create(struct server *server, const struct entry *program,
+                                  const void *devices, uint32_t device_count, const char *options,
+                                  uint64_t call)
+{
+    cl_int error = program->error;
+    struct build *build = calloc(1, sizeof(*build));
+    if (!build) {
+        server_wrong(server, "there is no memory for its builds");
+        return NULL;
+    }
+    build->server = server;
+    build->cl = program->cl;
+    build->call = call;
+    build->device_count = device_count;
+    build->options = driver_options(server, program, devices, device_count, options);
+    build->devices = server_find_all(server, devices, device_count, program, &error);
+    if (!build->options)
+        error = CL_OUT_OF_HOST_MEMORY;
+    if (error || device_count == 0) {
+        server_reply(server, call, error ? error : CL_INVALID_VALUE, NULL, 0);
+        build_destroy(build);
+        return NULL;
+    }
+    if (program->real) {
+        build->program = program->real;
+        build->cl->clRetainProgram(build->program);
+    }
+    return build;
+}
+
+static bool add_inputs(struct build *build, const struct entry *with, const void *ids,
+                       uint32_t count)
+{
+    cl_int error = CL_SUCCESS;
+    if (count == 0)
+        return true;
+    build->inputs = server_find_all(build->server, ids, count, with, &error);
+    if (!build->inputs) {
+        server_reply(build->server, build->call, error, NULL, 0);
+        return false;
+    }
+    build->input_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        build->cl->clRetainProgram(build->inputs[i]);
+    return true;
+}
+
+static void start_build(struct build *build)
+{
+    bool many = atomic_fetch_add(&builds_running, 1) >= BUILDS_MAX;
+    if (many || thread_start("reseat-build", 0, run_build, build, NULL))
+        run_build(build);
+}
+
+void server_build(struct server *server, const struct msg_build *message)
+{
+    const struct entry *program = server_find(server, message->program);
+    struct build *build =
+        program ? build_create(server, program, message->devices, message->devices_count,
+                               message->options, message->call)
+                : NULL;
+    if (build)
+        start_build(build);
+}
+
+/* Drivers write headers into a folder of theirs, to files of these names. */
+static bool stays_inside(const char *name)
+{
+    if (*name == '/')
+        return false;
+    for (const char *at = name; at; at = strchr(at, '/')) {
+        at += *at == '/';
+        if (!strncmp(at, "..", 2) && (at[2] == '/' || at[2] == '\0'))
+            return false;
+    }
+    return true;
+}
+
+/* Names of headers, one after the other, each with its NUL. */
+static bool split_names(struct build *build, const void *names, uint64_t size)
+{
+    build->names_text = malloc(size + 1);
+    build->names = calloc(build->input_count + 1, sizeof(*build->names));
+    if (!build->names_text || !build->names)
+        return false;
+    memcpy(build->names_text, names, size);
+    build->names_text[size] = '\0';
+    const char *at = build->names_text, *end = at + size;
+    for (uint32_t i = 0; i < build->input_count; i++) {
+        if (at >= end)
+            return false;
+        build->names[i] = at;
+        at += strlen(at) + 1;
+    }
+    return at == end;
+}
+
+static bool all_stay_inside(const struct build *build)
+{
+    for (uint32_t i = 0; i < build->input_count; i++)
+        if (!stays_inside(build->names[i]))
+            return false;
+    return true;
+}
+
+void server_compile(struct server *server, const struct msg_compile *message)
+{
+    const struct entry *program = server_find(server, message->program);
+    struct build *build =
+        program ? build_create(server, program, message->devices, message->devices_count,
+                               message->options, message->call)
+                : NULL;
+    if (!build)
+        return;
+    build->compile = true;
+    if (!add_inputs(build, program, message->headers, message->headers_count)) {
+        build_destroy(build);
+    } else if (!split_names(build, message->names, message->names_size)) {
+        server_wrong(server, "headers are not as many as their names");
+        build_destroy(build);
+    } else if (!all_stay_inside(build)) {
+        server_reply(server, message->call, CL_INVALID_VALUE, NULL, 0);
+        build_destroy(build);
+    } else {
+        start_build(build);
+    }
+}
+
+/* In this thread: the linked program's id must stand for something at once. */
+void server_link(struct server *server, const struct msg_link *message)
+{
+    struct entry *entry = add_program(server, message->program, message->context);
+    struct build *build =
+        entry ? build_create(server, entry, message->devices, message->devices_count,
+                             message->options, message->call)
+              : NULL;
+    if (!build)
+        return;
+    if (!add_inputs(build, server_find(server, message->context), message->inputs,
+                    message->inputs_count)) {
+        entry->error = CL_INVALID_PROGRAM;
+        build_destroy(build);
+        return;
+    }
+    cl_int error = CL_SUCCESS;
+    entry->real = build->cl->clLinkProgram(
+        entry->context, build->device_count, (cl_device_id *)build->devices, build->options,
+        build->input_count, (cl_program *)build->inputs, NULL, NULL, &error);
+    entry->error = error;
+    if (entry->real) {
+        build->program = entry->real;
+        build->cl->clRetainProgram(build->program);
+    }
+    answer_build(build, error);
+    build_destroy(build);
+}
+
+/* As the driver has them, in the order of its devices. */
+static cl_int read_binaries(const struct entry *program, struct pack *pack)
+{
+    cl_uint count = 0;
+    size_t *sizes = NULL;
+    unsigned char **binaries = NULL;
+    cl_int error = program->cl->clGetProgramInfo(program->real, CL_PROGRAM_NUM_DEVICES,
+                                                 sizeof(count), &count, NULL);
+    if (error)
+        return error;
+    sizes = calloc(count + 1, sizeof(*sizes));
+    binaries = calloc(count + 1, sizeof(*binaries));
+    if (!sizes || !binaries)
+        error = CL_OUT_OF_HOST_MEMORY;
+    else
+        error = program->cl->clGetProgramInfo(program->real, CL_PROGRAM_BINARY_SIZES,
+                                              count * sizeof(*sizes), sizes, NULL);
+    for (cl_uint i = 0; error == CL_SUCCESS && i < count; i++)
+        if (sizes[i] && !(binaries[i] = malloc(sizes[i])))
+            error = CL_OUT_OF_HOST_MEMORY;
+    if (error == CL_SUCCESS)
+        error = program->cl->clGetProgramInfo(program->real, CL_PROGRAM_BINARIES,
+                                              count * sizeof(*binaries), binaries, NULL);
+    for (cl_uint i = 0; error == CL_SUCCESS && i < count; i++) {
+        pack_binary(pack, &(struct msg_binary){.size = sizes[i]});
+        pack_bytes(pack, binaries[i], sizes[i]);
+    }
+    for (cl_uint i = 0; binaries && i < count; i++)
+        free(binaries[i]);
+    free(binaries);
+    free(sizes);
+    return pack->failed ? CL_OUT_OF_HOST_MEMORY : error;
+}
+
+void server_get_binaries(struct server *server, const struct msg_get_binaries *message)
+{
+    const struct entry *program = server_find(server, message->program);
+    struct pack pack;
+    if (!program)
+        return;
+    pack_init(&pack);
+    cl_int error = program->real ? read_binaries(program, &pack) : program->error;
+    server_reply(server, message->call, error, pack.bytes, error ? 0 : pack.used);
+    pack_finish(&pack);
+}

@@ -1,0 +1,247 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/server/session/passage_priv.h"
+#include "state/base/clock.h"
+
+/*
+ * The bytes of a passage, in chunks: read from a device or memory, or received; written there, or
+ * sent. Some chunks are under way at once, so that none of it waits for the rest.
+ *
+ * Over a link, both say which transfer they are of. Who takes says each second that it waits, until
+ * it says GO; who gives says the same, by chunks of no bytes, until it gives. At the end who takes
+ * says whether all has arrived.
+ */
+
+#define SLOTS      3
+#define CHUNK      ((size_t)1 << 20)
+#define SILENCE_NS (20 * NS_PER_S)
+
+enum sign { SIGN_WAIT = '.', SIGN_GO = 'G', SIGN_DONE = 'D', SIGN_FAILED = 'F' };
+
+struct slot {
+    unsigned char *bytes;
+    size_t size;
+    cl_event event;            /* Of the last command on it... */
+    const cl_icd_dispatch *cl; /* ...of that driver's. */
+};
+
+struct pump {
+    struct passage *from, *to; /* NULL: at the other end of the link. */
+    struct link *link;
+    cl_command_queue queues[2]; /* Of from and to. */
+    uint64_t size, filled, drained;
+    struct slot slots[SLOTS];
+};
+
+static cl_int from_errno(int error)
+{
+    return error == 0 ? CL_SUCCESS : error == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
+}
+
+/* ---- the link ---- */
+
+static cl_int send_bytes(struct link *link, const void *bytes, size_t size)
+{
+    uint32_t head = (uint32_t)size;
+    struct iovec iov[] = {{&head, sizeof(head)}, {(void *)bytes, size}};
+    return from_errno(link->ops->send(link, iov, size ? 2 : 1, clock_now_ns() + SILENCE_NS));
+}
+
+static cl_int send_sign(struct link *link, enum sign sign)
+{
+    char byte = (char)sign;
+    struct iovec iov = {&byte, 1};
+    return from_errno(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS));
+}
+
+static cl_int receive_exactly(struct link *link, void *bytes, size_t size)
+{
+    int error = 0;
+    for (size_t at = 0, got = 0; error == 0 && at < size; at += got) {
+        got = 0;
+        error = link->ops->receive(link, (char *)bytes + at, size - at, clock_now_ns() + SILENCE_NS,
+                                   &got);
+    }
+    return from_errno(error);
+}
+
+static cl_int await_sign(struct link *link, enum sign wanted)
+{
+    char byte = SIGN_WAIT;
+    cl_int error = CL_SUCCESS;
+    while (error == CL_SUCCESS && byte == SIGN_WAIT)
+        error = receive_exactly(link, &byte, 1);
+    return error == CL_SUCCESS && byte != (char)wanted ? CL_OUT_OF_RESOURCES : error;
+}
+
+static cl_int say_waiting(void *data)
+{
+    const struct passage *passage = data;
+    return passage->gives ? send_bytes(passage->link, NULL, 0)
+                          : send_sign(passage->link, SIGN_WAIT);
+}
+
+/* Both are of one transfer. A socket that got lost on its way has others in its place. */
+static cl_int compare_numbers(const struct passage *passage, struct link *link)
+{
+    uint64_t mine = passage->transfer, other = 0;
+    struct iovec iov = {&mine, sizeof(mine)};
+    cl_int error = from_errno(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS));
+    if (error == CL_SUCCESS)
+        error = receive_exactly(link, &other, sizeof(other));
+    return error == CL_SUCCESS && other != passage->transfer ? CL_INVALID_VALUE : error;
+}
+
+cl_int pump_agree(struct passage *passage, struct link *link)
+{
+    cl_int error = compare_numbers(passage, link);
+    if (error == CL_SUCCESS)
+        error = passage_await_start(passage, say_waiting, passage);
+    if (error)
+        return error;
+    return passage->gives ? await_sign(link, SIGN_GO) : send_sign(link, SIGN_GO);
+}
+
+cl_int pump_part(struct passage *passage, struct link *link, cl_int error)
+{
+    cl_int told = CL_SUCCESS;
+    if (!passage->gives)
+        told = send_sign(link, error ? SIGN_FAILED : SIGN_DONE);
+    else if (error == CL_SUCCESS)
+        told = await_sign(link, SIGN_DONE);
+    link->ops->shut_down(link);
+    return error ? error : passage->gives ? told : CL_SUCCESS;
+}
+
+/* A chunk as large as it must be. */
+static cl_int receive_chunk(struct link *link, void *bytes, size_t size)
+{
+    uint32_t head = 0;
+    cl_int error = CL_SUCCESS;
+    while (error == CL_SUCCESS && head == 0)
+        error = receive_exactly(link, &head, sizeof(head));
+    if (error == CL_SUCCESS && head != size)
+        error = CL_INVALID_VALUE;
+    return error ? error : receive_exactly(link, bytes, size);
+}
+
+/* ---- the devices ---- */
+
+/* The last command on a slot has ended. */
+static cl_int await_slot(struct slot *slot)
+{
+    if (!slot->event)
+        return CL_SUCCESS;
+    cl_int error = slot->cl->clWaitForEvents(1, &slot->event);
+    slot->cl->clReleaseEvent(slot->event);
+    slot->event = NULL;
+    return error;
+}
+
+static cl_int fill(struct pump *pump, struct slot *slot)
+{
+    uint64_t left = pump->size - pump->filled;
+    cl_int error = await_slot(slot);
+    slot->size = left < CHUNK ? (size_t)left : CHUNK;
+    if (error == CL_SUCCESS && !pump->from) {
+        error = receive_chunk(pump->link, slot->bytes, slot->size);
+    } else if (error == CL_SUCCESS && pump->from->bytes) {
+        memcpy(slot->bytes, pump->from->bytes + pump->filled, slot->size);
+    } else if (error == CL_SUCCESS) {
+        const struct passage *from = pump->from;
+        slot->cl = from->cl;
+        error = from->cl->clEnqueueReadBuffer(pump->queues[0], from->buffer, CL_FALSE,
+                                              from->offset + pump->filled, slot->size, slot->bytes,
+                                              0, NULL, &slot->event);
+        if (error == CL_SUCCESS)
+            error = from->cl->clFlush(pump->queues[0]);
+    }
+    pump->filled += slot->size;
+    return error;
+}
+
+static cl_int drain(struct pump *pump, struct slot *slot)
+{
+    cl_int error = await_slot(slot);
+    if (error == CL_SUCCESS && !pump->to) {
+        error = send_bytes(pump->link, slot->bytes, slot->size);
+    } else if (error == CL_SUCCESS && pump->to->bytes) {
+        memcpy(pump->to->bytes + pump->drained, slot->bytes, slot->size);
+    } else if (error == CL_SUCCESS) {
+        const struct passage *to = pump->to;
+        slot->cl = to->cl;
+        error = to->cl->clEnqueueWriteBuffer(pump->queues[1], to->buffer, CL_FALSE,
+                                             to->offset + pump->drained, slot->size, slot->bytes, 0,
+                                             NULL, &slot->event);
+        if (error == CL_SUCCESS)
+            error = to->cl->clFlush(pump->queues[1]);
+    }
+    pump->drained += slot->size;
+    return error;
+}
+
+/* Ahead of what is drained, as many reads as there are slots but one. */
+static cl_int run(struct pump *pump)
+{
+    cl_int error = CL_SUCCESS;
+    uint64_t filled = 0, drained = 0, ahead = pump->from ? SLOTS - 1 : 1;
+    while (error == CL_SUCCESS && pump->drained < pump->size)
+        if (pump->filled < pump->size && filled - drained < ahead)
+            error = fill(pump, &pump->slots[filled++ % SLOTS]);
+        else
+            error = drain(pump, &pump->slots[drained++ % SLOTS]);
+    return error;
+}
+
+static cl_int start_queue(const struct passage *passage, cl_command_queue *ret_queue)
+{
+    cl_int error = CL_SUCCESS;
+    if (passage && !passage->bytes)
+        *ret_queue =
+            passage->cl->clCreateCommandQueue(passage->context, passage->device, 0, &error);
+    return error;
+}
+
+/* Whatever was begun ends before its memory goes. */
+static cl_int stop_queue(const struct passage *passage, cl_command_queue queue)
+{
+    if (!queue)
+        return CL_SUCCESS;
+    cl_int error = passage->cl->clFinish(queue);
+    passage->cl->clReleaseCommandQueue(queue);
+    return error;
+}
+
+/* With both queues at rest. */
+static cl_int release_slots(struct pump *pump)
+{
+    cl_int error = CL_SUCCESS;
+    for (size_t i = 0; i < SLOTS; i++) {
+        cl_int failed = await_slot(&pump->slots[i]);
+        error = error ? error : failed;
+        free(pump->slots[i].bytes);
+    }
+    return error;
+}
+
+cl_int pump_run(struct passage *from, struct passage *to, struct link *link)
+{
+    struct pump pump = {.from = from, .to = to, .link = link, .size = from ? from->size : to->size};
+    size_t chunk = pump.size < CHUNK ? (size_t)pump.size : CHUNK;
+    cl_int error = start_queue(from, &pump.queues[0]);
+    if (error == CL_SUCCESS)
+        error = start_queue(to, &pump.queues[1]);
+    for (size_t i = 0; i < SLOTS; i++) {
+        pump.slots[i].bytes = malloc(chunk ? chunk : 1);
+        if (error == CL_SUCCESS && !pump.slots[i].bytes)
+            error = CL_OUT_OF_HOST_MEMORY;
+    }
+    if (error == CL_SUCCESS)
+        error = run(&pump);
+    cl_int read = stop_queue(from, pump.queues[0]);
+    cl_int written = stop_queue(to, pump.queues[1]);
+    cl_int ended = release_slots(&pump);
+    return error ? error : read ? read : written ? written : ended;
+}

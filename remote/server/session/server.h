@@ -1,0 +1,174 @@
+#ifndef RESEAT_REMOTE_SERVER_SESSION_SERVER_H
+#define RESEAT_REMOTE_SERVER_SESSION_SERVER_H
+
+#include <CL/cl_icd.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "messages.h"
+#include "remote/link/bulk_map.h"
+#include "remote/link/grant.h"
+#include "remote/server/listener/devices.h"
+#include "state/driver/driver.h"
+
+/*
+ * One client's session: a process of its own, which opens the vendors' drivers and does what the
+ * client's messages say (server_NAME() of messages.h). One thread reads and does them in order, and
+ * the tables of objects are its alone. What takes long is waited for by the driver's callbacks, or
+ * by a thread that builds; those only post.
+ */
+
+/** What a kernel's argument is, and why it could not be set. */
+struct argument {
+    enum argument_kind kind;
+    uint64_t size; /**< Of a value; 0: not known. */
+    cl_int error;
+};
+
+/** What one of the client's ids stands for. */
+struct entry {
+    uint64_t id; /**< 0: nothing. */
+    void *real;  /**< NULL: it could not be made, for `error`. */
+    const cl_icd_dispatch *cl;
+    cl_context context; /**< What it is of; borrowed. */
+    uint64_t devices;   /**< Of that: a bit each, by their places. */
+    uint32_t device;    /**< Of a queue: the place of its own. */
+    uint32_t round;     /**< Of a queue: when pacing.h noted it. */
+    cl_int error;
+    cl_device_id first;         /**< Of a context: its first device. */
+    bool profiled;              /**< Of a queue. */
+    bool touched;               /**< Of a queue: it was given commands since it was flushed. */
+    bool own_memory;            /**< Of a queue: its device has. */
+    bool image;                 /**< Of a memory object. */
+    bool user;                  /**< Of an event: the client ends it. */
+    bool text;                  /**< Of a program: made from source or IL. */
+    struct argument *arguments; /**< Of a kernel; owned. */
+    cl_uint argument_count;
+};
+
+struct table {
+    struct entry *entries;
+    uint32_t room;
+};
+
+struct server {
+    struct stream stream;
+    struct device **devices;
+    size_t device_count;
+    struct table tables[ID_TYPES];
+    uint64_t *touched; /**< Queues to be flushed. */
+    size_t touched_count;
+    const struct devices
+        *known; /**< As the listening process knows them; NULL: it shares nothing out. */
+    uint32_t numbers[DEVICES_MAX]; /**< There, of each place here. */
+    int channel;                   /**< To the listening process: channel.h. */
+    bool keeps;                    /**< Binaries of its client's are kept. */
+    atomic_bool told;              /**< The client was told its devices, which stay as they are. */
+    uint64_t memory; /**< Bytes that its memory objects may have, or GRANT_UNLIMITED_MEMORY. */
+    struct bulk_map *areas;  /**< Of shared memory; NULL: the session is over a link. */
+    uint64_t answers_max;    /**< Bytes read that may wait for their client, in host memory. */
+    _Atomic uint64_t staged; /**< Those of commands that have not ended. */
+    const char *wrong;       /**< Why the session ends: its client broke the rules. */
+};
+
+/** What an id stands for; NULL, and the session ends, where it stands for nothing. */
+struct entry *server_find(struct server *server, uint64_t id);
+/** A new one; NULL, and the session ends, where there is one already. */
+struct entry *server_add(struct server *server, uint64_t id);
+/** The session ends. */
+void server_wrong(struct server *server, const char *why);
+
+/** The same of one that a driver is given together with @with. The session ends where they are not
+ *  of one driver and one context: drivers do not look, and take one for the other. */
+struct entry *server_find_with(struct server *server, uint64_t id, const struct entry *with);
+/** What the ids of a list stand for, used with @with: owned (free()); NULL where there are none, or
+ * without memory, or where one is wrong: then *ret_error is set. */
+void **server_find_all(struct server *server, const void *ids, uint32_t count,
+                       const struct entry *with, cl_int *ret_error);
+
+/** What a program's or kernel's answer says as text; drivers' are cut where they are absurd. */
+#define SERVER_TEXT_MAX (16u << 20)
+
+/** Why a kernel cannot be launched as its arguments are; CL_SUCCESS: it may be. */
+cl_int server_kernel_error(const struct entry *kernel);
+
+/** Answer a call. @content may be NULL. */
+void server_reply(struct server *server, uint64_t call, cl_int error, const void *content,
+                  size_t size);
+
+/** Send what kernels printed so far, ahead of what follows. From any thread. */
+void server_print(struct server *server);
+/** Have what standard output is sent to the client from now on. 0 or -errno. */
+MUST_CHECK int server_catch_output(struct server *server);
+
+/** Have drivers opened from now on as the client's own process would: its first message says how. 0
+ *  or -errno. Before any of them is. */
+MUST_CHECK int server_take_environment(struct server *server);
+
+/** Look for commands that failed without a word, and say how busy the session is, from now on. 0 or
+ *  -errno. */
+MUST_CHECK int server_watch_commands(struct server *server);
+
+struct pace;
+/** Have pacing_ended() called when a command has ended. 0 or -ENOMEM. */
+MUST_CHECK int server_see_end(struct server *server, const cl_icd_dispatch *cl, cl_event event,
+                              struct pace *pace);
+
+struct charge;
+struct word;
+/** Take memory for an object of a context of those devices, by the session's thread. NULL: there is
+ *  not so much. */
+struct charge *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes);
+void server_give_back(struct charge *charge);
+/** What was taken is for this object, until the driver gives it up. One with no charge is released,
+ *  with an error. */
+void server_charge(struct entry *entry, struct charge *charge);
+/** The same for one that was made, whose size only the driver knows. */
+void server_charge_made(struct server *server, struct entry *entry);
+/** What the listening process answers to who asks for memory. */
+void server_promised(struct server *server, const struct word *word);
+/** Let a device have no more than @memory, and no more than the session may use. */
+void server_cap_memory(const struct server *server, uint64_t memory, struct devinfo *info);
+
+/** Of a session over rings: take the descriptor of a message, which came over the link before the
+ *  message was posted, with @area's number; 0: a transfer's. 0 or -errno. By the receiver. */
+MUST_CHECK int areas_take_descriptor(struct link *link, uint32_t area, int *ret_fd);
+/** Hold bytes of a shared area for a command, until bulk_map_release(). Returns 0 or -EPROTO: they
+ *  are not all in an area that was offered. */
+MUST_CHECK int areas_hold(struct server *server, uint32_t area, uint64_t place, uint64_t size,
+                          char **ret_bytes);
+/** Take memory that the client offers. 0 or -ENOMEM. */
+MUST_CHECK int server_share_memory(struct server *server);
+/** Does it transfer what is in the host's memory? */
+bool device_has_own_memory(const struct device *device);
+/** A context of the client's is about to be released: no area is registered with it any more. */
+void areas_forget_context(cl_context context);
+
+/** A queue was given a command. */
+void server_touch(struct server *server, struct entry *queue);
+/** Have what was given to the drivers begin. */
+void server_flush(struct server *server);
+
+struct session_limits {
+    uint64_t memory;            /**< Bytes of its address space; 0: no limit. */
+    const char *const *devices; /**< Names of those offered, or NULL: all. */
+    size_t device_count;
+    const struct devices *known; /**< NULL: nothing is shared out. */
+    struct grant local;          /**< Of who needs no certificate. */
+    const char *authority;       /**< Its folder, without links; NULL: there is none. */
+    bool open;                   /**< Its process may do what its user may. */
+    bool isolates;               /**< Drivers are opened as the client's process would. */
+    uint32_t patience_s;         /**< A session waits no longer for another link. */
+};
+/**
+ * A connection, from its greeting to the end of its session, or of its part in another's. Never
+ * returns.
+ *
+ * @channel  To the listening process: clients_ask(), and then word.h.
+ */
+_Noreturn void session_run(const struct link_kind *kind, int fd, int channel,
+                           const struct session_limits *limits);
+
+#endif

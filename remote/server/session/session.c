@@ -1,0 +1,239 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "agent/wire/inventory.h"
+#include "remote/server/session/greeting.h"
+#include "remote/server/session/news.h"
+#include "remote/server/session/pending.h"
+#include "remote/server/session/resume.h"
+#include "remote/server/session/sandbox.h"
+#include "remote/server/session/server.h"
+#include "remote/wire/stream_rings.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/base/text.h"
+
+static bool is_offered(const struct session_limits *limits, const struct device *device)
+{
+    /* Nothing runs there unless somebody waits, and nobody does here. */
+    if (device->quirks & QUIRK_RUNS_IN_CALLER)
+        return false;
+    for (size_t i = 0; i < limits->device_count; i++)
+        if (!strcmp(limits->devices[i], device->key.device))
+            return true;
+    return limits->device_count == 0;
+}
+
+/* By the listening process, if that shares devices out at all. */
+static bool is_known(const struct server *server, const struct device *device, uint32_t *ret_number)
+{
+    int number = server->known ? devices_find(server->known, &device->key) : 0;
+    if (number < 0 || server->device_count == DEVICES_MAX)
+        return false;
+    *ret_number = (uint32_t)number;
+    return true;
+}
+
+/* Take part in the sharing. Returns how much memory of it there is for all. */
+static uint64_t share_out(const struct server *server, uint32_t number)
+{
+    if (!server->known)
+        return UINT64_MAX;
+    word_say(server->channel, &(struct word){.kind = WORD_USES, .device = number});
+    return server->known->rows[number].memory;
+}
+
+static int open_devices(struct server *server, const struct session_limits *limits,
+                        const struct grant *grant)
+{
+    size_t count = 0, counts[DEVICE_KINDS] = {0};
+    int error = driver_list(&server->devices, &count);
+    for (size_t i = 0; error == 0 && i < count; i++) {
+        char name[GRANT_DEVICE_MAX];
+        devices_name(server->devices[i], counts, name);
+        if (!grant_has_device(grant, name) || !is_offered(limits, server->devices[i]))
+            continue;
+        if (!is_known(server, server->devices[i], &server->numbers[server->device_count])) {
+            log_warn("%s is left out: it was not there when the server began",
+                     server->devices[i]->key.device);
+            continue;
+        }
+        struct entry *entry =
+            server_add(server, id_make(ID_DEVICE, 0, (uint32_t)server->device_count));
+        if (!entry)
+            return -ENOMEM;
+        struct device *device = server->devices[i];
+        uint64_t memory = share_out(server, server->numbers[server->device_count]);
+        server->devices[server->device_count++] = device;
+        entry->real = device->id;
+        entry->cl = device->cl;
+        server_cap_memory(server, memory, &device->info);
+        int failed = devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
+        if (failed)
+            log_warn("image formats of %s left out: %s", device->key.device, strerror(-failed));
+    }
+    return error;
+}
+
+static int tell_devices(struct server *server)
+{
+    struct inventory inventory = {.count = server->device_count};
+    char *data = NULL;
+    size_t size = 0;
+    inventory.entries = calloc(server->device_count + 1, sizeof(*inventory.entries));
+    if (!inventory.entries)
+        return -ENOMEM;
+    for (size_t i = 0; i < server->device_count; i++) {
+        inventory.entries[i].key = server->devices[i]->key;
+        inventory.entries[i].info = server->devices[i]->info; /* borrowed */
+    }
+    int error = inventory_encode(&inventory, &data, &size);
+    if (error == 0)
+        error = post_devices(&server->stream,
+                             &(struct msg_devices){.inventory = data, .inventory_size = size});
+    free(inventory.entries);
+    free(data);
+    return error;
+}
+
+/* As both said that they can. */
+static int open_stream(struct server *server, const struct guest *guest)
+{
+    if (guest->features & FEATURE_RINGS) {
+        int error = stream_accept_rings(&server->stream, guest->link, clock_now_ns() + GREETING_NS);
+        return error ? error : server_share_memory(server);
+    }
+    int error = stream_init(&server->stream, 0);
+    return error == 0 && !stream_attach(&server->stream, guest->link, 0) ? -EPROTO : error;
+}
+
+/* Until its client ends it, breaks the rules, or does not come back. */
+static void serve(struct server *server)
+{
+    struct message message;
+    while (!server->wrong) {
+        int error = stream_receive(&server->stream, 0, &message);
+        if (error == -EPROTO || error == -ENOMEM)
+            server_wrong(server, error == -EPROTO ? "it sends no frames" : "there is no memory");
+        else if (error && (server->stream.rings || resume_session(server)))
+            return;
+        if (error)
+            continue;
+        struct unpack body = {message.body, message.body + message.size, false};
+        if (message.type == MSG_BYE)
+            return;
+        if (!server_dispatch(server, message.type, &body))
+            server_wrong(server, "a message is malformed");
+        if (stream_kept(&server->stream) > 2 * server->answers_max)
+            server_wrong(server, "it does not take its answers");
+        if (!stream_has_more(&server->stream))
+            server_flush(server);
+        pending_attend(server);
+    }
+}
+
+void server_hello(struct server *server, const struct msg_hello *message)
+{
+    (void)message;
+    server_wrong(server, "it greets twice");
+}
+
+void server_rings(struct server *server, const struct msg_rings *message)
+{
+    (void)message;
+    server_wrong(server, "it greets twice");
+}
+
+void server_bye(struct server *server, const struct msg_bye *message)
+{
+    (void)server, (void)message;
+}
+
+/* What may wait for a client that is slow to take it: half of the memory that there is. */
+static uint64_t answers_max(const struct session_limits *limits)
+{
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (limits->memory && limits->memory < memory)
+        memory = limits->memory;
+    return memory / 2;
+}
+
+/* What the process never needs again. */
+static int give_up_rights(const struct session_limits *limits)
+{
+    struct rlimit none = {0, 0}, memory = {limits->memory, limits->memory};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || setrlimit(RLIMIT_CORE, &none))
+        return -errno;
+    if (limits->memory && setrlimit(RLIMIT_AS, &memory))
+        return -errno;
+    return 0;
+}
+
+static int start(struct server *server, const struct guest *guest, int channel,
+                 const struct session_limits *limits)
+{
+    server->memory = guest->grant.memory;
+    server->answers_max = answers_max(limits);
+    server->known = limits->known;
+    server->channel = channel;
+    server->keeps = guest->features & FEATURE_BINARIES;
+    int error = open_stream(server, guest);
+    if (error == 0 && (guest->features & FEATURE_ENVIRONMENT))
+        error = server_take_environment(server);
+    if (error == 0)
+        error = news_hear(server, guest);
+    if (error == 0)
+        error = server_catch_output(server);
+    if (error == 0)
+        error = open_devices(server, limits, &guest->grant);
+    if (error == 0)
+        error = server_watch_commands(server);
+    if (error == 0 && !limits->open)
+        error = sandbox_calls(server);
+    if (error == 0)
+        error = tell_devices(server);
+    atomic_store(&server->told, error == 0);
+    return error;
+}
+
+void session_run(const struct link_kind *kind, int fd, int channel,
+                 const struct session_limits *limits)
+{
+    static struct server server;
+    static struct guest guest;
+    /* The driver in front of servers may be among those here: it must not lead back to this one. */
+    unsetenv("RESEAT_SERVER");
+    int error = give_up_rights(limits);
+    if (error == 0 && !limits->open)
+        error = sandbox_begin();
+    if (error == 0)
+        error = greeting_receive_guest(kind, fd, channel, limits, &guest);
+    if (error == 0 && !limits->open && kind->anyone)
+        error = sandbox_own_caches(guest.peer);
+    if (error == 0 && !limits->open)
+        error = sandbox_files(limits->known, limits->authority, kind->anyone);
+    if (error) {
+        log_warn("a client was not admitted: %s", strerror(-error));
+        _exit(1);
+    }
+    error = start(&server, &guest, channel, limits);
+    if (error) {
+        log_warn("%s has no session: %s", guest.peer, strerror(-error));
+        _exit(1);
+    }
+    log_info("%s has a session with %zu devices", guest.peer, server.device_count);
+    serve(&server);
+    if (server.wrong)
+        log_warn("the session of %s was ended: %s", guest.peer, server.wrong);
+    else
+        log_info("the session of %s ended", guest.peer);
+    /* The drivers' handlers of exit() are one more chance to hang; the system returns all they
+       have. */
+    _exit(server.wrong ? 3 : 0);
+}

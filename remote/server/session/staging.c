@@ -1,0 +1,126 @@
+#include "remote/server/session/staging.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "remote/server/session/registration.h"
+
+#define SLOTS 64 /* As `used` has bits. */
+
+/* A context's. The session's thread alone makes and finds them. */
+struct staging {
+    struct staging *next;
+    cl_context context; /* NULL: it was released. */
+    char *bytes;        /* NULL: they cannot be registered, and no driver is asked again. */
+    uint64_t used;
+    struct registration registration;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct staging *stagings; /* Guarded by lock, as `next`, `context` and `used` of each are. */
+
+static void unregister(const struct staging *staging)
+{
+    registration_end(&staging->registration);
+    munmap(staging->bytes, SLOTS * STAGING_MOST);
+}
+
+static struct staging *find(cl_context context)
+{
+    pthread_mutex_lock(&lock);
+    struct staging *staging = stagings;
+    while (staging && staging->context != context)
+        staging = staging->next;
+    pthread_mutex_unlock(&lock);
+    return staging;
+}
+
+static struct staging *create(const struct entry *queue, cl_device_id device)
+{
+    struct staging *staging = malloc(sizeof(*staging));
+    if (!staging)
+        return NULL;
+    *staging = (struct staging){.context = queue->context};
+    void *bytes = mmap(NULL, SLOTS * STAGING_MOST, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (bytes != MAP_FAILED) {
+        staging->bytes = bytes;
+        if (!registration_begin(&staging->registration, queue->cl, queue->context, device, bytes,
+                                SLOTS * STAGING_MOST)) {
+            unregister(staging);
+            staging->bytes = NULL;
+        }
+    }
+    pthread_mutex_lock(&lock);
+    staging->next = stagings;
+    stagings = staging;
+    pthread_mutex_unlock(&lock);
+    return staging;
+}
+
+static char *take_slot(struct staging *staging)
+{
+    pthread_mutex_lock(&lock);
+    int slot = __builtin_ffsll((long long)~staging->used) - 1;
+    if (slot >= 0)
+        staging->used |= UINT64_C(1) << slot;
+    pthread_mutex_unlock(&lock);
+    return slot < 0 ? NULL : staging->bytes + (size_t)slot * STAGING_MOST;
+}
+
+void *staging_take(const struct server *server, const struct entry *queue, uint64_t size,
+                   struct staging **ret_staging)
+{
+    if (!queue->own_memory || size > STAGING_MOST)
+        return NULL;
+    struct staging *staging = find(queue->context);
+    if (!staging)
+        staging = create(queue, server->devices[queue->device]->id);
+    char *bytes = staging && staging->bytes ? take_slot(staging) : NULL;
+    if (bytes)
+        *ret_staging = staging;
+    return bytes;
+}
+
+void staging_give(struct staging *staging, const void *bytes)
+{
+    size_t slot = (size_t)((const char *)bytes - staging->bytes) / STAGING_MOST;
+    pthread_mutex_lock(&lock);
+    staging->used &= ~(UINT64_C(1) << slot);
+    pthread_mutex_unlock(&lock);
+}
+
+void staging_forget(cl_context context)
+{
+    pthread_mutex_lock(&lock);
+    for (struct staging *staging = stagings; staging; staging = staging->next)
+        if (staging->context == context)
+            staging->context = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+void staging_tidy(void)
+{
+    struct staging *over = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct staging **at = &stagings; *at;) {
+        struct staging *staging = *at;
+        if (staging->context || staging->used) {
+            at = &staging->next;
+            continue;
+        }
+        *at = staging->next;
+        staging->next = over;
+        over = staging;
+    }
+    pthread_mutex_unlock(&lock);
+    while (over) {
+        struct staging *staging = over;
+        over = staging->next;
+        if (staging->bytes)
+            unregister(staging);
+        free(staging);
+    }
+}
