@@ -6,6 +6,7 @@
 
 #include "remote/driver/connect.h"
 #include "remote/driver/environment.h"
+#include "remote/driver/renew.h"
 #include "remote/link/credentials.h"
 #include "remote/link/process.h"
 #include "remote/wire/stream_rings.h"
@@ -66,6 +67,11 @@ cl_int client_state(const struct client *client)
 {
     return atomic_load(&forked) || atomic_load(&client->lost) ? CL_DEVICE_NOT_AVAILABLE
                                                               : CL_SUCCESS;
+}
+
+bool client_is_forked(void)
+{
+    return atomic_load(&forked);
 }
 
 cl_int posted(int error)
@@ -430,8 +436,9 @@ __attribute__((destructor)) static void leave_all(void)
     }
 }
 
-static void leave(struct client *client, uint64_t deadline)
+void client_leave(struct client *client)
 {
+    uint64_t deadline = clock_now_ns() + LEAVE_NS;
     atomic_store(&client->leaving, true);
     if (!atomic_load(&client->lost))
         stream_leave(&client->stream, MSG_BYE, deadline);
@@ -445,13 +452,18 @@ static void leave(struct client *client, uint64_t deadline)
     client->bulk = NULL;
 }
 
+static void leave_each(void)
+{
+    for (struct client *client = atomic_load(&clients); client; client = client->next)
+        if (client->process == process_mark() && !atomic_load(&client->left))
+            client_leave(client);
+}
+
 int clients_leave(void)
 {
     if (atomic_load(&forked))
         return -ECHILD;
-    for (struct client *client = atomic_load(&clients); client; client = client->next)
-        if (client->process == process_mark() && !atomic_load(&client->left))
-            leave(client, clock_now_ns() + LEAVE_NS);
+    renew_stop(leave_each);
     return 0;
 }
 
@@ -521,8 +533,7 @@ static int start_patiently(struct client *client)
     return error;
 }
 
-/* A session whose devices are known. */
-static int begin(const char *address, const char *icd, struct client **ret_client)
+int client_begin(const char *address, const char *icd, struct client **ret_client)
 {
     pthread_once(&prepared, prepare);
     struct client *client = calloc(1, sizeof(*client));
@@ -547,7 +558,7 @@ static int begin(const char *address, const char *icd, struct client **ret_clien
     return error;
 }
 
-static int give_up(struct client *client, int error)
+int client_give_up(struct client *client, int error)
 {
     log_warn("no devices of %s: %s", client->address, strerror(-error));
     stream_end(&client->stream, error);
@@ -557,64 +568,15 @@ static int give_up(struct client *client, int error)
 int client_open(const char *address, const char *icd, struct client **ret_client)
 {
     struct client *client = NULL;
-    int error = begin(address, icd, &client);
+    int error = client_begin(address, icd, &client);
     if (error == 0)
         error = make_platforms(client);
     if (error)
-        return client ? give_up(client, error) : error;
+        return client ? client_give_up(client, error) : error;
     for (cl_uint i = 0; i < client->platform_count; i++)
         platform_publish(&client->platforms[i]);
     *ret_client = client;
     return 0;
-}
-
-/* Are they those of the session before it, in the same places? */
-static bool has_devices_of(const struct client *client, const struct client *before)
-{
-    const struct inventory *now = &client->inventory, *then = &before->inventory;
-    bool same = now->count == then->count;
-    for (size_t i = 0; same && i < now->count; i++)
-        same = device_key_equal(&now->entries[i].key, &then->entries[i].key);
-    return same;
-}
-
-/* What is posted may fail before whoever receives has found out and told those that wait. */
-static bool has_ended(struct client *client)
-{
-    uint64_t deadline = clock_now_ns() + CONNECT_NS;
-    int error = 0;
-    if (!atomic_load(&client->lost) && stream_has_ended(&client->stream)) {
-        pthread_mutex_lock(&client->lock);
-        while (error == 0 && !client->over)
-            error = clock_wait(&client->changed, &client->lock, deadline);
-        pthread_mutex_unlock(&client->lock);
-    }
-    return atomic_load(&client->lost);
-}
-
-struct client *client_renew(struct client *client)
-{
-    static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
-    struct client *fresh = NULL;
-    bool may = client->icd || atomic_load(&client->left);
-    if (!may || atomic_load(&forked) || !has_ended(client))
-        return client;
-    pthread_mutex_lock(&renewing);
-    while (client->renewed)
-        client = client->renewed;
-    int error = has_ended(client) ? begin(client->address, client->icd, &fresh) : 0;
-    if (error == 0 && fresh && !has_devices_of(fresh, client))
-        error = -ENODEV;
-    if (error && fresh)
-        give_up(fresh, error);
-    if (error == 0 && fresh) {
-        fresh->platforms = client->platforms;
-        fresh->platform_count = client->platform_count;
-        client->renewed = fresh;
-        client = fresh;
-    }
-    pthread_mutex_unlock(&renewing);
-    return client;
 }
 
 /* One of the servers, on its way. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "remote/driver/remote.h"
+#include "remote/driver/renew.h"
 
 struct context *context_get(cl_context context)
 {

@@ -1,6 +1,7 @@
 #include "remote/driver/isolate.h"
 
 #include "remote/driver/remote.h"
+#include "remote/driver/renew.h"
 
 int isolate_open(const char *server, const char *icd, cl_uint room, cl_platform_id *ret_platforms,
                  cl_uint *ret_count)
@@ -14,4 +15,11 @@ int isolate_open(const char *server, const char *icd, cl_uint room, cl_platform_
         ret_platforms[i] = (cl_platform_id)&client->platforms[i];
     *ret_count = count;
     return count ? 0 : -ENODEV;
+}
+
+void isolate_spare(cl_platform_id platform, bool wanted)
+{
+    const struct platform *known = platform_get(platform);
+    if (known)
+        client_keep_spare(known->client, wanted);
 }

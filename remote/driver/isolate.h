@@ -3,8 +3,12 @@
 
 #include "state/driver/isolated.h"
 
-/** isolated_open_fn: what reseat's engine asks for by clGetExtensionFunctionAddress(). */
+/* What reseat's engine asks for by clGetExtensionFunctionAddress(). */
+
+/** isolated_open_fn. */
 MUST_CHECK int isolate_open(const char *server, const char *icd, cl_uint room,
                             cl_platform_id *ret_platforms, cl_uint *ret_count);
+/** isolated_spare_fn. */
+void isolate_spare(cl_platform_id platform, bool wanted);
 
 #endif

@@ -56,7 +56,8 @@ struct client {
     struct stream stream;
     const char *address;      /**< Or several of the same server, separated by commas. */
     const char *icd;          /**< The one driver that is opened for us; NULL: the server's. */
-    struct client *renewed;   /**< The session that followed; client_renew() knows. */
+    struct client *renewed;   /**< The session that followed; renew.c's, as is... */
+    struct client *spare;     /**< ...what is ready to. */
     uint64_t features;        /**< Those that it asks for; then those that it has. */
     struct bulk *bulk;        /**< block.h; NULL: the session is over a link. */
     pthread_mutex_t offering; /**< One area at a time. */
@@ -93,13 +94,14 @@ struct client {
  * @ret_client  Lives as long as the process. Returns 0 or -errno, which was said.
  */
 MUST_CHECK int client_open(const char *address, const char *icd, struct client **ret_client);
-/**
- * For a new context of a client's devices: where a session in which a driver was opened for this
- * process has ended, or one that was left, begin another one, for what is made from now on; what
- * was made is lost. Blocks as client_open(). Returns the session to use: @client where there is no
- * other.
- */
-struct client *client_renew(struct client *client);
+/** The first half of client_open(): a session whose devices are known. */
+MUST_CHECK int client_begin(const char *address, const char *icd, struct client **ret_client);
+/** Say why there is no session after all, and end it. Returns @error. */
+int client_give_up(struct client *client, int error);
+/** End a session, so that no thread, descriptor or shared memory of it is left in the process. */
+void client_leave(struct client *client);
+/** This is the child of a fork, in which nobody receives. */
+bool client_is_forked(void);
 /**
  * End all sessions, so that no thread, descriptor or shared memory of any is left in the process;
  * client_renew() begins others. Nobody has an object of a context, nor is in a call of one, until

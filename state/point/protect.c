@@ -11,6 +11,7 @@
 #include "state/base/thread.h"
 #include "state/base/work.h"
 #include "state/command/journal.h"
+#include "state/driver/isolated.h"
 #include "state/move/move.h"
 #include "state/object/lost.h"
 #include "state/point/point.h"
@@ -346,6 +347,14 @@ static void trace_notice(void)
         span_end(loss.at_ns, "recovery", "notice", NULL, 0);
 }
 
+/* A driver's process that dies is what a point is there for: the next one is not waited for. */
+static void keep_spare(bool wanted)
+{
+    const struct device *device = the_seat_count == 1 ? atomic_load(&the_seats[0]->device) : NULL;
+    if (device)
+        isolated_spare(device->platform, wanted);
+}
+
 static void *run(void *unused)
 {
     (void)unused;
@@ -374,8 +383,8 @@ static void *run(void *unused)
         else if (wanted)
             replace();
         else if (!lost && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 &&
-                 is_due(&most_ns))
-            (void)make(most_ns);
+                 is_due(&most_ns) && make(most_ns) == 0)
+            keep_spare(true);
     }
 }
 
@@ -466,6 +475,7 @@ void protect_end(void)
     while (state.running)
         pthread_cond_wait(&state.changed, &state.lock);
     pthread_mutex_unlock(&state.lock);
+    keep_spare(false);
     if (gate_close(0) == 0) {
         struct journal_entry *former = journal_end();
         gate_open();

@@ -24,6 +24,7 @@ from lab import DONE, OUTCOMES, Lab, Patience, VENDORS, find_reseat
 SKIPPED = 77  # what meson takes for a skipped test
 POLL_SECONDS = 0.02
 ALONE_SECONDS = 60  # with nobody to kill: the program has not gone on
+SPARE_SECONDS = 60  # until there is a point, and then a second process of the driver
 
 
 def parse(argv):
@@ -110,6 +111,16 @@ class Killer(threading.Thread):
             self.note()
 
 
+def has_spare(lab, process):
+    """The next loss is to find its driver open, of a program that goes on."""
+    end = time.monotonic() + SPARE_SECONDS
+    while process.poll() is None and len(lab.driver_processes()) < 2:
+        if time.monotonic() > end:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
 def native(lab, options):
     """(exit status, standard output) without reseat."""
     run = subprocess.run(options.program, env=dict(lab.env, TEST_DEVICE=options.native_device),
@@ -132,10 +143,11 @@ def killed(lab, options):
         while process.poll() is None and not why:
             if killer.kills >= options.kills and not os.path.exists(until):
                 killer.stop()
+                why = None if has_spare(lab, process) else "had no second process of its driver"
                 with open(until, "wb"):
                     pass
             time.sleep(POLL_SECONDS)
-            why = "went on nowhere" if killer.alone else patience.is_out()
+            why = why or ("went on nowhere" if killer.alone else patience.is_out())
         status = process.poll()
         if status is None:
             process.kill()

@@ -20,6 +20,7 @@
 #include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
 #include "state/driver/isolated.h"
+#include "state/driver/served.h"
 #include "tests/remote/seat.h"
 
 /* Sessions over rings: what clients do there that break the rules, and what is left when either
@@ -345,15 +346,14 @@ Test(remote_rings, a_client_that_is_killed_leaves_no_session)
 
 /* ---- a driver that is opened for this process ---- */
 
-static isolated_open_fn find_isolated(void)
+/* What the driver gives the engine by that name. */
+static void *find_entry(const char *name)
 {
     void *(CL_API_CALL * address)(const char *) = NULL;
-    isolated_open_fn open = NULL;
     void *driver = dlopen(getenv("TEST_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
     cr_assert(driver, "%s", dlerror());
     *(void **)&address = dlsym(driver, "clGetExtensionFunctionAddress");
-    *(void **)&open = address(ISOLATED_ENTRY);
-    return open;
+    return address(name);
 }
 
 static cl_device_id open_isolated(const struct served *served, const cl_icd_dispatch **ret_cl)
@@ -361,7 +361,9 @@ static cl_device_id open_isolated(const struct served *served, const cl_icd_disp
     cl_platform_id platforms[4];
     cl_device_id device;
     cl_uint count = 0;
-    cr_assert_eq(find_isolated()(served->address, "libpocl.so.2", 4, platforms, &count), 0);
+    isolated_open_fn open;
+    *(void **)&open = find_entry(ISOLATED_ENTRY);
+    cr_assert_eq(open(served->address, "libpocl.so.2", 4, platforms, &count), 0);
     cr_assert_eq(count, 1);
     *ret_cl = *(const cl_icd_dispatch **)platforms[0];
     cr_assert_eq((*ret_cl)->clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &device, &count),
@@ -437,6 +439,72 @@ Test(remote_rings, another_session_follows_as_soon_as_one_is_seen_to_have_ended)
         } while (error == CL_SUCCESS && clock_now_ns() < until);
         cr_assert_eq(error, CL_DEVICE_NOT_AVAILABLE);
     }
+    served_stop(&served);
+}
+
+/* Sessions of the server, once they are @wanted. */
+static unsigned await_sessions(const struct served *served, unsigned wanted, pid_t ret_pids[4])
+{
+    uint64_t until = clock_now_ns() + SILENCE_NS;
+    unsigned count;
+    while ((count = served_children(served, ret_pids, 4)) != wanted && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    return count;
+}
+
+/* Nobody listens when it is needed. */
+Test(remote_rings, a_spare_session_takes_the_place_of_one_whose_process_was_killed)
+{
+    struct served served;
+    const cl_icd_dispatch *cl = NULL;
+    cl_int error;
+    cl_platform_id platform;
+    isolated_spare_fn spare;
+    served_leave_fn leave;
+    pid_t first, pids[4];
+    char own[16];
+    snprintf(own, sizeof(own), "%d", getpid());
+    setenv("POCL_DEVICES", "basic basic pthread", 1);
+    served_start(&served, (const char *const[]){"--while", own, NULL});
+    cl_device_id device = open_isolated(&served, &cl);
+    *(void **)&spare = find_entry(ISOLATED_SPARE);
+    *(void **)&leave = find_entry(SERVED_LEAVE);
+    cl->clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof(platform), &platform, NULL);
+    first = served_session(&served);
+
+    for (int round = 0; round < 3; round++) {
+        cl_context context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+        cr_assert_eq(error, CL_SUCCESS);
+        spare(platform, true);
+        cr_assert_eq(await_sessions(&served, 2, pids), 2, "round %d", round);
+        pid_t ready = pids[pids[0] == first];
+        clock_sleep(300 * NS_PER_MS); /* It tells its devices. */
+        spare(platform, true);
+        cr_assert_eq(use(cl, context, device), CL_SUCCESS);
+        kill(served.pid, SIGSTOP);
+        kill(first, SIGKILL);
+        uint64_t until = clock_now_ns() + SILENCE_NS;
+        while (use(cl, context, device) == CL_SUCCESS && clock_now_ns() < until)
+            clock_sleep(NS_PER_MS);
+        context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+        cr_assert_eq(error, CL_SUCCESS);
+        cr_assert_eq(use(cl, context, device), CL_SUCCESS, "another session was begun");
+        kill(served.pid, SIGCONT);
+        cr_assert_eq(await_sessions(&served, 1, pids), 1, "there are more than one spare");
+        cr_assert_eq(pids[0], ready);
+        first = ready;
+    }
+    spare(platform, true);
+    cr_assert_eq(await_sessions(&served, 2, pids), 2);
+    spare(platform, false);
+    cr_assert_eq(await_sessions(&served, 1, pids), 1);
+    cr_assert_eq(pids[0], first, "that was not the spare one");
+    spare(platform, true);
+    cr_assert_eq(leave(), 0);
+    cr_assert_eq(await_sessions(&served, 0, pids), 0, "the spare one is there still");
+    spare(platform, true); /* Nothing is begun for who has left. */
+    clock_sleep(300 * NS_PER_MS);
+    cr_assert_eq(served_children(&served, pids, 4), 0);
     served_stop(&served);
 }
 

@@ -1,0 +1,30 @@
+#ifndef RESEAT_REMOTE_DRIVER_RENEW_H
+#define RESEAT_REMOTE_DRIVER_RENEW_H
+
+#include "remote/driver/remote.h"
+
+/*
+ * Sessions that follow one that has ended. Of one in which a driver was opened for this process,
+ * another may be kept ready, its driver open, so that who loses the one has not to wait for what a
+ * GPU's driver takes to start: about as long as all else of a recovery.
+ */
+
+/**
+ * For a new context of a client's devices: where a session in which a driver was opened for this
+ * process has ended, or one that was left, use another one, the spare where there is one, for what
+ * is made from now on; what was made is lost. Blocks as client_open(). Returns the session to use:
+ * @client where there is no other.
+ */
+struct client *client_renew(struct client *client);
+
+/**
+ * @wanted  Have a spare begun, by a thread, unless there is one: does not block. Else let go of it,
+ *          which waits for one that is being begun.
+ * Any thread. Nothing for sessions of other kinds, and in the child of a fork.
+ */
+void client_keep_spare(struct client *client, bool wanted);
+
+/** Have all sessions left by @leave while none is being begun; none is from then on. */
+void renew_stop(void (*leave)(void));
+
+#endif
