@@ -1,12 +1,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "remote/driver/connect.h"
 #include "remote/driver/environment.h"
-#include "remote/driver/renew.h"
 #include "remote/link/credentials.h"
 #include "remote/link/process.h"
 #include "remote/wire/stream_rings.h"
@@ -16,16 +14,10 @@
 #include "state/base/text.h"
 #include "state/base/thread.h"
 
-/*
- * Sessions with the servers that RESEAT_SERVER names, separated by blanks; several addresses of one
- * server, by commas. Each platform of each server is one here: a program may make a context of all
- * devices of a platform, and devices of different servers or drivers have none in common.
- */
+/* Sessions with servers. */
 
-#define SERVER_ENV  "RESEAT_SERVER"
-#define RINGS_ENV   "RESEAT_RINGS"
-#define SERVERS_MAX 64
-#define WINDOW      (16u << 20)
+#define RINGS_ENV "RESEAT_RINGS"
+#define WINDOW    (16u << 20)
 /* Bytes of a message with nothing that a command reads: binaries, logs, the devices. */
 #define ANSWER_MAX (256u << 20)
 
@@ -43,10 +35,7 @@
 /* A program that ends waits so long until that is sent. */
 #define LEAVE_NS NS_PER_S
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct client *_Atomic clients; /* Those with a session, once it began. */
-static struct platform **all;
-static cl_uint all_count;
 /* In the child of a fork there is nobody who receives. */
 static atomic_bool forked;
 
@@ -107,7 +96,9 @@ static void call_finish(struct object *object)
     free(container_of(object, struct call, base)->content);
 }
 
-static const struct object_class call_class = {sizeof(struct call), call_finish};
+static void call_lost(struct object *object);
+
+static const struct object_class call_class = {sizeof(struct call), call_finish, call_lost};
 
 struct call *call_create(struct client *client)
 {
@@ -135,6 +126,13 @@ static void answer(struct call *call, cl_int error, unsigned char *content, size
     if (call->then)
         callback_post(&call->job);
     pthread_cond_broadcast(&call->base.client->changed);
+}
+
+static void call_lost(struct object *object)
+{
+    pthread_mutex_lock(&object->client->lock);
+    answer(container_of(object, struct call, base), CL_DEVICE_NOT_AVAILABLE, NULL, 0);
+    pthread_mutex_unlock(&object->client->lock);
 }
 
 bool call_take_back(struct call *call)
@@ -188,17 +186,14 @@ void client_reply(struct client *client, const struct msg_reply *message)
     handle_unuse(call);
 }
 
-static void call_lost(void *object, void *data)
-{
-    struct call *call = object;
-    if (call->base.client != data)
-        return;
-    pthread_mutex_lock(&call->base.client->lock);
-    answer(call, CL_DEVICE_NOT_AVAILABLE, NULL, 0);
-    pthread_mutex_unlock(&call->base.client->lock);
-}
-
 /* ---- the session ---- */
+
+static void tell_lost(void *data, void *client)
+{
+    struct object *object = data;
+    if (object->client == client)
+        object->class->lost(object);
+}
 
 static void client_end(struct client *client, int error)
 {
@@ -208,8 +203,13 @@ static void client_end(struct client *client, int error)
     /* A program that ends is not called back any more. */
     if (!atomic_load(&client->leaving)) {
         log_warn("the session with %s ended: %s", client->address, strerror(-error));
-        handle_each(ID_CALL, call_lost, client);
-        events_lost(client);
+        handle_each(ID_CALL, tell_lost, client);
+        /* What they are copied to is the program's again once it hears of the end. */
+        pthread_mutex_lock(&client->lock);
+        while (client->arriving)
+            pthread_cond_wait(&client->changed, &client->lock);
+        pthread_mutex_unlock(&client->lock);
+        handle_each(ID_EVENT, tell_lost, client);
     }
     pthread_mutex_lock(&client->lock);
     client->over = true;
@@ -452,19 +452,11 @@ void client_leave(struct client *client)
     client->bulk = NULL;
 }
 
-static void leave_each(void)
+void client_leave_each(void)
 {
     for (struct client *client = atomic_load(&clients); client; client = client->next)
         if (client->process == process_mark() && !atomic_load(&client->left))
             client_leave(client);
-}
-
-int clients_leave(void)
-{
-    if (atomic_load(&forked))
-        return -ECHILD;
-    renew_stop(leave_each);
-    return 0;
 }
 
 /* ---- platforms ---- */
@@ -577,71 +569,4 @@ int client_open(const char *address, const char *icd, struct client **ret_client
         platform_publish(&client->platforms[i]);
     *ret_client = client;
     return 0;
-}
-
-/* One of the servers, on its way. */
-struct opening {
-    struct client *client; /* NULL: there is no session. */
-    const char *address;
-    pthread_t thread;
-    bool threaded;
-};
-
-/* Until it has told its devices: the drivers there may take seconds to start. */
-static void *open_server(void *data)
-{
-    struct opening *opening = data;
-    if (client_open(opening->address, NULL, &opening->client))
-        opening->client = NULL;
-    return NULL;
-}
-
-static void add_platforms(const struct client *client)
-{
-    if (client->platform_count == 0) /* Of no bytes, memory may be NULL. */
-        return;
-    struct platform **more =
-        reallocarray(all, all_count + client->platform_count, sizeof(struct platform *));
-    if (!more) {
-        log_warn("no devices of %s: %s", client->address, strerror(ENOMEM));
-        return;
-    }
-    all = more;
-    for (cl_uint i = 0; i < client->platform_count; i++)
-        all[all_count++] = &client->platforms[i];
-}
-
-/* All of them at once; what they offer is listed in their order. */
-static void connect_all(void)
-{
-    const char *text = getauxval(AT_SECURE) ? NULL : getenv(SERVER_ENV);
-    char *copy = text ? strdup(text) : NULL, *rest = copy;
-    struct opening openings[SERVERS_MAX] = {0};
-    size_t count = 0;
-    if (!copy)
-        return;
-    for (char *word = strsep(&rest, " "); word && count < SERVERS_MAX; word = strsep(&rest, " "))
-        if (*word)
-            openings[count++] = (struct opening){.address = word};
-    for (size_t i = 0; i < count; i++) {
-        struct opening *opening = &openings[i];
-        opening->threaded = count > 1 && thread_start("reseat-connect", 0, open_server, opening,
-                                                      &opening->thread) == 0;
-        if (!opening->threaded)
-            open_server(opening);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (openings[i].threaded)
-            pthread_join(openings[i].thread, NULL);
-        if (openings[i].client)
-            add_platforms(openings[i].client);
-    }
-    free(copy);
-}
-
-cl_uint clients_platforms(struct platform ***ret_platforms)
-{
-    pthread_once(&once, connect_all);
-    *ret_platforms = all;
-    return all_count;
 }

@@ -37,7 +37,9 @@ static void event_finish(struct object *object)
         handle_unuse(event->queue);
 }
 
-static const struct object_class event_class = {sizeof(struct event), event_finish};
+static void event_lost(struct object *object);
+
+static const struct object_class event_class = {sizeof(struct event), event_finish, event_lost};
 
 struct event *event_make(struct context *context, struct queue *queue, cl_command_type command)
 {
@@ -231,11 +233,11 @@ void event_let_go(struct event *event)
     handle_unuse(event);
 }
 
-static void event_lost(void *object, void *data)
+static void event_lost(struct object *object)
 {
-    struct client *client = data;
-    struct event *event = object;
-    if (event->base.client != client || !event->queue)
+    struct event *event = container_of(object, struct event, base);
+    struct client *client = object->client;
+    if (!event->queue)
         return;
     pthread_mutex_lock(&client->lock);
     bool kept = event->ended && event->blockers != 0;
@@ -245,16 +247,6 @@ static void event_lost(void *object, void *data)
     else
         end(event, CL_DEVICE_NOT_AVAILABLE);
     pthread_mutex_unlock(&client->lock);
-}
-
-void events_lost(struct client *client)
-{
-    /* What they are copied to is the program's again once it hears of the end. */
-    pthread_mutex_lock(&client->lock);
-    while (client->arriving)
-        pthread_cond_wait(&client->changed, &client->lock);
-    pthread_mutex_unlock(&client->lock);
-    handle_each(ID_EVENT, event_lost, client);
 }
 
 /* Times in the host's clock. The device's is as far away as it was when the first command ended,

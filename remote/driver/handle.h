@@ -35,6 +35,8 @@ struct object_class {
     size_t size;
     /** Nothing uses it any more: give up what it has. Its memory stays. */
     void (*finish)(struct object *object);
+    /** Its session has ended: tell who waits for it. NULL: nobody does. */
+    void (*lost)(struct object *object);
 };
 
 /** Our table of calls (dispatch.c, generated). */

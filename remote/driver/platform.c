@@ -141,25 +141,6 @@ uint64_t device_number(const struct device_object *device, cl_device_info name)
 
 /* ---- platforms ---- */
 
-cl_int clIcdGetPlatformIDsKHR(cl_uint num_entries, cl_platform_id *platforms,
-                              cl_uint *num_platforms)
-{
-    struct platform **all = NULL;
-    if ((!platforms && !num_platforms) || (platforms && num_entries == 0))
-        return CL_INVALID_VALUE;
-    cl_uint count = clients_platforms(&all);
-    for (cl_uint i = 0; platforms && i < count && i < num_entries; i++)
-        platforms[i] = (cl_platform_id)all[i];
-    if (num_platforms)
-        *num_platforms = count;
-    return count ? CL_SUCCESS : CL_PLATFORM_NOT_FOUND_KHR;
-}
-
-cl_int clGetPlatformIDs(cl_uint num_entries, cl_platform_id *platforms, cl_uint *num_platforms)
-{
-    return clIcdGetPlatformIDsKHR(num_entries, platforms, num_platforms);
-}
-
 #define ICD_VERSION_1 CL_MAKE_VERSION(1, 0, 0)
 
 cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info param_name,

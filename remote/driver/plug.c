@@ -1,6 +1,6 @@
 #include "remote/driver/plug.h"
 
-#include "remote/driver/remote.h"
+#include "remote/driver/renew.h"
 
 int plug_open(const char *address, cl_uint room, cl_platform_id *ret_platforms, cl_uint *ret_count)
 {

@@ -100,15 +100,10 @@ MUST_CHECK int client_begin(const char *address, const char *icd, struct client 
 int client_give_up(struct client *client, int error);
 /** End a session, so that no thread, descriptor or shared memory of it is left in the process. */
 void client_leave(struct client *client);
+/** Those of this process that are not ended so yet. */
+void client_leave_each(void);
 /** This is the child of a fork, in which nobody receives. */
 bool client_is_forked(void);
-/**
- * End all sessions, so that no thread, descriptor or shared memory of any is left in the process;
- * client_renew() begins others. Nobody has an object of a context, nor is in a call of one, until
- * this has returned. Blocks for as long as an attempt to go on with a broken link takes.
- * 0 or -ECHILD: what a child of a fork has is its parent's.
- */
-MUST_CHECK int clients_leave(void);
 /** The platforms of the servers that the environment names, after connecting at the first call. */
 cl_uint clients_platforms(struct platform ***ret_platforms);
 /** Make one of the inventory's entries @first and on. 0 or -ENOMEM. */
@@ -246,7 +241,6 @@ void event_let_go(struct event *event);
 cl_int event_await(struct event *event);
 /** Is it going to end after all of those that its queue lists? */
 void event_list(struct event *event, bool after_all, cl_uint count, const cl_event *waits);
-void events_lost(struct client *client);
 
 struct map {
     struct map *next;

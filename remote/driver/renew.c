@@ -147,10 +147,13 @@ void client_keep_spare(struct client *client, bool wanted)
     pthread_mutex_unlock(&renewing);
 }
 
-void renew_stop(void (*leave)(void))
+int clients_leave(void)
 {
+    if (client_is_forked())
+        return -ECHILD;
     pthread_mutex_lock(&renewing);
-    leave();
+    client_leave_each();
     pthread_mutex_unlock(&renewing);
     join_ahead();
+    return 0;
 }

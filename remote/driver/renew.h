@@ -24,7 +24,12 @@ struct client *client_renew(struct client *client);
  */
 void client_keep_spare(struct client *client, bool wanted);
 
-/** Have all sessions left by @leave while none is being begun; none is from then on. */
-void renew_stop(void (*leave)(void));
+/**
+ * End all sessions, so that no thread, descriptor or shared memory of any is left in the process;
+ * client_renew() begins others. Nobody has an object of a context, nor is in a call of one, until
+ * this has returned. Blocks for as long as an attempt to go on with a broken link takes.
+ * 0 or -ECHILD: what a child of a fork has is its parent's.
+ */
+MUST_CHECK int clients_leave(void);
 
 #endif
