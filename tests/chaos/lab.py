@@ -158,17 +158,17 @@ class Lab:
         return None
 
     def driver_processes(self):
-        """What has isolated programs' drivers: the agent's server makes one a client."""
+        """What has isolated programs' drivers, the oldest first: the agent's server makes one a client."""
         _, agent = self.control("agent", "status", "--json")
         found = []
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
             parent = parent_of(pid)
             if agent and is_server(pid) and is_server(parent) and parent_of(parent) == agent["agent"]["pid"]:
-                found.append(pid)
-        return found
+                found.append((begun_at(pid), pid))
+        return [pid for _, pid in sorted(found)]
 
     def driver_process(self):
-        """One of them, or None."""
+        """That of the only program, or None: a spare one is younger."""
         return next(iter(self.driver_processes()), None)
 
     def run_command(self, name, device=None, present=None, seats=1):
@@ -186,12 +186,22 @@ class Lab:
                                 stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
 
 
-def parent_of(pid):
+def stat_of(pid):
+    """What /proc says of a process from its state on, or None."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
+            return file.read().rpartition(")")[2].split()
     except OSError:
-        return 0
+        return None
+
+
+def parent_of(pid):
+    return int((stat_of(pid) or "00")[1])
+
+
+def begun_at(pid):
+    """In ticks since the machine was booted; 0: it has ended."""
+    return int((stat_of(pid) or "0" * 20)[19])
 
 
 def is_server(pid):
