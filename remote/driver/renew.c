@@ -9,6 +9,11 @@
 /* Within which who receives finds out that a session has ended. */
 #define FOUND_OUT_NS (3 * NS_PER_S)
 
+/* From a session that was begun for nobody until the next: a driver may end as soon as it is open.
+ */
+#define AHEAD_NS  (2 * NS_PER_S)
+#define FAILED_NS (30 * NS_PER_S)
+
 /* Guards who follows a session and what is ready to, also while that is begun. */
 static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
 
@@ -18,6 +23,7 @@ static struct {
     pthread_t thread; /* guarded by lock, as is... */
     bool started;     /* ...this: it is to be joined */
     atomic_bool runs;
+    _Atomic uint64_t next_ns; /* not before */
 } ahead = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Are they those of the session before it, in the same places? */
@@ -96,7 +102,9 @@ static void *begin_spare(void *data)
     struct client *client = last_of(data);
     if (!has_ended(client) && !has_spare(client))
         client->spare = begin_like(client);
+    uint64_t pause = client->spare ? AHEAD_NS : FAILED_NS;
     pthread_mutex_unlock(&renewing);
+    atomic_store(&ahead.next_ns, clock_now_ns() + pause);
     atomic_store(&ahead.runs, false);
     return NULL;
 }
@@ -113,7 +121,7 @@ static void join_ahead(void)
 
 static void start_ahead(struct client *client)
 {
-    if (atomic_exchange(&ahead.runs, true))
+    if (clock_now_ns() < atomic_load(&ahead.next_ns) || atomic_exchange(&ahead.runs, true))
         return;
     join_ahead();
     pthread_mutex_lock(&ahead.lock);

@@ -18,8 +18,9 @@
 struct client *client_renew(struct client *client);
 
 /**
- * @wanted  Have a spare begun, by a thread, unless there is one: does not block. Else let go of it,
- *          which waits for one that is being begun.
+ * @wanted  Have a spare begun, by a thread, unless there is one or was moments ago: to be asked for
+ *          again and again; does not block. Else let go of it, which waits for one that is being
+ *          begun.
  * Any thread. Nothing for sessions of other kinds, and in the child of a fork.
  */
 void client_keep_spare(struct client *client, bool wanted);

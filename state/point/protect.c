@@ -347,6 +347,14 @@ static void trace_notice(void)
         span_end(loss.at_ns, "recovery", "notice", NULL, 0);
 }
 
+static bool has_point(void)
+{
+    pthread_mutex_lock(&state.lock);
+    bool has = state.points != 0;
+    pthread_mutex_unlock(&state.lock);
+    return has;
+}
+
 /* A driver's process that dies is what a point is there for: the next one is not waited for. */
 static void keep_spare(bool wanted)
 {
@@ -383,7 +391,9 @@ static void *run(void *unused)
         else if (wanted)
             replace();
         else if (!lost && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 &&
-                 is_due(&most_ns) && make(most_ns) == 0)
+                 is_due(&most_ns))
+            (void)make(most_ns);
+        if (!lost && has_point())
             keep_spare(true);
     }
 }
