@@ -45,6 +45,15 @@ void clients_kill(const struct clients *clients)
         client_kill(clients->places[i]->pid);
 }
 
+void clients_each_process(const struct clients *clients, void (*each)(void *data, pid_t pid),
+                          void *data)
+{
+    for (size_t i = 0; i < clients->stranger_count; i++)
+        each(data, clients->strangers[i].pid);
+    for (unsigned i = 0; i < clients->count; i++)
+        each(data, clients->places[i]->pid);
+}
+
 static bool are_full(const struct clients *clients)
 {
     return clients->count >= clients->max;

@@ -115,6 +115,10 @@ void client_kill(pid_t pid);
 /** All of them: this one is about to end. */
 void clients_kill(const struct clients *clients);
 
+/** Call @each with the number of each of their processes. */
+void clients_each_process(const struct clients *clients, void (*each)(void *data, pid_t pid),
+                          void *data);
+
 /** A process ended, and what it started ends. False: it had no session, and is nobody's loss. */
 bool clients_ended(struct clients *clients, pid_t pid);
 

@@ -1,0 +1,119 @@
+#include <CL/opencl.h>
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "state/base/clock.h"
+#include "tests/remote/seat.h"
+
+/* The processes that a driver starts in a session, as compilers start linkers. */
+
+#define LIMIT_NS (20 * NS_PER_S)
+
+TestSuite(remote_processes, .timeout = 120);
+
+static bool is_of(const char *entry, pid_t group)
+{
+    char path[64], text[512] = "";
+    int of = 0;
+    snprintf(path, sizeof(path), "/proc/%.20s/stat", entry);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t got = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    const char *behind = got ? strrchr(text, ')') : NULL;
+    return behind && sscanf(behind, ") %*c %*d %d", &of) == 1 && of == group;
+}
+
+static unsigned count(pid_t group)
+{
+    unsigned found = 0;
+    DIR *open = opendir("/proc");
+    cr_assert(open);
+    for (struct dirent *entry; (entry = readdir(open));)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+            found += is_of(entry->d_name, group);
+    closedir(open);
+    return found;
+}
+
+static void must_become(pid_t group, unsigned want)
+{
+    uint64_t until = clock_now_ns() + LIMIT_NS;
+    while (count(group) != want && clock_now_ns() < until)
+        clock_sleep(5 * NS_PER_MS);
+    cr_assert_eq(count(group), want);
+}
+
+static cl_int build(struct seat seat, cl_device_id device)
+{
+    const char *source = "__kernel void k(__global int *a) { a[0] = 1; }";
+    cl_int error;
+    cl_program program = clCreateProgramWithSource(seat.context, 1, &source, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    error = clBuildProgram(program, 1, &device, "", NULL, NULL);
+    cr_assert_eq(clReleaseProgram(program), CL_SUCCESS);
+    return error;
+}
+
+/* ---- what a server that is killed leaves ---- */
+
+static struct served served;
+static pid_t session;
+
+static void start_two(void)
+{
+    cl_device_id device = emulated_device(&served, "build_starts=2");
+    struct seat seat = seat_take(device);
+    cr_assert_eq(build(seat, device), CL_SUCCESS);
+    session = served_session(&served);
+    cr_assert_gt(session, 0);
+    cr_assert_eq(count(session), 3);
+}
+
+static void kill_server(void)
+{
+    kill(served.pid, SIGKILL);
+    cr_assert_eq(waitpid(served.pid, NULL, 0), served.pid);
+    must_become(session, 0);
+}
+
+Test(remote_processes, they_end_with_a_server_that_is_killed)
+{
+    start_two();
+    kill_server();
+}
+
+Test(remote_processes, they_do_so_where_what_sees_to_it_was_killed_before)
+{
+    pid_t keeper, next = 0;
+    start_two();
+    keeper = served_keeper(&served);
+    cr_assert_gt(keeper, 0);
+    kill(keeper, SIGKILL);
+    for (uint64_t until = clock_now_ns() + LIMIT_NS; next == 0 && clock_now_ns() < until;) {
+        pid_t now = served_keeper(&served);
+        next = now == keeper ? 0 : now;
+        clock_sleep(NS_PER_MS);
+    }
+    cr_assert_gt(next, 0);
+    cr_assert_eq(count(session), 3, "they have ended with it");
+    kill_server();
+}
+
+Test(remote_processes, none_is_left_to_it_once_its_session_has_ended)
+{
+    start_two();
+    kill(session, SIGKILL);
+    must_become(session, 0);
+    pid_t keeper = served_keeper(&served);
+    served_stop(&served);
+    cr_assert_eq(kill(keeper, 0), -1);
+    cr_assert_eq(errno, ESRCH);
+}
