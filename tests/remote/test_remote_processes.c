@@ -2,12 +2,14 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
+#include "remote/server/listener/processes.h"
 #include "state/base/clock.h"
 #include "tests/remote/seat.h"
 
@@ -116,4 +118,63 @@ Test(remote_processes, none_is_left_to_it_once_its_session_has_ended)
     served_stop(&served);
     cr_assert_eq(kill(keeper, 0), -1);
     cr_assert_eq(errno, ESRCH);
+}
+
+/* ---- how many there may be ---- */
+
+Test(remote_processes, a_session_has_so_many_and_no_more)
+{
+    const char *word = "words";
+    char got[8] = "";
+    cl_device_id device = emulated_device(&served, "build_starts=40");
+    struct seat seat = seat_take(device), other = seat_take(device);
+    cr_assert_eq(build(seat, device), CL_SUCCESS, "forty are not many");
+    session = served_session(&served);
+    cr_assert_eq(count(session), 41);
+    cr_assert_eq(build(other, device), CL_OUT_OF_HOST_MEMORY);
+    cr_assert_eq(count(session), PROCESSES_MAX);
+    cr_assert_neq(build(seat, device), CL_SUCCESS);
+    cr_assert_eq(count(session), PROCESSES_MAX);
+    cr_assert(served_wrote(&served, "64 processes: it is refused more"));
+    /* It goes on. */
+    cr_assert_eq(clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, 6, word, 0, NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, 6, got, 0, NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_str_eq(got, word);
+    seat_leave(other);
+    seat_leave(seat);
+    emulated_stop(&served);
+    must_become(session, 0);
+}
+
+struct building {
+    pthread_t thread;
+    struct seat seat;
+    cl_device_id device;
+};
+
+static void *build_one(void *data)
+{
+    const struct building *building = data;
+    (void)build(building->seat, building->device);
+    return NULL;
+}
+
+/* Some are let begin that are not there yet when the next one asks. */
+Test(remote_processes, it_has_no_more_where_many_begin_at_once)
+{
+    struct building all[8];
+    cl_device_id device = emulated_device(&served, "build_starts=20");
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        all[i] = (struct building){.seat = seat_take(device), .device = device};
+        cr_assert_eq(pthread_create(&all[i].thread, NULL, build_one, &all[i]), 0);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        cr_assert_eq(pthread_join(all[i].thread, NULL), 0);
+    session = served_session(&served);
+    cr_assert_eq(count(session), PROCESSES_MAX);
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        seat_leave(all[i].seat);
+    emulated_stop(&served);
 }

@@ -396,11 +396,11 @@ static void open_operators(struct serve *serve)
         log_warn("no operator can look into this server: %s", problem);
 }
 
-/* Each client has a descriptor here, and so has each binary that is kept. */
+/* Each client has two descriptors here, and so has each binary that is kept. */
 static void allow_descriptors(struct serve *serve)
 {
     rlim_t needed =
-        serve->options.clients_max + CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
+        2 * serve->options.clients_max + CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &serve->descriptors) || serve->descriptors.rlim_cur >= needed)
         return;
     struct rlimit limit = serve->descriptors;
