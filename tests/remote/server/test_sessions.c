@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -202,6 +203,23 @@ Test(sessions, where_the_kernel_asks_is_said_once, .init = start)
         close(first[i]);
         close(second[i]);
     }
+}
+
+/* Else who begins many at once has them all before one is seen. */
+Test(sessions, processes_that_may_begin_count_before_they_are_there)
+{
+    struct processes processes = PROCESSES_NONE;
+    uint64_t now = clock_now_ns();
+    const pid_t nobodys = INT_MAX;
+    for (int i = 0; i < PROCESSES_MAX; i++) {
+        processes_answer(&processes, nobodys, "a", now);
+        cr_assert_eq(processes.full_ns, 0, "%d", i);
+    }
+    processes_answer(&processes, nobodys, "a", now);
+    cr_expect_neq(processes.full_ns, 0);
+    cr_expect_gt(processes.look_ns, now);
+    processes_answer(&processes, nobodys, "a", now + NS_PER_S);
+    cr_expect_eq(processes.full_ns, 0);
 }
 
 Test(sessions, memory_is_promised_once, .init = start)
