@@ -80,7 +80,7 @@ static void wait_for_room(struct question *q, const struct room *room)
     if (room && room->device != POLICY_NONE && !room->missing)
         step_say(q->step, "; room is being made on %s", device_at(view, room->device)->name);
     else if (waits_behind_head(view, q->program))
-        step_say(q->step, "; it waits behind %s", program_at(view, view->head)->name);
+        step_say(q->step, "; it waits behind %s", name_for(view, view->head, q->program));
     else if (room && room->device != POLICY_NONE)
         step_say(q->step, "; it waits for %s more on %s", size_text(room->missing).text,
                  device_at(view, room->device)->name);

@@ -89,6 +89,7 @@ struct policy_program {
                                 that waits, or that was suspended while it did; 0: no call waits. */
     uint64_t quota;        /**< Bytes that it may be granted at most; UINT64_MAX: no limit. */
     const char *name;      /**< Borrowed. */
+    uint32_t owner;        /**< A user: no other one is told the name. */
     uint32_t busy;         /**< Thousandths of a device's time that it keeps it busy. */
     uint32_t recent_moves; /**< By policy, within settings.budget_s. */
     bool leaves; /**< Said that it had better leave its device now, which is closed: it is moved off
@@ -116,6 +117,7 @@ struct policy_world {
         Served in this order but for aging, and of one priority what is preemptible last. */
     const uint32_t *queue;
     uint32_t queue_count;
+    bool for_all; /**< Whoever reads what is said may know the names of all programs. */
     /** Programs that moved by policy lately, and how many may: settings.budget in budget_s. */
     uint32_t recent_moves;
 };

@@ -40,18 +40,20 @@ void displace(struct view *view, uint32_t program, const struct room *room,
 {
     const struct policy_program *p = program_at(view, program), *v;
     const struct policy_device *d = device_at(view, room->device);
+    const char *victim = name_for(view, room->victim, room->victim);
 
     v = program_at(view, room->victim);
     displace_how(view, room, ret_step);
-    step_say(ret_step, "%s needs %s on %s, which has %s free of %s: ", p->name,
+    step_say(ret_step,
+             "%s needs %s on %s, which has %s free of %s: ", name_for(view, program, room->victim),
              size_text(most_of(p->need, p->wanted)).text, d->name, size_text(device_free(d)).text,
              size_text(d->memory).text);
     if (ret_step->action == POLICY_DO_MOVE)
-        step_say(ret_step, "%s moves to %s", v->name, device_at(view, ret_step->device)->name);
+        step_say(ret_step, "%s moves to %s", victim, device_at(view, ret_step->device)->name);
     else if (ret_step->action == POLICY_DO_SPILL)
-        step_say(ret_step, "%s keeps %s there", v->name, size_text(ret_step->bytes).text);
+        step_say(ret_step, "%s keeps %s there", victim, size_text(ret_step->bytes).text);
     else
-        step_say(ret_step, "%s is suspended", v->name);
+        step_say(ret_step, "%s is suspended", victim);
     if (!room->outranked)
         step_say(ret_step, ", it waits behind");
     else if (v->priority < p->priority)

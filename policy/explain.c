@@ -104,7 +104,7 @@ static void say_device(struct page *page, struct view *view, uint32_t program, u
              size_text(d->memory).text, p->name, size_text(full).text);
     else if (room < full)
         line(page, "%s: %s free of %s, kept for %s, which is first in the queue.", name,
-             size_text(free).text, size_text(d->memory).text, program_at(view, view->head)->name);
+             size_text(free).text, size_text(d->memory).text, name_for(view, view->head, program));
     else
         line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u, price %u.%02u.", name,
              size_text(free).text, size_text(d->memory).text, d->busy / 10, d->speed / 1000,
@@ -225,7 +225,7 @@ static void say_displaceable(struct page *page, const struct view *view, uint32_
     }
     if (lowest != POLICY_NONE)
         line(page, "A priority above %d displaces %s there.", program_at(view, lowest)->priority,
-             program_at(view, lowest)->name);
+             name_for(view, lowest, program));
 }
 
 static void say_change_waiting(struct page *page, struct view *view, uint32_t program)
@@ -262,6 +262,7 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
         return;
     *ret_text = '\0';
     view_init(&view, world, settings);
+    view.reader = program;
     say_state(&page, &view, program);
     if (p->silent)
         line(&page, "It does not answer, or cannot do what it is asked: nothing is until it does.");

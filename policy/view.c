@@ -224,8 +224,11 @@ static void look_at_programs(struct view *view)
 void view_init(struct view *view, const struct policy_world *world,
                const struct policy_settings *settings)
 {
-    *view = (struct view){
-        .world = world, .settings = settings, .lowest_rank = INT64_MAX, .head_device = POLICY_NONE};
+    *view = (struct view){.world = world,
+                          .settings = settings,
+                          .lowest_rank = INT64_MAX,
+                          .head_device = POLICY_NONE,
+                          .reader = POLICY_NONE};
     for (unsigned i = 0; i < POLICY_WAYS; i++)
         view->ways |= settings->order[i];
     look_at_devices(view);

@@ -48,7 +48,8 @@ struct view {
      * head of the queue and on moves that nobody asked for: what bounds a decision where everything
      * waits. */
     uint64_t visits;
-    bool quiet; /* Why somebody goes on waiting does not matter: words take long. */
+    uint32_t reader; /* Whose owner reads what is said; NONE: that of whom a step concerns. */
+    bool quiet;      /* Why somebody goes on waiting does not matter: words take long. */
     /* Devices as bits: in row 0 all, in row n those with 2^(n-1) bytes or more. */
     uint64_t sorted[POLICY_MEASURES][66][POLICY_SORTED / 64];
 };
@@ -64,6 +65,15 @@ static inline const struct policy_device *device_at(const struct view *view, uin
 static inline const struct policy_program *program_at(const struct view *view, uint32_t program)
 {
     return &view->world->programs[program];
+}
+
+/** The name of @program, for the owner of @concerned, or of who reads it instead. */
+static inline const char *name_for(const struct view *view, uint32_t program, uint32_t concerned)
+{
+    uint32_t reader = view->reader != POLICY_NONE ? view->reader : concerned;
+    const struct policy_program *p = program_at(view, program);
+    bool may = view->world->for_all || p->owner == program_at(view, reader)->owner;
+    return may ? p->name : "another user's program";
 }
 
 static inline uint64_t least_of(uint64_t a, uint64_t b)

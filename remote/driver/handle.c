@@ -131,6 +131,7 @@ void handle_unuse(void *pointer)
     uint32_t index = id_place(object->id);
     struct place *place = &tables[type].places[index];
     memset(object, 0, class->size);
+    object->dispatch = &calls_dispatch; /* Who has it still is told that it is none any more. */
     place->generation++;
     place->next_free = tables[type].free;
     tables[type].free = index + 1;

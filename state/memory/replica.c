@@ -425,7 +425,6 @@ static struct transfer_limits limits_of(const struct replica_batch *batch, uint8
         const struct memory *root = parts->parts[i].root;
         limits.lent = limits.lent ||
                       (from == PLACE_HOST && is_in_lent(root) && !in_place_at(batch, root, to));
-        limits.through_host = limits.through_host || root->image;
     }
     limits.fresh = limits.fresh || (to == PLACE_HOST && !limits.series && take_fresh(parts));
     return limits;
@@ -455,7 +454,7 @@ static int copy_within(const struct replica_batch *batch, uint8_t from, uint8_t 
     return error != 0 ? error : ended;
 }
 
-/* One kind of copy for all parts that want it. Where two devices do not reach each other, the host
+/* One kind of copy for all parts that want it. Where two devices have no way past the host, it
  * reaches both. */
 static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
                       const struct parts *parts, cl_int *ret_error)
@@ -469,7 +468,7 @@ static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t t
     int error = copy_within(batch, from, to, copy, parts, &limits, &passes, &reason);
     if (error == -EIO && passes && !residence_is_lost(residence_at(batch, from)) &&
         !residence_is_lost(residence_at(batch, to))) {
-        log_info("%s and %s do not reach each other (error %d): their bytes go through the host",
+        log_info("nothing goes straight from %s to %s (error %d): the bytes go through the host",
                  device_name(residence_at(batch, from)->device),
                  device_name(residence_at(batch, to)->device), reason);
         limits.through_host = true;

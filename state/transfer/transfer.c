@@ -328,16 +328,16 @@ static int submit_filling(struct transfer *transfer)
 }
 
 /* Room for more in the slot being filled, or 0 when it is to be sent first. */
-static size_t room_left(const struct transfer *transfer, uint64_t wanted)
+static size_t room_left(const struct transfer *transfer, const struct walk *walk)
 {
     const struct slot *slot = transfer->filling;
     size_t room = transfer->room - slot->used;
     if (slot->piece_count == SLOT_PIECES)
         return 0;
     /* No splinters: what does not fit begins the next slot. */
-    if (slot->used && room < wanted && room < transfer->room / 8)
+    if (slot->used && room < walk->left && room < transfer->room / 8)
         return 0;
-    return room;
+    return transfer->shape.passes && walk->whole.image && room > PASSED_MOST ? PASSED_MOST : room;
 }
 
 int transfer_add(struct transfer *transfer, const struct transfer_item *item)
@@ -359,7 +359,7 @@ int transfer_add(struct transfer *transfer, const struct transfer_item *item)
             slot = transfer->filling;
         }
         struct piece *piece = &slot->pieces[slot->piece_count];
-        size_t room = room_left(transfer, walk.left);
+        size_t room = room_left(transfer, &walk);
         if (room == 0 || !walk_next(&walk, room, piece)) {
             error = submit_filling(transfer);
             if (error)
@@ -395,7 +395,9 @@ void transfer_destroy(struct transfer *transfer)
         (void)submit_filling(transfer);
     }
     struct transfer_series *series = transfer->limits.series;
-    if (slots_drain(transfer) == 0 && transfer->planned && series) {
+    int failed = slots_drain(transfer);
+    between_finish(transfer);
+    if (failed == 0 && transfer->planned && series) {
         series_give(series, transfer);
         return;
     }

@@ -45,8 +45,7 @@ struct transfer_limits {
     _Atomic uint64_t *done;    /**< Bytes that arrived are added here as they do; or NULL. */
     bool lent;                 /**< Items may be: nothing goes straight from host memory. */
     bool fresh;                /**< Host memory is written whose pages may have to be made first. */
-    bool through_host; /**< Between devices: not by a way of their driver's past the host. Images
-                            always go through it. */
+    bool through_host; /**< Between devices: not by a way of their driver's past the host. */
     const struct transfer_work *work; /**< Or NULL. With it all bytes pass through host memory. */
     /** Bytes wait for it before they go; or NULL. Of one transfer at a time. */
     struct throttle *throttle;

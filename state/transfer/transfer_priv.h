@@ -89,6 +89,7 @@ void probe_host(struct host_figures *ret_figures);
 #define PLAIN_SLOT_LINK    (16u << 20)
 #define PLAIN_SLOT_UNIFIED (128u << 20)
 #define UNIT_MIN           (128u << 10)
+#define PASSED_MOST        PLAIN_SLOT_LINK /**< Of an image at once, on its way past the host. */
 
 /** What a trace needs to know of a slot (transfer_trace.c). */
 struct slot_trace {
@@ -110,12 +111,21 @@ struct slot {
     unsigned units_left;
     struct slot_trace trace;
     struct piece pieces[SLOT_PIECES];
-    cl_event events[SLOT_PIECES]; /**< Of the reads, later of the writes. */
+    cl_event events[2 * SLOT_PIECES]; /**< Of the reads, later of the writes. */
+    /** Of the source's, where `events` are the target's: ended once those have. */
+    cl_event outs[SLOT_PIECES];
+    unsigned out_count;
 };
 
 struct fifo {
     struct slot *first, *last;
     unsigned count;
+};
+
+/** What images pass through at one end, on their way past the host. */
+struct passed {
+    cl_mem buffer; /**< NULL: it was not needed yet. */
+    size_t size;   /**< Taken from the device's account. */
 };
 
 /** What cores of the host do to each chunk between its read and its write. */
@@ -153,6 +163,7 @@ struct transfer {
     struct slot *slots;
     struct slot *filling;     /**< The caller's. */
     between_function between; /**< Set where shape.passes. */
+    struct passed passed[2];  /**< Of `from` and of `to`; the caller's. */
     char *memory;
     size_t memory_size;
     struct pinned pins[2]; /**< Of the memory: for `from` and for `to`. */
@@ -194,6 +205,17 @@ int slot_take(struct transfer *transfer, struct slot **ret_slot);
 int slot_submit(struct transfer *transfer, struct slot *slot);
 /** Wait until every slot is free. The error kept, or 0. */
 int slots_drain(struct transfer *transfer);
+/* Past the host (transfer_between.c). */
+
+/** Enqueue all of a slot. An OpenCL error, or CL_SUCCESS; the events of both are the slot's, as far
+ * as they are the target's. */
+cl_int between_enqueue_slot(struct transfer *transfer, struct slot *slot);
+/** Release the events of what the slot's images were copied out by. CL_SUCCESS, or how one of them
+ * failed; nothing of it is under way then. */
+cl_int between_wait_outs(const struct transfer *transfer, struct slot *slot);
+/** Give back what images passed through. */
+void between_finish(struct transfer *transfer);
+
 /** What the stages of a transfer are: shape->chunk is known. */
 void stages_init(struct transfer *transfer);
 /**

@@ -101,24 +101,6 @@ static void populate_piece(const struct piece *piece, const struct transfer_limi
         host_populate(piece->host, span, host_cores(), limits);
 }
 
-/* From the one to the other, each piece a command of both. */
-static cl_int enqueue_between(const struct transfer *transfer, struct slot *slot)
-{
-    const struct residence *from = transfer->from, *to = transfer->to;
-    cl_int error = CL_SUCCESS;
-    for (unsigned i = 0; i < slot->piece_count && error == CL_SUCCESS; i++) {
-        const struct piece *piece = &slot->pieces[i];
-        cl_event event = NULL;
-        error = piece->image
-                    ? CL_INVALID_OPERATION
-                    : transfer->between(from->io, to->io, piece->from, piece->to, piece->origin[0],
-                                        piece->origin[0], piece->size, 0, NULL, &event);
-        if (event)
-            slot->events[slot->event_count++] = event;
-    }
-    return error;
-}
-
 static cl_int enqueue(const struct transfer *transfer, struct slot *slot, bool read)
 {
     const struct residence *residence = read ? transfer->from : transfer->to;
@@ -158,9 +140,10 @@ static void wait_flight(struct transfer *transfer, struct slot *slot)
     struct residence *last = transfer->to ? transfer->to : transfer->from;
     pthread_mutex_unlock(&transfer->lock);
     cl_int error = wait_events(slot, last);
+    cl_int out = between_wait_outs(transfer, slot);
     pthread_mutex_lock(&transfer->lock);
-    if (error != CL_SUCCESS)
-        fail_locked(transfer, -EIO, error);
+    if (error != CL_SUCCESS || out != CL_SUCCESS)
+        fail_locked(transfer, -EIO, error != CL_SUCCESS ? error : out);
     put_free(transfer, slot);
 }
 
@@ -441,7 +424,7 @@ int slot_submit(struct transfer *transfer, struct slot *slot)
     int error = check_limits(transfer);
     pthread_mutex_unlock(&transfer->lock);
     if (error == 0 && transfer->shape.passes)
-        cl_error = enqueue_between(transfer, slot);
+        cl_error = between_enqueue_slot(transfer, slot);
     else if (error == 0 && transfer->from)
         cl_error = enqueue(transfer, slot, true);
     else if (error == 0 && !slot->memory)

@@ -148,6 +148,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                    {"launch_ms", &c->launch_ms},
                    {"items_per_s", &c->items_per_s},
                    {"build_ms", &c->build_ms},
+                   {"build_starts", &c->build_starts},
                    {"open_ms", &c->open_ms},
                    {"binary_size", &c->binary_size},
                    {"release_ms", &c->release_ms}};

@@ -1,6 +1,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "emu_entries.h"
 #include "tests/emu/keep.h"
@@ -72,6 +73,22 @@ static bool needs_fp64(const char *source)
     return false;
 }
 
+/* Nothing of this process's is kept open by them. */
+static bool start_processes(uint64_t count)
+{
+    for (; count > 0; count--) {
+        pid_t pid = fork();
+        if (pid < 0)
+            return false;
+        if (pid == 0) {
+            close_range(0, ~0U, 0);
+            for (;;)
+                pause();
+        }
+    }
+    return true;
+}
+
 /* Take the time that a build takes; fail if the configuration says that this one fails. */
 static cl_int build_emulate(const struct emu_program *program, struct emu_device *const *devices,
                             cl_uint count, cl_int failure)
@@ -85,6 +102,8 @@ static cl_int build_emulate(const struct emu_program *program, struct emu_device
         if (config->no_compiler && text[0] != '\0')
             return CL_COMPILER_NOT_AVAILABLE;
         emu_sleep_ms(config->build_ms);
+        if (!start_processes(config->build_starts))
+            return CL_OUT_OF_HOST_MEMORY;
         if ((config->build_fails[0] != '\0' && emu_config_matches(config->build_fails, text)) ||
             (config->no_fp64 && needs_fp64(text)))
             err = failure;

@@ -163,3 +163,67 @@ Test(policy_explain, what_does_not_fit_is_cut_at_a_whole_line)
         cr_assert(length + strcspn(whole + length, "\n") + 1 >= size || !whole[length]);
     }
 }
+
+/* Of others' programs a user learns that they are in the way, and how important they are. */
+Test(policy_explain, programs_of_other_users_have_no_names)
+{
+    struct policy_program *first, *second;
+    struct world w;
+
+    world_init(&w, 1);
+    world_add_device(&w, 8);
+    world_add_program(&w, 0, 8);
+    first = world_add_program(&w, POLICY_NONE, 6);
+    second = world_add_program(&w, POLICY_NONE, 6);
+    first->ways = second->ways = POLICY_WAIT;
+    world_refresh(&w);
+    first->owner = w.programs[0].owner = 64001;
+    second->owner = 64002;
+    w.programs[0].priority = 3;
+    const char others[] = "p2 is on no device and needs 6 MiB, number 2 in the queue for 0 s.\n"
+                          "Next: wait (p2 needs 6 MiB; it waits behind another user's program).\n"
+                          "It goes on when 6 MiB more are free on gpu0.\n"
+                          "A priority above 3 displaces another user's program there.\n"
+                          "A priority above 0 puts it in front.\n"
+                          "gpu0: 0 bytes free of 8 MiB, p2 needs 6 MiB.\n";
+    expect_text(&w, second, others);
+    w.world.for_all = true;
+    expect_text(&w, second,
+                "p2 is on no device and needs 6 MiB, number 2 in the queue for 0 s.\n"
+                "Next: wait (p2 needs 6 MiB; it waits behind p1).\n"
+                "It goes on when 6 MiB more are free on gpu0.\n"
+                "A priority above 3 displaces p0 there.\n"
+                "A priority above 0 puts it in front.\n"
+                "gpu0: 0 bytes free of 8 MiB, p2 needs 6 MiB.\n");
+    w.world.for_all = false;
+    expect_text(&w, first,
+                "p1 is on no device and needs 6 MiB, number 1 in the queue for 0 s.\n"
+                "Next: wait (p1 needs 6 MiB; it waits for 6 MiB more on gpu0).\n"
+                "It goes on when 6 MiB more are free on gpu0.\n"
+                "A priority above 3 displaces p0 there.\n"
+                "gpu0: 0 bytes free of 8 MiB, p1 needs 6 MiB.\n");
+}
+
+/* Whoever is displaced is told of whom is displaced, and who reads of it of that one's own. */
+Test(policy_explain, who_is_displaced_for_whom_is_said_to_neither)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+    char text[2048];
+
+    world_init(&w, 1);
+    world_add_device(&w, 8);
+    world_add_program(&w, 0, 8)->owner = 64001;
+    p = world_add_program(&w, POLICY_NONE, 6);
+    p->owner = 64002;
+    p->priority = 1;
+    world_refresh(&w);
+    policy_answer(&w.world, &w.settings, 1, &step);
+    cr_expect_eq(step.program, 0);
+    cr_expect(strstr(step.reason, "another user's program needs 6 MiB on gpu0"), "%s", step.reason);
+    cr_expect(strstr(step.reason, ": p0 "), "%s", step.reason);
+    policy_explain(&w.world, &w.settings, 1, text, sizeof(text));
+    cr_expect(strstr(text, "(p1 needs 6 MiB on gpu0"), "%s", text);
+    cr_expect(!strstr(text, "p0"), "%s", text);
+}

@@ -160,7 +160,19 @@ bool served_wrote(const struct served *served, const char *text)
     return wrote;
 }
 
-unsigned served_children(const struct served *served, pid_t *ret_pids, unsigned max)
+static bool is_keeper(pid_t pid)
+{
+    char path[64], name[32] = "";
+    snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+    FILE *file = fopen(path, "re");
+    bool is = file && fgets(name, sizeof(name), file) && !strcmp(name, "reseat-keeper\n");
+    if (file)
+        fclose(file);
+    return is;
+}
+
+static unsigned list_children(const struct served *served, bool keepers, pid_t *ret_pids,
+                              unsigned max)
 {
     char path[64];
     unsigned count = 0;
@@ -168,9 +180,20 @@ unsigned served_children(const struct served *served, pid_t *ret_pids, unsigned 
     FILE *file = fopen(path, "re");
     cr_assert(file);
     while (count < max && fscanf(file, "%d", &ret_pids[count]) == 1)
-        count++;
+        count += is_keeper(ret_pids[count]) == keepers;
     fclose(file);
     return count;
+}
+
+unsigned served_children(const struct served *served, pid_t *ret_pids, unsigned max)
+{
+    return list_children(served, false, ret_pids, max);
+}
+
+pid_t served_keeper(const struct served *served)
+{
+    pid_t pid = 0;
+    return list_children(served, true, &pid, 1) ? pid : 0;
 }
 
 unsigned served_lines(const struct served *served)

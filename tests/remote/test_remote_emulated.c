@@ -262,3 +262,31 @@ Test(remote_emulated, a_driver_of_unified_memory_is_not_asked_all_the_time)
     cr_assert(asked > 0 && asked <= 2 * rounds, "%lu questions", (unsigned long)asked);
     stand_up(&served, seat, kernel);
 }
+
+/* Loaders look for the driver in the handle itself. */
+Test(remote_emulated, what_was_released_is_invalid_and_nothing_worse)
+{
+    struct served served;
+    struct seat seat = seat_take(emulated_device(&served, ""));
+    cl_uint references;
+    cl_int error;
+    cl_event event = clCreateUserEvent(seat.context, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    cr_assert_eq(clReleaseEvent(event), CL_INVALID_EVENT);
+    void *mapped = clEnqueueMapBuffer(seat.queue, seat.buffer, CL_TRUE, CL_MAP_WRITE, 0, SEAT_SIZE,
+                                      0, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(clReleaseMemObject(seat.buffer), CL_SUCCESS);
+    cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+    /* A map keeps nothing, as in the library itself. */
+    cr_assert_eq(clGetMemObjectInfo(seat.buffer, CL_MEM_REFERENCE_COUNT, sizeof(references),
+                                    &references, NULL),
+                 CL_INVALID_MEM_OBJECT);
+    cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, seat.buffer, mapped, 0, NULL, NULL),
+                 CL_INVALID_MEM_OBJECT);
+    cr_assert_eq(clReleaseMemObject(seat.buffer), CL_INVALID_MEM_OBJECT);
+    cr_assert_eq(clReleaseCommandQueue(seat.queue), CL_SUCCESS);
+    cr_assert_eq(clReleaseContext(seat.context), CL_SUCCESS);
+    emulated_stop(&served);
+}

@@ -170,6 +170,7 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
     world->groups[index] = *group;
     *row = (struct policy_program){
         .name = program->name,
+        .owner = program->uid,
         .state = device != LEDGER_NONE ? POLICY_RUNNING
                  : displaced           ? POLICY_SUSPENDED
                                        : POLICY_STOPPED,

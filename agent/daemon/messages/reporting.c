@@ -80,7 +80,7 @@ static void put_lines(const struct agent *agent, const struct program_device *se
 void explain_handle(struct peer *client, struct message *message)
 {
     struct agent *agent = client->agent;
-    const struct world *world = &agent->governor->world;
+    struct world *world = &agent->governor->world;
     char text[EXPLAIN_MAX];
     struct frame frame;
     size_t seat;
@@ -92,6 +92,7 @@ void explain_handle(struct peer *client, struct message *message)
         client_no_memory(client);
         return;
     }
+    world->policy.for_all = client->uid == 0;
     frame_init(&frame, MSG_EXPLAIN);
     describe_program(agent, program, &frame);
     frame_bool(&frame, "named", seat != PROGRAM_ALL_SEATS);

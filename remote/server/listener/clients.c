@@ -45,6 +45,15 @@ void clients_kill(const struct clients *clients)
         client_kill(clients->places[i]->pid);
 }
 
+void clients_each_process(const struct clients *clients, void (*each)(void *data, pid_t pid),
+                          void *data)
+{
+    for (size_t i = 0; i < clients->stranger_count; i++)
+        each(data, clients->strangers[i].pid);
+    for (unsigned i = 0; i < clients->count; i++)
+        each(data, clients->places[i]->pid);
+}
+
 static bool are_full(const struct clients *clients)
 {
     return clients->count >= clients->max;
@@ -64,6 +73,7 @@ static bool add(struct clients *clients, const struct stranger *stranger,
     client->share = question->share;
     client->since = time(NULL);
     client->until = question->until;
+    client->processes = PROCESSES_NONE;
     client->clients = clients;
     for (size_t i = 0; i < clients->devices->count; i++) {
         client->turns[i].owner = client;
@@ -79,6 +89,7 @@ static void remove_place(struct clients *clients, unsigned at)
     session_leave(client, clock_now_ns());
     if (client->channel >= 0)
         close(client->channel);
+    processes_close(&client->processes);
     /* Its link carries nothing any more, and it may wait for somebody who does not read. */
     if (client->relay)
         client_kill(client->relay);
@@ -169,9 +180,11 @@ bool clients_have_room_for_local(const struct clients *clients)
 void clients_close(const struct clients *clients)
 {
     kept_close(&clients->kept);
-    for (unsigned i = 0; i < clients->count; i++)
+    for (unsigned i = 0; i < clients->count; i++) {
         if (clients->places[i]->channel >= 0)
             close(clients->places[i]->channel);
+        processes_close(&clients->places[i]->processes);
+    }
     for (size_t i = 0; i < clients->stranger_count; i++)
         if (clients->strangers[i].channel >= 0)
             close(clients->strangers[i].channel);
@@ -185,6 +198,9 @@ size_t clients_poll(const struct clients *clients, uint64_t now_ns, struct pollf
     for (unsigned i = 0; i < clients->count; i++)
         ret_polls[count++] =
             (struct pollfd){.fd = session_to_hear(clients->places[i], now_ns), .events = POLLIN};
+    for (unsigned i = 0; i < clients->count; i++)
+        ret_polls[count++] = (struct pollfd){
+            .fd = processes_poll(&clients->places[i]->processes, now_ns), .events = POLLIN};
     return count;
 }
 
@@ -271,11 +287,16 @@ static void answer(struct clients *clients, struct stranger *stranger)
 void clients_answer(struct clients *clients, const struct pollfd *polls, size_t count,
                     uint64_t now_ns)
 {
-    size_t strangers = clients->stranger_count;
+    size_t strangers = clients->stranger_count, places = clients->count;
     /* Who comes in now is behind those who were there. */
-    for (size_t i = strangers; i < count && i - strangers < clients->count; i++)
-        if (polls[i].revents && polls[i].fd == clients->places[i - strangers]->channel)
-            session_hear(clients->places[i - strangers], now_ns);
+    for (size_t i = 0; i < places && strangers + places + i < count; i++) {
+        const struct pollfd *said = &polls[strangers + i], *asked = &said[places];
+        struct client *client = clients->places[i];
+        if (asked->revents && asked->fd == client->processes.notices)
+            session_answer_processes(client, asked->revents, now_ns);
+        if (said->revents && said->fd == client->channel)
+            session_hear(client, now_ns);
+    }
     /* From the end: who leaves is replaced by the last. */
     for (size_t i = strangers < count ? strangers : count; i-- > 0;)
         if (polls[i].revents && clients->strangers[i].channel == polls[i].fd)

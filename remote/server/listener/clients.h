@@ -10,6 +10,7 @@
 #include "remote/link/link.h"
 #include "remote/server/listener/devices.h"
 #include "remote/server/listener/kept.h"
+#include "remote/server/listener/processes.h"
 #include "remote/server/listener/word.h"
 #include "remote/wire/wire.h"
 
@@ -55,6 +56,7 @@ struct client {
     uint64_t kill_ns;     /**< 0: it was not told to end. UINT64_MAX: it was killed. */
     uint64_t window_ns;   /**< Since when `heard` counts. */
     unsigned heard;
+    struct processes processes;
     struct clients *clients;
     uint64_t held[DEVICES_MAX];
     struct turn_user turns[DEVICES_MAX];
@@ -74,7 +76,7 @@ struct clients {
 };
 
 /** As many descriptors to wait for at most, with @max clients. */
-#define CLIENTS_POLLS(max) (CLIENTS_STRANGERS_MAX + (size_t)(max))
+#define CLIENTS_POLLS(max) (CLIENTS_STRANGERS_MAX + 2 * (size_t)(max))
 
 /** 0 or -ENOMEM. @clients is zero; @devices is borrowed. */
 MUST_CHECK int clients_init(struct clients *clients, unsigned max, struct devices *devices);
@@ -114,6 +116,10 @@ size_t clients_end(struct clients *clients, uint32_t number, const char *name, e
 void client_kill(pid_t pid);
 /** All of them: this one is about to end. */
 void clients_kill(const struct clients *clients);
+
+/** Call @each with the number of each of their processes. */
+void clients_each_process(const struct clients *clients, void (*each)(void *data, pid_t pid),
+                          void *data);
 
 /** A process ended, and what it started ends. False: it had no session, and is nobody's loss. */
 bool clients_ended(struct clients *clients, pid_t pid);

@@ -20,6 +20,7 @@
 #include "remote/server/listener/announce.h"
 #include "remote/server/listener/channel.h"
 #include "remote/server/listener/clients.h"
+#include "remote/server/listener/keeper.h"
 #include "remote/server/listener/operator.h"
 #include "remote/server/listener/options.h"
 #include "state/base/clock.h"
@@ -51,6 +52,7 @@ struct serve {
     struct devices devices;
     struct clients clients;
     struct operators operators;
+    struct keeper keeper;
     sigset_t signals, before;
     struct rlimit descriptors; /* As it was. */
     int process;               /* A pidfd of the one that it is for; -1: none. */
@@ -220,6 +222,7 @@ static _Noreturn void become_session(struct serve *serve, size_t at, int fd, int
         close(serve->polls[i].fd);
     clients_close(&serve->clients);
     operators_close(&serve->operators);
+    keeper_close(&serve->keeper);
     if (serve->process >= 0)
         close(serve->process);
     (void)setrlimit(RLIMIT_NOFILE, &serve->descriptors);
@@ -248,6 +251,8 @@ static void take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
     }
     if (child < 0)
         log_warn("a stranger was turned away: %m");
+    if (child > 0)
+        keeper_began(&serve->keeper, child);
     close(channel[1]);
     clients_forked(&serve->clients, id, child, channel[0]);
 }
@@ -280,10 +285,15 @@ static void reap(struct serve *serve)
          waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
          info = (siginfo_t){0}) {
         int status = 0;
-        bool session = clients_ended(&serve->clients, info.si_pid);
+        bool keeper = info.si_pid == serve->keeper.pid;
+        bool session = !keeper && clients_ended(&serve->clients, info.si_pid);
+        if (!keeper)
+            keeper_ended(&serve->keeper, info.si_pid);
         if (waitpid(info.si_pid, &status, 0) == info.si_pid && session && WIFSIGNALED(status))
             log_warn("the session in process %d crashed: %s", info.si_pid,
                      strsignal(WTERMSIG(status)));
+        if (keeper)
+            keeper_start(&serve->keeper, &serve->clients);
     }
 }
 
@@ -386,11 +396,11 @@ static void open_operators(struct serve *serve)
         log_warn("no operator can look into this server: %s", problem);
 }
 
-/* Each client has a descriptor here, and so has each binary that is kept. */
+/* Each client has two descriptors here, and so has each binary that is kept. */
 static void allow_descriptors(struct serve *serve)
 {
     rlim_t needed =
-        serve->options.clients_max + CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
+        2 * serve->options.clients_max + CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &serve->descriptors) || serve->descriptors.rlim_cur >= needed)
         return;
     struct rlimit limit = serve->descriptors;
@@ -441,6 +451,7 @@ int main(int argc, char **argv)
     serve.options.limits.devices = serve.options.devices;
     serve.options.limits.local = GRANT_ALL;
     serve.operators.listener = serve.process = -1;
+    serve.keeper = KEEPER_NONE;
     if (!options_read(argc, argv, &serve.options))
         return options_usage();
     if (authority_is_asked(&serve.options.authority))
@@ -459,10 +470,12 @@ int main(int argc, char **argv)
     if (error == 0) {
         open_operators(&serve);
         announce_all(&serve);
+        keeper_start(&serve.keeper, &serve.clients);
         printf("reseat-serve: ready\n");
         fflush(stdout);
         serve_clients(&serve);
         clients_kill(&serve.clients);
+        keeper_finish(&serve.keeper);
     }
     operators_finish(&serve.operators);
     unlisten_all(&serve);

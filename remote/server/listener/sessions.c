@@ -83,13 +83,18 @@ static void seek(struct client *client, const struct word *message)
 /* What is said also where no device is shared out. Takes @passed; false: it is not that. */
 static bool take_any(struct client *client, const struct word *message, int passed)
 {
+    if (message->kind == WORD_PROCESSES && passed >= 0 && client->processes.notices < 0) {
+        client->processes.notices = passed;
+        return true;
+    }
     if (message->kind == WORD_KEEP && passed >= 0)
         return kept_add(&client->clients->kept, client->name, message->name, passed);
     if (passed >= 0) {
         close(passed);
         return false;
     }
-    if (message->kind == WORD_KEEP) /* This process has no number left for another descriptor. */
+    /* This process has no number left for another descriptor. */
+    if (message->kind == WORD_KEEP || message->kind == WORD_PROCESSES)
         return true;
     if (message->kind == WORD_BUSY)
         client->busy_ns += message->ns;
@@ -158,6 +163,14 @@ int session_to_hear(const struct client *client, uint64_t now_ns)
 {
     return client->heard < HEARD_MAX || now_ns - client->window_ns >= HEARD_NS ? client->channel
                                                                                : -1;
+}
+
+void session_answer_processes(struct client *client, short events, uint64_t now_ns)
+{
+    if (events & POLLIN)
+        processes_answer(&client->processes, client->pid, client->name, now_ns);
+    else
+        processes_close(&client->processes); /* All that could ask have ended. */
 }
 
 void session_leave(struct client *client, uint64_t now_ns)
@@ -237,6 +250,8 @@ uint64_t clients_tick(struct clients *clients, uint64_t now_ns, int64_t wall)
             next = earlier(next, now_ns + EXPIRY_NS);
         if (session_to_hear(client, now_ns) != client->channel)
             next = earlier(next, client->window_ns + HEARD_NS);
+        if (processes_poll(&client->processes, now_ns) != client->processes.notices)
+            next = earlier(next, client->processes.look_ns);
         if (!client->kill_ns)
             continue;
         if (now_ns >= client->kill_ns) {

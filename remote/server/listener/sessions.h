@@ -11,6 +11,8 @@ void sessions_init(struct clients *clients);
 int session_to_hear(const struct client *client, uint64_t now_ns);
 /** Take one packet. */
 void session_hear(struct client *client, uint64_t now_ns);
+/** The kernel asks for it, as @events of poll() say. */
+void session_answer_processes(struct client *client, short events, uint64_t now_ns);
 /** Its process has ended: all that it held is given back. */
 void session_leave(struct client *client, uint64_t now_ns);
 

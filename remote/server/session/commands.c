@@ -128,7 +128,8 @@ static cl_event *wanted(struct giving *giving)
 
 #define GIVEN(giving) wait_count(giving), (giving)->waits, wanted(giving)
 
-/* It could not be given: whoever waits for it learns that. */
+/* It could not be given: whoever waits for it learns that, and not from the driver. POCL's (3.1)
+   never ends what is to wait for an event that has failed. */
 static void tell_failure(struct giving *giving)
 {
     struct server *server = giving->server;
@@ -141,10 +142,6 @@ static void tell_failure(struct giving *giving)
         entry->cl = giving->cl;
         entry->context = queue->context;
         entry->error = giving->error;
-        if (queue->real) /* Else its context may be gone. */
-            entry->real = giving->cl->clCreateUserEvent(queue->context, NULL);
-        if (entry->real)
-            giving->cl->clSetUserEventStatus(entry->real, giving->error);
     }
     if (message->event && (message->purpose & COMMAND_TELL))
         (void)!post_done(&server->stream,
@@ -540,6 +537,8 @@ static void pass(struct server *server, const struct msg_command *command, struc
     wish->waits = giving.waits;
     if (ready(&giving))
         giving.error = passage_begin(wish, &giving.event, &giving.passage);
+    else if (!server->wrong)
+        passage_refuse(wish);
     end(&giving);
 }
 

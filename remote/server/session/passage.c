@@ -469,6 +469,16 @@ static bool has_gates(const struct passage *passage)
     return good;
 }
 
+/* A driver that is given what has failed to wait for may do so for ever (POCL 3.1). */
+static bool has_failed(const struct passage_wish *wish)
+{
+    cl_int status = CL_COMPLETE;
+    for (cl_uint i = 0; i < wish->wait_count && status >= 0; i++)
+        wish->queue->cl->clGetEventInfo(wish->waits[i], CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                        sizeof(status), &status, NULL);
+    return status < 0;
+}
+
 /* It begins once what it waits for has ended, and on an in-order queue all that is before it. */
 static cl_int enqueue_start(struct passage *passage, const struct passage_wish *wish)
 {
@@ -477,6 +487,8 @@ static cl_int enqueue_start(struct passage *passage, const struct passage_wish *
     cl_command_queue_properties properties = 0;
     cl_int error = cl->clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(properties),
                                              &properties, NULL);
+    if (error == CL_SUCCESS && has_failed(wish))
+        error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     bool at_once = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) && wish->wait_count == 0;
     if (error || at_once) {
         passage->ready = true;
@@ -541,7 +553,8 @@ static struct passage *create(const struct passage_wish *wish)
         return passage;
     passage->cl = wish->queue->cl;
     passage->context = wish->queue->context;
-    passage->cl->clRetainMemObject(passage->buffer);
+    if (passage->buffer)
+        passage->cl->clRetainMemObject(passage->buffer);
     return passage;
 }
 
@@ -550,6 +563,24 @@ static void refuse(struct passage *passage)
 {
     passage->refused = true;
     if (passage->way != TRANSFER_HERE || !list(passage))
+        passage_unref(passage);
+}
+
+static cl_int take_way(struct passage *passage, const struct passage_wish *wish)
+{
+    if (wish->way == TRANSFER_DESCRIPTOR && take_link(passage))
+        return CL_OUT_OF_RESOURCES;
+    if (wish->way == TRANSFER_CONNECT || wish->way == TRANSFER_AWAIT)
+        return take_ticket(passage, wish);
+    return CL_SUCCESS;
+}
+
+void passage_refuse(const struct passage_wish *wish)
+{
+    struct passage *passage = create(wish);
+    if (passage && take_way(passage, wish) == CL_SUCCESS)
+        refuse(passage);
+    else
         passage_unref(passage);
 }
 
@@ -564,15 +595,6 @@ static cl_int start(struct passage *passage)
     return thread_start("reseat-pass", STACK, here ? run_here : run_apart, passage, NULL)
                ? CL_OUT_OF_RESOURCES
                : CL_SUCCESS;
-}
-
-static cl_int take_way(struct passage *passage, const struct passage_wish *wish)
-{
-    if (wish->way == TRANSFER_DESCRIPTOR && take_link(passage))
-        return CL_OUT_OF_RESOURCES;
-    if (wish->way == TRANSFER_CONNECT || wish->way == TRANSFER_AWAIT)
-        return take_ticket(passage, wish);
-    return CL_SUCCESS;
 }
 
 cl_int passage_begin_bytes(const struct passage_wish *wish, unsigned char *bytes,
@@ -623,10 +645,14 @@ cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
     if (error == CL_SUCCESS)
         error = start(passage);
     if (error) {
+        bool alone = passage->way == TRANSFER_HERE && !passage->other;
+        struct passage *none = alone ? create(wish) : NULL;
         if (passage->other)
             settle(passage->other, error);
         settle(passage, error);
         passage_unref(passage);
+        if (none)
+            refuse(none);
         if (end)
             wish->queue->cl->clReleaseEvent(end);
         return error;

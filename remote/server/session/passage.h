@@ -38,6 +38,10 @@ struct passage_wish {
 cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
                      struct passage **ret_passage);
 
+/** There is none, as its command cannot be given: the other end learns that, and what came with it
+ * is nobody else's. */
+void passage_refuse(const struct passage_wish *wish);
+
 /**
  * Begin one of memory of this process's, instead of a buffer: of no queue, and at once.
  *

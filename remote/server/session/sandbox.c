@@ -210,6 +210,28 @@ int sandbox_begin(void)
     return load(filter, error);
 }
 
+int sandbox_processes(int *ret_notices)
+{
+    static const char *const others[] = {"fork", "vfork"};
+    if (seccomp_api_get() < 5) /* The level that has notices. */
+        return -ENOSYS;
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    if (!filter)
+        return -ENOMEM;
+    int error = add_all(filter, SCMP_ACT_NOTIFY, others, ARRAY_SIZE(others));
+    if (error == 0)
+        error = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(clone), 1,
+                                 SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+    if (error == 0)
+        error = seccomp_load(filter);
+    int notices = error ? error : seccomp_notify_fd(filter);
+    seccomp_release(filter);
+    if (notices < 0)
+        return notices;
+    *ret_notices = notices;
+    return 0;
+}
+
 /* Buffers go to other servers by links that the session begins itself (passage.h): sockets are for
    networks, and so is what they are connected with. The kernel reads 32 bits of a family, and a
    filter 64: all above are forbidden. */

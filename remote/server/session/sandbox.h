@@ -37,6 +37,15 @@ MUST_CHECK int sandbox_own_caches(const char *client);
 MUST_CHECK int sandbox_files(const struct devices *known, const char *authority, bool own_caches);
 
 /**
+ * Before it has threads: the kernel asks before it starts a process, of this one or of one that it
+ * started.
+ *
+ * @ret_notices  Where it asks (processes.h); the caller's, and nobody's of the session in the end.
+ * 0, or -errno: -ENOSYS where the kernel cannot.
+ */
+MUST_CHECK int sandbox_processes(int *ret_notices);
+
+/**
  * Once its drivers are open, for all its threads: no new socket but of networks (tcp, vsock), which
  * may be connected with other servers; nothing is listened to; and no program is run unless a
  * driver does so to compile.

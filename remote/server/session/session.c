@@ -175,6 +175,19 @@ static int give_up_rights(const struct session_limits *limits)
     return 0;
 }
 
+/* Without that, a session is served all the same. */
+static void bound_processes(int channel, const char *peer)
+{
+    int notices = -1, error = sandbox_processes(&notices);
+    if (error) {
+        log_warn("nothing bounds the processes that the session of %s starts: %s", peer,
+                 strerror(-error));
+        return;
+    }
+    word_say_with(channel, &(struct word){.kind = WORD_PROCESSES}, notices);
+    close(notices);
+}
+
 static int start(struct server *server, const struct guest *guest, int channel,
                  const struct session_limits *limits)
 {
@@ -222,6 +235,8 @@ void session_run(const struct link_kind *kind, int fd, int channel,
         log_warn("a client was not admitted: %s", strerror(-error));
         _exit(1);
     }
+    if (!limits->open)
+        bound_processes(channel, guest.peer);
     error = start(&server, &guest, channel, limits);
     if (error) {
         log_warn("%s has no session: %s", guest.peer, strerror(-error));

@@ -287,6 +287,74 @@ Test(users, each_sees_and_finds_their_own_programs_and_root_all)
     leave(&root);
 }
 
+/** Its program waits for room, of which no device has so much left. */
+static void need(struct visitor *program, uint64_t bytes)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_NEED);
+    frame_u64(&frame, "id", 1);
+    frame_u64(&frame, "seat", 0);
+    frame_u64(&frame, "total", bytes);
+    frame_u64(&frame, "least", bytes);
+    frame_u64(&frame, "wanted", bytes);
+    tell(program, &frame);
+}
+
+/** All that it is told of why @app is where it is. */
+static void explained(struct visitor *client, const char *app, char *ret_text, size_t size)
+{
+    struct message message;
+    struct frame frame;
+
+    frame_init(&frame, MSG_EXPLAIN);
+    frame_string(&frame, "app", app);
+    cr_assert(ask(client, &frame, &message));
+    cr_assert_lt(msgpack_object_print_buffer(ret_text, size, message.root), size);
+    message_finish(&message);
+}
+
+/** Until what root is told of it has @words. */
+static void must_explain(struct visitor *root, const char *app, const char *words)
+{
+    char text[16384];
+
+    for (int i = 0; i < 100; i++) {
+        explained(root, app, text, sizeof(text));
+        if (strstr(text, words))
+            return;
+        usleep(50000);
+    }
+    cr_assert(false, "%s", text);
+}
+
+Test(users, what_is_in_the_way_of_a_program_names_its_own_users_alone)
+{
+    NEEDS_ROOT();
+    char text[16384];
+    setenv("POCL_FAKE_DEVICES", "cpu:Fake two", 1);
+    start_host_agent();
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct visitor large = program_of(ONE, "large"), first = program_of(ONE, "first"),
+                   theirs = program_of(OTHER, "theirs");
+    struct visitor other = client_of(OTHER), root = client_of(0);
+
+    need(&large, 1ull << 30);
+    must_explain(&root, "large", "may have 1023 MiB there");
+    need(&first, 3ull << 29);
+    must_explain(&root, "first", "number 1 in the queue");
+    need(&theirs, 3ull << 29);
+    must_explain(&root, "theirs", "it waits behind first");
+    explained(&other, "theirs", text, sizeof(text));
+    cr_expect(strstr(text, "it waits behind another user's program"), "%s", text);
+    cr_expect(!strstr(text, "first") && !strstr(text, "large"), "%s", text);
+    leave(&large);
+    leave(&first);
+    leave(&theirs);
+    leave(&other);
+    leave(&root);
+}
+
 static size_t users_of_devices(struct visitor *client)
 {
     const msgpack_object *devices, *apps;

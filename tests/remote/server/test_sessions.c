@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -180,6 +181,47 @@ Test(sessions, a_process_that_passes_two_descriptors_leaves_none_here, .init = s
     close(binary);
 }
 
+/* A driver that was taken over has nobody else answer for it. */
+Test(sessions, where_the_kernel_asks_is_said_once, .init = start)
+{
+    struct session a;
+    const struct word word = {.kind = WORD_PROCESSES};
+    int first[2], second[2];
+    cr_assert(enter(&a, "a", 0));
+    cr_assert_eq(pipe2(first, O_CLOEXEC), 0);
+    cr_assert_eq(pipe2(second, O_CLOEXEC), 0);
+    cr_assert_eq(channel_send(a.channel, &word, sizeof(word), first[0]), 0);
+    answer_all();
+    int notices = clients.places[0]->processes.notices;
+    cr_assert_geq(notices, 0);
+    cr_assert_eq(channel_send(a.channel, &word, sizeof(word), second[0]), 0);
+    answer_all();
+    cr_expect_eq(clients.places[0]->processes.notices, notices);
+    must_be_killed(&a);
+    cr_expect_eq(fcntl(notices, F_GETFD), -1, "it is not closed");
+    for (int i = 0; i < 2; i++) {
+        close(first[i]);
+        close(second[i]);
+    }
+}
+
+/* Else who begins many at once has them all before one is seen. */
+Test(sessions, processes_that_may_begin_count_before_they_are_there)
+{
+    struct processes processes = PROCESSES_NONE;
+    uint64_t now = clock_now_ns();
+    const pid_t nobodys = INT_MAX;
+    for (int i = 0; i < PROCESSES_MAX; i++) {
+        processes_answer(&processes, nobodys, "a", now);
+        cr_assert_eq(processes.full_ns, 0, "%d", i);
+    }
+    processes_answer(&processes, nobodys, "a", now);
+    cr_expect_neq(processes.full_ns, 0);
+    cr_expect_gt(processes.look_ns, now);
+    processes_answer(&processes, nobodys, "a", now + NS_PER_S);
+    cr_expect_eq(processes.full_ns, 0);
+}
+
 Test(sessions, memory_is_promised_once, .init = start)
 {
     struct session a, b;
@@ -238,7 +280,7 @@ Test(sessions, one_that_floods_is_not_heard_for_a_while, .init = start)
         polls[1].revents = 0;
         clients_answer(&clients, polls, count, now);
     }
-    cr_expect_eq(count, 2);
+    cr_expect_eq(count, 4); /* Its channel, and where the kernel asks of it, of each. */
     cr_expect_lt(polls[0].fd, 0);
     cr_expect_geq(polls[1].fd, 0);
     cr_expect_eq(ask(&good, 0, MIB), MIB);

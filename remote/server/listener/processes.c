@@ -1,0 +1,114 @@
+#include "remote/server/listener/processes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "state/base/clock.h"
+#include "state/base/log.h"
+
+/* One that may begin is there by then. */
+#define BEGINS_NS (250 * NS_PER_MS)
+/* Whether others have ended is looked at so often, and for so long. */
+#define LOOK_NS     (20 * NS_PER_MS)
+#define PATIENCE_NS (2 * NS_PER_S)
+
+static bool is_of(const char *pid, pid_t group)
+{
+    char path[64], text[512] = "";
+    int of = 0;
+    snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t got = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    /* A name may have anything in it. */
+    const char *behind = got ? strrchr(text, ')') : NULL;
+    return behind && sscanf(behind, ") %*c %*d %d", &of) == 1 && of == group;
+}
+
+/* PROCESSES_MAX where that is not known. */
+static unsigned count(pid_t group)
+{
+    unsigned found = 0;
+    DIR *folder = opendir("/proc");
+    if (!folder)
+        return PROCESSES_MAX;
+    for (struct dirent *entry; found < PROCESSES_MAX && (entry = readdir(folder));)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+            found += is_of(entry->d_name, group);
+    closedir(folder);
+    return found;
+}
+
+static unsigned count_granted(const struct processes *processes, uint64_t now_ns)
+{
+    unsigned found = 0;
+    for (unsigned i = 0; i < PROCESSES_MAX; i++)
+        found += processes->granted_ns[i] && now_ns - processes->granted_ns[i] < BEGINS_NS;
+    return found;
+}
+
+void processes_close(struct processes *processes)
+{
+    if (processes->notices >= 0)
+        close(processes->notices);
+    processes->notices = -1;
+}
+
+/* One that asks: @refusal, or 0, and it goes on. False: nobody does any more. */
+static bool answer_one(struct processes *processes, int refusal)
+{
+    struct seccomp_notif *notice = NULL;
+    struct seccomp_notif_resp *answer = NULL;
+    if (seccomp_notify_alloc(&notice, &answer))
+        return false;
+    int error = seccomp_notify_receive(processes->notices, notice);
+    if (error == 0) {
+        answer->id = notice->id;
+        answer->error = refusal;
+        answer->flags = refusal ? 0 : SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+        (void)seccomp_notify_respond(processes->notices, answer); /* It may have ended. */
+    }
+    seccomp_notify_free(notice, answer);
+    return error == 0;
+}
+
+int processes_poll(const struct processes *processes, uint64_t now_ns)
+{
+    return now_ns >= processes->look_ns ? processes->notices : -1;
+}
+
+/* There are as many as there may be. */
+static void hold_back(struct processes *processes, const char *name, uint64_t now_ns)
+{
+    if (!processes->full_ns)
+        processes->full_ns = now_ns;
+    bool waited = now_ns - processes->full_ns >= PATIENCE_NS;
+    if (waited && !processes->told)
+        log_warn("the session of %s has %u processes: it is refused more", name, PROCESSES_MAX);
+    processes->told |= waited;
+    if (waited && !answer_one(processes, -EAGAIN))
+        processes_close(processes);
+    processes->look_ns = now_ns + LOOK_NS;
+}
+
+void processes_answer(struct processes *processes, pid_t group, const char *name, uint64_t now_ns)
+{
+    unsigned there = count(group);
+    if (there + count_granted(processes, now_ns) >= PROCESSES_MAX) {
+        hold_back(processes, name, now_ns);
+        return;
+    }
+    processes->full_ns = 0;
+    processes->granted_ns[processes->next_granted] = now_ns;
+    processes->next_granted = (processes->next_granted + 1) % PROCESSES_MAX;
+    /* Whose fork was interrupted asks again. */
+    (void)answer_one(processes, 0);
+}
