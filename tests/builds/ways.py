@@ -29,7 +29,8 @@ HARDENING = os.path.join(SOURCE, "scripts", "hardened.ini")
 LAYOUT = ["--prefix", "/usr", "--libdir", "lib/x86_64-linux-gnu", "--libexecdir", "lib/helpers"]
 PRODUCT = ("agent", "interpose", "policy", "remote", "state")
 KEPT = ("-I", "-D", "-W", "-f", "-std", "-pthread")
-DROPPED = ("-fsanitize", "-fdiagnostics", "-fcolor", "-fno-sanitize", "-W,")
+DROPPED = ("-fsanitize", "-fdiagnostics", "-fcolor", "-fno-sanitize", "-fcf-protection",
+           "-D_FORTIFY_SOURCE", "-W,")
 
 
 def fail(why):
