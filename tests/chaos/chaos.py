@@ -19,7 +19,7 @@ import sys
 import time
 
 from isolated import Watch
-from lab import DONE, EMULATED, Lab, Mover, Patience, VENDORS, find_reseat
+from lab import DONE, EMULATED, Lab, Mover, Patience, TIMES, VENDORS, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
 
@@ -29,7 +29,8 @@ def parse(argv):
     parser.add_argument("--reseat", help="the reseat command")
     parser.add_argument("--vendors", default="pocl,rusticl", help=f"of {','.join(VENDORS)},{EMULATED}")
     parser.add_argument("--devices", default="", help="names to move between (all by default)")
-    parser.add_argument("--moves", type=int, default=100, help="moves to be made at least")
+    parser.add_argument("--moves", type=int, default=100,
+                        help="moves to be made at least, TEST_TIMES in the environment as many")
     parser.add_argument("--interval", default="50-500", help="milliseconds between moves, LEAST-MOST")
     parser.add_argument("--suspend-every", type=int, default=10, help="suspend and resume each Nth time (0: never)")
     parser.add_argument("--slice", help="milliseconds of a piece of a long launch")
@@ -53,7 +54,9 @@ def parse(argv):
     parser.add_argument("--keep", action="store_true", help="keep the folder with all output")
     parser.add_argument("--summary", help="file for the counts, as JSON")
     parser.add_argument("program", nargs="+")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    options.moves *= TIMES
+    return options
 
 
 def native(lab, options):

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 
-from lab import DONE, OUTCOMES, Lab, Patience, VENDORS, find_reseat
+from lab import DONE, OUTCOMES, Lab, Patience, TIMES, VENDORS, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
 POLL_SECONDS = 0.02
@@ -41,7 +41,7 @@ def parse(argv):
     parser.add_argument("--keep", action="store_true", help="keep the folder with all output")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args(argv)
-    options.kills = int(os.environ.get("KILLED_KILLS", options.kills))
+    options.kills = int(os.environ.get("KILLED_KILLS", options.kills * TIMES))
     return options
 
 

@@ -38,6 +38,9 @@ DONE, ROLLED_BACK, USAGE, NO_SUCH, REFUSED, DEADLINE = range(6)
 OUTCOMES = {DONE: "done", ROLLED_BACK: "rolled back", USAGE: "usage", NO_SUCH: "no such program",
             REFUSED: "refused", DEADLINE: "deadline"}
 
+# A long test may do what it does again and again so many times as often.
+TIMES = int(os.environ.get("TEST_TIMES", "1"))
+
 APPEAR_SECONDS = 60
 POLL_SECONDS = 0.05
 COMMAND_SECONDS = 300

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from lab import EMULATED, Lab, Patience, find_reseat
+from lab import EMULATED, Lab, Patience, TIMES, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
 SECTION, DEVICE = "a", "gpu-a"  # lab.GPUS
@@ -24,7 +24,7 @@ SECTION, DEVICE = "a", "gpu-a"  # lab.GPUS
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--reseat", help="the reseat command")
-    parser.add_argument("--calls", type=int, default=8, help="how many calls are tried")
+    parser.add_argument("--calls", type=int, default=8, help="how many calls are tried, TEST_TIMES as many")
     parser.add_argument("--call", type=int, action="append", help="this one alone")
     parser.add_argument("--every", action="store_true", default="LOSSES_EVERY" in os.environ,
                         help="try each call")
@@ -95,8 +95,9 @@ def chosen(options, calls):
                if n >= max(first, options.first) and options.at in (None, function)]
     if options.every:
         return numbers
-    step = len(numbers) / options.calls
-    return sorted({numbers[int(step * i)] for i in range(options.calls)} if numbers else [])
+    count = options.calls * TIMES
+    step = len(numbers) / count
+    return sorted({numbers[int(step * (i + 0.5))] for i in range(count)} if numbers else [])
 
 
 def differs(got, want):

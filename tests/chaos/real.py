@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-from lab import Lab, Mover, Patience, find_reseat
+from lab import Lab, Mover, Patience, TIMES, find_reseat
 
 SKIPPED = 77
 X264_PSNR_DB = 1.0
@@ -50,7 +50,7 @@ def under(lab, options, name, command, present=None, moves=None):
     devices = options.devices.split(",") if options.devices else lab.devices()
     with open(lab.path(name + ".out"), "wb") as out, open(lab.path(name + ".err"), "wb") as err:
         process = lab.start(lab.run_command(name, devices[0], present) + command, out, err)
-        mover = Mover(lab, process.pid, devices, options.seed, (0.2, 1.0))
+        mover = Mover(lab, process.pid, devices, options.seed, (0.05, 0.3))
         if moves:
             mover.start()
         status, why = Patience(process.pid, options.seconds).wait(process)
@@ -83,10 +83,9 @@ def clinfo(lab, options):
 
 def clpeak(lab, options):
     command = ["clpeak", "--kernel-latency", "--transfer-bandwidth"]
-    native = quietly(lab, command).decode(errors="replace")
     got = under(lab, options, "clpeak", command, moves=0).decode(errors="replace")
     for field in ("Transfer bandwidth", "Kernel launch latency"):
-        check(field in native and field in got, f"clpeak does not show {field}")
+        check(field in got, f"clpeak does not show {field}")
 
 
 def source(lab, frames):
@@ -160,7 +159,7 @@ def main(argv):
     parser.add_argument("--vendors", default="pocl", help="pocl, or pocl,rusticl")
     parser.add_argument("--devices", default="")
     parser.add_argument("--moves", type=int, default=5, help="moves to be made at least")
-    parser.add_argument("--frames", type=int, default=300)
+    parser.add_argument("--frames", type=int, default=200 * TIMES)
     parser.add_argument("--seconds", type=float, default=300, help="of processor time, give up after")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true")

@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "chaos"))
-from lab import DONE, Lab, Patience, find_reseat  # pylint: disable=wrong-import-position
+from lab import DONE, Lab, Patience, TIMES, find_reseat  # pylint: disable=wrong-import-position
 from served import connect_badly, serve  # pylint: disable=wrong-import-position
 
 SECONDS = 600
@@ -84,7 +84,7 @@ def moved(lab, network, options):
             cuts = Cuts(lab, network, process.pid, devices[0], devices[-1])
             records = cuts.measure()
             for way, count in zip(("up", "down"), records):
-                every = max(1, (count + MORE) // options.most)
+                every = max(1, (count + MORE) // (options.most * TIMES))
                 cuts.cut_each(way, range(random.randrange(every), count + MORE, every))
             with open(until, "w", encoding="utf-8"):
                 pass
