@@ -9,7 +9,7 @@ program must end as it does by itself, with the same output. Calls are tried at 
 --every (or LOSSES_EVERY in the environment) all of them, with --each some of each function.
 
 With --second the device that it is recovered on vanishes as well, at calls of that recovery and after
-it: then the third one has to do.
+it: then a third one has to do.
 """
 
 import argparse
@@ -21,7 +21,9 @@ import time
 from lab import EMULATED, Lab, Patience, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
-DEVICES = {"a": "gpu-a", "b": "gpu-b", "c": "cpu-c"}  # lab.GPUS
+DEVICES = {"a": "gpu-a", "b": "gpu-b", "c": "cpu-c", "d": "gpu-d"}  # lab.GPUS, and...
+# ...where a program whose memory the device works in can go when both others are lost.
+THIRD = "[d] name=gpu-d base=1 own_memory=yes\n"
 HOME, NEXT = "a", "b"  # where it starts, and where it is recovered
 
 
@@ -193,6 +195,8 @@ def main(argv):
         print("losses: no reseat command (--reseat, $RESEAT)", file=sys.stderr)
         return SKIPPED
     with Lab([EMULATED], reseat, options.keep, program=options.program) as lab:
+        with open(lab.env["EMU_CONFIG"], "a", encoding="utf-8") as file:
+            file.write(THIRD)
         status = run(lab, options)
         if options.keep:
             print(f"  kept in {lab.folder}")
