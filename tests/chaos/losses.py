@@ -9,7 +9,9 @@ program must end as it does by itself, with the same output. Calls are tried at 
 --every (or LOSSES_EVERY in the environment) all of them, with --each some of each function.
 
 With --second the device that it is recovered on vanishes as well, at calls of that recovery and after
-it: then a third one has to do.
+it: then a third one has to do. With --moves it is moved at random meanwhile, so that what vanishes
+(--lose) is where it is, where it comes from or goes to, or none of these. With --spread it is not
+protected, and what vanishes does a part of its launches: that is done again where the program is.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from lab import EMULATED, Lab, Patience, find_reseat
+from lab import EMULATED, PACED, Lab, Mover, Patience, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
 DEVICES = {"a": "gpu-a", "b": "gpu-b", "c": "cpu-c", "d": "gpu-d"}  # lab.GPUS, and...
@@ -39,6 +41,9 @@ def parse(argv):
     parser.add_argument("--second", type=int, default=0,
                         help="for each call, at so many calls of the next device that is lost as well")
     parser.add_argument("--first", type=int, default=1, help="of all calls begin with this one")
+    parser.add_argument("--lose", choices=list(DEVICES), default=HOME, help="the device that vanishes")
+    parser.add_argument("--moves", action="store_true", help="move it at random")
+    parser.add_argument("--spread", action="store_true", help=f"share its launches with {NEXT}, unprotected")
     parser.add_argument("--protect", default="1", help="seconds between points, or bytes")
     parser.add_argument("--slice", help="milliseconds of a piece of a long launch")
     parser.add_argument("--seconds", type=float, default=120, help="of processor time, give up after")
@@ -79,12 +84,18 @@ def protected(lab, options, losses):
     for name in ("log", "stderr"):
         with open(lab.path(name), "wb"):
             pass
-    command = [lab.reseat, "run", "--device", DEVICES[HOME], "--protect", options.protect]
+    command = [lab.reseat, "run", "--device", DEVICES[HOME]]
+    command += ["--spread", DEVICES[NEXT]] if options.spread else ["--protect", options.protect]
     if options.slice:
         command += ["--slice", options.slice]
     with open(lab.path("stdout"), "w+b") as out, open(lab.path("stderr"), "wb") as err:
         process = lab.start(command + ["--", "env", *env, *options.program], out, err)
+        mover = Mover(lab, process.pid, list(DEVICES.values()), len(losses), (0.02, 0.2))
+        if options.moves:
+            mover.start()
         status, why = Patience(process.pid, options.seconds).wait(process)
+        if options.moves:
+            mover.stop()
         out.seek(0)
         return why or status, out.read(), calls_of(trace)
 
@@ -160,9 +171,9 @@ class Trials:
         return made
 
     def at(self, call):
-        made = self.once([(HOME, call)])
+        made = self.once([(self.options.lose, call)])
         for second in chosen_second(self.options, made[NEXT]):
-            self.once([(HOME, call), (NEXT, second)])
+            self.once([(self.options.lose, call), (NEXT, second)])
 
 
 def run(lab, options):
@@ -177,12 +188,13 @@ def run(lab, options):
         print(f"  WRONG, undisturbed: {wrong}\n{tail(lab, 'stderr')}")
         return 1
     begin, trials = time.monotonic(), Trials(lab, options, want)
-    for call in chosen(options, calls[HOME]):
+    for call in chosen(options, calls[options.lose]):
         trials.at(call)
-    print(f"losses: {' '.join(options.program)}: {max(calls[HOME], default=0)} calls, "
+    print(f"losses: {' '.join(options.program)}: {max(calls[options.lose], default=0)} calls, "
           f"lost at {trials.lost}, twice at {trials.lost_twice}, {trials.failed} times wrong, "
           f"{time.monotonic() - begin:.1f} s")
-    if not trials.lost or (options.second and not trials.lost_twice):
+    # Where it is moved to, and when, is not the same each time.
+    if (not trials.lost and not options.moves) or (options.second and not trials.lost_twice):
         print("  WRONG: the device was never lost")
         return 1
     return 1 if trials.failed else 0
@@ -194,7 +206,7 @@ def main(argv):
     if not reseat:
         print("losses: no reseat command (--reseat, $RESEAT)", file=sys.stderr)
         return SKIPPED
-    with Lab([EMULATED], reseat, options.keep, program=options.program) as lab:
+    with Lab([PACED if options.spread else EMULATED], reseat, options.keep, program=options.program) as lab:
         with open(lab.env["EMU_CONFIG"], "a", encoding="utf-8") as file:
             file.write(THIRD)
         status = run(lab, options)
