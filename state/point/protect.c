@@ -60,14 +60,20 @@ static bool is_on(void)
     return atomic_load(&on) && !refusal();
 }
 
-/* What has ended by now the program need not have been told: nothing of it is in the journal. */
-static void settle_events(void)
+/* What has ended by now the program need not have been told: nothing of it is in the journal. All
+ * that was given has; where its driver says otherwise, as one does whose device is lost at this
+ * moment, it is in the journal alone. */
+static int settle_events(void)
 {
     uintptr_t cursor = 0;
     struct event *event;
+    bool doubted = false;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
-        if (event_state(event) == EVENT_ISSUED && !event->parts)
+        if (event_state(event) == EVENT_ISSUED && !event->parts) {
             (void)event_status_inside(event);
+            doubted = doubted || event_is_doubted(event);
+        }
+    return doubted ? -EIO : 0;
 }
 
 /* What a point is made for, besides. */
@@ -82,14 +88,15 @@ static int begin_journal(void *data, const struct point *point)
 {
     struct beginning *beginning = data;
     const struct point_request *wanted = beginning->wanted;
-    int error = wanted->moment ? wanted->moment(wanted->data, point) : 0;
+    bool protects = atomic_load(&on);
+    int error = protects ? settle_events() : 0;
+    if (error == 0 && wanted->moment)
+        error = wanted->moment(wanted->data, point);
     if (error)
         return error;
-    beginning->protects = atomic_load(&on);
-    if (beginning->protects) {
-        settle_events();
+    beginning->protects = protects;
+    if (protects)
         beginning->former = journal_begin();
-    }
     return 0;
 }
 

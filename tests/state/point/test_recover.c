@@ -325,6 +325,22 @@ static void compute_with_points(struct play *play)
     has(play, play->a, play->a_is);
 }
 
+/* What ended before a point has no order to be known by, and nobody waited for it. */
+static void compute_apart_with_points(struct play *play)
+{
+    cl_event events[6];
+    for (cl_uint i = 0; i < 3; i++) {
+        for (cl_uint k = 0; k < ARRAY_SIZE(events); k++)
+            launch(play, i + k, k != 0, k != 0 ? &events[k - 1] : NULL, &events[k]);
+        (void)protect_now();
+        OK(clWaitForEvents(ARRAY_SIZE(events), events));
+        for (cl_uint k = 0; k < ARRAY_SIZE(events); k++)
+            OK(clReleaseEvent(events[k]));
+    }
+    has(play, play->b, play->b_is);
+    has(play, play->a, play->a_is);
+}
+
 /* False when it made fewer calls. @next: the same of the device that the program comes to then; 0:
  * that stays. */
 static bool lose_at(void (*run)(struct play *play), uint64_t call, uint64_t next,
@@ -407,6 +423,11 @@ Test(recover, a_device_that_is_lost_in_a_move_is_replaced, .timeout = 300)
 Test(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced, .timeout = 300)
 {
     lose_at_each(compute_with_points, "", 0);
+}
+
+Test(recover, what_a_point_finds_ended_outlives_a_loss_at_that_moment, .timeout = 300)
+{
+    lose_at_each(compute_apart_with_points, "", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 }
 
 static cl_ulong time_of(cl_event event, cl_profiling_info which)
