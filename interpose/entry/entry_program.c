@@ -22,7 +22,7 @@ static cl_int error_of(int err)
 static void build_begins(const struct program *program)
 {
     if (atomic_load(&program->edition) != 0)
-        (void)the_upcalls->relieve();
+        (void)the_upcalls->relieve(true);
 }
 
 static uint32_t all_seats(const struct context *context)

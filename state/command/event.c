@@ -185,6 +185,11 @@ bool event_stands(struct event *event, cl_int status)
     return false;
 }
 
+bool event_is_doubted(const struct event *event)
+{
+    return atomic_load(&event->doubt) == DOUBT_ASKED;
+}
+
 /* The last that the program knows of it, by a query or by a callback. */
 static cl_int told(const struct event *event)
 {

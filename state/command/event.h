@@ -114,6 +114,8 @@ static inline bool event_failed(const struct event *event)
  * being found out, and until then the command is under way. Anywhere, also with engine_lock.
  */
 bool event_stands(struct event *event, cl_int status);
+/** That is being found out of @event. Anywhere. */
+bool event_is_doubted(const struct event *event);
 /** Its device was lost, and its command is to be given again: it is HELD until event_finish. Gate
  *  closed. */
 void event_again(struct event *event);

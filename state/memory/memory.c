@@ -297,16 +297,20 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
         residence_unref(residence);
         if (again)
             continue;
-        if (ask && !lost && !relieved && the_upcalls) {
+        /* Of a device that is not full there may be more to be had than what was released. */
+        if (ask && !lost && !relieved && the_upcalls && the_upcalls->relieve(error != NO_ROOM)) {
             relieved = true;
-            if (the_upcalls->relieve())
-                continue;
+            continue;
         }
         if (lost || !ask) {
             memory_discard(memory);
             return lost ? CL_OUT_OF_RESOURCES : error;
         }
         answer = the_upcalls->ask_for_room(device, memory->size, memory->size, false, error);
+        if (answer != ROOM_AGAIN && !relieved && the_upcalls->relieve(true)) {
+            relieved = true;
+            answer = ROOM_AGAIN;
+        }
         if (answer == ROOM_REFUSE) {
             memory_discard(memory);
             return error == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;

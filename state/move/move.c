@@ -433,9 +433,9 @@ static void lost(void)
         move_recovery()->lost();
 }
 
-static bool relieve(void)
+static bool relieve(bool anyway)
 {
-    return move_recovery() && move_recovery()->relieve();
+    return move_recovery() && move_recovery()->relieve(anyway);
 }
 
 static bool is_protected(void)

@@ -180,7 +180,7 @@ struct move_recovery {
     bool (*await)(struct residence *residence);
     bool (*replace)(void);
     bool (*is_on)(void);
-    bool (*relieve)(void);
+    bool (*relieve)(bool anyway);
 };
 /** For good. Static storage. Any thread. */
 void move_set_recovery(const struct move_recovery *recovery);

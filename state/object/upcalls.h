@@ -55,9 +55,12 @@ struct upcalls {
     /** The device of a program that has no context there yet is not available: wait until another
      * one was found. True: its virtual device is there. */
     bool (*await_replacement)(void);
-    /** What the program released, and is kept for its protection alone, goes. True: there was some.
+    /**
+     * What the program released, and is kept for its protection alone, goes. True: there was some.
+     *
+     * @anyway  Also where that was done so lately that the program would be stopped too often.
      */
-    bool (*relieve)(void);
+    bool (*relieve)(bool anyway);
     /** The program is protected: await_recovery may be true. Wait-free. */
     bool (*is_protected)(void);
     /** A launch is given in pieces, and how fast they are is known: others may do a part of it.

@@ -23,6 +23,8 @@
 #define FAILED_NS UINT64_C(1000000000)
 /* Between two rounds of the devices that there are, of a program that has lost its own. */
 #define SEARCH_NS UINT64_C(200000000)
+/* So many devices in a row are tried without a pause by one that has nothing yet. */
+#define AT_ONCE 4
 /* How often who waits for a recovery looks whether there can be one. */
 #define LOOK_NS UINT64_C(50000000)
 /* A point is begun when the journal has this much of what it may. */
@@ -36,6 +38,7 @@ static struct {
     bool woken;            /* something was lost since the thread looked */
     unsigned under_way;    /* points that are made, until the journal before them is let go */
     bool wanted, replaced; /* a device for a program that has nothing on its own; it is there */
+    unsigned replacements; /* how many there were; of the thread alone */
     uint64_t points, recoveries, at_ns, begun_ns, tried_ns, downtime_ns, total_ns, paused_ns,
         since_ns;
     uint64_t put_off_ns;     /* what the last one was expected to take, which was put off; or 0 */
@@ -57,14 +60,20 @@ static bool is_on(void)
     return atomic_load(&on) && !refusal();
 }
 
-/* What has ended by now the program need not have been told: nothing of it is in the journal. */
-static void settle_events(void)
+/* What has ended by now the program need not have been told: nothing of it is in the journal. All
+ * that was given has; where its driver says otherwise, as one does whose device is lost at this
+ * moment, it is in the journal alone. */
+static int settle_events(void)
 {
     uintptr_t cursor = 0;
     struct event *event;
+    bool doubted = false;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
-        if (event_state(event) == EVENT_ISSUED && !event->parts)
+        if (event_state(event) == EVENT_ISSUED && !event->parts) {
             (void)event_status_inside(event);
+            doubted = doubted || event_is_doubted(event);
+        }
+    return doubted ? -EIO : 0;
 }
 
 /* What a point is made for, besides. */
@@ -79,14 +88,15 @@ static int begin_journal(void *data, const struct point *point)
 {
     struct beginning *beginning = data;
     const struct point_request *wanted = beginning->wanted;
-    int error = wanted->moment ? wanted->moment(wanted->data, point) : 0;
+    bool protects = atomic_load(&on);
+    int error = protects ? settle_events() : 0;
+    if (error == 0 && wanted->moment)
+        error = wanted->moment(wanted->data, point);
     if (error)
         return error;
-    beginning->protects = atomic_load(&on);
-    if (beginning->protects) {
-        settle_events();
+    beginning->protects = protects;
+    if (protects)
         beginning->former = journal_begin();
-    }
     return 0;
 }
 
@@ -176,28 +186,6 @@ static bool await_points(void)
     return waits;
 }
 
-/* Without a point the journal is worth nothing, but nothing is kept for it any more. Where it is
- * for a loss that there is no point, the journal is needed first. */
-static bool relieve(void)
-{
-    uint64_t entries, bytes;
-    journal_size(&entries, &bytes);
-    if (!atomic_load(&on))
-        return false;
-    if (entries == 0)
-        return await_points();
-    int error = protect_now();
-    while (error != 0 && is_lost() && await_end_of_loss())
-        error = protect_now();
-    if (error != 0 && gate_close(0) == 0) {
-        struct journal_entry *former = journal_end();
-        gate_open();
-        journal_free(former);
-    }
-    (void)await_points();
-    return true;
-}
-
 /* So much of the time may points take where the journal is not whole, or full before its time. */
 #define HASTE 0.1
 
@@ -214,6 +202,37 @@ static uint64_t due_at(bool hurries)
     if (state.error != 0 && state.put_off_ns == 0)
         return state.tried_ns + FAILED_NS;
     return state.begun_ns + (interval > least ? interval : least);
+}
+
+/* The last point is so near that with one more at its distance points took too much of the time. */
+static bool was_lately(void)
+{
+    pthread_mutex_lock(&state.lock);
+    bool lately = clock_now_ns() < due_at(true);
+    pthread_mutex_unlock(&state.lock);
+    return lately;
+}
+
+/* Without a point the journal is worth nothing, but nothing is kept for it any more. Where it is
+ * for a loss that there is no point, the journal is needed first. */
+static bool relieve(bool anyway)
+{
+    uint64_t entries, bytes;
+    journal_size(&entries, &bytes);
+    if (!atomic_load(&on) || (!anyway && was_lately()))
+        return false;
+    if (entries == 0)
+        return await_points();
+    int error = protect_now();
+    while (error != 0 && is_lost() && await_end_of_loss())
+        error = protect_now();
+    if (error != 0 && gate_close(0) == 0) {
+        struct journal_entry *former = journal_end();
+        gate_open();
+        journal_free(former);
+    }
+    (void)await_points();
+    return true;
 }
 
 /* What one that is made now may stop the program for: the budget, which it would use up for that
@@ -269,29 +288,45 @@ static bool recover_on(const struct device_key *key)
     return true;
 }
 
-/* Those that drivers list, and are not the one at @here. */
-static bool recover_on_listed(const struct device *here)
+/* One of @keys, from the one after @here on: those before it may be the ones that it lost first. */
+static bool recover_on_other(const struct device_key *const *keys, size_t count,
+                             const struct device_key *here)
+{
+    size_t at = 0;
+    bool done = false;
+    while (at < count && !device_key_equal(keys[at], here))
+        at++;
+    for (size_t i = 1; i <= count && !done && !work_is_over(); i++) {
+        const struct device_key *key = keys[(at + i) % count];
+        done = !device_key_equal(key, here) && recover_on(key);
+    }
+    return done;
+}
+
+/* Those that were said; without any, those that drivers list. NULL: none. Owned by the caller. */
+static const struct device_key **list_keys(size_t *ret_count)
 {
     struct device **devices = NULL;
-    size_t count = 0;
-    bool done = false;
-    if (driver_list(&devices, &count) != 0)
+    size_t count = state.key_count;
+    if (count == 0 && driver_list(&devices, &count) != 0)
         count = 0;
-    for (size_t i = 0; i < count && !done && !work_is_over(); i++)
-        done = devices[i] != here && recover_on(&devices[i]->key);
+    const struct device_key **keys =
+        count != 0 ? malloc(count * sizeof(const struct device_key *)) : NULL;
+    for (size_t i = 0; keys && i < count; i++)
+        keys[i] = devices ? &devices[i]->key : &state.keys[i];
     free(devices);
-    return done;
+    *ret_count = keys ? count : 0;
+    return keys;
 }
 
 /* Any that there is; then the device itself, which may have come back. */
 static bool recover(void)
 {
     const struct device *here = atomic_load(&the_seats[0]->device);
-    bool done = false;
-    for (size_t i = 0; here && i < state.key_count && !done && !work_is_over(); i++)
-        done = !device_key_equal(&state.keys[i], &here->key) && recover_on(&state.keys[i]);
-    if (!done && here && state.key_count == 0)
-        done = recover_on_listed(here);
+    size_t count;
+    const struct device_key **keys = list_keys(&count);
+    bool done = here && recover_on_other(keys, count, &here->key);
+    free(keys);
     if (!done && here && !work_is_over())
         done = recover_on(&here->key);
     if (!done)
@@ -311,6 +346,9 @@ static void recover_unless_others_do(void)
 /* Nobody else is asked: nothing that the program has is lost, so nobody is told that it seeks. */
 static void replace(void)
 {
+    /* Where none can be used they are given time. */
+    if (state.replacements++ >= AT_ONCE)
+        clock_sleep(SEARCH_NS);
     bool done = recover();
     pthread_mutex_lock(&state.lock);
     state.wanted = false;

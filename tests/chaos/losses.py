@@ -6,7 +6,12 @@
 The program runs on an emulated device as it is, then protected and undisturbed, which says how many
 calls of the driver there are, then once for each call that is tried: at it the device vanishes. The
 program must end as it does by itself, with the same output. Calls are tried at even distances, with
---every (or LOSSES_EVERY in the environment) all of them.
+--every (or LOSSES_EVERY in the environment) all of them, with --each some of each function.
+
+With --second the device that it is recovered on vanishes as well, at calls of that recovery and after
+it: then a third one has to do. With --moves it is moved at random meanwhile, so that what vanishes
+(--lose) is where it is, where it comes from or goes to, or none of these. With --spread it is not
+protected, and what vanishes does a part of its launches: that is done again where the program is.
 """
 
 import argparse
@@ -15,10 +20,13 @@ import subprocess
 import sys
 import time
 
-from lab import EMULATED, Lab, Patience, TIMES, find_reseat
+from lab import EMULATED, PACED, Lab, Mover, Patience, TIMES, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
-SECTION, DEVICE = "a", "gpu-a"  # lab.GPUS
+DEVICES = {"a": "gpu-a", "b": "gpu-b", "c": "cpu-c", "d": "gpu-d"}  # lab.GPUS, and...
+# ...where a program whose memory the device works in can go when both others are lost.
+THIRD = "[d] name=gpu-d base=1 own_memory=yes\n"
+HOME, NEXT = "a", "b"  # where it starts, and where it is recovered
 
 
 def parse(argv):
@@ -29,7 +37,13 @@ def parse(argv):
     parser.add_argument("--every", action="store_true", default="LOSSES_EVERY" in os.environ,
                         help="try each call")
     parser.add_argument("--at", help="only calls of this function")
+    parser.add_argument("--each", type=int, help="so many calls of each function: the first, the last, between")
+    parser.add_argument("--second", type=int, default=0,
+                        help="for each call, at so many calls of the next device that is lost as well")
     parser.add_argument("--first", type=int, default=1, help="of all calls begin with this one")
+    parser.add_argument("--lose", choices=list(DEVICES), default=HOME, help="the device that vanishes")
+    parser.add_argument("--moves", action="store_true", help="move it at random")
+    parser.add_argument("--spread", action="store_true", help=f"share its launches with {NEXT}, unprotected")
     parser.add_argument("--protect", default="1", help="seconds between points, or bytes")
     parser.add_argument("--slice", help="milliseconds of a piece of a long launch")
     parser.add_argument("--seconds", type=float, default=120, help="of processor time, give up after")
@@ -47,35 +61,41 @@ def native(lab, options):
 
 
 def calls_of(trace):
-    """What the program's driver was called for on the device, in order."""
-    calls = {}
+    """What the program's driver was called for on each device, in order."""
+    calls = {section: {} for section in DEVICES}
     if os.path.exists(trace):
         with open(trace, encoding="utf-8") as file:
             for line in file:
                 number, section, function, _ = line.split()
-                if section == SECTION:
-                    calls[int(number)] = function
+                calls[section][int(number)] = function
     return calls
 
 
-def protected(lab, options, call):
-    """(exit status or why it was killed, output, calls), the device lost at @call, or never."""
+def protected(lab, options, losses):
+    """(exit status or why it was killed, output, calls); @losses: (device, its call) each."""
     trace = lab.path("trace")
     if os.path.exists(trace):
         os.unlink(trace)
     # What the command itself asks of drivers is not counted.
     env = [f"EMU_TRACE={trace}", f"RESEAT_LOG=info:{lab.path('log')}"]
-    if call:
-        env.append(f"EMU_FAIL=device={SECTION};call={call};error=vanish")
+    if losses:
+        rules = [f"device={section};call={call};error=vanish" for section, call in losses]
+        env.append("EMU_FAIL=" + ",".join(rules))
     for name in ("log", "stderr"):
         with open(lab.path(name), "wb"):
             pass
-    command = [lab.reseat, "run", "--device", DEVICE, "--protect", options.protect]
+    command = [lab.reseat, "run", "--device", DEVICES[HOME]]
+    command += ["--spread", DEVICES[NEXT]] if options.spread else ["--protect", options.protect]
     if options.slice:
         command += ["--slice", options.slice]
     with open(lab.path("stdout"), "w+b") as out, open(lab.path("stderr"), "wb") as err:
         process = lab.start(command + ["--", "env", *env, *options.program], out, err)
+        mover = Mover(lab, process.pid, list(DEVICES.values()), len(losses), (0.02, 0.2))
+        if options.moves:
+            mover.start()
         status, why = Patience(process.pid, options.seconds).wait(process)
+        if options.moves:
+            mover.stop()
         out.seek(0)
         return why or status, out.read(), calls_of(trace)
 
@@ -83,6 +103,14 @@ def protected(lab, options, call):
 def tail(lab, name, size=3000):
     with open(lab.path(name), "rb") as file:
         return file.read()[-size:].decode(errors="replace")
+
+
+def some(numbers, count):
+    """@count of them at even distances, with the first and, of two or more, the last."""
+    if count >= len(numbers):
+        return numbers
+    step = (len(numbers) - 1) / max(count - 1, 1)
+    return [numbers[round(step * i)] for i in range(count)]
 
 
 def chosen(options, calls):
@@ -95,9 +123,21 @@ def chosen(options, calls):
                if n >= max(first, options.first) and options.at in (None, function)]
     if options.every:
         return numbers
+    if options.each:
+        functions = sorted({calls[n] for n in numbers})
+        return sorted(n for function in functions
+                      for n in some([n for n in numbers if calls[n] == function], options.each))
     count = options.calls * TIMES
     step = len(numbers) / count
     return sorted({numbers[int(step * (i + 0.5))] for i in range(count)} if numbers else [])
+
+
+def chosen_second(options, calls):
+    """Calls of the device that it was recovered on, from when it was on: more of the first ones."""
+    first = min((n for n, function in calls.items() if function == "clCreateContext"), default=0)
+    length = max(calls, default=0) - first
+    count = options.second if first else 0
+    return sorted({first + int(length * (i / count) ** 3) for i in range(count)})
 
 
 def differs(got, want):
@@ -108,32 +148,57 @@ def differs(got, want):
     return None
 
 
+class Trials:
+    """Runs with losses, each compared with the run without."""
+
+    def __init__(self, lab, options, want):
+        self.lab, self.options, self.want = lab, options, want
+        self.lost = self.lost_twice = self.failed = 0
+
+    def once(self, losses):
+        """Its calls."""
+        status, output, made = protected(self.lab, self.options, losses)
+        wrong = differs((status, output), self.want)
+        # How many calls there are is not the same each time: the last ones may be missing.
+        came = sum(max(made[section], default=0) >= call for section, call in losses)
+        self.lost += came > 0
+        self.lost_twice += came > 1
+        if wrong:
+            self.failed += 1
+            at = ", ".join(f"{section} {call} {made[section].get(call, 'not made')}"
+                           for section, call in losses)
+            print(f"  WRONG, lost at call {at}: {wrong}\n"
+                  f"{tail(self.lab, 'stderr', 600)}\n{tail(self.lab, 'log')}", flush=True)
+        return made
+
+    def at(self, call):
+        made = self.once([(self.options.lose, call)])
+        for second in chosen_second(self.options, made[NEXT]):
+            self.once([(self.options.lose, call), (NEXT, second)])
+
+
 def run(lab, options):
     want = native(lab, options)
     if want[0] != 0:
         print(f"losses: by itself it ended with {want[0]}: nothing to compare with", file=sys.stderr)
         return 1
     lab.devices()
-    status, output, calls = protected(lab, options, None)
+    status, output, calls = protected(lab, options, [])
     wrong = differs((status, output), want)
     if wrong:
         print(f"  WRONG, undisturbed: {wrong}\n{tail(lab, 'stderr')}")
         return 1
-    begin, lost, failed = time.monotonic(), 0, 0
-    for call in chosen(options, calls):
-        status, output, made = protected(lab, options, call)
-        wrong = differs((status, output), want)
-        # How many calls there are is not the same each time: the last ones may be missing.
-        lost += max(made, default=0) >= call
-        if wrong:
-            failed += 1
-            print(f"  WRONG, lost at call {call}, {made.get(call, 'not made')}: {wrong}\n"
-                  f"{tail(lab, 'stderr', 600)}\n{tail(lab, 'log')}", flush=True)
-    print(f"losses: {' '.join(options.program)}: {max(calls, default=0)} calls, lost at {lost}, "
-          f"{failed} times wrong, {time.monotonic() - begin:.1f} s")
-    if not lost:
+    begin, trials = time.monotonic(), Trials(lab, options, want)
+    for call in chosen(options, calls[options.lose]):
+        trials.at(call)
+    print(f"losses: {' '.join(options.program)}: {max(calls[options.lose], default=0)} calls, "
+          f"lost at {trials.lost}, twice at {trials.lost_twice}, {trials.failed} times wrong, "
+          f"{time.monotonic() - begin:.1f} s")
+    # Where it is moved to, and when, is not the same each time.
+    if (not trials.lost and not options.moves) or (options.second and not trials.lost_twice):
         print("  WRONG: the device was never lost")
-    return 1 if failed or not lost else 0
+        return 1
+    return 1 if trials.failed else 0
 
 
 def main(argv):
@@ -142,7 +207,9 @@ def main(argv):
     if not reseat:
         print("losses: no reseat command (--reseat, $RESEAT)", file=sys.stderr)
         return SKIPPED
-    with Lab([EMULATED], reseat, options.keep, program=options.program) as lab:
+    with Lab([PACED if options.spread else EMULATED], reseat, options.keep, program=options.program) as lab:
+        with open(lab.env["EMU_CONFIG"], "a", encoding="utf-8") as file:
+            file.write(THIRD)
         status = run(lab, options)
         if options.keep:
             print(f"  kept in {lab.folder}")

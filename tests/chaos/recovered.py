@@ -51,9 +51,8 @@ class Host:
     def begin(self, name, *more, lease=LEASE, steps=None):
         """A program that has an image, and one second later one more."""
         log = self.lab.path(name + ".log")
-        arguments = [*ARGUMENTS, *SLOWLY, "--log", log, *more]
-        if steps:
-            arguments += ["--steps", str(steps)]
+        # It takes the first one that it finds.
+        arguments = [*(["--steps", str(steps)] if steps else []), *ARGUMENTS, *SLOWLY, "--log", log, *more]
         process = self.lab.start([self.lab.reseat, "run", "--device", self.device, "--", self.program,
                                   *arguments], subprocess.PIPE, None, {})
         self.started.append(process)
@@ -140,7 +139,7 @@ def cannot(disk, program):
     with Host(disk, program) as host:
         host.begin("unleased", lease=None)
         expect_outcome("without a lease", recover(host, "unleased"), ROLLED_BACK, "cannot", "--lease")
-        got = host.begin("ends", steps=1200)
+        got = host.begin("ends", steps=4000)
         got.communicate(timeout=PATIENCE)
         expect_outcome("at its end", recover(host, "ends"), DONE, "ended")
         expect("of another host", host.recovery("ends", host="nowhere").wait(), NO_SUCH)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "emu_entries.h"
+#include "state/base/owned.h"
 #include "tests/emu/object.h"
 
 #define NS_PER_MS      1000000ull
@@ -17,8 +18,10 @@
 #define LINK_SLICE_NS  (2 * NS_PER_MS) /* how soon a transfer notices that its device vanished */
 #define TRACE_LINE_MAX 256
 
-static int trace_fd = -1; /* set once, before the first call; likewise: */
-static bool tells_end;
+static bool tells_end; /* set once, before the first call; likewise: */
+static const char *trace_path;
+static struct owned trace = OWNED_NONE; /* which file it is: its number may become another */
+static _Atomic int trace_number = -1;
 
 uint64_t emu_now_ns(void)
 {
@@ -153,6 +156,36 @@ static bool only_driver_knows(cl_int err)
            err == CL_INVALID_COMPILER_OPTIONS || err == CL_INVALID_LINKER_OPTIONS;
 }
 
+static int open_trace(struct owned *ret_trace)
+{
+    return owned_take(open(trace_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), ret_trace);
+}
+
+/* The program may have closed its number, or made it a file of its own: then it is opened anew. */
+static struct owned find_trace(void)
+{
+    int number = atomic_load(&trace_number);
+    struct owned found = {number, trace.device, trace.inode};
+    if (owned_fd(&found) >= 0 || open_trace(&found) != 0)
+        return found;
+    if (!atomic_compare_exchange_strong(&trace_number, &number, found.fd)) {
+        owned_close(&found);
+        found = (struct owned){number, trace.device, trace.inode};
+    }
+    return found;
+}
+
+/* While the program has every number there is, lines are missing. */
+static void trace_call(const struct emu_call *call, cl_int err)
+{
+    char line[TRACE_LINE_MAX];
+    struct owned file = find_trace();
+    int length = snprintf(line, sizeof(line), "%llu %s %s %d\n", (unsigned long long)call->number,
+                          call->device->shared->name, emu_functions[call->function].name, err);
+    /* One write to a file opened for appending: lines of several programs do not mix. */
+    (void)!owned_append(&file, line, (size_t)length);
+}
+
 cl_int emu_call_end(const struct emu_call *call, cl_int err)
 {
     crash_if_ended();
@@ -165,30 +198,19 @@ cl_int emu_call_end(const struct emu_call *call, cl_int err)
             emu_hang();
         err = emu_functions[call->function].lost_error;
     }
-    if (trace_fd >= 0) {
-        char line[TRACE_LINE_MAX];
-        int length =
-            snprintf(line, sizeof(line), "%llu %s %s %d\n", (unsigned long long)call->number,
-                     shared->name, emu_functions[call->function].name, err);
-        /* One write to a file opened for appending: lines of several programs do not mix. */
-        if (write(trace_fd, line, (size_t)length) != length)
-            fprintf(stderr, "libreseat-emu: the trace file lacks a line: %s\n", strerror(errno));
-    }
+    if (trace_path != NULL)
+        trace_call(call, err);
     return err;
 }
 
 /* "device=small;call=17;function=clCreateBuffer;error=-5" */
-static int arm_from_text(const char *text)
+static int arm_from_rule(char *rule)
 {
-    char copy[EMU_TEXT_MAX];
     const char *device = NULL, *function = NULL;
     uint64_t n = 0;
     int error = EMU_ERROR_NATURAL;
-    if (strlen(text) >= sizeof(copy))
-        return -EINVAL;
-    strcpy(copy, text);
     char *save = NULL;
-    for (char *item = strtok_r(copy, ";", &save); item != NULL; item = strtok_r(NULL, ";", &save)) {
+    for (char *item = strtok_r(rule, ";", &save); item != NULL; item = strtok_r(NULL, ";", &save)) {
         char *value = strchr(item, '=');
         if (value == NULL)
             return -EINVAL;
@@ -211,21 +233,35 @@ static int arm_from_text(const char *text)
     return emu_shared_arm(emu_control_shared(), device, n, function, error);
 }
 
+/* Rules for several devices. */
+static int arm_from_text(const char *text)
+{
+    char copy[EMU_TEXT_MAX];
+    char *save = NULL;
+    int error = 0;
+    if (strlen(text) >= sizeof(copy))
+        return -EINVAL;
+    strcpy(copy, text);
+    for (char *rule = strtok_r(copy, ",", &save); rule != NULL && error == 0;
+         rule = strtok_r(NULL, ",", &save))
+        error = arm_from_rule(rule);
+    return error;
+}
+
 void emu_call_init(void)
 {
     tells_end = getenv("EMU_EXIT") != NULL;
-    const char *path = getenv("EMU_TRACE");
     const char *fail = getenv("EMU_FAIL");
     if (tells_end)
         atexit(process_ends);
-    if (path != NULL) {
-        trace_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-        if (trace_fd < 0)
-            fprintf(stderr, "libreseat-emu: EMU_TRACE=%s: %s\n", path, strerror(errno));
-    }
+    trace_path = getenv("EMU_TRACE");
+    int error = trace_path != NULL ? open_trace(&trace) : 0;
+    if (error != 0)
+        fprintf(stderr, "libreseat-emu: EMU_TRACE=%s: %s\n", trace_path, strerror(-error));
+    atomic_store(&trace_number, trace.fd);
     if (fail != NULL && arm_from_text(fail) != 0)
         fprintf(stderr,
                 "libreseat-emu: EMU_FAIL=%s: expected "
-                "device=NAME;call=N[;function=NAME][;error=CODE|vanish]\n",
+                "device=NAME;call=N[;function=NAME][;error=CODE|vanish][,device=...]\n",
                 fail);
 }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/emu/fixture.h"
@@ -276,6 +278,57 @@ Test(emu_faults, the_environment_arms_and_traces)
     cr_assert_eq(last, emu_shared_calls(rig.shared, "a", NULL));
     cr_assert_eq(buffers, 3);
     cr_assert_eq(failed, 1);
+}
+
+/* The descriptor that leads to the file at @path. */
+static int number_of(const char *path)
+{
+    struct stat named, at;
+    cr_assert_eq(stat(path, &named), 0);
+    for (int fd = 0; fd < 1024; fd++)
+        if (fstat(fd, &at) == 0 && at.st_dev == named.st_dev && at.st_ino == named.st_ino)
+            return fd;
+    return -1;
+}
+
+Test(emu_faults, the_trace_goes_on_when_its_number_is_a_file_of_the_program_s)
+{
+    struct emu_rig rig;
+    int value = 0, own = memfd_create("own", MFD_CLOEXEC);
+    struct stat is;
+    emu_rig_file("EMU_TRACE", "");
+    emu_rig_open(&rig, "[a]");
+    cr_assert_eq(small_program(&rig, 0, &value), CL_SUCCESS);
+    int number = number_of(getenv("EMU_TRACE"));
+    cr_assert_gt(number, STDERR_FILENO);
+    cr_assert_eq(dup2(own, number), number);
+    cr_assert_eq(small_program(&rig, 0, &value), CL_SUCCESS);
+    cr_assert_eq(fstat(own, &is), 0);
+    cr_assert_eq(is.st_size, 0);
+    FILE *trace = fopen(getenv("EMU_TRACE"), "r");
+    unsigned long long at, last = 0;
+    while (fscanf(trace, "%llu %*s %*s %*d", &at) == 1) {
+        cr_assert_eq(at, last + 1);
+        last = at;
+    }
+    fclose(trace);
+    unlink(getenv("EMU_TRACE"));
+    cr_assert_eq(last, emu_shared_calls(rig.shared, "a", NULL));
+}
+
+Test(emu_faults, the_environment_arms_several_devices)
+{
+    struct emu_rig rig;
+    int value = 0;
+    setenv("EMU_FAIL",
+           "device=a;call=1;function=clCreateBuffer;error=-6,"
+           "device=b;call=2;function=clCreateBuffer;error=-5",
+           1);
+    emu_rig_open(&rig, "[a] [b]");
+    cr_assert_eq(small_program(&rig, 0, &value), CL_OUT_OF_HOST_MEMORY);
+    cr_assert_eq(small_program(&rig, 0, &value), CL_SUCCESS);
+    cr_assert_eq(small_program(&rig, 1, &value), CL_SUCCESS);
+    cr_assert_eq(small_program(&rig, 1, &value), CL_OUT_OF_RESOURCES);
 }
 
 Test(emu_faults, another_process_controls_through_the_file)

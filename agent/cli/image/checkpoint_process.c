@@ -2,11 +2,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/cli/image/criu.h"
@@ -27,6 +30,7 @@ struct making {
     struct process_files files;
     struct parked parked;
     int process; /**< A pidfd of it, or -1: its number may be another's once it ended. */
+    int guard;   /**< Where guard_begin's process hears from us, or -1. */
     char name[OUTPUT_PROGRAM_MAX];
     bool session; /**< It is in another process's. */
     bool ran;     /**< It was on a device. */
@@ -197,6 +201,74 @@ static int is_parked(struct making *m, const json_t *report)
                        m->name);
 }
 
+/** CRIU's process, or 0 once nobody has to continue the program. */
+static void guard_tell(const struct making *m, pid_t criu)
+{
+    if (m->guard >= 0)
+        (void)!send(m->guard, &criu, sizeof(criu), MSG_NOSIGNAL);
+}
+
+/** Until we are over, or were killed; then until CRIU is, which stops the program at its end. */
+static void guard(int process, int from)
+{
+    struct pollfd criu = {.fd = -1, .events = POLLIN};
+    pid_t pid = -1;
+
+    while (read(from, &pid, sizeof(pid)) == sizeof(pid) && pid != 0)
+        criu.fd = pidfd_open(pid, 0);
+    if (pid == 0)
+        return;
+    if (criu.fd >= 0)
+        (void)poll(&criu, 1, -1);
+    (void)pidfd_send_signal(process, SIGCONT, NULL, 0);
+}
+
+/** Nobody but this command continues a program that is left stopped: where it is killed, a process
+ *  that outlives it does. That has nothing of ours open, so that others see our end. */
+static int guard_begin(struct making *m)
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        return -errno;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)setsid();
+        if (dup2(m->process, STDIN_FILENO) == STDIN_FILENO &&
+            dup2(ends[0], STDOUT_FILENO) == STDOUT_FILENO) {
+            closefrom(STDERR_FILENO);
+            guard(STDIN_FILENO, STDOUT_FILENO);
+        }
+        _exit(0);
+    }
+    int error = pid < 0 ? -errno : 0;
+    close(ends[0]);
+    m->guard = error ? -1 : ends[1];
+    if (error)
+        close(ends[1]);
+    return error;
+}
+
+static void guard_end(struct making *m)
+{
+    if (m->guard < 0)
+        return;
+    guard_tell(m, 0);
+    close(m->guard);
+    while (wait(NULL) < 0 && errno == EINTR)
+        ;
+}
+
+static void criu_begun(void *data, pid_t criu)
+{
+    guard_tell(data, criu);
+}
+
+static void beat(void *data)
+{
+    park_beat(&((struct making *)data)->parked);
+}
+
 static int dump(struct making *m)
 {
     char pid[16], problem[CRIU_PROBLEM_MAX];
@@ -217,9 +289,13 @@ static int dump(struct making *m)
                                    .words = words,
                                    .log = m->files.log,
                                    .terminal = m->session,
-                                   .tick = park_beat,
-                                   .data = &m->parked};
-    if (criu_run(&call, problem) == 0)
+                                   .begun = criu_begun,
+                                   .tick = beat,
+                                   .data = m};
+    int error = m->wish->ends ? guard_begin(m) : 0;
+    if (error)
+        snprintf(problem, sizeof(problem), "nobody can watch over it: %s", strerror(-error));
+    if (!error && criu_run(&call, problem) == 0)
         return 0;
     return output_fail(m->output, ERR_FAILED,
                        "no image was made of %s: CRIU says: %s (%s); it goes on", m->name, problem,
@@ -298,10 +374,12 @@ int checkpoint_process(const struct output *output, const struct process_wish *w
                        .client = client,
                        .files = {.fd = -1},
                        .process = -1,
+                       .guard = -1,
                        .begun_ns = clock_now_ns()};
     json_t *report = NULL;
     int status = make(&m, &report);
 
+    guard_end(&m);
     process_files_end(&m.files);
     image_folder_close(m.folder);
     if (m.process >= 0)

@@ -115,6 +115,8 @@ int criu_run(const struct criu_call *call, char ret_problem[CRIU_PROBLEM_MAX])
         snprintf(ret_problem, CRIU_PROBLEM_MAX, "%.400s: %s", call->path, strerror(-error));
         return error;
     }
+    if (call->begun)
+        call->begun(call->data, child);
     while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
         if (call->tick)
             call->tick(call->data);

@@ -22,6 +22,7 @@ static const char fake_criu[] =
     "case $1 in\n"
     "check) fails check; exit 0;;\n"
     "dump) echo $$ >\"$FAKE_FOLDER/pid\"; echo \"$@\" >\"$FAKE_FOLDER/said\"\n"
+    "  [ \"$FAKE_CRIU\" = late ] && sleep 2\n"
     "  [ \"$6\" = --leave-stopped ] && kill -STOP $3\n"
     "  [ \"$FAKE_CRIU\" = hang ] && exec sleep 1000\n"
     "  fails dump || [ $FAKE_CRIU = dump ] || {\n"
@@ -207,6 +208,25 @@ Test(process_verbs, a_program_goes_on_when_who_keeps_it_is_killed)
     program = harness_start("kept", "done");
     cr_expect_eq(KEEP(criu)->status, 0);
     expect_no_files_left(); /* also not those of who was killed */
+    harness_end(program);
+}
+
+/* CRIU leaves it stopped for the end that it is to have: also when nobody is there any more for
+ * that. */
+Test(process_verbs, with_end_it_goes_on_when_who_keeps_it_is_killed)
+{
+    char said[200];
+    pid_t program = harness_start("kept", "done");
+    setenv("FAKE_CRIU", "late", 1);
+    snprintf(said, sizeof(said), "%s/said", harness_folder());
+    pid_t keeper = harness_spawn(harness_reseat(), "checkpoint", "kept", "--process", "--end",
+                                 "--to", folder, "--criu", criu, (char *)NULL);
+    for (int i = 0; i < 1000 && access(said, F_OK) != 0; i++)
+        usleep(10000);
+    kill(keeper, SIGKILL);
+    (void)harness_wait(keeper);
+    cr_expect(harness_state("kept", "running", 30000), "it is stopped for ever");
+    cr_expect_eq(images(), 0);
     harness_end(program);
 }
 

@@ -12,6 +12,7 @@
 #include "state/object/retry.h"
 #include "state/point/point.h"
 #include "state/point/protect.h"
+#include "state/room/room.h"
 #include "tests/support/engine_rig.h"
 
 /*
@@ -324,6 +325,22 @@ static void compute_with_points(struct play *play)
     has(play, play->a, play->a_is);
 }
 
+/* What ended before a point has no order to be known by, and nobody waited for it. */
+static void compute_apart_with_points(struct play *play)
+{
+    cl_event events[6];
+    for (cl_uint i = 0; i < 3; i++) {
+        for (cl_uint k = 0; k < ARRAY_SIZE(events); k++)
+            launch(play, i + k, k != 0, k != 0 ? &events[k - 1] : NULL, &events[k]);
+        (void)protect_now();
+        OK(clWaitForEvents(ARRAY_SIZE(events), events));
+        for (cl_uint k = 0; k < ARRAY_SIZE(events); k++)
+            OK(clReleaseEvent(events[k]));
+    }
+    has(play, play->b, play->b_is);
+    has(play, play->a, play->a_is);
+}
+
 /* False when it made fewer calls. @next: the same of the device that the program comes to then; 0:
  * that stays. */
 static bool lose_at(void (*run)(struct play *play), uint64_t call, uint64_t next,
@@ -406,6 +423,11 @@ Test(recover, a_device_that_is_lost_in_a_move_is_replaced, .timeout = 300)
 Test(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced, .timeout = 300)
 {
     lose_at_each(compute_with_points, "", 0);
+}
+
+Test(recover, what_a_point_finds_ended_outlives_a_loss_at_that_moment, .timeout = 300)
+{
+    lose_at_each(compute_apart_with_points, "", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 }
 
 static cl_ulong time_of(cl_event event, cl_profiling_info which)
@@ -725,13 +747,23 @@ Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
     free(rig.devices);
 }
 
-/* What the program released is kept for the journal: not where it needs the room. */
+static atomic_uint asked;
+
+static enum room_answer refuse(const struct room_need *need)
+{
+    (void)need;
+    atomic_fetch_add(&asked, 1);
+    return ROOM_REFUSE;
+}
+
+/* What the program released is kept for the journal: not where the device needs the room. */
 Test(recover, what_was_released_makes_room, .timeout = 60)
 {
     struct play play;
     cl_uint word = 7;
     open_rig("memory=1MiB");
     open_play(&play, 0);
+    room_set_policy(refuse);
     for (unsigned i = 0; i < 20; i++) {
         cl_mem large = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 600u << 10, NULL);
         OK(clEnqueueFillBuffer(play.program.queue, large, &word, sizeof(word), 0, 4096, 0, NULL,
@@ -739,7 +771,77 @@ Test(recover, what_was_released_makes_room, .timeout = 60)
         OK(clReleaseMemObject(large));
     }
     cr_assert(is_on("a"));
+    cr_assert_eq(asked, 0);
+    room_set_policy(NULL);
     close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+static enum room_answer grant(const struct room_need *need)
+{
+    room_grant(need->seat, 64u << 20);
+    return ROOM_AGAIN;
+}
+
+/* Where there is more to be had, the program is not stopped again and again to let go of it. */
+Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout = 60)
+{
+    struct play play;
+    struct protect_status before, after;
+    cl_uint word = 7;
+    open_rig("");
+    open_play(&play, 0);
+    room_set_policy(grant);
+    room_grant(0, 40u << 10);
+    protect_read(&before);
+    for (unsigned i = 0; i < 200; i++) {
+        cl_mem small = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 10u << 10, NULL);
+        OK(clEnqueueFillBuffer(play.program.queue, small, &word, sizeof(word), 0, 4096, 0, NULL,
+                               NULL));
+        OK(clReleaseMemObject(small));
+    }
+    protect_read(&after);
+    cr_assert_leq(after.points - before.points, 10);
+    room_set_policy(NULL);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* Where there is not, it is. */
+Test(recover, what_was_released_is_let_go_before_room_is_refused, .timeout = 60)
+{
+    struct play play;
+    cl_uint word = 7;
+    open_rig("");
+    open_play(&play, 0);
+    room_set_policy(refuse);
+    room_grant(0, 40u << 10);
+    for (unsigned i = 0; i < 60; i++) {
+        cl_mem small = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 10u << 10, NULL);
+        OK(clEnqueueFillBuffer(play.program.queue, small, &word, sizeof(word), 0, 4096, 0, NULL,
+                               NULL));
+        OK(clReleaseMemObject(small));
+    }
+    room_set_policy(NULL);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* The one that is found first cannot be used either. */
+Test(recover, one_that_has_nothing_yet_tries_each_device, .timeout = 60)
+{
+    cl_int error;
+    open_rig("");
+    cr_assert(is_on("a"));
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "b"), 0);
+    cl_context context = clCreateContext(NULL, 1, &rig.device, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert(is_on("c"));
+    OK(clReleaseContext(context));
     protect_end();
     free(rig.devices);
 }
