@@ -16,6 +16,7 @@
 #include "state/base/work.h"
 #include "state/driver/icd.h"
 #include "state/driver/isolated.h"
+#include "state/driver/locked.h"
 #include "state/driver/rebind.h"
 #include "state/driver/served.h"
 
@@ -157,6 +158,8 @@ static int device_create(const struct driver *driver, cl_platform_id platform, c
     memcpy(device->key.icd, driver->icd, sizeof(driver->icd));
     snprintf(device->key.platform, sizeof(device->key.platform), "%s", name);
     device->quirks = quirks_of(device->key.platform);
+    if (device->quirks & QUIRK_NO_LOCKS)
+        device->cl = locked_calls(device->cl);
     if (device->cl->clGetExtensionFunctionAddressForPlatform)
         device->between = (between_function)device->cl->clGetExtensionFunctionAddressForPlatform(
             platform, BETWEEN_NAME);

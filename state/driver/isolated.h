@@ -45,8 +45,8 @@ MUST_CHECK int isolated_open(const char *icd, cl_uint room, cl_platform_id *ret_
 
 /**
  * Where @platform is of isolated_open(): have its driver opened once more, in a process for when
- * the one it is in dies, unless it is; or that process ended. A hint, to be given again and again. Does
- * not block where @wanted.
+ * the one it is in dies, unless it is; or that process ended. A hint, to be given again and again.
+ * Does not block where @wanted.
  */
 void isolated_spare(cl_platform_id platform, bool wanted);
 

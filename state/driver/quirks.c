@@ -11,10 +11,13 @@
 #define NEEDS    "it needs hardware that tests do not have"
 
 const struct quirk_row quirk_rows[] = {
-    {QUIRK_RUNS_IN_CALLER, OCLGRIND, "21.10",
-     "runs commands in the thread that waits, without locks",
+    {QUIRK_RUNS_IN_CALLER, OCLGRIND, "21.10", "runs commands in the thread that waits",
      "waits stay inside the gate, one at a time, and queues are not flushed",
      "state/object/residence.c", "tests/programs/meson.build", NULL},
+    {QUIRK_NO_LOCKS, OCLGRIND, "21.10",
+     "counts who holds objects, and keeps what commands hold, without locks",
+     "its calls are made one at a time", "state/driver/locked.c",
+     "tests/state/driver/test_locked.c", NULL},
     {0, OCLGRIND, "21.10", "fills its dispatch table with symbols that the program's own replace",
      "they are bound to the driver's again", "state/driver/rebind.c",
      "tests/state/driver/test_driver.c", NULL},

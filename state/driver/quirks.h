@@ -20,6 +20,7 @@ enum quirk {
     QUIRK_GATES_HANG =
         1u << 7, /**< With one compute unit: a user event that is waited for hangs. */
     QUIRK_COMPILES_INSIDE = 1u << 8, /**< It never runs another program to compile. */
+    QUIRK_NO_LOCKS = 1u << 9,        /**< Two threads must not be in it at once. */
 };
 
 struct quirk_row {

@@ -48,7 +48,7 @@ Test(quirks, one_row_for_each_bit)
     }
     cr_expect_eq(seen, QUIRK_RUNS_IN_CALLER | QUIRK_FINISH_FORGETS | QUIRK_GROUP_SIZE_WRONG |
                            QUIRK_WAITS_END | QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL |
-                           QUIRK_OFFSETS_MIXED | QUIRK_COMPILES_INSIDE);
+                           QUIRK_OFFSETS_MIXED | QUIRK_COMPILES_INSIDE | QUIRK_NO_LOCKS);
 }
 
 Test(quirks, are_those_of_the_platform_and_of_no_other)
@@ -57,7 +57,7 @@ Test(quirks, are_those_of_the_platform_and_of_no_other)
         const char *platform;
         unsigned quirks;
     } expected[] = {
-        {"Oclgrind", QUIRK_RUNS_IN_CALLER},
+        {"Oclgrind", QUIRK_RUNS_IN_CALLER | QUIRK_NO_LOCKS},
         {"rusticl", QUIRK_FINISH_FORGETS | QUIRK_GROUP_SIZE_WRONG | QUIRK_BINARY_IS_IL |
                         QUIRK_COMPILES_INSIDE},
         {"NVIDIA CUDA", QUIRK_WAITS_END},
@@ -79,6 +79,6 @@ Test(quirks, are_known_of_each_device_that_is_listed)
                  0);
     cr_assert_gt(count, 0);
     for (size_t i = 0; i < count; i++)
-        cr_expect_eq(devices[i]->quirks, QUIRK_RUNS_IN_CALLER);
+        cr_expect_eq(devices[i]->quirks, QUIRK_RUNS_IN_CALLER | QUIRK_NO_LOCKS);
     free(devices);
 }

@@ -1,0 +1,40 @@
+#include "state/driver/locked.h"
+
+#include <pthread.h>
+
+#include "state/base/fork.h"
+#include "state/driver/locked_calls.h"
+
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static const cl_icd_dispatch *locked; /* Whose calls the table has; or NULL. Under the lock. */
+static cl_icd_dispatch table;         /* Under the lock until `locked` is set, then constant. */
+
+void locked_enter(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void locked_leave(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+const cl_icd_dispatch *locked_calls(const cl_icd_dispatch *own)
+{
+    locked_enter();
+    if (!locked) {
+        locked_fill(own, &table);
+        locked = own;
+    }
+    const cl_icd_dispatch *calls = locked == own ? &table : own;
+    locked_leave();
+    return calls;
+}
+
+/* It is kept while commands run: a fork does not wait for them. */
+static void in_child(void)
+{
+    lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
