@@ -166,7 +166,8 @@ class Lab:
         found = []
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
             parent = parent_of(pid)
-            if agent and is_server(pid) and is_server(parent) and parent_of(parent) == agent["agent"]["pid"]:
+            if (agent and is_server(pid) and not is_keeper(pid) and is_server(parent)
+                    and parent_of(parent) == agent["agent"]["pid"]):
                 found.append((begun_at(pid), pid))
         return [pid for _, pid in sorted(found)]
 
@@ -205,6 +206,15 @@ def parent_of(pid):
 def begun_at(pid):
     """In ticks since the machine was booted; 0: it has ended."""
     return int((stat_of(pid) or "0" * 20)[19])
+
+
+def is_keeper(pid):
+    """The process beside a server that ends what its sessions leave: it has no driver."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+            return file.read() == "reseat-keeper\n"
+    except OSError:
+        return False
 
 
 def is_server(pid):
