@@ -310,7 +310,7 @@ static void explained(struct visitor *client, const char *app, char *ret_text, s
     frame_init(&frame, MSG_EXPLAIN);
     frame_string(&frame, "app", app);
     cr_assert(ask(client, &frame, &message));
-    cr_assert_lt(msgpack_object_print_buffer(ret_text, size, message.root), size);
+    cr_assert((size_t)msgpack_object_print_buffer(ret_text, size, message.root) < size);
     message_finish(&message);
 }
 
