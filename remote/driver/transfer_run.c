@@ -4,16 +4,17 @@
 #include "state/base/past_caches.h"
 
 /*
- * What is long, and goes through blocks (block.h), is given in parts, so that copying one and the
- * device's part in the next are done at the same time. All of them are given without another
+ * What is long is given in parts, so that copying one, or sending it over a link, and the device's
+ * part in the next are done at the same time. All of them are given without another
  * command in between, and each ends after the one before it, as the queue's commands do; the last
  * one's event is the program's. Where the queue has no order it is one command.
  *
- * Where there are threads that copy (copy.h), they take part: what is written they copy ahead of
+ * Through blocks (block.h), where there are threads that copy (copy.h), they take part: what is written they copy ahead of
  * who gives the parts; what is read they copy when it came (client_done()).
  */
 
 #define PART_LEAST ((size_t)1 << 20)
+#define LINK_PART  ((size_t)4 << 20) /* At least, over a link: a message for each, and its end. */
 #define PARTS_MOST 64 /* Or fewer than twice as many, as each is whole units of PART_LEAST. */
 /* Of a part, that several threads copy at once: the device waits for the first part as a whole. */
 #define PIECES 4
@@ -31,8 +32,9 @@ struct ahead {
 
 static size_t part_size(const struct transfer *transfer)
 {
+    size_t least = transfer->memory->base.client->bulk ? PART_LEAST : LINK_PART;
     size_t size = transfer->size / PARTS_MOST & ~(PART_LEAST - 1);
-    return size < PART_LEAST ? PART_LEAST : size;
+    return size < least ? least : size;
 }
 
 /* False: each was, or is being. */
@@ -99,7 +101,7 @@ static bool pays(const struct transfer *transfer, const struct queue *queue)
     uint32_t area;
     uint64_t place;
     struct client *client = queue->base.client;
-    return client->bulk && transfer->size >= 2 * PART_LEAST &&
+    return transfer->size >= 2 * part_size(transfer) &&
            !(queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) &&
            !block_find(client, transfer->bytes, transfer->size, &area, &place);
 }
@@ -232,7 +234,8 @@ cl_int transfer_run(const struct transfer *transfer, cl_event *event)
 {
     const struct queue *queue = queue_get(transfer->queue);
     bool parted = pays(transfer, queue);
-    if (!parted || transfer->type != CL_COMMAND_WRITE_BUFFER || copy_threads() == 0)
+    if (!parted || !queue->base.client->bulk || transfer->type != CL_COMMAND_WRITE_BUFFER ||
+        copy_threads() == 0)
         return run(transfer, parted, NULL, event);
     struct ahead ahead = {0};
     ahead_begin(&ahead, transfer);

@@ -290,3 +290,49 @@ Test(remote_emulated, what_was_released_is_invalid_and_nothing_worse)
     cr_assert_eq(clReleaseContext(seat.context), CL_SUCCESS);
     emulated_stop(&served);
 }
+
+/* ---- over a link ---- */
+
+#define LONG (((size_t)18 << 20) + 12345)
+
+static uint64_t transfers(const char *call)
+{
+    return emu_shared_calls(emulated, "emu", call);
+}
+
+/* While a part is on its way the device has the one before it; without an order it may not. */
+Test(remote_emulated, what_is_long_goes_over_a_link_in_parts)
+{
+    struct served served;
+    cl_int error;
+    char *bytes = malloc(LONG), *got = calloc(1, LONG);
+    cr_assert(bytes && got);
+    for (size_t i = 0; i < LONG; i++)
+        bytes[i] = (char)(i * 2654435761u >> 13);
+    setenv("RESEAT_RINGS", "no", 1);
+    cl_device_id device = emulated_device(&served, "own_memory=yes");
+    struct seat seat = seat_take(device);
+    cl_mem large = clCreateBuffer(seat.context, 0, LONG, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    for (cl_command_queue_properties properties = 0; properties <= 1; properties++) {
+        uint64_t writes = transfers("clEnqueueWriteBuffer"),
+                 reads = transfers("clEnqueueReadBuffer");
+        cl_command_queue queue = clCreateCommandQueue(seat.context, device, properties, &error);
+        cr_assert_eq(error, CL_SUCCESS);
+        cr_assert_eq(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, LONG, bytes, 0, NULL, NULL),
+                     CL_SUCCESS);
+        memset(got, 0, LONG);
+        cr_assert_eq(clEnqueueReadBuffer(queue, large, CL_TRUE, 0, LONG, got, 0, NULL, NULL),
+                     CL_SUCCESS);
+        cr_assert_eq(memcmp(got, bytes, LONG), 0);
+        cr_assert_eq(transfers("clEnqueueWriteBuffer") - writes, properties ? 1 : 5);
+        cr_assert_eq(transfers("clEnqueueReadBuffer") - reads, properties ? 1 : 5);
+        cr_assert_eq(clReleaseCommandQueue(queue), CL_SUCCESS);
+        bytes[LONG / 2] ^= 1;
+    }
+    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    seat_leave(seat);
+    emulated_stop(&served);
+    free(bytes);
+    free(got);
+}
