@@ -9,8 +9,9 @@
  * command in between, and each ends after the one before it, as the queue's commands do; the last
  * one's event is the program's. Where the queue has no order it is one command.
  *
- * Through blocks (block.h), where there are threads that copy (copy.h), they take part: what is written they copy ahead of
- * who gives the parts; what is read they copy when it came (client_done()).
+ * Through blocks (block.h), where there are threads that copy (copy.h), they take part: what is
+ * written they copy ahead of who gives the parts; what is read they copy when it came
+ * (client_done()).
  */
 
 #define PART_LEAST ((size_t)1 << 20)
