@@ -24,7 +24,8 @@ from lab import DONE, OUTCOMES, Lab, Patience, TIMES, VENDORS, find_reseat
 SKIPPED = 77  # what meson takes for a skipped test
 POLL_SECONDS = 0.02
 ALONE_SECONDS = 60  # with nobody to kill: the program has not gone on
-SPARE_SECONDS = 60  # until there is a point, and then a second process of the driver
+AGAIN_SECONDS = 60  # until it was recovered, and has a second process of the driver
+SPARES = 0.25  # of the kills are of that one
 
 
 def parse(argv):
@@ -82,7 +83,7 @@ class Killer(threading.Thread):
             found = self.lab.driver_processes()
             if found:
                 try:
-                    os.kill(self.random.choice(found), signal.SIGKILL)
+                    os.kill(found[-1] if self.random.random() < SPARES else found[0], signal.SIGKILL)
                     self.kills += 1
                 except ProcessLookupError:
                     pass
@@ -111,10 +112,13 @@ class Killer(threading.Thread):
             self.note()
 
 
-def has_spare(lab, process):
-    """The next loss is to find its driver open, of a program that goes on."""
-    end = time.monotonic() + SPARE_SECONDS
-    while process.poll() is None and len(lab.driver_processes()) < 2:
+def is_ready_again(lab, process, killer):
+    """It was recovered, and the next loss is to find its driver open, of a program that goes on."""
+    end = time.monotonic() + AGAIN_SECONDS
+    while process.poll() is None:
+        killer.note()
+        if killer.recoveries and len(lab.driver_processes()) > 1:
+            return True
         if time.monotonic() > end:
             return False
         time.sleep(POLL_SECONDS)
@@ -143,7 +147,7 @@ def killed(lab, options):
         while process.poll() is None and not why:
             if killer.kills >= options.kills and not os.path.exists(until):
                 killer.stop()
-                why = None if has_spare(lab, process) else "had no second process of its driver"
+                why = None if is_ready_again(lab, process, killer) else "was not ready for another loss"
                 with open(until, "wb"):
                     pass
             time.sleep(POLL_SECONDS)
