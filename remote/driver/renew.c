@@ -100,9 +100,12 @@ static void *begin_spare(void *data)
 {
     pthread_mutex_lock(&renewing);
     struct client *client = last_of(data);
-    if (!has_ended(client) && !has_spare(client))
+    uint64_t pause = AHEAD_NS;
+    if (!has_ended(client) && !has_spare(client)) {
         client->spare = begin_like(client);
-    uint64_t pause = client->spare ? AHEAD_NS : FAILED_NS;
+        if (!client->spare)
+            pause = FAILED_NS;
+    }
     pthread_mutex_unlock(&renewing);
     atomic_store(&ahead.next_ns, clock_now_ns() + pause);
     atomic_store(&ahead.runs, false);
@@ -146,6 +149,7 @@ void client_keep_spare(struct client *client, bool wanted)
             start_ahead(client);
         return;
     }
+    join_ahead();
     pthread_mutex_lock(&renewing);
     client = last_of(client);
     struct client *spare = client->spare;
