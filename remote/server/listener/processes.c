@@ -62,22 +62,20 @@ void processes_close(struct processes *processes)
     processes->notices = -1;
 }
 
-/* One that asks: @refusal, or 0, and it goes on. False: nobody does any more. */
-static bool answer_one(struct processes *processes, int refusal)
+/* One that asks: @refusal, or 0, and it goes on. Whose fork was interrupted asks again. */
+static void answer_one(struct processes *processes, int refusal)
 {
     struct seccomp_notif *notice = NULL;
     struct seccomp_notif_resp *answer = NULL;
     if (seccomp_notify_alloc(&notice, &answer))
-        return false;
-    int error = seccomp_notify_receive(processes->notices, notice);
-    if (error == 0) {
+        return;
+    if (seccomp_notify_receive(processes->notices, notice) == 0) {
         answer->id = notice->id;
         answer->error = refusal;
         answer->flags = refusal ? 0 : SECCOMP_USER_NOTIF_FLAG_CONTINUE;
         (void)seccomp_notify_respond(processes->notices, answer); /* It may have ended. */
     }
     seccomp_notify_free(notice, answer);
-    return error == 0;
 }
 
 int processes_poll(const struct processes *processes, uint64_t now_ns)
@@ -94,8 +92,8 @@ static void hold_back(struct processes *processes, const char *name, uint64_t no
     if (waited && !processes->told)
         log_warn("the session of %s has %u processes: it is refused more", name, PROCESSES_MAX);
     processes->told |= waited;
-    if (waited && !answer_one(processes, -EAGAIN))
-        processes_close(processes);
+    if (waited)
+        answer_one(processes, -EAGAIN);
     processes->look_ns = now_ns + LOOK_NS;
 }
 
@@ -109,6 +107,5 @@ void processes_answer(struct processes *processes, pid_t group, const char *name
     processes->full_ns = 0;
     processes->granted_ns[processes->next_granted] = now_ns;
     processes->next_granted = (processes->next_granted + 1) % PROCESSES_MAX;
-    /* Whose fork was interrupted asks again. */
-    (void)answer_one(processes, 0);
+    answer_one(processes, 0);
 }
