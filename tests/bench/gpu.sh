@@ -9,7 +9,7 @@
 # GiB), suspends (beside the driver's own), slices (what pieces of launches cost, and how long moves
 # wait for them), elastic (launches on several devices), spector (its eight kernels, moved in the
 # middle of launches of half a second, to another such GPU or out and in again; figures also in FILE),
-# isolate (calls, transfers and a solver with the driver in another process, beside native ones; of the
+# isolate (calls, transfers, a solver and x264 with the driver in another process, beside native ones; of the
 # first device of $ISOLATE_ICD, nvidia.icd by default), protect (what protection and images cost, with
 # the last size; all its parts, or those that $PROTECT_PARTS names, with commas).
 set -uo pipefail
@@ -128,7 +128,8 @@ isolation() {
     local icd=$OCL_ICD_VENDORS/${ISOLATE_ICD:-nvidia.icd}
     OCL_ICD_VENDORS=$icd "$here/isolate.py" --bench "$here/bin/bench-isolate" \
         --serve "$here/bin/reseat-serve" --driver "$here/bin/libreseat-remote.so" \
-        --solver "$here/bin/solver" --solver-arguments "--mib 1024 --active 64 --steps 5000 --every 0 --tiles -1" \
+        --program solver "$here/bin/solver --mib 1024 --active 64 --steps 5000 --every 0 --tiles -1" \
+        --program x264 "$here/bin/bench-encode 1000 $work/x264.clbin" \
         --reseat "$here/bin/reseat" --device "$gpu" --rounds 3
 }
 step isolate "what isolation costs on $gpu" isolation

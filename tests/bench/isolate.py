@@ -2,16 +2,18 @@
 """What isolation costs: the same program natively, isolated, and both under reseat, in turn.
 
   isolate.py --bench BENCH-ISOLATE --serve RESEAT-SERVE --driver LIBRESEAT-REMOTE.SO
-             [--reseat RESEAT --device NAME] [--solver SOLVER] [--index N] [--rounds N] [--json FILE]
+             [--reseat RESEAT --device NAME] [--program NAME COMMAND]... [--index N] [--rounds N]
+             [--json FILE]
 
 Ratios are of the medians of all rounds: isolated to native, and isolated to not isolated under
-reseat. The solver is a whole program, and prints the same each way. $OCL_ICD_VENDORS says where the
-drivers are; --index is the device among all of them, as TEST_DEVICE counts.
+reseat. Of a whole program, told by its command, the time from start to end is taken. $OCL_ICD_VENDORS
+says where the drivers are; --index is the device among all of them, as TEST_DEVICE counts.
 """
 
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -23,12 +25,12 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     for name in ("bench", "serve", "driver"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("reseat", "device", "solver", "json"):
+    for name in ("reseat", "device", "json"):
         parser.add_argument(f"--{name}")
+    parser.add_argument("--program", nargs=2, action="append", default=[])
     parser.add_argument("--index", default="0")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", default="64")
-    parser.add_argument("--solver-arguments", default="--mib 64 --every 0")
     return parser.parse_args()
 
 
@@ -38,11 +40,11 @@ def measure(command, env):
     run = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          check=True, timeout=600)
     took = time.monotonic() - begin
-    return run.stdout.decode(), took
+    return run.stdout, took
 
 
 def figures(text):
-    return {name: float(value) for name, value in (line.split() for line in text.splitlines())}
+    return {name: float(value) for name, value in map(str.split, text.decode().splitlines())}
 
 
 def ways(options, folder, address):
@@ -70,9 +72,8 @@ def collect(options, folder, address):
         for way, words, env in ways(options, folder, address):
             text, _ = measure(words + [os.path.abspath(options.bench), "--mib", options.mib], env)
             values = figures(text)
-            if options.solver:
-                _, values["solver_s"] = measure(
-                    words + [os.path.abspath(options.solver), *options.solver_arguments.split()], env)
+            for name, command in options.program:
+                _, values[f"{name}_s"] = measure(words + shlex.split(command), env)
             for name, value in values.items():
                 got.setdefault(way, {}).setdefault(name, []).append(value)
     return {way: {name: statistics.median(values) for name, values in of.items()}

@@ -478,7 +478,7 @@ static double median(double values[TURNS])
 /* What is chosen beside the best of all. */
 static void bench_choice(struct end *from, struct end *to, size_t total, char *bytes)
 {
-    static const unsigned thread_counts[] = {0, 2, 4, 6, 8, 12};
+    static const unsigned thread_counts[] = {0, 2, 4, 6, 8, 10, 12, 14};
     static const unsigned chunk_counts[] = {1, 2, 3, 5};
     struct result chosen = least_engine(from, to, total, bytes, NULL, NULL, 0), best = chosen;
     double predicted = chosen.shape.predicted;
