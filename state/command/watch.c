@@ -307,8 +307,10 @@ void watch_leave(struct event *event)
     struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
     if (!watch)
         return;
+    /* Its parts lead to the event still: whoever comes from there finds no watch. */
     pthread_mutex_lock(&engine_lock);
     watch->event = NULL;
+    atomic_store(&event->watch, NULL);
     pthread_mutex_unlock(&engine_lock);
     watch_unref(watch);
 }

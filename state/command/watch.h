@@ -22,7 +22,7 @@ cl_int watch_reached(const struct event *event);
 void watch_advance(struct event *event, cl_int status);
 /** @event has become ISSUED: its driver is asked to report. Inside the gate. */
 void watch_issued(struct event *event);
-/** @event ends its life. */
+/** @event ends its life. It has no watch from then on. */
 void watch_leave(struct event *event);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "state/command/command.h"
 #include "state/command/parts.h"
+#include "state/command/watch.h"
 #include "tests/state/command/test_events.h"
 
 /* Commands of several parts: each in a residence, all behind one event. */
@@ -262,6 +263,25 @@ Test(parts, run_on_after_the_program_released_their_event, .timeout = 60)
         engine_rig_sleep(1);
     cr_assert_eq(object_count(OBJECT_EVENT), 0);
     cr_assert_eq(parts_real_count(), 0);
+}
+
+/* A driver may say once more that a part has ended while another thread, which heard of it before,
+ * takes the event apart: its parts know it for longer than its watch does. */
+Test(parts, that_are_told_of_while_their_event_goes_find_no_watch, .timeout = 60)
+{
+    struct levers l;
+    levers_open(&l, PAIR_CONFIG);
+    struct event *event = event_create((struct context *)l.s.program.context,
+                                       (struct queue *)l.s.program.queue, CL_COMMAND_READ_BUFFER);
+    cr_assert_not_null(event);
+    cr_assert(event_watch(event));
+    pthread_mutex_lock(&engine_lock);
+    watch_advance(event, CL_RUNNING);
+    pthread_mutex_unlock(&engine_lock);
+    cr_assert_eq(watch_reached(event), CL_RUNNING);
+    watch_leave(event);
+    cr_assert_eq(watch_reached(event), CL_QUEUED, "it leads to a watch that is gone");
+    event_discard(event);
 }
 
 /* Reads where the bytes are. */
