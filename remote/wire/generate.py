@@ -31,7 +31,7 @@ class Field:
         if self.base == "bytes":
             return f"const void *{self.name}; uint32_t {self.name}_size;"
         if self.base == "tail":
-            return f"const void *{self.name}; uint64_t {self.name}_size;"
+            return f"const void *{self.name}; uint64_t {self.name}_size; struct pooled *{self.name}_lies_in;"
         if self.many:
             return f"const void *{self.name}; uint32_t {self.name}_count;"
         return f"uint64_t {self.name};"
@@ -106,13 +106,14 @@ class Message:
         return lines + ["    return true;", "}", ""]
 
     def post(self):
-        tail = f"message->{self.tail}, message->{self.tail}_size" if self.tail else "NULL, 0"
+        tail = "message->{0}, message->{0}_size, message->{0}_lies_in".format(self.tail or "")
+        tail = tail if self.tail else "NULL, 0, NULL"
         return f"""int post_{self.name}(struct stream *stream, const struct msg_{self.name} *message)
 {{
     struct pack pack;
     pack_init(&pack);
     pack_{self.name}(&pack, message);
-    int error = pack.failed ? -ENOMEM : stream_post(stream, MSG_{self.name.upper()}, pack.bytes, pack.used, {tail});
+    int error = pack.failed ? -ENOMEM : stream_post_pooled(stream, MSG_{self.name.upper()}, pack.bytes, pack.used, {tail});
     pack_finish(&pack);
     return error;
 }}

@@ -16,7 +16,9 @@
 #define BEAT_NS      NS_PER_S
 /* Each send costs as much as many small messages: those of one moment go together. */
 #define MOMENT_NS (NS_PER_MS / 10)
-#define FLAG_MORE 1u /* Of a frame: the message goes on in the next one. */
+/* No more room is made for a message than there must be, however long one was before. */
+#define EXPECTED_MAX ((size_t)64 << 20)
+#define FLAG_MORE    1u /* Of a frame: the message goes on in the next one. */
 /* Say that it was received after that many bytes: well within any window. */
 #define ACKNOWLEDGE_EACH (1u << 20)
 
@@ -28,11 +30,19 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == 24, "as it is sent");
 
+/* The most of a large frame's body, where it was copied to, or where whoever posted it has it. */
+struct apart {
+    struct pooled *memory; /* NULL: none. */
+    const unsigned char *at;
+    size_t size;
+};
+
 /* Whole frames, and what was sent of them never changes. */
 struct packet {
     struct packet *next;
     uint64_t last; /* Number of the last frame. */
     size_t used, room;
+    struct apart apart;      /* Of its one frame, behind the bytes here. */
     struct owned descriptor; /* Goes with its one frame. */
     unsigned char bytes[];
 };
@@ -42,7 +52,26 @@ struct packet {
 static void packet_free(struct packet *packet)
 {
     owned_close(&packet->descriptor);
+    pooled_drop(packet->apart.memory);
     free(packet);
+}
+
+/* Bytes that it sends. */
+static size_t packet_size(const struct packet *packet)
+{
+    return packet->used + packet->apart.size;
+}
+
+/* Those from @at on; returns of how many parts. */
+static size_t packet_rest(const struct packet *packet, size_t at, struct iovec parts[2])
+{
+    size_t count = 0;
+    if (at < packet->used)
+        parts[count++] = (struct iovec){(void *)(packet->bytes + at), packet->used - at};
+    at = at < packet->used ? 0 : at - packet->used;
+    if (at < packet->apart.size)
+        parts[count++] = (struct iovec){(void *)(packet->apart.at + at), packet->apart.size - at};
+    return count;
 }
 
 static void trim(struct stream *stream)
@@ -54,7 +83,7 @@ static void trim(struct stream *stream)
         if (packet == stream->last)
             stream->last = NULL;
         stream->first = packet->next;
-        stream->kept -= packet->room;
+        stream->kept -= packet->room + packet->apart.size;
         packet_free(packet);
     }
 }
@@ -93,17 +122,16 @@ static void send_posted(struct stream *stream)
         size_t at = stream->unsent_at, end = 0, sent = 0;
         struct packet *last = NULL;
         const struct owned *descriptor = NULL;
-        for (; packet && count < IOV_MAX_USED; packet = packet->next, at = 0) {
+        for (; packet && count + 2 <= IOV_MAX_USED; packet = packet->next, at = 0) {
             /* One at a time, and with the first bytes. */
             if (packet->descriptor.fd >= 0 && count != 0)
                 break;
             if (packet->descriptor.fd >= 0)
                 descriptor = &packet->descriptor;
-            if (packet->used > at)
-                iov[count++] = (struct iovec){packet->bytes + at, packet->used - at};
+            count += packet_rest(packet, at, iov + count);
             last = packet;
-            end = packet->used;
-            sent += packet->used - at;
+            end = packet_size(packet);
+            sent += end - at;
         }
         struct link *link = stream->link;
         pthread_mutex_unlock(&stream->lock);
@@ -118,8 +146,9 @@ static void send_posted(struct stream *stream)
         }
         if (last) {
             stream->waiting -= sent;
-            stream->unsent = end < last->used ? last : last->next;
-            stream->unsent_at = end < last->used ? end : 0;
+            bool grew = end < packet_size(last);
+            stream->unsent = grew ? last : last->next;
+            stream->unsent_at = grew ? end : 0;
         }
     }
     stream->sending = stream->soon = false;
@@ -165,36 +194,84 @@ static void *sender(void *data)
             send_posted(stream);
         else if (ready)
             (void)clock_wait(&stream->changed, &stream->lock, moment);
-        else if (clock_wait(&stream->changed, &stream->lock, clock_now_ns() + BEAT_NS))
+        else if (clock_wait(&stream->changed, &stream->lock, clock_now_ns() + BEAT_NS)) {
             stream->beat = true;
+            pool_tidy(&stream->pool);
+        }
     }
     pthread_mutex_unlock(&stream->lock);
     return NULL;
 }
 
-/* A packet with room for a frame, as the last one; one of its own for one with a descriptor. Under
-   the lock. */
-static struct packet *room_for(struct stream *stream, size_t size, struct owned descriptor)
+/* A packet with room for a frame, as the last one; one of its own for one with a descriptor, or
+   with bytes apart. Under the lock. */
+static struct packet *room_for(struct stream *stream, size_t size, const struct apart *apart,
+                               struct owned descriptor)
 {
     struct packet *packet = stream->last;
-    if (packet && packet->room - packet->used >= size && descriptor.fd < 0)
+    bool alone = apart->memory || descriptor.fd >= 0;
+    if (packet && !packet->apart.memory && packet->room - packet->used >= size && !alone)
         return packet;
-    size_t room = size > PACKET_LEAST || descriptor.fd >= 0 ? size : PACKET_LEAST;
+    size_t room = size > PACKET_LEAST || alone ? size : PACKET_LEAST;
     packet = malloc(sizeof(*packet) + room);
     if (!packet)
         return NULL;
-    *packet = (struct packet){.room = room, .descriptor = descriptor};
+    *packet = (struct packet){.room = room, .apart = *apart, .descriptor = descriptor};
     if (stream->last)
         stream->last->next = packet;
     else
         stream->first = packet;
     stream->last = packet;
-    stream->kept += room;
+    stream->kept += room + apart->size;
     return packet;
 }
 
-static int post_frame(struct stream *stream, struct header header, struct iovec parts[2],
-                      struct owned descriptor)
+/* What is posted, as far as no frame has it. */
+struct posting {
+    struct iovec parts[2];
+    struct pooled *lies_in; /* Where the second part does; or NULL. */
+};
+
+static void gather(unsigned char *to, struct posting *posting, size_t size)
+{
+    while (size != 0) {
+        struct iovec *part = &posting->parts[posting->parts[0].iov_len == 0];
+        size_t some = part->iov_len < size ? part->iov_len : size;
+        memcpy(to, part->iov_base, some);
+        part->iov_base = (char *)part->iov_base + some;
+        part->iov_len -= some;
+        to += some;
+        size -= some;
+    }
+}
+
+/* What need not be in the packet of a frame with a body of @size bytes: it is held, or copied. By
+   who posts, without the lock. 0 or -ENOMEM. */
+static int set_apart(struct stream *stream, struct posting *posting, size_t size,
+                     struct apart *ret_apart)
+{
+    size_t head = posting->parts[0].iov_len;
+    if (size <= PACKET_LEAST || (posting->lies_in && head >= size))
+        return 0;
+    if (posting->lies_in) {
+        struct iovec *tail = &posting->parts[1];
+        *ret_apart = (struct apart){posting->lies_in, tail->iov_base, size - head};
+        pooled_hold(posting->lies_in);
+        tail->iov_base = (char *)tail->iov_base + ret_apart->size;
+        tail->iov_len -= ret_apart->size;
+        return 0;
+    }
+    struct pooled *memory = pool_take(&stream->pool, size);
+    if (!memory)
+        return -ENOMEM;
+    gather(memory->bytes, posting, size);
+    *ret_apart = (struct apart){memory, memory->bytes, size};
+    return 0;
+}
+
+/* Under the lock. What is apart is the frame's once that is 0. */
+static int post_frame(struct stream *stream, struct header header, struct posting *posting,
+                      const struct apart *apart, struct owned descriptor)
 {
     size_t size = sizeof(header) + header.size;
     while (!stream->ended && stream->window && stream->kept > stream->window) {
@@ -204,7 +281,7 @@ static int post_frame(struct stream *stream, struct header header, struct iovec 
     }
     if (stream->ended)
         return stream->ended;
-    struct packet *packet = room_for(stream, size, descriptor);
+    struct packet *packet = room_for(stream, size - apart->size, apart, descriptor);
     if (!packet)
         return -ENOMEM;
     header.number = ++stream->posted;
@@ -213,55 +290,59 @@ static int post_frame(struct stream *stream, struct header header, struct iovec 
         stream->unsent = packet;
         stream->unsent_at = packet->used;
     }
-    unsigned char *at = packet->bytes + packet->used;
-    memcpy(at, &header, sizeof(header));
-    at += sizeof(header);
-    for (size_t left = header.size; left != 0;) {
-        struct iovec *part = parts[0].iov_len ? &parts[0] : &parts[1];
-        size_t some = part->iov_len < left ? part->iov_len : left;
-        memcpy(at, part->iov_base, some);
-        part->iov_base = (char *)part->iov_base + some;
-        part->iov_len -= some;
-        at += some;
-        left -= some;
-    }
-    packet->used += size;
+    memcpy(packet->bytes + packet->used, &header, sizeof(header));
+    gather(packet->bytes + packet->used + sizeof(header), posting, header.size - apart->size);
+    packet->used += size - apart->size;
     stream->waiting += size;
     packet->last = stream->posted;
     return 0;
 }
 
+static const struct apart in_one; /* Nothing is. */
+
+static int post_apart(struct stream *stream, struct header header, struct posting *posting)
+{
+    struct apart apart = {0};
+    int error = set_apart(stream, posting, header.size, &apart);
+    pthread_mutex_lock(&stream->lock);
+    if (error == 0)
+        error = post_frame(stream, header, posting, &apart, OWNED_NONE);
+    /* The first part of a long one can go while the rest is copied. */
+    if (error == 0 && ((header.flags & FLAG_MORE) || !stream->window))
+        pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->lock);
+    if (error)
+        pooled_drop(apart.memory);
+    return error;
+}
+
 int stream_post(struct stream *stream, unsigned type, const void *body, size_t size,
                 const void *tail, size_t tail_size)
 {
-    struct iovec parts[2] = {{(void *)body, size}, {(void *)tail, tail_size}};
+    return stream_post_pooled(stream, type, body, size, tail, tail_size, NULL);
+}
+
+int stream_post_pooled(struct stream *stream, unsigned type, const void *body, size_t size,
+                       const void *tail, size_t tail_size, struct pooled *lies_in)
+{
+    struct posting posting = {{{(void *)body, size}, {(void *)tail, tail_size}}, lies_in};
     if (stream->rings)
         return stream_rings_post(stream->rings, type, body, size, tail, tail_size);
     size_t left = size + tail_size;
     if (left > WIRE_MESSAGE_MAX)
         return -EMSGSIZE;
     pthread_mutex_lock(&stream->posting);
-    pthread_mutex_lock(&stream->lock);
     int error = 0;
     do {
         uint32_t some = left < FRAGMENT_MAX ? (uint32_t)left : FRAGMENT_MAX;
         left -= some;
         struct header header = {
             .size = some, .type = (uint16_t)type, .flags = left ? FLAG_MORE : 0};
-        error = post_frame(stream, header, parts, OWNED_NONE);
-        /* The first part of a long one can go while the rest is copied. */
-        if (error == 0 && left != 0) {
-            pthread_cond_broadcast(&stream->changed);
-            pthread_mutex_unlock(&stream->lock);
-            pthread_mutex_lock(&stream->lock);
-        }
+        error = post_apart(stream, header, &posting);
     } while (error == 0 && left != 0);
     /* Half a message cannot be taken back. */
     if (error == -ENOMEM && left + FRAGMENT_MAX < size + tail_size)
-        stream->ended = error;
-    if (!stream->window)
-        pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
+        stream_end(stream, error);
     pthread_mutex_unlock(&stream->posting);
     return error;
 }
@@ -269,13 +350,13 @@ int stream_post(struct stream *stream, unsigned type, const void *body, size_t s
 int stream_post_descriptor(struct stream *stream, unsigned type, const void *body, size_t size,
                            struct owned *descriptor)
 {
-    struct iovec parts[2] = {{(void *)body, size}, {NULL, 0}};
+    struct posting posting = {{{(void *)body, size}, {NULL, 0}}, NULL};
     struct header header = {.size = (uint32_t)size, .type = (uint16_t)type};
     if (size > FRAGMENT_MAX)
         return -EMSGSIZE;
     pthread_mutex_lock(&stream->posting);
     pthread_mutex_lock(&stream->lock);
-    int error = post_frame(stream, header, parts, *descriptor);
+    int error = post_frame(stream, header, &posting, &in_one, *descriptor);
     if (error == 0)
         *descriptor = OWNED_NONE;
     pthread_mutex_unlock(&stream->lock);
@@ -287,9 +368,9 @@ int stream_post_descriptor(struct stream *stream, unsigned type, const void *bod
 static void post_last(struct stream *stream, unsigned type, uint64_t deadline_ns)
 {
     struct header header = {.type = (uint16_t)type};
-    struct iovec none[2] = {{0}};
+    struct posting none = {{{0}}, NULL};
     stream->window = 0; /* It has room in any case. */
-    if (post_frame(stream, header, none, OWNED_NONE))
+    if (post_frame(stream, header, &none, &in_one, OWNED_NONE))
         return;
     pthread_cond_broadcast(&stream->changed);
     while (stream->link && !stream->broken && !stream->ended && (stream->unsent || stream->sending))
@@ -355,37 +436,72 @@ static int take_header(struct stream *stream, const struct header *header)
     return good ? 0 : -EPROTO;
 }
 
-static int add_fragment(struct stream *stream, const unsigned char *body, size_t size)
+/* Room for more of a message of several frames: of such as came before, or twice as much. */
+static int make_room(struct stream *stream, size_t needed)
+{
+    size_t wished = stream->whole                       ? 2 * needed
+                    : stream->whole_last < EXPECTED_MAX ? stream->whole_last
+                                                        : EXPECTED_MAX;
+    struct pooled *whole = wished > needed ? pool_take(&stream->pool, wished) : NULL;
+    if (!whole)
+        whole = pool_take(&stream->pool, needed);
+    if (!whole)
+        return -ENOMEM;
+    if (stream->whole)
+        memcpy(whole->bytes, stream->whole->bytes, stream->whole_used);
+    pooled_drop(stream->whole);
+    stream->whole = whole;
+    return 0;
+}
+
+/* Have room for a frame of a message of several, the first bytes of which are there. */
+static int begin_fragment(struct stream *stream, size_t size, const unsigned char *body,
+                          size_t there)
 {
     size_t needed = stream->whole_used + size;
     if (needed > atomic_load(&stream->longest))
         return -EPROTO;
-    if (needed > stream->whole_room) {
-        size_t room = needed > SIZE_MAX / 2 ? needed : 2 * needed;
-        unsigned char *whole = realloc(stream->whole, room);
-        if (!whole)
-            return -ENOMEM;
-        stream->whole = whole;
-        stream->whole_room = room;
-    }
-    memcpy(stream->whole + stream->whole_used, body, size);
-    stream->whole_used = needed;
+    int error = stream->whole && needed <= stream->whole->room ? 0 : make_room(stream, needed);
+    if (error == 0)
+        memcpy(stream->whole->bytes + stream->whole_used, body, there);
+    return error;
+}
+
+/* A message of several frames was used. */
+static void drop_whole(struct stream *stream)
+{
+    stream->whole_last = stream->whole_used;
+    stream->whole_used = 0;
+    stream->whole_done = false;
+    pooled_drop(stream->whole);
+    stream->whole = NULL;
+}
+
+struct pooled *stream_lies_in(const struct stream *stream)
+{
+    return stream->whole_done ? stream->whole : NULL;
+}
+
+/* Is it one of a message's several frames? */
+static bool is_fragment(const struct stream *stream, const struct header *header)
+{
+    return header->number != 0 && ((header->flags & FLAG_MORE) || stream->whole_used != 0);
+}
+
+/* Have the rest of a frame's body come to where it is to be. */
+static int begin_straight(struct stream *stream, const struct header *header, size_t there)
+{
+    const unsigned char *body = stream->in + stream->in_at + sizeof(*header);
+    int error = begin_fragment(stream, header->size, body, there);
+    if (error)
+        return error;
+    stream->in_used -= there;
+    stream->straight = true;
+    stream->straight_at = there;
     return 0;
 }
 
-/* A message of several frames was used. What was needed for a long one is not kept. */
-static void drop_whole(struct stream *stream)
-{
-    stream->whole_used = 0;
-    stream->whole_done = false;
-    if (stream->whole_room > 16 * FRAGMENT_MAX) {
-        free(stream->whole);
-        stream->whole = NULL;
-        stream->whole_room = 0;
-    }
-}
-
-/* One frame that lies in `in`, if there is a whole one: 1. */
+/* One frame, if there is a whole one: 1. Its body is NULL where it is in the message already. */
 static int take_frame(struct stream *stream, struct header *ret_header,
                       const unsigned char **ret_body)
 {
@@ -396,11 +512,15 @@ static int take_frame(struct stream *stream, struct header *ret_header,
     memcpy(&header, stream->in + stream->in_at, sizeof(header));
     if (header.size > FRAGMENT_MAX || (header.flags & ~FLAG_MORE))
         return -EPROTO;
-    if (there < sizeof(header) + header.size)
+    there -= sizeof(header);
+    if (stream->straight && stream->straight_at < header.size)
         return 0;
-    *ret_body = stream->in + stream->in_at + sizeof(header);
+    if (!stream->straight && there < header.size)
+        return is_fragment(stream, &header) ? begin_straight(stream, &header, there) : 0;
+    *ret_body = stream->straight ? NULL : stream->in + stream->in_at + sizeof(header);
     *ret_header = header;
-    stream->in_at += sizeof(header) + header.size;
+    stream->in_at += sizeof(header) + (stream->straight ? 0 : header.size);
+    stream->straight = false;
     int error = take_header(stream, &header);
     return error ? error : 1;
 }
@@ -409,32 +529,51 @@ static int take_frame(struct stream *stream, struct header *ret_header,
 static int end_message(struct stream *stream, const struct header *header,
                        const unsigned char *body, struct message *ret_message)
 {
-    bool more = header->flags & FLAG_MORE;
     if (header->number == 0)
         return 0;
-    if (!more && stream->whole_used == 0) {
+    if (!is_fragment(stream, header)) {
         *ret_message = (struct message){header->type, body, header->size};
         return 1;
     }
-    int error = add_fragment(stream, body, header->size);
-    if (error || more)
+    int error = body ? begin_fragment(stream, header->size, body, header->size) : 0;
+    if (error)
         return error;
+    stream->whole_used += header->size;
+    if (header->flags & FLAG_MORE)
+        return 0;
     stream->whole_done = true;
-    *ret_message = (struct message){header->type, stream->whole, stream->whole_used};
+    *ret_message = (struct message){header->type, stream->whole->bytes, stream->whole_used};
     return 1;
 }
 
-/* More bytes into `in`, which has room for the rest of any frame. */
-static int receive_some(struct stream *stream, uint64_t silence_ns)
+/* Where the next bytes go; returns how many at most. Into `in`, which has room for the rest of any
+   frame; but in the middle of a message only the next header does. */
+static size_t place_for_more(struct stream *stream, unsigned char **ret_place)
 {
-    struct link *link = stream->link; /* Only the receiver changes it. */
-    size_t got = 0;
+    struct header header;
     stream->in_used -= stream->in_at;
     memmove(stream->in, stream->in + stream->in_at, stream->in_used);
     stream->in_at = 0;
-    int error = link->ops->receive(link, stream->in + stream->in_used, IN_SIZE - stream->in_used,
+    if (stream->straight) {
+        memcpy(&header, stream->in, sizeof(header));
+        *ret_place = stream->whole->bytes + stream->whole_used + stream->straight_at;
+        return header.size - stream->straight_at;
+    }
+    *ret_place = stream->in + stream->in_used;
+    bool in_message = stream->whole_used != 0 && stream->in_used < sizeof(header);
+    return (in_message ? sizeof(header) : IN_SIZE) - stream->in_used;
+}
+
+static int receive_some(struct stream *stream, uint64_t silence_ns)
+{
+    struct link *link = stream->link; /* Only the receiver changes it. */
+    unsigned char *place;
+    size_t got = 0, most = place_for_more(stream, &place);
+    int error = link->ops->receive(link, place, most,
                                    silence_ns ? clock_now_ns() + silence_ns : UINT64_MAX, &got);
-    if (error == 0)
+    if (error == 0 && stream->straight)
+        stream->straight_at += got;
+    else if (error == 0)
         stream->in_used += got;
     return error;
 }
@@ -447,7 +586,7 @@ int stream_receive(struct stream *stream, uint64_t silence_ns, struct message *r
         drop_whole(stream);
     for (;;) {
         const unsigned char *body = NULL;
-        struct header header;
+        struct header header = {0};
         int taken = take_frame(stream, &header, &body);
         if (taken == 1)
             taken = end_message(stream, &header, body, ret_message);
@@ -482,6 +621,7 @@ int stream_init(struct stream *stream, size_t window)
                               .changed = PTHREAD_COND_INITIALIZER,
                               .window = window,
                               .longest = WIRE_MESSAGE_MAX};
+    pool_init(&stream->pool, STREAM_POOL_MOST);
     stream->in = malloc(IN_SIZE);
     int error =
         stream->in ? thread_start("reseat-send", 0, sender, stream, &stream->sender) : -ENOMEM;
@@ -505,7 +645,8 @@ void stream_finish(struct stream *stream)
         packet_free(packet);
     }
     free(stream->in);
-    free(stream->whole);
+    pooled_drop(stream->whole);
+    pool_finish(&stream->pool);
 }
 
 /* Where frame @number begins, of those that are kept. Under the lock. */
@@ -514,7 +655,7 @@ static bool seek(struct stream *stream, uint64_t number)
     stream->waiting = 0;
     for (struct packet *packet = stream->first; packet; packet = packet->next)
         if (packet->last >= number)
-            stream->waiting += packet->used;
+            stream->waiting += packet_size(packet);
     for (struct packet *packet = stream->first; packet; packet = packet->next) {
         if (packet->last < number)
             continue;
@@ -541,6 +682,7 @@ bool stream_attach(struct stream *stream, struct link *link, uint64_t received)
                 seek(stream, received + 1);
     if (good) {
         stream->in_at = stream->in_used = 0;
+        stream->straight = false;
         stream->link = link;
         stream->broken = false;
         stream->broken_ns = 0;

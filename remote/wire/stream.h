@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "remote/link/link.h"
+#include "remote/wire/pool.h"
 #include "state/base/owned.h"
 
 /*
@@ -49,13 +50,17 @@ struct stream {
     size_t waiting;         /**< Bytes that no link took yet. */
     _Atomic size_t longest; /**< Bytes of a message that are taken; WIRE_MESSAGE_MAX at first. */
     uint64_t received;      /**< Frames taken. */
+    struct pool pool;       /**< Of large frames' bodies, and of messages of several frames. */
     /* The receiver's alone: */
     unsigned char *in;
     size_t in_at, in_used;
     size_t unacknowledged; /**< Bytes since the last frame that was acknowledged. */
-    unsigned char *whole;  /**< A message of several frames. */
-    size_t whole_used, whole_room;
-    bool whole_done; /**< It was given out. */
+    struct pooled *whole;  /**< A message of several frames; or NULL. */
+    size_t whole_used;
+    bool whole_done;    /**< It was given out. */
+    size_t whole_last;  /**< Bytes of the one before. */
+    bool straight;      /**< The rest of a frame comes there, and its header alone lies in `in`. */
+    size_t straight_at; /**< In its body. */
 };
 
 /** One received; the body is valid until the next is. */
@@ -92,10 +97,18 @@ void stream_end(struct stream *stream, int error);
 /** Is that so, whether or not the receiver has found out? Any thread. */
 bool stream_has_ended(struct stream *stream);
 
+/** Bytes that nobody uses and are kept for the next large frames. */
+#define STREAM_POOL_MOST ((size_t)16 << 20)
+
 /** Post one message, sent at the latest when the stream's thread sees to it. Waits for room. 0,
  *  -ENOMEM, -EMSGSIZE, or what ended it. */
 MUST_CHECK int stream_post(struct stream *stream, unsigned type, const void *body, size_t size,
                            const void *tail, size_t tail_size);
+/** The same; a long tail that lies in @lies_in is not copied, but that is held until the other side
+ *  has it, and must not change any more. NULL: it lies elsewhere. */
+MUST_CHECK int stream_post_pooled(struct stream *stream, unsigned type, const void *body,
+                                  size_t size, const void *tail, size_t tail_size,
+                                  struct pooled *lies_in);
 /** The same, with a descriptor, which is the stream's once that is 0; the body is of one frame. It
  *  may be lost on its way, where the program closes it. */
 MUST_CHECK int stream_post_descriptor(struct stream *stream, unsigned type, const void *body,
@@ -111,6 +124,10 @@ void stream_flush_soon(struct stream *stream);
  * (the other side is no stream), -ENOMEM, or the link's error: then it is to be detached. */
 MUST_CHECK int stream_receive(struct stream *stream, uint64_t silence_ns,
                               struct message *ret_message);
+
+/** What the message that came last lies in, for whoever holds it beyond the next one; NULL: it is
+ *  the stream's own. By the receiver. */
+struct pooled *stream_lies_in(const struct stream *stream);
 
 /** Was all that was posted given to the link? */
 bool stream_is_sent(struct stream *stream);

@@ -374,6 +374,7 @@ static int begin(struct stream *stream, struct link *link, const struct rings_sh
                               .changed = PTHREAD_COND_INITIALIZER,
                               .link = link,
                               .rings = rings};
+    pool_init(&stream->pool, 0);
     return 0;
 }
 

@@ -88,17 +88,20 @@ static unsigned char byte_at(unsigned seed, unsigned message, size_t at)
     return (unsigned char)(seed * 31 + message * 7 + at + (at >> 8) * 13);
 }
 
+/* The tails of some are sent from where they lie. */
 static void post_all(struct side *side, const size_t *sizes, unsigned seed)
 {
     for (unsigned i = 0; i < MESSAGES; i++) {
-        unsigned char *bytes = malloc(sizes[i] + 1);
-        cr_assert(bytes);
+        struct pooled *memory = pool_take(&side->stream.pool, sizes[i] + 1);
+        cr_assert(memory);
+        unsigned char *bytes = memory->bytes;
         for (size_t at = 0; at < sizes[i]; at++)
             bytes[at] = byte_at(seed, i, at);
         size_t body = sizes[i] / 3;
-        cr_assert_eq(stream_post(&side->stream, i + 1, bytes, body, bytes + body, sizes[i] - body),
+        cr_assert_eq(stream_post_pooled(&side->stream, i + 1, bytes, body, bytes + body,
+                                        sizes[i] - body, (i + seed) % 2 ? NULL : memory),
                      0);
-        free(bytes);
+        pooled_drop(memory); /* The next one has it, unless it is held. */
     }
 }
 
@@ -206,6 +209,40 @@ Test(frames, long_messages_go_on_where_they_were, .timeout = 300)
     for (size_t after = 1; after < bytes_of(large[1]); after += 65537)
         cr_assert_eq(converse(large, SIZE_MAX, after, true), 1);
     cr_assert_gt(converse(large, 300000, 300000, false), 5);
+}
+
+/* Long ones, of which each is kept, or not; as long as it is, the next ones come elsewhere. */
+Test(frames, what_came_stays_where_it_is_held)
+{
+    static const size_t sizes[2][MESSAGES] = {{300000, 400000, 300000, 350000, 5, 300000}};
+    static const size_t uncut[2] = {SIZE_MAX, SIZE_MAX};
+    struct side sides[2] = {{.sizes = sizes[1], .seed = 1}, {.sizes = sizes[0], .seed = 2}};
+    struct pooled *held[2] = {NULL, NULL};
+    struct message message;
+    const unsigned char *bodies[2];
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(stream_init(&sides[i].stream, 0), 0);
+    attach(sides, uncut);
+    post_all(&sides[0], sizes[0], 2);
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        cr_assert_eq(stream_receive(&sides[1].stream, LIMIT_NS, &message), 0);
+        check(&sides[1], &message);
+        struct pooled *memory = stream_lies_in(&sides[1].stream);
+        cr_assert_eq(memory != NULL, sizes[0][i] > 262144, "message %u", i);
+        if (i < 2) {
+            pooled_hold(held[i] = memory);
+            bodies[i] = message.body;
+        }
+        if (i == 5) /* It comes where one was that nobody held. */
+            cr_assert(memory != held[0] && memory != held[1]);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        for (size_t at = 0; at < sizes[0][i]; at++)
+            cr_assert_eq(bodies[i][at], byte_at(2, i, at));
+        pooled_drop(held[i]);
+    }
+    stream_finish(&sides[0].stream);
+    stream_finish(&sides[1].stream);
 }
 
 Test(frames, what_the_other_side_cannot_have_is_refused)

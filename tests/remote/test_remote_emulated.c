@@ -336,3 +336,43 @@ Test(remote_emulated, what_is_long_goes_over_a_link_in_parts)
     free(bytes);
     free(got);
 }
+
+#define PIECES 6
+#define PIECE  ((size_t)1 << 20)
+
+/* Commands that wait for the device have the bytes that came with them, whatever comes after. */
+Test(remote_emulated, what_was_sent_is_kept_for_a_device_that_waits)
+{
+    struct served served;
+    cl_int error;
+    char *bytes = malloc(PIECES * PIECE), *got = calloc(PIECES, PIECE);
+    cr_assert(bytes && got);
+    for (size_t i = 0; i < PIECES * PIECE; i++)
+        bytes[i] = (char)(i * 2654435761u >> 13);
+    setenv("RESEAT_RINGS", "no", 1);
+    struct seat seat = seat_take(emulated_device(&served, "own_memory=yes"));
+    cl_event gate = clCreateUserEvent(seat.context, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem large = clCreateBuffer(seat.context, 0, PIECES * PIECE, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    for (size_t at = 0; at < PIECES * PIECE; at += PIECE)
+        cr_assert_eq(clEnqueueWriteBuffer(seat.queue, large, CL_FALSE, at, PIECE, bytes + at, 1,
+                                          &gate, NULL),
+                     CL_SUCCESS);
+    for (size_t at = 0; at < PIECES * PIECE; at += PIECE)
+        cr_assert_eq(
+            clEnqueueReadBuffer(seat.queue, large, CL_FALSE, at, PIECE, got + at, 0, NULL, NULL),
+            CL_SUCCESS);
+    cr_assert_eq(clFlush(seat.queue), CL_SUCCESS);
+    clock_sleep(50 * NS_PER_MS);
+    cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+    for (size_t i = 0; i < PIECES * PIECE; i++)
+        cr_assert_eq(got[i], bytes[i], "byte %zu", i);
+    cr_assert_eq(clReleaseEvent(gate), CL_SUCCESS);
+    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    seat_leave(seat);
+    emulated_stop(&served);
+    free(bytes);
+    free(got);
+}

@@ -13,6 +13,9 @@
  * the bytes that it read along.
  */
 
+/* What is less is copied sooner than held. */
+#define POOLED_LEAST (UINT64_C(64) << 10)
+
 /* One being given to the driver. */
 struct giving {
     struct server *server;
@@ -74,6 +77,38 @@ static bool has_room(struct server *server, uint64_t size)
     return there <= server->answers_max && size <= server->answers_max - there;
 }
 
+/* The bytes that came: where they lie, if the most of that is them; else copied. */
+static void stage_content(struct giving *giving, const void *content, uint64_t size)
+{
+    struct staged *staged = &giving->staged;
+    struct pooled *message = stream_lies_in(&giving->server->stream);
+    if (message && size >= message->room / 2) {
+        pooled_hold(message);
+        staged->pooled = message;
+        staged->bytes = (void *)content;
+        return;
+    }
+    staged->bytes = malloc(size ? size : 1);
+    if (staged->bytes)
+        memcpy(staged->bytes, content, size);
+}
+
+/* Room for what is read, and sent from there. */
+static void stage_room(struct giving *giving, uint64_t size)
+{
+    struct staged *staged = &giving->staged;
+    struct server *server = giving->server;
+    if (!has_room(server, size))
+        return;
+    staged->bytes = staging_take(server, giving->queue, size, &staged->staging);
+    if (!staged->bytes && size >= POOLED_LEAST) {
+        staged->pooled = pool_take(&server->stream.pool, size);
+        staged->bytes = staged->pooled ? staged->pooled->bytes : NULL;
+    } else if (!staged->bytes) {
+        staged->bytes = malloc(size ? size : 1);
+    }
+}
+
 /* Bytes that the command keeps until it ends. */
 static void *stage(struct giving *giving, const void *content, uint64_t size, bool reads)
 {
@@ -82,17 +117,14 @@ static void *stage(struct giving *giving, const void *content, uint64_t size, bo
     if (giving->message->area)
         return stage_shared(giving, size);
     struct staged *staged = &giving->staged;
-    bool fits = size <= WIRE_MESSAGE_MAX && (!reads || has_room(giving->server, size));
-    if (fits && reads)
-        staged->bytes = staging_take(giving->server, giving->queue, size, &staged->staging);
-    if (fits && !staged->bytes)
-        staged->bytes = malloc(size ? size : 1);
+    if (size <= WIRE_MESSAGE_MAX && reads)
+        stage_room(giving, size);
+    else if (size <= WIRE_MESSAGE_MAX)
+        stage_content(giving, content, size);
     if (!staged->bytes) {
         giving->error = CL_OUT_OF_HOST_MEMORY;
         return NULL;
     }
-    if (!reads)
-        memcpy(staged->bytes, content, size);
     staged->size = size;
     giving->reads = reads;
     atomic_fetch_add(&giving->server->staged, size);

@@ -90,6 +90,8 @@ void given_unstage(struct server *server, const struct staged *staged)
     atomic_fetch_sub(&server->staged, staged->size);
     if (staged->staging)
         staging_give(staged->staging, staged->bytes);
+    else if (staged->pooled)
+        pooled_drop(staged->pooled);
     else
         free(staged->bytes);
 }
@@ -154,6 +156,7 @@ static void tell_end(const struct given *given, cl_event event, cl_int status)
             done.ended = profile(given, event, CL_PROFILING_COMMAND_END);
             done.content = given->answer ? given->staged.bytes : NULL;
             done.content_size = given->answer;
+            done.content_lies_in = given->staged.pooled;
         }
         int error = post_done(&given->server->stream, &done);
         if (error == -ENOMEM) {

@@ -11,13 +11,15 @@ struct staging;
  * Commands that were given to a driver and have not ended. Whoever learns of an end first tells it.
  */
 
-/** Bytes that a command reads or writes until it ends: of an area, which is held, or of staging.h;
- *  else the heap's. */
+/** Bytes that a command reads or writes until it ends: of an area, which is held, of staging.h, or
+ * of the stream's pool, which long answers are sent from, and long messages lie in; else the
+ * heap's. */
 struct staged {
     void *bytes; /**< NULL: none. */
     size_t size; /**< What is counted of them as staged. */
     uint32_t area;
     struct staging *staging;
+    struct pooled *pooled; /**< Held. */
 };
 
 /** One of them, from malloc(). */

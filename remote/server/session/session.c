@@ -19,6 +19,9 @@
 #include "state/base/log.h"
 #include "state/base/text.h"
 
+#define POOL_MOST ((size_t)64 << 20)
+#define POOL_OF   16
+
 static bool is_offered(const struct session_limits *limits, const struct device *device)
 {
     /* Nothing runs there unless somebody waits, and nobody does here. */
@@ -164,6 +167,13 @@ static uint64_t answers_max(const struct session_limits *limits)
     return memory / 2;
 }
 
+/* Of bytes on their way: enough for the parts of a transfer, and little of what there is. */
+static size_t pool_most(const struct session_limits *limits)
+{
+    return limits->memory && limits->memory / POOL_OF < POOL_MOST ? limits->memory / POOL_OF
+                                                                  : POOL_MOST;
+}
+
 /* What the process never needs again. */
 static int give_up_rights(const struct session_limits *limits)
 {
@@ -197,6 +207,7 @@ static int start(struct server *server, const struct guest *guest, int channel,
     server->channel = channel;
     server->keeps = guest->features & FEATURE_BINARIES;
     int error = open_stream(server, guest);
+    server->stream.pool.most = pool_most(limits);
     if (error == 0 && (guest->features & FEATURE_ENVIRONMENT))
         error = server_take_environment(server);
     if (error == 0)

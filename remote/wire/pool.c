@@ -1,0 +1,120 @@
+#include "remote/wire/pool.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Rooms are multiples of this, so that what differs by a head fits in the same. */
+#define ROOM_UNIT ((size_t)64 << 10)
+/* As many are looked at; where sizes differ more, what is in the way is used up first. */
+#define LOOKED_AT 16
+
+void pool_init(struct pool *pool, size_t most)
+{
+    *pool = (struct pool){.lock = PTHREAD_MUTEX_INITIALIZER, .most = most};
+}
+
+/* Under the lock. */
+static void unlink_free(struct pool *pool, struct pooled *memory)
+{
+    if (memory->newer)
+        memory->newer->older = memory->older;
+    else
+        pool->newest = memory->older;
+    if (memory->older)
+        memory->older->newer = memory->newer;
+    else
+        pool->oldest = memory->newer;
+    pool->free_bytes -= memory->room;
+}
+
+/* Until no more than @most is free. Under the lock. */
+static void shrink(struct pool *pool, size_t most)
+{
+    while (pool->free_bytes > most) {
+        struct pooled *memory = pool->oldest;
+        unlink_free(pool, memory);
+        free(memory);
+    }
+}
+
+/* Under the lock. */
+static struct pooled *find_free(struct pool *pool, size_t size)
+{
+    struct pooled *memory = pool->newest;
+    for (unsigned i = 0; memory && i < LOOKED_AT; i++, memory = memory->older)
+        if (memory->room >= size && memory->room / 2 <= size)
+            return memory;
+    return NULL;
+}
+
+static struct pooled *create(struct pool *pool, size_t size)
+{
+    if (size > SIZE_MAX / 2)
+        return NULL;
+    size_t room = size > ROOM_UNIT ? (size + ROOM_UNIT - 1) / ROOM_UNIT * ROOM_UNIT : size;
+    struct pooled *memory = malloc(sizeof(*memory) + room);
+    if (!memory) { /* What is free may be in the way. */
+        pthread_mutex_lock(&pool->lock);
+        shrink(pool, 0);
+        pthread_mutex_unlock(&pool->lock);
+        memory = malloc(sizeof(*memory) + room);
+    }
+    if (memory)
+        *memory = (struct pooled){.pool = pool, .room = room};
+    return memory;
+}
+
+struct pooled *pool_take(struct pool *pool, size_t size)
+{
+    pthread_mutex_lock(&pool->lock);
+    struct pooled *memory = find_free(pool, size);
+    if (memory)
+        unlink_free(pool, memory);
+    pool->taken = true;
+    pthread_mutex_unlock(&pool->lock);
+    if (!memory)
+        memory = create(pool, size);
+    if (memory)
+        atomic_init(&memory->holders, 1);
+    return memory;
+}
+
+void pooled_hold(struct pooled *memory)
+{
+    atomic_fetch_add(&memory->holders, 1);
+}
+
+void pooled_drop(struct pooled *memory)
+{
+    if (!memory || atomic_fetch_sub(&memory->holders, 1) != 1)
+        return;
+    struct pool *pool = memory->pool;
+    pthread_mutex_lock(&pool->lock);
+    memory->newer = NULL;
+    memory->older = pool->newest;
+    if (pool->newest)
+        pool->newest->newer = memory;
+    else
+        pool->oldest = memory;
+    pool->newest = memory;
+    pool->free_bytes += memory->room;
+    shrink(pool, pool->most);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_tidy(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->taken)
+        shrink(pool, 0);
+    pool->taken = false;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_finish(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->most = 0;
+    shrink(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+}
