@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,15 +20,18 @@
 
 /*
  * What a link over TCP on this machine carries beside a plain stream of OpenSSL's between two
- * processes, with the same cipher and blocking sockets: in turn, in one run.
+ * processes, with the same cipher and blocking sockets: in turn, in one run. Each carries messages
+ * of 64 MiB from memory to memory, of which each is answered, as a program's blocking writes are.
  *
  * link_bench [MIB [RUNS]]: by default 512 MiB, 5 runs. Prints GB/s of each, the ratio of each pair,
- * and their median.
+ * and their median; and the processors' time for a byte, which depends less on what else runs, of
+ * the process that sends and of the one that receives.
  */
 
-#define PIECE (1u << 20)
+#define MIB     (1u << 20)
+#define MESSAGE (64 * MIB)
 
-static char piece[PIECE];
+static char message[MESSAGE];
 
 static void fail(const char *what)
 {
@@ -71,20 +75,32 @@ static size_t end_receive(struct end *end, void *bytes, size_t size)
 /* Bytes are not looked at: both would do it alike. */
 static void take_all(struct end *end, size_t size)
 {
-    while (size)
-        size -= end_receive(end, piece, size < PIECE ? size : PIECE);
-    end_send(end, "", 1);
+    memset(message, 1, sizeof(message)); /* Its pages are there. */
+    for (size_t some; size; size -= some) {
+        some = size < MESSAGE ? size : MESSAGE;
+        for (size_t at = 0; at < some;)
+            at += end_receive(end, message + at, some - at);
+        end_send(end, "", 1);
+    }
 }
 
-static double give_all(struct end *end, size_t size)
+/* Returns GB/s of all, and of the fastest message. */
+static double give_all(struct end *end, size_t size, double *ret_best)
 {
-    uint64_t begin = clock_now_ns();
+    uint64_t begin = clock_now_ns(), begun = begin;
     char word;
 
-    for (size_t at = 0; at < size; at += PIECE)
-        end_send(end, piece, PIECE);
-    (void)end_receive(end, &word, 1);
-    return (double)size / (double)(clock_now_ns() - begin);
+    *ret_best = 0;
+    for (size_t at = 0, some; at < size; at += some) {
+        some = size - at < MESSAGE ? size - at : MESSAGE;
+        end_send(end, message, some);
+        (void)end_receive(end, &word, 1);
+        uint64_t now = clock_now_ns();
+        double speed = (double)some / (double)(now - begun);
+        *ret_best = speed > *ret_best ? speed : *ret_best;
+        begun = now;
+    }
+    return (double)size / (double)(begun - begin);
 }
 
 /** A stream as any program would make one, with what OpenSSL does by itself. */
@@ -123,16 +139,29 @@ static void serve(int listener, bool ours, const struct credentials *credentials
     take_all(&end, size);
     /* The other end closes first. */
     if (end.ssl)
-        (void)SSL_read(end.ssl, piece, 1);
+        (void)SSL_read(end.ssl, message, 1);
     _exit(0);
 }
 
-static double run(int listener, uint16_t port, bool ours, const struct credentials *client,
-                  const struct credentials *server, size_t size)
+/** Of one connection; the times are of who sends and of who receives, and of how they begin. */
+struct result {
+    double speed, best;         /**< GB/s, of all and of the fastest message. */
+    double send_ns, receive_ns; /**< For each byte. */
+};
+
+static double used_ns(const struct rusage *usage)
+{
+    return (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * (double)NS_PER_S +
+           (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * 1e3;
+}
+
+static struct result run(int listener, uint16_t port, bool ours, const struct credentials *client,
+                         const struct credentials *server, size_t size)
 {
     const struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct end end = {NULL, NULL};
+    struct rusage before, after, other;
     char where[32];
     int status = 0, fd = -1;
     pid_t child = fork();
@@ -140,6 +169,7 @@ static double run(int listener, uint16_t port, bool ours, const struct credentia
     ok(child >= 0, "fork");
     if (child == 0)
         serve(listener, ours, server, size);
+    getrusage(RUSAGE_SELF, &before);
     if (ours) {
         snprintf(where, sizeof(where), "127.0.0.1:%u", port);
         ok(link_tcp.connect(where, clock_now_ns() + 60 * NS_PER_S, &end.link) == 0, "connect");
@@ -148,14 +178,15 @@ static double run(int listener, uint16_t port, bool ours, const struct credentia
         ok(connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0, "connect");
         end.ssl = plain(fd, client, false);
     }
-    double speed = give_all(&end, size);
+    double best, speed = give_all(&end, size, &best);
     if (ours)
         end.link->ops->destroy(end.link);
     else
         close(fd);
-    waitpid(child, &status, 0);
-    ok(status == 0, "the other process");
-    return speed;
+    getrusage(RUSAGE_SELF, &after);
+    ok(wait4(child, &status, 0, &other) == child && status == 0, "the other process");
+    return (struct result){speed, best, (used_ns(&after) - used_ns(&before)) / (double)size,
+                           used_ns(&other) / (double)size};
 }
 
 static int compare(const void *a, const void *b)
@@ -167,7 +198,7 @@ static int compare(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-    size_t size = (argc > 1 ? strtoull(argv[1], NULL, 10) : 512) * PIECE;
+    size_t size = (argc > 1 ? strtoull(argv[1], NULL, 10) : 512) * MIB;
     size_t runs = argc > 2 ? strtoull(argv[2], NULL, 10) : 5;
     char folder[SCRATCH_MAX], ca[SCRATCH_MAX + 8], file[SCRATCH_MAX + 16], own[PATH_MAX];
     char problem[FOLDER_PROBLEM_MAX];
@@ -177,6 +208,7 @@ int main(int argc, char **argv)
     socklen_t length = sizeof(address);
     int listener;
 
+    memset(message, 1, sizeof(message));
     if (!size || !runs || runs > 100)
         return 2;
     ok(mkdtemp(scratch(folder, "link")) != NULL, "mkdtemp");
@@ -192,11 +224,14 @@ int main(int argc, char **argv)
     ok(getsockname(listener, (struct sockaddr *)&address, &length) == 0, "getsockname");
     double ratios[100];
     for (size_t i = 0; i < runs; i++) {
-        double plainly = run(listener, ntohs(address.sin_port), false, &client, &server, size);
-        double ours = run(listener, ntohs(address.sin_port), true, &client, &server, size);
-        ratios[i] = ours / plainly;
-        printf("%zu MiB: plain %.2f GB/s, link %.2f GB/s, ratio %.3f\n", size / PIECE, plainly,
-               ours, ratios[i]);
+        uint16_t port = ntohs(address.sin_port);
+        struct result plainly = run(listener, port, false, &client, &server, size);
+        struct result ours = run(listener, port, true, &client, &server, size);
+        ratios[i] = ours.speed / plainly.speed;
+        printf("%zu MiB: plain %.2f GB/s, link %.2f GB/s, ratio %.3f; the fastest message %.3f and "
+               "%.3f GB/s; ns a byte of who sends and who receives: %.2f %.2f, %.2f %.2f\n",
+               size / MIB, plainly.speed, ours.speed, ratios[i], plainly.best, ours.best,
+               plainly.send_ns, plainly.receive_ns, ours.send_ns, ours.receive_ns);
         fflush(stdout);
     }
     qsort(ratios, runs, sizeof(*ratios), compare);
