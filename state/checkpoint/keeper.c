@@ -144,7 +144,9 @@ static void *fence(void *unused)
     return NULL;
 }
 
-static void process_ends(void)
+/* Behind all handlers of exit(), and destructors of what the program is linked with: they may write
+ * what others are to read still, and may be long. */
+__attribute__((destructor)) static void process_ends(void)
 {
     uint64_t until = clock_now_ns() + END_NS;
     pthread_mutex_lock(&keeper.lock);
@@ -162,8 +164,6 @@ static int start(const struct right *right, bool settled)
     keeper.settled = settled;
     keeper.right = *right;
     keeper.renewed_ns = clock_boot_ns();
-    if (!error && atexit(process_ends) != 0)
-        error = -ENOMEM;
     if (!error)
         error = thread_start("reseat-right", 0, keep, NULL, NULL);
     keeper.kept = !error;

@@ -5,9 +5,10 @@
 
 /*
  * The process keeps the right to run its program (state/image/image_right.h): a thread says again
- * and again that it is alive, and at exit() that it ended. When it could not say so for its lease,
- * another host may take it for dead: then its calls wait, with the gate closed, until it could
- * again; or for ever, once somebody has taken the right. So of one program two do not run at once.
+ * and again that it is alive, and at exit(), behind all handlers, that it ended. When it could not
+ * say so for its lease, another host may take it for dead: then its calls wait, with the gate
+ * closed, until it could again; or for ever, once somebody has taken the right. So of one program
+ * two do not run at once.
  *
  * Thread-safe; not for inside the gate.
  */

@@ -193,6 +193,7 @@ struct shared {
     atomic_uint slept_s; /* the machine did, for as long */
     char id[RIGHT_ID_MAX];
     struct keeper_status status;
+    enum right_state at_exit; /* when a handler of exit() looked */
 };
 static struct shared *shared;
 
@@ -456,4 +457,26 @@ Test(right, the_end_of_a_process_is_the_program_s_once_it_is_that)
     cr_assert_eq(end_of(ends), RIGHT_ENDED);
     cr_assert_eq(end_of(adopts_and_ends), RIGHT_RUNNING);
     cr_assert_eq(end_of(settles_and_ends), RIGHT_ENDED);
+}
+
+/* Longer than from one time that it says that it lives to the next. */
+static void handler(void)
+{
+    struct right right;
+    sleep_ms(500);
+    if (right_find(path, shared->id, &right) == 0)
+        shared->at_exit = right.holder.state;
+}
+
+static void ends_with_a_handler(void)
+{
+    if (atexit(handler) != 0)
+        _exit(1);
+    ends();
+}
+
+Test(right, a_program_has_not_ended_before_its_handlers_of_exit)
+{
+    cr_assert_eq(end_of(ends_with_a_handler), RIGHT_ENDED);
+    cr_assert_eq(shared->at_exit, RIGHT_RUNNING);
 }
