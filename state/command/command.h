@@ -31,6 +31,7 @@ struct queue {
     bool pumping;                        /**< Likewise: a thread is issuing held commands. */
     _Atomic uint64_t order;              /**< Rises with each event: see queue_step. */
     _Atomic uint64_t past;               /**< What was given by then has ended. */
+    uint64_t settled; /**< journal_settle: the last that found what comes now to have ended. */
 };
 
 static inline struct queue *queue_get(cl_command_queue handle)

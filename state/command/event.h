@@ -40,8 +40,9 @@ struct event {
     /** An error that its driver reported of a program that is protected: not asked for, asked what
      * is behind it, or its own. */
     _Atomic uint8_t doubt;
-    uint64_t digest;     /**< Of what a read gave that the program waited for; 0: not known. */
-    bool kept;           /**< Its command is in the journal, or was: it can be given again. */
+    uint64_t digest;  /**< Of what a read gave that the program waited for; 0: not known. */
+    bool kept;        /**< Its command is in the journal, or was: it can be given again. */
+    uint64_t settled; /**< journal_settle: the last that found something behind it to have ended. */
     _Atomic cl_int seen; /**< ISSUED in a protected program: the last that it was told. */
     atomic_bool ended;   /**< ISSUED, and its driver said that it ended. */
     cl_event real;

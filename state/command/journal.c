@@ -306,20 +306,6 @@ static bool comes_after_all(const struct command *command, cl_uint waits)
     return command->ops->waits_for_all && waits == 0;
 }
 
-/* Entries before @until: those of @queue, or that of @event. */
-static bool end_before(const struct journal_entry *until, const struct queue *queue,
-                       const struct event *event)
-{
-    bool changed = false;
-    for (struct journal_entry *entry = first; entry != until; entry = entry->next)
-        if (!entry->ended &&
-            ((queue && entry->command->queue == queue) || (event && entry->event == event))) {
-            entry->ended = true;
-            changed = true;
-        }
-    return changed;
-}
-
 static bool is_known(const struct journal_entry *entry)
 {
     const struct queue *queue = entry->command->queue;
@@ -330,23 +316,40 @@ static bool is_known(const struct journal_entry *entry)
                       queue_is_past(queue, entry->event)));
 }
 
+static struct journal_entry *reversed(struct journal_entry *list)
+{
+    struct journal_entry *before = NULL;
+    while (list) {
+        struct journal_entry *next = list->next;
+        list->next = before;
+        before = list;
+        list = next;
+    }
+    return before;
+}
+
+/* What @entry came after stands before it, so that each is looked at once, the last first. */
+static void settle(struct journal_entry *entry, uint64_t serial)
+{
+    struct queue *queue = entry->command->queue;
+    entry->ended = is_known(entry) || (queue && queue->settled == serial) ||
+                   (entry->event && entry->event->settled == serial);
+    if (!entry->ended || !queue)
+        return;
+    if (queue->in_order || comes_after_all(entry->command, entry->waits))
+        queue->settled = serial;
+    for (cl_uint i = 0; i < entry->waits; i++)
+        entry->wait_list[i]->settled = serial;
+}
+
 void journal_settle(void)
 {
-    bool changed = true;
+    static uint64_t serial; /* the gate is closed by one at a time */
+    serial++;
+    first = reversed(first);
     for (struct journal_entry *entry = first; entry; entry = entry->next)
-        entry->ended = is_known(entry);
-    while (changed) {
-        changed = false;
-        for (struct journal_entry *entry = first; entry; entry = entry->next) {
-            const struct queue *queue = entry->command->queue;
-            if (!entry->ended || !queue)
-                continue;
-            if (queue->in_order || comes_after_all(entry->command, entry->waits))
-                changed = end_before(entry, queue, NULL) || changed;
-            for (cl_uint i = 0; i < entry->waits; i++)
-                changed = end_before(entry, NULL, entry->wait_list[i]) || changed;
-        }
-    }
+        settle(entry, serial);
+    first = reversed(first);
 }
 
 void journal_all_ended(void)

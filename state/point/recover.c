@@ -102,10 +102,15 @@ static int restore(const struct recovery *r, const struct move_context *entry)
     return error;
 }
 
+/* Some drivers take the longer for each command the more of them are queued, which the program may
+ * have waited for one by one. */
+#define PENDING_MOST 256
+
 /* A queue that was given something which has not been waited for. */
 struct pending {
     struct residence *residence;
     cl_command_queue real;
+    unsigned count; /* commands */
 };
 
 static int finish(const struct recovery *r, struct pending *pending)
@@ -156,7 +161,7 @@ static int read_again(const struct recovery *r, struct journal_entry *entry,
                       struct residence *residence, uint8_t place)
 {
     struct command *command = entry->command;
-    struct pending pending = {residence, command->queue->real};
+    struct pending pending = {residence, command->queue->real, 1};
     size_t size;
     void **output = command->ops->output(command, &size), *given = *output;
     char *again = malloc(size);
@@ -209,7 +214,8 @@ static int give(const struct recovery *r, struct journal_entry *entry, struct pe
     }
     struct residence *residence = context->at[place];
     cl_command_queue real = queue ? queue->real : residence->io;
-    int failed = pending->real && pending->real != real ? finish(r, pending) : 0;
+    bool waits = pending->real != real || pending->count >= PENDING_MOST;
+    int failed = pending->real && waits ? finish(r, pending) : 0;
     if (failed != 0)
         return failed;
     cl_int error = make_ready(command, residence, place);
@@ -218,7 +224,7 @@ static int give(const struct recovery *r, struct journal_entry *entry, struct pe
     if (error != CL_SUCCESS)
         return fail(r, -EIO, "%s does not take a command again (OpenCL error %d)",
                     device_name(residence->device), error);
-    *pending = (struct pending){residence, real};
+    *pending = (struct pending){residence, real, pending->real ? pending->count + 1 : 1};
     return queue && !queue->in_order ? finish(r, pending) : 0;
 }
 

@@ -903,3 +903,100 @@ Test(recover, what_was_read_is_compared, .timeout = 60)
     protect_end();
     free(rig.devices);
 }
+
+static void await_status(cl_event event)
+{
+    cl_int status = CL_QUEUED;
+    while (status != CL_COMPLETE) {
+        OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+        cr_assert_geq(status, CL_COMPLETE);
+        engine_rig_sleep(1);
+    }
+}
+
+/* The program has its memory back from a read when something behind that has ended: in another
+ * queue, which waits for what is behind the read in its own, or for the read itself. */
+static void keep_what_was_read(cl_command_queue_properties properties)
+{
+    static cl_uint bytes[COUNT];
+    struct play play;
+    cl_event read, behind;
+    cl_int error;
+    bool in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
+    open_rig("");
+    open_play(&play, properties);
+    cl_command_queue first = play.program.queue,
+                     second = clCreateCommandQueue(play.program.context, rig.device, 0, &error);
+    OK(error);
+    OK(clEnqueueReadBuffer(first, play.b, CL_FALSE, 0, BYTES, bytes, 0, NULL,
+                           in_order ? NULL : &read));
+    if (in_order)
+        OK(clEnqueueMarkerWithWaitList(first, 0, NULL, &read));
+    OK(clFlush(first));
+    play.program.queue = second;
+    launch(&play, 1, 1, &read, &behind);
+    OK(clFlush(second));
+    await_status(behind);
+    memset(bytes, 0x5a, sizeof(bytes));
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    has(&play, play.b, play.b_is);
+    cr_assert_not(is_on("a"));
+    for (unsigned i = 0; i < COUNT; i++)
+        cr_assert_eq(bytes[i], 0x5a5a5a5a);
+    OK(clReleaseEvent(read));
+    OK(clReleaseEvent(behind));
+    play.program.queue = first;
+    OK(clReleaseCommandQueue(second));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+Test(recover, memory_that_was_read_into_before_what_ended_is_the_program_s, .timeout = 60)
+{
+    keep_what_was_read(0);
+}
+
+Test(recover, memory_that_was_read_into_for_what_ended_is_the_program_s, .timeout = 60)
+{
+    keep_what_was_read(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+}
+
+/* Waited for a few at a time. How long they take. */
+static uint64_t many_launches(struct play *play, cl_kernel idle)
+{
+    enum { ROUNDS = 200, LAUNCHES = 250 };
+    const size_t one = 1;
+    const cl_uint n = 0;
+    uint64_t begun = clock_now_ns();
+    OK(clSetKernelArg(idle, 0, sizeof(n), &n));
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        for (unsigned k = 0; k < LAUNCHES; k++)
+            OK(clEnqueueNDRangeKernel(play->program.queue, idle, 1, NULL, &one, NULL, 0, NULL,
+                                      NULL));
+        OK(clFinish(play->program.queue));
+    }
+    return clock_now_ns() - begun;
+}
+
+/* The more there are, the longer it takes; but not for each. */
+Test(recover, many_commands_take_about_as_long_again, .timeout = 300)
+{
+    struct play play;
+    open_rig("base=1");
+    open_play(&play, 0);
+    cl_kernel idle = engine_kernel(play.program.program, "idle");
+    (void)many_launches(&play, idle); /* it has everything warm */
+    cr_assert_eq(protect_now(), 0);
+    uint64_t took = many_launches(&play, idle);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    uint64_t begun = clock_now_ns();
+    has(&play, play.b, play.b_is);
+    uint64_t took_again = clock_now_ns() - begun;
+    cr_assert_not(is_on("a"));
+    cr_assert_lt(took_again, 30 * took);
+    OK(clReleaseKernel(idle));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
