@@ -103,25 +103,77 @@ static int restore(const struct recovery *r, const struct move_context *entry)
 }
 
 /* Some drivers take the longer for each command the more of them are queued, which the program may
- * have waited for one by one. */
-#define PENDING_MOST 256
+ * have waited for one by one; and what is read again takes memory. */
+#define PENDING_MOST  256
+#define PENDING_BYTES ((size_t)16 << 20)
+
+struct reread {
+    struct journal_entry *entry;
+    char *bytes; /* owned */
+    void *given; /* the program's */
+    size_t size;
+};
 
 /* A queue that was given something which has not been waited for. */
 struct pending {
     struct residence *residence;
     cl_command_queue real;
     unsigned count; /* commands */
+    struct reread reads[PENDING_MOST];
+    unsigned read_count;
+    size_t read_bytes;
 };
 
+static _Atomic uint64_t differences;
+
+uint64_t recover_differences(void)
+{
+    return atomic_load(&differences);
+}
+
+/* It is read. */
+static void give_or_compare(const struct pending *pending, const struct reread *read)
+{
+    const struct journal_entry *entry = read->entry;
+    if (!entry->ended)
+        memcpy(read->given, read->bytes, read->size);
+    else if (journal_digest(read->bytes, read->size) != entry->event->digest) {
+        atomic_fetch_add(&differences, 1);
+        log_warn("done again on %s, a read of %zu bytes gives others than the program was given",
+                 device_name(pending->residence->device), read->size);
+    }
+    free(read->bytes);
+}
+
+/* Where it fails, what was to be read may still be written to: that is left. */
 static int finish(const struct recovery *r, struct pending *pending)
 {
     cl_int error =
         pending->real ? residence_await_queue(pending->residence, pending->real) : CL_SUCCESS;
+    for (unsigned i = 0; error == CL_SUCCESS && i < pending->read_count; i++)
+        give_or_compare(pending, &pending->reads[i]);
     pending->real = NULL;
+    pending->count = pending->read_count = 0;
+    pending->read_bytes = 0;
     return error == CL_SUCCESS
                ? 0
                : fail(r, -EIO, "%s failed with what was given again (OpenCL error %d)",
                       device_name(pending->residence->device), error);
+}
+
+/* Before something is given to @real. */
+static int make_way(const struct recovery *r, struct pending *pending, cl_command_queue real)
+{
+    bool waits = pending->real != real || pending->count >= PENDING_MOST ||
+                 pending->read_bytes >= PENDING_BYTES;
+    return pending->real && waits ? finish(r, pending) : 0;
+}
+
+static void is_given(struct pending *pending, struct residence *residence, cl_command_queue real)
+{
+    pending->residence = residence;
+    pending->real = real;
+    pending->count++;
 }
 
 /* It changes no memory that anybody looks at. */
@@ -147,45 +199,35 @@ static cl_int make_ready(struct command *command, struct residence *residence, u
     return command->queue ? command_ready(command, residence, place) : CL_SUCCESS;
 }
 
-static _Atomic uint64_t differences;
-
-uint64_t recover_differences(void)
-{
-    return atomic_load(&differences);
-}
-
 /* Beside the bytes that the program was given it is compared with them. So are those that it was
  * not given yet read: a driver whose device is lost in this recovery may write them later, when the
  * program has its memory back. */
 static int read_again(const struct recovery *r, struct journal_entry *entry,
-                      struct residence *residence, uint8_t place)
+                      struct residence *residence, uint8_t place, struct pending *pending)
 {
     struct command *command = entry->command;
-    struct pending pending = {residence, command->queue->real, 1};
+    cl_command_queue real = command->queue->real;
     size_t size;
     void **output = command->ops->output(command, &size), *given = *output;
-    char *again = malloc(size);
+    int failed = make_way(r, pending, real);
+    char *again = failed == 0 ? malloc(size) : NULL;
+    if (failed != 0)
+        return failed;
     if (!again)
         return fail(r, -ENOMEM, "there is no memory for what is read again");
     *output = again;
     cl_int error = make_ready(command, residence, place);
     if (error == CL_SUCCESS)
-        error = command_issue_in(command, residence, place, pending.real, 0, NULL, NULL);
+        error = command_issue_in(command, residence, place, real, 0, NULL, NULL);
     *output = given;
-    int failed = error == CL_SUCCESS ? finish(r, &pending)
-                                     : fail(r, -EIO, "%s does not read again (OpenCL error %d)",
-                                            device_name(residence->device), error);
-    if (failed != 0)
-        return failed; /* and it may still be written to */
-    if (!entry->ended)
-        memcpy(given, again, size);
-    else if (journal_digest(again, size) != entry->event->digest) {
-        atomic_fetch_add(&differences, 1);
-        log_warn("done again on %s, a read of %zu bytes gives others than the program was given",
-                 device_name(residence->device), size);
-    }
-    free(again);
-    return 0;
+    if (error != CL_SUCCESS)
+        return fail(r, -EIO, "%s does not read again (OpenCL error %d)",
+                    device_name(residence->device), error);
+    is_given(pending, residence, real);
+    pending->reads[pending->read_count++] = (struct reread){entry, again, given, size};
+    pending->read_bytes += size;
+    /* What comes behind may take from the program's memory what it is given. */
+    return entry->ended && command->queue->in_order ? 0 : finish(r, pending);
 }
 
 /* What the program was given is read only to be compared. */
@@ -202,10 +244,8 @@ static int give(const struct recovery *r, struct journal_entry *entry, struct pe
     const struct queue *queue = command->queue;
     const struct context *context = queue ? queue->context : command->uses[0]->context;
     uint8_t place = place_of(r, context);
-    if (place != PLACE_NONE && is_read_again(entry)) {
-        int failed = pending->real ? finish(r, pending) : 0;
-        return failed != 0 ? failed : read_again(r, entry, context->at[place], place);
-    }
+    if (place != PLACE_NONE && is_read_again(entry))
+        return read_again(r, entry, context->at[place], place, pending);
     if (is_idle(entry) || place == PLACE_NONE)
         return 0;
     if (command->ops->is_current && !command->ops->is_current(command)) {
@@ -214,8 +254,7 @@ static int give(const struct recovery *r, struct journal_entry *entry, struct pe
     }
     struct residence *residence = context->at[place];
     cl_command_queue real = queue ? queue->real : residence->io;
-    bool waits = pending->real != real || pending->count >= PENDING_MOST;
-    int failed = pending->real && waits ? finish(r, pending) : 0;
+    int failed = make_way(r, pending, real);
     if (failed != 0)
         return failed;
     cl_int error = make_ready(command, residence, place);
@@ -224,7 +263,7 @@ static int give(const struct recovery *r, struct journal_entry *entry, struct pe
     if (error != CL_SUCCESS)
         return fail(r, -EIO, "%s does not take a command again (OpenCL error %d)",
                     device_name(residence->device), error);
-    *pending = (struct pending){residence, real, pending->real ? pending->count + 1 : 1};
+    is_given(pending, residence, real);
     return queue && !queue->in_order ? finish(r, pending) : 0;
 }
 
