@@ -216,12 +216,31 @@ cl_int event_status_inside(struct event *event)
     return reached < status ? reached : status;
 }
 
+/* The device that a command was given to whose driver said what may be its loss; held. */
+static struct residence *doubted_by(const struct event *event)
+{
+    if (!event_is_doubted(event) || event_state(event) != EVENT_ISSUED || event->parts)
+        return NULL;
+    struct residence *residence = event->context->at[event->place];
+    residence_ref(residence);
+    return residence;
+}
+
 cl_int event_status(struct event *event)
 {
-    gate_enter();
-    cl_int status = event_status_inside(event);
-    gate_leave();
-    return status;
+    for (;;) {
+        gate_enter();
+        cl_int status = event_status_inside(event);
+        struct residence *doubted = doubted_by(event);
+        gate_leave();
+        if (LIKELY(!doubted))
+            return status;
+        /* The program may know by what came after it that it has ended; so does a recovery. */
+        bool again = residence_outlives(doubted, CL_OUT_OF_RESOURCES);
+        residence_unref(doubted);
+        if (!again)
+            return status;
+    }
 }
 
 /* What a thread waits for in one driver. */
