@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "agent/config/paths.h"
-#include "remote/link/address.h"
+#include "remote/identity/address.h"
 #include "state/base/cleanup.h"
 #include "state/base/folder.h"
 

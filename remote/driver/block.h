@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "remote/link/bulk.h"
+#include "remote/rings/bulk.h"
 
 /*
  * Memory that the server of a client has as well, for what is large: bulk.h. A client whose session

@@ -5,8 +5,8 @@
 
 #include "remote/driver/connect.h"
 #include "remote/driver/environment.h"
-#include "remote/link/credentials.h"
-#include "remote/link/process.h"
+#include "remote/identity/credentials.h"
+#include "remote/rings/process.h"
 #include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "remote/driver/remote.h"
-#include "remote/link/process.h"
+#include "remote/rings/process.h"
 #include "state/base/clock.h"
 
 /*

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "remote/link/address.h"
+#include "remote/identity/address.h"
 
 /**
  * Where a host of tcp is. A number is read here; for a name the C library asks whom it asks, in a

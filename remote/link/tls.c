@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "remote/link/ca.h"
-#include "remote/link/revoked.h"
+#include "remote/identity/ca.h"
+#include "remote/identity/revoked.h"
 #include "remote/link/tls_priv.h"
 #include "state/base/log.h"
 

@@ -1,8 +1,8 @@
 #ifndef RESEAT_REMOTE_LINK_TLS_H
 #define RESEAT_REMOTE_LINK_TLS_H
 
-#include "remote/link/credentials.h"
-#include "remote/link/grant.h"
+#include "remote/identity/credentials.h"
+#include "remote/identity/grant.h"
 #include "remote/link/link.h"
 #include "remote/link/ticket.h"
 #include "state/base/owned.h"

@@ -1,7 +1,7 @@
 #ifndef RESEAT_REMOTE_LINK_TLS_CONNECT_H
 #define RESEAT_REMOTE_LINK_TLS_CONNECT_H
 
-#include "remote/link/address.h"
+#include "remote/identity/address.h"
 #include "remote/link/tls.h"
 
 /* What the kinds of links under TLS have in common. */

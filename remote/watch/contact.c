@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "messages.h"
-#include "remote/link/credentials.h"
+#include "remote/identity/credentials.h"
 #include "remote/link/link.h"
 #include "remote/link/tls.h"
 #include "remote/wire/stream.h"

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "messages.h"
-#include "remote/link/area.h"
-#include "remote/link/lookout.h"
+#include "remote/rings/area.h"
+#include "remote/rings/lookout.h"
 #include "state/base/cancel.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"

@@ -1,7 +1,7 @@
 #ifndef RESEAT_REMOTE_WIRE_STREAM_RINGS_H
 #define RESEAT_REMOTE_WIRE_STREAM_RINGS_H
 
-#include "remote/link/rings.h"
+#include "remote/rings/rings.h"
 #include "remote/wire/stream.h"
 
 /*

@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "remote/link/area.h"
-#include "remote/link/bulk.h"
-#include "remote/link/rings.h"
+#include "remote/rings/area.h"
+#include "remote/rings/bulk.h"
+#include "remote/rings/rings.h"
 #include "state/base/array.h"
 #include "state/base/clock.h"
 

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "remote/link/ca.h"
+#include "remote/identity/ca.h"
 #include "remote/link/link_tcp.h"
 #include "remote/link/tls.h"
 #include "state/base/clock.h"

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/link/address.h"
-#include "remote/link/certificate.h"
-#include "remote/link/credentials.h"
-#include "remote/link/grant.h"
-#include "remote/link/revoked.h"
+#include "remote/identity/address.h"
+#include "remote/identity/certificate.h"
+#include "remote/identity/credentials.h"
+#include "remote/identity/grant.h"
+#include "remote/identity/revoked.h"
 #include "tests/fuzz/fuzz.h"
 
 /*

@@ -5,9 +5,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "remote/link/area.h"
-#include "remote/link/bulk_map.h"
-#include "remote/link/rings.h"
+#include "remote/rings/area.h"
+#include "remote/rings/bulk_map.h"
+#include "remote/rings/rings.h"
 #include "state/base/clock.h"
 #include "tests/fuzz/fuzz.h"
 

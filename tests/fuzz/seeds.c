@@ -9,7 +9,7 @@
 #include "agent/wire/device_key.h"
 #include "agent/wire/inventory.h"
 #include "agent/wire/protocol.h"
-#include "remote/link/certificate.h"
+#include "remote/identity/certificate.h"
 #include "state/image/image_manifest.h"
 #include "state/recipe/container.h"
 

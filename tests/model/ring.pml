@@ -1,5 +1,5 @@
 /*
- * Rings of frames and the bells at which their sides wait (remote/link/bell.c, ring.c, rings.c):
+ * Rings of frames and the bells at which their sides wait (remote/rings/bell.c, ring.c, rings.c):
  * writers, each with a ring, and one reader, which takes the frames by their numbers. README.md says
  * what is proved, what is left out, and what each BREAK_... takes away.
  *

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "remote/link/area.h"
+#include "remote/rings/area.h"
 #include "state/base/clock.h"
 #include "tests/remote/seat.h"
 

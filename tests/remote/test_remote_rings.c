@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "messages.h"
-#include "remote/link/area.h"
+#include "remote/rings/area.h"
 #include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
 #include "state/driver/isolated.h"

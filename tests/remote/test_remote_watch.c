@@ -18,7 +18,7 @@
 
 #include "agent/wire/inventory.h"
 #include "agent/wire/protocol.h"
-#include "remote/link/ca.h"
+#include "remote/identity/ca.h"
 #include "remote/link/link.h"
 #include "remote/watch/contact.h"
 #include "state/base/clock.h"

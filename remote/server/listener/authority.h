@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "remote/link/ca.h"
+#include "remote/identity/ca.h"
 
 /*
  * What `reseat serve` does for its private authority, as the command line has it: one of --init-ca,

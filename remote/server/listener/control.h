@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "remote/link/grant.h"
+#include "remote/identity/grant.h"
 #include "remote/link/link.h"
 #include "state/base/folder.h"
 

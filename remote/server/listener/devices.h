@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "remote/link/grant.h"
+#include "remote/identity/grant.h"
 #include "remote/server/listener/promises.h"
 #include "remote/server/listener/turns.h"
 #include "state/driver/driver.h"

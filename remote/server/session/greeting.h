@@ -2,7 +2,7 @@
 #define RESEAT_REMOTE_SERVER_SESSION_GREETING_H
 
 #include "messages.h"
-#include "remote/link/grant.h"
+#include "remote/identity/grant.h"
 #include "remote/server/listener/clients.h"
 #include "remote/server/session/server.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-#include "remote/link/bell.h"
+#include "remote/rings/bell.h"
 #include "remote/server/session/pacing.h"
 #include "remote/server/session/passage.h"
 #include "remote/server/session/staging.h"

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "messages.h"
-#include "remote/link/bulk_map.h"
-#include "remote/link/grant.h"
+#include "remote/identity/grant.h"
+#include "remote/rings/bulk_map.h"
 #include "remote/server/listener/devices.h"
 #include "state/driver/driver.h"
 

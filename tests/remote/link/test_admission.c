@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "remote/identity/private_file.h"
 #include "remote/link/link_tcp.h"
 #include "remote/link/link_vsock.h"
-#include "remote/link/private_file.h"
 #include "tests/remote/link/tls_rig.h"
 #include "tests/support/leaks.h"
 

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "remote/link/ca.h"
+#include "remote/identity/ca.h"
 #include "remote/link/tls.h"
 #include "state/base/clock.h"
 #include "tests/support/folder.h"

@@ -1,0 +1,192 @@
+#include "remote/identity/credentials.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/identity/private_file.h"
+#include "state/base/cleanup.h"
+
+#define FILE_MAX (64u << 10)
+#define HEADER   "reseat-server: "
+#define SUFFIX   ".pem"
+
+static int refuse(char *ret_problem, int error, const char *name, const char *why)
+{
+    snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.300s %.200s", name, why);
+    return error;
+}
+
+/** The name in the first line. */
+static bool read_server(const char *bytes, char ret_server[ADDRESS_HOST_MAX])
+{
+    size_t header = strlen(HEADER), length = strcspn(bytes, "\n");
+
+    if (strncmp(bytes, HEADER, header) != 0 || length - header >= ADDRESS_HOST_MAX)
+        return false;
+    snprintf(ret_server, ADDRESS_HOST_MAX, "%.*s", (int)(length - header), bytes + header);
+    return address_is_name(ret_server);
+}
+
+/** NULL, or what is wrong. */
+static const char *read_parts(const char *bytes, size_t size, struct credentials *credentials)
+{
+    CLEANUP(cleanup_bio) BIO *keys = BIO_new_mem_buf(bytes, (int)size);
+    CLEANUP(cleanup_bio) BIO *certificates = BIO_new_mem_buf(bytes, (int)size);
+
+    if (!keys || !certificates)
+        return "does not fit into memory";
+    if (!read_server(bytes, credentials->server))
+        return "does not begin with \"" HEADER "NAME\"";
+    if (!(credentials->key = certificate_read_key(keys)))
+        return "has no private key";
+    if (!(credentials->certificate = certificate_read(certificates)) ||
+        !(credentials->authority = certificate_read(certificates)))
+        return "lacks a certificate: its own and its authority's follow the key";
+    if (X509_check_private_key(credentials->certificate, credentials->key) != 1)
+        return "has a key that does not belong to its certificate";
+    if (X509_verify(credentials->certificate, X509_get0_pubkey(credentials->authority)) != 1)
+        return "has a certificate that its authority did not sign";
+    return NULL;
+}
+
+int credentials_parse(const char *name, const char *bytes, size_t size,
+                      struct credentials *ret_credentials, char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    struct credentials credentials = {.key = NULL};
+
+    if (!crypto_context())
+        return refuse(ret_problem, -ENOSYS, name, "needs OpenSSL, which cannot be used here");
+    const char *why = size > FILE_MAX ? "is too large" : read_parts(bytes, size, &credentials);
+    ERR_clear_error();
+    if (why) {
+        credentials_finish(&credentials);
+        return refuse(ret_problem, -EINVAL, name, why);
+    }
+    *ret_credentials = credentials;
+    return 0;
+}
+
+int credentials_load(const char *path, struct credentials *ret_credentials,
+                     char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    char *bytes;
+    size_t size;
+    int error = private_file_read(path, FILE_MAX, &bytes, &size, ret_problem);
+
+    if (error)
+        return error;
+    error = credentials_parse(path, bytes, size, ret_credentials, ret_problem);
+    private_file_free(bytes, size);
+    return error;
+}
+
+int credentials_print(const struct credentials *credentials, char **ret_bytes, size_t *ret_size)
+{
+    /* Memory of this kind is wiped when it is freed, and when it grows. */
+    CLEANUP(cleanup_bio) BIO *to = BIO_new(BIO_s_secmem());
+    char *at;
+
+    if (!to || BIO_printf(to, HEADER "%s\n", credentials->server) <= 0 ||
+        !certificate_write_key(to, credentials->key) ||
+        !certificate_write(to, credentials->certificate) ||
+        !certificate_write(to, credentials->authority)) {
+        ERR_clear_error();
+        return -ENOMEM;
+    }
+    long size = BIO_get_mem_data(to, &at);
+    char *bytes = size > 0 ? malloc((size_t)size) : NULL;
+    if (!bytes)
+        return -ENOMEM;
+    memcpy(bytes, at, (size_t)size);
+    *ret_bytes = bytes;
+    *ret_size = (size_t)size;
+    return 0;
+}
+
+void credentials_finish(struct credentials *credentials)
+{
+    EVP_PKEY_free(credentials->key);
+    X509_free(credentials->certificate);
+    X509_free(credentials->authority);
+    *credentials = (struct credentials){.key = NULL};
+}
+
+/** The only file of credentials in a folder. */
+static int find_only(const char *folder, char ret_path[PATH_MAX])
+{
+    DIR *listing = opendir(folder);
+    int found = 0, length = 0;
+
+    if (!listing)
+        return -errno;
+    for (const struct dirent *entry; (entry = readdir(listing));) {
+        const char *suffix = strrchr(entry->d_name, '.');
+        if (entry->d_name[0] == '.' || !suffix || strcmp(suffix, SUFFIX) != 0)
+            continue;
+        found++;
+        length = snprintf(ret_path, PATH_MAX, "%s/%s", folder, entry->d_name);
+    }
+    closedir(listing);
+    return found == 0 ? -ENOENT : found > 1 ? -ENOTUNIQ : length >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+/* What the environment said; NULL: it is asked each time. */
+static struct environment {
+    const char *named;
+    int error; /* Of `home`. */
+    char home[PATH_MAX];
+} * remembered;
+
+static void look(struct environment *environment)
+{
+    environment->named = secure_getenv("RESEAT_CREDENTIALS");
+    environment->error = folder_home("XDG_CONFIG_HOME", ".config", environment->home);
+}
+
+int credentials_remember(void)
+{
+    struct environment *environment = calloc(1, sizeof(*environment));
+
+    if (!environment)
+        return -ENOMEM;
+    look(environment);
+    if (environment->named && !(environment->named = strdup(environment->named))) {
+        free(environment);
+        return -ENOMEM;
+    }
+    remembered = environment;
+    return 0;
+}
+
+int credentials_find(const struct address *address, char ret_path[PATH_MAX])
+{
+    struct environment environment;
+    char folder[PATH_MAX];
+    int length;
+
+    if (remembered)
+        environment = *remembered;
+    else
+        look(&environment);
+    const char *named = environment.named, *home = environment.home;
+
+    if (named && *named) {
+        length = snprintf(ret_path, PATH_MAX, "%s", named);
+        return named[0] != '/' ? -EINVAL : length >= PATH_MAX ? -ENAMETOOLONG : 0;
+    }
+    if (environment.error)
+        return environment.error;
+    if (snprintf(folder, sizeof(folder), "%s/servers", home) >= (int)sizeof(folder))
+        return -ENAMETOOLONG;
+    /* No host has a slash in it. */
+    length = address->kind == ADDRESS_TCP
+                 ? snprintf(ret_path, PATH_MAX, "%s/%s" SUFFIX, folder, address->host)
+                 : snprintf(ret_path, PATH_MAX, "%s/vsock-%u" SUFFIX, folder, address->cid);
+    if (length >= PATH_MAX)
+        return -ENAMETOOLONG;
+    return access(ret_path, F_OK) == 0 ? 0 : find_only(folder, ret_path);
+}

@@ -1,0 +1,50 @@
+#include "remote/identity/crypto.h"
+
+#include <openssl/err.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "state/base/fork.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static OSSL_LIB_CTX *context;
+
+/* Never freed: threads may be inside until the process is gone. */
+static void begin(void)
+{
+    if (OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, NULL))
+        context = OSSL_LIB_CTX_new();
+}
+
+/* What its locks were in the middle of, nobody finishes in the child. */
+static void in_child(void)
+{
+    once = (pthread_once_t)PTHREAD_ONCE_INIT;
+    context = NULL;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+
+OSSL_LIB_CTX *crypto_context(void)
+{
+    pthread_once(&once, begin);
+    return context;
+}
+
+void crypto_problem(char ret_problem[CRYPTO_PROBLEM_MAX])
+{
+    unsigned long error = ERR_get_error();
+    const char *reason = ERR_reason_error_string(error);
+
+    if (reason)
+        snprintf(ret_problem, CRYPTO_PROBLEM_MAX, "%s", reason);
+    else
+        snprintf(ret_problem, CRYPTO_PROBLEM_MAX, "OpenSSL's error %lx", error);
+    ERR_clear_error();
+}
+
+int crypto_no_password(char *buffer, int size, int writing, void *data)
+{
+    (void)buffer, (void)size, (void)writing, (void)data;
+    return -1;
+}

@@ -1,0 +1,113 @@
+#include "remote/rings/area.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "state/base/cleanup.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* With F_SEAL_SEAL nobody can forbid the other one to write later. */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+size_t area_page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+int area_create(const char *name, size_t size, int *ret_fd)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_FSIZE, &files) != 0 || files.rlim_cur < size)
+        return -EFBIG;
+    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    CLEANUP(cleanup_close) int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, flags);
+    if (fd < 0 || ftruncate(fd, (off_t)size) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)
+        return -errno;
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
+int area_check(int fd, size_t size)
+{
+    struct stat file;
+    struct statfs system;
+    int seals = fcntl(fd, F_GET_SEALS); /* fails on all that is not of the kernel's own memory */
+    if (seals < 0 || (seals & SEALS) != SEALS || (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+        return -EPROTO;
+    if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC)
+        return -EPROTO;
+    if (fstat(fd, &file) != 0 || file.st_size < 0 || (size_t)file.st_size != size)
+        return -EPROTO;
+    return 0;
+}
+
+int area_reserve(size_t size, char **ret_bytes)
+{
+    char *bytes = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (bytes == MAP_FAILED)
+        return -ENOMEM;
+    *ret_bytes = bytes;
+    return 0;
+}
+
+static int map_fixed(int fd, size_t offset, size_t size, char *at)
+{
+    return mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) == at
+               ? 0
+               : -ENOMEM;
+}
+
+int area_map_at(int fd, size_t offset, size_t size, char *at)
+{
+    int err = map_fixed(fd, offset, size, at);
+    if (err == 0 && madvise(at, size, MADV_DONTFORK) != 0)
+        err = -ENOMEM;
+    return err;
+}
+
+int area_map(int fd, size_t size, char **ret_bytes)
+{
+    char *got;
+    if (size > SIZE_MAX - AREA_ALIGNMENT || area_reserve(size + AREA_ALIGNMENT, &got) != 0)
+        return -ENOMEM;
+    size_t before = -(uintptr_t)got % AREA_ALIGNMENT;
+    char *bytes = got + before;
+    if (map_fixed(fd, 0, size, bytes) != 0) {
+        munmap(got, size + AREA_ALIGNMENT);
+        return -ENOMEM;
+    }
+    if (before > 0)
+        munmap(got, before);
+    munmap(bytes + size, AREA_ALIGNMENT - before);
+    (void)madvise(bytes, size, MADV_HUGEPAGE); /* where shared memory may have them */
+    *ret_bytes = bytes;
+    return 0;
+}
+
+void area_unmap(char *bytes, size_t size)
+{
+    munmap(bytes, size);
+}
+
+int area_populate(char *bytes, size_t size)
+{
+    /* Kernels before 5.14 do not know it: there a page comes when it is touched. */
+    int err = madvise(bytes, size, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+    return err == 0 || err == EINVAL ? 0 : -ENOMEM;
+}

@@ -1,0 +1,197 @@
+#include "remote/rings/bell.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "state/base/clock.h"
+
+/* To sleep and be woken takes some 10 to 50 us: who spins as long before it sleeps never takes more
+ * than twice what would have been best (tests/bench/bench_ring.c). */
+#define SPIN_MOST_NS  50000u
+#define SPIN_LEAST_NS 1000u
+/* Both sides are woken for the end of each command of a device, which takes 60 to 140 us where GPUs
+ * are: the drivers of these spin until there is an end. */
+#define SPIN_DEVICE_NS (10 * NS_PER_MS)
+/* Processors of which two may spin for so long. */
+#define PROCESSORS_ENOUGH 4
+#define PAUSE_MOST        1024u
+/* Looks between two readings of the clock, which takes as long as about as many. */
+#define LOOKS 32
+
+uint64_t bell_look_first_ns = 10 * NS_PER_MS, bell_look_most_ns = 500 * NS_PER_MS;
+
+static uint32_t spin_most(enum bell_spin_for what)
+{
+    cpu_set_t set;
+    /* It fails where there are more than fit. */
+    int processors =
+        sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : PROCESSORS_ENOUGH;
+    if (processors < 2)
+        return 0;
+    return what == BELL_SPIN_DEVICE && processors >= PROCESSORS_ENOUGH ? SPIN_DEVICE_NS
+                                                                       : SPIN_MOST_NS;
+}
+
+void bell_spin_init(struct bell_spin *spin, enum bell_spin_for what)
+{
+    uint32_t most_ns = spin_most(what);
+    *spin = (struct bell_spin){.what = what, .budget_ns = most_ns, .most_ns = most_ns, .pause = 1};
+}
+
+/* How often others took the processor from this thread. */
+static long preemptions(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+void bell_waiter_init(struct bell_waiter *waiter, struct bell *bell, struct bell_peer *peer)
+{
+    *waiter = (struct bell_waiter){.bell = bell, .peer = peer};
+    bell_spin_init(&waiter->spin, BELL_SPIN_PROCESS);
+}
+
+uint64_t bell_spin_begin(struct bell_spin *spin)
+{
+    if (spin->budget_ns == 0 && spin->skip > 0) {
+        spin->skip--;
+        return 0;
+    }
+    if (spin->budget_ns == 0)
+        spin->most_ns = spin_most(spin->what); /* the program may have been given others */
+    if (spin->most_ns == 0) {
+        spin->budget_ns = 0;
+        spin->skip = PAUSE_MOST;
+        return 0;
+    }
+    uint64_t budget = spin->budget_ns ? spin->budget_ns : spin->most_ns;
+    if (budget > SPIN_MOST_NS)
+        spin->preempted = preemptions();
+    return budget;
+}
+
+void bell_spin_paid(struct bell_spin *spin, uint64_t took_ns)
+{
+    if (took_ns > SPIN_MOST_NS && preemptions() != spin->preempted) {
+        bell_spin_failed(spin);
+        return;
+    }
+    uint64_t budget = spin->budget_ns - spin->budget_ns / 8;
+    budget = budget > 2 * took_ns ? budget : 2 * took_ns;
+    budget = budget > SPIN_LEAST_NS ? budget : SPIN_LEAST_NS;
+    spin->budget_ns = budget < spin->most_ns ? (uint32_t)budget : spin->most_ns;
+    spin->pause = 1;
+}
+
+void bell_spin_failed(struct bell_spin *spin)
+{
+    spin->budget_ns /= 2;
+    if (spin->budget_ns >= SPIN_LEAST_NS)
+        return;
+    spin->budget_ns = 0;
+    spin->skip = spin->pause;
+    spin->pause = spin->pause < PAUSE_MOST ? 2 * spin->pause : PAUSE_MOST;
+}
+
+static bool spin(struct bell_waiter *waiter, bool (*there)(void *data), void *data)
+{
+    uint64_t budget = bell_spin_begin(&waiter->spin);
+    if (budget == 0)
+        return false;
+    uint64_t begin = clock_now_ns(), took = 0;
+    while (took < budget) {
+        for (int i = 0; i < LOOKS; i++) {
+            bell_relax();
+            if (there(data)) {
+                bell_spin_paid(&waiter->spin, clock_now_ns() - begin);
+                waiter->spun++;
+                return true;
+            }
+        }
+        took = clock_now_ns() - begin;
+    }
+    bell_spin_failed(&waiter->spin);
+    waiter->spun_in_vain++;
+    return false;
+}
+
+/* 0: woken, or for nothing. ETIMEDOUT. */
+static int sleep_until(struct bell *bell, uint64_t until_ns)
+{
+    const struct timespec until = clock_timespec(until_ns);
+    return syscall(SYS_futex, &bell->sleeps, FUTEX_WAIT_BITSET, 1, &until, NULL,
+                   FUTEX_BITSET_MATCH_ANY) != 0 &&
+                   errno == ETIMEDOUT
+               ? ETIMEDOUT
+               : 0;
+}
+
+/* Why not to wait any longer: 0 or -errno. @look_ns is when the peer is looked at next. */
+static int over(struct bell_peer *peer, uint64_t deadline_ns, uint64_t now, uint64_t *look_ns,
+                uint64_t *look_pause)
+{
+    int err = now >= *look_ns ? bell_peer_look(peer) : atomic_load(&peer->ended);
+    if (err != 0)
+        return err;
+    if (now >= deadline_ns)
+        return -ETIMEDOUT;
+    if (now >= *look_ns) {
+        *look_pause = *look_pause < bell_look_most_ns / 2 ? 2 * *look_pause : bell_look_most_ns;
+        *look_ns = now + *look_pause;
+    }
+    return 0;
+}
+
+int bell_wait(struct bell_waiter *waiter, bool (*there)(void *data), void *data,
+              uint64_t deadline_ns)
+{
+    struct bell *bell = waiter->bell;
+    if (there(data) || spin(waiter, there, data))
+        return 0;
+    uint64_t look_pause = bell_look_first_ns, look_ns = clock_now_ns() + look_pause;
+    bool unwoken = false;
+    for (;;) {
+        atomic_store(&bell->sleeps, 1);
+        int err = over(waiter->peer, deadline_ns, clock_now_ns(), &look_ns, &look_pause);
+        bool is_there = there(data);
+        if (is_there || err != 0) {
+            atomic_store_explicit(&bell->sleeps, 0, memory_order_relaxed);
+            waiter->overslept += is_there && unwoken;
+            return is_there ? 0 : err;
+        }
+        waiter->slept++;
+        unwoken = sleep_until(bell, deadline_ns < look_ns ? deadline_ns : look_ns) == ETIMEDOUT;
+    }
+}
+
+void bell_ring_slow(struct bell *bell)
+{
+    /* Only the first of several makes the call. */
+    if (atomic_exchange(&bell->sleeps, 0) != 0)
+        syscall(SYS_futex, &bell->sleeps, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void bell_peer_end(struct bell_peer *peer, int err)
+{
+    int none = 0;
+    atomic_compare_exchange_strong(&peer->ended, &none, err);
+}
+
+int bell_peer_look(struct bell_peer *peer)
+{
+    if (peer->watched)
+        return atomic_load(&peer->ended);
+    struct pollfd socket = {.fd = owned_fd(&peer->socket), .events = POLLRDHUP};
+    const short over = POLLHUP | POLLRDHUP | POLLERR | POLLNVAL;
+    /* Without the socket, which the program has closed, nobody could tell. */
+    if (socket.fd < 0 || (poll(&socket, 1, 0) > 0 && (socket.revents & over)))
+        bell_peer_end(peer, -EPIPE);
+    return atomic_load(&peer->ended);
+}

@@ -1,0 +1,359 @@
+#include "remote/rings/bulk.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "remote/rings/area.h"
+#include "remote/rings/process.h"
+#include "state/base/cancel.h"
+#include "state/base/cleanup.h"
+#include "state/base/fork.h"
+#include "state/base/pages.h"
+
+/* A hole between blocks. */
+struct hole {
+    size_t offset, size;
+};
+
+struct area {
+    uint32_t number;
+    char *bytes;
+    size_t size;
+    struct hole *holes; /* by offset, none touching the next */
+    size_t hole_count;
+    size_t blocks;
+};
+
+struct bulk {
+    struct bulk_limits limits;
+    struct bulk_link link;
+    uint64_t process;
+    /* Guarded by lock: */
+    struct area *areas; /* has room for as many as there may be */
+    unsigned count;     /* of them, and how many are being made */
+    unsigned making;
+    uint64_t bytes; /* of both */
+    uint32_t last_number;
+};
+
+/* All bulks': what is done under it takes less than a microsecond. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+FORK_PART = {.rank = FORK_OBJECT, .lock = &lock};
+
+static size_t round_up(size_t size, size_t unit)
+{
+    return size > SIZE_MAX - unit ? 0 : (size + unit - 1) / unit * unit;
+}
+
+static bool are_valid(const struct bulk_limits *limits)
+{
+    return limits->areas > 0 && limits->areas <= BULK_AREAS_MOST && limits->area_size > 0 &&
+           limits->area_size % AREA_ALIGNMENT == 0;
+}
+
+int bulk_create(const struct bulk_limits *limits, const struct bulk_link *link,
+                struct bulk **ret_bulk)
+{
+    if (!are_valid(limits))
+        return -EINVAL;
+    uint64_t process = process_mark();
+    struct bulk *bulk = calloc(1, sizeof(*bulk));
+    struct area *areas = calloc(limits->areas, sizeof(*areas));
+    if (!bulk || !areas || process == 0 || fork_watch() != 0) {
+        free(bulk);
+        free(areas);
+        return -ENOMEM;
+    }
+    *bulk = (struct bulk){.limits = *limits, .link = *link, .process = process, .areas = areas};
+    *ret_bulk = bulk;
+    return 0;
+}
+
+static void area_finish(const struct area *area)
+{
+    area_unmap(area->bytes, area->size);
+    free(area->holes);
+}
+
+void bulk_destroy(struct bulk *bulk)
+{
+    if (!bulk)
+        return;
+    for (unsigned i = 0; i < bulk->count; i++)
+        area_finish(&bulk->areas[i]);
+    free(bulk->areas);
+    free(bulk);
+}
+
+/* ---- blocks of an area; the lock is held, or nobody else has the area ---- */
+
+/* A hole cannot begin with what a block of @size bytes may not. */
+static size_t begin_in(const struct hole *hole, size_t size)
+{
+    size_t begin = size < AREA_ALIGNMENT ? hole->offset : round_up(hole->offset, AREA_ALIGNMENT);
+    return begin - hole->offset <= hole->size && hole->size - (begin - hole->offset) >= size
+               ? begin
+               : SIZE_MAX;
+}
+
+/* The smallest hole that does; or hole_count. */
+static size_t best_hole(const struct area *area, size_t size)
+{
+    size_t best = area->hole_count;
+    for (size_t i = 0; i < area->hole_count; i++)
+        if (begin_in(&area->holes[i], size) != SIZE_MAX &&
+            (best == area->hole_count || area->holes[i].size < area->holes[best].size))
+            best = i;
+    return best;
+}
+
+static void hole_remove(struct area *area, size_t i)
+{
+    area->hole_count--;
+    memmove(&area->holes[i], &area->holes[i + 1], (area->hole_count - i) * sizeof(area->holes[0]));
+}
+
+/* There is room for it. */
+static void hole_insert(struct area *area, size_t i, struct hole hole)
+{
+    memmove(&area->holes[i + 1], &area->holes[i], (area->hole_count - i) * sizeof(area->holes[0]));
+    area->holes[i] = hole;
+    area->hole_count++;
+}
+
+/* Take @size bytes of a hole, of which up to two are left. */
+static int area_take(struct area *area, size_t i, size_t size, struct bulk_block *ret_block)
+{
+    const struct hole hole = area->holes[i];
+    size_t begin = begin_in(&hole, size), end = begin + size, hole_end = hole.offset + hole.size;
+    /* To give it back must not need memory: there are at most as many holes as blocks and one, and
+     * one more for a moment. */
+    struct hole *holes = reallocarray(area->holes, area->blocks + 3, sizeof(*holes));
+    if (!holes)
+        return -ENOMEM;
+    area->holes = holes;
+    hole_remove(area, i);
+    if (end < hole_end)
+        hole_insert(area, i, (struct hole){end, hole_end - end});
+    if (hole.offset < begin)
+        hole_insert(area, i, (struct hole){hole.offset, begin - hole.offset});
+    area->blocks++;
+    *ret_block = (struct bulk_block){area->number, begin, size, area->bytes + begin};
+    return 0;
+}
+
+static void area_give(struct area *area, size_t offset, size_t size)
+{
+    size_t i = 0;
+    while (i < area->hole_count && area->holes[i].offset < offset)
+        i++;
+    hole_insert(area, i, (struct hole){offset, size});
+    struct hole *holes = area->holes;
+    if (i + 1 < area->hole_count && offset + size == holes[i + 1].offset) {
+        holes[i].size += holes[i + 1].size;
+        hole_remove(area, i + 1);
+    }
+    if (i > 0 && holes[i - 1].offset + holes[i - 1].size == offset) {
+        holes[i - 1].size += holes[i].size;
+        hole_remove(area, i);
+    }
+    area->blocks--;
+}
+
+/* ---- areas ---- */
+
+/* Locked. Take it from the smallest hole of all that does. 0, -ENOSPC, -ENOMEM. */
+static int take_here(struct bulk *bulk, uint32_t after, size_t size, struct bulk_block *ret_block)
+{
+    struct area *best = NULL;
+    size_t best_i = 0;
+    for (unsigned k = 0; k < bulk->count; k++) {
+        struct area *area = &bulk->areas[k];
+        if (area->number <= after)
+            continue;
+        size_t i = best_hole(area, size);
+        if (i < area->hole_count && (!best || area->holes[i].size < best->holes[best_i].size)) {
+            best = area;
+            best_i = i;
+        }
+    }
+    return best ? area_take(best, best_i, size, ret_block) : -ENOSPC;
+}
+
+/* Locked. Room in the limits for one more area. */
+static bool announce_area(struct bulk *bulk, size_t size, uint32_t *ret_number)
+{
+    if (bulk->count + bulk->making >= bulk->limits.areas ||
+        size > bulk->limits.all_bytes - bulk->bytes)
+        return false;
+    bulk->making++;
+    bulk->bytes += size;
+    *ret_number = ++bulk->last_number;
+    return true;
+}
+
+static int area_init(struct area *area, uint32_t number, size_t size, int *ret_fd)
+{
+    *area = (struct area){.number = number, .size = size, .hole_count = 1};
+    CLEANUP(cleanup_close) int fd = -1;
+    int err = area_create("reseat-bulk", size, &fd);
+    if (err == 0)
+        err = area_map(fd, size, &area->bytes);
+    if (err != 0)
+        return err;
+    pages_populate(area->bytes, size, PAGES_THREADS, NULL);
+    area->holes = malloc(sizeof(area->holes[0]));
+    /* What the threads could not get is told now, by an error. */
+    if (!area->holes || area_populate(area->bytes, size) != 0) {
+        area_finish(area);
+        return -ENOMEM;
+    }
+    area->holes[0] = (struct hole){0, size};
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
+/* A new area, which was announced, with the first block of it. */
+static int take_of_new(struct bulk *bulk, uint32_t number, size_t area_size, size_t size,
+                       struct bulk_block *ret_block)
+{
+    struct area area;
+    struct bulk_block block;
+    CLEANUP(cleanup_close) int fd = -1;
+    int err = area_init(&area, number, area_size, &fd);
+    if (err == 0) {
+        err = area_take(&area, 0, size, &block);
+        if (err == 0)
+            err = bulk->link.offer(bulk->link.data, number, fd, area_size);
+        if (err != 0)
+            area_finish(&area);
+    }
+    pthread_mutex_lock(&lock);
+    bulk->making--;
+    if (err == 0)
+        bulk->areas[bulk->count++] = area;
+    else
+        bulk->bytes -= area_size;
+    pthread_mutex_unlock(&lock);
+    if (err == 0)
+        *ret_block = block;
+    return err;
+}
+
+int bulk_take(struct bulk *bulk, size_t size, struct bulk_block *ret_block)
+{
+    return bulk_take_after(bulk, 0, size, ret_block);
+}
+
+uint32_t bulk_last(struct bulk *bulk)
+{
+    if (process_mark() != bulk->process)
+        return 0;
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    uint32_t last = bulk->last_number;
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+    return last;
+}
+
+int bulk_take_after(struct bulk *bulk, uint32_t after, size_t size, struct bulk_block *ret_block)
+{
+    uint32_t number = 0;
+    if (process_mark() != bulk->process)
+        return -ECHILD;
+    size_t whole = round_up(size, area_page()), area_size = round_up(whole, AREA_ALIGNMENT);
+    if (whole == 0 || area_size == 0)
+        return -ENOSPC;
+    area_size = area_size > bulk->limits.area_size ? area_size : bulk->limits.area_size;
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    int err = take_here(bulk, after, whole, ret_block);
+    bool makes = err == -ENOSPC && announce_area(bulk, area_size, &number);
+    pthread_mutex_unlock(&lock);
+    if (makes)
+        err = take_of_new(bulk, number, area_size, whole, ret_block);
+    cancel_allow(cancel);
+    return err;
+}
+
+void bulk_give(struct bulk *bulk, const struct bulk_block *block)
+{
+    if (process_mark() != bulk->process)
+        return;
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    for (unsigned k = 0; k < bulk->count; k++)
+        if (bulk->areas[k].number == block->area)
+            area_give(&bulk->areas[k], (size_t)block->offset, block->size);
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+}
+
+bool bulk_find(struct bulk *bulk, const void *bytes, size_t size, uint32_t *ret_area,
+               uint64_t *ret_offset)
+{
+    bool found = false;
+    if (process_mark() != bulk->process)
+        return false;
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    for (unsigned k = 0; k < bulk->count && !found; k++) {
+        const struct area *area = &bulk->areas[k];
+        uintptr_t offset = (uintptr_t)bytes - (uintptr_t)area->bytes;
+        found = offset < area->size && size <= area->size - offset;
+        if (found) {
+            *ret_area = area->number;
+            *ret_offset = offset;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+    return found;
+}
+
+/* Locked. An area without a block, which is taken off; false when no more than @keep bytes are
+ * such. */
+static bool take_idle(struct bulk *bulk, uint64_t keep, struct area *ret_area)
+{
+    uint64_t idle = 0;
+    unsigned last = bulk->count;
+    for (unsigned k = 0; k < bulk->count; k++) {
+        if (bulk->areas[k].blocks > 0)
+            continue;
+        idle += bulk->areas[k].size;
+        last = k;
+    }
+    if (idle <= keep)
+        return false;
+    *ret_area = bulk->areas[last];
+    bulk->areas[last] = bulk->areas[--bulk->count];
+    bulk->bytes -= ret_area->size;
+    return true;
+}
+
+uint64_t bulk_trim(struct bulk *bulk, uint64_t keep)
+{
+    struct area area;
+    if (process_mark() != bulk->process)
+        return 0;
+    int cancel = cancel_hold();
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        bool found = take_idle(bulk, keep, &area);
+        uint64_t left = bulk->bytes;
+        pthread_mutex_unlock(&lock);
+        if (!found) {
+            cancel_allow(cancel);
+            return left;
+        }
+        area_finish(&area);
+        bulk->link.withdraw(bulk->link.data, area.number);
+    }
+}

@@ -1,0 +1,143 @@
+#include "remote/rings/ring.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* At a frame's beginning, in the bytes of the ring. */
+struct header {
+    _Atomic uint64_t number, size;
+};
+_Static_assert(sizeof(struct header) == RING_HEADER, "frames are aligned to it");
+
+/* What a frame takes. */
+static size_t whole(size_t size)
+{
+    return RING_HEADER + (size + RING_HEADER - 1) / RING_HEADER * RING_HEADER;
+}
+
+void ring_writer_init(struct ring_writer *writer, struct ring_shared *shared, char *bytes,
+                      size_t capacity, struct bell_peer *peer)
+{
+    *writer = (struct ring_writer){.shared = shared, .bytes = bytes, .capacity = capacity};
+    bell_waiter_init(&writer->room, &shared->room, peer);
+}
+
+void ring_reader_init(struct ring_reader *reader, struct ring_shared *shared, const char *bytes,
+                      size_t capacity)
+{
+    *reader = (struct ring_reader){.shared = shared, .bytes = bytes, .capacity = capacity};
+}
+
+static size_t room(const struct ring_writer *writer)
+{
+    return writer->capacity - (size_t)(writer->head - writer->tail);
+}
+
+/* Read how far the reader is: between where it was and where we are. */
+static void look_at_tail(struct ring_writer *writer)
+{
+    uint64_t tail = atomic_load(&writer->shared->tail);
+    if (tail - writer->tail > writer->head - writer->tail)
+        writer->broken = true;
+    else
+        writer->tail = tail;
+}
+
+int ring_begin(struct ring_writer *writer, size_t size, char **ret_bytes)
+{
+    if (size > ring_frame_most(writer->capacity))
+        return -EMSGSIZE;
+    if (room(writer) < whole(size))
+        look_at_tail(writer);
+    if (writer->broken)
+        return -EPROTO;
+    if (room(writer) < whole(size))
+        return -EAGAIN;
+    char *at = writer->bytes + (writer->head & (writer->capacity - 1));
+    atomic_store_explicit(&((struct header *)at)->size, size, memory_order_relaxed);
+    writer->open = whole(size);
+    *ret_bytes = at + RING_HEADER;
+    return 0;
+}
+
+struct wanted {
+    struct ring_writer *writer;
+    size_t room;
+};
+
+static bool has_room(void *data)
+{
+    const struct wanted *wanted = data;
+    look_at_tail(wanted->writer);
+    return wanted->writer->broken || room(wanted->writer) >= wanted->room;
+}
+
+int ring_await_room(struct ring_writer *writer, size_t size, uint64_t deadline_ns)
+{
+    struct wanted wanted = {writer, whole(size)};
+    int err = bell_wait(&writer->room, has_room, &wanted, deadline_ns);
+    return writer->broken ? -EPROTO : err;
+}
+
+void ring_publish(struct ring_writer *writer, uint64_t number)
+{
+    char *at = writer->bytes + (writer->head & (writer->capacity - 1));
+    atomic_store_explicit(&((struct header *)at)->number, number, memory_order_relaxed);
+    writer->head += writer->open;
+    writer->open = 0;
+    /* Before the reader's bell is looked at, so sequentially consistent. */
+    atomic_store(&writer->shared->head, writer->head);
+}
+
+/* Read how far the writer is: no farther than the ring is long. */
+static void look_at_head(struct ring_reader *reader)
+{
+    uint64_t head = atomic_load(&reader->shared->head);
+    if (head - reader->tail > reader->capacity)
+        reader->broken = true;
+    else
+        reader->head = head;
+}
+
+static void read_header(struct ring_reader *reader)
+{
+    const struct header *header =
+        (const struct header *)(reader->bytes + (reader->tail & (reader->capacity - 1)));
+    uint64_t size = atomic_load_explicit(&header->size, memory_order_relaxed);
+    uint64_t number = atomic_load_explicit(&header->number, memory_order_relaxed);
+    if (size > ring_frame_most(reader->capacity) || whole(size) > reader->head - reader->tail) {
+        reader->broken = true;
+        return;
+    }
+    reader->size = size;
+    reader->number = number;
+    reader->front = true;
+}
+
+int ring_front(struct ring_reader *reader, uint64_t *ret_number, size_t *ret_size)
+{
+    if (!reader->front && !reader->broken && reader->head == reader->tail)
+        look_at_head(reader);
+    if (!reader->front && !reader->broken && reader->head != reader->tail)
+        read_header(reader);
+    if (reader->broken)
+        return -EPROTO;
+    if (!reader->front)
+        return -EAGAIN;
+    *ret_number = reader->number;
+    *ret_size = reader->size;
+    return 0;
+}
+
+void ring_take(struct ring_reader *reader, void *buffer)
+{
+    const char *at = reader->bytes + (reader->tail & (reader->capacity - 1));
+    memcpy(buffer, at + RING_HEADER, reader->size);
+    reader->tail += whole(reader->size);
+    reader->front = false;
+    atomic_store(&reader->shared->tail, reader->tail);
+    /* A writer that waits is woken once there is room for whatever it may wait for, not for each
+     * frame: it would write one, and wait again. */
+    if (reader->head - reader->tail <= reader->capacity / 2)
+        bell_ring(&reader->shared->room);
+}
