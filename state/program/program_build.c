@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/cleanup.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
 #include "state/program/program_priv.h"
@@ -91,7 +92,8 @@ static cl_int build_container(struct program_job *job, const struct program_site
 /*
  * A new real program takes the old one's part: where the driver refuses because kernels of its
  * program live (not the program's, which has none, but ones that a mover or a command in flight
- * still keeps), and where it read other headers than those that were kept.
+ * still keeps), where it read other headers than those that were kept, and where the old one is not
+ * what the program was created from.
  */
 static cl_int build_anew(struct program_job *job, const struct program_site *site, unsigned s,
                          cl_program *real, struct program_outcome *outcome)
@@ -101,6 +103,25 @@ static cl_int build_anew(struct program_job *job, const struct program_site *sit
     if (error == CL_SUCCESS)
         *real = job->replaced[s] = made;
     return error;
+}
+
+/*
+ * Whether a real program has the source or IL that ours was created from: one from a binary has
+ * not, nor has one that was made elsewhere than where it was built, from headers that the disk has
+ * no more.
+ */
+static bool is_as_created(const struct recipe *base, const struct residence *residence,
+                          cl_program real)
+{
+    bool source = base->kind == RECIPE_SOURCE;
+    cl_program_info what = source ? CL_PROGRAM_SOURCE : CL_PROGRAM_IL;
+    size_t prologue = source ? strlen(program_prologue) : 0, size = 0;
+    if (!real || residence->cl->clGetProgramInfo(real, what, 0, NULL, &size) != CL_SUCCESS ||
+        size < prologue + base->size || size > prologue + base->size + 1)
+        return false;
+    char *CLEANUP(cleanup_free) text = calloc(1, size + 1);
+    return text && residence->cl->clGetProgramInfo(real, what, size, text, NULL) == CL_SUCCESS &&
+           memcmp(text + prologue, base->bytes, base->size) == 0;
 }
 
 /*
@@ -117,6 +138,8 @@ static cl_int build_here(struct program_job *job, const struct program_site *sit
         *real = job->replaced[s] = made;
         return CL_SUCCESS;
     }
+    if (!is_as_created(job->program->details->base, site->residence, *real))
+        return build_anew(job, site, s, real, outcome);
     cl_int error = build_at(job, site, *real, headers);
     if (error == CL_INVALID_OPERATION || (error == CL_SUCCESS && !recipe_headers_hold(job->recipe)))
         return build_anew(job, site, s, real, outcome);

@@ -143,14 +143,24 @@ static cl_int follow_leaf(const struct recipe *recipe, struct residence *residen
     return CL_SUCCESS;
 }
 
-static void log_failure(const struct recipe *recipe, struct residence *residence, cl_program real,
-                        cl_int error)
+static void outcome_forget(struct program_outcome *outcome)
 {
-    char *CLEANUP(cleanup_free) text =
-        real ? query_build_string(residence, real, CL_PROGRAM_BUILD_LOG) : NULL;
+    program_outcome_finish(outcome);
+    outcome->status = CL_BUILD_ERROR;
+}
+
+/* What did not build says why, and is let go after that. */
+static void tell_failure(const struct recipe *recipe, struct residence *residence, cl_program real,
+                         cl_int error, struct program_outcome *outcome)
+{
+    if (real && (error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
+                 error == CL_LINK_PROGRAM_FAILURE)) {
+        program_outcome_query(residence, real, outcome);
+        outcome->status = CL_BUILD_ERROR;
+    }
     log_warn("a program cannot be built on %s (error %d, options \"%s\"): %s",
              residence->device->key.device, error, recipe->options ? recipe->options : "",
-             text ? text : "no log");
+             outcome->log ? outcome->log : "no log");
 }
 
 /* The inputs of a step, made for it alone. */
@@ -206,7 +216,8 @@ static cl_int follow_in_place(const struct recipe *recipe, struct residence *res
 }
 
 static cl_int follow_link(const struct recipe *recipe, struct residence *residence,
-                          const struct inputs *inputs, cl_program *ret_real)
+                          const struct inputs *inputs, cl_program *ret_real,
+                          struct program_outcome *outcome)
 {
     cl_int error = CL_SUCCESS;
     if (!residence->cl->clLinkProgram)
@@ -221,7 +232,7 @@ static cl_int follow_link(const struct recipe *recipe, struct residence *residen
         *ret_real = real;
         return CL_SUCCESS;
     }
-    log_failure(recipe, residence, real, error);
+    tell_failure(recipe, residence, real, error, outcome);
     if (real)
         residence->cl->clReleaseProgram(real);
     return error ? error : CL_LINK_PROGRAM_FAILURE;
@@ -236,7 +247,7 @@ static bool is_in_place(const struct recipe *recipe)
 
 /* A step that is done on its first input, as the driver finds the headers. */
 static cl_int follow_source(const struct recipe *recipe, struct residence *residence,
-                            cl_program *ret_real)
+                            cl_program *ret_real, struct program_outcome *outcome)
 {
     struct inputs CLEANUP(inputs_finish) inputs = {0};
     cl_int error = inputs_follow(recipe, residence, &inputs);
@@ -244,7 +255,7 @@ static cl_int follow_source(const struct recipe *recipe, struct residence *resid
         return error;
     error = follow_in_place(recipe, residence, &inputs);
     if (error != CL_SUCCESS) {
-        log_failure(recipe, residence, inputs.reals[0], error);
+        tell_failure(recipe, residence, inputs.reals[0], error, outcome);
         return error;
     }
     *ret_real = inputs.reals[0];
@@ -257,12 +268,12 @@ static cl_int follow_source(const struct recipe *recipe, struct residence *resid
  * first, to the letter: its own cache knows it then.
  */
 static cl_int follow_with_headers(const struct recipe *recipe, struct residence *residence,
-                                  cl_program *ret_real)
+                                  cl_program *ret_real, struct program_outcome *outcome)
 {
     struct staged staged;
     if (recipe_headers_hold(recipe)) {
         cl_program real = NULL;
-        cl_int error = follow_source(recipe, residence, &real);
+        cl_int error = follow_source(recipe, residence, &real, outcome);
         if (recipe_headers_hold(recipe)) {
             if (error == CL_SUCCESS)
                 *ret_real = real;
@@ -270,29 +281,30 @@ static cl_int follow_with_headers(const struct recipe *recipe, struct residence 
         }
         if (real)
             residence->cl->clReleaseProgram(real);
+        outcome_forget(outcome);
     }
     log_info("the headers of a program are not what they were: it is built from those it had");
     int err = headers_stage(recipe, &staged);
     if (err)
         return program_error(err);
-    cl_int error = follow_source(staged.recipe, residence, ret_real);
+    cl_int error = follow_source(staged.recipe, residence, ret_real, outcome);
     headers_unstage(&staged);
     return error;
 }
 
 /* As drivers do it, step by step. */
 static cl_int follow_steps(const struct recipe *recipe, struct residence *residence,
-                           cl_program *ret_real)
+                           cl_program *ret_real, struct program_outcome *outcome)
 {
     struct inputs CLEANUP(inputs_finish) inputs = {0};
     if (recipe_is_of_source(recipe))
-        return follow_with_headers(recipe, residence, ret_real);
+        return follow_with_headers(recipe, residence, ret_real, outcome);
     if (is_in_place(recipe))
-        return follow_source(recipe, residence, ret_real);
+        return follow_source(recipe, residence, ret_real, outcome);
     cl_int error = inputs_follow(recipe, residence, &inputs);
     if (error != CL_SUCCESS)
         return error;
-    return follow_link(recipe, residence, &inputs, ret_real);
+    return follow_link(recipe, residence, &inputs, ret_real, outcome);
 }
 
 static cl_int follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
@@ -310,7 +322,7 @@ static cl_int follow(const struct recipe *recipe, struct residence *residence, c
     outcome = outcome ? outcome : &own;
     if (program_library_load(recipe, residence, ret_real, outcome, &lookup))
         return CL_SUCCESS;
-    cl_int error = follow_steps(recipe, residence, ret_real);
+    cl_int error = follow_steps(recipe, residence, ret_real, outcome);
     if (error != CL_SUCCESS || !lookup.keep)
         return error;
     program_outcome_query(residence, *ret_real, outcome);

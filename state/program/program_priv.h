@@ -137,8 +137,9 @@ void program_outcome_finish(struct program_outcome *outcome);
  * that, and what it lacks is kept there. Programs that are made on the way are released.
  *
  * @ret_real  Owned by the caller; untouched on failure.
- * @outcome   NULL, or zeroes: filled in, but for the error, where the library told or was told.
- * Returns the driver's error; the log of what failed is in ours.
+ * @outcome   NULL, or zeroes: filled in, but for the error, where the library told or was told, and
+ *            where the driver failed to build, since that program is gone then.
+ * Returns the driver's error; the log of what failed is in ours as well.
  */
 cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
                      struct program_outcome *outcome);

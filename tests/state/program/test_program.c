@@ -6,6 +6,7 @@
 #include "state/object/usage.h"
 #include "state/recipe/container.h"
 #include "tests/state/program/pair.h"
+#include "tests/support/folder.h"
 #include "tests/support/repeat.h"
 
 static const struct recipe_constant *const no_constants = NULL;
@@ -167,6 +168,54 @@ Test(program, a_failed_build_keeps_its_log_and_does_not_hinder_a_move)
     cr_assert_str_eq(options, "-DY");
     free(log);
     free(options);
+}
+
+/* On the other device it is made from the headers that were kept, where the disk has others. */
+Test(program, a_moved_program_is_built_again_with_the_headers_of_now)
+{
+    char folder[SCRATCH_MAX], options[SCRATCH_MAX + 3];
+    struct pair pair;
+    pair_init(&pair);
+    folder_make(folder);
+    snprintf(options, sizeof(options), "-I %s", folder);
+    struct program *program =
+        pair_source(&pair, "#include \"x.h\"\nkernel void k(global int *a) { *a = X; }");
+    folder_put(folder, "x.h", "#define X 1\n");
+    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
+    folder_put(folder, "x.h", "#define X 2\n");
+    same_on_both(&pair, program, 1);
+    pair_move(&pair);
+    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
+    cr_assert_eq(result(program, pair.other, OTHER), 2);
+}
+
+/* As above, and in vain: what is left of the build before is not the program's any more. */
+Test(program, a_moved_program_whose_headers_broke_has_failed_to_build)
+{
+    char folder[SCRATCH_MAX], options[SCRATCH_MAX + 3];
+    struct pair pair;
+    struct kernel *kernel;
+    struct program_state state;
+    pair_init(&pair);
+    folder_make(folder);
+    snprintf(options, sizeof(options), "-I %s", folder);
+    struct program *program =
+        pair_source(&pair, "#include \"x.h\"\nkernel void k(global int *a) { *a = X; }");
+    folder_put(folder, "x.h", "#define X 1\n");
+    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
+    folder_put(folder, "x.h", "#error broken\n");
+    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    pair_move(&pair);
+    cr_assert_eq(program_build(program, 1, options, nobody), CL_BUILD_PROGRAM_FAILURE);
+    program_seat_state(program, 0, &state);
+    cr_expect_eq(state.status, CL_BUILD_ERROR);
+    char *log = program_text(program, 0, PROGRAM_TEXT_LOG);
+    cr_expect(strstr(log, "broken"), "%s", log);
+    free(log);
+    cr_expect_eq(kernel_create(program, "k", &kernel), CL_INVALID_PROGRAM_EXECUTABLE);
+    folder_put(folder, "x.h", "#define X 3\n");
+    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
+    cr_assert_eq(result(program, pair.other, OTHER), 3);
 }
 
 Test(program, kernels_forbid_a_rebuild_until_they_are_released)

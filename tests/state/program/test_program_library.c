@@ -230,6 +230,20 @@ Test(program_library, headers_are_part_of_what_is_built)
     cr_assert_eq(calls("one", "clCreateProgramWithBinary"), 1);
 }
 
+/* What was made from a binary is no source: other options need the source again. */
+Test(program_library, a_program_from_a_binary_is_built_with_other_options)
+{
+    static const char text[] = "kernel void add(global uint *words, uint value)\n"
+                               "{ words[get_global_id(0)] += value + MORE; }\n";
+    open_on(CONFIG);
+    OK(clReleaseProgram(make(text, "-DMORE=1")));
+    cl_program program = make(text, "-DMORE=1");
+    cr_assert_eq(calls("one", "clCreateProgramWithBinary"), 1);
+    OK(clBuildProgram(program, 0, NULL, "-DMORE=0", NULL, NULL));
+    check_runs(program);
+    OK(clReleaseProgram(program));
+}
+
 /* A build that fails says so each time. */
 Test(program_library, a_failed_build_is_not_kept)
 {
