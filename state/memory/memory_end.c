@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "state/base/callback.h"
+#include "state/base/gate.h"
 #include "state/driver/lost_calls.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
@@ -10,13 +11,14 @@
  * The end of a memory object. The program's last reference may go while commands that use it are
  * in flight: drivers keep the real object, and with it the window's bytes, until those have ended.
  * Destructor callbacks (5.5.1) come after that, since they tell the program that it may free its
- * CL_MEM_USE_HOST_PTR memory.
+ * CL_MEM_USE_HOST_PTR memory; those of the context come last (4.4), so it stays until then.
  */
 struct farewell {
     struct callback_job job;
     _Atomic uint32_t parts; /* the object, each real object in use, the program's memory in use */
     struct destructor *_Atomic destructors;
     cl_mem handle;
+    struct context *context; /* Held. */
 };
 
 static bool is_last(struct farewell *farewell)
@@ -24,23 +26,24 @@ static bool is_last(struct farewell *farewell)
     return atomic_fetch_sub_explicit(&farewell->parts, 1, memory_order_acq_rel) == 1;
 }
 
-static void run(struct farewell *farewell)
+static void run(struct callback_job *job)
 {
+    struct farewell *farewell = container_of(job, struct farewell, job);
     destructor_run(&farewell->destructors, farewell->handle);
+    object_unhold(farewell->context);
     free(farewell);
 }
 
-static void run_job(struct callback_job *job)
+static void run_later(struct farewell *farewell)
 {
-    run(container_of(job, struct farewell, job));
+    farewell->job.run = run;
+    callback_post(&farewell->job);
 }
 
 void farewell_drop(struct farewell *farewell)
 {
-    if (is_last(farewell)) {
-        farewell->job.run = run_job;
-        callback_post(&farewell->job);
-    }
+    if (is_last(farewell))
+        run_later(farewell);
 }
 
 static void CL_CALLBACK real_is_gone(cl_mem real, void *farewell)
@@ -105,7 +108,10 @@ int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem,
             return -ENOMEM;
         atomic_init(&farewell->parts, 1);
         farewell->handle = (cl_mem)memory;
+        farewell->context = memory->context;
+        object_hold(farewell->context);
         if (!atomic_compare_exchange_strong(&memory->farewell, &none, farewell)) {
+            object_unhold(farewell->context);
             free(farewell);
             farewell = none;
         }
@@ -143,8 +149,12 @@ static void memory_destroy(struct object *object)
         window->farewell = farewell;
     }
     window_unref(window);
-    if (farewell && is_last(farewell))
-        run(farewell);
+    if (farewell && is_last(farewell)) {
+        if (gate_is_inside())
+            run_later(farewell);
+        else
+            run(&farewell->job);
+    }
     memory_host_is_window(memory);
     free(memory->known);
     free(memory->extents);

@@ -151,6 +151,36 @@ Test(memory_end, callbacks_come_once_for_each_object, .timeout = 300)
     engine_program_close(&p);
 }
 
+static void CL_CALLBACK say_context(cl_context context, void *words)
+{
+    (void)context;
+    say(words, 'x');
+}
+
+/* A context ends after all that is in it. */
+Test(memory_end, callbacks_come_before_those_of_the_context, .timeout = 300)
+{
+    static struct engine_rig rig;
+    struct engine_program p;
+    struct last_words words = LAST_WORDS;
+    const cl_uint rounds = 300000000;
+    const size_t one = 1;
+    engine_rig_open_pocl(&rig, "pthread");
+    engine_program_open(&rig, 0, long_source, &p);
+    cl_mem buffer = engine_buffer(p.context, CL_MEM_READ_WRITE, 4096, NULL);
+    cl_kernel kernel = engine_kernel(p.program, "finally");
+    ask_for_words(buffer, &words);
+    OK(clSetContextDestructorCallback(p.context, say_context, &words));
+    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(kernel, 1, sizeof(rounds), &rounds));
+    OK(clEnqueueNDRangeKernel(p.queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+    OK(clFlush(p.queue));
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+    expect_words(&words, "cbax");
+}
+
 static void *release_it(void *buffer)
 {
     OK(clReleaseMemObject(buffer));
