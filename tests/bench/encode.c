@@ -17,7 +17,8 @@ enum { WIDTH = 1280, HEIGHT = 720, BORDER = 256, STRIDE = WIDTH + BORDER };
 static uint8_t texture[HEIGHT + BORDER][STRIDE];
 static int has_device, has_failed;
 
-static void on_log(void *data, int level, const char *format, va_list words)
+__attribute__((format(printf, 3, 0))) static void on_log(void *data, int level, const char *format,
+                                                         va_list words)
 {
     (void)data;
     char text[1024];
