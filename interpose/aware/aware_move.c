@@ -131,6 +131,16 @@ static void release(void)
     pthread_cond_broadcast(&aware.changed);
 }
 
+/* The callback may wait for what is done when whoever makes the image has let others move the
+ * program. The lock is let go meanwhile: it is none for inside the gate. */
+static bool is_lost(uint32_t seat)
+{
+    pthread_mutex_unlock(&aware.lock);
+    bool lost = seat_is_lost(the_seats[seat]);
+    pthread_mutex_lock(&aware.lock);
+    return lost;
+}
+
 int aware_ask(const struct move_request *request, enum aware_stage stage,
               const struct device *target, const bool *enough, char *ret_reason, size_t size)
 {
@@ -154,6 +164,10 @@ int aware_ask(const struct move_request *request, enum aware_stage stage,
     while (error == 0 && !(enough && *enough) && aware.registration == registration &&
            (aware.ask.stage != AWARE_IDLE || aware.now.stage == stage)) {
         error = check(request, ret_reason, size);
+        if (error == 0 && stage == AWARE_SAVE && is_lost(request->seat)) {
+            snprintf(ret_reason, size, "its device was lost while it was asked for its progress");
+            error = -EIO;
+        }
         if (error == 0 && clock_now_ns() >= deadline) {
             say_overdue(ret_reason, size);
             error = -EIO;

@@ -275,23 +275,36 @@ static int describe_right(struct making *m, const char *path)
     return 0;
 }
 
+/* The point, with what the program says to it. */
+static int make_point_with(struct making *m, const struct checkpoint_partner *asked)
+{
+    int has_none = 1;
+    if (asked)
+        has_none = asked->begin(m->request, m->report->reason, sizeof(m->report->reason));
+    m->partner = has_none == 0 ? asked : NULL;
+    int error = has_none < 0 ? has_none : make_point(m);
+    if (m->partner)
+        m->partner->end();
+    return error;
+}
+
 static int make(struct making *m)
 {
+    const struct checkpoint_request *request = m->request;
     char problem[IMAGE_PROBLEM_MAX] = "";
     struct image_folder *folder = NULL;
     const struct checkpoint_partner *asked = atomic_load(&partner);
     /* Before the program is stopped for it. */
-    int error = image_folder_open(m->request->folder, IMAGE_TO_WRITE, &folder, problem);
-    int has_none = 1;
-    if (!error && asked)
-        has_none = asked->begin(m->request, m->report->reason, sizeof(m->report->reason));
-    m->partner = has_none == 0 ? asked : NULL;
-    if (!error && has_none < 0)
-        error = has_none;
+    int error = image_folder_open(request->folder, IMAGE_TO_WRITE, &folder, problem);
     if (!error)
-        error = make_point(m);
-    if (m->partner)
-        m->partner->end();
+        error = make_point_with(m, asked);
+    /* What was lost is done again elsewhere first, by whoever waited for this to be over. */
+    for (unsigned i = 1; error && folder && i < TRIES &&
+                         protect_outlives_loss(request->deadline_ns, request->cancel);
+         i++) {
+        m->report->reason[0] = '\0';
+        error = make_point_with(m, asked);
+    }
     if (!error && m->partner)
         error = describe_progress(m);
     if (!error)

@@ -163,16 +163,23 @@ static bool is_lost(void)
     return the_seat_count == 1 && seat_is_lost(the_seats[0]);
 }
 
-/* True when the program is on a device that is not lost. */
-static bool await_end_of_loss(void)
+/* True when the program is on a device that is not lost. @deadline_ns: 0: none; @cancel: or NULL.
+ */
+static bool await_end_of_loss(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     bool lost;
-    while ((lost = is_lost()) && is_on() && !work_is_over()) {
+    while ((lost = is_lost()) && is_on() && !work_is_over() && !(cancel && atomic_load(cancel)) &&
+           (deadline_ns == 0 || clock_now_ns() < deadline_ns)) {
         pthread_mutex_lock(&state.lock);
         (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + LOOK_NS);
         pthread_mutex_unlock(&state.lock);
     }
     return !lost;
+}
+
+bool protect_outlives_loss(uint64_t deadline_ns, const atomic_bool *cancel)
+{
+    return is_lost() && await_end_of_loss(deadline_ns, cancel);
 }
 
 /* What another thread took out of the journal is being let go: true once it is. */
@@ -224,7 +231,7 @@ static bool relieve(bool anyway)
     if (entries == 0)
         return await_points();
     int error = protect_now();
-    while (error != 0 && is_lost() && await_end_of_loss())
+    while (error != 0 && is_lost() && await_end_of_loss(0, NULL))
         error = protect_now();
     if (error != 0 && gate_close(0) == 0) {
         struct journal_entry *former = journal_end();

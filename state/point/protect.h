@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_POINT_PROTECT_H
 #define RESEAT_STATE_POINT_PROTECT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -52,6 +53,9 @@ int protect_now(void);
 struct point_request;
 struct point_report;
 int protect_point(const struct point_request *wanted, struct point_report *ret_report);
+/** Where the device of a protected program is lost, wait until it was done again elsewhere what the
+ *  program did. True: it was lost, and is no more. Not inside the gate. */
+bool protect_outlives_loss(uint64_t deadline_ns, const atomic_bool *cancel);
 /** Nobody else needs the latest point any more: it goes, unless the program is protected. */
 void protect_forget(void);
 

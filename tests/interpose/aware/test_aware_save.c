@@ -12,6 +12,7 @@
 #include "interpose/entry/reseat_api.h"
 #include "state/checkpoint/checkpoint.h"
 #include "state/image/image_read.h"
+#include "state/point/protect.h"
 #include "state/restore/restore.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/folder.h"
@@ -429,6 +430,42 @@ Test(aware_save, canceled_while_the_callback_runs)
 }
 
 /* ---- names ---- */
+
+/* The device vanishes under it the first time, so that its read waits for a recovery. */
+static int save_with_a_loss(void *data, const struct reseat_change *change)
+{
+    cl_uint number;
+    (void)data, (void)change;
+    if (f.called++ == 0)
+        cr_assert_eq(emu_shared_arm(f.rig.emu, "one", 1, "clEnqueueReadBuffer", EMU_ERROR_VANISH),
+                     0);
+    OK(clEnqueueReadBuffer(f.program.queue, f.buffer, CL_TRUE, 0, sizeof(number), &number, 0, NULL,
+                           NULL));
+    cr_assert_eq(number, f.steps);
+    f.saved = reseat_save(&f.steps, sizeof(f.steps));
+    return 0;
+}
+
+Test(aware_save, a_loss_while_the_callback_runs_is_recovered_from_first)
+{
+    const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
+    open_program();
+    cr_assert_eq(protect_begin(&settings), 0);
+    cr_assert_eq(protect_now(), 0);
+    for (unsigned i = 0; i < 5; i++)
+        step();
+    take_part(save_with_a_loss, 20000);
+    makes();
+    cr_assert_eq(f.called, 2);
+    cr_assert_eq(f.saved, RESEAT_OK);
+    open_image();
+    cr_assert_eq(progress_of_image(), 5);
+    cr_assert_eq(contents_of_image(), 5);
+    close_image();
+    protect_end();
+    cr_assert_eq(reseat_unregister(), RESEAT_OK);
+    close_program();
+}
 
 Test(aware_save, a_name_is_one_living_object_s)
 {
