@@ -47,17 +47,23 @@ static struct pooled *find_free(struct pool *pool, size_t size)
     return NULL;
 }
 
+static struct pooled *allocate(size_t room)
+{
+    const size_t align = _Alignof(struct pooled);
+    return aligned_alloc(align, (sizeof(struct pooled) + room + align - 1) / align * align);
+}
+
 static struct pooled *create(struct pool *pool, size_t size)
 {
     if (size > SIZE_MAX / 2)
         return NULL;
     size_t room = size > ROOM_UNIT ? (size + ROOM_UNIT - 1) / ROOM_UNIT * ROOM_UNIT : size;
-    struct pooled *memory = malloc(sizeof(*memory) + room);
+    struct pooled *memory = allocate(room);
     if (!memory) { /* What is free may be in the way. */
         pthread_mutex_lock(&pool->lock);
         shrink(pool, 0);
         pthread_mutex_unlock(&pool->lock);
-        memory = malloc(sizeof(*memory) + room);
+        memory = allocate(room);
     }
     if (memory)
         *memory = (struct pooled){.pool = pool, .room = room};
