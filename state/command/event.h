@@ -97,7 +97,7 @@ void event_finish(struct event *event, cl_int status);
 cl_int event_set_user_status(struct event *event, cl_int status);
 
 /** CL_EVENT_COMMAND_EXECUTION_STATUS now. Never blocks on a device, but where a protected program
- * may have lost it, until what is known was done again elsewhere. */
+ * may have lost it, until what it did there was done again elsewhere. */
 cl_int event_status(struct event *event);
 /** The same, for a caller inside the gate. */
 cl_int event_status_inside(struct event *event);

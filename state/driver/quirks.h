@@ -17,10 +17,8 @@ enum quirk {
     QUIRK_BINARY_COMPILES = 1u << 4,  /**< Asked for a binary, it compiles for much longer. */
     QUIRK_BINARY_IS_IL = 1u << 5,     /**< Its binaries are not compiled: its kernels are, later. */
     QUIRK_OFFSETS_MIXED = 1u << 6,    /**< One kernel with an offset beside itself without fails. */
-    QUIRK_GATES_HANG =
-        1u << 7, /**< With one compute unit: a user event that is waited for hangs. */
-    QUIRK_COMPILES_INSIDE = 1u << 8, /**< It never runs another program to compile. */
-    QUIRK_NO_LOCKS = 1u << 9,        /**< Two threads must not be in it at once. */
+    QUIRK_COMPILES_INSIDE = 1u << 7,  /**< It never runs another program to compile. */
+    QUIRK_NO_LOCKS = 1u << 8,         /**< Two threads must not be in it at once. */
 };
 
 struct quirk_row {
