@@ -11,13 +11,16 @@
 
 #include "state/base/clock.h"
 #include "state/base/thread.h"
+#include "state/driver/account.h"
 #include "state/memory/digest_priv.h"
 #include "state/transfer/transfer_priv.h"
 
 #define STACK   ((size_t)1 << 20)
-#define BLOCK   ((size_t)64) /* chunks that one thread takes at a time */
+#define BLOCK   ((size_t)16) /* chunks that one thread takes at a time */
 #define THREADS 16           /* more do not read memory any faster */
-#define SAMPLE  ((size_t)16 << 20)
+#define SAMPLE  ((size_t)4 << 20)
+/* So many bytes take long enough to tell how fast all cores are, started as they have to be. */
+#define LONG ((size_t)256 << 20)
 #define RANDOM_MAX                                                                                 \
     ((size_t)256) /* bytes that getrandom() gives at once, whatever interrupts it                  \
                    */
@@ -90,6 +93,11 @@ __attribute__((target("avx2"))) static void sum_pairs_avx2(const uint64_t *key, 
     sum_pairs(key + whole, bytes + whole * 8, pairs - whole, sums);
 }
 #endif
+
+static uint64_t bytes_a_second(size_t bytes, uint64_t ns)
+{
+    return (uint64_t)((double)bytes * (double)NS_PER_S / (double)(ns + 1)) + 1;
+}
 
 typedef void (*summing)(const uint64_t *key, const char *bytes, size_t pairs, uint64_t *sums);
 
@@ -179,16 +187,20 @@ static void *job_run(void *data)
     return NULL;
 }
 
+static unsigned threads_here(void)
+{
+    unsigned cores = host_cores();
+    return cores < THREADS ? cores : THREADS;
+}
+
 static int job_do(struct job *job)
 {
     pthread_t others[THREADS];
-    unsigned started = 0, cores = host_cores();
+    unsigned started = 0, cores = threads_here();
     job->key = digest_key();
     job->sum = summing_here();
     if (!job->key)
         return -ENOTSUP;
-    if (cores > THREADS)
-        cores = THREADS;
     while (started + 1 < cores && started + 1 < job->count &&
            thread_start("reseat-digest", STACK, job_run, job, &others[started]) == 0)
         started++;
@@ -198,6 +210,10 @@ static int job_do(struct job *job)
     return atomic_load(&job->error);
 }
 
+/* Bytes a second of all cores, the best of long runs: others may work beside the rest. 0: there was
+ * none. */
+static _Atomic uint64_t best_rate;
+
 int digest_host(const char *bytes, size_t size, size_t first, size_t count,
                 const struct transfer_limits *limits, struct digest *ret)
 {
@@ -205,7 +221,11 @@ int digest_host(const char *bytes, size_t size, size_t first, size_t count,
     struct job job = {.whole = {bytes + begin, (end < size ? end : size) - begin, ret},
                       .count = (count + BLOCK - 1) / BLOCK,
                       .limits = limits};
-    return job_do(&job);
+    const uint64_t began = clock_now_ns();
+    int error = job_do(&job);
+    if (error == 0 && job.whole.size >= LONG)
+        account_raise(&best_rate, bytes_a_second(job.whole.size, clock_now_ns() - began));
+    return error;
 }
 
 int digest_runs(const struct digest_run *runs, size_t count, const struct transfer_limits *limits)
@@ -214,18 +234,30 @@ int digest_runs(const struct digest_run *runs, size_t count, const struct transf
     return job_do(&job);
 }
 
+/* Before anything long was digested: what one core does, so many times as there are cores. */
+static uint64_t guess_rate(void)
+{
+    struct digest digests[SAMPLE / DIGEST_CHUNK];
+    struct job job = {.key = digest_key(), .sum = summing_here(), .count = SAMPLE / DIGEST_CHUNK / BLOCK};
+    char *bytes = job.key ? malloc(SAMPLE) : NULL;
+    uint64_t rate = 0;
+    if (bytes) {
+        memset(bytes, 1, SAMPLE);
+        job.whole = (struct digest_run){bytes, SAMPLE, digests};
+        const uint64_t began = clock_now_ns();
+        job_run(&job);
+        rate = threads_here() * bytes_a_second(SAMPLE, clock_now_ns() - began);
+    }
+    free(bytes);
+    return rate;
+}
+
 double digest_host_rate(void)
 {
-    static _Atomic uint64_t rate; /* bytes a second; 0: not measured */
-    char *bytes = atomic_load(&rate) == 0 ? malloc(SAMPLE) : NULL;
-    struct digest *digests = bytes ? malloc(digest_chunks(SAMPLE) * sizeof(*digests)) : NULL;
-    if (digests) {
-        memset(bytes, 1, SAMPLE);
-        uint64_t begin = clock_now_ns();
-        if (digest_host(bytes, SAMPLE, 0, digest_chunks(SAMPLE), NULL, digests) == 0)
-            atomic_store(&rate, SAMPLE * NS_PER_S / (clock_now_ns() - begin + 1) + 1);
-    }
-    free(digests);
-    free(bytes);
-    return (double)atomic_load(&rate);
+    static _Atomic uint64_t guess; /* 0: not made */
+    if (atomic_load(&best_rate) != 0)
+        return (double)atomic_load(&best_rate);
+    if (atomic_load(&guess) == 0)
+        atomic_store(&guess, guess_rate());
+    return (double)atomic_load(&guess);
 }

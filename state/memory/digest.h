@@ -86,8 +86,9 @@ MUST_CHECK int digest_device(struct residence *residence, cl_mem real, size_t si
                              size_t count, const struct transfer_limits *limits,
                              struct digest *ret);
 
-/** Bytes a second that the host's cores digest, measured the first time: blocks a few ms then. 0:
- *  they do not. */
+/** Bytes a second that the host's cores digest: the best of what was long enough to tell, before
+ *  that a guess from one core, for which the first call blocks a few ms. 0: they do not.
+ *  Thread-safe. */
 double digest_host_rate(void);
 /** Of the device of @residence; 0: not measured, or no digests there. Wait-free. */
 double digest_device_rate(struct residence *residence);
