@@ -55,18 +55,23 @@ static void watch(struct play *play, cl_event event)
     play->registered++;
 }
 
-static void open_rig(const char *a)
+static void open_rig_with(const char *a, const char *b)
 {
     char config[512];
     const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
     (void)snprintf(config, sizeof(config),
-                   "[a] name=a own_memory=yes %s\n[b] base=1 name=b own_memory=yes\n"
+                   "[a] name=a own_memory=yes %s\n[b] base=1 name=b own_memory=yes %s\n"
                    "[c] base=1 name=c own_memory=yes\n",
-                   a);
+                   a, b);
     lost_patience_ns = 40000000;
     lost_answer_ns = 500000000;
     engine_rig_open(&rig, config);
     cr_assert_eq(protect_begin(&settings), 0);
+}
+
+static void open_rig(const char *a)
+{
+    open_rig_with(a, "");
 }
 
 static void open_play(struct play *play, cl_command_queue_properties properties)
@@ -401,6 +406,33 @@ Test(recover, a_queue_without_order_is_given_again, .timeout = 300)
 {
     lose_at_each(compute_more, "",
                  CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE);
+}
+
+/* Two queues, and an event between what is in them: the next device has not ended the launch when it
+ * is given what comes behind that. */
+Test(recover, what_an_event_puts_in_order_is_given_again_in_order, .timeout = 60)
+{
+    struct play play;
+    cl_event launched;
+    cl_int error;
+    open_rig_with("", "items_per_s=5120 paced=add");
+    open_play(&play, 0);
+    cl_command_queue second = clCreateCommandQueue(play.program.context, rig.device, 0, &error);
+    OK(error);
+    launch(&play, 3, 0, NULL, &launched);
+    OK(clEnqueueCopyBuffer(second, play.b, play.a, 0, 0, BYTES, 1, &launched, NULL));
+    memcpy(play.a_is, play.b_is, BYTES);
+    OK(clFlush(play.program.queue));
+    OK(clFinish(second));
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    has(&play, play.a, play.a_is);
+    has(&play, play.b, play.b_is);
+    cr_assert(is_on("b"));
+    OK(clReleaseEvent(launched));
+    OK(clReleaseCommandQueue(second));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
 }
 
 /* The second is lost at each call that it is given in the recovery and afterwards. */
