@@ -226,6 +226,16 @@ static struct residence *doubted_by(const struct event *event)
     return residence;
 }
 
+bool event_is_lost(struct event *event)
+{
+    gate_enter();
+    struct residence *doubted = doubted_by(event);
+    gate_leave();
+    bool lost = doubted && residence_failed(doubted, CL_OUT_OF_RESOURCES);
+    residence_unref(doubted);
+    return lost;
+}
+
 cl_int event_status(struct event *event)
 {
     for (;;) {

@@ -118,6 +118,9 @@ static inline bool event_failed(const struct event *event)
 bool event_stands(struct event *event, cl_int status);
 /** That is being found out of @event. Anywhere. */
 bool event_is_doubted(const struct event *event);
+/** Find it out at once where it is. True: its device is lost. Blocks as residence_failed; not
+ * inside the gate. */
+bool event_is_lost(struct event *event);
 /** Its device was lost, and its command is to be given again: it is HELD until event_finish. Gate
  *  closed. */
 void event_again(struct event *event);

@@ -177,9 +177,20 @@ static bool await_end_of_loss(uint64_t deadline_ns, const atomic_bool *cancel)
     return !lost;
 }
 
+/* A point fails for what a driver says of a command, before anybody asked what is behind that. */
+static bool is_found_lost(void)
+{
+    uintptr_t cursor = 0;
+    struct event *event;
+    bool lost = false;
+    for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
+        lost = event_is_lost(event) || lost;
+    return lost || is_lost();
+}
+
 bool protect_outlives_loss(uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    return is_lost() && await_end_of_loss(deadline_ns, cancel);
+    return is_found_lost() && await_end_of_loss(deadline_ns, cancel);
 }
 
 /* What another thread took out of the journal is being let go: true once it is. */
@@ -231,7 +242,7 @@ static bool relieve(bool anyway)
     if (entries == 0)
         return await_points();
     int error = protect_now();
-    while (error != 0 && is_lost() && await_end_of_loss(0, NULL))
+    while (error != 0 && protect_outlives_loss(0, NULL))
         error = protect_now();
     if (error != 0 && gate_close(0) == 0) {
         struct journal_entry *former = journal_end();

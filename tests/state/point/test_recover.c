@@ -408,8 +408,8 @@ Test(recover, a_queue_without_order_is_given_again, .timeout = 300)
                  CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE);
 }
 
-/* Two queues, and an event between what is in them: the next device has not ended the launch when it
- * is given what comes behind that. */
+/* Two queues, and an event between what is in them: the next device has not ended the launch when
+ * it is given what comes behind that. */
 Test(recover, what_an_event_puts_in_order_is_given_again_in_order, .timeout = 60)
 {
     struct play play;
@@ -460,6 +460,37 @@ Test(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced, .timeout 
 Test(recover, what_a_point_finds_ended_outlives_a_loss_at_that_moment, .timeout = 300)
 {
     lose_at_each(compute_apart_with_points, "", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+}
+
+/* Of the loss a point is the first to hear that is made for what a build begins anew, from what the
+ * driver says of a command. Without the journal nothing could be done again. */
+Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
+{
+    enum { ROUNDS = 16 };
+    struct play play;
+    cl_event launched;
+    cl_int error;
+    open_rig("");
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        open_play(&play, 0);
+        cl_program other = clCreateProgramWithSource(play.program.context, 1,
+                                                     (const char **)&source, NULL, &error);
+        OK(error);
+        OK(clBuildProgram(other, 1, &rig.device, "", NULL, NULL));
+        uint64_t before = recoveries();
+        launch(&play, 3, 0, NULL, &launched);
+        cr_assert_eq(emu_shared_arm(rig.emu, "a", 3 + i % 2, "clGetEventInfo", EMU_ERROR_VANISH),
+                     0);
+        OK(clBuildProgram(other, 1, &rig.device, "", NULL, NULL));
+        has(&play, play.b, play.b_is);
+        cr_assert_eq(recoveries(), before + 1);
+        OK(clReleaseEvent(launched));
+        OK(clReleaseProgram(other));
+        close_play(&play);
+        again();
+    }
+    protect_end();
+    free(rig.devices);
 }
 
 static cl_ulong time_of(cl_event event, cl_profiling_info which)
