@@ -222,6 +222,14 @@ static uint64_t due_at(bool hurries)
     return state.begun_ns + (interval > least ? interval : least);
 }
 
+/* The same where somebody waits to be told that something is gone: after an interval, also where
+ * points cost more than their budget. Under the lock. */
+static uint64_t due_for_ends(void)
+{
+    uint64_t hasty = due_at(true), interval = state.begun_ns + state.settings.interval_ns;
+    return hasty > interval ? hasty : interval;
+}
+
 /* The last point is so near that with one more at its distance points took too much of the time. */
 static bool was_lately(void)
 {
@@ -285,12 +293,14 @@ static bool is_due(uint64_t *ret_most_ns)
     pthread_mutex_lock(&state.lock);
     bool hurries = journal_broken() || (double)bytes > NEARLY * (double)state.settings.bytes;
     bool due = (hurries || count != 0) && clock_now_ns() >= due_at(hurries);
-    bool put_off = state.put_off_ns != 0;
+    bool in_time = due && state.put_off_ns == 0;
+    bool for_ends = !in_time && count != 0 && clock_now_ns() >= due_for_ends();
     *ret_most_ns = hurries ? 0 : most_now();
     pthread_mutex_unlock(&state.lock);
-    if (due && put_off && protect_is_waited_for())
-        *ret_most_ns = 0;
-    return due;
+    if (!for_ends || !protect_is_waited_for())
+        return due;
+    *ret_most_ns = 0;
+    return true;
 }
 
 static bool recover_on(const struct device_key *key)

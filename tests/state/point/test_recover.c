@@ -630,6 +630,51 @@ Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
     free(rig.devices);
 }
 
+/* So that it stops the program for long: what is mapped is copied while it stands. */
+static void point_that_cost_much(struct play *play)
+{
+    enum { MUCH = 4 << 20 };
+    const struct protect_settings often = {.interval_ns = NS_PER_MS * 100};
+    const cl_uint n = 7;
+    cl_int error;
+    cl_mem much = engine_buffer(play->program.context, CL_MEM_READ_WRITE, MUCH, NULL);
+    OK(clEnqueueFillBuffer(play->program.queue, much, &n, sizeof(n), 0, MUCH, 0, NULL, NULL));
+    void *map = clEnqueueMapBuffer(play->program.queue, much, CL_TRUE, CL_MAP_WRITE, 0, MUCH, 0,
+                                   NULL, NULL, &error);
+    OK(error);
+    cr_assert_eq(protect_now(), 0);
+    OK(clEnqueueUnmapMemObject(play->program.queue, much, map, 0, NULL, NULL));
+    OK(clReleaseMemObject(much));
+    OK(clFinish(play->program.queue));
+    cr_assert_eq(protect_begin(&often), 0);
+}
+
+/* Until points have cost no more than their budget it would wait for as long as that lasts. */
+Test(recover, who_waits_for_an_end_does_not_wait_for_the_budget, .timeout = 120)
+{
+    static struct play play;
+    static atomic_bool told;
+    struct protect_status status;
+    const cl_uint n = 7;
+    open_rig("link_mb_s=40");
+    open_play(&play, 0);
+    point_that_cost_much(&play);
+    cl_mem gone = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
+    OK(clSetMemObjectDestructorCallback(gone, note_end, &told));
+    OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
+    OK(clFinish(play.program.queue));
+    OK(clReleaseMemObject(gone));
+    protect_read(&status);
+    cr_assert_geq(status.downtime_ns, 50 * NS_PER_MS);
+    uint64_t over = status.at_ns + status.downtime_ns * 50; /* half of what the budget asks for */
+    while (!atomic_load(&told) && clock_now_ns() < over)
+        clock_sleep(NS_PER_MS);
+    cr_assert(atomic_load(&told));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
 static bool choose(void)
 {
     return true;
