@@ -81,8 +81,9 @@ const struct quirk_row quirk_rows[] = {
      "state/command/hold.c", "tests/programs/stress/stress.c", NULL},
     {0, POCL, "3.1",
      "its basic device deadlocks in clSetUserEventStatus when a marker waits for that event",
-     "each device is tried: one that hangs has no part in transfers between devices",
-     "remote/server/session/passage.c", "tests/remote/test_remote_between.c", NULL},
+     "each device is tried, beside its session: one that hangs has no part in transfers between "
+     "devices",
+     "remote/server/session/gates.c", "tests/remote/test_remote_between.c", NULL},
     {0, POCL, "3.1", "never ends what is given to wait for an event that has failed already",
      "a server itself fails what waits for a command that it could not give",
      "remote/server/session/commands.c", "tests/remote/test_remote_images.c", NULL},

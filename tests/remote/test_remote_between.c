@@ -32,65 +32,6 @@ static struct served served[SERVERS];
 static cl_platform_id platforms[SERVERS];
 static between_function between;
 
-static void connect_all(void)
-{
-    char addresses[2 * sizeof(served[0].address)];
-    cl_uint count = 0;
-    served_use(&served[0]);
-    snprintf(addresses, sizeof(addresses), "%s %s", served[0].address, served[1].address);
-    setenv("RESEAT_SERVER", addresses, 1);
-    cr_assert_eq(clGetPlatformIDs(SERVERS, platforms, &count), CL_SUCCESS);
-    cr_assert_eq(count, SERVERS);
-    between =
-        (between_function)clGetExtensionFunctionAddressForPlatform(platforms[0], BETWEEN_NAME);
-    cr_assert(between);
-}
-
-static void start(void)
-{
-    for (int i = 0; i < SERVERS; i++)
-        served_start(&served[i], NULL);
-    connect_all();
-}
-
-static char credentials[PATH_MAX];
-
-static void issue(void)
-{
-    served_issue(&served[0], "laptop", NULL, NULL, credentials);
-    setenv("RESEAT_CREDENTIALS", credentials, 1);
-}
-
-static void start_tcp(void)
-{
-    served_start_tcp(&served[0], NULL);
-    served_join_tcp(&served[1], &served[0]);
-    issue();
-    connect_all();
-}
-
-/* One of them on this machine alone. */
-static void start_mixed(void)
-{
-    served_start_tcp(&served[0], NULL);
-    served_start(&served[1], NULL);
-    issue();
-    connect_all();
-}
-
-/* As each test's last step: what a fixture finds counts for nothing. */
-static void stop(void)
-{
-    for (int i = SERVERS - 1; i >= 0; i--) { /* The first one has the authority. */
-        cr_assert(!served_wrote(&served[i], "was ended") && !served_wrote(&served[i], "crashed"));
-        served_stop(&served[i]);
-    }
-}
-
-TestSuite(between, .init = start, .timeout = 180);
-TestSuite(between_tcp, .init = start_tcp, .timeout = 180);
-TestSuite(between_mixed, .init = start_mixed, .timeout = 180);
-
 static void read_place(const struct place *place, unsigned char *ret_bytes)
 {
     cr_assert_eq(clEnqueueReadBuffer(place->queue, place->buffer, CL_TRUE, 0, place->size,
@@ -158,6 +99,88 @@ static void must_copy(struct place *from, struct place *to, struct range range)
     memcpy(to->bytes + range.to, from->bytes + range.from, range.size);
     check(to);
 }
+
+/* Until the server has found out that its device can have part in that. */
+static void await_trial(int server)
+{
+    struct place a, b;
+    cl_event event;
+    cl_int status = CL_QUEUED;
+    place_make(&a, server, 1, 1, 20);
+    place_make(&b, server, 1, 1, 21);
+    for (uint64_t until = clock_now_ns() + LIMIT_NS; status != CL_COMPLETE;) {
+        cr_assert(clock_now_ns() < until, "the device is tried for ever");
+        cr_assert_eq(copy(&a, &b, (struct range){0, 0, 1}, 0, NULL, &event), CL_SUCCESS);
+        (void)clWaitForEvents(1, &event);
+        cr_assert_eq(
+            clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
+            CL_SUCCESS);
+        cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    }
+    place_free(&a);
+    place_free(&b);
+}
+
+static void connect_all(void)
+{
+    char addresses[2 * sizeof(served[0].address)];
+    cl_uint count = 0;
+    served_use(&served[0]);
+    snprintf(addresses, sizeof(addresses), "%s %s", served[0].address, served[1].address);
+    setenv("RESEAT_SERVER", addresses, 1);
+    cr_assert_eq(clGetPlatformIDs(SERVERS, platforms, &count), CL_SUCCESS);
+    cr_assert_eq(count, SERVERS);
+    between =
+        (between_function)clGetExtensionFunctionAddressForPlatform(platforms[0], BETWEEN_NAME);
+    cr_assert(between);
+    for (int i = 0; i < SERVERS; i++)
+        await_trial(i);
+}
+
+static void start(void)
+{
+    for (int i = 0; i < SERVERS; i++)
+        served_start(&served[i], NULL);
+    connect_all();
+}
+
+static char credentials[PATH_MAX];
+
+static void issue(void)
+{
+    served_issue(&served[0], "laptop", NULL, NULL, credentials);
+    setenv("RESEAT_CREDENTIALS", credentials, 1);
+}
+
+static void start_tcp(void)
+{
+    served_start_tcp(&served[0], NULL);
+    served_join_tcp(&served[1], &served[0]);
+    issue();
+    connect_all();
+}
+
+/* One of them on this machine alone. */
+static void start_mixed(void)
+{
+    served_start_tcp(&served[0], NULL);
+    served_start(&served[1], NULL);
+    issue();
+    connect_all();
+}
+
+/* As each test's last step: what a fixture finds counts for nothing. */
+static void stop(void)
+{
+    for (int i = SERVERS - 1; i >= 0; i--) { /* The first one has the authority. */
+        cr_assert(!served_wrote(&served[i], "was ended") && !served_wrote(&served[i], "crashed"));
+        served_stop(&served[i]);
+    }
+}
+
+TestSuite(between, .init = start, .timeout = 180);
+TestSuite(between_tcp, .init = start_tcp, .timeout = 180);
+TestSuite(between_mixed, .init = start_mixed, .timeout = 180);
 
 #define SIZE ((5u << 20) + 4099)
 
@@ -413,6 +436,36 @@ Test(between, a_source_of_the_same_session_that_cannot_says_so)
 Test(between, a_target_of_the_same_session_that_cannot_says_so)
 {
     refuse(1, 0);
+}
+
+/* Whether a device can be waited for is found out beside what its session does: so the copy that is
+   tried meanwhile fails at once, and what else the session is given goes on. */
+static void try_beside(int which)
+{
+    struct place a, b;
+    cl_event event;
+    place_make(&a, 0, which != 0, 4096, 16);
+    place_make(&b, 0, which != 1, 4096, 17);
+    uint64_t began = clock_now_ns();
+    cr_assert_eq(copy(&a, &b, (struct range){0, 0, 4096}, 0, NULL, &event), CL_SUCCESS);
+    check(&a);
+    cr_assert_lt(ended(event), 0);
+    cr_assert_lt(clock_now_ns() - began, NS_PER_S, "it waited for a device that hangs");
+    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    check(&b);
+    place_free(&a);
+    place_free(&b);
+    stop();
+}
+
+Test(between, nobody_waits_for_a_source_that_is_tried)
+{
+    try_beside(0);
+}
+
+Test(between, nobody_waits_for_a_target_that_is_tried)
+{
+    try_beside(1);
 }
 
 /* What one end waits for fails: the copy does, and the queues go on. */

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/server/session/gates.h"
 #include "remote/server/session/server.h"
 
 /* Contexts, queues, memory, samplers: what the client says exists, whether or not it could be made.
@@ -36,6 +37,14 @@ static void CL_CALLBACK on_news(const char *text, const void *info, size_t size,
         &(struct msg_context_news){.context = listener->context, .text = text ? text : ""});
 }
 
+/* Of a second context, which is likely to get what the first one has: whether its devices can have
+   part in that is found out by then. */
+static void try_gates(const struct entry *entry, const void *const *devices, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        gates_try(entry->cl, entry->real, (cl_device_id)devices[i]);
+}
+
 void server_create_context(struct server *server, const struct msg_create_context *message)
 {
     cl_int error = CL_SUCCESS;
@@ -67,6 +76,8 @@ void server_create_context(struct server *server, const struct msg_create_contex
     entry->first = devices[0];
     for (uint32_t i = 0; i < message->devices_count; i++)
         entry->devices |= UINT64_C(1) << id_place(id_at(message->devices, i));
+    if (entry->real && id_place(message->context) != 0)
+        try_gates(entry, (const void *const *)devices, message->devices_count);
     free(devices);
 }
 

@@ -8,6 +8,7 @@
 
 #include "remote/link/link_unix.h"
 #include "remote/server/listener/channel.h"
+#include "remote/server/session/gates.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
@@ -19,9 +20,6 @@
 /* A ticket counts for so long, and who has one needs no longer to come. */
 #define TICKET_NS  (60 * NS_PER_S)
 #define CONNECT_NS (10 * NS_PER_S)
-/* A driver that does not return by then does not at all. */
-#define TRIAL_NS  (3 * NS_PER_S)
-#define TRIED_MAX 64
 
 static pthread_mutex_t passage_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Those that have not ended, guarded by passage_lock. */
@@ -353,122 +351,6 @@ static cl_int take_ticket(struct passage *passage, const struct passage_wish *wi
     return passage->where ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
-/* Of a device: whether what comes before the gate of a queue ends while it is closed, which drivers
- * that end all that was flushed together do not do, and whether it opens. What hangs is left to
- * itself. */
-struct trial {
-    const cl_icd_dispatch *cl;
-    cl_command_queue queue;
-    cl_event start, gate, end;
-    bool began;
-    bool opened; /* Guarded by passage_lock, as whoever leaves last frees it: */
-    bool left;
-    pthread_cond_t changed;
-};
-
-static void trial_finish(struct trial *trial)
-{
-    if (trial->end)
-        trial->cl->clReleaseEvent(trial->end);
-    if (trial->gate)
-        trial->cl->clReleaseEvent(trial->gate);
-    if (trial->start)
-        trial->cl->clReleaseEvent(trial->start);
-    if (trial->queue)
-        trial->cl->clReleaseCommandQueue(trial->queue);
-    pthread_cond_destroy(&trial->changed);
-    free(trial);
-}
-
-static bool begins(const struct trial *trial)
-{
-    uint64_t until = clock_now_ns() + TRIAL_NS / 2;
-    cl_int status = CL_QUEUED;
-    while (status > CL_COMPLETE && clock_now_ns() < until) {
-        if (trial->cl->clGetEventInfo(trial->start, CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                      sizeof(status), &status, NULL))
-            return false;
-        if (status > CL_COMPLETE)
-            clock_sleep(NS_PER_MS);
-    }
-    return status == CL_COMPLETE;
-}
-
-static void *open_gate(void *data)
-{
-    struct trial *trial = data;
-    trial->began = begins(trial);
-    trial->cl->clSetUserEventStatus(trial->gate, CL_COMPLETE);
-    pthread_mutex_lock(&passage_lock);
-    trial->opened = true;
-    bool left = trial->left;
-    pthread_cond_signal(&trial->changed);
-    pthread_mutex_unlock(&passage_lock);
-    if (left)
-        trial_finish(trial);
-    return NULL;
-}
-
-static bool await_gate(struct trial *trial)
-{
-    uint64_t until = clock_now_ns() + TRIAL_NS;
-    pthread_mutex_lock(&passage_lock);
-    while (!trial->opened && clock_wait(&trial->changed, &passage_lock, until) == 0)
-        ;
-    bool opened = trial->opened, good = opened && trial->began;
-    trial->left = true;
-    pthread_mutex_unlock(&passage_lock);
-    if (opened)
-        trial_finish(trial);
-    return good;
-}
-
-static bool try_gate(const struct passage *passage)
-{
-    const cl_icd_dispatch *cl = passage->cl;
-    struct trial *trial = calloc(1, sizeof(*trial));
-    cl_int error = trial ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
-    if (!trial)
-        return false;
-    trial->cl = cl;
-    pthread_cond_init(&trial->changed, NULL);
-    trial->queue = cl->clCreateCommandQueue(passage->context, passage->device, 0, &error);
-    if (error == CL_SUCCESS)
-        trial->gate = cl->clCreateUserEvent(passage->context, &error);
-    if (error == CL_SUCCESS)
-        error = cl->clEnqueueMarkerWithWaitList(trial->queue, 0, NULL, &trial->start);
-    if (error == CL_SUCCESS)
-        error = cl->clEnqueueMarkerWithWaitList(trial->queue, 1, &trial->gate, &trial->end);
-    if (error == CL_SUCCESS)
-        error = cl->clFlush(trial->queue);
-    if (error == CL_SUCCESS && thread_start("reseat-gate", STACK, open_gate, trial, NULL) == 0)
-        return await_gate(trial);
-    trial_finish(trial);
-    return false;
-}
-
-/* Tried once for each device. By the session's thread. */
-static bool has_gates(const struct passage *passage)
-{
-    static struct {
-        cl_device_id device;
-        bool good;
-    } tried[TRIED_MAX];
-    static size_t count;
-    for (size_t i = 0; i < count; i++)
-        if (tried[i].device == passage->device)
-            return tried[i].good;
-    bool good = try_gate(passage);
-    if (!good)
-        log_info("a device hangs where a command waits for an event of ours: it has no part in "
-                 "transfers between devices");
-    if (count < TRIED_MAX) {
-        tried[count].device = passage->device;
-        tried[count++].good = good;
-    }
-    return good;
-}
-
 /* A driver that is given what has failed to wait for may do so for ever (POCL 3.1). */
 static bool has_failed(const struct passage_wish *wish)
 {
@@ -629,9 +511,11 @@ cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
     if (error == CL_SUCCESS)
         error = passage->cl->clGetCommandQueueInfo(wish->queue->real, CL_QUEUE_DEVICE,
                                                    sizeof(passage->device), &passage->device, NULL);
-    if (error == CL_SUCCESS && !has_gates(passage)) {
+    enum gates gates =
+        error ? GATES_GOOD : gates_of(passage->cl, passage->context, passage->device);
+    if (gates != GATES_GOOD) {
         refuse(passage);
-        return CL_INVALID_OPERATION;
+        return gates == GATES_NONE ? CL_INVALID_OPERATION : CL_OUT_OF_RESOURCES;
     }
     if (error == CL_SUCCESS && !list(passage))
         error = CL_OUT_OF_RESOURCES;

@@ -1,0 +1,156 @@
+#include "remote/server/session/gates.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+
+/* A driver that has not ended by then does not at all. */
+#define TRIAL_NS (3 * NS_PER_S)
+/* One that does not hang takes a millisecond or two. The session stands still for no longer, and
+   once for each device. */
+#define MOMENT_NS (20 * NS_PER_MS)
+#define TRIED_MAX 64
+#define STACK     ((size_t)512 << 10)
+
+/* The objects are its thread's, which may never end; then they stay. */
+struct trial {
+    const cl_icd_dispatch *cl;
+    cl_device_id device;
+    cl_context context; /* A reference. */
+    cl_command_queue queue;
+    cl_event start, gate, end;
+    uint64_t begun_ns;
+    bool said;
+    enum gates found; /* Guarded by gates_lock. */
+};
+
+static pthread_mutex_t gates_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gates_found = PTHREAD_COND_INITIALIZER;
+/* The session's thread's, which adds to them. */
+static struct trial trials[TRIED_MAX];
+static size_t trial_count;
+
+static void find(struct trial *trial, enum gates found)
+{
+    pthread_mutex_lock(&gates_lock);
+    trial->found = found;
+    pthread_cond_broadcast(&gates_found);
+    pthread_mutex_unlock(&gates_lock);
+}
+
+static bool begins(const struct trial *trial)
+{
+    cl_int status = CL_QUEUED;
+    while (status > CL_COMPLETE && clock_now_ns() < trial->begun_ns + TRIAL_NS) {
+        if (trial->cl->clGetEventInfo(trial->start, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                      sizeof(status), &status, NULL))
+            return false;
+        if (status > CL_COMPLETE)
+            clock_sleep(NS_PER_MS);
+    }
+    return status == CL_COMPLETE;
+}
+
+/* Its thread calls the driver for all of it: a driver may run commands where they are given. */
+static bool passes(struct trial *trial)
+{
+    const cl_icd_dispatch *cl = trial->cl;
+    cl_int error = CL_SUCCESS;
+    trial->queue = cl->clCreateCommandQueue(trial->context, trial->device, 0, &error);
+    if (error == CL_SUCCESS)
+        trial->gate = cl->clCreateUserEvent(trial->context, &error);
+    if (error == CL_SUCCESS)
+        error = cl->clEnqueueMarkerWithWaitList(trial->queue, 0, NULL, &trial->start);
+    if (error == CL_SUCCESS)
+        error = cl->clEnqueueMarkerWithWaitList(trial->queue, 1, &trial->gate, &trial->end);
+    if (error == CL_SUCCESS)
+        error = cl->clFlush(trial->queue);
+    bool began = error == CL_SUCCESS && begins(trial);
+    if (trial->gate)
+        cl->clSetUserEventStatus(trial->gate, CL_COMPLETE);
+    return began;
+}
+
+static void release(struct trial *trial)
+{
+    const cl_icd_dispatch *cl = trial->cl;
+    if (trial->end)
+        cl->clReleaseEvent(trial->end);
+    if (trial->gate)
+        cl->clReleaseEvent(trial->gate);
+    if (trial->start)
+        cl->clReleaseEvent(trial->start);
+    if (trial->queue)
+        cl->clReleaseCommandQueue(trial->queue);
+    cl->clReleaseContext(trial->context);
+}
+
+static void *run(void *data)
+{
+    struct trial *trial = data;
+    find(trial, passes(trial) ? GATES_GOOD : GATES_NONE);
+    release(trial);
+    return NULL;
+}
+
+static struct trial *find_trial(cl_device_id device)
+{
+    for (size_t i = 0; i < trial_count; i++)
+        if (trials[i].device == device)
+            return &trials[i];
+    return NULL;
+}
+
+/* NULL: no more are tried. */
+static struct trial *try_once(const cl_icd_dispatch *cl, cl_context context, cl_device_id device)
+{
+    struct trial *trial = find_trial(device);
+    if (trial || trial_count == TRIED_MAX)
+        return trial;
+    if (cl->clRetainContext(context))
+        return NULL;
+    trial = &trials[trial_count++];
+    *trial =
+        (struct trial){.cl = cl, .device = device, .context = context, .begun_ns = clock_now_ns()};
+    if (thread_start("reseat-gate", STACK, run, trial, NULL)) {
+        trial->found = GATES_NONE;
+        cl->clReleaseContext(context);
+    }
+    return trial;
+}
+
+void gates_try(const cl_icd_dispatch *cl, cl_context context, cl_device_id device)
+{
+    (void)try_once(cl, context, device);
+}
+
+static enum gates await_trial(const struct trial *trial)
+{
+    pthread_mutex_lock(&gates_lock);
+    while (trial->found == GATES_UNKNOWN &&
+           clock_wait(&gates_found, &gates_lock, trial->begun_ns + MOMENT_NS) == 0)
+        ;
+    enum gates found = trial->found;
+    pthread_mutex_unlock(&gates_lock);
+    return found;
+}
+
+enum gates gates_of(const cl_icd_dispatch *cl, cl_context context, cl_device_id device)
+{
+    struct trial *trial = try_once(cl, context, device);
+    if (!trial)
+        return GATES_NONE;
+    enum gates found = await_trial(trial);
+    if (found == GATES_UNKNOWN && clock_now_ns() >= trial->begun_ns + TRIAL_NS)
+        found = GATES_NONE;
+    if (found == GATES_NONE && !trial->said)
+        log_info("a device hangs where a command waits for an event of ours: it has no part in "
+                 "transfers between devices");
+    trial->said = trial->said || found == GATES_NONE;
+    return found;
+}
