@@ -236,17 +236,29 @@ static uint64_t resident(pid_t pid)
 #endif
 
 /* A server whose sessions have little memory, so that little waits. */
-static void start_small(void)
+static void start_with(const char *memory)
 {
     if (SANITIZED)
         return;
-    served_start(&served, (const char *const[]){"--memory", "1GiB", NULL});
+    served_start(&served, (const char *const[]){"--memory", memory, NULL});
     rogue_begin(&good, &served);
     rogue_make_queue(&good);
     rogue_must_work(&good, 1);
 }
 
+static void start_small(void)
+{
+    start_with("1GiB");
+}
+
+static void start_larger(void)
+{
+    start_with("2GiB");
+}
+
 TestSuite(remote_slow, .init = start_small, .timeout = 120);
+/* A half of it is beside what drivers have, so that a whole message finds room. */
+TestSuite(remote_slow_larger, .init = start_larger, .timeout = 120);
 
 /* What its session has once it does nothing any more but wait for its client. */
 static uint64_t settled(void)
@@ -286,6 +298,108 @@ Test(remote_slow, reads_that_nobody_takes_fail_and_it_goes_on)
     }
     /* No more than half of its memory waited, and what is told is sent from where it was read. */
     cr_assert(read >= 16 && read <= 32, "%u were read, %u failed", read, failed);
+    ends();
+}
+
+/* As much as a driver is given to write, behind what never begins: in an array of its own, as the
+   stream copies what it is given. */
+static void post_waiting_write(uint32_t i, uint64_t queue, uint64_t buffer, uint64_t event)
+{
+    static const char content[16 * MIB];
+    const uint64_t waits = event;
+    cr_assert_eq(
+        post_write_buffer(&good.stream,
+                          &(struct msg_write_buffer){.command = {.queue = queue,
+                                                                 .event = id_make(ID_EVENT, 5, i),
+                                                                 .purpose = COMMAND_TELL,
+                                                                 .waits = &waits,
+                                                                 .waits_count = 1},
+                                                     .buffer = buffer,
+                                                     .size = sizeof(content),
+                                                     .content = content,
+                                                     .content_size = sizeof(content)}),
+        0);
+}
+
+/* A context of the other device, which can be waited for, with a queue and a buffer. */
+static void make_second(uint64_t context, uint64_t queue, uint64_t buffer)
+{
+    const uint64_t device = id_make(ID_DEVICE, 0, 1);
+    cr_assert_eq(
+        post_create_context(&good.stream, &(struct msg_create_context){.context = context,
+                                                                       .devices = &device,
+                                                                       .devices_count = 1}),
+        0);
+    cr_assert_eq(post_create_queue(&good.stream, &(struct msg_create_queue){.queue = queue,
+                                                                            .context = context,
+                                                                            .device = device}),
+                 0);
+    cr_assert_eq(post_create_buffer(&good.stream, &(struct msg_create_buffer){.memory = buffer,
+                                                                              .context = context,
+                                                                              .size = 16 * MIB}),
+                 0);
+}
+
+#define WRITES 80
+
+/* Of the writes: how many were done, and how many failed. */
+struct outcome {
+    uint32_t written, failed;
+};
+
+/* Hear how writes ended, until @marker has, or all have. */
+static void hear_writes(struct outcome *outcome, uint64_t marker)
+{
+    struct message message;
+    struct msg_done done = {0};
+    while (done.event != marker && outcome->written + outcome->failed < WRITES) {
+        cr_assert_eq(stream_receive(&good.stream, SILENCE_NS, &message), 0, "it has ended");
+        struct unpack body = {message.body, message.body + message.size, false};
+        cr_assert_eq(message.type, MSG_DONE);
+        cr_assert(unpack_done(&body, &done));
+        if (done.event == marker)
+            continue;
+        cr_assert(done.status == CL_COMPLETE || done.status == CL_OUT_OF_HOST_MEMORY, "%d",
+                  done.status);
+        outcome->written += done.status == CL_COMPLETE;
+        outcome->failed += done.status == CL_OUT_OF_HOST_MEMORY;
+    }
+}
+
+static void post_other_marker(uint64_t event)
+{
+    cr_assert_eq(
+        post_marker(&good.stream,
+                    &(struct msg_marker){
+                        .command = {.queue = QUEUE, .event = event, .purpose = COMMAND_TELL}}),
+        0);
+    stream_flush(&good.stream);
+}
+
+Test(remote_slow_larger, writes_that_wait_for_the_client_fail_and_it_goes_on)
+{
+    if (SANITIZED)
+        cr_skip_test("sanitizers need more address space");
+    const uint64_t context = id_make(ID_CONTEXT, 0, 1), queue = id_make(ID_QUEUE, 0, 1);
+    const uint64_t buffer = id_make(ID_MEMORY, 0, 1), event = id_make(ID_EVENT, 6, WRITES);
+    struct outcome outcome = {0};
+    make_second(context, queue, buffer);
+    cr_assert_eq(
+        post_create_user_event(&good.stream, &(struct msg_create_user_event){event, context}), 0);
+    good.stream.window = 64 * MIB; /* What it has was heard by then. */
+    for (uint32_t i = 0; i < WRITES; i++) {
+        const uint64_t marker = id_make(ID_EVENT, 7, i);
+        post_waiting_write(i, queue, buffer, event);
+        post_other_marker(marker);
+        hear_writes(&outcome, marker);
+    }
+    cr_assert_eq(outcome.written, 0);
+    cr_assert_lt(settled(), 1400 * MIB);
+    cr_assert_eq(post_set_user_event(&good.stream, &(struct msg_set_user_event){event, 0}), 0);
+    stream_flush(&good.stream);
+    hear_writes(&outcome, UINT64_MAX);
+    cr_assert(outcome.written >= 32 && outcome.written <= 64, "%u were written, %u failed",
+              outcome.written, outcome.failed);
     ends();
 }
 

@@ -70,11 +70,12 @@ static void *stage_shared(struct giving *giving, uint64_t size)
     return bytes;
 }
 
-/* A client that reads slower than its devices do, or never, is refused what it reads. */
+/* A client that reads slower than its devices do, or never, is refused what it reads; and what it
+   writes where it has the device wait, or sends faster than that takes. */
 static bool has_room(struct server *server, uint64_t size)
 {
     uint64_t there = atomic_load(&server->staged) + stream_kept(&server->stream);
-    return there <= server->answers_max && size <= server->answers_max - there;
+    return there <= server->staged_max && size <= server->staged_max - there;
 }
 
 /* The bytes that came: where they lie, if the most of that is them; else copied. */
@@ -98,8 +99,6 @@ static void stage_room(struct giving *giving, uint64_t size)
 {
     struct staged *staged = &giving->staged;
     struct server *server = giving->server;
-    if (!has_room(server, size))
-        return;
     staged->bytes = staging_take(server, giving->queue, size, &staged->staging);
     if (!staged->bytes && size >= POOLED_LEAST) {
         staged->pooled = pool_take(&server->stream.pool, size);
@@ -117,9 +116,10 @@ static void *stage(struct giving *giving, const void *content, uint64_t size, bo
     if (giving->message->area)
         return stage_shared(giving, size);
     struct staged *staged = &giving->staged;
-    if (size <= WIRE_MESSAGE_MAX && reads)
+    bool fits = size <= WIRE_MESSAGE_MAX && has_room(giving->server, size);
+    if (fits && reads)
         stage_room(giving, size);
-    else if (size <= WIRE_MESSAGE_MAX)
+    else if (fits)
         stage_content(giving, content, size);
     if (!staged->bytes) {
         giving->error = CL_OUT_OF_HOST_MEMORY;

@@ -68,7 +68,7 @@ struct server {
     atomic_bool told;              /**< The client was told its devices, which stay as they are. */
     uint64_t memory; /**< Bytes that its memory objects may have, or GRANT_UNLIMITED_MEMORY. */
     struct bulk_map *areas;  /**< Of shared memory; NULL: the session is over a link. */
-    uint64_t answers_max;    /**< Bytes read that may wait for their client, in host memory. */
+    uint64_t staged_max;     /**< Bytes, in host memory, that may wait for devices or the client. */
     _Atomic uint64_t staged; /**< Those of commands that have not ended. */
     const char *wrong;       /**< Why the session ends: its client broke the rules. */
 };

@@ -133,7 +133,7 @@ static void serve(struct server *server)
             return;
         if (!server_dispatch(server, message.type, &body))
             server_wrong(server, "a message is malformed");
-        if (stream_kept(&server->stream) > 2 * server->answers_max)
+        if (stream_kept(&server->stream) > 2 * server->staged_max)
             server_wrong(server, "it does not take its answers");
         if (!stream_has_more(&server->stream))
             server_flush(server);
@@ -158,8 +158,9 @@ void server_bye(struct server *server, const struct msg_bye *message)
     (void)server, (void)message;
 }
 
-/* What may wait for a client that is slow to take it: half of the memory that there is. */
-static uint64_t answers_max(const struct session_limits *limits)
+/* What may wait for a client that is slow to take it, or for devices: half of the memory that there
+ * is. */
+static uint64_t staged_max(const struct session_limits *limits)
 {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     if (limits->memory && limits->memory < memory)
@@ -202,7 +203,7 @@ static int start(struct server *server, const struct guest *guest, int channel,
                  const struct session_limits *limits)
 {
     server->memory = guest->grant.memory;
-    server->answers_max = answers_max(limits);
+    server->staged_max = staged_max(limits);
     server->known = limits->known;
     server->channel = channel;
     server->keeps = guest->features & FEATURE_BINARIES;
