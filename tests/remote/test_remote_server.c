@@ -86,6 +86,24 @@ Test(remote_server, the_socket_is_its_users_alone)
     ends();
 }
 
+static int oom_adjusted(pid_t pid)
+{
+    char path[64];
+    int value = 0;
+    snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", pid);
+    FILE *file = fopen(path, "re");
+    cr_assert(file && fscanf(file, "%d", &value) == 1);
+    fclose(file);
+    return value;
+}
+
+Test(remote_server, sessions_go_first_where_memory_runs_out)
+{
+    cr_assert_geq(oom_adjusted(served_session(&served)), 500);
+    cr_assert_eq(oom_adjusted(served.pid), oom_adjusted(getpid()));
+    ends();
+}
+
 Test(remote_server, objects_of_another_session_are_not_there)
 {
     struct rogue rogue = {0};

@@ -21,6 +21,8 @@
 
 #define POOL_MOST ((size_t)64 << 20)
 #define POOL_OF   16
+/* As a process that has half of the host's memory more than it has. */
+#define OOM_ADJUSTED 500
 
 static bool is_offered(const struct session_limits *limits, const struct device *device)
 {
@@ -186,6 +188,20 @@ static int give_up_rights(const struct session_limits *limits)
     return 0;
 }
 
+/* Where the host's memory runs out, the kernel is to take a session that has much of it, and
+   neither the listening process nor what is none of the server's. */
+static void give_way(void)
+{
+    int before = OOM_ADJUSTED;
+    FILE *file = fopen("/proc/self/oom_score_adj", "r+e");
+    if (file && fscanf(file, "%d", &before) == 1 && before < OOM_ADJUSTED) {
+        rewind(file);
+        fprintf(file, "%d", OOM_ADJUSTED);
+    }
+    if (file)
+        fclose(file);
+}
+
 /* Without that, a session is served all the same. */
 static void bound_processes(int channel, const char *peer)
 {
@@ -235,6 +251,8 @@ void session_run(const struct link_kind *kind, int fd, int channel,
     /* The driver in front of servers may be among those here: it must not lead back to this one. */
     unsetenv("RESEAT_SERVER");
     int error = give_up_rights(limits);
+    if (!limits->isolates)
+        give_way();
     if (error == 0 && !limits->open)
         error = sandbox_begin();
     if (error == 0)
