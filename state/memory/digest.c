@@ -238,7 +238,8 @@ int digest_runs(const struct digest_run *runs, size_t count, const struct transf
 static uint64_t guess_rate(void)
 {
     struct digest digests[SAMPLE / DIGEST_CHUNK];
-    struct job job = {.key = digest_key(), .sum = summing_here(), .count = SAMPLE / DIGEST_CHUNK / BLOCK};
+    struct job job = {
+        .key = digest_key(), .sum = summing_here(), .count = SAMPLE / DIGEST_CHUNK / BLOCK};
     char *bytes = job.key ? malloc(SAMPLE) : NULL;
     uint64_t rate = 0;
     if (bytes) {
