@@ -54,7 +54,7 @@ def setup(meson, folder, *options, **more):
 def hardened(meson, build):
     # Beside the normal build, whose flags it has: a compiler's cache knows most files by then.
     folder = build + "-hardened"
-    env = dict(os.environ, CCACHE_NOHASHDIR="1")
+    env = dict(os.environ, CCACHE_NOHASHDIR="1", CCACHE_DEPEND="1")
     setup(meson, folder, *LAYOUT, "-Dtests=disabled", "--native-file", HARDENING, env=env)
     run(meson, "compile", "-C", folder, env=env)
     with tempfile.TemporaryDirectory(prefix="reseat-installed-") as tree:
