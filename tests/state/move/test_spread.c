@@ -15,9 +15,12 @@
 
 /* One launch in several places: the bytes are those of one, whatever becomes of the others. */
 
+/* Launches that take their time by themselves leave the processors to other tests. */
+#define PACED "paced=adds,bytes,meets,agrees,counts items_per_s=32768 "
 #define CONFIG                                                                                     \
-    "[one] name=one type=cpu base=1 own_memory=yes [two] name=two type=cpu base=1 own_memory=yes " \
-    "[three] name=three type=cpu base=1 own_memory=yes"
+    "[one] " PACED "name=one type=cpu base=1 own_memory=yes "                                      \
+    "[two] " PACED "name=two type=cpu base=1 own_memory=yes "                                      \
+    "[three] " PACED "name=three type=cpu base=1 own_memory=yes"
 
 static const char source[] =
     "uint work(uint x, uint rounds)\n"
