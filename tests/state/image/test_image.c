@@ -233,6 +233,18 @@ Test(image, keeps_what_a_chunk_is_based_on_for_as_long_as_that_is_named)
     expect_good(other.name);
 }
 
+Test(image, bases_nothing_on_a_chunk_that_is_gone)
+{
+    char base[PATH_MAX];
+    write_image(IMAGE_PACKS);
+    file_of(0, 0, base);
+    cr_assert_eq(unlink(base), 0);
+    rig_change_part(&rig, 0, 0, 5);
+    struct image_written other = write_image(IMAGE_PACKS);
+    cr_expect_gt(other.stored, IMAGE_CHUNK);
+    expect_good(other.name);
+}
+
 /* What has a part of a chunk takes the place of nothing. */
 Test(image, writes_all_of_a_chunk_where_its_name_is_in_use)
 {
