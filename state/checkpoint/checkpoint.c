@@ -191,11 +191,11 @@ static const void *look(const struct image_source *image_source, uint64_t at, si
     return room;
 }
 
-/* Of each of its chunks the point that first had all of its bytes: from then on they are the same.
+/* Of each of its parts the point that first had all of its bytes: from then on they are the same.
  * *ret_written: some of it was written ever. */
 static int stamp(const struct making *m, struct source *source, size_t size, bool *ret_written)
 {
-    uint64_t count = image_chunk_count(size);
+    uint64_t count = image_part_total(size);
     source->stamps = calloc(count + 1, sizeof(*source->stamps));
     if (!source->stamps)
         return -ENOMEM;
@@ -205,9 +205,9 @@ static int stamp(const struct making *m, struct source *source, size_t size, boo
         if (!point_run(m->point, source->root, at, &run))
             return -EFAULT;
         *ret_written = *ret_written || run.bytes;
-        for (size_t chunk = at / IMAGE_CHUNK; chunk * IMAGE_CHUNK < run.range.end; chunk++)
-            if (source->stamps[chunk] < run.since)
-                source->stamps[chunk] = run.since;
+        for (size_t part = at / IMAGE_PART; part * IMAGE_PART < run.range.end; part++)
+            if (source->stamps[part] < run.since)
+                source->stamps[part] = run.since;
         at = run.range.end;
     }
     return 0;

@@ -8,14 +8,28 @@
 
 #include "state/base/little_endian.h"
 
-#define VERSION 1u
+#define VERSION 2u
+/* That is read still: its header ends sooner, and its digest is of its bytes as they are. */
+#define VERSION_FLAT 1u
+#define HEADER_FLAT  24
 
 static const unsigned char magic[8] = {'R', 'E', 'S', 'E', 'A', 'T', 'C', '\n'};
 
-enum { VERSION_OFFSET = 8, FORM_OFFSET = 12, SIZE_OFFSET = 16 };
+enum {
+    VERSION_OFFSET = 8,
+    FORM_OFFSET = 12,
+    SIZE_OFFSET = 16,
+    PARTS_OFFSET = 24,
+    BASE_OFFSET = 32
+};
 enum form { PLAIN, PACKED };
 
 _Static_assert(IMAGE_DIGEST == SHA256_DIGEST_LENGTH, "a digest is SHA-256");
+_Static_assert(BASE_OFFSET + IMAGE_DIGEST == IMAGE_CHUNK_HEADER, "the base ends the header");
+_Static_assert(IMAGE_PARTS == 32 && IMAGE_CHUNK % IMAGE_PART == 0, "a bit is a part");
+
+/* One of so many parts at most is in a file without the others. */
+#define FEW 4
 
 /* The fastest that still finds what repeats. */
 #define LEVEL 1
@@ -26,8 +40,9 @@ _Static_assert(IMAGE_DIGEST == SHA256_DIGEST_LENGTH, "a digest is SHA-256");
 struct image_packer {
     ZSTD_CCtx *pack;
     ZSTD_DCtx *unpack;
-    char *packed;
+    char *packed; /* also, of a chunk that has a base, its own parts until that comes */
     size_t size;
+    uint32_t parts; /* which those are */
 };
 
 struct image_digest image_digest_of(const void *bytes, size_t size)
@@ -41,7 +56,7 @@ struct image_digest image_digest_of(const void *bytes, size_t size)
     return digest;
 }
 
-bool image_is_zero(const void *bytes, size_t size)
+static bool is_zero(const void *bytes, size_t size)
 {
     const char *at = bytes;
     return size == 0 || (at[0] == 0 && memcmp(at, at + 1, size - 1) == 0);
@@ -49,7 +64,33 @@ bool image_is_zero(const void *bytes, size_t size)
 
 bool image_digest_is_zero(const struct image_digest *digest)
 {
-    return image_is_zero(digest->bytes, sizeof(digest->bytes));
+    return is_zero(digest->bytes, sizeof(digest->bytes));
+}
+
+bool image_digest_same(const struct image_digest *a, const struct image_digest *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+struct image_digest image_part_digest(const void *bytes, size_t size)
+{
+    static const struct image_digest zero;
+    return is_zero(bytes, size) ? zero : image_digest_of(bytes, size);
+}
+
+struct image_digest image_parts_digest(const struct image_digest *parts, size_t count)
+{
+    return image_part_digest(parts, count * sizeof(*parts));
+}
+
+struct image_digest image_chunk_digest(const void *bytes, size_t size)
+{
+    struct image_digest parts[IMAGE_PARTS] = {0};
+    size_t count = image_part_count(size);
+    for (size_t i = 0; i < count; i++)
+        parts[i] =
+            image_part_digest((const char *)bytes + i * IMAGE_PART, image_part_size(size, i));
+    return image_parts_digest(parts, count);
 }
 
 void image_chunk_name(const struct image_digest *digest, char ret[IMAGE_CHUNK_NAME])
@@ -84,31 +125,75 @@ bool image_chunk_name_read(const char *name, struct image_digest *ret_digest)
     return true;
 }
 
-void image_chunk_header(unsigned char ret[IMAGE_CHUNK_HEADER], size_t size, bool packed)
+bool image_parts_are_few(uint32_t parts, size_t size)
+{
+    return (size_t)__builtin_popcount(parts) * FEW <= image_part_count(size);
+}
+
+size_t image_parts_size(uint32_t parts, size_t size)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < image_part_count(size); i++)
+        bytes += (parts >> i) & 1 ? image_part_size(size, i) : 0;
+    return bytes;
+}
+
+void image_chunk_header(unsigned char ret[IMAGE_CHUNK_HEADER], const struct image_form *form)
 {
     memcpy(ret, magic, sizeof(magic));
     little_endian_put(ret + VERSION_OFFSET, VERSION, 4);
-    little_endian_put(ret + FORM_OFFSET, packed ? PACKED : PLAIN, 4);
-    little_endian_put(ret + SIZE_OFFSET, size, 8);
+    little_endian_put(ret + FORM_OFFSET, form->packed ? PACKED : PLAIN, 4);
+    little_endian_put(ret + SIZE_OFFSET, form->size, 8);
+    little_endian_put(ret + PARTS_OFFSET, form->parts, 8);
+    memcpy(ret + BASE_OFFSET, &form->base, sizeof(form->base));
+}
+
+static const char *check_parts(const unsigned char *header, struct image_form *form)
+{
+    uint64_t parts = little_endian_get(header + PARTS_OFFSET, 8);
+    memcpy(&form->base, header + BASE_OFFSET, sizeof(form->base));
+    if (parts >> image_part_count(form->size) != 0 ||
+        !image_parts_are_few((uint32_t)parts, form->size))
+        return "it has other parts than it may have without the others (byte 24)";
+    form->parts = (uint32_t)parts;
+    return image_digest_is_zero(&form->base) == (parts == 0)
+               ? NULL
+               : "it has some parts and no base, or all and one (byte 32)";
+}
+
+static size_t header_size(const unsigned char *header)
+{
+    return little_endian_get(header + VERSION_OFFSET, 4) == VERSION_FLAT ? HEADER_FLAT
+                                                                         : IMAGE_CHUNK_HEADER;
 }
 
 const char *image_chunk_check(const unsigned char header[IMAGE_CHUNK_HEADER], uint64_t file_size,
-                              size_t size)
+                              size_t size, struct image_form *ret_form)
 {
-    if (file_size < IMAGE_CHUNK_HEADER)
+    struct image_form form = {.size = size};
+    const char *wrong = NULL;
+    if (file_size < HEADER_FLAT || file_size < header_size(header))
         return "it is shorter than a chunk's header";
-    uint64_t form = little_endian_get(header + FORM_OFFSET, 4);
-    uint64_t there = file_size - IMAGE_CHUNK_HEADER;
+    uint64_t version = little_endian_get(header + VERSION_OFFSET, 4);
+    uint64_t packed = little_endian_get(header + FORM_OFFSET, 4);
+    uint64_t there = file_size - header_size(header);
     if (memcmp(header, magic, sizeof(magic)) != 0)
         return "it is no chunk of an image (byte 0)";
-    if (little_endian_get(header + VERSION_OFFSET, 4) != VERSION)
+    if (version != VERSION && version != VERSION_FLAT)
         return "it is of a version that is not known (byte 8)";
-    if (form != PLAIN && form != PACKED)
+    if (packed != PLAIN && packed != PACKED)
         return "it is packed in a way that is not known (byte 12)";
     if (little_endian_get(header + SIZE_OFFSET, 8) != size)
         return "it has another number of bytes than the image says (byte 16)";
-    if (form == PLAIN ? there != size : there >= size)
+    if (version == VERSION)
+        wrong = check_parts(header, &form);
+    if (wrong)
+        return wrong;
+    size_t has = form.parts ? image_parts_size(form.parts, size) : size;
+    if (packed == PLAIN ? there != has : there >= has)
         return "its file is too short or too long";
+    form.packed = packed == PACKED;
+    *ret_form = form;
     return NULL;
 }
 
@@ -157,25 +242,72 @@ size_t image_pack(struct image_packer *packer, const void *bytes, size_t size,
     return packed;
 }
 
-const char *image_unpack(struct image_packer *packer, const void *file, size_t file_size,
-                         const struct image_digest *digest, size_t size, void *ret)
+/* What the file has, which is @has bytes. */
+static const char *take(struct image_packer *packer, const unsigned char *file, size_t file_size,
+                        bool packed, size_t has, void *ret)
 {
-    const unsigned char *bytes = file;
-    const char *wrong = image_chunk_check(bytes, file_size, size);
+    const unsigned char *bytes = file + header_size(file);
+    size_t there = file_size - header_size(file);
+    if (!packed) {
+        memcpy(ret, bytes, has);
+        return NULL;
+    }
+    size_t unpacked = ZSTD_decompressDCtx(packer->unpack, ret, has, bytes, there);
+    if (ZSTD_isError(unpacked))
+        return "what it has cannot be unpacked";
+    return unpacked == has ? NULL : "it has fewer bytes than the image says";
+}
+
+static const char *compare(const void *bytes, size_t size, bool flat,
+                           const struct image_digest *digest, const char *wrong)
+{
+    struct image_digest found =
+        flat ? image_digest_of(bytes, size) : image_chunk_digest(bytes, size);
+    return image_digest_same(&found, digest) ? NULL : wrong;
+}
+
+static bool is_flat(const unsigned char *file)
+{
+    return header_size(file) == HEADER_FLAT;
+}
+
+const char *image_unpack(struct image_packer *packer, const void *file, size_t file_size,
+                         const struct image_digest *digest, size_t size, void *ret,
+                         struct image_digest *ret_base)
+{
+    struct image_form form;
+    const char *wrong = image_chunk_check(file, file_size, size, &form);
     if (wrong)
         return wrong;
-    if (little_endian_get(bytes + FORM_OFFSET, 4) == PLAIN) {
-        memcpy(ret, bytes + IMAGE_CHUNK_HEADER, size);
-    } else {
-        size_t unpacked = ZSTD_decompressDCtx(packer->unpack, ret, size, bytes + IMAGE_CHUNK_HEADER,
-                                              file_size - IMAGE_CHUNK_HEADER);
-        if (ZSTD_isError(unpacked))
-            return "what it has cannot be unpacked";
-        if (unpacked != size)
-            return "it has fewer bytes than the image says";
-    }
-    struct image_digest found = image_digest_of(ret, size);
-    return memcmp(&found, digest, sizeof(found)) == 0 ? NULL
-                                                      : "its bytes do not have the digest of its "
-                                                        "name";
+    *ret_base = form.base;
+    packer->parts = form.parts;
+    if (form.parts)
+        return take(packer, file, file_size, form.packed, image_parts_size(form.parts, size),
+                    packer->packed);
+    wrong = take(packer, file, file_size, form.packed, size, ret);
+    return wrong ? wrong
+                 : compare(ret, size, is_flat(file), digest,
+                           "its bytes do not have the digest of its name");
+}
+
+const char *image_unpack_base(struct image_packer *packer, const void *file, size_t file_size,
+                              const struct image_digest *digest, size_t size, void *ret)
+{
+    struct image_form form;
+    const char *wrong = image_chunk_check(file, file_size, size, &form);
+    if (!wrong && form.parts)
+        wrong = "it has not all of its bytes itself";
+    if (!wrong)
+        wrong = take(packer, file, file_size, form.packed, size, ret);
+    if (wrong)
+        return wrong;
+    const char *from = packer->packed;
+    for (size_t i = 0; i < image_part_count(size); i++)
+        if ((packer->parts >> i) & 1) {
+            memcpy((char *)ret + i * IMAGE_PART, from, image_part_size(size, i));
+            from += image_part_size(size, i);
+        }
+    return compare(ret, size, false, digest,
+                   "its bytes do not have the digest of the name of the chunk that needs them, or "
+                   "that one's do not");
 }

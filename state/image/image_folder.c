@@ -432,16 +432,19 @@ static int add_named(struct named *named, const struct image_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->count; i++) {
         const struct image_record *record = &manifest->records[i];
-        size_t size = record->kind == IMAGE_CONTENTS ? record->contents->digests.size : 0;
-        if (!size)
+        const struct image_blob *list = record->kind == IMAGE_CONTENTS ? &record->contents->digests
+                                        : record->kind == IMAGE_BASES  ? &record->bases->digests
+                                                                       : NULL;
+        if (!list || !list->size)
             continue;
-        struct image_digest *more = reallocarray(named->digests, named->count + size / IMAGE_DIGEST,
-                                                 sizeof(*named->digests));
+        size_t count = list->size / IMAGE_DIGEST;
+        struct image_digest *more =
+            reallocarray(named->digests, named->count + count, sizeof(*named->digests));
         if (!more)
             return -ENOMEM;
-        memcpy(more + named->count, record->contents->digests.bytes, size);
+        memcpy(more + named->count, list->bytes, list->size);
         named->digests = more;
-        named->count += size / IMAGE_DIGEST;
+        named->count += count;
     }
     return 0;
 }

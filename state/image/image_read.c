@@ -41,14 +41,11 @@ static int refuse(struct reader *r, const struct job *job, const char *name, int
     return error;
 }
 
-static int read_chunk(struct reader *r, struct image_worker *worker, const struct job *job,
-                      size_t size, char *ret)
+/* All of a chunk's file, to the worker's room. */
+static int read_file(struct reader *r, struct image_worker *worker, const struct job *job,
+                     const char *name, size_t *ret_size)
 {
-    struct image_digest digest =
-        image_contents_digest(r->reading->sinks[job->sink].contents, job->chunk);
-    char name[IMAGE_CHUNK_NAME];
     uint64_t file_size;
-    image_chunk_name(&digest, name);
     int error =
         image_file_read(&r->folder->chunks, name, worker->room, IMAGE_CHUNK_FILE_MAX, &file_size);
     if (error)
@@ -56,10 +53,33 @@ static int read_chunk(struct reader *r, struct image_worker *worker, const struc
                       error == -ENOENT  ? "it is missing"
                       : error == -EPERM ? "it is not a file of yours alone"
                                         : strerror(-error));
+    if (file_size > IMAGE_CHUNK_FILE_MAX)
+        return refuse(r, job, name, -EBADMSG, "its file is too long");
+    *ret_size = (size_t)file_size;
+    return 0;
+}
+
+static int read_chunk(struct reader *r, struct image_worker *worker, const struct job *job,
+                      size_t size, char *ret)
+{
+    struct image_digest digest =
+        image_contents_digest(r->reading->sinks[job->sink].contents, job->chunk);
+    struct image_digest base;
+    char name[IMAGE_CHUNK_NAME];
+    size_t file_size;
+    image_chunk_name(&digest, name);
+    int error = read_file(r, worker, job, name, &file_size);
+    if (error)
+        return error;
     const char *wrong =
-        file_size > IMAGE_CHUNK_FILE_MAX
-            ? "its file is too long"
-            : image_unpack(worker->packer, worker->room, (size_t)file_size, &digest, size, ret);
+        image_unpack(worker->packer, worker->room, file_size, &digest, size, ret, &base);
+    if (!wrong && !image_digest_is_zero(&base)) {
+        image_chunk_name(&base, name);
+        error = read_file(r, worker, job, name, &file_size);
+        if (error)
+            return error;
+        wrong = image_unpack_base(worker->packer, worker->room, file_size, &digest, size, ret);
+    }
     return wrong ? refuse(r, job, name, -EBADMSG, wrong) : 0;
 }
 

@@ -202,6 +202,23 @@ static const struct field file_fields[] = {
     {NULL},
 };
 
+static const struct field bases_fields[] = {
+    ROW(image_bases, digests, BLOB, UINT32_MAX),
+    {NULL},
+};
+
+static const char *check_bases(const void *body)
+{
+    const struct image_bases *bases = body;
+    return bases->digests.size % IMAGE_DIGEST == 0 ? NULL : "\"digests\" is no list of digests";
+}
+
+static void describe_bases(const void *body, image_say *say, void *data)
+{
+    const struct image_bases *bases = body;
+    say(data, "chunks", bases->digests.size / IMAGE_DIGEST, NULL);
+}
+
 /* It becomes one in a folder of ours. */
 static const char *check_file(const void *body)
 {
@@ -257,6 +274,8 @@ static const struct record_type types[IMAGE_RECORD_KINDS] = {
     [IMAGE_RIGHT] = {"right", 1, sizeof(struct image_right), right_fields, NULL, NULL},
     [IMAGE_PROCESS] = {"process", 1, sizeof(struct image_process), process_fields, NULL, NULL},
     [IMAGE_FILE] = {"file", 1, sizeof(struct image_file), file_fields, check_file, NULL},
+    [IMAGE_BASES] = {"bases", 1, sizeof(struct image_bases), bases_fields, check_bases,
+                     describe_bases},
 };
 
 struct image_digest image_contents_digest(const struct image_contents *contents, uint64_t index)

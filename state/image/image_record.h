@@ -28,7 +28,8 @@ enum image_record_kind {
     IMAGE_PROGRESS, /**< From here on each at most once: how far it was, in its own words... */
     IMAGE_COMMAND,  /**< ...how it was started... */
     IMAGE_RIGHT,    /**< ...by which right it runs... */
-    IMAGE_PROCESS,  /**< ...and that all of its process is there. */
+    IMAGE_PROCESS,  /**< ...that all of its process is there... */
+    IMAGE_BASES,    /**< ...and which chunks have bytes of those that its contents name. */
     IMAGE_RECORD_KINDS,
 };
 
@@ -163,6 +164,11 @@ struct image_file {
     char *name;
 };
 
+/** Without them no chunk of the contents that has a base can be read. */
+struct image_bases {
+    struct image_blob digests; /**< One IMAGE_DIGEST each. */
+};
+
 struct image_record {
     enum image_record_kind kind;
     /** Owned: the struct of its kind; texts and bytes in it are owned, too. */
@@ -183,6 +189,7 @@ struct image_record {
         struct image_right *right;
         struct image_process *process;
         struct image_file *file;
+        struct image_bases *bases;
     };
 };
 
@@ -196,6 +203,11 @@ static inline size_t image_chunk_size(uint64_t size, uint64_t index)
 {
     uint64_t left = size - index * IMAGE_CHUNK;
     return left < IMAGE_CHUNK ? (size_t)left : IMAGE_CHUNK;
+}
+/** Number of parts of an object, of which all of its chunks but the last have IMAGE_PARTS. */
+static inline uint64_t image_part_total(uint64_t size)
+{
+    return size / IMAGE_PART + (size % IMAGE_PART != 0);
 }
 /** The digest of chunk @index. */
 struct image_digest image_contents_digest(const struct image_contents *contents, uint64_t index);

@@ -20,10 +20,19 @@
 /* Before as much was packed and written nobody knows what is faster. */
 #define MEASURED (4 * IMAGE_CHUNK)
 
+/* A chunk, as it is in the folder. */
+struct image_known_chunk {
+    struct image_digest digest;
+    struct image_digest base; /* zeros: none */
+    uint32_t parts;           /* of those, it has others */
+};
+
+/* What an object has. Of parts all chunks have as many here as whole ones. */
 struct image_known_chunks {
-    uint64_t id, count;
-    uint64_t *stamps;
-    struct image_digest *digests;
+    uint64_t id, count, size;
+    struct image_known_chunk *chunks;
+    struct image_digest *parts;
+    uint64_t *stamps; /* of the parts; NULL: none were given */
 };
 
 struct job {
@@ -38,6 +47,7 @@ struct writer {
     struct job *jobs;
     size_t job_count;
     struct image_contents **contents; /* of each source */
+    struct image_known_chunks *made;  /* of each source; owned */
     uint64_t total;
     _Atomic uint64_t done, stored, chunks, shared;
     /* What it takes, so far. */
@@ -48,8 +58,28 @@ struct writer {
 
 static void known_chunks_finish(struct image_known_chunks *chunks)
 {
+    free(chunks->chunks);
+    free(chunks->parts);
     free(chunks->stamps);
-    free(chunks->digests);
+}
+
+static int known_chunks_init(struct image_known_chunks *ret, const struct image_source *source)
+{
+    struct image_known_chunks chunks = {
+        .id = source->id, .size = source->size, .count = image_chunk_count(source->size)};
+    size_t parts = chunks.count * IMAGE_PARTS;
+    chunks.chunks = calloc(chunks.count, sizeof(*chunks.chunks));
+    chunks.parts = calloc(parts, sizeof(*chunks.parts));
+    chunks.stamps = source->stamps ? calloc(parts, sizeof(*chunks.stamps)) : NULL;
+    if (!chunks.chunks || !chunks.parts || (source->stamps && !chunks.stamps)) {
+        known_chunks_finish(&chunks);
+        return -ENOMEM;
+    }
+    if (source->stamps)
+        memcpy(chunks.stamps, source->stamps,
+               image_part_total(source->size) * sizeof(*chunks.stamps));
+    *ret = chunks;
+    return 0;
 }
 
 void image_known_finish(struct image_known *known)
@@ -66,67 +96,63 @@ static int by_id(const void *a, const void *b)
     return one->id < other->id ? -1 : one->id > other->id;
 }
 
-/* True when the chunk has the digest that it had. */
-static bool is_known(const struct writer *w, const struct image_source *source, uint64_t chunk,
-                     struct image_digest *ret_digest)
+/* Of the image before, or NULL. */
+static const struct image_known_chunks *known_of(const struct writer *w,
+                                                 const struct image_source *source)
 {
     const struct image_known *known = w->plan->known;
     const struct image_known_chunks key = {.id = source->id};
-    if (!known || !source->stamps || !source->stamps[chunk] || !known->count)
-        return false;
+    if (!known || !source->stamps || !known->count)
+        return NULL;
     const struct image_known_chunks *found =
         bsearch(&key, known->objects, known->count, sizeof(key), by_id);
-    if (!found || found->count != image_chunk_count(source->size) ||
-        found->stamps[chunk] != source->stamps[chunk])
-        return false;
-    *ret_digest = found->digests[chunk];
-    return true;
-}
-
-static int know(struct image_known_chunks *ret, const struct image_source *source,
-                const struct image_contents *contents)
-{
-    uint64_t count = contents->digests.size / IMAGE_DIGEST;
-    struct image_known_chunks chunks = {.id = source->id, .count = count};
-    chunks.stamps = malloc(count * sizeof(*chunks.stamps));
-    chunks.digests = malloc(count * sizeof(*chunks.digests));
-    if (!chunks.stamps || !chunks.digests) {
-        known_chunks_finish(&chunks);
-        return -ENOMEM;
-    }
-    memcpy(chunks.stamps, source->stamps, count * sizeof(*chunks.stamps));
-    memcpy(chunks.digests, contents->digests.bytes, contents->digests.size);
-    *ret = chunks;
-    return 0;
+    return found && found->size == source->size ? found : NULL;
 }
 
 /* Without memory less is known, and nothing wrong. */
-static void know_all(const struct writer *w)
+static void know_all(struct writer *w)
 {
-    const struct image_plan *plan = w->plan;
-    if (!plan->known)
+    struct image_known *known = w->plan->known;
+    if (!known)
         return;
-    image_known_finish(plan->known);
-    plan->known->objects = calloc(plan->count + 1, sizeof(*plan->known->objects));
-    for (size_t i = 0; plan->known->objects && i < plan->count; i++) {
-        const struct image_source *source = &plan->sources[i];
-        if (source->stamps && w->contents[i]->digests.size != 0 &&
-            know(&plan->known->objects[plan->known->count], source, w->contents[i]) == 0)
-            plan->known->count++;
-    }
-    if (plan->known->count)
-        qsort(plan->known->objects, plan->known->count, sizeof(*plan->known->objects), by_id);
+    image_known_finish(known);
+    known->objects = calloc(w->plan->count + 1, sizeof(*known->objects));
+    for (size_t i = 0; known->objects && i < w->plan->count; i++)
+        if (w->made[i].stamps) {
+            known->objects[known->count++] = w->made[i];
+            w->made[i] = (struct image_known_chunks){0};
+        }
+    if (known->count)
+        qsort(known->objects, known->count, sizeof(*known->objects), by_id);
 }
 
 /* ---- chunks ---- */
 
-/* It is in the folder already, as far as a look at its header tells. */
-static bool is_there(const struct writer *w, const char *name, size_t size)
+/* A file of that name is in the folder, as far as a look at its header tells. */
+static bool has_file(const struct writer *w, const struct image_digest *digest, size_t size,
+                     struct image_form *ret_form)
 {
     unsigned char header[IMAGE_CHUNK_HEADER];
+    char name[IMAGE_CHUNK_NAME];
     uint64_t file_size;
+    image_chunk_name(digest, name);
     return image_file_read(&w->folder->chunks, name, header, sizeof(header), &file_size) == 0 &&
-           !image_chunk_check(header, file_size, size);
+           !image_chunk_check(header, file_size, size, ret_form);
+}
+
+/* One that has all of its bytes itself. */
+static bool has_base(const struct writer *w, const struct image_digest *digest, size_t size)
+{
+    struct image_form form;
+    return has_file(w, digest, size, &form) && !form.parts;
+}
+
+/* All of the chunk is there. */
+static bool is_there(const struct writer *w, const struct image_digest *digest, size_t size,
+                     struct image_form *ret_form)
+{
+    return has_file(w, digest, size, ret_form) &&
+           (!ret_form->parts || has_base(w, &ret_form->base, size));
 }
 
 /* What a byte takes to be packed and then written, against one that is only written. */
@@ -162,23 +188,39 @@ static size_t pack(struct writer *w, struct image_worker *worker, const void *by
     return packed;
 }
 
-static int store(struct writer *w, struct image_worker *worker, const char *name, size_t index,
-                 const void *bytes, size_t size)
+/* What is not all of a chunk takes no name that is in use: what is there may be somebody's base. */
+static int give_name(const struct writer *w, const char *temporary, const char *name, bool is_all)
+{
+    int from = owned_fd(&w->image), to = owned_fd(&w->folder->chunks);
+    if (is_all)
+        return renameat(from, temporary, to, name) == 0 ? 0 : -errno;
+    int error = linkat(from, temporary, to, name, 0) == 0 ? 0 : -errno;
+    if (unlinkat(from, temporary, 0) != 0 && !error)
+        error = -errno;
+    return error;
+}
+
+/* @bytes are those that the form says it has. */
+static int store(struct writer *w, struct image_worker *worker, const struct image_digest *digest,
+                 size_t index, struct image_form *form, const void *bytes)
 {
     unsigned char header[IMAGE_CHUNK_HEADER];
+    size_t size = form->parts ? image_parts_size(form->parts, form->size) : form->size;
     struct image_part parts[] = {{header, sizeof(header)}, {bytes, size}};
-    char temporary[32];
+    char temporary[32], name[IMAGE_CHUNK_NAME];
     size_t packed = packs(w) ? pack(w, worker, bytes, size, &parts[1].bytes) : 0;
     if (packed)
         parts[1].size = packed;
     else
         parts[1].bytes = bytes;
-    image_chunk_header(header, size, packed != 0);
-    snprintf(temporary, sizeof(temporary), "new-%zu", index);
+    form->packed = packed != 0;
+    image_chunk_header(header, form);
+    image_chunk_name(digest, name);
+    snprintf(temporary, sizeof(temporary), form->parts ? "new-%zu-parts" : "new-%zu", index);
     uint64_t began = clock_now_ns();
     int error = image_file_write(&w->image, temporary, parts, ARRAY_SIZE(parts));
-    if (!error && renameat(owned_fd(&w->image), temporary, owned_fd(&w->folder->chunks), name) != 0)
-        error = -errno;
+    if (!error)
+        error = give_name(w, temporary, name, !form->parts);
     if (error)
         return error;
     atomic_fetch_add(&w->write_ns, clock_now_ns() - began);
@@ -187,34 +229,147 @@ static int store(struct writer *w, struct image_worker *worker, const char *name
     return 0;
 }
 
-static int keep_chunk(struct writer *w, struct image_worker *worker, size_t index,
-                      const struct image_source *source, uint64_t chunk,
-                      struct image_digest *ret_digest)
+/* A chunk that is being kept. */
+struct keeping {
+    struct writer *w;
+    struct image_worker *worker;
+    const struct image_source *source;
+    size_t index; /* of the job */
+    uint64_t chunk;
+    size_t size;
+    const void *bytes;                     /* all of them, once they were looked at; or NULL */
+    const struct image_known_chunk *known; /* or NULL */
+    struct image_known_chunk *made;
+};
+
+static const void *look(const struct keeping *k, size_t at, size_t size, void *room)
 {
-    static const struct image_digest zero;
-    size_t size = image_chunk_size(source->size, chunk);
-    struct image_digest digest;
-    char name[IMAGE_CHUNK_NAME];
-    const void *bytes = NULL;
-    bool known = is_known(w, source, chunk, &digest);
-    if (!known) {
-        bytes = source->look(source, chunk * IMAGE_CHUNK, size, worker->room);
+    return k->source->look(k->source, k->chunk * IMAGE_CHUNK + at, size, room);
+}
+
+/* Digest parts [@first, @end). Those of the chunk begin at @ret. */
+static int digest_parts(struct keeping *k, size_t first, size_t end, struct image_digest *ret)
+{
+    size_t begin = first * IMAGE_PART,
+           last = end * IMAGE_PART < k->size ? end * IMAGE_PART : k->size;
+    const char *bytes = look(k, begin, last - begin, k->worker->room);
+    if (!bytes)
+        return -EFAULT;
+    if (last - begin == k->size)
+        k->bytes = bytes;
+    for (size_t i = first; i < end; i++)
+        ret[i] = image_part_digest(bytes + (i - first) * IMAGE_PART, image_part_size(k->size, i));
+    return 0;
+}
+
+/* The part has the digest that it had. */
+static bool is_same(const uint64_t *stamps, const uint64_t *were, size_t part)
+{
+    return were && stamps[part] && stamps[part] == were[part];
+}
+
+/* The digests of its parts, those that are known without a look. @ret_changed: bits, those that are
+ * not as in @known, of which there may be none. */
+static int digest_chunk(struct keeping *k, const struct image_known_chunks *known,
+                        struct image_digest *ret, uint32_t *ret_changed)
+{
+    const uint64_t first = k->chunk * IMAGE_PARTS;
+    const uint64_t *stamps = known ? k->source->stamps + first : NULL;
+    const uint64_t *were = known ? known->stamps + first : NULL;
+    size_t count = image_part_count(k->size);
+    uint32_t changed = 0;
+    int error = 0;
+    for (size_t i = 0, end; !error && i < count; i = end) {
+        bool is_known = is_same(stamps, were, i);
+        for (end = i + 1; end < count && is_same(stamps, were, end) == is_known;)
+            end++;
+        if (is_known)
+            memcpy(&ret[i], &known->parts[first + i], (end - i) * sizeof(*ret));
+        else
+            error = digest_parts(k, i, end, ret);
+    }
+    for (size_t i = 0; !error && known && i < count; i++)
+        if (!image_digest_same(&ret[i], &known->parts[first + i]))
+            changed |= UINT32_C(1) << i;
+    *ret_changed = changed;
+    return error;
+}
+
+/* Its parts that its base has not, in a file of their own. 1: it is better written whole. */
+static int store_parts(struct keeping *k, uint32_t changed)
+{
+    struct image_form form = {.size = k->size};
+    char *to = k->worker->unpacked;
+    if (!k->known)
+        return 1;
+    bool based = k->known->parts != 0;
+    form.base = based ? k->known->base : k->known->digest;
+    form.parts = changed | k->known->parts;
+    if (!form.parts || !image_parts_are_few(form.parts, k->size) ||
+        image_digest_is_zero(&form.base) || !has_base(k->w, &form.base, k->size))
+        return 1;
+    for (size_t i = 0; i < image_part_count(k->size); i++) {
+        size_t size = image_part_size(k->size, i);
+        if (!((form.parts >> i) & 1))
+            continue;
+        const void *bytes = look(k, i * IMAGE_PART, size, k->worker->room);
         if (!bytes)
             return -EFAULT;
-        digest = image_is_zero(bytes, size) ? zero : image_digest_of(bytes, size);
+        memcpy(to, bytes, size);
+        to += size;
     }
-    *ret_digest = digest;
-    if (image_digest_is_zero(&digest))
+    k->bytes = NULL; /* the worker's room has others now */
+    int error = store(k->w, k->worker, &k->made->digest, k->index, &form, k->worker->unpacked);
+    /* Somebody else made it meanwhile, or the disk has no links. */
+    if (error == -EEXIST || error == -EPERM || error == -EOPNOTSUPP || error == -EMLINK)
+        return 1;
+    k->made->base = form.base;
+    k->made->parts = form.parts;
+    return error;
+}
+
+static int store_chunk(struct keeping *k, uint32_t changed)
+{
+    struct image_form form = {.size = k->size};
+    int error = store_parts(k, changed);
+    if (error <= 0)
+        return error;
+    if (!k->bytes)
+        k->bytes = look(k, 0, k->size, k->worker->room);
+    return k->bytes ? store(k->w, k->worker, &k->made->digest, k->index, &form, k->bytes) : -EFAULT;
+}
+
+static int keep_chunk(struct writer *w, struct image_worker *worker, size_t index)
+{
+    const struct job *job = &w->jobs[index];
+    const struct image_source *source = &w->plan->sources[job->source];
+    const struct image_known_chunks *known = known_of(w, source);
+    struct image_known_chunks *made = &w->made[job->source];
+    struct image_digest *parts = &made->parts[job->chunk * IMAGE_PARTS];
+    struct keeping k = {.w = w,
+                        .worker = worker,
+                        .source = source,
+                        .index = index,
+                        .chunk = job->chunk,
+                        .size = image_chunk_size(source->size, job->chunk),
+                        .known = known ? &known->chunks[job->chunk] : NULL,
+                        .made = &made->chunks[job->chunk]};
+    struct image_form form;
+    uint32_t changed;
+    int error = digest_chunk(&k, known, parts, &changed);
+    if (error)
+        return error;
+    k.made->digest =
+        k.known && !changed ? k.known->digest : image_parts_digest(parts, image_part_count(k.size));
+    if (image_digest_is_zero(&k.made->digest))
         return 0;
     atomic_fetch_add(&w->chunks, 1);
-    image_chunk_name(&digest, name);
-    if (is_there(w, name, size)) {
-        atomic_fetch_add(&w->shared, 1);
-        return 0;
-    }
-    if (!bytes && !(bytes = source->look(source, chunk * IMAGE_CHUNK, size, worker->room)))
-        return -EFAULT;
-    return store(w, worker, name, index, bytes, size);
+    if (!is_there(w, &k.made->digest, k.size, &form))
+        return store_chunk(&k, changed);
+    atomic_fetch_add(&w->shared, 1);
+    k.made->base = form.base;
+    k.made->parts = form.parts;
+    return 0;
 }
 
 static int keep(void *data, struct image_worker *worker, size_t index)
@@ -223,13 +378,13 @@ static int keep(void *data, struct image_worker *worker, size_t index)
     const struct job *job = &w->jobs[index];
     const struct image_source *source = &w->plan->sources[job->source];
     struct image_contents *contents = w->contents[job->source];
-    struct image_digest digest;
     int error = w->plan->check ? w->plan->check(w->plan->data, atomic_load(&w->done), w->total) : 0;
     if (!error)
-        error = keep_chunk(w, worker, index, source, job->chunk, &digest);
+        error = keep_chunk(w, worker, index);
     if (error)
         return error;
-    memcpy(contents->digests.bytes + job->chunk * IMAGE_DIGEST, &digest, sizeof(digest));
+    memcpy(contents->digests.bytes + job->chunk * IMAGE_DIGEST,
+           &w->made[job->source].chunks[job->chunk].digest, IMAGE_DIGEST);
     atomic_fetch_add(&w->done, image_chunk_size(source->size, job->chunk));
     return 0;
 }
@@ -258,6 +413,9 @@ static int add_jobs(struct writer *w, size_t source, struct image_contents *cont
     if (!contents->digests.bytes)
         return -ENOMEM;
     contents->digests.size = count * IMAGE_DIGEST;
+    int error = known_chunks_init(&w->made[source], &w->plan->sources[source]);
+    if (error)
+        return error;
     struct job *jobs = reallocarray(w->jobs, w->job_count + count, sizeof(*jobs));
     if (!jobs)
         return -ENOMEM;
@@ -287,6 +445,33 @@ static int add_contents(struct writer *w, size_t index)
                                        : add_jobs(w, index, contents);
 }
 
+/* The chunks that others need, without which nobody may remove them. */
+static int add_bases(const struct writer *w)
+{
+    struct image_blob list = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < w->job_count; i++)
+        count += w->made[w->jobs[i].source].chunks[w->jobs[i].chunk].parts != 0;
+    if (!count)
+        return 0;
+    struct image_record *record = image_manifest_add(w->plan->manifest, IMAGE_BASES);
+    list.bytes = calloc(count, IMAGE_DIGEST);
+    if (!record || !list.bytes) {
+        free(list.bytes);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < w->job_count; i++) {
+        const struct image_known_chunk *chunk =
+            &w->made[w->jobs[i].source].chunks[w->jobs[i].chunk];
+        if (!chunk->parts)
+            continue;
+        memcpy(list.bytes + list.size, &chunk->base, IMAGE_DIGEST);
+        list.size += IMAGE_DIGEST;
+    }
+    record->bases->digests = list;
+    return 0;
+}
+
 /* From here on it is an image. */
 static int publish(const struct writer *w)
 {
@@ -311,12 +496,15 @@ static int write_all(struct writer *w)
 {
     int error = 0;
     w->contents = calloc(w->plan->count + 1, sizeof(*w->contents));
-    if (!w->contents)
+    w->made = calloc(w->plan->count + 1, sizeof(*w->made));
+    if (!w->contents || !w->made)
         return -ENOMEM;
     for (size_t i = 0; !error && i < w->plan->count; i++)
         error = add_contents(w, i);
     if (!error)
         error = image_work(w->job_count, keep, w);
+    if (!error)
+        error = add_bases(w);
     return error ? error : publish(w);
 }
 
@@ -351,6 +539,9 @@ int image_write(struct image_folder *folder, const struct image_plan *plan,
         written.shared = atomic_load(&w.shared);
         *ret_written = written;
     }
+    for (size_t i = 0; w.made && i < plan->count; i++)
+        known_chunks_finish(&w.made[i]);
+    free(w.made);
     free(w.jobs);
     free(w.contents);
     return error;

@@ -19,13 +19,13 @@ struct image_source {
      */
     const void *(*look)(const struct image_source *source, uint64_t at, size_t size, void *room);
     void *data; /**< For it. */
-    /** Of each chunk, or NULL: a number that differs from the one it had when the image before was
-     * written, unless its bytes are the same; 0: nobody knows. */
+    /** Of each part (image_part_total), or NULL: a number that differs from the one it had when the
+     * image before was written, unless its bytes are the same; 0: nobody knows. */
     const uint64_t *stamps;
 };
 
-/** What the chunks of the image before had as stamps and digests, so that what did not change is
- * not looked at. Zero at first; for one folder. */
+/** What the image before had as stamps and digests, so that what did not change is not looked at,
+ * and not written where it is beside what did. Zero at first; for one folder. */
 struct image_known {
     struct image_known_chunks *objects; /**< By id. */
     size_t count;

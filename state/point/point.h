@@ -16,7 +16,8 @@
  * devices that work in place, and later copies go on using.
  *
  * The chunks of a point are shared with the one before where no command wrote there since, so that
- * a point costs what has changed. Whoever pins a point keeps it as it is, whatever comes later. A
+ * a point costs what has changed; of one of which parts are known to be the same, the others are
+ * kept beside it. Whoever pins a point keeps it as it is, whatever comes later. A
  * point that cannot be made leaves the one before as it was.
  *
  * What a point has of bytes that are mapped for writing at the moment: what some device has of
@@ -120,8 +121,8 @@ struct point_root point_root(const struct point *point, size_t index);
 /** The index of @memory, a root, or SIZE_MAX: it was made since. Only of an object that is held. */
 size_t point_find(const struct point *point, const struct memory *memory);
 /**
- * The run of bytes that has byte @at of the root; there are as many runs as it has chunks. False at
- * its end.
+ * The run of bytes that has byte @at of the root: a chunk's, or, where a little of it changed since
+ * another point, some parts of one. False at its end.
  */
 bool point_run(const struct point *point, size_t index, size_t at, struct point_run *ret_run);
 /** The version that a command would have had to exceed to change bytes of the run at @at since. */

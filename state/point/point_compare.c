@@ -11,7 +11,7 @@
 /* So much is digested at a time while a command may wait for it. */
 #define CHUNKS_AHEAD ((size_t)128)
 
-#define PIECES (POINT_CHUNK / DIGEST_CHUNK)
+#define PIECES CHUNK_PARTS
 _Static_assert(PIECES == 32 && POINT_CHUNK % DIGEST_CHUNK == 0, "a bit of `same` is one");
 
 /* Stale chunks of one root, [first, end). */
@@ -203,12 +203,12 @@ static void count(const struct group *group)
     for (size_t i = group->first; i < group->end; i++) {
         const struct stale *stale = &making->stale[i];
         struct range range = kept_range(group->kept, stale->chunk);
-        bool mine = making_owns(making, chunk_of(group, i)), same = false;
+        bool keeps = making_keeps(making, chunk_of(group, i), stale), same = false;
         if (stale_is_same(stale, range))
             making->report->same += range.end - range.begin;
         for (size_t at = range.begin, next; at < range.end; at = next) {
             next = stale_run(stale, range, at, &same);
-            bytes += (mine && same) || stale_is_same(stale, range) ? 0 : next - at;
+            bytes += (keeps && same) || stale_is_same(stale, range) ? 0 : next - at;
         }
     }
     group->kept->differed = bytes;

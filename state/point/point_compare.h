@@ -8,7 +8,7 @@
  * of it, and mostly does not. What is kept of the bytes already is digested in host memory, while
  * the program runs, and what the device has is digested there (state/memory/compare.h says where
  * that pays). A chunk whose digests are all the same stays the chunk that it is, shared with the
- * point before; of one that is this point's alone those parts are read that differ.
+ * point before; of one that is this point's alone, or of which few parts differ, those are read.
  *
  * The digests are of what is kept, not of what was there when it was copied: so it makes no
  * difference what a command wrote meanwhile.

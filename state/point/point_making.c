@@ -160,14 +160,24 @@ void making_finish(struct making *making)
     point_unpin(making->before);
 }
 
+static uint64_t shared_of(const struct making *making, const struct chunk *chunk)
+{
+    uint64_t bytes = 0;
+    for (size_t at = 0; at < chunk->size;) {
+        const struct chunk_run run = chunk_run(chunk, at);
+        bytes += run.since != making->serial ? run.end - at : 0;
+        at = run.end;
+    }
+    return bytes;
+}
+
 uint64_t making_shared(const struct making *making)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < making->next->count; i++) {
         const struct kept *kept = &making->next->kept[i];
         for (size_t j = 0; j < kept->count; j++)
-            if (kept->chunks[j] && kept->chunks[j]->since != making->serial)
-                bytes += kept->chunks[j]->size;
+            bytes += kept->chunks[j] ? shared_of(making, kept->chunks[j]) : 0;
     }
     return bytes;
 }
@@ -194,13 +204,14 @@ uint8_t making_on_device(const struct memory *root, const struct extent *extent)
     return PLACE_NONE;
 }
 
-static int slice_add(struct slice *slice, const struct memory *root, uint8_t place,
-                     const struct chunk *chunk, size_t chunk_begin, struct range range)
+/* @to: where the first byte of @range goes. */
+static int slice_add(struct slice *slice, const struct memory *root, uint8_t place, char *to,
+                     struct range range)
 {
     if (!array_make_room(&slice->pieces, slice->count, sizeof(slice->pieces[0])))
         return -ENOMEM;
-    /* An item's host bytes begin where the object does, of which a chunk is a part. */
-    char *host = (char *)((uintptr_t)chunk->bytes - chunk_begin);
+    /* An item's host bytes begin where the object does, of which this is a part. */
+    char *host = (char *)((uintptr_t)to - range.begin);
     slice->pieces[slice->count++] = (struct piece){
         .from = root->context->at[place],
         .item = {.from = root->real[place],
@@ -215,13 +226,11 @@ static int slice_add(struct slice *slice, const struct memory *root, uint8_t pla
 
 /* 1: it cannot be copied with the program running. */
 static int add_extent(struct making *making, struct slice *slice, const struct memory *root,
-                      const struct extent *extent, struct range range, struct chunk *chunk,
-                      size_t chunk_begin, bool ahead)
+                      const struct extent *extent, struct range range, char *to, bool ahead)
 {
     bool written = !ahead && map_written((struct memory *)(uintptr_t)root);
     const char *host = making_in_host(root, extent);
     uint8_t place = !host || written ? making_on_device(root, extent) : PLACE_NONE;
-    char *to = chunk->bytes + (range.begin - chunk_begin);
     if (extent->version == 0) {
         memset(to, 0, range.end - range.begin);
         return 0;
@@ -229,7 +238,7 @@ static int add_extent(struct making *making, struct slice *slice, const struct m
     if (place != PLACE_NONE && ahead && root->context->at[place]->runs_in_caller)
         return 1;
     if (place != PLACE_NONE)
-        return slice_add(slice, root, place, chunk, chunk_begin, range);
+        return slice_add(slice, root, place, to, range);
     if (!host)
         return move_fail(&making->move, -EPERM, "bytes of %s of %zu bytes (%p) are on no device",
                          root->image ? "an image" : "a buffer", root->size, (const void *)root);
@@ -247,25 +256,71 @@ bool making_owns(const struct making *making, const struct chunk *chunk)
     return chunk && chunk->since == making->serial;
 }
 
-/* A chunk that is this point's alone, in place of one that others have. */
-static int own(struct making *making, struct kept *kept, size_t i)
+/* Bits: the parts of it that are to be read, because they differ or nobody knows. */
+static uint32_t differing(const struct chunk *chunk, const struct stale *stale)
 {
+    size_t count = digest_chunks(chunk->size);
+    return ~stale->same & (count >= CHUNK_PARTS ? UINT32_MAX : (UINT32_C(1) << count) - 1);
+}
+
+bool making_keeps(const struct making *making, const struct chunk *chunk, const struct stale *stale)
+{
+    if (!chunk || (making_owns(making, chunk) && !chunk->parts))
+        return chunk;
+    return stale->same != 0 &&
+           chunk_parts_are_few(chunk_own_parts(chunk) | differing(chunk, stale), chunk->size);
+}
+
+static int make_room(struct making *making, uint64_t bytes)
+{
+    uint64_t most = making->request->memory;
+    return most == 0 || point_bytes() + bytes <= most
+               ? 0
+               : move_fail(&making->move, -ENOMEM,
+                           "points may have %.1f MB of host memory, and it would have more",
+                           (double)most / 1e6);
+}
+
+/* The parts that differ become this point's alone. */
+static int own_parts(struct making *making, struct chunk **chunk, const struct stale *stale)
+{
+    uint32_t parts = differing(*chunk, stale);
+    int error = make_room(making, (uint64_t)__builtin_popcount(parts) * DIGEST_CHUNK);
+    if (error != 0)
+        return error;
+    if (!making_owns(making, *chunk)) {
+        struct chunk *made = chunk_of_parts(*chunk, making->serial);
+        if (!made)
+            return -ENOMEM;
+        chunk_unref(*chunk);
+        *chunk = made;
+    }
+    for (size_t i = 0; error == 0 && i < CHUNK_PARTS; i++)
+        if ((parts >> i) & 1)
+            error = chunk_own_part(*chunk, i, making->serial);
+    return error;
+}
+
+/* A chunk that is this point's alone, in place of one that others have. @keeps: making_keeps. */
+static int own(struct making *making, struct kept *kept, const struct stale *stale, bool keeps)
+{
+    size_t i = stale->chunk;
     struct range range = kept_range(kept, i);
-    struct chunk *chunk = kept->chunks[i];
+    struct chunk **chunk = &kept->chunks[i];
     /* What it has while it is copied is of no version. */
     kept->versions[i] = 0;
-    if (making_owns(making, chunk))
+    if (keeps && making_owns(making, *chunk) && !(*chunk)->parts)
         return 0;
-    if (making->request->memory != 0 &&
-        point_bytes() + (range.end - range.begin) > making->request->memory)
-        return move_fail(&making->move, -ENOMEM,
-                         "points may have %.1f MB of host memory, and it would have more",
-                         (double)making->request->memory / 1e6);
+    if (keeps)
+        return own_parts(making, chunk, stale);
+    int error = make_room(making, range.end - range.begin);
+    if (error != 0)
+        return error;
     struct chunk *made = chunk_create(range.end - range.begin, making->serial);
     if (!made)
         return -ENOMEM;
-    chunk_unref(chunk);
-    kept->chunks[i] = made;
+    chunk_unref(*chunk);
+    *chunk = made;
     return 0;
 }
 
@@ -276,22 +331,24 @@ static int add_chunk(struct making *making, struct slice *slice, const struct st
     const struct memory *root = making->roots[stale->root];
     struct kept *kept = &making->next->kept[stale->root];
     struct range all = kept_range(kept, stale->chunk);
-    bool mine = making_owns(making, kept->chunks[stale->chunk]), same = false;
+    bool keeps = making_keeps(making, kept->chunks[stale->chunk], stale), same = false;
     if (stale_is_same(stale, all))
         return 0;
-    int error = own(making, kept, stale->chunk);
+    int error = own(making, kept, stale, keeps);
     for (size_t at = all.begin; error == 0 && at < all.end;) {
         size_t end = stale_run(stale, all, at, &same);
         /* What is the same is in the chunk, unless that took the place of another. */
-        if (mine && same) {
+        if (keeps && same) {
             at = end;
             continue;
         }
         struct extent extent = extent_at(root, at);
+        struct chunk *chunk = kept->chunks[stale->chunk];
+        const struct chunk_run run = chunk_run(chunk, at - all.begin);
         end = extent.range.end < end ? extent.range.end : end;
-        chunk_written(kept->chunks[stale->chunk], at - all.begin, end - all.begin);
-        error = add_extent(making, slice, root, &extent, (struct range){at, end},
-                           kept->chunks[stale->chunk], all.begin, ahead);
+        end = all.begin + run.end < end ? all.begin + run.end : end;
+        chunk_written(chunk, at - all.begin, end - all.begin);
+        error = add_extent(making, slice, root, &extent, (struct range){at, end}, run.bytes, ahead);
         at = end;
     }
     return error;

@@ -58,6 +58,10 @@ MUST_CHECK int making_collect(struct making *making);
 MUST_CHECK int making_copy(struct making *making, bool ahead);
 /** True when @chunk, which may be NULL, is `next`'s alone. */
 bool making_owns(const struct making *making, const struct chunk *chunk);
+/** True when @chunk, which may be NULL, keeps what of it is the same: it is `next`'s alone, or what
+ * differs becomes parts beside it. Else all of it is read. */
+bool making_keeps(const struct making *making, const struct chunk *chunk,
+                  const struct stale *stale);
 /** Where the window, or what stands for it, has the latest bytes of @extent; or NULL. */
 const char *making_in_host(const struct memory *root, const struct extent *extent);
 /** The place of a device that has them elsewhere; or PLACE_NONE. */

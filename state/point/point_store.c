@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "state/base/array.h"
 #include "state/base/fork.h"
@@ -18,13 +19,14 @@ uint64_t point_bytes(void)
 /* ---- memory ---- */
 
 /* Chunks are too small to be in large pages each, and then their pages come at a tenth of the
- * speed: so many are made together. What one leaves the next one takes. */
+ * speed: so many are made together. What one leaves the next one of its size takes. */
 #define SLAB_CHUNKS 32
 #define SLAB_ALL    UINT32_MAX
 _Static_assert(SLAB_CHUNKS *POINT_CHUNK >= PAGES_LEAST, "it is in large pages");
 
 struct slab {
     struct slab *next;
+    size_t size;   /* of its chunks */
     char *memory;  /* owned */
     uint32_t free; /* a bit for each chunk */
 };
@@ -32,12 +34,13 @@ static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slab *slabs; /* guarded by slabs_lock */
 
 /* With its first chunk taken. */
-static struct slab *slab_create(void)
+static struct slab *slab_create(size_t size)
 {
     struct slab *slab = malloc(sizeof(*slab));
     if (!slab)
         return NULL;
-    *slab = (struct slab){.memory = pages_take(SLAB_CHUNKS * POINT_CHUNK, PAGES_ANY),
+    *slab = (struct slab){.size = size,
+                          .memory = pages_take(SLAB_CHUNKS * size, PAGES_ANY),
                           .free = SLAB_ALL & ~UINT32_C(1)};
     if (!slab->memory) {
         free(slab);
@@ -50,26 +53,26 @@ static struct slab *slab_create(void)
     return slab;
 }
 
-static char *slab_take(struct slab **ret_slab)
+static char *slab_take(size_t size, struct slab **ret_slab)
 {
     int at = 0;
     pthread_mutex_lock(&slabs_lock);
     struct slab *slab = slabs;
-    while (slab && slab->free == 0)
+    while (slab && (slab->free == 0 || slab->size != size))
         slab = slab->next;
     if (slab) {
         at = __builtin_ctz(slab->free);
         slab->free &= ~(UINT32_C(1) << at);
     }
     pthread_mutex_unlock(&slabs_lock);
-    *ret_slab = slab = slab ? slab : slab_create();
-    return slab ? slab->memory + (size_t)at * POINT_CHUNK : NULL;
+    *ret_slab = slab = slab ? slab : slab_create(size);
+    return slab ? slab->memory + (size_t)at * size : NULL;
 }
 
 static void slab_give(struct slab *slab, const char *bytes)
 {
     pthread_mutex_lock(&slabs_lock);
-    slab->free |= UINT32_C(1) << ((size_t)(bytes - slab->memory) / POINT_CHUNK);
+    slab->free |= UINT32_C(1) << ((size_t)(bytes - slab->memory) / slab->size);
     bool empty = slab->free == SLAB_ALL;
     struct slab **at = &slabs;
     while (empty && *at != slab)
@@ -79,7 +82,7 @@ static void slab_give(struct slab *slab, const char *bytes)
     pthread_mutex_unlock(&slabs_lock);
     if (!empty)
         return;
-    pages_give(slab->memory, SLAB_CHUNKS * POINT_CHUNK);
+    pages_give(slab->memory, SLAB_CHUNKS * slab->size);
     free(slab);
 }
 
@@ -94,8 +97,8 @@ struct chunk *chunk_create(size_t size, uint64_t since)
     if (!chunk)
         return NULL;
     *chunk = (struct chunk){.size = size, .since = since};
-    if (size == POINT_CHUNK)
-        chunk->bytes = slab_take(&chunk->slab);
+    if (size == POINT_CHUNK || size == DIGEST_CHUNK)
+        chunk->bytes = slab_take(size, &chunk->slab);
     if (!chunk->bytes) {
         chunk->slab = NULL;
         chunk->bytes = pages_take(size, PAGES_ANY);
@@ -116,6 +119,72 @@ struct chunk *chunk_ref(struct chunk *chunk)
     return chunk;
 }
 
+uint32_t chunk_own_parts(const struct chunk *chunk)
+{
+    uint32_t own = 0;
+    for (size_t i = 0; chunk->parts && i < CHUNK_PARTS; i++)
+        own |= chunk->parts[i] ? UINT32_C(1) << i : 0;
+    return own;
+}
+
+/* One of so many at most. */
+#define FEW 4
+
+bool chunk_parts_are_few(uint32_t parts, size_t size)
+{
+    return (size_t)__builtin_popcount(parts) * FEW <= digest_chunks(size);
+}
+
+struct chunk *chunk_of_parts(struct chunk *of, uint64_t since)
+{
+    struct chunk *chunk = malloc(sizeof(*chunk));
+    size_t count = digest_chunks(of->size);
+    if (!chunk)
+        return NULL;
+    *chunk = (struct chunk){.size = of->size, .since = since};
+    atomic_init(&chunk->refs, 1);
+    chunk->parts = calloc(CHUNK_PARTS, sizeof(struct chunk *));
+    chunk->digests = calloc(count, sizeof(chunk->digests[0]));
+    if (!chunk->parts || !chunk->digests) {
+        chunk_unref(chunk);
+        return NULL;
+    }
+    chunk->under = chunk_ref(of->parts ? of->under : of);
+    for (size_t i = 0; of->parts && i < CHUNK_PARTS; i++)
+        chunk->parts[i] = chunk_ref(of->parts[i]);
+    if (of->digests)
+        memcpy(chunk->digests, of->digests, count * sizeof(chunk->digests[0]));
+    return chunk;
+}
+
+int chunk_own_part(struct chunk *chunk, size_t part, uint64_t since)
+{
+    size_t left = chunk->size - part * DIGEST_CHUNK;
+    if (chunk->parts[part] && chunk->parts[part]->since == since)
+        return 0;
+    struct chunk *made = chunk_create(left < DIGEST_CHUNK ? left : DIGEST_CHUNK, since);
+    if (!made)
+        return -ENOMEM;
+    chunk_unref(chunk->parts[part]);
+    chunk->parts[part] = made;
+    chunk->digests[part] = (struct digest){0};
+    return 0;
+}
+
+struct chunk_run chunk_run(const struct chunk *chunk, size_t at)
+{
+    size_t part = at / DIGEST_CHUNK, end = (part + 1) * DIGEST_CHUNK;
+    if (!chunk->parts)
+        return (struct chunk_run){chunk->bytes + at, chunk->size, chunk->since};
+    if (chunk->parts[part])
+        return (struct chunk_run){chunk->parts[part]->bytes + at % DIGEST_CHUNK,
+                                  end < chunk->size ? end : chunk->size, chunk->parts[part]->since};
+    while (end < chunk->size && !chunk->parts[end / DIGEST_CHUNK])
+        end += DIGEST_CHUNK;
+    return (struct chunk_run){chunk->under->bytes + at, end < chunk->size ? end : chunk->size,
+                              chunk->under->since};
+}
+
 int chunk_unlearned(struct chunk *chunk, struct digest_runs *runs)
 {
     size_t count = digest_chunks(chunk->size);
@@ -125,7 +194,9 @@ int chunk_unlearned(struct chunk *chunk, struct digest_runs *runs)
         return -ENOMEM;
     for (size_t at = 0, end; at < count; at = end) {
         bool known = digest_is_known(&chunk->digests[at]);
-        for (end = at + 1; end < count && digest_is_known(&chunk->digests[end]) == known;)
+        const struct chunk_run run = chunk_run(chunk, at * DIGEST_CHUNK);
+        for (end = at + 1;
+             end < digest_chunks(run.end) && digest_is_known(&chunk->digests[end]) == known;)
             end++;
         if (known)
             continue;
@@ -133,8 +204,7 @@ int chunk_unlearned(struct chunk *chunk, struct digest_runs *runs)
             return -ENOMEM;
         size_t begin = at * DIGEST_CHUNK, last = end * DIGEST_CHUNK;
         runs->runs[runs->count++] = (struct digest_run){
-            chunk->bytes + begin, (last < chunk->size ? last : chunk->size) - begin,
-            &chunk->digests[at]};
+            run.bytes, (last < chunk->size ? last : chunk->size) - begin, &chunk->digests[at]};
     }
     return 0;
 }
@@ -149,11 +219,16 @@ void chunk_unref(struct chunk *chunk)
 {
     if (!chunk || atomic_fetch_sub_explicit(&chunk->refs, 1, memory_order_acq_rel) != 1)
         return;
-    atomic_fetch_sub(&bytes_taken, chunk->size);
+    for (size_t i = 0; chunk->parts && i < CHUNK_PARTS; i++)
+        chunk_unref(chunk->parts[i]);
+    chunk_unref(chunk->under);
+    if (chunk->bytes)
+        atomic_fetch_sub(&bytes_taken, chunk->size);
     if (chunk->slab)
         slab_give(chunk->slab, chunk->bytes);
-    else
+    else if (chunk->bytes)
         pages_give(chunk->bytes, chunk->size);
+    free(chunk->parts);
     free(chunk->digests);
     free(chunk);
 }
@@ -276,8 +351,19 @@ bool point_run(const struct point *point, size_t index, size_t at, struct point_
         return false;
     size_t i = at / kept->chunk;
     const struct chunk *chunk = kept->chunks[i];
-    *ret_run = (struct point_run){kept_range(kept, i), chunk ? chunk->bytes : NULL,
-                                  chunk ? chunk->since : 0};
+    struct range range = kept_range(kept, i);
+    *ret_run = (struct point_run){range, NULL, 0};
+    if (!chunk)
+        return true;
+    /* From its beginning: what is of one chunk's comes as one. */
+    struct chunk_run run = chunk_run(chunk, 0);
+    size_t begin = 0;
+    while (run.end <= at - range.begin) {
+        begin = run.end;
+        run = chunk_run(chunk, begin);
+    }
+    *ret_run =
+        (struct point_run){{range.begin + begin, range.begin + run.end}, run.bytes, run.since};
     return true;
 }
 

@@ -8,14 +8,23 @@
  * What a point has: chunks of bytes, which several points share.
  */
 
-/** Its bytes are written by who makes a point, while no other has it; never afterwards. */
+#define CHUNK_PARTS (POINT_CHUNK / DIGEST_CHUNK)
+
+/**
+ * Its bytes are written by who makes a point, while no other has it; never afterwards.
+ *
+ * One of which a little changed since has those parts itself, of DIGEST_CHUNK, each a chunk, and
+ * the others in the chunk that it was: which has all of its own, so that nothing is further away.
+ */
 struct chunk {
     _Atomic uint32_t refs;
     size_t size;
-    uint64_t since;    /**< The serial of the first point that has it. */
-    struct slab *slab; /**< That `bytes` are in; NULL: they are its own, of pages_take. */
-    char *bytes;
-    /** Owned: of `bytes`, which are in host memory of ours, as far as they are known; or NULL. Of
+    uint64_t since;       /**< The serial of the first point that has it. */
+    struct slab *slab;    /**< That `bytes` are in; NULL: they are its own, of pages_take. */
+    char *bytes;          /**< NULL: in parts, and... */
+    struct chunk *under;  /**< ...this has what is in none of them. A reference. */
+    struct chunk **parts; /**< CHUNK_PARTS of them, or NULL. References; owned. */
+    /** Owned: of its bytes, which are in host memory of ours, as far as they are known; or NULL. Of
      * who has the mover's lock. */
     struct digest *digests;
 };
@@ -24,6 +33,25 @@ struct chunk {
 struct chunk *chunk_create(size_t size, uint64_t since);
 struct chunk *chunk_ref(struct chunk *chunk); /**< NULL is allowed. */
 void chunk_unref(struct chunk *chunk);        /**< NULL is allowed. */
+/** One of the bytes of @of, to have parts of its own: as many of those as @of has. */
+struct chunk *chunk_of_parts(struct chunk *of, uint64_t since);
+/** A part of a chunk that has parts becomes its own, with bytes that may be anything, if that is
+ * not of this @since already. 0 or -ENOMEM. */
+MUST_CHECK int chunk_own_part(struct chunk *chunk, size_t part, uint64_t since);
+/** Bits: the parts that it has itself. */
+uint32_t chunk_own_parts(const struct chunk *chunk);
+/** Of a chunk of @size bytes so few parts may be its own: points that share the rest then never
+ * have much more than one that is whole. */
+bool chunk_parts_are_few(uint32_t parts, size_t size);
+
+/** Bytes of a chunk that lie side by side, and are since one point. */
+struct chunk_run {
+    char *bytes;
+    size_t end; /**< In the chunk. */
+    uint64_t since;
+};
+/** From byte @at on. */
+struct chunk_run chunk_run(const struct chunk *chunk, size_t at);
 /** To be digested together; zeroed, none. */
 struct digest_runs {
     struct digest_run *runs; /**< Owned. */

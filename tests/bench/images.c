@@ -12,8 +12,9 @@
 /*
  * What an image costs: bench_images FOLDER [MIB [ROUNDS]]. In one run, of the same bytes in the
  * same folder: a plain sequential write with fsync, an image, a second one of which one percent
- * changed, where it is known what, and one where that is not; and reading it back. FOLDER is made,
- * and left empty. Bytes are noise, which nothing makes smaller.
+ * changed, where it is known what, in whole chunks and in parts all over, and one where that is not
+ * known; and reading it back, the first and that in parts. FOLDER is made, and left empty. Bytes
+ * are noise, which nothing makes smaller.
  */
 
 static const char *folder;
@@ -114,13 +115,29 @@ static double read_back(const char *path, const char *name)
     return took;
 }
 
-/* One percent, in whole chunks, all over. */
+static void change_part(size_t part, uint64_t seed)
+{
+    noise(bytes + part * IMAGE_PART, IMAGE_PART, seed);
+    stamps[part]++;
+}
+
+/* One percent, in whole chunks. */
 static void change(unsigned round)
 {
     size_t count = size / IMAGE_CHUNK, every = 100;
-    for (size_t i = round % every; i < count; i += every) {
-        noise(bytes + i * IMAGE_CHUNK, IMAGE_CHUNK, i + 1000003 * (round + 1));
-        stamps[i]++;
+    for (size_t i = round % every; i < count; i += every)
+        for (size_t part = 0; part < IMAGE_PARTS; part++)
+            change_part(i * IMAGE_PARTS + part, i * IMAGE_PARTS + part + 1000003 * (round + 1));
+}
+
+/* One percent, in parts all over. */
+static void change_all_over(unsigned round)
+{
+    size_t count = size / IMAGE_PART;
+    uint64_t state = round;
+    for (size_t i = 0; i < count / 100; i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        change_part((state >> 33) % count, state);
     }
 }
 
@@ -167,15 +184,16 @@ int main(int argc, char **argv)
     size_t rounds = argc > 3 ? strtoul(argv[3], NULL, 10) : 5;
     rounds = rounds < 1 ? 1 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
     bytes = malloc(size);
-    stamps = calloc(size / IMAGE_CHUNK + 1, sizeof(*stamps));
+    stamps = calloc(size / IMAGE_PART + 1, sizeof(*stamps));
     if (!bytes || !stamps)
         fail("memory", -ENOMEM);
     noise(bytes, size, 1);
-    for (size_t i = 0; i <= size / IMAGE_CHUNK; i++)
+    for (size_t i = 0; i <= size / IMAGE_PART; i++)
         stamps[i] = 1;
     char path[4096];
     snprintf(path, sizeof(path), "%s/images", folder);
     double first[ROUNDS_MAX] = {0}, second[ROUNDS_MAX] = {0}, hashed[ROUNDS_MAX] = {0};
+    double spread[ROUNDS_MAX] = {0}, parts[ROUNDS_MAX] = {0};
     double plain[ROUNDS_MAX] = {0}, took[ROUNDS_MAX] = {0}, back[ROUNDS_MAX] = {0};
     (void)plain_write();
     for (unsigned i = 0; i < rounds; i++) {
@@ -186,6 +204,9 @@ int main(int argc, char **argv)
         back[i] = before / read_back(path, written.name);
         change(2 * i);
         second[i] = image(path, &known, &written) / one;
+        change_all_over(i);
+        spread[i] = image(path, &known, &written) / one;
+        parts[i] = before / read_back(path, written.name);
         change(2 * i + 1);
         hashed[i] = image(path, NULL, &written) / one;
         image_known_finish(&known);
@@ -205,6 +226,9 @@ int main(int argc, char **argv)
     printf("reading it    : plain write's            %6.2f\n", median(back, rounds));
     printf("second image, 1%% changed, known which    %6.3f of the first's time\n",
            median(second, rounds));
+    printf("the same, in parts all over              %6.3f of the first's time\n",
+           median(spread, rounds));
+    printf("reading that  : plain write's            %6.2f\n", median(parts, rounds));
     printf("second image, 1%% changed, nothing known  %6.3f of the first's time\n",
            median(hashed, rounds));
     free(bytes);

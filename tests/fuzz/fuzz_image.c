@@ -91,11 +91,31 @@ static void try_record(const char *bytes, size_t size)
     image_record_finish(&record);
 }
 
-/* The size that the image says it has, then the file. */
+static const char *unpack(struct image_packer *packer, const char *file, size_t size,
+                          const struct image_digest *digest, size_t chunk, char *ret)
+{
+    struct image_digest base = {{0}};
+    const char *wrong = image_unpack(packer, file, size, digest, chunk, ret, &base);
+    if (wrong || image_digest_is_zero(&base))
+        return wrong;
+    /* Something that is one, and the file itself, which is not. */
+    unsigned char header[IMAGE_CHUNK_HEADER];
+    const struct image_form form = {.size = chunk};
+    char *whole = calloc(1, sizeof(header) + chunk);
+    EXPECT(whole);
+    image_chunk_header(header, &form);
+    memcpy(whole, header, sizeof(header));
+    EXPECT(image_unpack_base(packer, file, size, digest, chunk, ret));
+    wrong = image_unpack_base(packer, whole, sizeof(header) + chunk, digest, chunk, ret);
+    free(whole);
+    return wrong;
+}
+
+/* The size that the image says it has, in units of 8 bytes, then the file. */
 static void try_chunk(struct input *input)
 {
     static struct image_packer *packer;
-    size_t size = input_short(input), left;
+    size_t size = (size_t)input_short(input) * 8, left;
     if (!packer)
         packer = image_packer_create();
     EXPECT(packer);
@@ -104,11 +124,12 @@ static void try_chunk(struct input *input)
     EXPECT(ret || !size);
     /* No bytes have a digest that was made up. */
     const struct image_digest none = {{1}};
-    const char *wrong = image_unpack(packer, file, left, &none, size, ret);
+    const char *wrong = unpack(packer, file, left, &none, size, ret);
     EXPECT(wrong && wrong[0]);
     if (strstr(wrong, "digest")) {
-        struct image_digest right = image_digest_of(ret, size);
-        EXPECT(!image_unpack(packer, file, left, &right, size, ret));
+        struct image_digest flat = image_digest_of(ret, size);
+        struct image_digest right = image_chunk_digest(ret, size);
+        EXPECT(!unpack(packer, file, left, file[8] == 1 ? &flat : &right, size, ret));
     }
     free(file);
     free(ret);

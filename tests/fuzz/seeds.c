@@ -581,20 +581,29 @@ static void image_seed(const char *name, char way, const void *prefix, size_t pr
 
 static void image_chunks(void)
 {
-    char bytes[1000], file[IMAGE_CHUNK_HEADER + sizeof(bytes)];
-    const char size[] = {(char)(sizeof(bytes) & 255), (char)(sizeof(bytes) >> 8)};
+    enum { CHUNK = 5 * IMAGE_PART };
+    static char bytes[IMAGE_PART], file[IMAGE_CHUNK_HEADER + IMAGE_PART];
+    unsigned char *header = (unsigned char *)file;
+    struct image_form form = {.size = 1000};
+    const char size[] = {(char)(1000 / 8), 0}, large[] = {(char)(CHUNK / 8 & 255), CHUNK / 8 >> 8};
     const void *packed;
     struct image_packer *packer = image_packer_create();
     if (!packer)
         fail("memory");
     memset(bytes, 'x', sizeof(bytes));
-    image_chunk_header((unsigned char *)file, sizeof(bytes), false);
-    memcpy(file + IMAGE_CHUNK_HEADER, bytes, sizeof(bytes));
-    image_seed("chunk-plain", 3, size, 2, file, sizeof(file));
-    size_t count = image_pack(packer, bytes, sizeof(bytes), &packed);
-    image_chunk_header((unsigned char *)file, sizeof(bytes), true);
+    image_chunk_header(header, &form);
+    memcpy(file + IMAGE_CHUNK_HEADER, bytes, form.size);
+    image_seed("chunk-plain", 3, size, 2, file, IMAGE_CHUNK_HEADER + form.size);
+    size_t count = image_pack(packer, bytes, form.size, &packed);
+    form.packed = true;
+    image_chunk_header(header, &form);
     memcpy(file + IMAGE_CHUNK_HEADER, packed, count);
     image_seed("chunk-packed", 3, size, 2, file, IMAGE_CHUNK_HEADER + count);
+    form = (struct image_form){.size = CHUNK, .packed = true, .parts = 2, .base = {{1}}};
+    count = image_pack(packer, bytes, sizeof(bytes), &packed);
+    image_chunk_header(header, &form);
+    memcpy(file + IMAGE_CHUNK_HEADER, packed, count);
+    image_seed("chunk-parts", 3, large, 2, file, IMAGE_CHUNK_HEADER + count);
     image_packer_destroy(packer);
 }
 
@@ -615,15 +624,16 @@ static void images(void)
     char *bytes;
     size_t size;
     static const enum image_record_kind kinds[] = {
-        IMAGE_ABOUT, IMAGE_MEMORY,   IMAGE_CONTENTS, IMAGE_CONTENTS, IMAGE_NAME,
-        IMAGE_FILE,  IMAGE_PROGRESS, IMAGE_COMMAND,  IMAGE_RIGHT,    IMAGE_PROCESS};
+        IMAGE_ABOUT,    IMAGE_MEMORY,  IMAGE_CONTENTS, IMAGE_CONTENTS, IMAGE_NAME, IMAGE_FILE,
+        IMAGE_PROGRESS, IMAGE_COMMAND, IMAGE_RIGHT,    IMAGE_PROCESS,  IMAGE_BASES};
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
         if (!image_manifest_add(&manifest, kinds[i]))
             fail("memory");
     struct image_record *about = manifest.records, *memory = about + 1, *small = about + 2,
                         *large = about + 3, *called = about + 4, *file = about + 5,
                         *progress = about + 6, *command = about + 7, *right = about + 8,
-                        *process = about + 9;
+                        *process = about + 9, *bases = about + 10;
+    bases->bases->digests = blob("which is as long as a digest is.", IMAGE_DIGEST);
     process->process->box = 0x1000;
     file->file->name = strdup("pages-1.img");
     about->about->program = strdup("program");

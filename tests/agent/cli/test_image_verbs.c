@@ -74,7 +74,7 @@ static size_t count(void)
 static void chunk_of(size_t at, size_t size, char *ret_path, size_t path_size)
 {
     char name[IMAGE_CHUNK_NAME];
-    struct image_digest digest = image_digest_of(bytes + at, size);
+    struct image_digest digest = image_chunk_digest(bytes + at, size);
     image_chunk_name(&digest, name);
     snprintf(ret_path, path_size, "%s/chunks/%s", folder, name);
 }

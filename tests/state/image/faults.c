@@ -15,12 +15,14 @@ int __real_fsync(int fd);
 int __real_openat(int folder, const char *name, int flags, ...);
 int __real_mkdirat(int folder, const char *name, mode_t mode);
 int __real_renameat(int from, const char *old, int to, const char *name);
+int __real_linkat(int from, const char *old, int to, const char *name, int flags);
 int __real_unlinkat(int folder, const char *name, int flags);
 ssize_t __wrap_write(int fd, const void *bytes, size_t size);
 int __wrap_fsync(int fd);
 int __wrap_openat(int folder, const char *name, int flags, ...);
 int __wrap_mkdirat(int folder, const char *name, mode_t mode);
 int __wrap_renameat(int from, const char *old, int to, const char *name);
+int __wrap_linkat(int from, const char *old, int to, const char *name, int flags);
 int __wrap_unlinkat(int folder, const char *name, int flags);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -153,6 +155,16 @@ int __wrap_renameat(int from, const char *old, int to, const char *name)
 {
     pthread_mutex_lock(&lock);
     int result = fails(false) ? -1 : __real_renameat(from, old, to, name);
+    if (result == 0)
+        add(to, name);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+int __wrap_linkat(int from, const char *old, int to, const char *name, int flags)
+{
+    pthread_mutex_lock(&lock);
+    int result = fails(true) ? -1 : __real_linkat(from, old, to, name, flags);
     if (result == 0)
         add(to, name);
     pthread_mutex_unlock(&lock);

@@ -55,10 +55,10 @@ void rig_init(struct rig *rig)
         struct rig_object *object = &rig->objects[i];
         object->bytes = malloc(object->size);
         cr_assert_not_null(object->bytes);
-        for (uint64_t chunk = 0; chunk < image_chunk_count(object->size); chunk++) {
+        for (uint64_t chunk = 0; chunk < image_chunk_count(object->size); chunk++)
             fill(object, chunk, i);
-            object->stamps[chunk] = 1;
-        }
+        for (uint64_t part = 0; part < image_part_total(object->size); part++)
+            object->stamps[part] = 1;
         rig->sources[i] = (struct image_source){.id = 100 - i,
                                                 .size = object->size,
                                                 .written = object->kind != RIG_ABSENT,
@@ -80,8 +80,20 @@ void rig_change(struct rig *rig, unsigned number, uint64_t chunk)
     struct rig_object *object = &rig->objects[number];
     object->changed = chunk;
     object->generation++;
-    object->stamps[chunk]++;
+    size_t parts = image_part_count(image_chunk_size(object->size, chunk));
+    for (size_t part = 0; part < parts; part++)
+        object->stamps[chunk * IMAGE_PARTS + part]++;
     fill(object, chunk, number);
+}
+
+void rig_change_part(struct rig *rig, unsigned number, uint64_t chunk, unsigned part)
+{
+    struct rig_object *object = &rig->objects[number];
+    size_t size = image_part_size(image_chunk_size(object->size, chunk), part);
+    char *at = object->bytes + chunk * IMAGE_CHUNK + part * IMAGE_PART;
+    for (size_t i = 0; i < size; i++)
+        at[i]++;
+    object->stamps[chunk * IMAGE_PARTS + part]++;
 }
 
 static void describe(const struct rig *rig, struct image_manifest *manifest)

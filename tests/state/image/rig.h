@@ -22,7 +22,7 @@ struct rig_object {
     uint64_t changed; /**< The chunk of it that is of its own generation; UINT64_MAX: none is. */
     unsigned generation;
     char *bytes;
-    uint64_t stamps[8];
+    uint64_t stamps[4 * IMAGE_PARTS];
 };
 
 #define RIG_OBJECTS 6
@@ -41,6 +41,8 @@ void rig_init(struct rig *rig);
 void rig_finish(struct rig *rig);
 /** Change the bytes of a chunk of an object. */
 void rig_change(struct rig *rig, unsigned object, uint64_t chunk);
+/** Those of a part of it alone, to others each time. */
+void rig_change_part(struct rig *rig, unsigned object, uint64_t chunk, unsigned part);
 
 /** Write an image of them. As image_write. */
 int rig_write(struct rig *rig, const char *path, enum image_packing packing, bool knows,

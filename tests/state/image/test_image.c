@@ -88,7 +88,7 @@ Test(image, writes_a_chunk_again_that_is_missing_or_cut)
 {
     struct image_written one = write_image(IMAGE_PACKS);
     char file[PATH_MAX];
-    struct image_digest digest = image_digest_of(rig.objects[0].bytes, IMAGE_CHUNK);
+    struct image_digest digest = image_chunk_digest(rig.objects[0].bytes, IMAGE_CHUNK);
     char name[IMAGE_CHUNK_NAME];
     image_chunk_name(&digest, name);
     snprintf(file, sizeof(file), "%s/chunks/%s", path, name);
@@ -105,6 +105,166 @@ Test(image, writes_a_chunk_again_that_is_missing_or_cut)
     expect_good(one.name);
 }
 
+/* ---- parts ---- */
+
+/* The file of the chunk that has the bytes an object has there now. */
+static void file_of(unsigned number, uint64_t chunk, char ret_file[PATH_MAX])
+{
+    const struct rig_object *object = &rig.objects[number];
+    char name[IMAGE_CHUNK_NAME];
+    struct image_digest digest = image_chunk_digest(object->bytes + chunk * IMAGE_CHUNK,
+                                                    image_chunk_size(object->size, chunk));
+    image_chunk_name(&digest, name);
+    snprintf(ret_file, PATH_MAX, "%s/chunks/%s", path, name);
+}
+
+static size_t size_of(const char *file)
+{
+    struct stat stat_of;
+    cr_assert_eq(stat(file, &stat_of), 0, "%s", file);
+    return (size_t)stat_of.st_size;
+}
+
+static struct image_swept remove_image(const char *name)
+{
+    struct image_folder *folder;
+    struct image_swept swept;
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_SWEEP, &folder, problem), 0, "%s", problem);
+    cr_assert_eq(image_folder_remove(folder, name), 0);
+    cr_assert_eq(image_folder_sweep(folder, &swept, problem), 0);
+    cr_assert_str_eq(problem, "");
+    image_folder_close(folder);
+    return swept;
+}
+
+Test(image, looks_at_and_writes_the_parts_that_changed)
+{
+    struct image_written one = write_image(IMAGE_PACKS), other;
+    rig_change_part(&rig, 0, 1, 3);
+    rig_change_part(&rig, 0, 1, 4);
+    rig_change_part(&rig, 0, 1, 31);
+    other = write_image(IMAGE_PACKS_NOT);
+    cr_expect_eq(rig.looks, 1 + 2 + 3, "the small one, two runs, and what is written: %u",
+                 rig.looks);
+    cr_expect_eq(other.shared, CHUNKS - 1);
+    cr_expect_eq(other.stored, IMAGE_CHUNK_HEADER + 3 * IMAGE_PART);
+    cr_expect_eq(rig_chunks(path), CHUNKS + 1);
+    expect_good(other.name);
+    /* It is shared as any other is, also by who knows nothing. */
+    other = write_image(IMAGE_PACKS);
+    cr_expect_eq(other.shared, CHUNKS);
+    expect_good(other.name);
+    image_known_finish(&rig.known);
+    other = write_image(IMAGE_PACKS);
+    cr_expect_eq(other.shared, CHUNKS);
+    expect_good(other.name);
+    /* What is packed, and an object's last part. */
+    rig_change_part(&rig, 1, 0, 9);
+    rig_change_part(&rig, 0, 2, 0);
+    other = write_image(IMAGE_PACKS);
+    cr_expect_lt(other.stored, IMAGE_PART / 2 + 1001);
+    expect_good(other.name);
+    remove_image(one.name);
+    expect_good(other.name);
+}
+
+Test(image, keeps_few_parts_without_the_others_through_many_images)
+{
+    struct image_written written[20];
+    unsigned whole = 0;
+    for (unsigned i = 0; i < 20; i++) {
+        /* Alternately one that is new, and one that changed before. */
+        rig_change_part(&rig, 0, 0, i % 2 ? i : 1);
+        written[i] = write_image(IMAGE_PACKS_NOT);
+        expect_good(written[i].name);
+        if (i > 0 && written[i].stored > IMAGE_CHUNK)
+            whole++;
+        else if (i > 0)
+            cr_expect_leq(written[i].stored, IMAGE_CHUNK_HEADER + IMAGE_CHUNK / 4, "%u", i);
+    }
+    cr_expect_eq(whole, 1, "every so often all of it is written: %u", whole);
+    /* In any order, what is left is whole. */
+    for (unsigned i = 0; i < 19; i += 2)
+        remove_image(written[i].name);
+    for (unsigned i = 1; i < 20; i += 2) {
+        struct image_folder *folder;
+        struct image_manifest manifest;
+        cr_assert_eq(image_folder_open(path, IMAGE_TO_READ, &folder, problem), 0, "%s", problem);
+        cr_assert_eq(image_folder_manifest(folder, written[i].name, &manifest, problem), 0);
+        cr_expect_eq(image_verify(folder, &manifest, NULL, NULL, problem), 0, "%s", problem);
+        image_manifest_finish(&manifest);
+        image_folder_close(folder);
+        if (i < 19)
+            remove_image(written[i].name);
+    }
+    expect_good(written[19].name);
+    remove_image(written[19].name);
+    cr_expect_eq(rig_chunks(path), 0);
+}
+
+Test(image, keeps_what_a_chunk_is_based_on_for_as_long_as_that_is_named)
+{
+    struct image_written one = write_image(IMAGE_PACKS), other;
+    char file[PATH_MAX], base[PATH_MAX], away[PATH_MAX];
+    file_of(0, 0, base);
+    rig_change_part(&rig, 0, 0, 5);
+    other = write_image(IMAGE_PACKS);
+    file_of(0, 0, file);
+    /* Also while the file that says so is away. */
+    snprintf(away, sizeof(away), "%s/away", above);
+    cr_assert_eq(rename(file, away), 0);
+    cr_expect_eq(remove_image(one.name).chunks, 0);
+    cr_assert_eq(rename(away, file), 0);
+    expect_good(other.name);
+    /* A base that is not there is none. */
+    cr_assert_eq(rename(base, away), 0);
+    cr_expect_eq(rig_compare(&rig, path, other.name, problem), -ENOENT);
+    cr_expect(strstr(problem, strrchr(base, '/')), "%s", problem);
+    one = write_image(IMAGE_PACKS);
+    cr_expect_eq(one.shared, CHUNKS - 1);
+    cr_expect_gt(one.stored, IMAGE_CHUNK);
+    expect_good(one.name);
+    expect_good(other.name);
+    cr_expect_eq(remove_image(other.name).chunks, 0);
+    cr_expect_eq(rig_chunks(path), CHUNKS);
+    rig_change_part(&rig, 0, 0, 6);
+    other = write_image(IMAGE_PACKS);
+    cr_expect_lt(other.stored, 2 * IMAGE_PART);
+    expect_good(other.name);
+}
+
+Test(image, bases_nothing_on_a_chunk_that_is_gone)
+{
+    char base[PATH_MAX];
+    write_image(IMAGE_PACKS);
+    file_of(0, 0, base);
+    cr_assert_eq(unlink(base), 0);
+    rig_change_part(&rig, 0, 0, 5);
+    struct image_written other = write_image(IMAGE_PACKS);
+    cr_expect_gt(other.stored, IMAGE_CHUNK);
+    expect_good(other.name);
+}
+
+/* What has a part of a chunk takes the place of nothing. */
+Test(image, writes_all_of_a_chunk_where_its_name_is_in_use)
+{
+    char file[PATH_MAX];
+    write_image(IMAGE_PACKS);
+    rig_change_part(&rig, 0, 0, 5);
+    file_of(0, 0, file);
+    int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    struct image_written other = write_image(IMAGE_PACKS);
+    cr_expect_eq(size_of(file), IMAGE_CHUNK_FILE_MAX);
+    expect_good(other.name);
+    snprintf(file, sizeof(file), "%s/%s", path, other.name);
+    cr_assert_eq(rig_unfinished(path), 0);
+    cr_expect_eq(unlinkat(AT_FDCWD, strcat(file, "/manifest"), 0), 0);
+    *strrchr(file, '/') = '\0';
+    cr_expect_eq(rmdir(file), 0, "nothing else is left there");
+}
+
 /* ---- interrupted ---- */
 
 /* What a child makes of an image that is interrupted at call @at. */
@@ -114,7 +274,7 @@ static int write_with_fault(enum fault fault, unsigned at, int error)
     if (child == 0) {
         struct image_written written;
         faults_arm(fault, at, error);
-        int failed = rig_write(&rig, path, IMAGE_PACKS, false, &written, problem);
+        int failed = rig_write(&rig, path, IMAGE_PACKS, true, &written, problem);
         bool reached = faults_count() >= at;
         faults_arm(FAULT_NONE, 0, 0);
         /* Nobody knows better than the writer whether it is there. */
@@ -170,6 +330,7 @@ static void interrupt(enum fault fault, int error, bool ends_by_itself)
     struct image_written first = write_image(IMAGE_PACKS);
     rig_change(&rig, 0, 1);
     rig_change(&rig, 1, 0);
+    rig_change_part(&rig, 0, 0, 7);
     unsigned at = 1;
     for (int status = 1; status != 0; at++) {
         status = write_with_fault(fault, at, error);
@@ -346,7 +507,10 @@ static void damage_chunk(const char *name, const char *file)
         bytes[i] ^= (char)(1 << i % 8);
         put_file(file, bytes, size);
         int error = rig_compare(&rig, path, name, problem);
-        cr_assert(error == 0 || error == -EBADMSG, "byte %zu: %d", i, error);
+        /* There is no base of another name. */
+        bool names = i >= 32 && i < IMAGE_CHUNK_HEADER;
+        cr_assert(error == 0 || error == -EBADMSG || (names && error == -ENOENT), "byte %zu: %d", i,
+                  error);
         cr_assert(error == 0 || strstr(problem, "/chunks/"), "%s", problem);
         cr_assert(error != 0 || i >= IMAGE_CHUNK_HEADER, "byte %zu", i);
         refused += error != 0;
@@ -366,13 +530,149 @@ Test(image, is_refused_when_a_chunk_is_damaged_or_cut)
 {
     struct image_written written = write_image(IMAGE_PACKS);
     for (unsigned object = 0; object < 2; object++) {
-        struct image_digest digest = image_digest_of(rig.objects[object].bytes + IMAGE_CHUNK,
-                                                     image_chunk_size(rig.objects[object].size, 1));
+        struct image_digest digest = image_chunk_digest(
+            rig.objects[object].bytes + IMAGE_CHUNK, image_chunk_size(rig.objects[object].size, 1));
         char name[IMAGE_CHUNK_NAME], file[PATH_MAX];
         image_chunk_name(&digest, name);
         snprintf(file, sizeof(file), "%s/chunks/%s", path, name);
         damage_chunk(written.name, file);
     }
+}
+
+static void put_bytes(const char *file, off_t at, const void *bytes, size_t size)
+{
+    int fd = open(file, O_WRONLY | O_CLOEXEC);
+    cr_assert_geq(fd, 0, "%s", file);
+    cr_assert_eq(pwrite(fd, bytes, size, at), (ssize_t)size);
+    close(fd);
+}
+
+Test(image, is_refused_when_a_chunk_of_parts_or_its_base_is_damaged)
+{
+    char base[PATH_MAX], file[PATH_MAX];
+    struct image_written one = write_image(IMAGE_PACKS_NOT), other, third;
+    struct image_digest first, second;
+    file_of(0, 0, base);
+    rig_change_part(&rig, 0, 0, 5);
+    rig_change_part(&rig, 0, 0, 20);
+    first = image_chunk_digest(rig.objects[0].bytes, IMAGE_CHUNK);
+    other = write_image(IMAGE_PACKS_NOT);
+    file_of(0, 0, file);
+    cr_expect_eq(size_of(file), IMAGE_CHUNK_HEADER + 2 * IMAGE_PART);
+    damage_chunk(other.name, file);
+    /* A byte of the base that it has itself, and one that it has not. */
+    struct rig before;
+    rig_init(&before);
+    char good = before.objects[0].bytes[5 * IMAGE_PART], byte = good ^ 1;
+    put_bytes(base, IMAGE_CHUNK_HEADER + 5 * IMAGE_PART, &byte, 1);
+    cr_expect_eq(rig_compare(&before, path, one.name, problem), -EBADMSG);
+    expect_good(other.name);
+    put_bytes(base, IMAGE_CHUNK_HEADER + 5 * IMAGE_PART, &good, 1);
+    good = before.objects[0].bytes[6 * IMAGE_PART];
+    byte = good ^ 1;
+    put_bytes(base, IMAGE_CHUNK_HEADER + 6 * IMAGE_PART, &byte, 1);
+    cr_expect_eq(rig_compare(&rig, path, other.name, problem), -EBADMSG);
+    cr_expect(strstr(problem, strrchr(base, '/')), "%s", problem);
+    put_bytes(base, IMAGE_CHUNK_HEADER + 6 * IMAGE_PART, &good, 1);
+    expect_good(other.name);
+    /* A base with a base is none. */
+    rig_change_part(&rig, 0, 0, 21);
+    second = image_chunk_digest(before.objects[0].bytes, IMAGE_CHUNK);
+    third = write_image(IMAGE_PACKS_NOT);
+    file_of(0, 0, file);
+    put_bytes(file, 32, &first, sizeof(first));
+    cr_expect_eq(rig_compare(&rig, path, third.name, problem), -EBADMSG);
+    cr_expect(strstr(problem, "not all of its bytes itself"), "%s", problem);
+    put_bytes(file, 32, &second, sizeof(second));
+    expect_good(third.name);
+    rig_finish(&before);
+}
+
+Test(image, is_refused_when_a_header_says_what_cannot_be)
+{
+    static const struct {
+        uint32_t parts;
+        bool based;
+        size_t size, has;
+    } others[] = {
+        {0, true, IMAGE_CHUNK, IMAGE_CHUNK},        {1, false, IMAGE_CHUNK, IMAGE_PART},
+        {0x1ff, true, IMAGE_CHUNK, 9 * IMAGE_PART}, {1, true, IMAGE_CHUNK, IMAGE_PART - 1},
+        {1, true, IMAGE_CHUNK, IMAGE_PART + 1},     {1U << 16, true, 16 * IMAGE_PART, IMAGE_PART},
+        {1, true, 3 * IMAGE_PART, IMAGE_PART}};
+    unsigned char header[IMAGE_CHUNK_HEADER];
+    struct image_form form = {.size = IMAGE_CHUNK, .parts = 0xff, .base = {{7}}}, read;
+    image_chunk_header(header, &form);
+    cr_expect_null(image_chunk_check(header, sizeof(header) + 8 * IMAGE_PART, IMAGE_CHUNK, &read));
+    cr_expect_eq(read.parts, 0xff);
+    cr_expect(image_digest_same(&read.base, &form.base));
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        form = (struct image_form){
+            .size = others[i].size, .parts = others[i].parts, .base = {{others[i].based}}};
+        image_chunk_header(header, &form);
+        cr_expect(image_chunk_check(header, sizeof(header) + others[i].has, others[i].size, &read),
+                  "%zu", i);
+    }
+}
+
+/* What an image of version 1 has: each chunk is whole, and named by the digest of its bytes. */
+static void make_old(const char *name)
+{
+    struct image_folder *folder;
+    struct image_manifest manifest;
+    char file[PATH_MAX], *encoded;
+    size_t encoded_size;
+    cr_assert_eq(image_folder_open(path, IMAGE_TO_READ, &folder, problem), 0, "%s", problem);
+    cr_assert_eq(image_folder_manifest(folder, name, &manifest, problem), 0, "%s", problem);
+    image_folder_close(folder);
+    for (unsigned i = 0; i < RIG_OBJECTS; i++) {
+        const struct image_contents *contents = image_manifest_contents(&manifest, 100 - i);
+        for (uint64_t j = 0; j < contents->digests.size / IMAGE_DIGEST; j++) {
+            struct image_digest digest = image_contents_digest(contents, j);
+            size_t size = image_chunk_size(contents->size, j);
+            const char *bytes = rig.objects[i].bytes + j * IMAGE_CHUNK;
+            const uint64_t long_size = size;
+            char header[24] = "RESEATC\n\1", chunk[IMAGE_CHUNK_NAME];
+            if (image_digest_is_zero(&digest))
+                continue;
+            image_chunk_name(&digest, chunk);
+            snprintf(file, sizeof(file), "%s/chunks/%s", path, chunk);
+            cr_assert_eq(unlink(file), 0);
+            memcpy(header + 16, &long_size, sizeof(long_size));
+            digest = image_digest_of(bytes, size);
+            memcpy(contents->digests.bytes + j * IMAGE_DIGEST, &digest, sizeof(digest));
+            image_chunk_name(&digest, chunk);
+            snprintf(file, sizeof(file), "%s/chunks/%s", path, chunk);
+            close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+            put_bytes(file, 0, header, sizeof(header));
+            put_bytes(file, sizeof(header), bytes, size);
+        }
+    }
+    cr_assert_eq(image_manifest_encode(&manifest, &encoded, &encoded_size), 0);
+    snprintf(file, sizeof(file), "%s/%s/manifest", path, name);
+    put_file(file, encoded, encoded_size);
+    free(encoded);
+    image_manifest_finish(&manifest);
+}
+
+Test(image, of_version_1_is_read_and_kept)
+{
+    struct image_written old = write_image(IMAGE_PACKS_NOT), other;
+    make_old(old.name);
+    expect_good(old.name);
+    other = write_image(IMAGE_PACKS_NOT);
+    cr_expect_eq(other.shared, 0);
+    cr_expect_eq(rig_chunks(path), 2 * CHUNKS);
+    expect_good(other.name);
+    cr_expect_eq(remove_image(other.name).chunks, CHUNKS);
+    expect_good(old.name);
+    char file[PATH_MAX], name[IMAGE_CHUNK_NAME];
+    struct image_digest digest = image_digest_of(rig.objects[0].bytes, IMAGE_CHUNK);
+    image_chunk_name(&digest, name);
+    snprintf(file, sizeof(file), "%s/chunks/%s", path, name);
+    char byte = rig.objects[0].bytes[100] ^ 1;
+    put_bytes(file, 24 + 100, &byte, 1);
+    cr_expect_eq(rig_compare(&rig, path, old.name, problem), -EBADMSG);
+    cr_expect(strstr(problem, name), "%s", problem);
 }
 
 /* ---- folders and names of others ---- */
@@ -403,7 +703,7 @@ Test(image, is_refused_in_a_folder_that_others_can_enter)
 Test(image, follows_no_link_and_waits_at_no_pipe)
 {
     struct image_written written = write_image(IMAGE_PACKS);
-    struct image_digest digest = image_digest_of(rig.objects[0].bytes, IMAGE_CHUNK);
+    struct image_digest digest = image_chunk_digest(rig.objects[0].bytes, IMAGE_CHUNK);
     char name[IMAGE_CHUNK_NAME], file[PATH_MAX], elsewhere[PATH_MAX];
     image_chunk_name(&digest, name);
     snprintf(file, sizeof(file), "%s/chunks/%s", path, name);

@@ -605,12 +605,13 @@ Test(point, shares_what_only_counted_as_written, .timeout = 120)
     (void)rewrites(NULL);
     struct point_report report = made();
     cr_assert_eq(report.rounds, 1);
-    cr_assert_eq(report.copied, POINT_CHUNK);
+    cr_assert_eq(report.copied, DIGEST_CHUNK);
     cr_assert_eq(report.same, MUCH - POINT_CHUNK);
-    cr_assert_eq(report.shared, MUCH - POINT_CHUNK);
+    cr_assert_eq(report.shared, MUCH - DIGEST_CHUNK);
     struct point *point = point_pin();
     has_rewritten(point, 1);
     cr_assert_eq(since(point, 0), 2);
+    cr_assert_eq(since(point, DIGEST_CHUNK), 1);
     for (size_t at = POINT_CHUNK; at < MUCH; at += POINT_CHUNK)
         cr_assert_eq(since(point, at), 1);
     point_unpin(point);
@@ -633,7 +634,7 @@ Test(point, of_which_nothing_was_written_is_the_one_before, .timeout = 120)
     compares_close();
 }
 
-/* One part of a chunk that the round ahead read whole. */
+/* One part of a chunk, which the round ahead read as well. */
 Test(point, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
 {
     struct point_request request = {.stand = rewrites};
@@ -643,8 +644,8 @@ Test(point, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
     (void)rewrites(NULL);
     cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
     cr_assert_eq(report.rounds, 1);
-    cr_assert_eq(report.copied, POINT_CHUNK + DIGEST_CHUNK);
-    cr_assert_eq(report.shared, MUCH - POINT_CHUNK);
+    cr_assert_eq(report.copied, 2 * DIGEST_CHUNK);
+    cr_assert_eq(report.shared, MUCH - DIGEST_CHUNK);
     struct point *point = point_pin();
     has_rewritten(point, 2);
     has_rewritten(before, 0);
@@ -661,7 +662,7 @@ Test(point, knows_what_the_pause_read_from_what_was_there, .timeout = 120)
     compares_open();
     (void)rewrites(NULL);
     cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
-    cr_assert_eq(report.copied, POINT_CHUNK + DIGEST_CHUNK);
+    cr_assert_eq(report.copied, 2 * DIGEST_CHUNK);
     add(rewrite.buffer, FIRST, (cl_uint)-1);
     (void)made();
     struct point *point = point_pin();
@@ -670,8 +671,8 @@ Test(point, knows_what_the_pause_read_from_what_was_there, .timeout = 120)
     compares_close();
 }
 
-/* The whole of a chunk that the round found the same, and the point before has as well. */
-Test(point, reads_all_of_a_chunk_that_is_not_its_own_yet, .timeout = 120)
+/* Of a chunk that the round found the same, and the point before has as well. */
+Test(point, reads_a_part_of_a_chunk_that_is_not_its_own_yet, .timeout = 120)
 {
     struct point_request request = {.stand = rewrites};
     struct point_report report;
@@ -679,12 +680,73 @@ Test(point, reads_all_of_a_chunk_that_is_not_its_own_yet, .timeout = 120)
     struct point *before = point_pin();
     add(rewrite.buffer, FIRST, 0);
     cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
-    cr_assert_eq(report.copied, POINT_CHUNK);
+    cr_assert_eq(report.copied, DIGEST_CHUNK);
     struct point *point = point_pin();
     has_rewritten(point, 1);
     has_rewritten(before, 0);
     point_unpin(before);
     point_unpin(point);
+    compares_close();
+}
+
+static size_t words_of(size_t part)
+{
+    size_t left = (MUCH - part * DIGEST_CHUNK) / sizeof(cl_uint);
+    return left < FIRST ? left : FIRST;
+}
+
+static void add_to_part(size_t part)
+{
+    const size_t words = words_of(part), offset = part * DIGEST_CHUNK / sizeof(cl_uint);
+    const cl_uint value = 1;
+    OK(clSetKernelArg(p.add, 0, sizeof(rewrite.buffer), &rewrite.buffer));
+    OK(clSetKernelArg(p.add, 1, sizeof(value), &value));
+    OK(clEnqueueNDRangeKernel(p.program.queue, p.add, 1, &offset, &words, NULL, 0, NULL, NULL));
+}
+
+#define POINTS 20
+
+static void has_added_to_parts(const struct point *point, const size_t *parts, unsigned count)
+{
+    cl_uint *words = malloc(MUCH);
+    read_point(point, rewrite.buffer, 0, MUCH, words);
+    for (unsigned i = 0; i < count; i++)
+        for (size_t j = 0; j < words_of(parts[i]); j++)
+            words[parts[i] * DIGEST_CHUNK / sizeof(*words) + j]--;
+    for (size_t i = 0; i < MUCH / sizeof(*words); i++)
+        cr_assert_eq(words[i], word_of(i), "%u, word %zu is %u", count, i, words[i]);
+    free(words);
+}
+
+/* Every so often all of it is read: else a chunk would be kept twice and more. */
+Test(point, shares_all_but_a_few_parts_of_a_chunk, .timeout = 240)
+{
+    struct point *points[POINTS + 1];
+    size_t parts[POINTS], chunk = POINT_CHUNK / DIGEST_CHUNK;
+    unsigned whole = 0;
+    compares_open();
+    points[0] = point_pin();
+    for (unsigned i = 0; i < POINTS; i++) {
+        /* Of the second chunk, some of them again; and the last of all, which is short. */
+        parts[i] = i % 7 == 6 ? MUCH / DIGEST_CHUNK : chunk + (i % 3 == 2 ? i - 1 : i);
+        add_to_part(parts[i]);
+        struct point_report report = made();
+        whole += report.copied == POINT_CHUNK;
+        cr_assert(report.copied == POINT_CHUNK || report.copied <= MUCH % POINT_CHUNK, "%u: %lu", i,
+                  (unsigned long)report.copied);
+        cr_assert_leq(point_bytes(), MUCH + (i + 1) * POINT_CHUNK);
+        points[i + 1] = point_pin();
+        cr_assert_eq(since(points[i + 1], parts[i] * DIGEST_CHUNK), i + 2);
+        has_added_to_parts(points[i + 1], parts, i + 1);
+    }
+    cr_assert_eq(whole, 1, "%u", whole);
+    /* Whoever has one has it as it was, whatever goes first. */
+    for (unsigned i = 0; i <= POINTS; i += 2)
+        point_unpin(points[i]);
+    for (unsigned i = 1; i <= POINTS; i += 2) {
+        has_added_to_parts(points[i], parts, i);
+        point_unpin(points[i]);
+    }
     compares_close();
 }
 
@@ -698,7 +760,7 @@ Test(point, is_made_where_digests_fail, .timeout = 120)
     rewrite.breaks = "clEnqueueNDRangeKernel";
     rewrite.error = CL_OUT_OF_RESOURCES;
     cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
-    cr_assert_eq(report.copied, POINT_CHUNK + MUCH);
+    cr_assert_eq(report.copied, DIGEST_CHUNK + MUCH);
     cr_assert_eq(report.shared, 0);
     struct point *point = point_pin();
     has_rewritten(point, 2);
