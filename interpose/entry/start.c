@@ -267,7 +267,7 @@ static int build_present(struct machine *machine, const struct start *start)
     size_t most = machine->inventory.count + start->wanted, count = 0;
     const struct devinfo **infos = calloc(most, sizeof(struct devinfo *));
     enum present_profile profile = wanted_profile();
-    struct present_terms terms = {profile, wanted_type(), wanted_memory(profile)};
+    struct present_terms terms = {profile, wanted_type(), wanted_memory(profile), isolated_is_on()};
     int err = 0;
     if (!infos)
         return -ENOMEM;

@@ -316,7 +316,7 @@ static int write_param(struct proposal *proposal, const struct devinfo_param *pa
 {
     const struct devinfo_value *own = devinfo_find(proposal->common.devices[0], param->name);
 
-    if (!proposal->native || param->rule != DEVINFO_PINS || !own)
+    if (!proposal->pins || param->rule != DEVINFO_PINS || !own)
         return common_param(&proposal->common, param);
     reason_by(reasons_note_answer(proposal->common.reasons, param->name, REASON_FIRST,
                                   "it pins the program that uses it"),
@@ -465,6 +465,7 @@ int present_explain(const struct devinfo *const *devices, size_t count,
     struct devinfo platform = {0};
     char *prologue = NULL;
     struct proposal proposal = {.native = terms->profile == PRESENT_NATIVE,
+                                .pins = terms->profile == PRESENT_NATIVE && !terms->isolated,
                                 .memory = terms->profile == PRESENT_PORTABLE ? terms->memory : 0,
                                 .common = {.devices = chosen,
                                            .least_memory = terms->profile == PRESENT_COMMON,

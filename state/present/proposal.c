@@ -445,7 +445,7 @@ static void agree_memory(struct proposal *proposal)
         change(proposal, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 0, because);
         change(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 0, because);
     }
-    if (proposal->native)
+    if (proposal->pins)
         mask(proposal, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL | CL_EXEC_NATIVE_KERNEL,
              "of kernels, and of native ones, which pin the program");
     else

@@ -8,7 +8,8 @@
  */
 struct proposal {
     struct common common; /**< Into answers. */
-    bool native;          /**< What pins a program is offered too, as the first device has it. */
+    bool native;          /**< It is the first device's own... */
+    bool pins;            /**< ...with what pins a program. */
     uint64_t memory;      /**< Bytes of device memory to be told; 0: what they have in common. */
     cl_version version;   /**< OpenCL, presented. */
     cl_version c_version; /**< OpenCL C that every device compiles in full. */

@@ -2,11 +2,12 @@
 """
 A program that uses what cannot be carried runs where it is, says why, and is not moved.
 
-    pins.py [--portable] PROGRAM WHAT REASON
+    pins.py [--portable|--isolated] PROGRAM WHAT REASON
 
 Run natively and under `reseat run --profile native`, its output is the same; meanwhile `ps` says that
 it is pinned and REASON, and `move` and `suspend` refuse with exit status 4 and REASON. With
---portable it is not offered, and the program is moved.
+--portable it is not offered, and the program is moved; nor is it with --isolated, as the driver is in
+another process then.
 """
 
 import argparse
@@ -73,7 +74,8 @@ def pinned(lab, options, here, there):
 
 
 def portable(lab, options, here, there):
-    command = [lab.reseat, "run", "--device", here, "--", options.program, options.what]
+    how = ["--profile", "native", "--isolate"] if options.isolated else []
+    command = [lab.reseat, "run", *how, "--device", here, "--", options.program, options.what]
     process = lab.start(command, subprocess.PIPE, None)
     output, _ = process.communicate(timeout=PATIENCE)
     if process.returncode != 0 or b"not offered" not in output:
@@ -83,6 +85,7 @@ def portable(lab, options, here, there):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--portable", action="store_true")
+    parser.add_argument("--isolated", action="store_true")
     parser.add_argument("program")
     parser.add_argument("what")
     parser.add_argument("reason")
@@ -95,7 +98,7 @@ def main():
         os.mkdir(lab.env["POCL_CACHE_DIR"])
         devices = lab.devices()
         there, here = devices[:2]  # POCL's basic and pthread
-        (portable if options.portable else pinned)(lab, options, here, there)
+        (portable if options.portable or options.isolated else pinned)(lab, options, here, there)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,20 @@ TestSuite(present, .fini = leaks_check, .timeout = 60);
 
 static const struct present_terms portable = {.profile = PRESENT_PORTABLE};
 
+static struct present build_on(const struct present_terms *terms, const struct devinfo *a,
+                               const struct devinfo *b)
+{
+    const struct devinfo *devices[] = {a, b};
+    struct present present = {0};
+
+    cr_assert_eq(present_build(devices, b ? 2 : 1, terms, &present), 0);
+    return present;
+}
+
 static struct present build(enum present_profile profile, const struct devinfo *a,
                             const struct devinfo *b)
 {
-    const struct devinfo *devices[] = {a, b};
-    const struct present_terms terms = {.profile = profile};
-    struct present present = {0};
-
-    cr_assert_eq(present_build(devices, b ? 2 : 1, &terms, &present), 0);
-    return present;
+    return build_on(&(struct present_terms){.profile = profile}, a, b);
 }
 
 static uint64_t number(const struct present *present, cl_device_info name)
@@ -174,10 +179,14 @@ Test(present, what_is_not_carried_is_answered_as_unsupported)
                  "__opencl_c_program_scope_global_variables", V(3, 0),
                  "__opencl_c_atomic_scope_all_devices", V(3, 0), "__opencl_c_atomic_scope_device",
                  V(3, 0), NULL);
-    for (int profile = PRESENT_PORTABLE; profile <= PRESENT_NATIVE; profile++) {
-        /* What pins a program, and runs there all the same. */
-        bool pins = profile == PRESENT_NATIVE;
-        present = build((enum present_profile)profile, &a, NULL);
+    for (int turn = PRESENT_PORTABLE; turn <= PRESENT_NATIVE + 1; turn++) {
+        /* What pins a program, and runs there all the same, but in another process. */
+        bool pins = turn == PRESENT_NATIVE, isolated = turn > PRESENT_NATIVE;
+        const struct present_terms terms = {
+            .profile = isolated ? PRESENT_NATIVE : (enum present_profile)turn,
+            .isolated = isolated,
+        };
+        present = build_on(&terms, &a, NULL);
         cr_expect_eq(number(&present, CL_DEVICE_SVM_CAPABILITIES), pins ? 0xb : 0);
         cr_expect_eq(number(&present, CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES), 0);
         cr_expect_eq(number(&present, CL_DEVICE_PIPE_SUPPORT), 0);
