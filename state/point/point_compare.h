@@ -10,6 +10,8 @@
  * that pays). A chunk whose digests are all the same stays the chunk that it is, shared with the
  * point before; of one that is this point's alone, or of which few parts differ, those are read.
  *
+ * What is in host memory already is not digested: it is compared itself, as it would be copied.
+ *
  * The digests are of what is kept, not of what was there when it was copied: so it makes no
  * difference what a command wrote meanwhile.
  */

@@ -324,16 +324,43 @@ static int own(struct making *making, struct kept *kept, const struct stale *sta
     return 0;
 }
 
+/* What is in host memory is looked at instead of copied: that takes no longer, and what is the same
+ * needs no memory, and nobody hashes or stores it again. */
+static void look_in_host(struct making *making, struct stale *stale, bool ahead)
+{
+    struct memory *root = making->roots[stale->root];
+    struct kept *kept = &making->next->kept[stale->root];
+    const struct range all = kept_range(kept, stale->chunk);
+    const struct extent extent = extent_at(root, all.begin);
+    const struct chunk *chunk = kept->chunks[stale->chunk];
+    const char *host = making_in_host(root, &extent);
+    bool lent = memory_is_lent(root) && !root->store, written = !ahead && map_written(root);
+    /* An image is one chunk, of any size. */
+    if (!chunk || !host || lent || written || root->image || extent.range.end < all.end)
+        return;
+    for (size_t at = 0, part = 0; at < chunk->size; at += DIGEST_CHUNK, part++) {
+        const size_t left = chunk->size - at, size = left < DIGEST_CHUNK ? left : DIGEST_CHUNK;
+        if (memcmp(chunk_run(chunk, at).bytes, host + all.begin + at, size) != 0)
+            continue;
+        stale->same |= UINT32_C(1) << part;
+        making->seen_same += size;
+    }
+    if (stale_is_same(stale, all))
+        making->report->same += chunk->size;
+}
+
 /* 1: it is left. */
-static int add_chunk(struct making *making, struct slice *slice, const struct stale *stale,
-                     bool ahead)
+static int add_chunk(struct making *making, struct slice *slice, struct stale *stale, bool ahead)
 {
     const struct memory *root = making->roots[stale->root];
     struct kept *kept = &making->next->kept[stale->root];
     struct range all = kept_range(kept, stale->chunk);
-    bool keeps = making_keeps(making, kept->chunks[stale->chunk], stale), same = false;
+    bool same = false;
+    if (!stale_is_same(stale, all))
+        look_in_host(making, stale, ahead);
     if (stale_is_same(stale, all))
         return 0;
+    bool keeps = making_keeps(making, kept->chunks[stale->chunk], stale);
     int error = own(making, kept, stale, keeps);
     for (size_t at = all.begin; error == 0 && at < all.end;) {
         size_t end = stale_run(stale, all, at, &same);
@@ -439,7 +466,9 @@ static int copy_slice(struct making *making, size_t first, size_t end, bool ahea
 int making_copy(struct making *making, bool ahead)
 {
     int error = making_compare(making, ahead);
-    uint64_t copied = making->report->copied, slept = making->move.throttle.slept_ns;
+    /* What was seen to be the same counts as what was copied: it was expected to be. */
+    uint64_t copied = making->report->copied + making->seen_same;
+    uint64_t slept = making->move.throttle.slept_ns;
     uint64_t began = clock_now_ns();
     uint8_t *done = calloc(making->stale_count + 1, 1);
     error = error != 0 || done ? error : -ENOMEM;
@@ -456,7 +485,7 @@ int making_copy(struct making *making, bool ahead)
             error = move_check(&making->move);
     }
     free(done);
-    copied = making->report->copied - copied;
+    copied = making->report->copied + making->seen_same - copied;
     uint64_t ns = clock_now_ns() - began - (making->move.throttle.slept_ns - slept);
     /* Of a few bytes it is the time for the first of them that was measured. */
     if (ahead && copied != 0 && ns != 0 && (making->bandwidth == 0 || copied >= SLICE_AHEAD))

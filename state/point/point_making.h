@@ -36,6 +36,7 @@ struct making {
     uint64_t compared;            /**< ...because so many are digested. */
     uint64_t left;                /**< `expected` of the last look. */
     uint64_t digest_ns, digested; /**< What devices digested in the last round: time, and bytes. */
+    uint64_t seen_same;           /**< Bytes of host memory that were what is kept. */
     double bandwidth;             /**< Bytes a second of the last round; 0: none was measured. */
     uint64_t took_ns;             /**< The last round. */
     unsigned in_vain;             /**< Rounds that did not leave less than the one before. */

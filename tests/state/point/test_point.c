@@ -567,12 +567,17 @@ static int rewrites(void *data)
     return 0;
 }
 
-static void compares_open(void)
+static void compares_open_on(const char *config)
 {
-    play_open(TWO);
+    play_open(config);
     atomic_store(&compare_when, COMPARE_ALWAYS);
     rewrite = (struct rewrite){.buffer = filled(MUCH)};
     (void)made();
+}
+
+static void compares_open(void)
+{
+    compares_open_on(TWO);
 }
 
 static void compares_close(void)
@@ -599,9 +604,9 @@ static uint64_t since(const struct point *point, size_t at)
     return run.since;
 }
 
-Test(point, shares_what_only_counted_as_written, .timeout = 120)
+static void shares_what_only_counted(const char *config)
 {
-    compares_open();
+    compares_open_on(config);
     (void)rewrites(NULL);
     struct point_report report = made();
     cr_assert_eq(report.rounds, 1);
@@ -616,6 +621,17 @@ Test(point, shares_what_only_counted_as_written, .timeout = 120)
         cr_assert_eq(since(point, at), 1);
     point_unpin(point);
     compares_close();
+}
+
+Test(point, shares_what_only_counted_as_written, .timeout = 120)
+{
+    shares_what_only_counted(TWO);
+}
+
+/* Host memory is compared with what is kept of it instead of copied. */
+Test(point, shares_what_only_counted_as_written_in_place, .timeout = 120)
+{
+    shares_what_only_counted(NULL);
 }
 
 Test(point, of_which_nothing_was_written_is_the_one_before, .timeout = 120)
@@ -635,11 +651,11 @@ Test(point, of_which_nothing_was_written_is_the_one_before, .timeout = 120)
 }
 
 /* One part of a chunk, which the round ahead read as well. */
-Test(point, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
+static void reads_in_the_pause(const char *config)
 {
     struct point_request request = {.stand = rewrites};
     struct point_report report;
-    compares_open();
+    compares_open_on(config);
     struct point *before = point_pin();
     (void)rewrites(NULL);
     cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
@@ -652,6 +668,16 @@ Test(point, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
     point_unpin(before);
     point_unpin(point);
     compares_close();
+}
+
+Test(point, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
+{
+    reads_in_the_pause(TWO);
+}
+
+Test(point, reads_in_the_pause_what_was_written_in_place, .timeout = 120)
+{
+    reads_in_the_pause(NULL);
 }
 
 /* What the pause read took the place of bytes whose digests were known: those are back then. */
