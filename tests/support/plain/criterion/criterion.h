@@ -153,6 +153,7 @@ __attribute__((weak)) int main(int argc, char **argv)
 #define cr_expect_geq           cr_assert_geq
 #define cr_expect_lt            cr_assert_lt
 #define cr_expect_leq           cr_assert_leq
+#define cr_expect_null          cr_assert_null
 #define cr_expect_not_null      cr_assert_not_null
 #define cr_expect_str_eq        cr_assert_str_eq
 #define cr_expect_str_not_empty cr_assert_str_not_empty
