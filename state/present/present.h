@@ -23,8 +23,9 @@ struct present_terms {
     enum present_profile profile;
     cl_device_type type; /**< Reported as CL_DEVICE_TYPE; 0: the first device's own. */
     uint64_t memory;     /**< Bytes of device memory; PRESENT_PORTABLE only. 0: the most of any. */
-    bool isolated;       /**< Its drivers are in other processes, where none of its addresses mean
-                            anything,       so that what pins a program is not there in any profile. */
+    /** Its drivers are in other processes, where none of its addresses mean anything: what pins a
+     * program is not there, whatever the profile. */
+    bool isolated;
 };
 
 struct present {
