@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "state/base/clock.h"
 #include "state/base/span.h"
 #include "state/driver/between.h"
 #include "state/driver/cost.h"
@@ -80,6 +81,22 @@ void host_flush(const char *memory, size_t size);
 void probe_link(struct residence *residence, struct link_figures *ret_figures);
 /** A memory copy by one thread, and the making of a registered ring; the same. */
 void probe_host(struct host_figures *ret_figures);
+/** Measure that (transfer_probe_host.c). Blocks. A guess, and false, where there is no memory. */
+bool probe_measure_host(struct host_figures *ret_figures);
+
+#define PROBE_ROUNDS       3 /**< Of which the best counts. */
+#define PROBE_BANDWIDTH_LO 50e6
+#define PROBE_BANDWIDTH_HI 1e12
+
+static inline double probe_seconds(void)
+{
+    return (double)clock_now_ns() * 1e-9;
+}
+
+static inline double probe_clamp(double value, double least, double most)
+{
+    return value < least ? least : value > most ? most : value;
+}
 
 /* Slots, and the threads that work on them (transfer_slot.c). */
 

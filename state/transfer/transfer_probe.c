@@ -1,26 +1,15 @@
 #include <errno.h>
 #include <string.h>
 
-#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/pages.h"
-#include "state/base/past_caches.h"
-#include "state/base/thread.h"
 #include "state/driver/links.h"
 #include "state/transfer/transfer_priv.h"
 
-#define SMALL        (256u << 10)
-#define LARGE        (8u << 20)
-#define COPY_SIZE    (16u << 20)
-#define ROUNDS       3
-#define SETUP_MIN    2e-6
-#define BANDWIDTH_LO 50e6
-#define BANDWIDTH_HI 1e12
-#define HANDS        100 /* from one thread to the other */
-#define HAND_LO      1e-6
-#define HAND_HI      1e-3
-#define PIN_SECONDS  (35e-3 / (1u << 30)) /* a byte; seen on an H200, and as much to undo */
+#define SMALL     (256u << 10)
+#define LARGE     (8u << 20)
+#define SETUP_MIN 2e-6
 
 /* Where measuring fails: a slow PCIe link. */
 static const struct link_figures guess = {
@@ -35,11 +24,6 @@ static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool host_known;
 static struct host_figures host_figures;
 
-static double seconds(void)
-{
-    return (double)clock_now_ns() * 1e-9;
-}
-
 /* The best of a few blocking transfers, in seconds; below 0 when one fails. What is transferred is
  * in no cache: a driver that copies it finds it there twice as fast. */
 static double time_transfer(struct residence *residence, cl_mem buffer, char *memory, size_t size,
@@ -47,27 +31,22 @@ static double time_transfer(struct residence *residence, cl_mem buffer, char *me
 {
     const cl_icd_dispatch *cl = residence->cl;
     double best = -1;
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < PROBE_ROUNDS; i++) {
         host_flush(memory, size);
-        double begin = seconds();
+        double begin = probe_seconds();
         cl_int error = read ? cl->clEnqueueReadBuffer(residence->io, buffer, CL_FALSE, 0, size,
                                                       memory, 0, NULL, NULL)
                             : cl->clEnqueueWriteBuffer(residence->io, buffer, CL_FALSE, 0, size,
                                                        memory, 0, NULL, NULL);
         if (error == CL_SUCCESS)
             error = residence_await_queue(residence, residence->io);
-        double took = seconds() - begin;
+        double took = probe_seconds() - begin;
         if (error != CL_SUCCESS)
             return -1;
         if (best < 0 || took < best)
             best = took;
     }
     return best;
-}
-
-static double clamp(double value, double least, double most)
-{
-    return value < least ? least : value > most ? most : value;
 }
 
 /* A line through two sizes. False when a transfer failed. */
@@ -79,8 +58,9 @@ static bool measure(struct residence *residence, cl_mem buffer, char *memory, bo
     if (large < 0)
         return false;
     double slope = large > small ? (large - small) / (LARGE - SMALL) : large / LARGE;
-    double bandwidth = clamp(1 / clamp(slope, 1e-15, 1), BANDWIDTH_LO, BANDWIDTH_HI);
-    double setup = clamp(small - SMALL / bandwidth, SETUP_MIN, 1e-3);
+    double bandwidth =
+        probe_clamp(1 / probe_clamp(slope, 1e-15, 1), PROBE_BANDWIDTH_LO, PROBE_BANDWIDTH_HI);
+    double setup = probe_clamp(small - SMALL / bandwidth, SETUP_MIN, 1e-3);
     *ret_stage = (struct cost_stage){COST_LINK, setup, bandwidth};
     return true;
 }
@@ -148,95 +128,11 @@ void probe_link(struct residence *residence, struct link_figures *ret_figures)
     pthread_mutex_unlock(&known_lock);
 }
 
-/* The best of a few copies; the source is in no cache where @cold, else the target. */
-static double time_copy(char *to, const char *from, bool cold)
-{
-    double best = 1;
-    for (int i = 0; i < ROUNDS; i++) {
-        host_flush(cold ? from : to, COPY_SIZE);
-        double begin = seconds();
-        if (cold)
-            memcpy(to, from, COPY_SIZE);
-        else
-            copy_past_caches(to, from, COPY_SIZE);
-        double took = seconds() - begin;
-        best = took < best ? took : best;
-    }
-    return best;
-}
-
-/* Two threads that wake one another in turn. */
-struct hands {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned turn; /* whose it is: even or odd */
-};
-
-static void pass_on(struct hands *hands, unsigned whose)
-{
-    pthread_mutex_lock(&hands->lock);
-    for (unsigned turn = whose; turn < HANDS; turn += 2) {
-        while (hands->turn != turn)
-            pthread_cond_wait(&hands->changed, &hands->lock);
-        hands->turn++;
-        pthread_cond_signal(&hands->changed);
-    }
-    pthread_mutex_unlock(&hands->lock);
-}
-
-static void *hands_run(void *data)
-{
-    pass_on(data, 1);
-    return NULL;
-}
-
-/* Seconds from one to the other; a guess where there is no thread. */
-static double time_hand(void)
-{
-    struct hands hands = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
-    pthread_t other;
-    if (thread_start("reseat-hand", HOST_STACK, hands_run, &hands, &other) != 0)
-        return 20e-6;
-    double begin = seconds();
-    pass_on(&hands, 0);
-    double took = seconds() - begin;
-    (void)pthread_join(other, NULL);
-    return clamp(took / HANDS, HAND_LO, HAND_HI);
-}
-
-static double bandwidth_of(double took)
-{
-    return clamp(COPY_SIZE / clamp(took, 1e-9, 1), BANDWIDTH_LO, BANDWIDTH_HI);
-}
-
-/* A guess, and false, where there is no memory. */
-static bool measure_host(void)
-{
-    struct host_figures *host = &host_figures;
-    host->copy = host->out = host->fresh = (struct cost_stage){COST_WORK, 5e-6, 5e9};
-    host->ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
-    host->hand = (struct cost_stage){COST_HAND, time_hand(), BANDWIDTH_HI};
-    char *pages = pages_take(COPY_SIZE, PAGES_ANY | PAGES_FRESH);
-    char *chunk = host_ring_create(COPY_SIZE, 1, NULL);
-    bool done = pages && chunk;
-    if (done) {
-        double begin = seconds();
-        pages_populate(pages, COPY_SIZE, 1, NULL);
-        host->fresh.bandwidth = bandwidth_of(seconds() - begin);
-        host->copy.bandwidth = bandwidth_of(time_copy(chunk, pages, true));
-        host->out.bandwidth = bandwidth_of(time_copy(pages, chunk, false));
-        unsigned cores = host_cores() < PAGES_THREADS ? host_cores() : PAGES_THREADS;
-        host->ring.bandwidth = 1 / (PIN_SECONDS * 2 + 1 / host->fresh.bandwidth / cores);
-    }
-    pages_give(chunk, COPY_SIZE);
-    pages_give(pages, COPY_SIZE);
-    return done;
-}
-
 void probe_host(struct host_figures *ret_figures)
 {
     pthread_mutex_lock(&known_lock);
-    if (!host_known && links_find_host(&the_links, &host_figures, NULL) != 0 && measure_host())
+    if (!host_known && links_find_host(&the_links, &host_figures, NULL) != 0 &&
+        probe_measure_host(&host_figures))
         links_keep_host(&the_links, &host_figures);
     host_known = true;
     *ret_figures = host_figures;
@@ -251,7 +147,7 @@ int transfer_measure(struct residence *residence)
         return -EIO;
     pthread_mutex_lock(&known_lock);
     device->link = figures;
-    host_known = measure_host();
+    host_known = probe_measure_host(&host_figures);
     struct host_figures host = host_figures;
     bool measured = host_known;
     pthread_mutex_unlock(&known_lock);
