@@ -79,7 +79,7 @@ void host_flush(const char *memory, size_t size);
  * process; a guess where that fails. Blocks.
  */
 void probe_link(struct residence *residence, struct link_figures *ret_figures);
-/** A memory copy by one thread, and the making of a registered ring; the same. */
+/** Memory copies, and the making of a registered ring; the same. */
 void probe_host(struct host_figures *ret_figures);
 /** Measure that (transfer_probe_host.c). Blocks. A guess, and false, where there is no memory. */
 bool probe_measure_host(struct host_figures *ret_figures);

@@ -24,20 +24,29 @@ static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool host_known;
 static struct host_figures host_figures;
 
-/* The best of a few blocking transfers, in seconds; below 0 when one fails. What is transferred is
- * in no cache: a driver that copies it finds it there twice as fast. */
-static double time_transfer(struct residence *residence, cl_mem buffer, char *memory, size_t size,
-                            bool read)
+/* What is transferred. A driver that copies finds what a cache has twice as fast, and would not in
+ * a program; what a ring has, which its device reads, was just written there. */
+struct sample {
+    struct residence *residence;
+    cl_mem buffer;
+    char *memory;
+    bool cold; /* in no cache */
+};
+
+/* The best of a few blocking transfers, in seconds; below 0 when one fails. */
+static double time_transfer(const struct sample *sample, size_t size, bool read)
 {
+    struct residence *residence = sample->residence;
     const cl_icd_dispatch *cl = residence->cl;
     double best = -1;
     for (int i = 0; i < PROBE_ROUNDS; i++) {
-        host_flush(memory, size);
+        if (sample->cold)
+            host_flush(sample->memory, size);
         double begin = probe_seconds();
-        cl_int error = read ? cl->clEnqueueReadBuffer(residence->io, buffer, CL_FALSE, 0, size,
-                                                      memory, 0, NULL, NULL)
-                            : cl->clEnqueueWriteBuffer(residence->io, buffer, CL_FALSE, 0, size,
-                                                       memory, 0, NULL, NULL);
+        cl_int error = read ? cl->clEnqueueReadBuffer(residence->io, sample->buffer, CL_FALSE, 0,
+                                                      size, sample->memory, 0, NULL, NULL)
+                            : cl->clEnqueueWriteBuffer(residence->io, sample->buffer, CL_FALSE, 0,
+                                                       size, sample->memory, 0, NULL, NULL);
         if (error == CL_SUCCESS)
             error = residence_await_queue(residence, residence->io);
         double took = probe_seconds() - begin;
@@ -50,11 +59,10 @@ static double time_transfer(struct residence *residence, cl_mem buffer, char *me
 }
 
 /* A line through two sizes. False when a transfer failed. */
-static bool measure(struct residence *residence, cl_mem buffer, char *memory, bool read,
-                    struct cost_stage *ret_stage)
+static bool measure(const struct sample *sample, bool read, struct cost_stage *ret_stage)
 {
-    double small = time_transfer(residence, buffer, memory, SMALL, read);
-    double large = small < 0 ? -1 : time_transfer(residence, buffer, memory, LARGE, read);
+    double small = time_transfer(sample, SMALL, read);
+    double large = small < 0 ? -1 : time_transfer(sample, LARGE, read);
     if (large < 0)
         return false;
     double slope = large > small ? (large - small) / (LARGE - SMALL) : large / LARGE;
@@ -78,16 +86,17 @@ static bool measure_link(struct residence *residence, struct link_figures *ret_f
         residence->cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE, LARGE, NULL, &error);
     if (!buffer)
         goto out;
+    struct sample sample = {residence, buffer, memory, .cold = true};
     /* Some devices give a buffer its memory only when it is written: what is measured first would
      * seem to be slower than what is measured next. */
-    done = time_transfer(residence, buffer, memory, LARGE, false) >= 0 &&
-           measure(residence, buffer, memory, false, &figures.plain_write) &&
-           measure(residence, buffer, memory, true, &figures.plain_read);
+    done = time_transfer(&sample, LARGE, false) >= 0 &&
+           measure(&sample, false, &figures.plain_write) &&
+           measure(&sample, true, &figures.plain_read);
     figures.read = figures.plain_read;
     figures.write = figures.plain_write;
+    sample.cold = false;
     if (done && residence_has_link(residence) && pinned_create(residence, memory, LARGE, &pin))
-        done = measure(residence, buffer, memory, false, &figures.write) &&
-               measure(residence, buffer, memory, true, &figures.read);
+        done = measure(&sample, false, &figures.write) && measure(&sample, true, &figures.read);
 out:
     pinned_destroy(&pin);
     if (buffer) {
