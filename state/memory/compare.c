@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/memory/mapping.h"
+#include "state/memory/watched.h"
 
 /* Fewer bytes are copied sooner. */
 #define WORTH ((size_t)8 << 20)
@@ -135,6 +136,15 @@ static int digest_at(const struct compare_way *way, const struct memory *root, u
                                way->limits, ret);
 }
 
+/* The same of what the copy is made from. */
+static int digest_source(const struct compare_way *way, struct memory *root, size_t first,
+                         size_t count, struct digest *ret)
+{
+    return way->from == PLACE_HOST
+               ? watched_digest(root, first, count, way->quiet, way->limits, ret)
+               : digest_at(way, root, way->from, first, count, ret);
+}
+
 /* What is not known of chunks [first, first + count) becomes so. */
 static int learn(const struct compare_way *way, const struct memory *root, struct known *known,
                  size_t first, size_t count)
@@ -172,20 +182,25 @@ static struct residence *residence_at(const struct compare_way *way, uint8_t pla
     return place == PLACE_HOST ? NULL : way->context->at[place];
 }
 
-/* @unknown  Bytes of the target that have to be digested as well. */
-static bool pays(const struct compare_way *way, size_t bytes, size_t unknown)
+/* What has to be digested, in bytes: of @whole at the source, and at the target. */
+struct work {
+    size_t whole, source, target;
+    bool watches; /* the source, so that the pause need not digest what it has digested before */
+};
+
+static bool pays(const struct compare_way *way, const struct work *work)
 {
     if (atomic_load(&compare_when) == COMPARE_ALWAYS)
         return true;
     struct residence *from = residence_at(way, way->from), *to = residence_at(way, way->to);
-    double whole = transfer_predict(from, to, bytes);
-    double source = digest_seconds(way, way->from, (double)bytes);
-    double target = digest_seconds(way, way->to, (double)unknown);
+    double whole = transfer_predict(from, to, work->whole);
+    double source = digest_seconds(way, way->from, (double)work->source);
+    double target = digest_seconds(way, way->to, (double)work->target);
     double builds = (from ? digest_device_build(from) : 0) + (to ? digest_device_build(to) : 0);
     if (way->quiet)
         return source + target + builds < PART_QUIET * whole;
-    return source < PART_SOURCE * whole && target < TIMES_AHEAD * whole &&
-           builds < TIMES_AHEAD * whole;
+    return source < (work->watches ? TIMES_AHEAD : PART_SOURCE) * whole &&
+           target < TIMES_AHEAD * whole && builds < TIMES_AHEAD * whole;
 }
 
 /* Built and measured. */
@@ -196,11 +211,16 @@ static bool begin_at(const struct compare_way *way, const struct memory *root, u
 }
 
 /* It pays by what is known, and does so still once everything is measured. */
-static bool is_worth(const struct compare_way *way, const struct memory *root, size_t bytes,
-                     size_t unknown)
+static bool is_worth(const struct compare_way *way, const struct memory *root,
+                     const struct work *work)
 {
-    return pays(way, bytes, unknown) && begin_at(way, root, way->from) &&
-           begin_at(way, root, way->to) && pays(way, bytes, unknown);
+    return pays(way, work) && begin_at(way, root, way->from) && begin_at(way, root, way->to) &&
+           pays(way, work);
+}
+
+static bool watches(const struct compare_way *way, const struct memory *root)
+{
+    return way->from == PLACE_HOST && !way->quiet && watched_may(root);
 }
 
 bool compare_helps(const struct compare_way *way, struct memory *root, struct range range)
@@ -211,12 +231,25 @@ bool compare_helps(const struct compare_way *way, struct memory *root, struct ra
     if (last != UINT64_MAX && last > bytes / 2)
         return false;
     return is_comparable(way, root, range) && is_kept(way, root) &&
-           is_worth(way, root, bytes, bytes);
+           is_worth(way, root, &(struct work){bytes, bytes, bytes, watches(way, root)});
 }
 
 bool compare_pays(const struct compare_way *way, struct memory *root, size_t bytes)
 {
-    return may_compare(way, root, bytes) && is_worth(way, root, bytes, 0);
+    return may_compare(way, root, bytes) &&
+           is_worth(way, root, &(struct work){bytes, bytes, 0, false});
+}
+
+/* The same of what nobody knows of either yet. */
+static bool is_worth_now(const struct compare_way *way, struct memory *root,
+                         const struct comparison *c)
+{
+    bool watched = way->from == PLACE_HOST && way->quiet;
+    struct work work = {.whole = c->range.end - c->range.begin,
+                        .target = unknown(c->target, c->first, c->count) * DIGEST_CHUNK,
+                        .watches = watches(way, root)};
+    work.source = watched ? watched_stale(root, c->first, c->count) * DIGEST_CHUNK : work.whole;
+    return is_worth(way, root, &work);
 }
 
 /* A device has nothing that could be the same yet, but can be filled. */
@@ -277,13 +310,12 @@ int compare_begin(const struct compare_way *way, struct memory *root, struct ran
     if (!c.target)
         c.target = known_new(way, root);
     c.source = c.target ? calloc(c.count, sizeof(*c.source)) : NULL;
-    if (c.source &&
-        (!known || is_worth(way, root, bytes, unknown(c.target, c.first, c.count) * DIGEST_CHUNK)))
+    if (c.source && (!known || is_worth_now(way, root, &c)))
         error = learn_zeroes(root, &c);
     if (error == 0 && known)
         error = learn(way, root, c.target, c.first, c.count);
     if (error == 0)
-        error = digest_at(way, root, way->from, c.first, c.count, c.source);
+        error = digest_source(way, root, c.first, c.count, c.source);
     if (error == 0)
         *ret = c;
     else

@@ -24,6 +24,8 @@
  * from it stands that it is gone; drivers that would copy by themselves are not given it again.
  */
 
+struct watched; /* watched.c */
+
 /**
  * The host bytes of a memory object. Counted: drivers may still use them after the program released
  * the object.
@@ -35,6 +37,7 @@ struct window {
     size_t size;
     struct farewell
         *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
+    struct watched *_Atomic watched; /**< Owned; or NULL: what watched.h keeps. */
 };
 static inline struct window *window_ref(struct window *window)
 {

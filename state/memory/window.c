@@ -5,6 +5,7 @@
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
+#include "state/memory/watched.h"
 #include "state/transfer/transfer.h"
 
 /* Vectors of 16 longs; drivers on CPUs use the window itself as device memory. */
@@ -52,7 +53,7 @@ void window_unref(struct window *window)
 {
     if (!window || atomic_fetch_sub_explicit(&window->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (window->ours)
+    if (window->ours && !watched_give(window, pages_give))
         bytes_give(window->bytes, window->size);
     if (window->farewell)
         farewell_drop(window->farewell);

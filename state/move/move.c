@@ -13,6 +13,7 @@
 #include "state/base/work.h"
 #include "state/command/journal.h"
 #include "state/driver/offer.h"
+#include "state/memory/watched.h"
 #include "state/move/elastic.h"
 #include "state/move/fetch.h"
 #include "state/move/ready.h"
@@ -330,6 +331,7 @@ static void run(struct move *move)
     pause_end(move);
     spread_over(move);
     transfer_series_finish(&move->series);
+    watched_end_all();
     if (error == 0) {
         move_enter_phase(move, MOVE_RESUME);
         move->report->arrived_ns = clock_now_ns() - move->begun_at;
