@@ -12,6 +12,7 @@
 #include "remote/driver/block.h"
 #include "remote/driver/copy.h"
 #include "remote/driver/handle.h"
+#include "remote/driver/layout.h"
 #include "state/base/callback.h"
 #include "state/base/info.h"
 #include "state/driver/devinfo.h"
@@ -189,12 +190,6 @@ struct queue {
     _Atomic cl_int failed; /**< Of a command without an event; the next wait says so. */
 };
 
-/** How bytes lie in the program's memory: rows of slices. */
-struct layout {
-    size_t row, rows, slices; /**< Bytes of a row, and how many. */
-    size_t row_pitch, slice_pitch;
-};
-
 struct event {
     struct object base;
     struct context *context;
@@ -350,17 +345,6 @@ struct kernel *kernel_get(cl_kernel kernel);
 struct device_object *device_get(cl_device_id device);
 bool context_has(const struct context *context, const struct device_object *device);
 uint64_t device_number(const struct device_object *device, cl_device_info name);
-cl_int device_formats(const struct context *context, cl_mem_flags flags, cl_mem_object_type type,
-                      const cl_image_format **ret_formats, cl_uint *ret_count);
-
-/** Bytes of a layout, packed; false: it does not fit in 64 bits. */
-bool layout_size(const struct layout *layout, size_t *ret_size);
-/** Between packed bytes and the program's memory. */
-bool layout_is_packed(const struct layout *layout);
-void layout_gather(const struct layout *layout, void *packed, const void *memory);
-void layout_scatter(const struct layout *layout, const void *packed, void *memory);
-/** The same, but what is there already is not written. */
-void layout_refresh(const struct layout *layout, const void *packed, void *memory);
 
 /** A command on its way. */
 #define COMMAND_WAITS 16
