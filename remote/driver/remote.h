@@ -9,10 +9,10 @@
 
 #include "agent/wire/inventory.h"
 #include "messages.h"
-#include "remote/driver/block.h"
 #include "remote/driver/copy.h"
 #include "remote/driver/handle.h"
 #include "remote/driver/layout.h"
+#include "remote/driver/session/block.h"
 #include "state/base/callback.h"
 #include "state/base/info.h"
 #include "state/driver/devinfo.h"

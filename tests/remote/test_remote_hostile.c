@@ -106,7 +106,7 @@ static void *to_client(void *data)
 
 #define GUARD          64
 #define SIZE           256
-#define ANSWER_LONGEST (256u << 20) /* As remote/driver/client.c has it. */
+#define ANSWER_LONGEST (256u << 20) /* As remote/driver/session/client.c has it. */
 
 struct program {
     cl_device_id device;
