@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "remote/driver/commands/command.h"
 #include "remote/driver/session/meeting.h"
 
 /*

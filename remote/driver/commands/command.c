@@ -1,7 +1,7 @@
+#include "remote/driver/commands/command.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "remote/driver/remote.h"
 
 /* What all enqueued commands have in common. */
 
@@ -147,7 +147,7 @@ void command_aim(struct command *command, void *target, const struct layout *lay
     }
     event->target = target;
     event->layout = *layout;
-    if (block_take(event->context, size, &event->block)) {
+    if (block_take(client, event->context->areas_before, size, &event->block)) {
         head->area = event->block.area;
         head->place = event->block.offset;
         return;
@@ -179,7 +179,7 @@ cl_int command_fill(struct command *command, const void *source, const struct la
     if (event && is_packed && block_find(client, source, *ret_size, &head->area, &head->place))
         return CL_SUCCESS;
     struct bulk_block block;
-    if (event && block_take(event->context, *ret_size, &block)) {
+    if (event && block_take(client, event->context->areas_before, *ret_size, &block)) {
         layout_gather(layout, block.bytes, source);
         command_lend(command, &block);
         return CL_SUCCESS;

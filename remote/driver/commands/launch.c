@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/driver/commands/command.h"
 #include "remote/driver/programs/kernel.h"
-#include "remote/driver/remote.h"
 
 /* Launches. What a launch may not be is said at the call, from what is known of kernel and device.
  */

@@ -2,8 +2,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "remote/driver/commands/command.h"
 #include "remote/driver/objects/image.h"
-#include "remote/driver/remote.h"
 
 /*
  * Maps. A map is a read into memory of this process, and an unmap of what may have been written is
@@ -19,7 +19,7 @@ static void *aligned_memory(const struct context *context, size_t size,
                             struct bulk_block *ret_block)
 {
     void *memory = NULL;
-    if (block_take(context, size, ret_block))
+    if (block_take(context->base.client, context->areas_before, size, ret_block))
         return ret_block->bytes;
     return posix_memalign(&memory, ALIGNMENT, size ? size : 1) ? NULL : memory;
 }

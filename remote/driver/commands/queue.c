@@ -1,7 +1,7 @@
 #define CL_USE_DEPRECATED_OPENCL_1_0_APIS
 #include <stdlib.h>
 
-#include "remote/driver/remote.h"
+#include "remote/driver/commands/command.h"
 
 struct queue *queue_get(cl_command_queue queue)
 {

@@ -1,9 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/driver/commands/command.h"
 #include "remote/driver/commands/transfer.h"
 #include "remote/driver/objects/image.h"
-#include "remote/driver/remote.h"
 
 /* Reads, writes, fills, copies, moves of memory objects. What the specification asks of their
    parameters is asked here, so that its errors come at the call. */

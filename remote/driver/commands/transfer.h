@@ -1,7 +1,7 @@
 #ifndef RESEAT_REMOTE_DRIVER_COMMANDS_TRANSFER_H
 #define RESEAT_REMOTE_DRIVER_COMMANDS_TRANSFER_H
 
-#include "remote/driver/remote.h"
+#include "remote/driver/objects/objects.h"
 
 /** Bytes between a buffer and the program's memory, in one run; checked. */
 struct transfer {

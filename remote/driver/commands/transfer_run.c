@@ -1,5 +1,7 @@
 #include <sched.h>
 
+#include "remote/driver/commands/command.h"
+
 #include "remote/driver/commands/transfer.h"
 #include "state/base/past_caches.h"
 
@@ -66,8 +68,8 @@ static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
     for (size_t at = 0; at < transfer->size && ahead->count < ARRAY_SIZE(ahead->blocks);
          at += ahead->part) {
         size_t left = transfer->size - at;
-        if (!block_take(context, left < ahead->part ? left : ahead->part,
-                        &ahead->blocks[ahead->count]))
+        if (!block_take(context->base.client, context->areas_before,
+                        left < ahead->part ? left : ahead->part, &ahead->blocks[ahead->count]))
             break;
         atomic_init(&ahead->copied[ahead->count++], 0);
     }

@@ -1,8 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/driver/remote.h"
+#include "remote/driver/objects/objects.h"
 #include "remote/driver/servers/renew.h"
+#include "remote/driver/servers/servers.h"
 
 struct context *context_get(cl_context context)
 {
@@ -162,7 +163,7 @@ static cl_int create_context(const cl_context_properties *properties, cl_uint co
         handle_release(context);
         return error;
     }
-    blocks_begin(context);
+    context->areas_before = blocks_before(context->devices[0]);
     *ret_context = context;
     return CL_SUCCESS;
 }

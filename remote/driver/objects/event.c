@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/driver/remote.h"
+#include "remote/driver/objects/objects.h"
 #include "remote/rings/process.h"
 #include "state/base/clock.h"
 

@@ -1,7 +1,7 @@
 #ifndef RESEAT_REMOTE_DRIVER_OBJECTS_IMAGE_H
 #define RESEAT_REMOTE_DRIVER_OBJECTS_IMAGE_H
 
-#include "remote/driver/remote.h"
+#include "remote/driver/objects/objects.h"
 
 /** What memory objects of all kinds have in common (memory.c). */
 cl_int memory_check_flags(cl_mem_flags flags);

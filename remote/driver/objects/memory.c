@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "remote/driver/objects/image.h"
-#include "remote/driver/remote.h"
 
 /* Memory objects. What programs lend or map is in their process; the server's objects have no host
    side at all. */

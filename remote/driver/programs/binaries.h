@@ -1,7 +1,7 @@
 #ifndef RESEAT_REMOTE_DRIVER_PROGRAMS_BINARIES_H
 #define RESEAT_REMOTE_DRIVER_PROGRAMS_BINARIES_H
 
-#include "remote/driver/remote.h"
+#include "remote/driver/session/session.h"
 #include "state/base/content_hash.h"
 
 /*

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "remote/driver/programs/kernel.h"
-#include "remote/driver/remote.h"
 
 /* Kernels. What is known of one is asked once, with the first that is made of its name. */
 

@@ -1,6 +1,5 @@
 #include "remote/driver/servers/isolate.h"
 
-#include "remote/driver/remote.h"
 #include "remote/driver/servers/renew.h"
 
 int isolate_open(const char *server, const char *icd, cl_uint room, cl_platform_id *ret_platforms,

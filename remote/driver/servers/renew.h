@@ -1,7 +1,7 @@
 #ifndef RESEAT_REMOTE_DRIVER_SERVERS_RENEW_H
 #define RESEAT_REMOTE_DRIVER_SERVERS_RENEW_H
 
-#include "remote/driver/remote.h"
+#include "remote/driver/session/session.h"
 
 /*
  * Sessions that follow one that has ended. Of one in which a driver was opened for this process,

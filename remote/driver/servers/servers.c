@@ -1,9 +1,11 @@
+#include "remote/driver/servers/servers.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "remote/driver/remote.h"
+#include "remote/driver/answer.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
 

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "remote/driver/remote.h"
+#include "remote/driver/session/session.h"
 #include "state/base/clock.h"
 
 /* Idle areas are unmapped beyond so many bytes, when there are to be large ones. */
@@ -67,27 +67,25 @@ int blocks_init(struct client *client)
     return bulk_create(&limits, &link, &client->bulk);
 }
 
-void blocks_begin(struct context *context)
+uint32_t blocks_before(const struct device_object *device)
 {
-    const struct device_object *first = context->devices[0];
-    bool unified = device_number(first, CL_DEVICE_HOST_UNIFIED_MEMORY) ||
-                   (device_number(first, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
-    if (context->base.client->bulk && !unified)
-        context->areas_before = bulk_last(context->base.client->bulk);
+    struct bulk *bulk = device->base.client->bulk;
+    bool unified = device_number(device, CL_DEVICE_HOST_UNIFIED_MEMORY) ||
+                   (device_number(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
+    return bulk && !unified ? bulk_last(bulk) : 0;
 }
 
-bool block_take(const struct context *context, size_t size, struct bulk_block *ret_block)
+bool block_take(struct client *client, uint32_t before, size_t size, struct bulk_block *ret_block)
 {
-    struct client *client = context->base.client;
     struct bulk *bulk = client->bulk;
     if (!bulk || size < BLOCK_LEAST || client_state(client))
         return false;
     if (size >= LARGE_BYTES)
         (void)bulk_trim(bulk, KEPT_BYTES);
-    int error = bulk_take_after(bulk, context->areas_before, size, ret_block);
+    int error = bulk_take_after(bulk, before, size, ret_block);
     if (error == -ENOSPC) { /* Make room, else one that is slower will do. */
         (void)bulk_trim(bulk, 0);
-        error = bulk_take_after(bulk, context->areas_before, size, ret_block);
+        error = bulk_take_after(bulk, before, size, ret_block);
     }
     return error == 0 || bulk_take(bulk, size, ret_block) == 0;
 }

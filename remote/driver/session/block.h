@@ -12,7 +12,7 @@
  */
 
 struct client;
-struct context;
+struct device_object;
 
 /** Of less the copies cost nothing, and go with the message. */
 #define BLOCK_LEAST ((size_t)16 << 10)
@@ -24,15 +24,15 @@ MUST_CHECK int blocks_init(struct client *client);
 MUST_CHECK int blocks_post_descriptor(struct client *client, unsigned type, const void *body,
                                       size_t size, int fd);
 
-/** The server was told of a context. Where its device has memory of its own, areas that are there
- *  already are not registered with it, and none of its blocks is of one while there can be others:
- *  to register memory that is in use is not safe with every driver (remote/server/session/areas.c).
- */
-void blocks_begin(struct context *context);
-/** One of at least @size bytes, for transfers of a context's queues; false: there is none, or @size
- *  is less than BLOCK_LEAST. Blocks for a round trip where there has to be a new area. No lock is
- *  held that who receives takes. */
-bool block_take(const struct context *context, size_t size, struct bulk_block *ret_block);
+/** When the server was told of a context whose first device is @device: the last area before it, or
+ *  0. Where the device has memory of its own, areas that are there already are not registered with
+ *  it, and none of the context's blocks is of one while there can be others: to register memory
+ * that is in use is not safe with every driver (remote/server/session/areas.c). */
+uint32_t blocks_before(const struct device_object *device);
+/** One of at least @size bytes, for transfers of queues of a context, with what blocks_before()
+ * said of it; false: there is none, or @size is less than BLOCK_LEAST. Blocks for a round trip
+ * where there has to be a new area. No lock is held that who receives takes. */
+bool block_take(struct client *client, uint32_t before, size_t size, struct bulk_block *ret_block);
 /** Nobody uses it any more; one of 0 bytes is none. Any thread. */
 void block_give(struct client *client, struct bulk_block *block);
 /** Where the server has these bytes; false: nowhere. */

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "remote/driver/copy.h"
 #include "remote/driver/session/connect.h"
 #include "remote/driver/session/environment.h"
 #include "remote/identity/credentials.h"

@@ -1,7 +1,7 @@
 #ifndef RESEAT_REMOTE_DRIVER_SESSION_CONNECT_H
 #define RESEAT_REMOTE_DRIVER_SESSION_CONNECT_H
 
-#include "remote/driver/remote.h"
+#include "remote/driver/session/session.h"
 
 /** How many seconds the program would wait for its session, as the environment says. */
 uint32_t client_wanted_patience(void);

@@ -1,7 +1,7 @@
 #ifndef RESEAT_REMOTE_DRIVER_SESSION_MEETING_H
 #define RESEAT_REMOTE_DRIVER_SESSION_MEETING_H
 
-#include "remote/driver/remote.h"
+#include "remote/driver/session/session.h"
 #include "remote/link/ticket.h"
 #include "state/base/owned.h"
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/driver/remote.h"
+#include "remote/driver/answer.h"
+#include "remote/driver/session/session.h"
 #include "state/base/clock.h"
 #include "state/driver/devinfo.h"
 
