@@ -87,8 +87,6 @@ struct point *point_create(uint64_t serial);
 /** Add @memory, which is held; with the chunks of @from, or NULL. 0 or -ENOMEM. Roots come in the
  *  order of their addresses. */
 MUST_CHECK int point_add(struct point *point, struct memory *memory, const struct kept *from);
-/** Leave out the root at @index. */
-void point_remove(struct point *point, size_t index);
 
 /** The bytes of chunk @i. */
 struct range kept_range(const struct kept *kept, size_t i);
