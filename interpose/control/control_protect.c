@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/threads/fork.h"
 #include "state/point/protect.h"
 
 static struct {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "remote/driver/copy.h"
-#include "state/base/past_caches.h"
+#include "state/base/memory/past_caches.h"
 
 bool layout_size(const struct layout *layout, size_t *ret_size)
 {

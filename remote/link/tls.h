@@ -5,7 +5,7 @@
 #include "remote/identity/grant.h"
 #include "remote/link/link.h"
 #include "remote/link/ticket.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /*
  * A link of TLS over any socket of a stream: version 1.3 and no other, certificates on both sides,

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/long_lock.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/long_lock.h"
+#include "state/base/threads/work.h"
 #include "state/checkpoint/keeper.h"
 #include "state/command/command.h"
 #include "state/graph/command_line.h"

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "state/base/callback.h"
-#include "state/base/fork.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/fork.h"
 #include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/watch.h"

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "state/base/callback.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
-#include "state/base/work.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/work.h"
 #include "state/command/journal.h"
 #include "state/command/pieces.h"
 #include "state/command/traced.h"

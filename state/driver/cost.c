@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 
 /* Of a chunk: from the link to who waits for it, and from one to the other until it is on its way
  * again; and for work on the way once more. */

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "policy/plan.h"
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/work.h"
 #include "state/command/journal.h"
 #include "state/driver/offer.h"
 #include "state/move/elastic.h"

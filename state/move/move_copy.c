@@ -5,7 +5,7 @@
 #include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/command/parts.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"

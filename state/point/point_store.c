@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/fork.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
+#include "state/base/threads/fork.h"
 
 static _Atomic uint64_t bytes_taken;
 

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
-#include "state/base/thread.h"
-#include "state/base/work.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/command/journal.h"
 #include "state/driver/isolated.h"
 #include "state/move/move.h"

@@ -1,7 +1,7 @@
 #ifndef RESEAT_STATE_RECIPE_RECIPE_HASH_H
 #define RESEAT_STATE_RECIPE_RECIPE_HASH_H
 
-#include "state/base/content_hash.h"
+#include "state/base/bytes/content_hash.h"
 #include "state/recipe/recipe.h"
 
 /**

@@ -1,10 +1,10 @@
 #include <stdlib.h>
 
 #include "state/base/array.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/long_lock.h"
 #include "state/base/span.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/long_lock.h"
 #include "state/command/parts.h"
 #include "state/command/turn.h"
 #include "state/memory/mapping.h"

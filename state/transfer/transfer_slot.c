@@ -3,7 +3,7 @@
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 #include "state/transfer/transfer_priv.h"
 
 #define LOOK_NS      (5 * NS_PER_MS) /* Between looks at the limits. */

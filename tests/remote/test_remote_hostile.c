@@ -11,7 +11,7 @@
 
 #include "messages.h"
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 #include "tests/remote/served.h"
 
 /* What a server says that is not so: the program gets errors, and only what it asked for is

@@ -3,7 +3,7 @@
 #include "remote/driver/commands/command.h"
 
 #include "remote/driver/commands/transfer.h"
-#include "state/base/past_caches.h"
+#include "state/base/memory/past_caches.h"
 
 /*
  * What is long is given in parts, so that copying one, or sending it over a link, and the device's

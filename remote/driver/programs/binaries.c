@@ -5,8 +5,8 @@
 
 #include "remote/driver/session/meeting.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/threads/fork.h"
 
 /* A server gives one to so many others at once: so their number doubles, and more, with each step.
  */

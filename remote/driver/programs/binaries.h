@@ -2,7 +2,7 @@
 #define RESEAT_REMOTE_DRIVER_PROGRAMS_BINARIES_H
 
 #include "remote/driver/session/session.h"
-#include "state/base/content_hash.h"
+#include "state/base/bytes/content_hash.h"
 
 /*
  * Which of this process's servers have which binaries, so that one that many need leaves this host

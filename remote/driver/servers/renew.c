@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /* Within which who receives finds out that a session has ended. */
 #define FOUND_OUT_NS (3 * NS_PER_S)

@@ -7,7 +7,7 @@
 
 #include "remote/driver/answer.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /*
  * Sessions with the servers that RESEAT_SERVER names, separated by blanks; several addresses of one

@@ -9,11 +9,11 @@
 #include "remote/identity/credentials.h"
 #include "remote/rings/process.h"
 #include "remote/wire/stream_rings.h"
+#include "state/base/bytes/text.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/text.h"
-#include "state/base/thread.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
 
 /* Sessions with servers. */
 

@@ -3,7 +3,7 @@
 
 #include "remote/driver/session/session.h"
 #include "remote/link/ticket.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /*
  * How two sessions of this process's meet, so that bytes go from the one to the other: by a socket

@@ -11,7 +11,7 @@
 #include "messages.h"
 #include "remote/driver/handle.h"
 #include "remote/driver/session/block.h"
-#include "state/base/callback.h"
+#include "state/base/threads/callback.h"
 #include "state/driver/devinfo.h"
 
 /*

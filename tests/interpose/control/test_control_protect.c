@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "interpose/control/control_protect.h"
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 #include "state/point/protect.h"
 
 /* What reaches the engine of what the environment and the agent say. */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/past_caches.h"
+#include "state/base/memory/past_caches.h"
 #include "tests/state/transfer/transfer_bench.h"
 
 /* Buffers arrive whole, whatever their sizes, by every way. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/driver/links.h"
 #include "tests/state/transfer/transfer_bench.h"
 #include "tests/support/folder.h"
