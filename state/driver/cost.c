@@ -232,8 +232,9 @@ static struct cost_stage out_stage(const struct cost_way *way)
     return stage;
 }
 
-void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
-                 struct cost_places *ret_places)
+/* The stages of a way through a ring. */
+static void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
+                        struct cost_places *ret_places)
 {
     struct cost_problem problem = {.total = way->total, .cores = way->cores, .ring = COST_RING_MAX};
     struct cost_places places = {.copy = COST_STAGES_MAX, .work = COST_STAGES_MAX};

@@ -118,8 +118,6 @@ int move_fail_object(struct move *move, const struct object_class *class,
  * second pass makes what came since the first.
  */
 
-/** Contexts that hold the seat and are not in move->contexts yet are added. 0 or -errno. */
-MUST_CHECK int move_find_contexts(struct move *move);
 /**
  * Before a suspend: could the program be resumed where it is? Free where the process can reach what
  * it could when that driver last worked. Otherwise what a resume makes (residences, programs) is

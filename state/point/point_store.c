@@ -112,7 +112,7 @@ struct chunk *chunk_create(size_t size, uint64_t since)
     return chunk;
 }
 
-struct chunk *chunk_ref(struct chunk *chunk)
+static struct chunk *chunk_ref(struct chunk *chunk)
 {
     if (chunk)
         atomic_fetch_add_explicit(&chunk->refs, 1, memory_order_relaxed);

@@ -31,8 +31,7 @@ struct chunk {
 
 /** NULL without memory. One reference, the caller's. Its bytes may be anything. */
 struct chunk *chunk_create(size_t size, uint64_t since);
-struct chunk *chunk_ref(struct chunk *chunk); /**< NULL is allowed. */
-void chunk_unref(struct chunk *chunk);        /**< NULL is allowed. */
+void chunk_unref(struct chunk *chunk); /**< NULL is allowed. */
 /** One of the bytes of @of, to have parts of its own: as many of those as @of has. */
 struct chunk *chunk_of_parts(struct chunk *of, uint64_t since);
 /** A part of a chunk that has parts becomes its own, with bytes that may be anything, if that is

@@ -16,8 +16,4 @@
 MUST_CHECK int recipe_hash(const struct recipe *recipe, const char *prologue,
                            struct content_hash *hash);
 
-/** @options with one blank between words and none around them, where no quotes or backslashes make
- *  blanks mean something. Owned by the caller (free()); NULL without memory. */
-char *recipe_plain_options(const char *options);
-
 #endif

@@ -25,7 +25,7 @@ void fifo_push(struct fifo *fifo, struct slot *slot)
     fifo->count++;
 }
 
-struct slot *fifo_pop(struct fifo *fifo)
+static struct slot *fifo_pop(struct fifo *fifo)
 {
     struct slot *slot = fifo->first;
     if (!slot)
