@@ -16,6 +16,7 @@
 #include "state/object/lost.h"
 #include "state/point/point.h"
 #include "state/point/recover.h"
+#include "state/room/room.h"
 
 /* Until the program has something, and between two points that are not due yet. */
 #define RETRY_NS UINT64_C(100000000)
@@ -185,7 +186,7 @@ static bool is_found_lost(void)
     bool lost = false;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
         lost = event_is_lost(event) || lost;
-    return lost || is_lost();
+    return room_find_bereft() || lost || is_lost();
 }
 
 bool protect_outlives_loss(uint64_t deadline_ns, const atomic_bool *cancel)
@@ -445,10 +446,11 @@ static void *run(void *unused)
         }
         if (!lost && !state.woken && !state.wanted)
             (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + RETRY_NS);
+        bool woken = state.woken, wanted = state.wanted;
         state.woken = false;
-        bool wanted = state.wanted;
         pthread_mutex_unlock(&state.lock);
-        lost = is_lost();
+        /* What is lost may be what it left, with bytes that are nowhere else. */
+        lost = is_lost() || (woken && room_find_bereft());
         bool recovers = lost && !refusal();
         if (atomic_exchange(&seeks, recovers) != recovers && recovers)
             trace_notice();
