@@ -820,6 +820,26 @@ Test(recover, a_device_that_was_left_on_demand_and_entered_again_is_recovered, .
     free(rig.devices);
 }
 
+/* It need not be the program that finds it lost. */
+Test(recover, what_was_left_on_demand_and_is_lost_is_recovered_before_it_is_needed, .timeout = 60)
+{
+    struct play play;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 1, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(emu_shared_arm(rig.emu, "a", 1, "clEnqueueReadBuffer", EMU_ERROR_VANISH), 0);
+    leave_on_demand("b");
+    for (unsigned i = 0; recoveries() == 0 && i < 5000; i++)
+        engine_rig_sleep(1);
+    cr_assert_eq(recoveries(), 1);
+    has(&play, play.b, play.b_is);
+    has(&play, play.a, play.a_is);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
 /* Without protection it is as ever, also after there was some. */
 Test(recover, what_is_not_protected_gets_the_errors, .timeout = 60)
 {
