@@ -189,9 +189,18 @@ static bool is_found_lost(void)
     return room_find_bereft() || lost || is_lost();
 }
 
-bool protect_outlives_loss(uint64_t deadline_ns, const atomic_bool *cancel)
+uint64_t protect_recoveries(void)
 {
-    return is_found_lost() && await_end_of_loss(deadline_ns, cancel);
+    pthread_mutex_lock(&state.lock);
+    uint64_t recoveries = state.recoveries;
+    pthread_mutex_unlock(&state.lock);
+    return recoveries;
+}
+
+bool protect_outlives_loss(uint64_t recoveries, uint64_t deadline_ns, const atomic_bool *cancel)
+{
+    bool lost = is_found_lost();
+    return (lost || protect_recoveries() != recoveries) && await_end_of_loss(deadline_ns, cancel);
 }
 
 /* What another thread took out of the journal is being let go: true once it is. */
@@ -250,9 +259,12 @@ static bool relieve(bool anyway)
         return false;
     if (entries == 0)
         return await_points();
-    int error = protect_now();
-    while (error != 0 && protect_outlives_loss(0, NULL))
+    uint64_t before;
+    int error;
+    do {
+        before = protect_recoveries();
         error = protect_now();
+    } while (error != 0 && protect_outlives_loss(before, 0, NULL));
     if (error != 0 && gate_close(0) == 0) {
         struct journal_entry *former = journal_end();
         gate_open();

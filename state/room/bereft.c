@@ -4,10 +4,10 @@
 #include "state/room/room.h"
 
 /*
- * A program that left a device on demand has bytes there, and that device can be lost as well. Nothing
- * is wrong where the program is, but what needs those bytes can never run. Of a protected program they
- * are in its point and its journal, from which everything is done again, once: so the device where it
- * is counts as lost too, and all is as it is after such a loss.
+ * A program that left a device on demand has bytes there, and that device can be lost as well.
+ * Nothing is wrong where the program is, but what needs those bytes can never run. Of a protected
+ * program they are in its point and its journal, from which everything is done again, once: so the
+ * device where it is counts as lost too, and all is as it is after such a loss.
  */
 
 static bool is_bereft(const struct memory *root)
@@ -23,7 +23,8 @@ static bool is_any_bereft(void)
     uintptr_t cursor = 0;
     struct memory *memory;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
-        any = any || (context_lives(memory->context, context_home(memory->context)) && is_bereft(memory));
+        any = any ||
+              (context_lives(memory->context, context_home(memory->context)) && is_bereft(memory));
     return any;
 }
 
@@ -37,7 +38,8 @@ bool room_lose_bereft(void)
         uint8_t place = context_home(context);
         if (!context_lives(context, place))
             continue;
-        /* It is not: what it reads for the program it does now, not when the program has its memory. */
+        /* It is not: what it reads for the program it does now, not when the program has its
+         * memory. */
         (void)queue_drain(context, place);
         residence_lose(context->at[place], "what the program left elsewhere is lost", true);
     }

@@ -81,9 +81,9 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
 uint64_t room_least(const struct command *command);
 
 /**
- * Where a protected program's latest bytes are nowhere any more, as a device is lost that it left on
- * demand: have the one where it is count as lost too, once what that was given has ended, so that the
- * program is recovered. True: so it is. Gate closed.
+ * Where a protected program's latest bytes are nowhere any more, as a device is lost that it left
+ * on demand: have the one where it is count as lost too, once what that was given has ended, so
+ * that the program is recovered. True: so it is. Gate closed.
  */
 bool room_lose_bereft(void);
 /** The same for who is not inside the gate, and does not have it closed. */
