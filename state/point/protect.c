@@ -7,6 +7,7 @@
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/owned.h"
 #include "state/base/span.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
@@ -364,8 +365,11 @@ static const struct device_key **list_keys(size_t *ret_count)
 static bool recover(void)
 {
     const struct device *here = atomic_load(&the_seats[0]->device);
+    struct owned_room room;
     size_t count;
+    owned_room_begin(&room); /* to find them */
     const struct device_key **keys = list_keys(&count);
+    owned_room_end(&room);
     bool done = here && recover_on_other(keys, count, &here->key);
     free(keys);
     if (!done && here && !work_is_over())

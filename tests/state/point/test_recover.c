@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "state/base/clock.h"
@@ -857,6 +858,38 @@ Test(recover, what_was_left_on_demand_and_is_lost_is_recovered_before_it_is_need
     cr_assert_eq(recoveries(), 1);
     has(&play, play.b, play.b_is);
     has(&play, play.a, play.a_is);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* The driver of the next device opens some to build; the program, which waits, would let none go.
+ */
+Test(recover, a_program_that_has_each_descriptor_is_recovered, .timeout = 60)
+{
+    enum { NUMBERS = 256 };
+    struct play play;
+    struct rlimit limit, is;
+    int own[NUMBERS], count = 0;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 1, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = NUMBERS;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    while (count < NUMBERS && (own[count] = dup(STDERR_FILENO)) >= 0)
+        count++;
+    cr_assert(count > 0 && errno == EMFILE);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    has(&play, play.b, play.b_is);
+    /* The limit is the program's again, once that is over. */
+    for (unsigned i = 0; i < 5000; i++, engine_rig_sleep(1))
+        if (getrlimit(RLIMIT_NOFILE, &is) == 0 && is.rlim_cur == limit.rlim_cur)
+            break;
+    cr_assert_eq(is.rlim_cur, limit.rlim_cur);
+    while (count > 0)
+        cr_assert_eq(close(own[--count]), 0);
     close_play(&play);
     protect_end();
     free(rig.devices);
