@@ -36,6 +36,15 @@ static int begin(const struct protection *protection)
     return protect_begin(&settings);
 }
 
+bool control_protect_is_wanted(const char *text)
+{
+    struct protection protection = {.word = PROTECTION_ON};
+    char reason[128];
+    return text && text[0] &&
+           (protection_parse(text, &protection, reason, sizeof(reason)) != 0 ||
+            protection.word == PROTECTION_ON);
+}
+
 void control_protect_start(const struct device_key *places, size_t count, const char *text)
 {
     struct protection protection = {.word = PROTECTION_OFF};

@@ -2,13 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* Below the usual limit of 1024, above what programs come to and shells choose; a table of more
  * would cost memory. */
 #define NUMBER 960
+
+/* What a driver opens at once when it builds, and some more. */
+#define FEW 32
 
 static bool is_same(int fd, const struct owned *owned)
 {
@@ -92,4 +94,37 @@ void owned_close(struct owned *owned)
     *owned = OWNED_NONE;
     if (fd >= 0)
         close(fd);
+}
+
+static bool few_are_left(void)
+{
+    int opened[FEW], count = 0;
+    while (count < FEW && (opened[count] = open("/", O_PATH | O_CLOEXEC)) >= 0)
+        count++;
+    bool few = count < FEW && errno == EMFILE;
+    while (count > 0)
+        close(opened[--count]);
+    return few;
+}
+
+void owned_room_begin(struct owned_room *ret_room)
+{
+    struct rlimit limit;
+    *ret_room = (struct owned_room){0, 0};
+    if (!few_are_left() || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max - before > FEW * 8 ? before + FEW * 8 : limit.rlim_max;
+    if (limit.rlim_cur > before && setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        *ret_room = (struct owned_room){before, limit.rlim_cur};
+}
+
+void owned_room_end(const struct owned_room *room)
+{
+    struct rlimit limit;
+    if (room->now == room->before || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        limit.rlim_cur != room->now)
+        return;
+    limit.rlim_cur = room->before;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "state/base/compiler.h"
@@ -49,6 +50,19 @@ int owned_fd(const struct owned *owned);
  * Blocks on the disk. Returns 0, -EFBIG, or -errno; then some of it may be there.
  */
 MUST_CHECK int owned_append(const struct owned *owned, const void *bytes, size_t size);
+
+/* What RLIMIT_NOFILE was, and was made; the same: it was left. */
+struct owned_room {
+    rlim_t before, now;
+};
+/**
+ * Where the program has all but a few of the descriptors that it may, let there be more, as far as
+ * it could have had them itself, for a driver that cannot do without: until owned_room_end. Those
+ * that are open then stay so.
+ */
+void owned_room_begin(struct owned_room *ret_room);
+/** The limit is the program's again, unless it set another meanwhile. */
+void owned_room_end(const struct owned_room *room);
 
 /** Close it if it is ours still; OWNED_NONE from then on. */
 void owned_close(struct owned *owned);

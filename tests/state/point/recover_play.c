@@ -132,3 +132,11 @@ void go(const char *name)
     struct move_report report;
     move_run(&request, &report);
 }
+
+void leave_on_demand(const char *name)
+{
+    struct move_request request = {
+        .target = engine_rig_key(&rig, name), .fetch = MOVE_FETCH_ON_DEMAND, .bandwidth = 1024};
+    struct move_report report;
+    move_run(&request, &report);
+}

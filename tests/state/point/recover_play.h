@@ -40,6 +40,8 @@ void called_once(const struct play *play);
 bool is_on(const char *name);
 /** Whoever moves the program, or makes a point of it, does so while much of it is under way. */
 void go(const char *name);
+/** What it needs next is where it was: that may be lost before a command needs it, or a point. */
+void leave_on_demand(const char *name);
 uint64_t recoveries(void);
 /** The device is back for the next round, and so is the program. */
 void again(void);

@@ -167,6 +167,27 @@ static void compute_moving(struct play *play)
     has(play, play->a, play->a_is);
 }
 
+static void compute_leaving(struct play *play)
+{
+    cl_event event;
+    launch(play, 2, 0, NULL, NULL);
+    leave_on_demand("b");
+    launch(play, 4, 0, NULL, &event);
+    watch(play, event);
+    has(play, play->b, play->b_is);
+    OK(clReleaseEvent(event));
+    go("a");
+    launch(play, 6, 0, NULL, NULL);
+    leave_on_demand("b");
+    (void)protect_now();
+    launch(play, 8, 0, NULL, NULL);
+    has(play, play->b, play->b_is);
+    go("a");
+    launch(play, 10, 0, NULL, NULL);
+    has(play, play->b, play->b_is);
+    has(play, play->a, play->a_is);
+}
+
 static void compute_with_points(struct play *play)
 {
     cl_event event;
@@ -216,7 +237,7 @@ static bool lose_at(void (*run)(struct play *play), uint64_t call, uint64_t next
     bool lost = emu_shared_fired(rig.emu, "a") != fired;
     bool lost_next = next != 0 && emu_shared_fired(rig.emu, "b") != b;
     cr_assert(lost || is_on("a"));
-    if (next == 0 && run != compute_moving)
+    if (next == 0 && run != compute_moving && run != compute_leaving)
         cr_assert_eq(recoveries(), before + !is_on("a"));
     close_play(&play);
     again();
@@ -303,6 +324,11 @@ Test(recover, a_device_that_is_lost_in_a_recovery_is_replaced, .timeout = 300)
 Test(recover, a_device_that_is_lost_in_a_move_is_replaced, .timeout = 300)
 {
     lose_at_each(compute_moving, "", 0);
+}
+
+Test(recover, a_device_that_was_left_on_demand_and_is_lost_is_replaced, .timeout = 300)
+{
+    lose_at_each(compute_leaving, "", 0);
 }
 
 Test(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced, .timeout = 300)

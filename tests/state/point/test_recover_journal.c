@@ -42,6 +42,28 @@ Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
     free(rig.devices);
 }
 
+/* It is replaced before who made the point asks why that failed. */
+Test(recover, a_loss_that_is_over_is_known_to_who_failed_for_it, .timeout = 60)
+{
+    struct play play;
+    cl_event launched;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 3, 0, NULL, &launched);
+    cr_assert_eq(emu_shared_arm(rig.emu, "a", 3, "clGetEventInfo", EMU_ERROR_VANISH), 0);
+    uint64_t before = protect_recoveries();
+    cr_assert_neq(protect_now(), 0);
+    for (unsigned i = 0; recoveries() == before && i < 5000; i++)
+        engine_rig_sleep(1);
+    cr_assert(protect_outlives_loss(before, 0, NULL));
+    cr_assert_not(protect_outlives_loss(before + 1, 0, NULL));
+    has(&play, play.b, play.b_is);
+    OK(clReleaseEvent(launched));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
 static cl_ulong time_of(cl_event event, cl_profiling_info which)
 {
     cl_ulong time;

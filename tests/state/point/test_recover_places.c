@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "state/base/clock.h"
 #include "state/object/lost.h"
@@ -190,6 +192,58 @@ Test(recover, a_device_that_was_left_on_demand_and_entered_again_is_recovered, .
     has(&play, play.b, play.b_is);
     has(&play, play.a, play.a_is);
     cr_assert_not(is_on("a"));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* It need not be the program that finds it lost. */
+Test(recover, what_was_left_on_demand_and_is_lost_is_recovered_before_it_is_needed, .timeout = 60)
+{
+    struct play play;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 1, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(emu_shared_arm(rig.emu, "a", 1, "clEnqueueReadBuffer", EMU_ERROR_VANISH), 0);
+    leave_on_demand("b");
+    for (unsigned i = 0; recoveries() == 0 && i < 5000; i++)
+        engine_rig_sleep(1);
+    cr_assert_eq(recoveries(), 1);
+    has(&play, play.b, play.b_is);
+    has(&play, play.a, play.a_is);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* The driver of the next device opens some to build; the program, which waits, would let none go.
+ */
+Test(recover, a_program_that_has_each_descriptor_is_recovered, .timeout = 60)
+{
+    enum { NUMBERS = 256 };
+    struct play play;
+    struct rlimit limit, is;
+    int own[NUMBERS], count = 0;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 1, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = NUMBERS;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    while (count < NUMBERS && (own[count] = dup(STDERR_FILENO)) >= 0)
+        count++;
+    cr_assert(count > 0 && errno == EMFILE);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    has(&play, play.b, play.b_is);
+    /* The limit is the program's again, once that is over. */
+    for (unsigned i = 0; i < 5000; i++, engine_rig_sleep(1))
+        if (getrlimit(RLIMIT_NOFILE, &is) == 0 && is.rlim_cur == limit.rlim_cur)
+            break;
+    cr_assert_eq(is.rlim_cur, limit.rlim_cur);
+    while (count > 0)
+        cr_assert_eq(close(own[--count]), 0);
     close_play(&play);
     protect_end();
     free(rig.devices);
