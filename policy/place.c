@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-const char *place_kind_name(enum place_kind kind)
+static const char *place_kind_name(enum place_kind kind)
 {
     static const char *const names[] = {"GPU", "accelerator", "CPU", "device of another kind"};
 

@@ -41,6 +41,4 @@ int place_choose(const struct place_device *devices, size_t count, size_t *ret_d
 int place_spread(const struct place_device *devices, const unsigned *taken, size_t count,
                  size_t *ret_device);
 
-const char *place_kind_name(enum place_kind kind);
-
 #endif

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "state/base/cleanup.h"
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
 
 #define SOCKET_NAME "agent.sock"
 

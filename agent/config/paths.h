@@ -5,7 +5,7 @@
 #include <sys/un.h>
 
 #include "state/base/compiler.h"
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
 
 /** Where an agent and those who look for it meet. */
 struct paths {

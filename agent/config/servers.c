@@ -10,7 +10,7 @@
 #include "agent/config/paths.h"
 #include "remote/identity/address.h"
 #include "state/base/cleanup.h"
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
 
 #define FILE_MAX (64u << 10)
 

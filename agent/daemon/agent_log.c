@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 void agent_log(const char *format, ...)
 {

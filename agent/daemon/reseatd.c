@@ -13,7 +13,7 @@
 #include "agent/config/process.h"
 #include "agent/daemon/govern/govern.h"
 #include "agent/daemon/isolation.h"
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 /*
  * reseatd: knows the devices and the programs of a user, and carries requests between the command

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "agent/config/paths.h"
+#include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
-#include "state/base/text.h"
 
 #define STRINGS_MAX 65536
 

@@ -88,7 +88,8 @@ int sim_csv_next(struct sim_csv *csv)
     return 1;
 }
 
-const char *sim_csv_word(const struct sim_csv *csv, size_t field, char *ret)
+/* The header's word for a field, into @ret (64 bytes). */
+static const char *sim_csv_word(const struct sim_csv *csv, size_t field, char *ret)
 {
     const char *at = csv->header;
 

@@ -36,8 +36,6 @@ MUST_CHECK int sim_csv_thousandths(struct sim_csv *csv, size_t field, uint64_t l
                                    uint64_t *ret_value);
 /** Refuse the line. Returns -EINVAL. */
 int sim_csv_refuse(struct sim_csv *csv, const char *format, ...) PRINTF(2, 3);
-/** The header's word for a field, into @ret (64 bytes). */
-const char *sim_csv_word(const struct sim_csv *csv, size_t field, char *ret);
 
 /**
  * Digits only, with up to @places after a point: the number times 10^@places. False when it is

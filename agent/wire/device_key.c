@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 static const char hex_digits[] = "0123456789abcdef";
 

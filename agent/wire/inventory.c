@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "state/base/msgcheck.h"
-#include "state/base/owned.h"
-#include "state/base/text.h"
+#include "state/base/bytes/msgcheck.h"
+#include "state/base/bytes/text.h"
+#include "state/base/files/owned.h"
 
 /*
  * [MAGIC, VERSION, [entry...]] with entry = [name, icd, platform, device, ordinal, uuid, pci,

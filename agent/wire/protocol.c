@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/little_endian.h"
-#include "state/base/msgcheck.h"
-#include "state/base/text.h"
+#include "state/base/bytes/little_endian.h"
+#include "state/base/bytes/msgcheck.h"
+#include "state/base/bytes/text.h"
 
 #define PREFIX 4
 

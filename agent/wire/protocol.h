@@ -108,7 +108,7 @@
 #define MSG_SHRINK "shrink" /**< agent: "seat", keep to "bytes" in all, and return the rest. */
 #define MSG_RETURN "return" /**< program: "seat", "bytes" that it gives back. */
 
-/** agent: keep up to "bytes" of host memory warm (state/base/pages.h). */
+/** agent: keep up to "bytes" of host memory warm (state/base/memory/pages.h). */
 #define MSG_WARM "warm"
 
 /*
@@ -229,7 +229,7 @@ bool field_bool(const msgpack_object *map, const char *key, bool fallback);
 bool field_is(const msgpack_object *map, const char *key, const char *value);
 /**
  * Copy a string. False, with "" in @ret, when it is missing, not a string, not safe
- * (state/base/text.h), or longer than @size allows.
+ * (state/base/bytes/text.h), or longer than @size allows.
  */
 bool field_string(const msgpack_object *map, const char *key, char *ret, size_t size);
 /** The same of a value by itself, such as an element of an array. */

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
-#include "state/base/thread.h"
-#include "state/base/thread_own.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/thread_own.h"
+#include "state/base/threads/work.h"
 
 #define PATIENCE_MS 5000
 /* Of a program that does not take them; more is not kept. */

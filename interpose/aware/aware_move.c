@@ -4,7 +4,7 @@
 #include "interpose/aware/aware_priv.h"
 #include "policy/reseat_limits.h"
 #include "state/base/clock.h"
-#include "state/base/work.h"
+#include "state/base/threads/work.h"
 
 /*
  * The mover's side: it has the program checkpoint and clean up, and waits for that; then for what

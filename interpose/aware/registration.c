@@ -3,8 +3,8 @@
 
 #include "interpose/aware/aware_priv.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
-#include "state/base/thread_own.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread_own.h"
 
 /* Programs register with policy/reseat.h, and leave. */
 

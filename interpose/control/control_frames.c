@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "agent/wire/device_key.h"
-#include "state/base/pages.h"
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
+#include "state/base/memory/pages.h"
 
 static void put_limits(struct frame *frame, const char *key, const struct reseat_limits *limits)
 {

@@ -4,7 +4,7 @@
 
 #include "agent/wire/park.h"
 #include "state/base/clock.h"
-#include "state/base/work.h"
+#include "state/base/threads/work.h"
 
 #define LOOK_MS 20
 

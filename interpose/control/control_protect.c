@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/threads/fork.h"
 #include "state/point/protect.h"
 
 static struct {
@@ -34,6 +34,15 @@ static int begin(const struct protection *protection)
                                               .keys = own.places,
                                               .key_count = own.place_count};
     return protect_begin(&settings);
+}
+
+bool control_protect_is_wanted(const char *text)
+{
+    struct protection protection = {.word = PROTECTION_ON};
+    char reason[128];
+    return text && text[0] &&
+           (protection_parse(text, &protection, reason, sizeof(reason)) != 0 ||
+            protection.word == PROTECTION_ON);
 }
 
 void control_protect_start(const struct device_key *places, size_t count, const char *text)

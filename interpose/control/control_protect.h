@@ -7,6 +7,8 @@
 /* Whether the program is protected (state/point/protect.h): as it was started, then as the agent
  * says. */
 
+/** Whether @text, of the environment, or NULL, says so. */
+bool control_protect_is_wanted(const char *text);
 /**
  * At the start, before an agent is heard.
  *

@@ -1,7 +1,7 @@
 #include "interpose/control/control_trace.h"
 
-#include "state/base/fork.h"
 #include "state/base/span.h"
+#include "state/base/threads/fork.h"
 
 /* The engine keeps what comes in a few turns. */
 #define TURN_MS    20

@@ -2,7 +2,7 @@
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_WIRE_H
 
 #include "agent/wire/protocol.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /** A socket to the agent that never blocks, with what has not been sent and not been read yet. */
 struct wire {

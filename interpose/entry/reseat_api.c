@@ -7,8 +7,8 @@
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
 #include "interpose/entry/start.h"
+#include "state/base/bytes/text.h"
 #include "state/base/log.h"
-#include "state/base/text.h"
 #include "state/graph/names.h"
 #include "state/restore/restore.h"
 

@@ -16,15 +16,16 @@
 #include "agent/wire/size.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
+#include "interpose/control/control_job.h"
 #include "interpose/control/control_protect.h"
 #include "interpose/control/control_room.h"
 #include "interpose/entry/calls.h"
-#include "state/base/callback.h"
-#include "state/base/cancel.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/thread_own.h"
-#include "state/base/work.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread_own.h"
+#include "state/base/threads/work.h"
 #include "state/command/watch.h"
 #include "state/driver/isolated.h"
 #include "state/driver/links.h"
@@ -89,21 +90,27 @@ static const char *limit_words(void)
     return words;
 }
 
-static int open_named(const struct device_key *key, struct device **ret_device)
-{
-    int err = driver_open_device(key, ret_device);
-    if (err != 0)
-        log_error("cannot open %s of %s: %s%s; the program gets no OpenCL platform", key->device,
-                  key->icd, strerror(-err), limit_words());
-    return err;
-}
-
 /* Where the program's virtual devices start. */
 struct start {
     struct device *devices[SEATS];
     uint32_t count; /* opened so far */
     uint32_t wanted;
 };
+
+/* All of @keys, or none. */
+static int open_named(const struct device_key *keys, uint32_t count, struct start *start)
+{
+    int err = 0;
+    for (start->count = 0; err == 0 && start->count < count; start->count += err == 0) {
+        const struct device_key *key = &keys[start->count];
+        err = driver_open_device(key, &start->devices[start->count]);
+        if (err != 0)
+            log_error("cannot open %s of %s: %s%s", key->device, key->icd, strerror(-err),
+                      limit_words());
+    }
+    start->count = err == 0 ? count : 0;
+    return err;
+}
 
 /* The first GPUs that open, else the first devices that do. */
 static int open_from_inventory(const struct inventory *inventory, struct start *start)
@@ -130,6 +137,15 @@ static int open_from_list(struct machine *machine, struct start *start)
     return start->count != 0 ? 0 : -ENOENT;
 }
 
+static int open_any(struct machine *machine, struct start *start)
+{
+    int err = machine->inventory.count != 0 ? open_from_inventory(&machine->inventory, start)
+                                            : open_from_list(machine, start);
+    if (err != 0)
+        log_error("no OpenCL device opens: %s%s", strerror(-err), limit_words());
+    return err;
+}
+
 static uint32_t wanted_count(void)
 {
     const char *text = getenv(START_ENV_DEVICES);
@@ -151,17 +167,18 @@ static int open_devices(struct machine *machine, struct start *start)
     start->wanted = wanted_count();
     if (named > start->wanted)
         start->wanted = named;
-    for (uint32_t i = 0; err == 0 && i < named; i++) {
-        err = open_named(&keys[i], &start->devices[i]);
-        start->count += err == 0;
+    err = open_named(keys, named, start);
+    /* It was moved before it began, to what is there no more: it stays where it was. */
+    if (err != 0) {
+        named = control_environment_devices(keys);
+        err = open_named(keys, named, start);
     }
-    if (named == 0) {
-        err = machine->inventory.count != 0 ? open_from_inventory(&machine->inventory, start)
-                                            : open_from_list(machine, start);
-        if (err != 0)
-            log_error("no OpenCL device opens: %s%s; the program gets no OpenCL platform",
-                      strerror(-err), limit_words());
-    }
+    /* A program that outlives the loss of its device does so before it has it, too. */
+    if (named == 0 ||
+        (err != 0 && start->wanted == 1 && control_protect_is_wanted(getenv(START_ENV_PROTECT))))
+        err = open_any(machine, start);
+    if (err != 0)
+        log_error("the program gets no OpenCL platform");
     /* More virtual devices than real ones: in turn. */
     for (uint32_t i = start->count; err == 0 && i < start->wanted; i++)
         start->devices[i] = start->devices[i - start->count];

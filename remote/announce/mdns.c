@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "agent/wire/protocol.h"
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 /*
  * reseat-mdns announce NAME PORT: announce a device server in the local network, for as long as

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "state/base/fork.h"
-#include "state/base/thread.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
 
 #define THREADS_ENV "RESEAT_COPY_THREADS"
 

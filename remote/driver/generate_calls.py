@@ -60,7 +60,7 @@ def main():
     counted = {"clReleaseCommandQueue", "clReleaseMemObject"}
     lines = ["#define CL_USE_DEPRECATED_OPENCL_1_0_APIS"]
     lines += [f"#include <CL/{name}>" for name in calls_py.HEADERS]
-    lines += ["#include <string.h>", "", '#include "remote/driver/between.h"', '#include "remote/driver/isolate.h"', '#include "remote/driver/plug.h"', '#include "remote/driver/remote.h"', ""]
+    lines += ["#include <string.h>", "", '#include "remote/driver/commands/between.h"', '#include "remote/driver/objects/objects.h"', '#include "remote/driver/servers/isolate.h"', '#include "remote/driver/servers/plug.h"', ""]
     names, addresses = {}, []
     for call in calls.values():
         name = call.name

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/callback.h"
-#include "state/base/fork.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/fork.h"
 
 struct place {
     struct object *object;

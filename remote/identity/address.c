@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 #define LABEL_MAX    63
 #define DNS_NAME_MAX 253

@@ -17,7 +17,6 @@
 #define ISSUED     "issued"
 #define LOCK       "lock"
 #define LIST_MAX   (1u << 20)
-#define KEY_MAX    (64u << 10)
 #define DAY_S      (24 * 3600)
 #define LINE_BYTES (CERTIFICATE_SERIAL_MAX + ADDRESS_HOST_MAX + 32)
 

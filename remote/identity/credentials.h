@@ -3,7 +3,7 @@
 
 #include "remote/identity/address.h"
 #include "remote/identity/certificate.h"
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
 
 /*
  * Who one end of a link is, and whom it believes: a key, its certificate, and the certificate of

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static OSSL_LIB_CTX *context;

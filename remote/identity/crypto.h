@@ -30,14 +30,4 @@ static inline void cleanup_bio(BIO **bio)
     BIO_free_all(*bio);
 }
 
-static inline void cleanup_key(EVP_PKEY **key)
-{
-    EVP_PKEY_free(*key);
-}
-
-static inline void cleanup_x509(X509 **certificate)
-{
-    X509_free(*certificate);
-}
-
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "agent/wire/size.h"
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 #define MAGIC     "reseat-grant-1"
 #define ALL       "*"

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "state/base/compiler.h"
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
 
 /*
  * Files that nobody else may read, write, or put others in the place of (L3): keys, and the lists

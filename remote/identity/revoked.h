@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "remote/identity/certificate.h"
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
 
 /*
  * Certificates that do not count any more, in a file with a line for each: "SERIAL NAME". A server

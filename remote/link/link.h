@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 
 #include "state/base/compiler.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /*
  * What carries a session between the driver and a device server: a stream of bytes in each
@@ -16,8 +16,8 @@
  *
  * One thread at most sends and one at most receives at a time, each of them without the other. All
  * deadlines are of clock_now_ns(); UINT64_MAX: none. No signal is raised, nothing is printed, and a
- * descriptor is looked at before it is used (state/base/owned.h), as the program's process needs
- * it.
+ * descriptor is looked at before it is used (state/base/files/owned.h), as the program's process
+ * needs it.
  */
 
 struct link;

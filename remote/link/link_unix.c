@@ -13,8 +13,8 @@
 #include "agent/wire/access.h"
 #include "remote/link/link_unix.h"
 #include "state/base/clock.h"
-#include "state/base/folder.h"
-#include "state/base/owned.h"
+#include "state/base/files/folder.h"
+#include "state/base/files/owned.h"
 
 /*
  * unix:PATH. A socket that its user alone can reach; who is at the other end, the kernel says.

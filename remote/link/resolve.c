@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /** A question, of who asks and of the thread that finds out; the last of the two frees it. */
 struct question {

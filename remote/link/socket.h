@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "state/base/compiler.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /* Sockets of streams, none of which ever blocks longer than a deadline (clock_now_ns(); UINT64_MAX:
  * none). Thread-safe. */

@@ -175,14 +175,3 @@ int tls_until(const struct link *link, int64_t *ret_until)
     *ret_until = tls->until;
     return 0;
 }
-
-int tls_recheck(const struct link *link)
-{
-    char ignored[FOLDER_PROBLEM_MAX];
-    const struct tls_link *tls = admitted(link);
-
-    if (!tls)
-        return -ENOENT;
-    return time(NULL) > tls->until ? -EKEYEXPIRED
-                                   : revoked_check(server.revoked, tls->serial, ignored);
-}

@@ -5,7 +5,7 @@
 #include "remote/identity/grant.h"
 #include "remote/link/link.h"
 #include "remote/link/ticket.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /*
  * A link of TLS over any socket of a stream: version 1.3 and no other, certificates on both sides,
@@ -67,10 +67,6 @@ MUST_CHECK int tls_grant(const struct link *link, struct grant *ret_grant);
 
 /** When that certificate ends, in seconds since 1970. -ENOENT: it is no such link. */
 MUST_CHECK int tls_until(const struct link *link, int64_t *ret_until);
-
-/** Does the certificate of an admitted link's client still count, after it was admitted? 0,
- *  -EKEYREVOKED, -EKEYEXPIRED, -ENOENT (it is no such link), or why that cannot be known. */
-MUST_CHECK int tls_recheck(const struct link *link);
 
 /** Why this thread's last tls_connect() or tls_admit() failed: one line, safe to print. */
 const char *tls_reason(void);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "state/base/compiler.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /*
  * Waiting for another process. One waits at a bell, others ring it after they have changed what is

@@ -9,10 +9,10 @@
 
 #include "remote/rings/area.h"
 #include "remote/rings/process.h"
-#include "state/base/cancel.h"
 #include "state/base/cleanup.h"
-#include "state/base/fork.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
 
 /* A hole between blocks. */
 struct hole {

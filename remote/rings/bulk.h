@@ -62,7 +62,7 @@ void bulk_destroy(struct bulk *bulk);
 /**
  * A block of at least @size bytes, more than 0; what is in it is whatever was. Blocks of
  * AREA_ALIGNMENT and more begin at a multiple of it. Thread-safe. Blocks where a new area is made,
- * for as long as its pages take (25 GB/s at best, state/base/pages.h).
+ * for as long as its pages take (25 GB/s at best, state/base/memory/pages.h).
  *
  * Returns 0, -ENOMEM, -ENOSPC (the limits), -EFBIG (RLIMIT_FSIZE), -ECHILD (a child of a fork), or
  * what offer() returned.

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 #define LOOK_MS 1000
 

@@ -11,8 +11,8 @@
 #include "remote/link/link.h"
 #include "remote/link/tls.h"
 #include "remote/wire/stream.h"
+#include "state/base/bytes/text.h"
 #include "state/base/clock.h"
-#include "state/base/text.h"
 
 /* False, so that who finds something wrong returns what this does. */
 PRINTF(3, 4)

@@ -7,7 +7,7 @@
 #include "remote/wire/stream_rings.h"
 #include "remote/wire/wire.h"
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 #define FRAGMENT_MAX (256u << 10) /* Of a frame's body. */
 #define PACKET_LEAST (32u << 10)

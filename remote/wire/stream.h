@@ -9,7 +9,7 @@
 
 #include "remote/link/link.h"
 #include "remote/wire/pool.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /*
  * A session's messages, in order, each of them once, over one link after another; or, between two

@@ -8,11 +8,11 @@
 #include "messages.h"
 #include "remote/rings/area.h"
 #include "remote/rings/lookout.h"
-#include "state/base/cancel.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
-#include "state/base/thread.h"
-#include "state/base/tsan.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/tsan.h"
 
 /* A ring for each thread that gives commands, and for each of a driver's that calls back; those
    that have none share one. What is never used takes addresses only. */

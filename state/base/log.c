@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/base/cancel.h"
-#include "state/base/owned.h"
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
+#include "state/base/files/owned.h"
+#include "state/base/threads/cancel.h"
 
 #define LINE_MAX_BYTES 1024
 

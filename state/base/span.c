@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 
 /* A power of two: a quarter of a second of 30,000 launches each. */
 #define ROOM 8192u

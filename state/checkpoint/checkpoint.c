@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/long_lock.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/long_lock.h"
+#include "state/base/threads/work.h"
 #include "state/checkpoint/keeper.h"
 #include "state/command/command.h"
 #include "state/graph/command_line.h"
@@ -294,17 +294,18 @@ static int make(struct making *m)
     char problem[IMAGE_PROBLEM_MAX] = "";
     struct image_folder *folder = NULL;
     const struct checkpoint_partner *asked = atomic_load(&partner);
+    uint64_t before;
+    unsigned tries = 0;
     /* Before the program is stopped for it. */
     int error = image_folder_open(request->folder, IMAGE_TO_WRITE, &folder, problem);
-    if (!error)
-        error = make_point_with(m, asked);
     /* What was lost is done again elsewhere first, by whoever waited for this to be over. */
-    for (unsigned i = 1; error && folder && i < TRIES &&
-                         protect_outlives_loss(request->deadline_ns, request->cancel);
-         i++) {
-        m->report->reason[0] = '\0';
-        error = make_point_with(m, asked);
-    }
+    if (!error)
+        do {
+            m->report->reason[0] = '\0';
+            before = protect_recoveries();
+            error = make_point_with(m, asked);
+        } while (error && ++tries < TRIES &&
+                 protect_outlives_loss(before, request->deadline_ns, request->cancel));
     if (!error && m->partner)
         error = describe_progress(m);
     if (!error)

@@ -9,10 +9,10 @@
 
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
-#include "state/base/gate.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/gate.h"
+#include "state/base/threads/thread.h"
 
 /* At its end a program waits for the disk for no longer: then it counts as one that died. */
 #define END_NS (5 * NS_PER_S)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
+#include "state/base/threads/cancel.h"
 #include "state/command/elsewhere.h"
 #include "state/command/journal.h"
 #include "state/command/turn.h"

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "state/base/callback.h"
-#include "state/base/fork.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/fork.h"
 #include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/watch.h"
@@ -592,7 +592,9 @@ static bool is_known_ended(const struct event *event)
     return event_has_ended(event) || queue_is_past(event->queue, event);
 }
 
-void event_again(struct event *event)
+/* Its device was lost, and its command is to be given again: it is HELD until event_finish. Gate
+ * closed. */
+static void event_again(struct event *event)
 {
     pthread_mutex_lock(&engine_lock);
     atomic_store(&event->status, told(event));

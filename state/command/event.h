@@ -121,9 +121,6 @@ bool event_is_doubted(const struct event *event);
 /** Find it out at once where it is. True: its device is lost. Blocks as residence_failed; not
  * inside the gate. */
 bool event_is_lost(struct event *event);
-/** Its device was lost, and its command is to be given again: it is HELD until event_finish. Gate
- *  closed. */
-void event_again(struct event *event);
 /** All its times are @time: nothing else is known. Before it is DONE; gate closed. */
 void event_ended_at(struct event *event, cl_ulong time);
 

@@ -1,10 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/callback.h"
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
 #include "state/command/elsewhere.h"
 #include "state/command/journal.h"
 #include "state/command/parts.h"

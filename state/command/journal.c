@@ -5,8 +5,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/threads/fork.h"
 
 atomic_bool journal_is_kept;
 _Atomic uint64_t journal_limit;

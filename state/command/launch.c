@@ -2,16 +2,20 @@
 
 #include <string.h>
 
-#include "state/base/callback.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
-#include "state/base/work.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/work.h"
 #include "state/command/journal.h"
 #include "state/command/pieces.h"
 #include "state/command/traced.h"
 #include "state/object/upcalls.h"
 #include "state/program/group.h"
 #include "state/program/program_cut.h"
+
+/* A launch that was refused goes back to where the program was so often: where it is refused there
+ * too, no device of the program's takes it. */
+#define RETURNS_MOST 3
 
 struct launch {
     struct command base;
@@ -111,6 +115,20 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
     return LIKELY(error == CL_SUCCESS) ? kernel_apply(kernel, residence, place) : error;
 }
 
+static uint64_t local_bytes(const struct launch *launch)
+{
+    return launch->snapshot ? kernel_snapshot_local_bytes(launch->snapshot)
+                            : kernel_local_bytes(launch->kernel);
+}
+
+/* What takes more local memory than there is some drivers run, and some end the process for. Where
+ * the program began that is as it would be natively; it was moved to where it is not. */
+static bool is_to_be_refused(const struct launch *launch, const struct residence *residence)
+{
+    return residence->device != launch->base.queue->seat->origin &&
+           !kernel_local_fits(launch->kernel, residence->device, local_bytes(launch));
+}
+
 static bool launch_exceeds(const struct command *command, struct residence *residence,
                            uint8_t place)
 {
@@ -120,8 +138,7 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
                           launch->space.items))
         return true;
     return kernel_exceeds(launch->kernel, residence, place, launch->space.items,
-                          launch->snapshot ? kernel_snapshot_local_bytes(launch->snapshot)
-                                           : kernel_local_bytes(launch->kernel));
+                          local_bytes(launch));
 }
 
 /* Of a held launch: the program that its next kernel is made of. */
@@ -165,7 +182,8 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
     }
     uint64_t traced = span_begin();
     cl_event own = NULL, *event = UNLIKELY(traced != 0) && !ret_event ? &own : ret_event;
-    error = command->ops->type == CL_COMMAND_TASK
+    error = UNLIKELY(is_to_be_refused(launch, residence)) ? CL_OUT_OF_RESOURCES
+            : command->ops->type == CL_COMMAND_TASK
                 ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, event)
                 : residence->cl->clEnqueueNDRangeKernel(queue, real, dims, offset, global, local,
                                                         waits, wait_list, event);
@@ -406,6 +424,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
 {
     cl_int error;
     bool again;
+    unsigned returns = 0;
     do {
         struct device *here = atomic_load(&queue->seat->device);
         /* Field by field: the copies are only for a launch that is held. */
@@ -427,7 +446,8 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
             launch.space = *space;
             error = command_run(&launch.base, false, waits, wait_list, ret_event);
         }
-        again = UNLIKELY(device_refuses(error)) && !seat_is_lost(queue->seat) &&
+        again = UNLIKELY(device_refuses(error)) && returns++ < RETURNS_MOST &&
+                !seat_is_lost(queue->seat) &&
                 the_upcalls->move_back(queue->seat, here, kernel->name);
     } while (again);
     if (error == CL_SUCCESS)

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
 #include "state/command/command.h"
 #include "state/command/watch.h"
 #include "state/object/lost.h"

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
-#include "state/base/fork.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
 #include "state/command/command.h"
 #include "state/command/parts.h"
 #include "state/object/lost.h"

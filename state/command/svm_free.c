@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/callback.h"
+#include "state/base/threads/callback.h"
 #include "state/command/command.h"
 #include "state/memory/svm.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "state/base/span.h"
-#include "state/base/work.h"
+#include "state/base/threads/work.h"
 #include "state/program/pace.h"
 
 /* A launch whose end the driver is to tell. */

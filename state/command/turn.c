@@ -1,7 +1,7 @@
 #include "state/command/turn.h"
 
-#include "state/base/cancel.h"
-#include "state/base/fork.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
 
 static struct {
     pthread_mutex_t lock;

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-#include "state/base/callback.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
-#include "state/base/thread.h"
-#include "state/base/work.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/command/command.h"
 #include "state/command/parts.h"
 #include "state/object/lost.h"

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 
 /* Of a chunk: from the link to who waits for it, and from one to the other until it is on its way
  * again; and for work on the way once more. */
@@ -232,8 +232,9 @@ static struct cost_stage out_stage(const struct cost_way *way)
     return stage;
 }
 
-void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
-                 struct cost_places *ret_places)
+/* The stages of a way through a ring. */
+static void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
+                        struct cost_places *ret_places)
 {
     struct cost_problem problem = {.total = way->total, .cores = way->cores, .ring = COST_RING_MAX};
     struct cost_places places = {.copy = COST_STAGES_MAX, .work = COST_STAGES_MAX};

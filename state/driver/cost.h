@@ -104,10 +104,6 @@ struct cost_places {
  */
 bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret);
 
-/** The stages of a way through a ring. */
-void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
-                 struct cost_places *ret_places);
-
 /**
  * How bytes go that way soonest: through a ring, or straight from and to host memory
  * (@ret->chunk is 0) where that is one of the ends and faster.

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
+#include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/text.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/work.h"
 #include "state/driver/icd.h"
 #include "state/driver/isolated.h"
 #include "state/driver/locked.h"

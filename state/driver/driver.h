@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "state/base/compiler.h"
-#include "state/base/reach.h"
+#include "state/base/files/reach.h"
 #include "state/driver/account.h"
 #include "state/driver/between.h"
 #include "state/driver/devinfo.h"

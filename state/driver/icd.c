@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "state/base/array.h"
+#include "state/base/bytes/text.h"
+#include "state/base/files/owned.h"
 #include "state/base/log.h"
-#include "state/base/owned.h"
-#include "state/base/text.h"
 #include "state/driver/driver.h"
 
 #define DEFAULT_FOLDER "/etc/OpenCL/vendors"

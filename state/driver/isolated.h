@@ -16,7 +16,8 @@
 #define ISOLATED_ENV_DRIVER "RESEAT_ISOLATED_DRIVER"
 #define ISOLATED_ENV_SERVER "RESEAT_ISOLATED_SERVER"
 
-/** What our driver gives out for its extension function of this name: remote/driver/isolate.c. */
+/** What our driver gives out for its extension function of this name:
+ * remote/driver/servers/isolate.c. */
 #define ISOLATED_ENTRY "reseat_isolated_open"
 /** Begin a session in which the driver @icd is opened. 0 or -errno. */
 typedef int (*isolated_open_fn)(const char *server, const char *icd, cl_uint room,

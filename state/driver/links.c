@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
+#include "state/base/files/owned.h"
 #include "state/base/log.h"
-#include "state/base/owned.h"
 
 struct links the_links;
 

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 #include "state/driver/locked_calls.h"
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;

@@ -71,7 +71,7 @@ const struct quirk_row quirk_rows[] = {
      "state/program/program_library.c", "tests/state/program/test_library_drivers.c", NULL},
     {0, POCL, "3.1", "computes wrong values with private long16 where stacks begin otherwise",
      "the library's thread-local storage moves every stack by what keeps them aligned",
-     "state/base/thread_own.c", "tests/interpose/entry/test_tls.py", NULL},
+     "state/base/threads/thread_own.c", "tests/interpose/entry/test_tls.py", NULL},
     {0, POCL, "3.1", "its basic device deadlocks when two threads enqueue in one queue",
      "markers are set with the gate closed", "state/room/bring.c", NULL,
      "the deadlock is a race that no test can bring about each time"},

@@ -13,7 +13,8 @@
  * a way in.
  */
 
-/** What our driver gives out for its extension function of this name: see remote/driver/plug.c. */
+/** What our driver gives out for its extension function of this name: see
+ * remote/driver/servers/plug.c. */
 #define SERVED_ENTRY "reseat_server_open"
 #define SERVED_ENDED "reseat_server_ended"
 #define SERVED_LEAVE "reseat_server_leave"

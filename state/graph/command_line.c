@@ -9,7 +9,7 @@
 
 #include "state/base/array.h"
 #include "state/base/cleanup.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /* A "*" at the end: all that begin so. */
 static const char *const kept[] = {

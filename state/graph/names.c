@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/fork.h"
-#include "state/base/gate.h"
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/gate.h"
 
 struct named {
     struct object_weak root; /* it may have been released since */

@@ -6,7 +6,7 @@
 #include <openssl/sha.h>
 #include <zstd.h>
 
-#include "state/base/little_endian.h"
+#include "state/base/bytes/little_endian.h"
 
 #define VERSION 2u
 /* That is read still: its header ends sooner, and its digest is of its bytes as they are. */

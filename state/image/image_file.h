@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 
 /*
  * Files of an image's folder: made whole and on the disk, or not at all; read only where they are

@@ -14,8 +14,8 @@
 #include "state/base/array.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
-#include "state/base/folder.h"
-#include "state/base/fork.h"
+#include "state/base/files/folder.h"
+#include "state/base/threads/fork.h"
 #include "state/image/image_right.h"
 
 #define CHUNKS "chunks"

@@ -3,7 +3,7 @@
 
 #include <limits.h>
 
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 #include "state/image/image_file.h"
 #include "state/image/image_manifest.h"
 

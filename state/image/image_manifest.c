@@ -8,7 +8,7 @@
 #include <openssl/sha.h>
 
 #include "state/base/array.h"
-#include "state/base/little_endian.h"
+#include "state/base/bytes/little_endian.h"
 
 #define VERSION 1u
 

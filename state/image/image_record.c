@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/msgcheck.h"
-#include "state/base/text.h"
+#include "state/base/bytes/msgcheck.h"
+#include "state/base/bytes/text.h"
 
 /* A record is an array: its type's name, its version, and a map of its fields. */
 #define DEPTH 2

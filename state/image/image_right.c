@@ -12,8 +12,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "state/base/folder.h"
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
+#include "state/base/files/folder.h"
 
 #define RIGHTS "rights"
 /* All files have one size, so that one can be written over in its place. */

@@ -25,7 +25,6 @@
 
 #define RIGHT_LEASE_LEAST_MS 1000u
 #define RIGHT_LEASE_MOST_MS  3600000u
-#define RIGHT_LEASE_MS       30000u
 /** Between two times that a holder writes its file. */
 #define RIGHT_BEAT(lease_ms) ((lease_ms) / 4)
 

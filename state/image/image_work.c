@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /* More than processors: some of them wait for the disk. */
 #define THREADS_MORE 2

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "state/base/bytes/content_hash.h"
 #include "state/base/compiler.h"
-#include "state/base/content_hash.h"
 #include "state/driver/driver.h"
 #include "state/recipe/recipe.h"
 

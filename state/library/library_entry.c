@@ -5,7 +5,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "state/base/little_endian.h"
+#include "state/base/bytes/little_endian.h"
 #include "state/library/library_priv.h"
 
 /*

@@ -1,8 +1,8 @@
 #ifndef RESEAT_STATE_LIBRARY_LIBRARY_PRIV_H
 #define RESEAT_STATE_LIBRARY_LIBRARY_PRIV_H
 
-#include "state/base/folder.h"
-#include "state/base/owned.h"
+#include "state/base/files/folder.h"
+#include "state/base/files/owned.h"
 #include "state/library/library.h"
 
 /**

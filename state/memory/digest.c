@@ -10,7 +10,7 @@
 #endif
 
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 #include "state/driver/account.h"
 #include "state/memory/digest_priv.h"
 #include "state/transfer/transfer_priv.h"

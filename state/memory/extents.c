@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 #include "state/memory/compare.h"
 
 /* Of one that is told apart; it ends where the next begins. */

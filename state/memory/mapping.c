@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
-#include "state/base/cancel.h"
-#include "state/base/fork.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
 #include "state/memory/mapping_priv.h"
 
 /* Guards every root's list of mappings, and visits. Nothing else is locked under it. */

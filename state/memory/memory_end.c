@@ -1,8 +1,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "state/base/callback.h"
-#include "state/base/gate.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/gate.h"
 #include "state/driver/lost_calls.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/memory/digest_priv.h"
 #include "state/memory/merge_device.h"
 #include "state/object/lost.h"

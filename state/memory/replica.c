@@ -6,7 +6,7 @@
 
 #include "state/base/array.h"
 #include "state/base/log.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/base/span.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"

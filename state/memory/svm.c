@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 
 struct svm_block {
     char *start;

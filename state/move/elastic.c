@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
-#include "state/base/work.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/command/share.h"
 #include "state/move/spread.h"
 #include "state/program/pace.h"

@@ -6,11 +6,12 @@
 #include <string.h>
 
 #include "policy/plan.h"
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
+#include "state/base/files/owned.h"
 #include "state/base/span.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/work.h"
 #include "state/command/journal.h"
 #include "state/driver/offer.h"
 #include "state/memory/watched.h"
@@ -486,11 +487,16 @@ void move_transact(struct move *move)
             conclude(move, error);
             return;
         }
+        struct owned_room room = {0, 0};
+        /* A program that has each descriptor that it may waits for this, and lets none go. */
+        if (move_can_recover(move))
+            owned_room_begin(&room);
         if (work_begin() || move->resumes)
             run(move);
         else
             conclude(move, -ESHUTDOWN);
         work_end();
+        owned_room_end(&room);
         move_unlock();
     } while (move->gave_way);
 }

@@ -5,14 +5,12 @@
 #include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/pages.h"
-#include "state/command/parts.h"
+#include "state/base/memory/pages.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
 #include "state/move/source.h"
 #include "state/object/lost.h"
-#include "state/program/kernel.h"
 #include "state/room/room.h"
 
 /* Progress is told between slices of this many bytes. */
@@ -255,223 +253,12 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
     return error;
 }
 
-/* An event behind everything given to @queue so far. */
-static int mark(struct move *move, struct residence *residence, cl_command_queue queue,
-                cl_event *ret_event)
-{
-    cl_event event = NULL;
-    cl_int error = residence->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &event);
-    if (error == CL_SUCCESS)
-        error = residence->cl->clFlush(queue);
-    if (error == CL_SUCCESS) {
-        *ret_event = event;
-        return 0;
-    }
-    residence_release(residence->cl, OBJECT_EVENT, event);
-    if (residence_failed(residence, error))
-        return -ENODEV;
-    return move_fail(move, -EIO, "%s does not take commands any more (OpenCL error %d)",
-                     device_name(residence->device), error);
-}
-
-/* Drivers have no wait with a deadline: look, and sleep a little longer each time. -ENODEV: it is
- * lost, so that what it had has ended. */
-static int await(struct move *move, struct residence *residence, cl_event event)
-{
-    uint64_t pause = 20000, asked = clock_now_ns();
-    for (;;) {
-        cl_int status = CL_QUEUED;
-        cl_int error = residence->cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                                     sizeof(status), &status, NULL);
-        if (error == CL_SUCCESS && status > CL_COMPLETE &&
-            clock_now_ns() - asked > lost_patience_ns) {
-            residence_doubt(residence);
-            asked = clock_now_ns();
-        }
-        if ((error != CL_SUCCESS || status < 0) &&
-            residence_failed(residence, error != CL_SUCCESS ? error : status))
-            return -ENODEV;
-        if (error != CL_SUCCESS || status < 0)
-            return move_fail(move, -EIO, "commands on %s ended in error %d",
-                             device_name(residence->device), error != CL_SUCCESS ? error : status);
-        if (status == CL_COMPLETE)
-            return 0;
-        int late = move_check(move);
-        if (late != 0)
-            return late;
-        clock_sleep(pause);
-        if (pause < 500000)
-            pause += pause / 2;
-    }
-}
-
-struct marker {
-    struct residence *residence; /* referred to */
-    cl_event event;
-    bool beside; /* not of the move's own: how it ends does not matter */
-};
-
-struct markers {
-    struct marker *markers;
-    size_t count;
-};
-
-static void markers_finish(struct markers *markers)
-{
-    for (size_t i = 0; i < markers->count; i++) {
-        markers->markers[i].residence->cl->clReleaseEvent(markers->markers[i].event);
-        residence_unref(markers->markers[i].residence);
-    }
-    free(markers->markers);
-}
-
-/* A device that fails keeps nobody from leaving another, and one that is lost nobody. */
-static int forgive(struct move *move, bool beside, int error)
-{
-    if (error == -ENODEV)
-        return 0;
-    if (error != -EIO || !beside)
-        return error;
-    move->report->reason[0] = '\0';
-    return 0;
-}
-
-/* What the queue was given runs where the move begins: that of the seat, and of another one that
- * shares its residence and may have written what is copied. */
-static bool drains(const struct move *move, const struct queue *queue)
-{
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
-    if (queue == move->apart)
-        return false;
-    if (queue->seat == move->seat)
-        return true;
-    for (size_t i = 0; i < move->context_count; i++)
-        if (move->contexts[i].context == queue->context && move->contexts[i].from == place)
-            return true;
-    return false;
-}
-
-/* It runs beside where the move begins, and copies nothing when host memory is taken from there. */
-static bool drains_beside(const struct move *move, const struct queue *queue)
-{
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
-    for (size_t i = 0; i < move->context_count; i++) {
-        const struct move_context *entry = &move->contexts[i];
-        if (entry->leaves && entry->from != PLACE_HOST &&
-            residence_is_sibling(entry->context->at[entry->from], queue->context->at[place]))
-            return true;
-    }
-    return false;
-}
-
-struct placing {
-    const struct move *move;
-    struct markers *markers;
-};
-
-/* How it ends is its launch's affair. */
-static void place_piece(void *data, const struct event *event, uint8_t place, cl_event real)
-{
-    const struct placing *placing = data;
-    struct residence *residence = event->context->at[place];
-    if (!drains(placing->move, event->queue) && !drains_beside(placing->move, event->queue))
-        return;
-    (void)residence->cl->clRetainEvent(real);
-    residence_ref(residence);
-    placing->markers->markers[placing->markers->count++] =
-        (struct marker){.residence = residence, .event = real, .beside = true};
-}
-
-/* A marker in every queue whose commands the move has to see ended, and what runs beside them. Gate
- * closed. */
-static int markers_place(struct move *move, struct markers *ret_markers)
-{
-    size_t most = object_count(OBJECT_QUEUE) + parts_real_count() + 1;
-    struct markers markers = {.markers = calloc(most, sizeof(*markers.markers))};
-    uintptr_t cursor = 0;
-    struct queue *queue;
-    int error = markers.markers ? 0 : -ENOMEM;
-    while (error == 0 && (queue = object_next(OBJECT_QUEUE, &cursor))) {
-        bool own = queue->real && drains(move, queue);
-        if (own || (queue->real && drains_beside(move, queue))) {
-            struct marker *marker = &markers.markers[markers.count];
-            marker->residence =
-                queue->context->at[atomic_load(&queue->context->place[queue->seat_index])];
-            marker->beside = !own;
-            error = mark(move, marker->residence, queue->real, &marker->event);
-            if (error == 0) {
-                residence_ref(marker->residence);
-                markers.count++;
-            }
-            error = forgive(move, marker->beside, error);
-        }
-        object_unhold(queue);
-    }
-    struct placing placing = {move, &markers};
-    if (error == 0)
-        parts_each_beside(place_piece, &placing);
-    if (error == 0)
-        *ret_markers = markers;
-    else
-        markers_finish(&markers);
-    return error;
-}
-
-static int markers_await(struct move *move, const struct markers *markers)
-{
-    int error = 0;
-    for (size_t i = 0; error == 0 && i < markers->count; i++) {
-        const struct marker *marker = &markers->markers[i];
-        error = forgive(move, marker->beside, await(move, marker->residence, marker->event));
-    }
-    return error;
-}
-
-/* With the gate closed for the moment that it takes: POCL's basic device, which runs commands in
- * the thread that enqueues them, deadlocks when two threads enqueue in one queue. */
-static int mark_all(struct move *move, struct markers *ret_markers)
-{
-    int error = move_close_gate(move);
-    if (error != 0)
-        return error;
-    uint64_t closed = clock_now_ns();
-    error = markers_place(move, ret_markers);
-    gate_open();
-    move->report->downtime_ns += clock_now_ns() - closed;
-    return error;
-}
-
-int move_quiesce(struct move *move)
-{
-    struct markers markers = {0};
-    int error = mark_all(move, &markers);
-    if (error == 0)
-        error = markers_await(move, &markers);
-    markers_finish(&markers);
-    return error;
-}
-
-int move_drain(struct move *move)
-{
-    struct markers markers = {0};
-    int error = markers_place(move, &markers);
-    if (error == 0)
-        error = markers_await(move, &markers);
-    markers_finish(&markers);
-    /* The markers ended, so this returns at once; it lets drivers end what they do afterwards. */
-    for (size_t i = 0; error == 0 && i < move->context_count; i++)
-        if (move->contexts[i].from != PLACE_HOST &&
-            queue_drain(move->contexts[i].context, move->contexts[i].from) != CL_SUCCESS)
-            error = move_fail(move, -EIO, "a queue could not be finished");
-    return error;
-}
-
 /* One round over one context, with the program running: only what nobody wrote since is kept. */
 static int copy_ahead(struct move *move, const struct move_context *entry, uint8_t from,
                       uint64_t least, uint64_t *ret_ns)
 {
     struct roots roots = {0};
-    struct markers markers = {0};
+    struct move_markers markers = {0};
     int error = move_close_gate(move);
     if (error != 0)
         return error;
@@ -479,18 +266,18 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint8
     error = roots_collect(entry, from, goes_along, true, &roots);
     bool goes = error == 0 && roots.bytes != 0 && roots.bytes >= least;
     if (goes)
-        error = markers_place(move, &markers);
+        error = move_markers_place(move, &markers);
     gate_open();
     move->report->downtime_ns += clock_now_ns() - closed;
     if (error == 0 && goes) {
         move->total += roots.bytes;
-        error = markers_await(move, &markers);
+        error = move_markers_await(move, &markers);
         uint64_t began = clock_now_ns(), slept = move->throttle.slept_ns;
         if (error == 0)
             error = refresh(move, entry, entry->to, &roots, false);
         *ret_ns += clock_now_ns() - began - (move->throttle.slept_ns - slept);
     }
-    markers_finish(&markers);
+    move_markers_finish(&markers);
     roots_finish(&roots);
     return error == -ENODEV ? 0 : error;
 }

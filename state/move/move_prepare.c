@@ -94,7 +94,8 @@ static int add_context(struct move *move, struct context *context, int seat_inde
     return 0;
 }
 
-int move_find_contexts(struct move *move)
+/* Contexts that hold the seat and are not in move->contexts yet are added. 0 or -errno. */
+static int move_find_contexts(struct move *move)
 {
     uintptr_t cursor = 0;
     struct context *context;

@@ -118,8 +118,6 @@ int move_fail_object(struct move *move, const struct object_class *class,
  * second pass makes what came since the first.
  */
 
-/** Contexts that hold the seat and are not in move->contexts yet are added. 0 or -errno. */
-MUST_CHECK int move_find_contexts(struct move *move);
 /**
  * Before a suspend: could the program be resumed where it is? Free where the process can reach what
  * it could when that driver last worked. Otherwise what a resume makes (residences, programs) is
@@ -137,7 +135,7 @@ MUST_CHECK int move_prepare_code(struct move *move);
 MUST_CHECK int move_prepare_rest(struct move *move);
 
 /*
- * move_copy.c: content.
+ * move_drain.c: what the source still runs.
  */
 
 /** Wait until everything given to the source has ended. Gate closed. 0, -EIO, -ETIMEDOUT... */
@@ -145,6 +143,21 @@ MUST_CHECK int move_drain(struct move *move);
 /** Wait, with the program running, until what was given to the source so far has ended: what is
  * left to drain once the gate is closed is what came since. */
 MUST_CHECK int move_quiesce(struct move *move);
+
+struct move_markers {
+    struct move_marker *markers;
+    size_t count;
+};
+/** A marker in every queue whose commands the move has to see ended, and what runs beside them.
+ * Gate closed. */
+MUST_CHECK int move_markers_place(struct move *move, struct move_markers *ret_markers);
+MUST_CHECK int move_markers_await(struct move *move, const struct move_markers *markers);
+void move_markers_finish(struct move_markers *markers);
+
+/*
+ * move_copy.c: content.
+ */
+
 /** Copy ahead what the program does not write at the moment, where it is @least bytes. The program
  * runs.
  * @ret_ns  How long the link took for it. */

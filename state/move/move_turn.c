@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/span.h"
-#include "state/base/work.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/work.h"
 #include "state/move/move_priv.h"
 
 /* What all parts of a move ask: whose turn it is, whether it may go on, and what is said of it. */

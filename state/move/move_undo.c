@@ -2,9 +2,9 @@
 #include <stdlib.h>
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
-#include "state/base/thread.h"
-#include "state/base/work.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/command/command.h"
 #include "state/move/move_priv.h"
 

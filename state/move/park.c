@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/gate.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/gate.h"
+#include "state/base/threads/work.h"
 #include "state/move/move_priv.h"
 #include "state/move/ready.h"
 #include "state/move/stored.h"

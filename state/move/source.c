@@ -1,7 +1,7 @@
 #include "state/move/source.h"
 
-#include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/threads/fork.h"
 #include "state/command/command.h"
 #include "state/memory/memory.h"
 

@@ -8,7 +8,7 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 #include "state/command/share.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "state/base/pages.h"
-#include "state/base/work.h"
+#include "state/base/memory/pages.h"
+#include "state/base/threads/work.h"
 #include "state/memory/memory.h"
 #include "state/move/fetch.h"
 #include "state/move/source.h"

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "state/base/array.h"
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/work.h"
 #include "state/graph/graph.h"
 #include "state/image/image_read.h"
 #include "state/image/image_write.h"

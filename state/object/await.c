@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
-#include "state/base/thread.h"
-#include "state/base/work.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/object/lost.h"
 
 /* Events in one call of the driver. */

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/callback.h"
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
 #include "state/object/retry.h"
 #include "state/object/sub_device.h"
 

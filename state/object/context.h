@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "state/base/gate.h"
+#include "state/base/threads/gate.h"
 #include "state/object/device_clock.h"
 #include "state/object/object.h"
 #include "state/object/pin.h"

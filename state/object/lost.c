@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/work.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/work.h"
 #include "state/driver/isolated.h"
 #include "state/driver/lost_calls.h"
 #include "state/driver/served.h"

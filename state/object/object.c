@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "state/base/fork.h"
-#include "state/base/gate.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/gate.h"
 
 /* A slot is reused only when this many others of its type were freed after it. */
 #define QUARANTINE 4096

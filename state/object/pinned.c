@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
+#include "state/base/threads/fork.h"
 #include "state/object/lost.h"
 
 /* Residences that keep some, at most. */

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "state/base/callback.h"
-#include "state/base/cancel.h"
-#include "state/base/gate.h"
 #include "state/base/log.h"
+#include "state/base/threads/callback.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/gate.h"
 #include "state/driver/lost_calls.h"
 #include "state/object/await.h"
 #include "state/object/context.h"

@@ -1,7 +1,7 @@
 #include "state/object/retry.h"
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* seats' retries and retry_until */
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;

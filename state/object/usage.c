@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 #include "state/object/image_shape.h"
 
 /* More names than all extensions of OpenCL C; the rest is not claimed. */

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/work.h"
 #include "state/command/command.h"
 #include "state/move/stored.h"
 #include "state/point/point_making.h"

@@ -125,8 +125,6 @@ size_t point_find(const struct point *point, const struct memory *memory);
  * another point, some parts of one. False at its end.
  */
 bool point_run(const struct point *point, size_t index, size_t at, struct point_run *ret_run);
-/** The version that a command would have had to exceed to change bytes of the run at @at since. */
-uint64_t point_version(const struct point *point, size_t index, size_t at);
 
 /** Bytes that all points have together. */
 uint64_t point_bytes(void);

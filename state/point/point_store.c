@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/fork.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
+#include "state/base/threads/fork.h"
 
 static _Atomic uint64_t bytes_taken;
 
@@ -112,7 +112,7 @@ struct chunk *chunk_create(size_t size, uint64_t since)
     return chunk;
 }
 
-struct chunk *chunk_ref(struct chunk *chunk)
+static struct chunk *chunk_ref(struct chunk *chunk)
 {
     if (chunk)
         atomic_fetch_add_explicit(&chunk->refs, 1, memory_order_relaxed);
@@ -286,14 +286,6 @@ int point_add(struct point *point, struct memory *memory, const struct kept *fro
     return 0;
 }
 
-void point_remove(struct point *point, size_t index)
-{
-    kept_finish(&point->kept[index]);
-    point->count--;
-    memmove(&point->kept[index], &point->kept[index + 1],
-            (point->count - index) * sizeof(point->kept[0]));
-}
-
 void point_unpin(struct point *point)
 {
     if (!point || atomic_fetch_sub_explicit(&point->refs, 1, memory_order_acq_rel) != 1)
@@ -365,10 +357,4 @@ bool point_run(const struct point *point, size_t index, size_t at, struct point_
     *ret_run =
         (struct point_run){{range.begin + begin, range.begin + run.end}, run.bytes, run.since};
     return true;
-}
-
-uint64_t point_version(const struct point *point, size_t index, size_t at)
-{
-    const struct kept *kept = &point->kept[index];
-    return kept->versions[at / kept->chunk];
 }

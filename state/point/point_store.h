@@ -31,8 +31,7 @@ struct chunk {
 
 /** NULL without memory. One reference, the caller's. Its bytes may be anything. */
 struct chunk *chunk_create(size_t size, uint64_t since);
-struct chunk *chunk_ref(struct chunk *chunk); /**< NULL is allowed. */
-void chunk_unref(struct chunk *chunk);        /**< NULL is allowed. */
+void chunk_unref(struct chunk *chunk); /**< NULL is allowed. */
 /** One of the bytes of @of, to have parts of its own: as many of those as @of has. */
 struct chunk *chunk_of_parts(struct chunk *of, uint64_t since);
 /** A part of a chunk that has parts becomes its own, with bytes that may be anything, if that is
@@ -87,8 +86,6 @@ struct point *point_create(uint64_t serial);
 /** Add @memory, which is held; with the chunks of @from, or NULL. 0 or -ENOMEM. Roots come in the
  *  order of their addresses. */
 MUST_CHECK int point_add(struct point *point, struct memory *memory, const struct kept *from);
-/** Leave out the root at @index. */
-void point_remove(struct point *point, size_t index);
 
 /** The bytes of chunk @i. */
 struct range kept_range(const struct kept *kept, size_t i);

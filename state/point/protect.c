@@ -5,17 +5,19 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/files/owned.h"
 #include "state/base/span.h"
-#include "state/base/thread.h"
-#include "state/base/work.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/command/journal.h"
 #include "state/driver/isolated.h"
 #include "state/move/move.h"
 #include "state/object/lost.h"
 #include "state/point/point.h"
 #include "state/point/recover.h"
+#include "state/room/room.h"
 
 /* Until the program has something, and between two points that are not due yet. */
 #define RETRY_NS UINT64_C(100000000)
@@ -185,12 +187,21 @@ static bool is_found_lost(void)
     bool lost = false;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
         lost = event_is_lost(event) || lost;
-    return lost || is_lost();
+    return room_find_bereft() || lost || is_lost();
 }
 
-bool protect_outlives_loss(uint64_t deadline_ns, const atomic_bool *cancel)
+uint64_t protect_recoveries(void)
 {
-    return is_found_lost() && await_end_of_loss(deadline_ns, cancel);
+    pthread_mutex_lock(&state.lock);
+    uint64_t recoveries = state.recoveries;
+    pthread_mutex_unlock(&state.lock);
+    return recoveries;
+}
+
+bool protect_outlives_loss(uint64_t recoveries, uint64_t deadline_ns, const atomic_bool *cancel)
+{
+    bool lost = is_found_lost();
+    return (lost || protect_recoveries() != recoveries) && await_end_of_loss(deadline_ns, cancel);
 }
 
 /* What another thread took out of the journal is being let go: true once it is. */
@@ -249,9 +260,12 @@ static bool relieve(bool anyway)
         return false;
     if (entries == 0)
         return await_points();
-    int error = protect_now();
-    while (error != 0 && protect_outlives_loss(0, NULL))
+    uint64_t before;
+    int error;
+    do {
+        before = protect_recoveries();
         error = protect_now();
+    } while (error != 0 && protect_outlives_loss(before, 0, NULL));
     if (error != 0 && gate_close(0) == 0) {
         struct journal_entry *former = journal_end();
         gate_open();
@@ -351,8 +365,11 @@ static const struct device_key **list_keys(size_t *ret_count)
 static bool recover(void)
 {
     const struct device *here = atomic_load(&the_seats[0]->device);
+    struct owned_room room;
     size_t count;
+    owned_room_begin(&room); /* to find them */
     const struct device_key **keys = list_keys(&count);
+    owned_room_end(&room);
     bool done = here && recover_on_other(keys, count, &here->key);
     free(keys);
     if (!done && here && !work_is_over())
@@ -445,10 +462,11 @@ static void *run(void *unused)
         }
         if (!lost && !state.woken && !state.wanted)
             (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + RETRY_NS);
+        bool woken = state.woken, wanted = state.wanted;
         state.woken = false;
-        bool wanted = state.wanted;
         pthread_mutex_unlock(&state.lock);
-        lost = is_lost();
+        /* What is lost may be what it left, with bytes that are nowhere else. */
+        lost = is_lost() || (woken && room_find_bereft());
         bool recovers = lost && !refusal();
         if (atomic_exchange(&seeks, recovers) != recovers && recovers)
             trace_notice();

@@ -53,9 +53,17 @@ int protect_now(void);
 struct point_request;
 struct point_report;
 int protect_point(const struct point_request *wanted, struct point_report *ret_report);
-/** Where the device of a protected program is lost, wait until it was done again elsewhere what the
- *  program did. True: it was lost, and is no more. Not inside the gate. */
-bool protect_outlives_loss(uint64_t deadline_ns, const atomic_bool *cancel);
+/** How often the program was recovered. Thread-safe; takes no lock that is held for long. */
+uint64_t protect_recoveries(void);
+/**
+ * What a protected program asked for failed. Where that may be for the loss of its device, wait
+ * until it was done again elsewhere what the program did. True: that is so, and it is to be tried
+ * again.
+ *
+ * @recoveries  protect_recoveries() of before: it may be over by now.
+ * Not inside the gate.
+ */
+bool protect_outlives_loss(uint64_t recoveries, uint64_t deadline_ns, const atomic_bool *cancel);
 /** Nobody else needs the latest point any more: it goes, unless the program is protected. */
 void protect_forget(void);
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 #include "state/program/kernel_priv.h"

@@ -155,6 +155,9 @@ bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8
  * arguments, more than the device takes in @place, whatever memory it has free? Inside the gate. */
 bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t place, size_t items,
                     uint64_t local);
+/** Has @device as much local memory as it takes with @local bytes of __local arguments? Wait-free.
+ */
+bool kernel_local_fits(const struct kernel *kernel, const struct device *device, uint64_t local);
 /** Bytes of its __local arguments now. */
 uint64_t kernel_local_bytes(const struct kernel *kernel);
 

@@ -34,8 +34,9 @@ static cl_int real_object(const struct kernel_arg *arg, struct object *object,
     return error;
 }
 
-cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index, struct residence *residence,
-                       uint8_t place, cl_kernel real)
+/* Give one argument to a real kernel. Its object is made real where it is not yet. */
+static cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index,
+                              struct residence *residence, uint8_t place, cl_kernel real)
 {
     const cl_icd_dispatch *cl = residence->cl;
     if (arg->kind == ARG_UNSET)

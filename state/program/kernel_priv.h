@@ -76,9 +76,6 @@ static inline bool kernel_has(const struct kernel *kernel, uint8_t place, uint32
 /** Ask the driver what @kernel's parameters are; fills arg_count, args and the usage. */
 cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_kernel real);
 
-/** Give one argument to a real kernel. Its object is made real where it is not yet. */
-cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index, struct residence *residence,
-                       uint8_t place, cl_kernel real);
 /** Copy an argument into an unset one; 0 or -ENOMEM. Its weak reference stays weak. */
 MUST_CHECK int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg);
 void kernel_arg_finish(struct kernel_arg *arg);

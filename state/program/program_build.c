@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "state/base/cleanup.h"
-#include "state/base/thread.h"
-#include "state/base/work.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/program/program_priv.h"
 
 /* clBuildProgram and clCompileProgram: what they ask of the drivers. */

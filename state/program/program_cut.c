@@ -5,8 +5,8 @@
 
 #include "state/base/cleanup.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
-#include "state/base/work.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/program/program_priv.h"
 
 /*

@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
-#include "state/base/work.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/object/lost.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"

@@ -10,8 +10,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "state/base/bytes/little_endian.h"
 #include "state/base/cleanup.h"
-#include "state/base/little_endian.h"
 
 #define VERSION         2u
 #define WITHOUT_HEADERS 1u /* the version that left them where they were */

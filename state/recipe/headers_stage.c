@@ -11,8 +11,8 @@
 
 #include "state/base/array.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/owned.h"
 #include "state/base/log.h"
-#include "state/base/owned.h"
 #include "state/recipe/headers_priv.h"
 
 /*

@@ -7,7 +7,9 @@
 
 #include "state/base/cleanup.h"
 
-char *recipe_plain_options(const char *options)
+/* @options with one blank between words and none around them, where no quotes or backslashes make
+ * blanks mean something. Owned by the caller (free()); NULL without memory. */
+static char *recipe_plain_options(const char *options)
 {
     if (strpbrk(options, "\"'\\"))
         return strdup(options);

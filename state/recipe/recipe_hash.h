@@ -1,7 +1,7 @@
 #ifndef RESEAT_STATE_RECIPE_RECIPE_HASH_H
 #define RESEAT_STATE_RECIPE_RECIPE_HASH_H
 
-#include "state/base/content_hash.h"
+#include "state/base/bytes/content_hash.h"
 #include "state/recipe/recipe.h"
 
 /**
@@ -15,9 +15,5 @@
  */
 MUST_CHECK int recipe_hash(const struct recipe *recipe, const char *prologue,
                            struct content_hash *hash);
-
-/** @options with one blank between words and none around them, where no quotes or backslashes make
- *  blanks mean something. Owned by the caller (free()); NULL without memory. */
-char *recipe_plain_options(const char *options);
 
 #endif

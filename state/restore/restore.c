@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
-#include "state/base/fork.h"
-#include "state/base/gate.h"
-#include "state/base/long_lock.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/gate.h"
+#include "state/base/threads/long_lock.h"
 #include "state/checkpoint/keeper.h"
 #include "state/image/image_read.h"
 #include "state/memory/compare.h"

@@ -1,10 +1,10 @@
 #include <stdlib.h>
 
 #include "state/base/array.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/long_lock.h"
 #include "state/base/span.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/long_lock.h"
 #include "state/command/parts.h"
 #include "state/command/turn.h"
 #include "state/memory/mapping.h"
@@ -283,7 +283,11 @@ static cl_int copy_from(const struct bringing *b, const struct absent *absent, u
         error = queue_drain(b->context, batch.from);
     if (error == CL_SUCCESS && replica_refresh(&batch, &bytes, &error) != 0 && error == CL_SUCCESS)
         error = CL_OUT_OF_RESOURCES;
-    return error == CL_SUCCESS && bytes == 0 ? CL_OUT_OF_RESOURCES : error;
+    if (error == CL_SUCCESS && bytes == 0)
+        error = CL_OUT_OF_RESOURCES;
+    if (error != CL_SUCCESS && context_life(b->context, from) == RESIDENCE_SOURCE)
+        (void)residence_failed(b->context->at[from], CL_OUT_OF_RESOURCES);
+    return error;
 }
 
 /* Copy what @place lacks, and make it the one that writes there if that is to be written. What
@@ -342,6 +346,8 @@ static cl_int copy_all(struct bringing *b)
     if (error == CL_SUCCESS && ops->bring && is_real(b->command, place))
         error = ops->bring(b->command, place);
     room_copy_end();
+    if (error != CL_SUCCESS)
+        (void)room_lose_bereft();
     gate_open();
     return error;
 }

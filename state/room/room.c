@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/work.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/work.h"
 #include "state/command/turn.h"
 #include "state/program/kernel.h"
 

@@ -80,6 +80,15 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
 /** What @command needs at once; marks it as used last. */
 uint64_t room_least(const struct command *command);
 
+/**
+ * Where a protected program's latest bytes are nowhere any more, as a device is lost that it left
+ * on demand: have the one where it is count as lost too, once what that was given has ended, so
+ * that the program is recovered. True: so it is. Gate closed.
+ */
+bool room_lose_bereft(void);
+/** The same for who is not inside the gate, and does not have it closed. */
+bool room_find_bereft(void);
+
 /** A move prepares @device, where it may use @grant; and it failed, or the program is there. */
 void room_reserve(struct device *device, uint64_t grant);
 void room_unreserve(void);

@@ -6,7 +6,7 @@
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/transfer/transfer_priv.h"
 
 #define UNKNOWN_TOTAL (64ull << 20) /* where the caller does not say */

@@ -9,7 +9,7 @@
 #endif
 
 #include "state/base/log.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/transfer/transfer_priv.h"
 
 #if defined(__x86_64__)

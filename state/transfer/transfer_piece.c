@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "state/base/past_caches.h"
+#include "state/base/memory/past_caches.h"
 #include "state/transfer/transfer_priv.h"
 
 static size_t min_size(size_t a, size_t b)

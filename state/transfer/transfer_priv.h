@@ -212,7 +212,6 @@ MUST_CHECK int transfer_create_shaped(struct residence *from, struct residence *
                                       struct transfer **ret_transfer);
 
 void fifo_push(struct fifo *fifo, struct slot *slot);
-struct slot *fifo_pop(struct fifo *fifo);
 
 /** Keep the first error. Takes the lock. Returns the error kept. */
 int transfer_fail(struct transfer *transfer, int error, cl_int cl_error);

@@ -1,9 +1,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
+#include "state/base/threads/fork.h"
 #include "state/driver/links.h"
 #include "state/transfer/transfer_priv.h"
 

@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "state/base/pages.h"
-#include "state/base/past_caches.h"
-#include "state/base/thread.h"
+#include "state/base/memory/pages.h"
+#include "state/base/memory/past_caches.h"
+#include "state/base/threads/thread.h"
 #include "state/transfer/transfer_priv.h"
 
 /* What the host's threads and memory do beside a link. */

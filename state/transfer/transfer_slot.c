@@ -3,7 +3,7 @@
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 #include "state/transfer/transfer_priv.h"
 
 #define LOOK_NS      (5 * NS_PER_MS) /* Between looks at the limits. */
@@ -25,7 +25,7 @@ void fifo_push(struct fifo *fifo, struct slot *slot)
     fifo->count++;
 }
 
-struct slot *fifo_pop(struct fifo *fifo)
+static struct slot *fifo_pop(struct fifo *fifo)
 {
     struct slot *slot = fifo->first;
     if (!slot)

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <strings.h>
 
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 #include "state/transfer/transfer_priv.h"
 
 /* So long a span of chunks is at least, so that there are never more of them than a ring of spans

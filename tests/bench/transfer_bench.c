@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/transfer/transfer_priv.h"
 
 /*

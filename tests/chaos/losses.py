@@ -148,10 +148,8 @@ def chosen(options, calls):
     """The calls to lose the device at."""
     if options.call:
         return options.call
-    # It is protected from when it has its device on.
-    first = min((n for n, function in calls.items() if function == "clCreateContext"), default=1)
     numbers = [n for n, function in sorted(calls.items())
-               if n >= max(first, options.first) and options.at in (None, function)]
+               if n >= options.first and options.at in (None, function)]
     if options.every:
         return numbers
     if options.each:

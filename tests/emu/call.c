@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "emu_entries.h"
-#include "state/base/owned.h"
+#include "state/base/files/owned.h"
 #include "tests/emu/object.h"
 
 #define NS_PER_MS      1000000ull

@@ -1,5 +1,5 @@
 /*
- * The gate (state/base/gate.c): program threads that enter, call back in and leave, and movers that close
+ * The gate (state/base/threads/gate.c): program threads that enter, call back in and leave, and movers that close
  * it. README.md says what is proved, what is left out, and what each BREAK_... takes away.
  *
  * Each thread has a store buffer: what it stores in its flag with a plain store reaches memory any

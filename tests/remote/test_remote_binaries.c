@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 #include "tests/remote/proxy.h"
 #include "tests/remote/served.h"
 

@@ -11,7 +11,7 @@
 
 #include "messages.h"
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 #include "tests/remote/served.h"
 
 /* What a server says that is not so: the program gets errors, and only what it asked for is
@@ -106,7 +106,7 @@ static void *to_client(void *data)
 
 #define GUARD          64
 #define SIZE           256
-#define ANSWER_LONGEST (256u << 20) /* As remote/driver/client.c has it. */
+#define ANSWER_LONGEST (256u << 20) /* As remote/driver/session/client.c has it. */
 
 struct program {
     cl_device_id device;

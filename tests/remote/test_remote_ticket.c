@@ -7,8 +7,8 @@
 
 #include "messages.h"
 #include "remote/link/ticket.h"
+#include "state/base/bytes/content_hash.h"
 #include "state/base/clock.h"
-#include "state/base/content_hash.h"
 #include "tests/remote/served.h"
 
 /* Who comes to a session with a ticket, and who with another: what is let in, and what becomes of

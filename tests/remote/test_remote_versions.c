@@ -10,7 +10,7 @@
 
 #include "messages.h"
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /* Servers that speak another version: the driver has no platform, at once, and says why. */
 

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "state/base/array.h"
+#include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
-#include "state/base/text.h"
 
 #define TICK_NS   (100 * NS_PER_MS)
 #define LINE_SIZE 512

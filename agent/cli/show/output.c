@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 json_t *output_object(const struct output *output, int status)
 {

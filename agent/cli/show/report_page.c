@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 /* The picture, in its own units. */
 #define WIDTH  1000

@@ -13,8 +13,8 @@
 #include "agent/wire/device_key.h"
 #include "agent/wire/protection.h"
 #include "policy/settings.h"
+#include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
-#include "state/base/text.h"
 #include "state/driver/isolated.h"
 
 /* Listing devices for the first time starts every driver of the machine. */

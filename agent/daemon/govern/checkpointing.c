@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 /*
  * Images of programs, which they write themselves: the agent passes on what is asked, and has one

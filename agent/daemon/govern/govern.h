@@ -156,8 +156,6 @@ void requests_progress(struct peer *peer, struct message *message);
 void requests_report(struct peer *peer, struct message *message);
 /** The program can answer no more: it ended, or closed its connection. */
 void requests_fail(struct agent *agent, struct program *program, bool ended);
-/** Cancel what a connected program is asked: it does not answer. */
-void requests_give_up(struct agent *agent, struct program *program);
 /** Stop waiting for programs whose deadline is well past. */
 void requests_sweep(struct agent *agent);
 void requests_finish(struct agent *agent);
@@ -178,9 +176,6 @@ void report_plain(struct peer *client, const struct program *program, const char
 /** The same of the devices of @seat, or of all with PROGRAM_ALL_SEATS. */
 void report_devices(struct peer *client, const struct program *program, size_t seat,
                     const char *result, bool already);
-/** What the program reported of @request. */
-void report_forward(struct peer *client, const struct request *request,
-                    const msgpack_object *message);
 
 /* Room for what operators ask, and what becomes of room that was kept when a request ends. */
 
@@ -267,9 +262,6 @@ bool bars_hold(const struct agent *agent, const struct program *program,
 /** The list of devices, or the configuration, is another: what programs may have is kept with it,
  *  and they are told what there is more of. */
 void capacity_update(struct agent *agent);
-/** Tell programs where there is more of a device than @before (bytes, as ledger_lasting()). */
-void capacity_notify_more(const struct agent *agent, const struct ledger_device *device,
-                          uint64_t before);
 
 /*
  * What operators set: the memory of a device that programs may have, devices that are drained, and

@@ -11,8 +11,9 @@
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
-void capacity_notify_more(const struct agent *agent, const struct ledger_device *device,
-                          uint64_t before)
+/* Tell programs where there is more of a device than @before (bytes, as ledger_lasting()). */
+static void capacity_notify_more(const struct agent *agent, const struct ledger_device *device,
+                                 uint64_t before)
 {
     char text[PROTOCOL_TEXT_MAX], bytes[32];
     uint64_t now = ledger_lasting(device);

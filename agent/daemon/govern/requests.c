@@ -60,8 +60,9 @@ static const char *const outcome[] = {
     "predicted_ns",  "image",       "not_stored",  "image_bytes", "image_written", "freed",
     "not_protected", "not_removed", "box"};
 
-void report_forward(struct peer *client, const struct request *request,
-                    const msgpack_object *message)
+/* What the program reported of @request. */
+static void report_forward(struct peer *client, const struct request *request,
+                           const msgpack_object *message)
 {
     const msgpack_object *seats;
     size_t count = field_array(message, "seats", &seats);
@@ -373,7 +374,8 @@ void requests_fail(struct agent *agent, struct program *program, bool ended)
             ended ? "the program ended" : "the program closed its connection to the agent");
 }
 
-void requests_give_up(struct agent *agent, struct program *program)
+/* Cancel what a connected program is asked: it does not answer. */
+static void requests_give_up(struct agent *agent, struct program *program)
 {
     end_all(agent, program, ERR_EXPIRED, "does not answer (is it stopped?);", " is canceled",
             RESULT_EXPIRED, "it does not answer (is it stopped?)");

@@ -233,6 +233,32 @@ static void answer(struct peer *client)
     peer_send(client, &frame);
 }
 
+/* The name that it was given, or one from its address. False: it has none, which the client was
+ * told. */
+static bool take_name(struct peer *client, const char *given, const char *address,
+                      char ret_name[SERVER_NAME_MAX])
+{
+    if (!given[0] && !server_name_from(address, ret_name)) {
+        peer_error(
+            client, ERR_USAGE,
+            "%s gives the server no name; say one behind the address: its devices are called "
+            "by it",
+            address);
+        return false;
+    }
+    if (given[0] && !server_name_is_valid(given)) {
+        peer_error(
+            client, ERR_USAGE,
+            "a server's name has letters in lower case, digits, \"-\" and \".\", %d at most, "
+            "and begins with one of the first two",
+            SERVER_NAME_MAX - 1);
+        return false;
+    }
+    if (given[0])
+        strcpy(ret_name, given); /* valid, and so short enough */
+    return true;
+}
+
 static void add(struct peer *client, const char *given, const char *text)
 {
     struct agent *agent = client->agent;
@@ -243,24 +269,8 @@ static void add(struct peer *client, const char *given, const char *text)
         peer_error(client, ERR_USAGE, "%s", reason);
         return;
     }
-    if (!given[0] && !server_name_from(address, name)) {
-        peer_error(
-            client, ERR_USAGE,
-            "%s gives the server no name; say one behind the address: its devices are called "
-            "by it",
-            address);
+    if (!take_name(client, given, address, name))
         return;
-    }
-    if (given[0] && !server_name_is_valid(given)) {
-        peer_error(
-            client, ERR_USAGE,
-            "a server's name has letters in lower case, digits, \"-\" and \".\", %d at most, "
-            "and begins with one of the first two",
-            SERVER_NAME_MAX - 1);
-        return;
-    }
-    if (given[0])
-        strcpy(name, given); /* valid, and so short enough */
     for (server = agent->servers; server; server = server->next)
         if (!strcmp(server->name, name) || !strcmp(server->address, address))
             break;

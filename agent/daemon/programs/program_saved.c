@@ -2,7 +2,7 @@
 
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "state/base/host_memory.h"
+#include "state/base/memory/host_memory.h"
 
 /* Of the host's memory, that a program keeps warm of which nothing is said, and the most of it. */
 #define WARM_SHARE 16

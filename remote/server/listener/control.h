@@ -7,7 +7,7 @@
 
 #include "remote/identity/grant.h"
 #include "remote/link/link.h"
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
 
 /*
  * What an operator says to a device server of this machine: a socket in the user's runtime folder,

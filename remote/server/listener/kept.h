@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "remote/link/link.h"
-#include "state/base/content_hash.h"
+#include "state/base/bytes/content_hash.h"
 
 /*
  * Binaries of programs that clients gave the server, kept for later sessions of the same client:

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "state/base/bytes/content_hash.h"
 #include "state/base/compiler.h"
-#include "state/base/content_hash.h"
 
 /*
  * What a session's process and the listening process say to each other, over its channel: one of

@@ -2,7 +2,7 @@
 #define RESEAT_REMOTE_SERVER_SESSION_BINARY_H
 
 #include "remote/server/session/server.h"
-#include "state/base/content_hash.h"
+#include "state/base/bytes/content_hash.h"
 
 /*
  * Binaries that the listening process keeps for the session's client (kept.h), by the names of

@@ -7,7 +7,7 @@
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /* A driver that has not ended by then does not at all. */
 #define TRIAL_NS (3 * NS_PER_S)

@@ -12,7 +12,7 @@
 #include "remote/server/session/resume.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 #define LAST_WORD_NS NS_PER_S
 #define LOOK_MS      1000

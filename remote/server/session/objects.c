@@ -194,6 +194,26 @@ static uint64_t packed_bytes(const struct msg_create_image *message, size_t elem
     return __builtin_mul_overflow(bytes, layers, &bytes) ? UINT64_MAX : bytes;
 }
 
+/* How many bytes the driver will read, only it knows: ask it first. */
+static bool content_fits(struct server *server, struct entry *entry, cl_mem_flags flags,
+                         const cl_image_format *format, const cl_image_desc *desc,
+                         const struct msg_create_image *message)
+{
+    size_t element = 0;
+    cl_mem probe =
+        entry->cl->clCreateImage(entry->context, flags, format, desc, NULL, &entry->error);
+    if (!probe)
+        return false;
+    cl_int asked =
+        entry->cl->clGetImageInfo(probe, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
+    entry->cl->clReleaseMemObject(probe);
+    if (asked || packed_bytes(message, element) != message->content_size) {
+        server_wrong(server, "an image's content has another size");
+        return false;
+    }
+    return true;
+}
+
 void server_create_image(struct server *server, const struct msg_create_image *message)
 {
     const struct entry *context = server_find(server, message->context);
@@ -237,28 +257,12 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     }
     if (least)
         server_give_back(least);
-    if (message->content_size == 0) {
-        entry->real =
-            entry->cl->clCreateImage(entry->context, flags, &format, &desc, NULL, &entry->error);
-        if (!source)
-            server_charge_made(server, entry);
+    void *content = message->content_size ? (void *)message->content : NULL;
+    if (content && !content_fits(server, entry, flags, &format, &desc, message))
         return;
-    }
-    /* How many bytes the driver will read, only it knows: ask it first. */
-    size_t element = 0;
-    cl_mem probe =
-        entry->cl->clCreateImage(entry->context, flags, &format, &desc, NULL, &entry->error);
-    if (!probe)
-        return;
-    cl_int asked =
-        entry->cl->clGetImageInfo(probe, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
-    entry->cl->clReleaseMemObject(probe);
-    if (asked || packed_bytes(message, element) != message->content_size) {
-        server_wrong(server, "an image's content has another size");
-        return;
-    }
-    entry->real = entry->cl->clCreateImage(entry->context, flags | CL_MEM_COPY_HOST_PTR, &format,
-                                           &desc, (void *)message->content, &entry->error);
+    entry->real =
+        entry->cl->clCreateImage(entry->context, flags | (content ? CL_MEM_COPY_HOST_PTR : 0),
+                                 &format, &desc, content, &entry->error);
     if (!source)
         server_charge_made(server, entry);
 }

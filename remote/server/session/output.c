@@ -6,7 +6,7 @@
 
 #include "remote/server/session/server.h"
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /* With so much on its way to the client, what kernels print stays in the pipe, and then they wait.
  */

@@ -11,7 +11,7 @@
 #include "remote/server/session/gates.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /* So often who waits for a driver looks whether it forgot to say that a command failed. */
 #define TICK_NS NS_PER_S

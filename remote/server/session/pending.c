@@ -10,7 +10,7 @@
 #include "remote/server/session/passage.h"
 #include "remote/server/session/staging.h"
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 #define TELL_ROUNDS    25     /* Of looks at all. */
 #define TIMER_SLACK_NS 1000ul /* Else a thread sleeps up to 50 us longer. */

@@ -7,7 +7,7 @@
 #include "remote/server/session/binary.h"
 #include "remote/server/session/server.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /* Programs. Compilers take long: each works in a thread of its own, and what the client sends
    meanwhile is done. */

@@ -7,7 +7,7 @@
 #include "remote/link/link_unix.h"
 #include "remote/server/session/sandbox.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /*
  * A link that was sealed for one process cannot be given to another. So who admitted it stays, and

@@ -15,9 +15,9 @@
 #include "remote/server/session/sandbox.h"
 #include "remote/server/session/server.h"
 #include "remote/wire/stream_rings.h"
+#include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/text.h"
 
 #define POOL_MOST ((size_t)64 << 20)
 #define POOL_OF   16

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #include "agent/wire/inventory.h"
-#include "state/base/msgcheck.h"
+#include "state/base/bytes/msgcheck.h"
 #include "tests/support/folder.h"
 #include "tests/support/leaks.h"
 

@@ -5,7 +5,7 @@
 
 #include "agent/wire/device_key.h"
 #include "agent/wire/protocol.h"
-#include "state/base/text.h"
+#include "state/base/bytes/text.h"
 
 static void make(struct frame *frame)
 {

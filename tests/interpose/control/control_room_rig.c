@@ -5,8 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/base/fork.h"
-#include "state/base/thread.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
 
 #define SECOND_NS   1000000000ull
 #define THREADS_MAX 8

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "interpose/control/control_protect.h"
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 #include "state/point/protect.h"
 
 /* What reaches the engine of what the environment and the agent say. */
@@ -77,6 +77,9 @@ Test(control_protect, without_a_word_it_is_not_and_with_one_that_is_wrong_it_is)
     control_protect_start(NULL, 0, "sometimes");
     cr_expect_eq(begun, 1);
     expect_words("on");
+    cr_expect(control_protect_is_wanted("sometimes") && control_protect_is_wanted("5"));
+    cr_expect(!control_protect_is_wanted(NULL) && !control_protect_is_wanted("") &&
+              !control_protect_is_wanted("off"));
 }
 
 /* Each is carried out on a thread of its own, whose turn comes when it comes. */

@@ -41,7 +41,7 @@ def main():
     size, align = found
     if size % LARGEST or align > COMMON:
         sys.exit(f"thread-local storage of {size} bytes, aligned to {align}: stacks move by what is "
-                 f"no multiple of {LARGEST}; all of it belongs into state/base/thread_own.h")
+                 f"no multiple of {LARGEST}; all of it belongs into state/base/threads/thread_own.h")
 
 
 if __name__ == "__main__":

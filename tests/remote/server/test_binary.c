@@ -11,7 +11,7 @@
 #include "remote/server/session/binary.h"
 #include "remote/server/session/passage.h"
 #include "state/base/clock.h"
-#include "state/base/thread.h"
+#include "state/base/threads/thread.h"
 
 /* A session's process, which is given anything as the binary that it asks for. This test is the
    listening process. */

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/base/fork.h"
-#include "state/base/gate.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/gate.h"
 
 #define THREADS 6
 

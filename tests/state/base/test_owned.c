@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/files/owned.h"
 #include "state/base/log.h"
-#include "state/base/owned.h"
 #include "tests/support/folder.h"
 
 static char path[SCRATCH_MAX + 16];

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "state/base/clock.h"
-#include "state/base/host_memory.h"
-#include "state/base/pages.h"
+#include "state/base/memory/host_memory.h"
+#include "state/base/memory/pages.h"
 #include "tests/support/folder.h"
 
 #define MIB   ((size_t)1 << 20)

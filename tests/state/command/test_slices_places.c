@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "state/base/gate.h"
+#include "state/base/threads/gate.h"
 #include "state/command/parts.h"
 #include "state/program/kernel.h"
 #include "state/program/program_cut.h"

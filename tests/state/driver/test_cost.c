@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "tests/state/driver/cost_worlds.h"
 
 /* Figures as seen on an H200 beside 16 cores. */

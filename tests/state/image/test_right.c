@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/base/gate.h"
+#include "state/base/threads/gate.h"
 #include "state/checkpoint/keeper.h"
 #include "state/image/image_folder.h"
 #include "tests/support/folder.h"

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
 #include "state/library/library.h"
 #include "tests/support/folder.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/room/room.h"

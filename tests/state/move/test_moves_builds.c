@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/work.h"
+#include "state/base/threads/work.h"
 #include "state/object/retry.h"
 #include "tests/state/move/test_moves_common.h"
 

@@ -92,16 +92,17 @@ Test(moves_kernels, what_became_ready_during_a_suspension_runs_at_the_resume, .t
     engine_program_close(&p);
 }
 
+static const char turning[] = "__kernel void turn(__global uint *out, __local uint *part)"
+                              "{ size_t i = get_global_id(0), l = get_local_id(0);"
+                              "  part[l] = out[i]; out[i] = part[l] + 1; }";
+
 Test(moves_kernels, held_launches_go_back_to_where_there_is_enough_local_memory, .timeout = 60)
 {
-    static const char text[] = "__kernel void turn(__global uint *out, __local uint *part)"
-                               "{ size_t i = get_global_id(0), l = get_local_id(0);"
-                               "  part[l] = out[i]; out[i] = part[l] + 1; }";
     struct engine_program p;
     const size_t items = WORDS;
     cl_int error;
     engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
-    engine_program_open(&rig, 0, text, &p);
+    engine_program_open(&rig, 0, turning, &p);
     cl_mem buffer = counters(p.context, 1);
     cl_kernel turn = engine_kernel(p.program, "turn");
     OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
@@ -118,6 +119,92 @@ Test(moves_kernels, held_launches_go_back_to_where_there_is_enough_local_memory,
     cr_assert_str_eq(place_of_seat(), "one");
     OK(clReleaseEvent(go));
     OK(clReleaseKernel(turn));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+/* There are drivers that end the process for more local memory than there is: this one would fail
+ * in another way. */
+Test(moves_kernels, no_driver_is_given_more_local_memory_than_there_is, .timeout = 60)
+{
+    struct engine_program p;
+    const size_t items = WORDS;
+    cl_int error;
+    engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
+    engine_program_open(&rig, 0, turning, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel turn = engine_kernel(p.program, "turn");
+    cl_event go = clCreateUserEvent(p.context, &error);
+    OK(error);
+    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(turn, 1, 8192, NULL));
+    engine_rig_moves(&rig, "two");
+    cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clEnqueueNDRangeKernel", CL_INVALID_VALUE), 0);
+    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL));
+    check_counters(p.queue, buffer, 2);
+    cr_assert_str_eq(place_of_seat(), "one");
+    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 1, &go, NULL));
+    atomic_store(&((struct kernel *)turn)->details->marks.local_memory, 0);
+    usage_renew();
+    engine_rig_moves(&rig, "two");
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    check_counters(p.queue, buffer, 3);
+    cr_assert_str_eq(place_of_seat(), "one");
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(turn));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+/* It goes to where it was, and back, and not for ever. */
+Test(moves_kernels, launches_that_no_device_can_run_are_refused, .timeout = 60)
+{
+    struct engine_program p;
+    const size_t items = WORDS;
+    engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
+    engine_program_open(&rig, 0, turning, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel turn = engine_kernel(p.program, "turn");
+    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(turn, 1, 16384, NULL));
+    engine_rig_moves(&rig, "two");
+    cr_assert_eq(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL),
+                 CL_OUT_OF_RESOURCES);
+    OK(clSetKernelArg(turn, 1, 4096, NULL));
+    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL));
+    check_counters(p.queue, buffer, 2);
+    OK(clReleaseKernel(turn));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+/* POCL takes more than it says it takes, on each of its devices. */
+Test(moves_kernels, arguments_beyond_what_a_device_says_it_takes_move, .timeout = 60)
+{
+    enum { LARGE = 1024 };
+    static const char text[] = "typedef struct { uint words[1024]; } large;"
+                               "__kernel void pick(__global uint *out, large l)"
+                               "{ size_t i = get_global_id(0); out[i] = l.words[i % 1024]; }";
+    struct engine_program p;
+    const size_t items = WORDS;
+    cl_uint large[LARGE], got[WORDS];
+    engine_rig_open(&rig, "[one] name=one [two] name=two base=1");
+    engine_program_open(&rig, 0, text, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel pick = engine_kernel(p.program, "pick");
+    for (cl_uint i = 0; i < LARGE; i++)
+        large[i] = i * 7;
+    OK(clSetKernelArg(pick, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(pick, 1, sizeof(large), large));
+    OK(clEnqueueNDRangeKernel(p.queue, pick, 1, NULL, &items, NULL, 0, NULL, NULL));
+    engine_rig_moves(&rig, "two");
+    OK(clEnqueueFillBuffer(p.queue, buffer, &(cl_uint){0}, 4, 0, sizeof(got), 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(p.queue, pick, 1, NULL, &items, NULL, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(p.queue, buffer, CL_TRUE, 0, sizeof(got), got, 0, NULL, NULL));
+    for (cl_uint i = 0; i < WORDS; i++)
+        cr_assert_eq(got[i], i % LARGE * 7);
+    cr_assert_str_eq(place_of_seat(), "two");
+    OK(clReleaseKernel(pick));
     OK(clReleaseMemObject(buffer));
     engine_program_close(&p);
 }

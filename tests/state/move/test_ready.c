@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "state/base/work.h"
+#include "state/base/threads/work.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "tests/state/move/test_moves_common.h"

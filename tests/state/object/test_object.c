@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/base/gate.h"
+#include "state/base/threads/gate.h"
 #include "state/object/object.h"
 
 /* Types of our own instead of the engine's: object.c and the gate know no other. */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/gate.h"
+#include "state/base/threads/gate.h"
 #include "tests/state/object/test_pins_common.h"
 
 /* What cannot be carried runs where it is, and keeps the program there. On POCL's two devices. */

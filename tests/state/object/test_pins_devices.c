@@ -1,6 +1,6 @@
 #include <pthread.h>
 
-#include "state/base/gate.h"
+#include "state/base/threads/gate.h"
 #include "tests/state/object/test_pins_common.h"
 
 /* Native kernels and sub-devices. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/memory/memory.h"
 #include "tests/support/engine_rig.h"
 

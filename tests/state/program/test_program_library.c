@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "interpose/entry/start.h"
-#include "state/base/folder.h"
+#include "state/base/files/folder.h"
 #include "state/library/library.h"
 #include "tests/state/move/test_moves_common.h"
 #include "tests/support/folder.h"

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/transfer/transfer_priv.h"
 
 Test(transfer_host, prefault_makes_pages_present_and_keeps_their_content)

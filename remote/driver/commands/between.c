@@ -1,0 +1,230 @@
+#include "remote/driver/commands/between.h"
+
+#include <stdlib.h>
+
+#include "remote/driver/commands/command.h"
+#include "remote/driver/session/meeting.h"
+
+/*
+ * Copies between buffers of two contexts: one command gives, in the source's session, and one
+ * takes, in the target's. The sessions' processes meet as the messages say, and this one hears of
+ * their ends. The event of the one that takes is the program's; it has not ended for the program
+ * before the other one has, so that what both waited for has ended as well.
+ */
+
+struct end {
+    struct queue *queue;
+    struct memory *memory;
+    size_t offset;
+    const cl_event *waits; /* Of the wait list. */
+    cl_uint wait_count;
+};
+
+struct between {
+    struct end from, to;
+    size_t size;
+    struct meeting meeting;
+    cl_event *waits; /* Those of from, then those of to. Owned. */
+};
+
+static cl_int take_end(cl_command_queue queue, cl_mem memory, size_t offset, size_t size,
+                       struct end *ret_end)
+{
+    struct end end = {.queue = queue_get(queue), .memory = memory_get(memory), .offset = offset};
+    if (!end.queue)
+        return CL_INVALID_COMMAND_QUEUE;
+    if (!end.memory || end.memory->type != CL_MEM_OBJECT_BUFFER)
+        return CL_INVALID_MEM_OBJECT;
+    if (end.memory->context != end.queue->context)
+        return CL_INVALID_CONTEXT;
+    if (size == 0 || offset > end.memory->size || size > end.memory->size - offset)
+        return CL_INVALID_VALUE;
+    *ret_end = end;
+    return CL_SUCCESS;
+}
+
+/* Each event to the end whose context it is of. */
+static cl_int sort_waits(struct between *between, cl_uint count, const cl_event *waits)
+{
+    if ((count == 0) != (waits == NULL))
+        return CL_INVALID_EVENT_WAIT_LIST;
+    between->waits = calloc(count + 1, sizeof(cl_event));
+    if (!between->waits)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_uint first = 0, last = count;
+    for (cl_uint i = 0; i < count; i++) {
+        const struct event *event = event_get(waits[i]);
+        if (!event)
+            return CL_INVALID_EVENT_WAIT_LIST;
+        if (event->context == between->from.queue->context)
+            between->waits[first++] = waits[i];
+        else if (event->context == between->to.queue->context)
+            between->waits[--last] = waits[i];
+        else
+            return CL_INVALID_CONTEXT;
+    }
+    between->from.waits = first ? between->waits : NULL;
+    between->from.wait_count = first;
+    between->to.waits = last < count ? between->waits + last : NULL;
+    between->to.wait_count = count - last;
+    return CL_SUCCESS;
+}
+
+/* How the two sessions meet. */
+static cl_int choose_way(struct between *between)
+{
+    struct client *from = between->from.queue->base.client;
+    struct client *to = between->to.queue->base.client;
+    if (atomic_load(&between->from.queue->device->gateless) ||
+        atomic_load(&between->to.queue->device->gateless))
+        return CL_INVALID_OPERATION;
+    return meeting_init(&between->meeting, from, to);
+}
+
+static cl_int send_take(struct between *between, const struct command *command)
+{
+    struct pack pack;
+    pack_init(&pack);
+    pack_take(&pack, &(struct msg_take){.command = command->head,
+                                        .buffer = handle_id(between->to.memory),
+                                        .offset = between->to.offset,
+                                        .size = between->size,
+                                        .transfer = between->meeting.transfer,
+                                        .way = between->meeting.ways[1],
+                                        .where = meeting_where(&between->meeting),
+                                        .ticket = &between->meeting.ticket,
+                                        .ticket_size = meeting_ticket_size(&between->meeting)});
+    return meeting_post(&between->meeting, 1, MSG_TAKE, &pack);
+}
+
+static cl_int send_give(struct between *between, const struct command *command)
+{
+    struct pack pack;
+    pack_init(&pack);
+    pack_give(&pack, &(struct msg_give){.command = command->head,
+                                        .buffer = handle_id(between->from.memory),
+                                        .offset = between->from.offset,
+                                        .size = between->size,
+                                        .transfer = between->meeting.transfer,
+                                        .way = between->meeting.ways[0],
+                                        .where = meeting_where(&between->meeting),
+                                        .ticket = &between->meeting.ticket,
+                                        .ticket_size = meeting_ticket_size(&between->meeting)});
+    return meeting_post(&between->meeting, 0, MSG_GIVE, &pack);
+}
+
+/* The end that takes, until the one that gives has ended. */
+struct taking {
+    struct event *event; /* Held. */
+    struct device_object *source, *target;
+    struct client *awaits;
+    uint64_t transfer;
+};
+
+/* A device's server says that it cannot: not once more. Or it found no way: not for a while. */
+static void learn(const struct taking *taking, struct device_object *device, cl_int status)
+{
+    if (status == CL_INVALID_OPERATION)
+        atomic_store(&device->gateless, true);
+    if (status == TRANSFER_UNREACHED && taking->awaits)
+        meeting_unreached(taking->awaits);
+}
+
+static void CL_CALLBACK on_given(cl_event event, cl_int status, void *data)
+{
+    struct taking *taking = data;
+    (void)event;
+    learn(taking, taking->source, status);
+    if (status < 0)
+        meeting_forget(taking->event->base.client, taking->transfer);
+    pthread_mutex_lock(&taking->event->base.client->lock);
+    cl_int end = taking->event->ended ? taking->event->end : CL_SUCCESS;
+    pthread_mutex_unlock(&taking->event->base.client->lock);
+    learn(taking, taking->target, end);
+    event_let_go(taking->event);
+    free(taking);
+}
+
+static cl_int begin_take(struct between *between, struct taking *taking, cl_event *ret_event)
+{
+    struct command command;
+    cl_int error =
+        command_begin(&command, (cl_command_queue)between->to.queue, CL_COMMAND_COPY_BUFFER, false,
+                      false, between->to.wait_count, between->to.waits, ret_event);
+    if (error)
+        return error;
+    *taking = (struct taking){command.event, between->from.queue->device, between->to.queue->device,
+                              between->meeting.awaits, between->meeting.transfer};
+    event_hold(taking->event);
+    error = command_end(&command, send_take(between, &command));
+    if (error)
+        event_let_go(taking->event);
+    return error;
+}
+
+/* @taking: whoever hears of the end has it. */
+static cl_int begin_give(struct between *between, struct taking *taking)
+{
+    struct command command;
+    cl_event given = NULL;
+    cl_int error =
+        command_begin(&command, (cl_command_queue)between->from.queue, CL_COMMAND_COPY_BUFFER,
+                      false, false, between->from.wait_count, between->from.waits, &given);
+    if (error == CL_SUCCESS)
+        error = command_end(&command, send_give(between, &command));
+    if (error)
+        return error;
+    error = clSetEventCallback(given, CL_COMPLETE, on_given, taking);
+    handle_release(given);
+    return error;
+}
+
+static cl_int run(struct between *between, cl_event *event)
+{
+    cl_event taken = NULL;
+    struct taking *taking = malloc(sizeof(*taking));
+    if (!taking)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = begin_take(between, taking, &taken);
+    if (error) {
+        if (taken)
+            handle_release(taken);
+        free(taking);
+        return error;
+    }
+    error = begin_give(between, taking);
+    if (error) {
+        meeting_forget(between->to.queue->base.client, between->meeting.transfer);
+        event_let_go(taking->event);
+        free(taking);
+    }
+    if (event && error == CL_SUCCESS)
+        *event = taken;
+    else
+        handle_release(taken);
+    return error;
+}
+
+cl_int CL_API_CALL between_enqueue(cl_command_queue source_queue, cl_command_queue target_queue,
+                                   cl_mem source, cl_mem target, size_t source_offset,
+                                   size_t target_offset, size_t size, cl_uint wait_count,
+                                   const cl_event *waits, cl_event *event)
+{
+    struct between between = {.size = size, .meeting = MEETING_NONE};
+    cl_int error = take_end(source_queue, source, source_offset, size, &between.from);
+    if (error == CL_SUCCESS)
+        error = take_end(target_queue, target, target_offset, size, &between.to);
+    if (error)
+        return error;
+    if (between.from.queue->context == between.to.queue->context)
+        return clEnqueueCopyBuffer(target_queue, source, target, source_offset, target_offset, size,
+                                   wait_count, waits, event);
+    error = sort_waits(&between, wait_count, waits);
+    if (error == CL_SUCCESS)
+        error = choose_way(&between);
+    if (error == CL_SUCCESS)
+        error = run(&between, event);
+    meeting_finish(&between.meeting);
+    free(between.waits);
+    return error;
+}

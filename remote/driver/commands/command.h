@@ -1,0 +1,52 @@
+#ifndef RESEAT_REMOTE_DRIVER_COMMANDS_COMMAND_H
+#define RESEAT_REMOTE_DRIVER_COMMANDS_COMMAND_H
+
+#include "remote/driver/objects/objects.h"
+
+struct queue *queue_get(cl_command_queue queue);
+
+/** A command on its way. */
+#define COMMAND_WAITS 16
+struct command {
+    struct msg_command head;
+    struct queue *queue;
+    struct event *event; /**< NULL: nobody wants to know. */
+    cl_event *ret_event;
+    bool blocking;
+    cl_uint count;
+    const cl_event *waits;
+    uint64_t ids[COMMAND_WAITS], *many;
+};
+/**
+ * Begin a command: check what all have, and take the queue. Where it succeeds, the command is
+ * posted, and command_end() called with how that went.
+ *
+ * @after_all  It ends after everything that its queue has now.
+ */
+cl_int command_begin(struct command *command, cl_command_queue queue, cl_command_type type,
+                     bool blocking, bool after_all, cl_uint count, const cl_event *waits,
+                     cl_event *event);
+/** The same of one that has an event in any case, since somebody must know where what it reads
+ * goes, and when a block (block.h) is free again. */
+cl_int command_begin_transfer(struct command *command, cl_command_queue queue, cl_command_type type,
+                              cl_bool blocking, cl_uint count, const cl_event *waits,
+                              cl_event *event);
+/** Between beginning a transfer and posting it: where what it reads goes. It is read there, or into
+ *  a block first, or comes in the answer. */
+void command_aim(struct command *command, void *target, const struct layout *layout);
+/**
+ * The same of what it writes. It is taken from there, from a copy in a block, or from the message.
+ *
+ * @ret_content  For the message; NULL: not from there.
+ * @ret_owned    To be freed after it was posted.
+ * Returns CL_OUT_OF_HOST_MEMORY or CL_SUCCESS.
+ */
+cl_int command_fill(struct command *command, const void *source, const struct layout *layout,
+                    const void **ret_content, size_t *ret_size, void **ret_owned);
+/** The same of what is in a block already, which is the command's from now on. */
+void command_lend(struct command *command, struct bulk_block *block);
+/** Post one that does nothing, after what it waits for. */
+cl_int command_post_nothing(const struct command *command);
+cl_int command_end(struct command *command, cl_int error);
+
+#endif

@@ -1,0 +1,306 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "remote/driver/commands/command.h"
+#include "remote/driver/objects/image.h"
+
+/*
+ * Maps. A map is a read into memory of this process, and an unmap of what may have been written is
+ * a write. The memory is the program's (CL_MEM_USE_HOST_PTR), or ours for as long as the object
+ * lives (CL_MEM_ALLOC_HOST_PTR: maps then return the same address each time), or of one map.
+ */
+
+#define WRITES    (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION)
+#define ALIGNMENT 4096
+
+/* Memory that the server has, too, if there is any; else of our own. */
+static void *aligned_memory(const struct context *context, size_t size,
+                            struct bulk_block *ret_block)
+{
+    void *memory = NULL;
+    if (block_take(context->base.client, context->areas_before, size, ret_block))
+        return ret_block->bytes;
+    return posix_memalign(&memory, ALIGNMENT, size ? size : 1) ? NULL : memory;
+}
+
+/* Where the whole object lies in this process; NULL: nowhere, or without memory. */
+static void *whole(struct memory *memory)
+{
+    struct memory *owner = memory;
+    if (memory->flags & CL_MEM_USE_HOST_PTR)
+        return memory->host;
+    if (!(memory->flags & CL_MEM_ALLOC_HOST_PTR))
+        return NULL;
+    while (owner->parent)
+        owner = owner->parent;
+    pthread_mutex_lock(&owner->lock);
+    if (!owner->host) {
+        owner->host = aligned_memory(owner->context, owner->size, &owner->host_block);
+        owner->host_owned = owner->host && !owner->host_block.size;
+    }
+    char *host = owner->host;
+    pthread_mutex_unlock(&owner->lock);
+    return host ? host + memory->origin : NULL;
+}
+
+static cl_int check_map(const struct memory *memory, cl_map_flags flags)
+{
+    const cl_map_flags known = CL_MAP_READ | WRITES;
+    cl_mem_flags no = CL_MEM_HOST_NO_ACCESS;
+    if ((flags & ~known) ||
+        ((flags & CL_MAP_WRITE_INVALIDATE_REGION) && (flags & (CL_MAP_READ | CL_MAP_WRITE))))
+        return CL_INVALID_VALUE;
+    if (flags & CL_MAP_READ)
+        no |= CL_MEM_HOST_WRITE_ONLY;
+    if (flags & WRITES)
+        no |= CL_MEM_HOST_READ_ONLY;
+    return memory->flags & no ? CL_INVALID_OPERATION : CL_SUCCESS;
+}
+
+/* Memory for a map of @size bytes, at @offset where the whole object has memory. */
+static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t offset, size_t size)
+{
+    struct map *map = calloc(1, sizeof(*map));
+    char *host = map ? whole(memory) : NULL;
+    if (!map)
+        return NULL;
+    map->flags = flags;
+    if (host) {
+        map->pointer = host + offset;
+    } else {
+        map->pointer = aligned_memory(memory->context, size, &map->block);
+        map->owned = map->block.size ? NULL : map->pointer;
+    }
+    if (!map->pointer) {
+        free(map);
+        return NULL;
+    }
+    return map;
+}
+
+static void map_destroy(struct client *client, struct map *map)
+{
+    if (map->event)
+        handle_unuse(map->event);
+    free(map->owned);
+    block_give(client, &map->block);
+    free(map);
+}
+
+/* Is on the list before its event can end. */
+static void map_add(struct memory *memory, struct map *map, struct command *command)
+{
+    struct event *event = command->event;
+    handle_use(event);
+    map->event = event;
+    event->lent = memory->flags & CL_MEM_USE_HOST_PTR;
+    if (!(map->flags & CL_MAP_WRITE_INVALIDATE_REGION)) /* Else nothing comes. */
+        command_aim(command, map->pointer, &map->layout);
+    event->keeps = memory;
+    handle_use(memory);
+    pthread_mutex_lock(&memory->lock);
+    map->next = memory->maps;
+    memory->maps = map;
+    pthread_mutex_unlock(&memory->lock);
+}
+
+static struct map *map_take(struct memory *memory, const void *pointer)
+{
+    pthread_mutex_lock(&memory->lock);
+    struct map **at = &memory->maps;
+    while (*at && (*at)->pointer != pointer)
+        at = &(*at)->next;
+    struct map *map = *at;
+    if (map)
+        *at = map->next;
+    pthread_mutex_unlock(&memory->lock);
+    return map;
+}
+
+static cl_int map_post(struct memory *memory, const struct map *map, const struct command *command)
+{
+    if (map->flags & CL_MAP_WRITE_INVALIDATE_REGION)
+        return command_post_nothing(command);
+    if (memory->type == CL_MEM_OBJECT_BUFFER)
+        return POST(memory->base.client, read_buffer,
+                    {.command = command->head,
+                     .buffer = handle_id(memory),
+                     .offset = map->origin[0],
+                     .size = map->region[0]});
+    return POST(memory->base.client, read_image,
+                {.command = command->head,
+                 .image = handle_id(memory),
+                 .origin = {map->origin[0], map->origin[1], map->origin[2]},
+                 .region = {map->region[0], map->region[1], map->region[2]}});
+}
+
+/* Takes @map. */
+static void *enqueue_map(cl_command_queue queue, struct memory *memory, struct map *map,
+                         cl_command_type type, cl_bool blocking, cl_uint count,
+                         const cl_event *waits, cl_event *event, cl_int *errcode)
+{
+    struct command command;
+    void *pointer = map->pointer;
+    cl_int error = command_begin_transfer(&command, queue, type, blocking, count, waits, event);
+    if (error) {
+        map_destroy(memory->base.client, map);
+        return created(NULL, error, errcode);
+    }
+    map_add(memory, map, &command);
+    error = command_end(&command, map_post(memory, map, &command));
+    if (error) {
+        struct map *mine = map_take(memory, pointer);
+        if (mine)
+            map_destroy(memory->base.client, mine);
+    }
+    return created(pointer, error, errcode);
+}
+
+static cl_int take_memory(cl_command_queue queue, cl_mem handle, bool image,
+                          struct memory **ret_memory)
+{
+    const struct queue *q = queue_get(queue);
+    struct memory *memory = memory_get(handle);
+    if (!q)
+        return CL_INVALID_COMMAND_QUEUE;
+    if (!memory || (memory->type != CL_MEM_OBJECT_BUFFER) != image)
+        return CL_INVALID_MEM_OBJECT;
+    *ret_memory = memory;
+    return memory->context == q->context ? CL_SUCCESS : CL_INVALID_CONTEXT;
+}
+
+void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool blocking_map,
+                         cl_map_flags map_flags, size_t offset, size_t size,
+                         cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
+                         cl_event *event, cl_int *errcode_ret)
+{
+    struct memory *memory = NULL;
+    cl_int error = take_memory(command_queue, buffer, false, &memory);
+    if (error == CL_SUCCESS && (size == 0 || offset > memory->size || size > memory->size - offset))
+        error = CL_INVALID_VALUE;
+    if (error == CL_SUCCESS)
+        error = check_map(memory, map_flags);
+    struct map *map = error ? NULL : map_create(memory, map_flags, offset, size);
+    if (!map)
+        return created(NULL, error ? error : CL_MAP_FAILURE, errcode_ret);
+    map->origin[0] = offset;
+    map->region[0] = size;
+    map->layout = (struct layout){size, 1, 1, size, size};
+    return enqueue_map(command_queue, memory, map, CL_COMMAND_MAP_BUFFER, blocking_map,
+                       num_events_in_wait_list, event_wait_list, event, errcode_ret);
+}
+
+void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool blocking_map,
+                        cl_map_flags map_flags, const size_t *origin, const size_t *region,
+                        size_t *image_row_pitch, size_t *image_slice_pitch,
+                        cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
+                        cl_event *event, cl_int *errcode_ret)
+{
+    struct memory *memory = NULL;
+    struct layout layout;
+    size_t size = 0, offset = 0;
+    cl_int error = take_memory(command_queue, image, true, &memory);
+    if (error)
+        return created(NULL, error, errcode_ret);
+    bool flat = memory->slice_pitch == 0;
+    bool layered = memory->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
+    bool kept = memory->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR);
+    if (!origin || !region || !image_row_pitch || (!flat && !image_slice_pitch) ||
+        !image_has(memory, origin, region) ||
+        !image_layout(memory, region, kept ? memory->row_pitch : 0, kept ? memory->slice_pitch : 0,
+                      &layout) ||
+        !layout_size(&layout, &size))
+        return created(NULL, CL_INVALID_VALUE, errcode_ret);
+    error = check_map(memory, map_flags);
+    if (error)
+        return created(NULL, error, errcode_ret);
+    offset = origin[0] * memory->element +
+             origin[1] * (layered ? memory->slice_pitch : memory->row_pitch) +
+             origin[2] * memory->slice_pitch;
+    struct map *map = map_create(memory, map_flags, offset, size);
+    if (!map)
+        return created(NULL, CL_MAP_FAILURE, errcode_ret);
+    memcpy(map->origin, origin, sizeof(map->origin));
+    memcpy(map->region, region, sizeof(map->region));
+    map->layout = layout;
+    size_t row = layered ? layout.row : layout.row_pitch;
+    *image_row_pitch = kept ? memory->row_pitch : row;
+    if (image_slice_pitch)
+        *image_slice_pitch = flat ? 0 : layered ? layout.row_pitch : layout.slice_pitch;
+    return enqueue_map(command_queue, memory, map, CL_COMMAND_MAP_IMAGE, blocking_map,
+                       num_events_in_wait_list, event_wait_list, event, errcode_ret);
+}
+
+/* What was not told of as mapped cannot have been written, and what is there are no bytes of the
+   device's yet. Unless they were not asked for: then those that are there are meant. */
+static bool is_written(const struct map *map)
+{
+    bool invalidated = map->flags & CL_MAP_WRITE_INVALIDATE_REGION;
+    return (map->flags & WRITES) &&
+           (invalidated || atomic_load(&map->event->status) == CL_COMPLETE);
+}
+
+static cl_int unmap_post(struct memory *memory, const struct map *map, bool written,
+                         struct command *command)
+{
+    size_t size = 0;
+    if (!written)
+        return command_post_nothing(command);
+    const void *content = NULL;
+    void *owned = NULL;
+    cl_int error = command_fill(command, map->pointer, &map->layout, &content, &size, &owned);
+    if (error == CL_SUCCESS && memory->type == CL_MEM_OBJECT_BUFFER)
+        error = POST(memory->base.client, write_buffer,
+                     {.command = command->head,
+                      .buffer = handle_id(memory),
+                      .offset = map->origin[0],
+                      .size = size,
+                      .content = content,
+                      .content_size = content ? size : 0});
+    else if (error == CL_SUCCESS)
+        error = POST(memory->base.client, write_image,
+                     {.command = command->head,
+                      .image = handle_id(memory),
+                      .origin = {map->origin[0], map->origin[1], map->origin[2]},
+                      .region = {map->region[0], map->region[1], map->region[2]},
+                      .content = content,
+                      .content_size = content ? size : 0});
+    free(owned);
+    return error;
+}
+
+cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, void *mapped_ptr,
+                               cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
+                               cl_event *event)
+{
+    struct memory *memory = memory_get(memobj);
+    const struct queue *queue = queue_get(command_queue);
+    struct command command;
+    if (!queue)
+        return CL_INVALID_COMMAND_QUEUE;
+    if (!memory)
+        return CL_INVALID_MEM_OBJECT;
+    if (memory->context != queue->context)
+        return CL_INVALID_CONTEXT;
+    cl_int error =
+        command_begin_transfer(&command, command_queue, CL_COMMAND_UNMAP_MEM_OBJECT, CL_FALSE,
+                               num_events_in_wait_list, event_wait_list, event);
+    if (error)
+        return error;
+    struct map *map = mapped_ptr ? map_take(memory, mapped_ptr) : NULL;
+    bool written = map && is_written(map);
+    if (map) {
+        /* It is written from, or what it reads may still be on its way. And the next map needs no
+           other one. */
+        event_keep_block(written ? command.event : map->event, &map->block);
+    }
+    error = map ? unmap_post(memory, map, written, &command) : CL_INVALID_VALUE;
+    error = command_end(&command, error);
+    if (map) {
+        map->event->owned = map->owned;
+        map->owned = NULL;
+        map_destroy(memory->base.client, map);
+    }
+    return error;
+}

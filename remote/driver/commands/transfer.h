@@ -1,0 +1,22 @@
+#ifndef RESEAT_REMOTE_DRIVER_COMMANDS_TRANSFER_H
+#define RESEAT_REMOTE_DRIVER_COMMANDS_TRANSFER_H
+
+#include "remote/driver/objects/objects.h"
+
+/** Bytes between a buffer and the program's memory, in one run; checked. */
+struct transfer {
+    cl_command_queue queue;
+    struct memory *memory;
+    cl_command_type type; /**< CL_COMMAND_READ_BUFFER or CL_COMMAND_WRITE_BUFFER. */
+    bool blocking;
+    size_t offset, size; /**< More than 0. */
+    void *bytes;
+    struct bulk_block block; /**< What is written is in this one already; of 0 bytes: it is not. */
+    cl_uint count;
+    const cl_event *waits;
+};
+
+/** Enqueue it: one command of the program's, which may be several of the server's. */
+cl_int transfer_run(const struct transfer *transfer, cl_event *event);
+
+#endif

@@ -1,0 +1,246 @@
+#include <sched.h>
+
+#include "remote/driver/commands/command.h"
+
+#include "remote/driver/commands/transfer.h"
+#include "state/base/memory/past_caches.h"
+
+/*
+ * What is long is given in parts, so that copying one, or sending it over a link, and the device's
+ * part in the next are done at the same time. All of them are given without another
+ * command in between, and each ends after the one before it, as the queue's commands do; the last
+ * one's event is the program's. Where the queue has no order it is one command.
+ *
+ * Through blocks (block.h), where there are threads that copy (copy.h), they take part: what is
+ * written they copy ahead of who gives the parts; what is read they copy when it came
+ * (client_done()).
+ */
+
+#define PART_LEAST ((size_t)1 << 20)
+#define LINK_PART  ((size_t)4 << 20) /* At least, over a link: a message for each, and its end. */
+#define PARTS_MOST 64 /* Or fewer than twice as many, as each is whole units of PART_LEAST. */
+/* Of a part, that several threads copy at once: the device waits for the first part as a whole. */
+#define PIECES 4
+
+/* Parts that are copied by several threads, and posted by one. */
+struct ahead {
+    struct copy_team team;
+    const struct transfer *transfer;
+    size_t part;    /* Bytes of each but the last. */
+    unsigned count; /* That there were blocks for. */
+    struct bulk_block blocks[2 * PARTS_MOST];
+    atomic_uint copied[2 * PARTS_MOST]; /* Pieces of each. */
+    atomic_uint next;                   /* Piece to be copied, of all parts. */
+};
+
+static size_t part_size(const struct transfer *transfer)
+{
+    size_t least = transfer->memory->base.client->bulk ? PART_LEAST : LINK_PART;
+    size_t size = transfer->size / PARTS_MOST & ~(PART_LEAST - 1);
+    return size < least ? least : size;
+}
+
+/* False: each was, or is being. */
+static bool copy_next(struct copy_team *team)
+{
+    struct ahead *ahead = container_of(team, struct ahead, team);
+    unsigned piece = atomic_fetch_add(&ahead->next, 1), i = piece / PIECES;
+    if (i >= ahead->count)
+        return false;
+    size_t size = ahead->part / PIECES, at = piece % PIECES * size;
+    size_t begin = i * ahead->part + at, all = ahead->transfer->size;
+    if (begin < all) /* The last part may have fewer pieces. */
+        copy_past_caches((char *)ahead->blocks[i].bytes + at,
+                         (const char *)ahead->transfer->bytes + begin,
+                         size < all - begin ? size : all - begin);
+    atomic_fetch_add(&ahead->copied[i], 1);
+    return true;
+}
+
+/* Memory for all parts, as far as there is, and others who copy. */
+static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
+{
+    const struct context *context = queue_get(transfer->queue)->context;
+    ahead->transfer = transfer;
+    ahead->part = part_size(transfer);
+    ahead->count = 0;
+    atomic_init(&ahead->next, 0);
+    for (size_t at = 0; at < transfer->size && ahead->count < ARRAY_SIZE(ahead->blocks);
+         at += ahead->part) {
+        size_t left = transfer->size - at;
+        if (!block_take(context->base.client, context->areas_before,
+                        left < ahead->part ? left : ahead->part, &ahead->blocks[ahead->count]))
+            break;
+        atomic_init(&ahead->copied[ahead->count++], 0);
+    }
+    copy_team_begin(&ahead->team, copy_next, (size_t)ahead->count * PIECES);
+}
+
+/* The next part's block, with its bytes; of 0 bytes: it has none. */
+static struct bulk_block ahead_take(struct ahead *ahead, unsigned i)
+{
+    struct bulk_block block = {0};
+    if (i >= ahead->count)
+        return block;
+    while (atomic_load(&ahead->copied[i]) < PIECES)
+        if (!copy_next(&ahead->team))
+            sched_yield(); /* Somebody is copying it. */
+    block = ahead->blocks[i];
+    ahead->blocks[i].size = 0;
+    return block;
+}
+
+/* Nobody copies any more, and blocks that were not used are given back. */
+static void ahead_end(struct ahead *ahead, struct client *client)
+{
+    atomic_store(&ahead->next, ahead->count * PIECES);
+    copy_team_end(&ahead->team);
+    for (unsigned i = 0; i < ahead->count; i++)
+        block_give(client, &ahead->blocks[i]);
+}
+
+static bool pays(const struct transfer *transfer, const struct queue *queue)
+{
+    uint32_t area;
+    uint64_t place;
+    struct client *client = queue->base.client;
+    return transfer->size >= 2 * part_size(transfer) &&
+           !(queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) &&
+           !block_find(client, transfer->bytes, transfer->size, &area, &place);
+}
+
+static cl_int post_read(const struct transfer *part, struct command *command)
+{
+    const struct layout run = {part->size, 1, 1, part->size, part->size};
+    command_aim(command, part->bytes, &run);
+    return POST(part->memory->base.client, read_buffer,
+                {.command = command->head,
+                 .buffer = handle_id(part->memory),
+                 .offset = part->offset,
+                 .size = part->size});
+}
+
+static cl_int post_write(struct transfer *part, struct command *command)
+{
+    const struct layout run = {part->size, 1, 1, part->size, part->size};
+    const void *content = NULL;
+    void *owned = NULL;
+    size_t size = part->size;
+    cl_int error = CL_SUCCESS;
+    if (part->block.size) {
+        command_lend(command, &part->block);
+    } else {
+        error = command_fill(command, part->bytes, &run, &content, &size, &owned);
+        if (error)
+            return error;
+    }
+    return POST(part->memory->base.client, write_buffer,
+                {.command = command->head,
+                 .buffer = handle_id(part->memory),
+                 .offset = part->offset,
+                 .size = size,
+                 .content = content,
+                 .content_size = content ? size : 0});
+}
+
+/* @follows: it is one of several parts. */
+static cl_int begin(const struct transfer *part, bool follows, struct command *command,
+                    cl_event *event)
+{
+    /* Small writes are in the message, and need nobody to hear of their end. */
+    bool told = part->type == CL_COMMAND_READ_BUFFER || follows ||
+                (part->memory->base.client->bulk && part->size >= BLOCK_LEAST);
+    return told ? command_begin_transfer(command, part->queue, part->type, part->blocking,
+                                         part->count, part->waits, event)
+                : command_begin(command, part->queue, part->type, part->blocking, false,
+                                part->count, part->waits, event);
+}
+
+static cl_int post(struct transfer *part, struct command *command)
+{
+    return part->type == CL_COMMAND_READ_BUFFER ? post_read(part, command)
+                                                : post_write(part, command);
+}
+
+/* One that is not the last. *before is used; then it is this one. */
+static cl_int give_part(struct transfer *part, struct event **before)
+{
+    struct command command;
+    cl_int error = begin(part, true, &command, NULL);
+    if (error)
+        return error;
+    struct event *event = command.event;
+    handle_use(event);
+    event->before = *before;
+    *before = event;
+    return command_end(&command, post(part, &command));
+}
+
+/* All but the last, which is left in @part. */
+static cl_int give_parts(const struct transfer *transfer, struct transfer *part,
+                         struct ahead *ahead, struct event **before)
+{
+    cl_int error = CL_SUCCESS;
+    unsigned i = 0;
+    part->size = part_size(transfer);
+    part->blocking = false;
+    for (size_t left = transfer->size; error == CL_SUCCESS && left > part->size;
+         left -= part->size) {
+        if (ahead)
+            part->block = ahead_take(ahead, i++);
+        error = give_part(part, before);
+        part->offset += part->size;
+        part->bytes = (char *)part->bytes + part->size;
+    }
+    part->size = transfer->offset + transfer->size - part->offset;
+    part->blocking = transfer->blocking;
+    if (ahead && error == CL_SUCCESS)
+        part->block = ahead_take(ahead, i);
+    return error;
+}
+
+static cl_int run(const struct transfer *transfer, bool parted, struct ahead *ahead,
+                  cl_event *event)
+{
+    struct queue *queue = queue_get(transfer->queue);
+    struct transfer part = *transfer;
+    struct command command;
+    struct event *before = NULL;
+    cl_int error = CL_SUCCESS;
+    if (parted) {
+        pthread_mutex_lock(&queue->lock);
+        error = give_parts(transfer, &part, ahead, &before);
+    }
+    if (error == CL_SUCCESS)
+        error = begin(&part, before != NULL, &command, event);
+    if (error) {
+        if (ahead)
+            ahead_end(ahead, queue->base.client);
+        if (parted)
+            pthread_mutex_unlock(&queue->lock);
+        if (before)
+            handle_unuse(before);
+        block_give(queue->base.client, &part.block);
+        return error;
+    }
+    if (before)
+        command.event->before = before;
+    error = post(&part, &command);
+    if (ahead) /* Before it waits, where its thread may be cancelled. */
+        ahead_end(ahead, queue->base.client);
+    if (parted)
+        pthread_mutex_unlock(&queue->lock);
+    return command_end(&command, error);
+}
+
+cl_int transfer_run(const struct transfer *transfer, cl_event *event)
+{
+    const struct queue *queue = queue_get(transfer->queue);
+    bool parted = pays(transfer, queue);
+    if (!parted || !queue->base.client->bulk || transfer->type != CL_COMMAND_WRITE_BUFFER ||
+        copy_threads() == 0)
+        return run(transfer, parted, NULL, event);
+    struct ahead ahead = {0};
+    ahead_begin(&ahead, transfer);
+    return run(transfer, true, &ahead, event);
+}

@@ -1,0 +1,287 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/driver/objects/objects.h"
+#include "remote/driver/servers/renew.h"
+#include "remote/driver/servers/servers.h"
+
+struct context *context_get(cl_context context)
+{
+    return handle_get(context, ID_CONTEXT);
+}
+
+bool context_has(const struct context *context, const struct device_object *device)
+{
+    for (cl_uint i = 0; device && i < context->device_count; i++)
+        if (context->devices[i] == device)
+            return true;
+    return false;
+}
+
+static void context_finish(struct object *object)
+{
+    struct context *context = container_of(object, struct context, base);
+    (void)POST(object->client, release, {.object = object->id});
+    endings_run(context->endings);
+    free(context->devices);
+    free(context->properties);
+}
+
+static const struct object_class context_class = {sizeof(struct context), context_finish};
+
+void *list_copy(const void *list, size_t element, size_t *ret_size)
+{
+    const char *at = list;
+    const char zeros[16] = {0};
+    size_t size = element;
+    *ret_size = 0;
+    if (!list)
+        return NULL;
+    for (; memcmp(at, zeros, element) != 0; at += 2 * element)
+        size += 2 * element;
+    void *copy = malloc(size);
+    if (copy) {
+        memcpy(copy, list, size);
+        *ret_size = size;
+    }
+    return copy;
+}
+
+/* ---- callbacks at the end of an object ---- */
+
+static void ending_call(void *data)
+{
+    struct ending *ending = data;
+    ending->call(ending);
+}
+
+static void ending_job(struct callback_job *job)
+{
+    struct ending *ending = container_of(job, struct ending, job);
+    callback_program(ending_call, free, ending);
+    free(ending);
+}
+
+void endings_run(struct ending *endings)
+{
+    while (endings) {
+        struct ending *ending = endings;
+        endings = ending->next;
+        ending->job.run = ending_job;
+        callback_post(&ending->job);
+    }
+}
+
+cl_int ending_add(struct client *client, struct ending **list, void (*call)(struct ending *ending),
+                  void (*function)(void), void *handle, void *data)
+{
+    struct ending *ending = calloc(1, sizeof(*ending));
+    if (!ending)
+        return CL_OUT_OF_HOST_MEMORY;
+    *ending = (struct ending){.call = call, .function = function, .handle = handle, .data = data};
+    pthread_mutex_lock(&client->lock);
+    ending->next = *list;
+    *list = ending;
+    pthread_mutex_unlock(&client->lock);
+    return CL_SUCCESS;
+}
+
+/* ---- calls ---- */
+
+/* The platform that properties name; NULL: none. */
+static cl_int check_properties(const cl_context_properties *properties,
+                               cl_platform_id *ret_platform)
+{
+    bool seen_sync = false;
+    *ret_platform = NULL;
+    for (; properties && properties[0]; properties += 2)
+        switch (properties[0]) {
+        case CL_CONTEXT_PLATFORM:
+            if (!platform_get((cl_platform_id)properties[1]))
+                return CL_INVALID_PLATFORM;
+            if (*ret_platform)
+                return CL_INVALID_PROPERTY;
+            *ret_platform = (cl_platform_id)properties[1];
+            break;
+        case CL_CONTEXT_INTEROP_USER_SYNC:
+            if (seen_sync || (properties[1] != CL_TRUE && properties[1] != CL_FALSE))
+                return CL_INVALID_PROPERTY;
+            seen_sync = true;
+            break;
+        default:
+            return CL_INVALID_PROPERTY;
+        }
+    return CL_SUCCESS;
+}
+
+static cl_int create_context(const cl_context_properties *properties, cl_uint count,
+                             const cl_device_id *devices,
+                             void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                             void *data, struct context **ret_context)
+{
+    cl_platform_id platform = NULL;
+    cl_int error = check_properties(properties, &platform);
+    if (error)
+        return error;
+    if (count == 0 || !devices || (!notify && data))
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < count; i++) {
+        const struct device_object *device = device_get(devices[i]);
+        if (!device || device->platform != device_get(devices[0])->platform ||
+            (platform && (cl_platform_id)device->platform != platform))
+            return CL_INVALID_DEVICE;
+    }
+    struct client *client = client_renew(device_get(devices[0])->base.client);
+    error = client_state(client);
+    if (error)
+        return error;
+    struct context *context = handle_create(client, ID_CONTEXT, &context_class);
+    uint64_t *ids = calloc(count, sizeof(*ids));
+    if (context)
+        context->devices = calloc(count, sizeof(struct device_object *));
+    if (!context || !ids || !context->devices) {
+        free(ids);
+        if (context)
+            handle_release(context);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    for (cl_uint i = 0; i < count; i++) {
+        struct device_object *device = device_get(devices[i]);
+        if (context_has(context, device))
+            continue; /* One that is named twice is there once (4.4). */
+        ids[context->device_count] = handle_id(device);
+        context->devices[context->device_count++] = device;
+    }
+    context->properties = list_copy(properties, sizeof(*properties), &context->properties_size);
+    context->notify = notify;
+    context->data = data;
+    error = POST(
+        client, create_context,
+        {.context = handle_id(context), .devices = ids, .devices_count = context->device_count});
+    free(ids);
+    if (error) {
+        handle_release(context);
+        return error;
+    }
+    context->areas_before = blocks_before(context->devices[0]);
+    *ret_context = context;
+    return CL_SUCCESS;
+}
+
+cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_devices,
+                           const cl_device_id *devices,
+                           void(CL_CALLBACK *pfn_notify)(const char *, const void *, size_t,
+                                                         void *),
+                           void *user_data, cl_int *errcode_ret)
+{
+    struct context *context = NULL;
+    cl_int error =
+        create_context(properties, num_devices, devices, pfn_notify, user_data, &context);
+    return created(context, error, errcode_ret);
+}
+
+cl_context
+clCreateContextFromType(const cl_context_properties *properties, cl_device_type device_type,
+                        void(CL_CALLBACK *pfn_notify)(const char *, const void *, size_t, void *),
+                        void *user_data, cl_int *errcode_ret)
+{
+    cl_platform_id platform = NULL;
+    struct platform **all = NULL;
+    cl_device_id devices[256];
+    cl_uint count = 0;
+    struct context *context = NULL;
+    cl_int error = check_properties(properties, &platform);
+    if (error == CL_SUCCESS && !platform) {
+        if (clients_platforms(&all) == 0)
+            return created(NULL, CL_INVALID_PLATFORM, errcode_ret);
+        platform = (cl_platform_id)all[0];
+    }
+    if (error == CL_SUCCESS)
+        error = clGetDeviceIDs(platform, device_type, ARRAY_SIZE(devices), devices, &count);
+    if (error == CL_SUCCESS)
+        error =
+            create_context(properties, count < ARRAY_SIZE(devices) ? count : ARRAY_SIZE(devices),
+                           devices, pfn_notify, user_data, &context);
+    return created(context, error, errcode_ret);
+}
+
+cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t param_value_size,
+                        void *param_value, size_t *param_value_size_ret)
+{
+    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    const struct context *c = context_get(context);
+    if (!c)
+        return CL_INVALID_CONTEXT;
+    switch (param_name) {
+    case CL_CONTEXT_REFERENCE_COUNT:
+        return request_uint(&request, handle_count(c));
+    case CL_CONTEXT_NUM_DEVICES:
+        return request_uint(&request, c->device_count);
+    case CL_CONTEXT_DEVICES:
+        return request_bytes(&request, c->devices, c->device_count * sizeof(cl_device_id));
+    case CL_CONTEXT_PROPERTIES:
+        return request_bytes(&request, c->properties, c->properties_size);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+static void call_destructor(struct ending *ending)
+{
+    ((void(CL_CALLBACK *)(cl_context, void *))ending->function)(ending->handle, ending->data);
+}
+
+cl_int clSetContextDestructorCallback(cl_context context,
+                                      void(CL_CALLBACK *pfn_notify)(cl_context, void *),
+                                      void *user_data)
+{
+    struct context *c = context_get(context);
+    if (!c)
+        return CL_INVALID_CONTEXT;
+    if (!pfn_notify)
+        return CL_INVALID_VALUE;
+    return ending_add(c->base.client, &c->endings, call_destructor, (void (*)(void))pfn_notify,
+                      context, user_data);
+}
+
+struct news {
+    struct callback_job job;
+    struct context *context;
+    char text[];
+};
+
+static void news_call(void *data)
+{
+    struct news *news = data;
+    news->context->notify(news->text, NULL, 0, news->context->data);
+}
+
+static void news_gone(void *data)
+{
+    struct news *news = data;
+    handle_unuse(news->context);
+    free(news);
+}
+
+static void news_run(struct callback_job *job)
+{
+    struct news *news = container_of(job, struct news, job);
+    callback_program(news_call, news_gone, news);
+    news_gone(news);
+}
+
+void client_context_news(struct client *client, const struct msg_context_news *message)
+{
+    struct context *context = handle_of_id(client, message->context);
+    if (!context)
+        return;
+    size_t size = strlen(message->text) + 1;
+    struct news *news = context->notify ? malloc(sizeof(*news) + size) : NULL;
+    if (!news) {
+        handle_unuse_later(context);
+        return;
+    }
+    *news = (struct news){.job = {.run = news_run}, .context = context};
+    memcpy(news->text, message->text, size);
+    callback_post(&news->job);
+}

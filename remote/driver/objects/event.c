@@ -1,0 +1,524 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/driver/objects/objects.h"
+#include "remote/rings/process.h"
+#include "state/base/clock.h"
+
+/*
+ * Events. The server tells of a command's end, in whatever order its driver calls back. For the
+ * program, what a command waited for has ended when it has: so an end that came early is kept until
+ * those before it came (`blockers`).
+ */
+
+struct event_callback {
+    struct event_callback *next;
+    struct callback_job job;
+    struct event *event; /* Used. */
+    cl_int at, status;
+    void(CL_CALLBACK *function)(cl_event, cl_int, void *);
+    void *data;
+};
+
+struct event *event_get(cl_event event)
+{
+    return handle_get(event, ID_EVENT);
+}
+
+static void event_finish(struct object *object)
+{
+    struct event *event = container_of(object, struct event, base);
+    if (event->named)
+        (void)POST(object->client, release, {.object = object->id});
+    free(event->dependents);
+    free(event->owned);
+    handle_unuse(event->context);
+    if (event->queue)
+        handle_unuse(event->queue);
+}
+
+static void event_lost(struct object *object);
+
+static const struct object_class event_class = {sizeof(struct event), event_finish, event_lost};
+
+struct event *event_make(struct context *context, struct queue *queue, cl_command_type command)
+{
+    struct event *event = handle_create(context->base.client, ID_EVENT, &event_class);
+    if (!event)
+        return NULL;
+    event->context = context;
+    event->queue = queue;
+    event->command = command;
+    handle_use(context);
+    if (queue)
+        handle_use(queue);
+    event->posted_ns = clock_now_ns();
+    atomic_store(&event->status, queue ? CL_QUEUED : CL_SUBMITTED);
+    return event;
+}
+
+/* ---- ends ---- */
+
+static void callback_call(void *data)
+{
+    struct event_callback *callback = data;
+    callback->function((cl_event)callback->event, callback->status, callback->data);
+}
+
+static void callback_gone(void *data)
+{
+    struct event_callback *callback = data;
+    handle_unuse(callback->event);
+    free(callback);
+}
+
+static void callback_run(struct callback_job *job)
+{
+    struct event_callback *callback = container_of(job, struct event_callback, job);
+    callback_program(callback_call, callback_gone, callback);
+    callback_gone(callback);
+}
+
+/* Under the client's lock, once the event has ended. */
+static void callback_due(struct event_callback *callback, cl_int status)
+{
+    callback->status = status < 0 ? status : callback->at;
+    callback_post(&callback->job);
+}
+
+/* Tell the program, of this one and of those that ended and waited for it. Under the lock. */
+static void publish(struct event *event)
+{
+    struct client *client = event->base.client; /* Events are gone once they are told. */
+    struct event *ready = event;
+    event->previous = NULL; /* From here on, the list of what is ready. */
+    while (ready) {
+        event = ready;
+        ready = event->previous;
+        if (event->before) {
+            if (event->before->end < 0)
+                event->end = event->before->end;
+            /* They are one command, which began as the first of them did. */
+            memcpy(event->times, event->before->times, 3 * sizeof(event->times[0]));
+            handle_unuse_later(event->before);
+            event->before = NULL;
+        }
+        atomic_store(&event->status, event->end);
+        while (event->callbacks) {
+            struct event_callback *callback = event->callbacks;
+            event->callbacks = callback->next;
+            callback_due(callback, event->end);
+        }
+        for (unsigned i = 0; i < event->dependent_count; i++) {
+            struct event *dependent = event->dependents[i];
+            /* None are left where the session ended first. */
+            if (dependent->blockers != 0 && --dependent->blockers == 0 && dependent->ended) {
+                dependent->previous = ready;
+                ready = dependent;
+            }
+            handle_unuse_later(dependent);
+        }
+        event->dependent_count = 0;
+        handle_unuse_later(event); /* For having been under way. */
+    }
+    pthread_cond_broadcast(&client->changed);
+}
+
+static void unlist(struct event *event)
+{
+    if (!event->listed)
+        return;
+    struct queue *queue = event->queue;
+    if (event->next)
+        event->next->previous = event->previous;
+    else
+        queue->pending = event->previous;
+    if (event->previous)
+        event->previous->next = event->next;
+    event->listed = false;
+    event->next = event->previous = NULL;
+}
+
+/* Under the lock. */
+static void end(struct event *event, cl_int status)
+{
+    if (event->ended || event->arriving)
+        return;
+    event->ended = true;
+    event->end = status;
+    atomic_fetch_sub(&event->base.client->stream.longest, event->asked);
+    if (event->keeps)
+        handle_unuse_later(event->keeps);
+    event->keeps = NULL;
+    block_give(event->base.client, &event->block);
+    block_give(event->base.client, &event->owned_block);
+    unlist(event);
+    if (event->blockers == 0)
+        publish(event);
+}
+
+void event_end(struct event *event, cl_int status)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    end(event, status);
+    pthread_mutex_unlock(&client->lock);
+}
+
+void event_keep_block(struct event *event, struct bulk_block *block)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    if (event->ended)
+        block_give(client, block);
+    event->owned_block = *block;
+    pthread_mutex_unlock(&client->lock);
+    *block = (struct bulk_block){0};
+}
+
+/* @event ends for the program after @before. Under the lock. */
+static void block(struct event *event, struct event *before)
+{
+    if (before->ended && before->blockers == 0)
+        return;
+    struct event **dependents =
+        reallocarray(before->dependents, before->dependent_count + 1, sizeof(struct event *));
+    if (!dependents)
+        return; /* Then its end may be told a little early, as some drivers do. */
+    before->dependents = dependents;
+    before->dependents[before->dependent_count++] = event;
+    event->blockers++;
+    handle_use(event);
+}
+
+void event_list(struct event *event, bool after_all, cl_uint count, const cl_event *waits)
+{
+    struct client *client = event->base.client;
+    struct queue *queue = event->queue;
+    bool in_order = !(queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    pthread_mutex_lock(&client->lock);
+    if (in_order && queue->pending)
+        block(event, queue->pending);
+    else if (after_all)
+        for (struct event *before = queue->pending; before; before = before->previous)
+            block(event, before);
+    for (cl_uint i = 0; i < count; i++)
+        block(event, event_get(waits[i]));
+    event->previous = queue->pending;
+    if (queue->pending)
+        queue->pending->next = event;
+    queue->pending = event;
+    event->listed = true;
+    handle_use(event); /* It is under way. */
+    pthread_mutex_unlock(&client->lock);
+}
+
+void event_hold(struct event *event)
+{
+    struct client *client = event->base.client;
+    handle_use(event);
+    pthread_mutex_lock(&client->lock);
+    event->blockers++;
+    pthread_mutex_unlock(&client->lock);
+}
+
+void event_let_go(struct event *event)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    /* None are left where the session ended first. */
+    if (event->blockers != 0 && --event->blockers == 0 && event->ended)
+        publish(event);
+    pthread_mutex_unlock(&client->lock);
+    handle_unuse(event);
+}
+
+static void event_lost(struct object *object)
+{
+    struct event *event = container_of(object, struct event, base);
+    struct client *client = object->client;
+    if (!event->queue)
+        return;
+    pthread_mutex_lock(&client->lock);
+    bool kept = event->ended && event->blockers != 0;
+    event->blockers = 0;
+    if (kept)
+        publish(event);
+    else
+        end(event, CL_DEVICE_NOT_AVAILABLE);
+    pthread_mutex_unlock(&client->lock);
+}
+
+/* Times in the host's clock. The device's is as far away as it was when the first command ended,
+   or nearer: nothing ends before it is told. */
+static void translate(struct event *event, const struct msg_done *done, uint64_t now)
+{
+    struct device_object *device = event->queue->device;
+    int64_t away = (int64_t)(now - done->ended);
+    if (!device->clock_known || device->away > away)
+        device->away = away;
+    device->clock_known = true;
+    uint64_t submitted = done->submitted + (uint64_t)device->away;
+    uint64_t started = done->started + (uint64_t)device->away;
+    if (done->submitted == 0 || submitted < event->posted_ns)
+        submitted = event->posted_ns;
+    if (done->started == 0 || started < submitted)
+        started = submitted;
+    event->times[0] = event->posted_ns;
+    event->times[1] = submitted;
+    event->times[2] = started;
+    event->times[3] =
+        done->ended > done->started ? started + (done->ended - done->started) : started;
+}
+
+/* Its bytes are where they go. Gives a use back. */
+static void arrived(struct event *event, cl_int status)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    if (event->done.ended)
+        translate(event, &event->done, event->arrived_ns);
+    event->arriving = false;
+    end(event, status > 0 ? CL_OUT_OF_RESOURCES : status);
+    if (--client->arriving == 0 && client_state(client))
+        pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+    handle_unuse_later(event);
+}
+
+static void scatter(const struct event *event, const void *content)
+{
+    if (event->lent)
+        layout_refresh(&event->layout, content, event->target);
+    else
+        layout_scatter(&event->layout, content, event->target);
+}
+
+static void scatter_block(struct copy *copy)
+{
+    struct event *event = container_of(copy, struct event, copy);
+    scatter(event, event->block.bytes);
+    arrived(event, CL_COMPLETE);
+}
+
+/* False: it is over, and what was read to may be the program's own again, or gone. And nobody but
+   the program ends a user event. */
+static bool arrives(struct event *event, const struct msg_done *message)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    bool over =
+        !event->queue || event->ended || event->arriving || client_state(client) != CL_SUCCESS;
+    if (!over) {
+        event->arriving = true;
+        client->arriving++;
+        event->arrived_ns = clock_now_ns();
+        event->done = *message;
+        event->done.content = NULL;
+    }
+    pthread_mutex_unlock(&client->lock);
+    return !over;
+}
+
+void client_done(struct client *client, const struct msg_done *message)
+{
+    struct event *event = handle_of_id(client, message->event);
+    cl_int status = message->status;
+    size_t expected = 0;
+    if (!event)
+        return;
+    if (!arrives(event, message)) {
+        handle_unuse_later(event);
+        return;
+    }
+    bool shared = event->block.size != 0;
+    if (status != CL_COMPLETE || !event->target) {
+        arrived(event, status);
+    } else if (!layout_size(&event->layout, &expected) ||
+               (!shared && expected != message->content_size)) {
+        arrived(event, CL_OUT_OF_RESOURCES);
+    } else {
+        event->copy.run = scatter_block;
+        if (shared && expected >= COPY_LEAST && copy_post(&event->copy))
+            return;
+        scatter(event, shared ? event->block.bytes : message->content);
+        arrived(event, status);
+    }
+}
+
+static bool is_over(void *data)
+{
+    const struct event *event = data;
+    return atomic_load(&event->status) <= CL_COMPLETE;
+}
+
+cl_int event_await(struct event *event)
+{
+    struct client *client = event->base.client;
+    cl_int status = atomic_load(&event->status);
+    if (status <= CL_COMPLETE)
+        return status;
+    if (client->process != process_mark()) /* Where others of its threads had the lock. */
+        return CL_DEVICE_NOT_AVAILABLE;
+    client_flush(client);
+    if (client_state(client) == CL_SUCCESS)
+        client_attend(client, is_over, event);
+    pthread_mutex_lock(&client->lock);
+    /* Memory that is still written is not the program's to free; and it ends as lost. */
+    while ((status = atomic_load(&event->status)) > CL_COMPLETE &&
+           (client_state(client) == CL_SUCCESS || !event->queue || !client->over))
+        pthread_cond_wait(&client->changed, &client->lock);
+    pthread_mutex_unlock(&client->lock);
+    return status > CL_COMPLETE ? CL_DEVICE_NOT_AVAILABLE : status;
+}
+
+/* ---- calls ---- */
+
+cl_int clWaitForEvents(cl_uint num_events, const cl_event *event_list)
+{
+    cl_int result = CL_SUCCESS;
+    if (num_events == 0 || !event_list)
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < num_events; i++) {
+        const struct event *event = event_get(event_list[i]);
+        if (!event)
+            return CL_INVALID_EVENT;
+        if (event->context != event_get(event_list[0])->context)
+            return CL_INVALID_CONTEXT;
+    }
+    for (cl_uint i = 0; i < num_events; i++) {
+        struct event *event = event_get(event_list[i]);
+        cl_int status = event ? event_await(event) : CL_INVALID_EVENT;
+        if (status == CL_DEVICE_NOT_AVAILABLE)
+            result = status;
+        else if (status < 0 && result == CL_SUCCESS)
+            result = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    }
+    return result;
+}
+
+cl_int clGetEventInfo(cl_event event, cl_event_info param_name, size_t param_value_size,
+                      void *param_value, size_t *param_value_size_ret)
+{
+    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    const struct event *e = event_get(event);
+    if (!e)
+        return CL_INVALID_EVENT;
+    switch (param_name) {
+    case CL_EVENT_COMMAND_QUEUE:
+        return request_handle(&request, e->queue);
+    case CL_EVENT_CONTEXT:
+        return request_handle(&request, e->context);
+    case CL_EVENT_COMMAND_TYPE:
+        return request_uint(&request, e->command);
+    case CL_EVENT_COMMAND_EXECUTION_STATUS: {
+        cl_int status = atomic_load(&e->status);
+        return request_bytes(&request, &status, sizeof(status));
+    }
+    case CL_EVENT_REFERENCE_COUNT:
+        return request_uint(&request, handle_count(e));
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+cl_event clCreateUserEvent(cl_context context, cl_int *errcode_ret)
+{
+    struct context *c = context_get(context);
+    if (!c)
+        return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
+    struct event *event = event_make(c, NULL, CL_COMMAND_USER);
+    if (!event)
+        return created(NULL, CL_OUT_OF_HOST_MEMORY, errcode_ret);
+    event->named = true;
+    cl_int error = POST(event->base.client, create_user_event,
+                        {.event = handle_id(event), .context = handle_id(c)});
+    return created_if(event, error, errcode_ret);
+}
+
+cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
+{
+    struct event *e = event_get(event);
+    cl_int error = CL_SUCCESS;
+    if (!e || e->queue)
+        return CL_INVALID_EVENT;
+    if (execution_status > CL_COMPLETE)
+        return CL_INVALID_VALUE;
+    struct client *client = e->base.client;
+    pthread_mutex_lock(&client->lock);
+    if (e->ended) {
+        error = CL_INVALID_OPERATION;
+    } else {
+        handle_use(e); /* Given back when it is told. */
+        end(e, execution_status);
+    }
+    pthread_mutex_unlock(&client->lock);
+    if (error == CL_SUCCESS) {
+        /* A session that ended tells its commands so; the event was set all the same. */
+        (void)POST(client, set_user_event, {.event = handle_id(e), .status = execution_status});
+        client_flush(client);
+    }
+    return error;
+}
+
+cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
+                          void(CL_CALLBACK *pfn_notify)(cl_event, cl_int, void *), void *user_data)
+{
+    struct event *e = event_get(event);
+    if (!e)
+        return CL_INVALID_EVENT;
+    if (!pfn_notify || command_exec_callback_type < CL_COMPLETE ||
+        command_exec_callback_type > CL_SUBMITTED)
+        return CL_INVALID_VALUE;
+    struct event_callback *callback = calloc(1, sizeof(*callback));
+    if (!callback)
+        return CL_OUT_OF_HOST_MEMORY;
+    *callback = (struct event_callback){.job = {.run = callback_run},
+                                        .event = e,
+                                        .at = command_exec_callback_type,
+                                        .function = pfn_notify,
+                                        .data = user_data};
+    handle_use(e);
+    struct client *client = e->base.client;
+    pthread_mutex_lock(&client->lock);
+    cl_int status = atomic_load(&e->status);
+    if (status <= CL_COMPLETE || status <= callback->at) {
+        callback_due(callback, status <= CL_COMPLETE ? status : callback->at);
+    } else {
+        /* In the order of what they wait for: what comes first is called first. */
+        struct event_callback **at = &e->callbacks;
+        while (*at && (*at)->at >= callback->at)
+            at = &(*at)->next;
+        callback->next = *at;
+        *at = callback;
+    }
+    pthread_mutex_unlock(&client->lock);
+    client_flush(client);
+    return CL_SUCCESS;
+}
+
+cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info param_name,
+                               size_t param_value_size, void *param_value,
+                               size_t *param_value_size_ret)
+{
+    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    const struct event *e = event_get(event);
+    if (!e)
+        return CL_INVALID_EVENT;
+    if (!e->queue || !(e->queue->properties & CL_QUEUE_PROFILING_ENABLE) ||
+        atomic_load(&e->status) != CL_COMPLETE)
+        return CL_PROFILING_INFO_NOT_AVAILABLE;
+    switch (param_name) {
+    case CL_PROFILING_COMMAND_QUEUED:
+        return request_ulong(&request, e->times[0]);
+    case CL_PROFILING_COMMAND_SUBMIT:
+        return request_ulong(&request, e->times[1]);
+    case CL_PROFILING_COMMAND_START:
+        return request_ulong(&request, e->times[2]);
+    case CL_PROFILING_COMMAND_END:
+    case CL_PROFILING_COMMAND_COMPLETE:
+        return request_ulong(&request, e->times[3]);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}

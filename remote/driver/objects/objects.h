@@ -1,0 +1,149 @@
+#ifndef RESEAT_REMOTE_DRIVER_OBJECTS_OBJECTS_H
+#define RESEAT_REMOTE_DRIVER_OBJECTS_OBJECTS_H
+
+#include "remote/driver/answer.h"
+#include "remote/driver/copy.h"
+#include "remote/driver/layout.h"
+#include "remote/driver/session/session.h"
+
+/* What the files of this folder know of each other's objects, and those above it of them. */
+
+struct context {
+    struct object base;
+    struct device_object **devices;
+    cl_uint device_count;
+    cl_context_properties *properties;
+    size_t properties_size;
+    uint32_t areas_before;  /**< block.h */
+    struct ending *endings; /**< Guarded by client->lock. */
+    void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
+    void *data;
+};
+
+/** A callback at an object's end. */
+struct ending {
+    struct ending *next;
+    struct callback_job job;
+    void (*call)(struct ending *ending);
+    void (*function)(void);
+    void *handle, *data;
+};
+/** Have them called, the last one first. */
+void endings_run(struct ending *endings);
+cl_int ending_add(struct client *client, struct ending **list, void (*call)(struct ending *ending),
+                  void (*function)(void), void *handle, void *data);
+
+struct event;
+
+struct queue {
+    struct object base;
+    struct context *context;
+    struct device_object *device;
+    cl_command_queue_properties properties;
+    cl_queue_properties *list; /**< As it was given. */
+    size_t list_size;
+    pthread_mutex_t lock;  /**< Commands are posted in the order in which they are listed. A thread
+                                that gives one in parts takes it again. */
+    struct event *pending; /**< The last of those that have not ended. Guarded by client->lock. */
+    _Atomic cl_int failed; /**< Of a command without an event; the next wait says so. */
+};
+
+struct event {
+    struct object base;
+    struct context *context;
+    struct queue *queue; /**< NULL: a user event. */
+    cl_command_type command;
+    bool named;            /**< The server has it under its id. */
+    _Atomic cl_int status; /**< As the program is told. */
+    /* Guarded by client->lock: */
+    bool arriving; /**< What it read is being copied: it ends after that, whatever happens. */
+    bool ended;    /**< It did, with... */
+    cl_int end;
+    uint64_t times[4];
+    unsigned blockers; /**< Events that end before it for the program, too. */
+    struct event **dependents;
+    unsigned dependent_count;
+    struct event *previous, *next; /**< On its queue's list. */
+    bool listed;
+    struct event_callback *callbacks;
+    /* Until it ends: */
+    unsigned char *target; /**< Where what was read goes. */
+    size_t asked; /**< Bytes that are to come, for which its stream takes longer messages. */
+    bool lent;    /**< Into memory that may be read only where it has those bytes already. */
+    struct memory *keeps;          /**< Used until it ends: its memory is the target. */
+    struct bulk_block block;       /**< That the command names; or of 0 bytes. */
+    struct event *before;          /**< Used: where that failed, this one does. */
+    struct bulk_block owned_block; /**< Of a map that was unmapped: it may be the target. */
+    void *owned;                   /**< The same, until nobody uses the event any more. */
+    struct layout layout;
+    struct copy copy;     /**< Of what it read, with... */
+    struct msg_done done; /**< ...what the server told of it, but for its content. */
+    uint64_t posted_ns, arrived_ns;
+};
+
+/** A user event, or a command's; with an error where there is no memory. */
+struct event *event_make(struct context *context, struct queue *queue, cl_command_type command);
+/** It ends for the server. */
+void event_end(struct event *event, cl_int status);
+/** A block of a map is given back when it ends, or at once. */
+void event_keep_block(struct event *event, struct bulk_block *block);
+/** It ends for the program no sooner than event_let_go() is called. */
+void event_hold(struct event *event);
+void event_let_go(struct event *event);
+/** Wait until it has ended for the program; its status. */
+cl_int event_await(struct event *event);
+/** Is it going to end after all of those that its queue lists? */
+void event_list(struct event *event, bool after_all, cl_uint count, const cl_event *waits);
+
+struct map {
+    struct map *next;
+    void *pointer;
+    struct event *event; /**< Of the map; used. */
+    cl_map_flags flags;
+    size_t origin[3], region[3];
+    struct layout layout;
+    void *owned; /**< Memory of this map alone; or NULL, or: */
+    struct bulk_block block;
+};
+
+struct memory {
+    struct object base;
+    bool told; /**< The server knows of it. */
+    struct context *context;
+    cl_mem_object_type type;
+    cl_mem_flags flags;
+    size_t size;
+    void *host; /**< The program's (CL_MEM_USE_HOST_PTR), or ours (CL_MEM_ALLOC_HOST_PTR). */
+    bool host_owned;
+    struct bulk_block host_block; /**< That `host` is. */
+    struct memory *parent;        /**< Sub-buffer, or image made from another object. */
+    size_t origin;
+    cl_mem_properties *list;
+    size_t list_size;
+    cl_image_format format;
+    cl_image_desc desc;
+    size_t element, dims[3], row_pitch, slice_pitch;
+    pthread_mutex_t lock;
+    struct map *maps;       /**< Guarded by lock. */
+    struct ending *endings; /**< Guarded by client->lock. */
+};
+
+struct sampler {
+    struct object base;
+    struct context *context;
+    cl_bool normalized;
+    cl_addressing_mode addressing;
+    cl_filter_mode filter;
+    cl_sampler_properties *list;
+    size_t list_size;
+};
+
+struct context *context_get(cl_context context);
+bool context_has(const struct context *context, const struct device_object *device);
+struct memory *memory_get(cl_mem memory);
+struct event *event_get(cl_event event);
+
+/** A list of pairs that ends with 0, copied; bytes with the end. */
+void *list_copy(const void *list, size_t element, size_t *ret_size);
+
+#endif

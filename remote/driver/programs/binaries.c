@@ -1,0 +1,408 @@
+#include "remote/driver/programs/binaries.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/driver/session/meeting.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/base/threads/fork.h"
+
+/* A server gives one to so many others at once: so their number doubles, and more, with each step.
+ */
+#define GIVES_MAX 2
+/* So many others are tried before it is sent from here. */
+#define FAILS_MAX 3
+/* Nothing is waited for longer: one that is brought, by how slow a link may be, and all of it. */
+#define HANDING_NS  (30 * NS_PER_S)
+#define BYTES_A_S   (UINT64_C(1) << 20)
+#define BRINGING_NS (60 * NS_PER_S)
+/* One whose link is broken for so long is not waited for: it may be dead, and others have it. */
+#define AWAY_NS (2 * NS_PER_S)
+/* Contents that are remembered, beside those that somebody waits for. */
+#define CONTENTS_MAX 64
+
+enum state { LACKS, COMES, HAS };
+
+/* A session, and what its server has of one content. */
+struct holder {
+    struct holder *next;
+    struct client *client;
+    enum state state;
+    unsigned giving;  /**< It does so to others. */
+    unsigned waiting; /**< Threads that want it there. */
+};
+
+struct content {
+    struct content *next;
+    struct binary_name name;
+    struct holder *holders;
+    unsigned uses;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* Guards all of it. */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct content *contents; /* The one that was asked for last is the first. */
+
+FORK_PART = {.rank = FORK_OBJECT, .lock = &lock, .changed = {&changed}};
+
+bool binaries_are_kept(const struct client *client, size_t size)
+{
+    return client->features & FEATURE_BINARIES && size >= WIRE_BINARY_MIN &&
+           size <= WIRE_BINARY_MAX;
+}
+
+void binary_name_of(const void *bytes, size_t size, struct binary_name *ret_name)
+{
+    struct content_hash hash;
+    content_hash_begin(&hash);
+    content_hash_bytes(&hash, bytes, size);
+    content_hash_end(&hash, ret_name->bytes);
+}
+
+/* ---- what is known ---- */
+
+static void content_destroy(struct content *content)
+{
+    for (struct holder *at = content->holders, *next; at; at = next) {
+        next = at->next;
+        free(at);
+    }
+    free(content);
+}
+
+/* The oldest that nobody uses go. */
+static void forget_old(void)
+{
+    unsigned count = 0;
+    for (struct content **at = &contents; *at;) {
+        struct content *content = *at;
+        if (++count <= CONTENTS_MAX || content->uses) {
+            at = &content->next;
+            continue;
+        }
+        *at = content->next;
+        content_destroy(content);
+    }
+}
+
+/* Is the first from now on; NULL: no memory. */
+static struct content *use(const struct binary_name *name)
+{
+    struct content **at = &contents;
+    while (*at && memcmp(&(*at)->name, name, sizeof(*name)) != 0)
+        at = &(*at)->next;
+    struct content *content = *at;
+    if (content)
+        *at = content->next;
+    else if (!(content = calloc(1, sizeof(*content))))
+        return NULL;
+    content->name = *name;
+    content->next = contents;
+    content->uses++;
+    contents = content;
+    forget_old();
+    return content;
+}
+
+/* NULL: no memory. Those of sessions that ended go. */
+static struct holder *holder_of(struct content *content, struct client *client)
+{
+    struct holder *found = NULL;
+    for (struct holder **at = &content->holders; *at;) {
+        struct holder *holder = *at;
+        bool over = holder->client != client && holder->state != COMES && holder->giving == 0 &&
+                    holder->waiting == 0 && client_state(holder->client);
+        if (holder->client == client)
+            found = holder;
+        if (!over) {
+            at = &holder->next;
+            continue;
+        }
+        *at = holder->next;
+        free(holder);
+    }
+    if (found || !(found = calloc(1, sizeof(*found))))
+        return found;
+    found->client = client;
+    found->next = content->holders;
+    content->holders = found;
+    return found;
+}
+
+void binaries_learn(struct client *client, const struct binary_name *name, bool has)
+{
+    pthread_mutex_lock(&lock);
+    struct content *content = use(name);
+    struct holder *holder = content ? holder_of(content, client) : NULL;
+    if (holder)
+        holder->state = has ? HAS : LACKS;
+    if (content)
+        content->uses--;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static bool is_away(struct client *client, uint64_t ns)
+{
+    uint64_t since = stream_broken_since(&client->stream);
+    return client_state(client) || (since && clock_now_ns() - since >= ns);
+}
+
+/* Under the lock: until something has changed, or a link may have broken. */
+static void wait_a_moment(uint64_t deadline)
+{
+    uint64_t moment = clock_now_ns() + NS_PER_S;
+    (void)clock_wait(&changed, &lock, moment < deadline ? moment : deadline);
+}
+
+/* ---- from one server to another ---- */
+
+/* Both ends are told of, in threads of callbacks. */
+struct handing {
+    unsigned holders; /* Guarded by lock, with: */
+    bool taken, over; /* It was, or was not: */
+    cl_int ends[2];   /* Errors of who gives and who takes. */
+    struct client *taker;
+    uint64_t transfer;
+};
+
+static void unref(struct handing *handing)
+{
+    if (--handing->holders == 0)
+        free(handing);
+}
+
+static void given(struct call *call)
+{
+    struct handing *handing = call->data;
+    pthread_mutex_lock(&lock);
+    handing->ends[0] = call->error;
+    pthread_mutex_unlock(&lock);
+    if (call->error) /* Nothing comes any more. */
+        meeting_forget(handing->taker, handing->transfer);
+    pthread_mutex_lock(&lock);
+    unref(handing);
+    pthread_mutex_unlock(&lock);
+}
+
+static void taken(struct call *call)
+{
+    struct handing *handing = call->data;
+    pthread_mutex_lock(&lock);
+    handing->ends[1] = call->error;
+    handing->over = true;
+    handing->taken = call->error == CL_SUCCESS;
+    unref(handing);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static struct call *call_of(struct client *client, struct handing *handing,
+                            void (*then)(struct call *call))
+{
+    struct call *call = call_create(client);
+    if (!call)
+        return NULL;
+    call->data = handing;
+    call->job.run = call_run;
+    call->then = then;
+    pthread_mutex_lock(&lock);
+    handing->holders++;
+    pthread_mutex_unlock(&lock);
+    return call;
+}
+
+/* It was posted, or is taken back; then false. */
+static bool settle(struct call *call, struct handing *handing, cl_int error)
+{
+    if (error == CL_SUCCESS || !call_take_back(call)) {
+        client_flush(call->base.client);
+        return true; /* The call's reference goes with its callback. */
+    }
+    handle_release(call);
+    pthread_mutex_lock(&lock);
+    unref(handing);
+    pthread_mutex_unlock(&lock);
+    return false;
+}
+
+static bool send_take(struct meeting *meeting, struct handing *handing,
+                      const struct binary_name *name, size_t size)
+{
+    struct pack pack;
+    struct call *call = call_of(meeting->ends[1], handing, taken);
+    if (!call)
+        return false;
+    pack_init(&pack);
+    pack_take_binary(&pack, &(struct msg_take_binary){.call = handle_id(call),
+                                                      .name = name,
+                                                      .name_size = sizeof(*name),
+                                                      .size = size,
+                                                      .transfer = meeting->transfer,
+                                                      .way = meeting->ways[1],
+                                                      .where = meeting_where(meeting),
+                                                      .ticket = &meeting->ticket,
+                                                      .ticket_size = meeting_ticket_size(meeting)});
+    return settle(call, handing, meeting_post(meeting, 1, MSG_TAKE_BINARY, &pack));
+}
+
+static bool send_give(struct meeting *meeting, struct handing *handing,
+                      const struct binary_name *name)
+{
+    struct pack pack;
+    struct call *call = call_of(meeting->ends[0], handing, given);
+    if (!call)
+        return false;
+    pack_init(&pack);
+    pack_give_binary(&pack, &(struct msg_give_binary){.call = handle_id(call),
+                                                      .name = name,
+                                                      .name_size = sizeof(*name),
+                                                      .transfer = meeting->transfer,
+                                                      .way = meeting->ways[0],
+                                                      .where = meeting_where(meeting),
+                                                      .ticket = &meeting->ticket,
+                                                      .ticket_size = meeting_ticket_size(meeting)});
+    return settle(call, handing, meeting_post(meeting, 0, MSG_GIVE_BINARY, &pack));
+}
+
+/* Until who takes it has said so. The errors of both; CL_SUCCESS: none was heard of. */
+static bool await(const struct handing *handing, struct client *giver, size_t size,
+                  cl_int ret_ends[2])
+{
+    uint64_t deadline = clock_now_ns() + HANDING_NS + size / BYTES_A_S * NS_PER_S;
+    pthread_mutex_lock(&lock);
+    while (!handing->over && !is_away(giver, AWAY_NS) && clock_now_ns() < deadline)
+        wait_a_moment(deadline);
+    bool over = handing->over, there = handing->taken;
+    memcpy(ret_ends, handing->ends, sizeof(handing->ends));
+    pthread_mutex_unlock(&lock);
+    if (!over)
+        meeting_forget(handing->taker, handing->transfer);
+    return there;
+}
+
+/* Is it at @to's server now? @ret_ends: errors of both. */
+static bool hand_on(struct client *from, struct client *to, const struct binary_name *name,
+                    size_t size, cl_int ret_ends[2])
+{
+    struct meeting meeting = MEETING_NONE;
+    struct handing *handing = calloc(1, sizeof(*handing));
+    bool there = false;
+    if (handing && meeting_init(&meeting, from, to) == CL_SUCCESS) {
+        *handing = (struct handing){.holders = 1, .taker = to, .transfer = meeting.transfer};
+        if (send_take(&meeting, handing, name, size)) {
+            if (!send_give(&meeting, handing, name))
+                meeting_forget(to, meeting.transfer);
+            there = await(handing, from, size, ret_ends);
+        }
+        for (int i = 0; meeting.awaits && i < 2; i++)
+            if (ret_ends[i] == TRANSFER_UNREACHED)
+                meeting_unreached(meeting.awaits);
+        pthread_mutex_lock(&lock);
+        unref(handing);
+        pthread_mutex_unlock(&lock);
+    } else {
+        free(handing);
+    }
+    meeting_finish(&meeting);
+    return there;
+}
+
+/* ---- from where ---- */
+
+/* Who was tried, and did not give it. */
+struct failed {
+    const struct client *clients[FAILS_MAX];
+    unsigned count;
+};
+
+static bool may_give(const struct holder *holder, const struct client *to,
+                     const struct failed *failed)
+{
+    if (holder->client == to || is_away(holder->client, 0) ||
+        !meeting_is_possible(holder->client, to))
+        return false;
+    for (unsigned i = 0; i < failed->count; i++)
+        if (failed->clients[i] == holder->client)
+            return false;
+    return true;
+}
+
+/* Who has least to do of those that have it; NULL: none now. @ret_wait: one is going to. */
+static struct holder *find_source(const struct content *content, const struct client *to,
+                                  const struct failed *failed, bool *ret_wait)
+{
+    struct holder *best = NULL;
+    *ret_wait = false;
+    for (struct holder *at = content->holders; at; at = at->next) {
+        if (at->state == LACKS || !may_give(at, to, failed))
+            continue;
+        if (at->state == HAS && at->giving < GIVES_MAX && (!best || at->giving < best->giving))
+            best = at;
+        *ret_wait = true;
+    }
+    return best;
+}
+
+/* Under the lock, which is let go meanwhile. */
+static bool take_from(struct holder *source, struct holder *own, const struct content *content,
+                      size_t size, struct failed *failed)
+{
+    cl_int ends[2] = {CL_SUCCESS, CL_SUCCESS};
+    source->giving++;
+    own->state = COMES;
+    pthread_mutex_unlock(&lock);
+    bool there = hand_on(source->client, own->client, &content->name, size, ends);
+    pthread_mutex_lock(&lock);
+    source->giving--;
+    if (ends[0] == BINARY_LACKING && source->state == HAS)
+        source->state = LACKS;
+    if (!there) {
+        log_info("%s did not give %s a binary (%d, %d)", source->client->address,
+                 own->client->address, ends[0], ends[1]);
+        failed->clients[failed->count++] = source->client;
+    }
+    own->state = there ? HAS : LACKS;
+    pthread_cond_broadcast(&changed);
+    return there;
+}
+
+/* Under the lock. */
+static bool bring(struct content *content, struct holder *own, size_t size)
+{
+    uint64_t deadline = clock_now_ns() + BRINGING_NS;
+    struct failed failed = {.count = 0};
+    while (client_state(own->client) == CL_SUCCESS) {
+        bool comes = own->state == COMES, wait = comes; /* Another thread sees to it. */
+        struct holder *source = comes ? NULL : find_source(content, own->client, &failed, &wait);
+        if (own->state == HAS || (source && take_from(source, own, content, size, &failed)))
+            return true;
+        if (source && failed.count < FAILS_MAX)
+            continue;
+        if (source || !wait || clock_now_ns() >= deadline)
+            break;
+        wait_a_moment(deadline);
+    }
+    own->state = COMES; /* From here. */
+    return false;
+}
+
+bool binaries_bring(struct client *client, const struct binary_name *name, size_t size)
+{
+    bool there = false;
+    pthread_mutex_lock(&lock);
+    struct content *content = use(name);
+    struct holder *own = content ? holder_of(content, client) : NULL;
+    if (own) {
+        own->waiting++;
+        if (own->state == HAS) /* It had, and dropped it. */
+            own->state = LACKS;
+        there = bring(content, own, size);
+        own->waiting--;
+    }
+    if (content)
+        content->uses--;
+    pthread_mutex_unlock(&lock);
+    return there;
+}

@@ -1,0 +1,559 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/driver/programs/kernel.h"
+
+/* Kernels. What is known of one is asked once, with the first that is made of its name. */
+
+struct kernel *kernel_get(cl_kernel kernel)
+{
+    return handle_get(kernel, ID_KERNEL);
+}
+
+static void kernel_finish(struct object *object)
+{
+    struct kernel *kernel = container_of(object, struct kernel, base);
+    (void)POST(object->client, release, {.object = object->id});
+    pthread_mutex_lock(&kernel->program->lock);
+    kernel->program->kernel_objects--;
+    pthread_mutex_unlock(&kernel->program->lock);
+    free(kernel->set);
+    free(kernel->local);
+    pthread_mutex_destroy(&kernel->lock);
+    handle_unuse(kernel->program);
+}
+
+static const struct object_class kernel_class = {sizeof(struct kernel), kernel_finish};
+
+void kernel_facts_destroy(struct kernel_facts *facts)
+{
+    while (facts) {
+        struct kernel_facts *next = facts->next;
+        for (cl_uint i = 0; facts->arguments && i < facts->count; i++) {
+            free(facts->arguments[i].type);
+            free(facts->arguments[i].name);
+        }
+        free(facts->arguments);
+        free(facts->groups);
+        free(facts->name);
+        free(facts->attributes);
+        free(facts);
+        facts = next;
+    }
+}
+
+static cl_int take_arguments(struct kernel_facts *facts, struct unpack *body)
+{
+    facts->arguments = calloc((size_t)facts->count + 1, sizeof(*facts->arguments));
+    for (cl_uint i = 0; facts->arguments && i < facts->count; i++) {
+        struct argument_facts *argument = &facts->arguments[i];
+        struct msg_kernel_argument row;
+        if (!unpack_kernel_argument(body, &row))
+            return CL_OUT_OF_RESOURCES;
+        argument->address = row.address;
+        argument->access = row.access;
+        argument->qualifiers = row.qualifiers;
+        argument->type = strdup(row.type);
+        argument->name = strdup(row.name);
+        if (!argument->type || !argument->name)
+            return CL_OUT_OF_HOST_MEMORY;
+        argument->kind =
+            row.kind <= ARGUMENT_LOCAL ? (enum argument_kind)row.kind : ARGUMENT_UNKNOWN;
+        argument->size = row.size;
+    }
+    return facts->arguments ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+}
+
+static cl_int take_facts(const struct call *call, const char *name, cl_uint devices,
+                         struct kernel_facts **ret_facts)
+{
+    struct unpack body = {call->content, call->content + call->size, false};
+    struct msg_kernel_info info;
+    struct kernel_facts *facts = calloc(1, sizeof(*facts));
+    /* Each argument needs some bytes, so that no count is believed that nothing follows. */
+    if (!facts || !unpack_kernel_info(&body, &info) || info.arguments > call->size) {
+        free(facts);
+        return CL_OUT_OF_RESOURCES;
+    }
+    facts->name = strdup(name);
+    facts->attributes = strdup(info.attributes);
+    facts->groups = calloc(devices, sizeof(*facts->groups));
+    facts->count = info.arguments;
+    cl_int error = take_arguments(facts, &body);
+    if (error == CL_SUCCESS && (!facts->name || !facts->attributes || !facts->groups))
+        error = CL_OUT_OF_HOST_MEMORY;
+    if (error) {
+        if (!facts->arguments)
+            facts->count = 0;
+        kernel_facts_destroy(facts);
+    } else {
+        *ret_facts = facts;
+    }
+    return error;
+}
+
+/* Those of a name, under the program's lock. */
+static struct kernel_facts *find_facts(const struct program *program, const char *name)
+{
+    struct kernel_facts *facts = program->facts;
+    while (facts && strcmp(facts->name, name) != 0)
+        facts = facts->next;
+    return facts;
+}
+
+/* A kernel object, and what is known of it; asked for where it is not. */
+static cl_int describe(struct kernel *kernel, const char *name)
+{
+    struct program *program = kernel->program;
+    struct client *client = kernel->base.client;
+    pthread_mutex_lock(&program->lock);
+    kernel->facts = find_facts(program, name);
+    pthread_mutex_unlock(&program->lock);
+    struct call *call = kernel->facts ? NULL : call_create(client);
+    if (!kernel->facts && !call)
+        return client_state(client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
+    cl_int error = POST(client, create_kernel,
+                        {.kernel = handle_id(kernel),
+                         .program = handle_id(program),
+                         .call = handle_id(call),
+                         .name = name});
+    if (!call)
+        return error;
+    struct kernel_facts *facts = NULL;
+    error = call_wait(call, error);
+    if (error == CL_SUCCESS)
+        error = take_facts(call, name, program->context->device_count, &facts);
+    handle_release(call);
+    if (error)
+        return error;
+    pthread_mutex_lock(&program->lock);
+    kernel->facts = find_facts(program, name);
+    if (!kernel->facts) {
+        facts->next = program->facts;
+        program->facts = kernel->facts = facts;
+        facts = NULL;
+    }
+    pthread_mutex_unlock(&program->lock);
+    kernel_facts_destroy(facts); /* Another thread's are there. */
+    return CL_SUCCESS;
+}
+
+static struct kernel *kernel_create(struct program *program)
+{
+    struct kernel *kernel = handle_create(program->base.client, ID_KERNEL, &kernel_class);
+    if (!kernel)
+        return NULL;
+    pthread_mutex_init(&kernel->lock, NULL);
+    kernel->program = program;
+    handle_use(program);
+    pthread_mutex_lock(&program->lock);
+    program->kernel_objects++;
+    pthread_mutex_unlock(&program->lock);
+    return kernel;
+}
+
+static cl_int make_room(struct kernel *kernel)
+{
+    kernel->set = calloc((size_t)kernel->facts->count + 1, sizeof(*kernel->set));
+    kernel->local = calloc((size_t)kernel->facts->count + 1, sizeof(*kernel->local));
+    return kernel->set && kernel->local ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+}
+
+static cl_int create_kernel(struct program *program, const char *name, struct kernel **ret_kernel)
+{
+    if (!name)
+        return CL_INVALID_VALUE;
+    if (!program_has_kernel(program, name))
+        return program_is_built(program) ? CL_INVALID_KERNEL_NAME : CL_INVALID_PROGRAM_EXECUTABLE;
+    struct kernel *kernel = kernel_create(program);
+    if (!kernel)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = describe(kernel, name);
+    if (error == CL_SUCCESS)
+        error = make_room(kernel);
+    if (error)
+        handle_release(kernel);
+    else
+        *ret_kernel = kernel;
+    return error;
+}
+
+cl_kernel clCreateKernel(cl_program program, const char *kernel_name, cl_int *errcode_ret)
+{
+    struct program *p = program_get(program);
+    struct kernel *kernel = NULL;
+    cl_int error = p ? create_kernel(p, kernel_name, &kernel) : CL_INVALID_PROGRAM;
+    return created(kernel, error, errcode_ret);
+}
+
+cl_int clCreateKernelsInProgram(cl_program program, cl_uint num_kernels, cl_kernel *kernels,
+                                cl_uint *num_kernels_ret)
+{
+    struct program *p = program_get(program);
+    if (!p)
+        return CL_INVALID_PROGRAM;
+    if (!program_is_built(p))
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    pthread_mutex_lock(&p->lock);
+    char *names = strdup(p->names ? p->names : ""), *rest = names;
+    size_t count = p->kernels;
+    pthread_mutex_unlock(&p->lock);
+    if (kernels && num_kernels < count) {
+        free(names);
+        return CL_INVALID_VALUE;
+    }
+    cl_uint made = 0;
+    cl_int error = names ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    for (char *name = kernels ? strsep(&rest, ";") : NULL; !error && name;
+         name = strsep(&rest, ";")) {
+        struct kernel *kernel = NULL;
+        error = *name ? create_kernel(p, name, &kernel) : CL_SUCCESS;
+        if (kernel)
+            kernels[made++] = (cl_kernel)kernel;
+    }
+    free(names);
+    while (error && made)
+        handle_release(kernels[--made]);
+    if (error == CL_SUCCESS && num_kernels_ret)
+        *num_kernels_ret = (cl_uint)count;
+    return error;
+}
+
+cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int *errcode_ret)
+{
+    struct kernel *source = kernel_get(source_kernel);
+    if (!source)
+        return created(NULL, CL_INVALID_KERNEL, errcode_ret);
+    struct kernel *kernel = kernel_create(source->program);
+    if (!kernel)
+        return created(NULL, CL_OUT_OF_HOST_MEMORY, errcode_ret);
+    kernel->facts = source->facts;
+    cl_int error = make_room(kernel);
+    if (error == CL_SUCCESS) {
+        pthread_mutex_lock(&source->lock);
+        memcpy(kernel->set, source->set, kernel->facts->count * sizeof(*kernel->set));
+        memcpy(kernel->local, source->local, kernel->facts->count * sizeof(*kernel->local));
+        error = POST(kernel->base.client, clone_kernel,
+                     {.kernel = handle_id(kernel), .source = handle_id(source)});
+        pthread_mutex_unlock(&source->lock);
+    }
+    return created_if(kernel, error, errcode_ret);
+}
+
+/* ---- arguments ---- */
+
+static cl_int set_object(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    enum argument_kind kind = kernel->facts->arguments[index].kind;
+    cl_mem handle = NULL;
+    if (size != sizeof(handle))
+        return CL_INVALID_ARG_SIZE;
+    if (!value && kind == ARGUMENT_IMAGE)
+        return CL_INVALID_ARG_VALUE;
+    if (value)
+        memcpy(&handle, value, sizeof(handle));
+    const struct memory *memory = memory_get(handle);
+    bool image = memory && memory->type != CL_MEM_OBJECT_BUFFER;
+    if ((handle && (!memory || memory->context != kernel->program->context)) ||
+        (kind == ARGUMENT_IMAGE && !image) || (kind == ARGUMENT_BUFFER && image))
+        return CL_INVALID_MEM_OBJECT;
+    return POST(kernel->base.client, set_memory,
+                {.kernel = handle_id(kernel), .index = index, .memory = handle_id(memory)});
+}
+
+static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    cl_sampler handle = NULL;
+    if (!value)
+        return CL_INVALID_SAMPLER;
+    if (size != sizeof(handle))
+        return CL_INVALID_ARG_SIZE;
+    memcpy(&handle, value, sizeof(handle));
+    const struct sampler *sampler = handle_get(handle, ID_SAMPLER);
+    if (!sampler || sampler->context != kernel->program->context)
+        return CL_INVALID_SAMPLER;
+    return POST(kernel->base.client, set_sampler,
+                {.kernel = handle_id(kernel), .index = index, .sampler = handle_id(sampler)});
+}
+
+static cl_int set_value(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    size_t own = kernel->facts->arguments[index].size;
+    if (!value)
+        return CL_INVALID_ARG_VALUE;
+    if (size == 0 || size > WIRE_VALUE_MAX || (own && size != own))
+        return CL_INVALID_ARG_SIZE;
+    return POST(kernel->base.client, set_value,
+                {.kernel = handle_id(kernel), .index = index, .value = value, .value_size = size});
+}
+
+static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    if (value)
+        return CL_INVALID_ARG_VALUE;
+    if (size == 0)
+        return CL_INVALID_ARG_SIZE;
+    kernel->local[index] = size;
+    return POST(kernel->base.client, set_local,
+                {.kernel = handle_id(kernel), .index = index, .size = size});
+}
+
+/* The driver does not tell of what kind it is: then what is given must. */
+static cl_int set_unknown(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    void *handle = NULL;
+    if (!value)
+        return size == sizeof(cl_mem) ? set_object(kernel, index, size, NULL)
+                                      : set_local(kernel, index, size, NULL);
+    if (size == sizeof(handle))
+        memcpy(&handle, value, sizeof(handle));
+    if (handle_known(handle, ID_MEMORY))
+        return set_object(kernel, index, size, value);
+    if (handle_known(handle, ID_SAMPLER))
+        return set_sampler(kernel, index, size, value);
+    return set_value(kernel, index, size, value);
+}
+
+static cl_int set_argument(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    switch (kernel->facts->arguments[index].kind) {
+    case ARGUMENT_VALUE:
+        return set_value(kernel, index, size, value);
+    case ARGUMENT_BUFFER:
+    case ARGUMENT_IMAGE:
+    case ARGUMENT_OBJECT:
+        return set_object(kernel, index, size, value);
+    case ARGUMENT_SAMPLER:
+        return set_sampler(kernel, index, size, value);
+    case ARGUMENT_LOCAL:
+        return set_local(kernel, index, size, value);
+    default:
+        return set_unknown(kernel, index, size, value);
+    }
+}
+
+cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void *arg_value)
+{
+    struct kernel *k = kernel_get(kernel);
+    if (!k)
+        return CL_INVALID_KERNEL;
+    if (arg_index >= k->facts->count)
+        return CL_INVALID_ARG_INDEX;
+    pthread_mutex_lock(&k->lock);
+    cl_int error = set_argument(k, arg_index, arg_size, arg_value);
+    if (error == CL_SUCCESS)
+        k->set[arg_index] = true;
+    pthread_mutex_unlock(&k->lock);
+    return error;
+}
+
+/* ---- answers ---- */
+
+cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info param_name, size_t param_value_size,
+                       void *param_value, size_t *param_value_size_ret)
+{
+    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    const struct kernel *k = kernel_get(kernel);
+    if (!k)
+        return CL_INVALID_KERNEL;
+    switch (param_name) {
+    case CL_KERNEL_FUNCTION_NAME:
+        return request_text(&request, k->facts->name);
+    case CL_KERNEL_NUM_ARGS:
+        return request_uint(&request, k->facts->count);
+    case CL_KERNEL_REFERENCE_COUNT:
+        return request_uint(&request, handle_count(k));
+    case CL_KERNEL_CONTEXT:
+        return request_handle(&request, k->program->context);
+    case CL_KERNEL_PROGRAM:
+        return request_handle(&request, k->program);
+    case CL_KERNEL_ATTRIBUTES:
+        return request_text(&request, k->facts->attributes);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_index, cl_kernel_arg_info param_name,
+                          size_t param_value_size, void *param_value, size_t *param_value_size_ret)
+{
+    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    const struct kernel *k = kernel_get(kernel);
+    if (!k)
+        return CL_INVALID_KERNEL;
+    if (arg_index >= k->facts->count)
+        return CL_INVALID_ARG_INDEX;
+    const struct argument_facts *argument = &k->facts->arguments[arg_index];
+    if (!argument->address)
+        return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
+    switch (param_name) {
+    case CL_KERNEL_ARG_ADDRESS_QUALIFIER:
+        return request_uint(&request, argument->address);
+    case CL_KERNEL_ARG_ACCESS_QUALIFIER:
+        return request_uint(&request, argument->access);
+    case CL_KERNEL_ARG_TYPE_QUALIFIER:
+        return request_ulong(&request, argument->qualifiers);
+    case CL_KERNEL_ARG_TYPE_NAME:
+        return request_text(&request, argument->type);
+    case CL_KERNEL_ARG_NAME:
+        return request_text(&request, argument->name);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+/* The device that is meant, where NULL means the only one. */
+static struct device_object *which_device(const struct kernel *kernel, cl_device_id device)
+{
+    struct context *context = kernel->program->context;
+    struct device_object *d = device ? device_get(device) : NULL;
+    if (!device && context->device_count == 1)
+        return context->devices[0];
+    return context_has(context, d) ? d : NULL;
+}
+
+static cl_int ask(struct kernel *kernel, const struct device_object *device, uint32_t what,
+                  const void *input, size_t input_size, struct call **ret_call)
+{
+    struct call *call = call_create(kernel->base.client);
+    if (!call)
+        return client_state(kernel->base.client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
+    cl_int error = call_wait(call, POST(kernel->base.client, get_kernel_group,
+                                        {.kernel = handle_id(kernel),
+                                         .device = handle_id(device),
+                                         .call = handle_id(call),
+                                         .what = what,
+                                         .input = input,
+                                         .input_size = input_size}));
+    if (error)
+        handle_release(call);
+    else
+        *ret_call = call;
+    return error;
+}
+
+cl_int kernel_group(struct kernel *kernel, const struct device_object *device,
+                    struct msg_kernel_group *ret_group)
+{
+    struct program *program = kernel->program;
+    struct msg_kernel_group group;
+    struct call *call = NULL;
+    cl_uint at = 0;
+    while (program->context->devices[at] != device)
+        at++;
+    pthread_mutex_lock(&program->lock);
+    group = kernel->facts->groups[at];
+    pthread_mutex_unlock(&program->lock);
+    if (group.size == 0) {
+        cl_int error = ask(kernel, device, 0, NULL, 0, &call);
+        if (error)
+            return error;
+        struct unpack body = {call->content, call->content + call->size, false};
+        bool good = unpack_kernel_group(&body, &group) && group.size != 0;
+        handle_release(call);
+        if (!good)
+            return CL_OUT_OF_RESOURCES;
+        pthread_mutex_lock(&program->lock);
+        kernel->facts->groups[at] = group;
+        pthread_mutex_unlock(&program->lock);
+    }
+    *ret_group = group;
+    return CL_SUCCESS;
+}
+
+/* Of arguments in local memory that were set. */
+static size_t local_arguments(struct kernel *kernel)
+{
+    size_t size = 0;
+    pthread_mutex_lock(&kernel->lock);
+    for (cl_uint i = 0; i < kernel->facts->count; i++)
+        size += kernel->local[i];
+    pthread_mutex_unlock(&kernel->lock);
+    return size;
+}
+
+cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
+                                cl_kernel_work_group_info param_name, size_t param_value_size,
+                                void *param_value, size_t *param_value_size_ret)
+{
+    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    struct kernel *k = kernel_get(kernel);
+    struct msg_kernel_group group;
+    if (!k)
+        return CL_INVALID_KERNEL;
+    const struct device_object *d = which_device(k, device);
+    if (!d)
+        return CL_INVALID_DEVICE;
+    cl_int error = kernel_group(k, d, &group);
+    if (error)
+        return error;
+    switch (param_name) {
+    case CL_KERNEL_WORK_GROUP_SIZE:
+        return request_size(&request, group.size);
+    case CL_KERNEL_COMPILE_WORK_GROUP_SIZE:
+        return request_bytes(&request, group.compiled, sizeof(group.compiled));
+    case CL_KERNEL_LOCAL_MEM_SIZE: {
+        /* Some drivers count what was set on the kernel that was asked first. */
+        size_t set = local_arguments(k);
+        return request_ulong(&request, group.local_memory + set);
+    }
+    case CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE:
+        return request_size(&request, group.multiple);
+    case CL_KERNEL_PRIVATE_MEM_SIZE:
+        return request_ulong(&request, group.private_memory);
+    default:
+        return CL_INVALID_VALUE; /* CL_KERNEL_GLOBAL_WORK_SIZE: of custom devices and built-in
+                                    kernels. */
+    }
+}
+
+static bool is_sub_group_info(cl_kernel_sub_group_info name)
+{
+    switch (name) {
+    case CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE:
+    case CL_KERNEL_SUB_GROUP_COUNT_FOR_NDRANGE:
+    case CL_KERNEL_LOCAL_SIZE_FOR_SUB_GROUP_COUNT:
+    case CL_KERNEL_MAX_NUM_SUB_GROUPS:
+    case CL_KERNEL_COMPILE_NUM_SUB_GROUPS:
+        return true;
+    default:
+        return false;
+    }
+}
+
+cl_int clGetKernelSubGroupInfo(cl_kernel kernel, cl_device_id device,
+                               cl_kernel_sub_group_info param_name, size_t input_value_size,
+                               const void *input_value, size_t param_value_size, void *param_value,
+                               size_t *param_value_size_ret)
+{
+    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    struct kernel *k = kernel_get(kernel);
+    struct call *call = NULL;
+    if (!k)
+        return CL_INVALID_KERNEL;
+    const struct device_object *d = which_device(k, device);
+    if (!d)
+        return CL_INVALID_DEVICE;
+    if (!device_number(d, CL_DEVICE_MAX_NUM_SUB_GROUPS))
+        return CL_INVALID_OPERATION;
+    if (!is_sub_group_info(param_name) || (input_value_size && !input_value) ||
+        input_value_size > 3 * sizeof(size_t))
+        return CL_INVALID_VALUE;
+    cl_int error = ask(k, d, param_name, input_value, input_value_size, &call);
+    if (error)
+        return error;
+    /* What is asked for fewer dimensions is answered in fewer. */
+    size_t size = call->size;
+    if (param_name == CL_KERNEL_LOCAL_SIZE_FOR_SUB_GROUP_COUNT && param_value_size < size)
+        size = param_value_size;
+    error = request_bytes(&request, call->content, size);
+    handle_release(call);
+    return error;
+}
+
+cl_int clSetKernelExecInfo(cl_kernel kernel, cl_kernel_exec_info param_name,
+                           size_t param_value_size, const void *param_value)
+{
+    (void)param_name, (void)param_value_size, (void)param_value;
+    return kernel_get(kernel) ? CL_INVALID_OPERATION : CL_INVALID_KERNEL;
+}

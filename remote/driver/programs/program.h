@@ -1,0 +1,46 @@
+#ifndef RESEAT_REMOTE_DRIVER_PROGRAMS_PROGRAM_H
+#define RESEAT_REMOTE_DRIVER_PROGRAMS_PROGRAM_H
+
+#include "remote/driver/objects/objects.h"
+
+struct build_state {
+    cl_build_status status;
+    cl_program_binary_type binary_type;
+    size_t globals;
+    char *options, *log; /**< Owned. */
+};
+
+struct program {
+    struct object base;
+    struct context *context;
+    struct device_object **devices;
+    cl_uint device_count;
+    char *source; /**< NULL: made otherwise. */
+    size_t source_size;
+    unsigned char *il;
+    size_t il_size;
+    pthread_mutex_t lock;       /**< Guards all below. */
+    struct build_state *builds; /**< Of each device. */
+    bool building, built;
+    cl_int link_error;
+    size_t kernels;
+    char *names;
+    struct kernel_facts *facts;
+    unsigned kernel_objects;
+    unsigned char **binaries;
+    size_t *binary_sizes; /**< NULL: not asked. */
+    struct ending *endings;
+};
+
+struct program *program_get(cl_program program);
+/** For these devices, or, with none, for all of the context's. NULL: no memory. */
+struct program *program_make(struct context *context, cl_uint count, const cl_device_id *devices);
+/** A device's place among the program's; -1: it is for others. */
+int program_device_index(const struct program *program, const struct device_object *device);
+/** What was asked for before a build is not of it. The program's lock is held. */
+void program_forget_binaries(struct program *program);
+/** A list of devices that are all the context's, each once: CL_SUCCESS or CL_INVALID_DEVICE. */
+cl_int program_check_devices(const struct context *context, cl_uint count,
+                             const cl_device_id *devices);
+
+#endif

@@ -1,0 +1,171 @@
+#include "remote/driver/servers/renew.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "state/base/clock.h"
+#include "state/base/threads/thread.h"
+
+/* Within which who receives finds out that a session has ended. */
+#define FOUND_OUT_NS (3 * NS_PER_S)
+
+/* From a session that was begun for nobody until the next: a driver may end as soon as it is open.
+ */
+#define AHEAD_NS  (2 * NS_PER_S)
+#define FAILED_NS (30 * NS_PER_S)
+
+/* Guards who follows a session and what is ready to, also while that is begun. */
+static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
+
+/* The thread that begins a session that nobody needs yet. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_t thread; /* guarded by lock, as is... */
+    bool started;     /* ...this: it is to be joined */
+    atomic_bool runs;
+    _Atomic uint64_t next_ns; /* not before */
+} ahead = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Are they those of the session before it, in the same places? */
+static bool has_devices_of(const struct client *client, const struct client *before)
+{
+    const struct inventory *now = &client->inventory, *then = &before->inventory;
+    bool same = now->count == then->count;
+    for (size_t i = 0; same && i < now->count; i++)
+        same = device_key_equal(&now->entries[i].key, &then->entries[i].key);
+    return same;
+}
+
+/* What is posted may fail before whoever receives has found out and told those that wait. */
+static bool has_ended(struct client *client)
+{
+    uint64_t deadline = clock_now_ns() + FOUND_OUT_NS;
+    int error = 0;
+    if (!atomic_load(&client->lost) && stream_has_ended(&client->stream)) {
+        pthread_mutex_lock(&client->lock);
+        while (error == 0 && !client->over)
+            error = clock_wait(&client->changed, &client->lock, deadline);
+        pthread_mutex_unlock(&client->lock);
+    }
+    return atomic_load(&client->lost);
+}
+
+/* Under the lock, like all below. */
+static struct client *last_of(struct client *client)
+{
+    while (client->renewed)
+        client = client->renewed;
+    return client;
+}
+
+/* A session with the devices of @client; NULL: there is none, as was said. */
+static struct client *begin_like(const struct client *client)
+{
+    struct client *fresh = NULL;
+    if (client_begin(client->address, client->icd, &fresh) != 0)
+        return NULL;
+    if (!has_devices_of(fresh, client)) {
+        (void)client_give_up(fresh, -ENODEV);
+        return NULL;
+    }
+    return fresh;
+}
+
+static bool has_spare(const struct client *client)
+{
+    return client->spare && !has_ended(client->spare);
+}
+
+struct client *client_renew(struct client *client)
+{
+    bool may = client->icd || atomic_load(&client->left);
+    if (!may || client_is_forked() || !has_ended(client))
+        return client;
+    pthread_mutex_lock(&renewing);
+    client = last_of(client);
+    if (has_ended(client)) {
+        struct client *fresh = has_spare(client) ? client->spare : begin_like(client);
+        if (fresh) {
+            fresh->platforms = client->platforms;
+            fresh->platform_count = client->platform_count;
+            client->renewed = fresh;
+            client = fresh;
+        }
+    }
+    pthread_mutex_unlock(&renewing);
+    return client;
+}
+
+static void *begin_spare(void *data)
+{
+    pthread_mutex_lock(&renewing);
+    struct client *client = last_of(data);
+    uint64_t pause = AHEAD_NS;
+    if (!has_ended(client) && !has_spare(client)) {
+        client->spare = begin_like(client);
+        if (!client->spare)
+            pause = FAILED_NS;
+    }
+    pthread_mutex_unlock(&renewing);
+    atomic_store(&ahead.next_ns, clock_now_ns() + pause);
+    atomic_store(&ahead.runs, false);
+    return NULL;
+}
+
+/* It is not under way any more, or about to end. */
+static void join_ahead(void)
+{
+    pthread_mutex_lock(&ahead.lock);
+    if (ahead.started)
+        pthread_join(ahead.thread, NULL);
+    ahead.started = false;
+    pthread_mutex_unlock(&ahead.lock);
+}
+
+static void start_ahead(struct client *client)
+{
+    if (clock_now_ns() < atomic_load(&ahead.next_ns) || atomic_exchange(&ahead.runs, true))
+        return;
+    join_ahead();
+    pthread_mutex_lock(&ahead.lock);
+    ahead.started = thread_start("reseat-spare", 0, begin_spare, client, &ahead.thread) == 0;
+    if (!ahead.started)
+        atomic_store(&ahead.runs, false);
+    pthread_mutex_unlock(&ahead.lock);
+}
+
+void client_keep_spare(struct client *client, bool wanted)
+{
+    if (!client->icd || client_is_forked())
+        return;
+    if (wanted) {
+        /* Whoever has it is about to have a new session, and then is asked again. */
+        if (pthread_mutex_trylock(&renewing) != 0)
+            return;
+        client = last_of(client);
+        bool missing = !atomic_load(&client->lost) && !has_spare(client);
+        pthread_mutex_unlock(&renewing);
+        if (missing)
+            start_ahead(client);
+        return;
+    }
+    join_ahead();
+    pthread_mutex_lock(&renewing);
+    client = last_of(client);
+    struct client *spare = client->spare;
+    client->spare = NULL;
+    if (spare && !atomic_load(&spare->left))
+        client_leave(spare);
+    pthread_mutex_unlock(&renewing);
+}
+
+int clients_leave(void)
+{
+    if (client_is_forked())
+        return -ECHILD;
+    pthread_mutex_lock(&renewing);
+    client_leave_each();
+    pthread_mutex_unlock(&renewing);
+    join_ahead();
+    return 0;
+}

@@ -1,0 +1,109 @@
+#include "remote/driver/servers/servers.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "remote/driver/answer.h"
+#include "state/base/log.h"
+#include "state/base/threads/thread.h"
+
+/*
+ * Sessions with the servers that RESEAT_SERVER names, separated by blanks; several addresses of one
+ * server, by commas. Each platform of each server is one here: a program may make a context of all
+ * devices of a platform, and devices of different servers or drivers have none in common.
+ */
+
+#define SERVER_ENV  "RESEAT_SERVER"
+#define SERVERS_MAX 64
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct platform **all; /* Written once, as is... */
+static cl_uint all_count;     /* ...this. */
+
+/* One of the servers, on its way. */
+struct opening {
+    struct client *client; /* NULL: there is no session. */
+    const char *address;
+    pthread_t thread;
+    bool threaded;
+};
+
+/* Until it has told its devices: the drivers there may take seconds to start. */
+static void *open_server(void *data)
+{
+    struct opening *opening = data;
+    if (client_open(opening->address, NULL, &opening->client))
+        opening->client = NULL;
+    return NULL;
+}
+
+static void add_platforms(const struct client *client)
+{
+    if (client->platform_count == 0) /* Of no bytes, memory may be NULL. */
+        return;
+    struct platform **more =
+        reallocarray(all, all_count + client->platform_count, sizeof(struct platform *));
+    if (!more) {
+        log_warn("no devices of %s: %s", client->address, strerror(ENOMEM));
+        return;
+    }
+    all = more;
+    for (cl_uint i = 0; i < client->platform_count; i++)
+        all[all_count++] = &client->platforms[i];
+}
+
+/* All of them at once; what they offer is listed in their order. */
+static void connect_all(void)
+{
+    const char *text = getauxval(AT_SECURE) ? NULL : getenv(SERVER_ENV);
+    char *copy = text ? strdup(text) : NULL, *rest = copy;
+    struct opening openings[SERVERS_MAX] = {0};
+    size_t count = 0;
+    if (!copy)
+        return;
+    for (char *word = strsep(&rest, " "); word && count < SERVERS_MAX; word = strsep(&rest, " "))
+        if (*word)
+            openings[count++] = (struct opening){.address = word};
+    for (size_t i = 0; i < count; i++) {
+        struct opening *opening = &openings[i];
+        opening->threaded = count > 1 && thread_start("reseat-connect", 0, open_server, opening,
+                                                      &opening->thread) == 0;
+        if (!opening->threaded)
+            open_server(opening);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (openings[i].threaded)
+            pthread_join(openings[i].thread, NULL);
+        if (openings[i].client)
+            add_platforms(openings[i].client);
+    }
+    free(copy);
+}
+
+cl_uint clients_platforms(struct platform ***ret_platforms)
+{
+    pthread_once(&once, connect_all);
+    *ret_platforms = all;
+    return all_count;
+}
+
+cl_int clIcdGetPlatformIDsKHR(cl_uint num_entries, cl_platform_id *platforms,
+                              cl_uint *num_platforms)
+{
+    struct platform **known = NULL;
+    if ((!platforms && !num_platforms) || (platforms && num_entries == 0))
+        return CL_INVALID_VALUE;
+    cl_uint count = clients_platforms(&known);
+    for (cl_uint i = 0; platforms && i < count && i < num_entries; i++)
+        platforms[i] = (cl_platform_id)known[i];
+    if (num_platforms)
+        *num_platforms = count;
+    return count ? CL_SUCCESS : CL_PLATFORM_NOT_FOUND_KHR;
+}
+
+cl_int clGetPlatformIDs(cl_uint num_entries, cl_platform_id *platforms, cl_uint *num_platforms)
+{
+    return clIcdGetPlatformIDsKHR(num_entries, platforms, num_platforms);
+}

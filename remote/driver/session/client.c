@@ -1,0 +1,573 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "remote/driver/copy.h"
+#include "remote/driver/session/connect.h"
+#include "remote/driver/session/environment.h"
+#include "remote/identity/credentials.h"
+#include "remote/rings/process.h"
+#include "remote/wire/stream_rings.h"
+#include "state/base/bytes/text.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+
+/* Sessions with servers. */
+
+#define RINGS_ENV "RESEAT_RINGS"
+#define WINDOW    (16u << 20)
+/* Bytes of a message with nothing that a command reads: binaries, logs, the devices. */
+#define ANSWER_MAX (256u << 20)
+
+/* A server that is there answers at once; its drivers may take seconds to start, but then it gives
+   signs of life. */
+#define CONNECT_NS (3 * NS_PER_S)
+#define RETRY_NS   (20 * NS_PER_MS)
+#define DEVICES_NS (60 * NS_PER_S)
+/* It closes the connection of a stranger more than it looks at: then it is tried again. */
+#define CROWDED_NS (15 * NS_PER_S)
+#define PAUSE_NS   (20 * NS_PER_MS)
+/* It does so each second, whatever its devices do. A link that does not is given up for another. */
+#define SILENCE_NS (10 * NS_PER_S)
+
+/* A program that ends waits so long until that is sent. */
+#define LEAVE_NS NS_PER_S
+
+static struct client *_Atomic clients; /* Those with a session, once it began. */
+/* In the child of a fork there is nobody who receives. */
+static atomic_bool forked;
+
+/* The parent's connections hang up when it ends, not when its children have, too. */
+static void in_child(void)
+{
+    atomic_store(&forked, true);
+    for (struct client *client = atomic_load(&clients); client; client = client->next) {
+        struct link *link = client->stream.link;
+        if (link && link->ops->socket)
+            owned_close(link->ops->socket(link));
+    }
+}
+
+FORK_PART = {.rank = FORK_OBJECT, .in_child = in_child};
+
+cl_int client_state(const struct client *client)
+{
+    return atomic_load(&forked) || atomic_load(&client->lost) ? CL_DEVICE_NOT_AVAILABLE
+                                                              : CL_SUCCESS;
+}
+
+bool client_is_forked(void)
+{
+    return atomic_load(&forked);
+}
+
+cl_int posted(int error)
+{
+    switch (error) {
+    case 0:
+        return CL_SUCCESS;
+    case -ENOMEM:
+        return CL_OUT_OF_HOST_MEMORY;
+    case -EMSGSIZE:
+        return CL_OUT_OF_RESOURCES;
+    default:
+        return CL_DEVICE_NOT_AVAILABLE;
+    }
+}
+
+void client_flush(struct client *client)
+{
+    if (client_state(client) == CL_SUCCESS)
+        stream_flush(&client->stream);
+}
+
+void client_flush_soon(struct client *client)
+{
+    if (client_state(client) == CL_SUCCESS)
+        stream_flush_soon(&client->stream);
+}
+
+/* ---- calls ---- */
+
+static void call_finish(struct object *object)
+{
+    free(container_of(object, struct call, base)->content);
+}
+
+static void call_lost(struct object *object);
+
+static const struct object_class call_class = {sizeof(struct call), call_finish, call_lost};
+
+struct call *call_create(struct client *client)
+{
+    return client_state(client) ? NULL : handle_create(client, ID_CALL, &call_class);
+}
+
+void call_run(struct callback_job *job)
+{
+    struct call *call = container_of(job, struct call, job);
+    call->then(call);
+    handle_release(call);
+}
+
+/* Under the client's lock. The content is the call's, from then on. */
+static void answer(struct call *call, cl_int error, unsigned char *content, size_t size)
+{
+    if (call->answered) {
+        free(content);
+        return;
+    }
+    call->answered = true;
+    call->error = error;
+    call->content = content;
+    call->size = size;
+    if (call->then)
+        callback_post(&call->job);
+    pthread_cond_broadcast(&call->base.client->changed);
+}
+
+static void call_lost(struct object *object)
+{
+    pthread_mutex_lock(&object->client->lock);
+    answer(container_of(object, struct call, base), CL_DEVICE_NOT_AVAILABLE, NULL, 0);
+    pthread_mutex_unlock(&object->client->lock);
+}
+
+bool call_take_back(struct call *call)
+{
+    struct client *client = call->base.client;
+    if (atomic_load(&forked))
+        return true; /* Nobody answers in a child, and the lock may be another thread's for good. */
+    pthread_mutex_lock(&client->lock);
+    bool first = !call->answered;
+    call->answered = true;
+    pthread_mutex_unlock(&client->lock);
+    return first;
+}
+
+static bool is_answered(void *data)
+{
+    const struct call *call = data;
+    pthread_mutex_lock(&call->base.client->lock);
+    bool answered = call->answered;
+    pthread_mutex_unlock(&call->base.client->lock);
+    return answered;
+}
+
+cl_int call_wait(struct call *call, cl_int posted_error)
+{
+    struct client *client = call->base.client;
+    if (posted_error)
+        return posted_error;
+    client_flush(client);
+    client_attend(client, is_answered, call);
+    pthread_mutex_lock(&client->lock);
+    while (!call->answered && client_state(client) == CL_SUCCESS)
+        pthread_cond_wait(&client->changed, &client->lock);
+    cl_int error = call->answered ? call->error : CL_DEVICE_NOT_AVAILABLE;
+    pthread_mutex_unlock(&client->lock);
+    return error;
+}
+
+void client_reply(struct client *client, const struct msg_reply *message)
+{
+    struct call *call = handle_of_id(client, message->call);
+    if (!call)
+        return;
+    size_t size = message->content_size;
+    unsigned char *content = malloc(size + 1);
+    if (content)
+        memcpy(content, message->content, size);
+    pthread_mutex_lock(&client->lock);
+    answer(call, content ? message->error : CL_OUT_OF_HOST_MEMORY, content, content ? size : 0);
+    pthread_mutex_unlock(&client->lock);
+    handle_unuse(call);
+}
+
+/* ---- the session ---- */
+
+static void tell_lost(void *data, void *client)
+{
+    struct object *object = data;
+    if (object->client == client)
+        object->class->lost(object);
+}
+
+static void client_end(struct client *client, int error)
+{
+    if (atomic_exchange(&client->lost, true))
+        return;
+    stream_end(&client->stream, error);
+    /* A program that ends is not called back any more. */
+    if (!atomic_load(&client->leaving)) {
+        log_warn("the session with %s ended: %s", client->address, strerror(-error));
+        handle_each(ID_CALL, tell_lost, client);
+        /* What they are copied to is the program's again once it hears of the end. */
+        pthread_mutex_lock(&client->lock);
+        while (client->arriving)
+            pthread_cond_wait(&client->changed, &client->lock);
+        pthread_mutex_unlock(&client->lock);
+        handle_each(ID_EVENT, tell_lost, client);
+    }
+    pthread_mutex_lock(&client->lock);
+    client->over = true;
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+}
+
+void client_devices(struct client *client, const struct msg_devices *message)
+{
+    if (atomic_load(&client->told))
+        return;
+    int error = inventory_decode(message->inventory, message->inventory_size, &client->inventory);
+    if (error)
+        log_warn("%s tells its devices in a way that is not understood", client->address);
+    pthread_mutex_lock(&client->lock);
+    atomic_store(&client->told, true);
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+}
+
+/* Where the device's own driver would have written it. */
+void client_printed(struct client *client, const struct msg_printed *message)
+{
+    (void)client;
+    const char *at = message->bytes;
+    for (uint64_t left = message->bytes_size; left != 0;) {
+        ssize_t written = write(STDOUT_FILENO, at, left);
+        if (written < 0 && errno != EINTR)
+            return;
+        at += written > 0 ? written : 0;
+        left -= written > 0 ? (uint64_t)written : 0;
+    }
+}
+
+void client_welcome(struct client *client, const struct msg_welcome *message)
+{
+    (void)client, (void)message; /* Greetings come before a stream. */
+}
+
+void client_ended(struct client *client, const struct msg_ended *message)
+{
+    char reason[128];
+    text_make_safe(reason, sizeof(reason), message->reason, strlen(message->reason));
+    log_warn("%s ended the session: %s", client->address, reason);
+    client_end(client, -ESHUTDOWN);
+}
+
+void client_free_memory(struct client *client, const struct msg_free_memory *message)
+{
+    uint32_t place = id_place(message->device);
+    if (place < ARRAY_SIZE(client->free_memory))
+        atomic_store(&client->free_memory[place], ~message->bytes);
+}
+
+void client_refused(struct client *client, const struct msg_refused *message)
+{
+    (void)client, (void)message;
+}
+
+/* Of a stream over rings: whoever waits receives as well. */
+static int receive_in_turn(struct client *client)
+{
+    struct stream_rings *rings = client->stream.rings;
+    struct message message;
+    int error;
+    while ((error = stream_rings_lead(rings, SILENCE_NS, &message)) == 0) {
+        struct unpack body = {message.body, message.body + message.size, false};
+        bool good = client_dispatch(client, message.type, &body);
+        stream_rings_leave(rings);
+        if (!good)
+            return -EPROTO;
+    }
+    return error;
+}
+
+struct attention {
+    struct client *client;
+    bool (*over)(void *data);
+    void *data;
+    bool wrong;
+};
+
+static void attend_to(void *data, const struct message *message)
+{
+    struct attention *attention = data;
+    struct unpack body = {message->body, message->body + message->size, false};
+    if (!attention->wrong && !client_dispatch(attention->client, message->type, &body))
+        attention->wrong = true;
+}
+
+static bool attention_over(void *data)
+{
+    const struct attention *attention = data;
+    return attention->wrong || client_state(attention->client) || attention->over(attention->data);
+}
+
+void client_attend(struct client *client, bool (*over)(void *data), void *data)
+{
+    struct attention attention = {client, over, data, false};
+    if (!client->stream.rings)
+        return;
+    stream_rings_attend(client->stream.rings, attention_over, attend_to, &attention);
+    if (attention.wrong)
+        stream_end(&client->stream, -EPROTO); /* Who receives sees to the rest. */
+}
+
+static void *receive(void *data)
+{
+    struct client *client = data;
+    struct message message = {0};
+    int error;
+    copy_let_faults_through();
+    if (client->stream.rings) {
+        client_end(client, receive_in_turn(client));
+        return NULL;
+    }
+    do {
+        error = stream_receive(&client->stream, SILENCE_NS, &message);
+        struct unpack body = {message.body, message.body + message.size, false};
+        if (error == 0 && !client_dispatch(client, message.type, &body))
+            error = -EPROTO;
+        else if (error && !atomic_load(&client->lost) && error != -EPROTO && error != -ENOMEM)
+            error = connect_again(client);
+    } while (error == 0);
+    client_end(client, error);
+    return NULL;
+}
+
+/* Over rings, or over the link. */
+static int open_stream(struct client *client, struct link *link, const struct rings_areas *areas,
+                       uint64_t deadline)
+{
+    if (client->features & FEATURE_RINGS) {
+        int error = blocks_init(client);
+        return error ? error : stream_begin_rings(&client->stream, link, areas, deadline);
+    }
+    int error = stream_init(&client->stream, WINDOW);
+    return error == 0 && !stream_attach(&client->stream, link, 0) ? -EPROTO : error;
+}
+
+/* Rings where it is a link of this machine, and there is memory for them. */
+static void ask_for_features(struct client *client, struct rings_areas *ret_areas)
+{
+    const char *where = NULL, *asked = getenv(RINGS_ENV);
+    const struct link_kind *kind = link_kind_of(client->address, &where);
+    bool wanted = kind && !kind->anyone && !(asked && strcmp(asked, "no") == 0);
+    client->features = wanted && rings_areas_make(ret_areas) == 0 ? FEATURE_RINGS : 0;
+    if (kind && kind->anyone) /* On this machine, sending again costs nothing. */
+        client->features |= FEATURE_BINARIES;
+    if (client->icd)
+        client->features |= FEATURE_ENVIRONMENT;
+}
+
+static int tell_environment(struct client *client)
+{
+    char *text = NULL;
+    size_t size = 0;
+    if (!client->icd)
+        return 0;
+    if (!(client->features & FEATURE_ENVIRONMENT))
+        return -EPROTO;
+    int error = environment_tell(client->icd, &text, &size);
+    if (error == 0)
+        error = post_environment(&client->stream,
+                                 &(struct msg_environment){.texts = text, .texts_size = size});
+    free(text);
+    return error;
+}
+
+static int start(struct client *client)
+{
+    uint64_t deadline = clock_now_ns() + CONNECT_NS;
+    struct rings_areas areas = {-1, -1};
+    struct link *link = NULL;
+    uint64_t until = deadline + CROWDED_NS;
+    ask_for_features(client, &areas);
+    int error = connect_first(client, deadline, &link);
+    /* Many come at once, and not again at once. */
+    for (uint64_t turn = 1 + (uint64_t)getpid() % 16; error == -EPIPE && clock_now_ns() < until;
+         turn++) {
+        clock_sleep(PAUSE_NS * (1 + turn % 16));
+        deadline = clock_now_ns() + CONNECT_NS;
+        error = connect_first(client, deadline, &link);
+    }
+    if (error == 0)
+        error = open_stream(client, link, &areas, deadline);
+    rings_areas_close(&areas);
+    if (error) {
+        if (link)
+            link->ops->destroy(link);
+        bulk_destroy(client->bulk);
+        client->bulk = NULL;
+        return error;
+    }
+    atomic_store(&client->stream.longest, ANSWER_MAX);
+    pthread_mutex_init(&client->lock, NULL);
+    pthread_cond_init(&client->changed, NULL);
+    client->process = process_mark();
+    error = tell_environment(client);
+    if (error == 0)
+        error = thread_start("reseat-remote", 0, receive, client, &client->receiver);
+    if (error) {
+        stream_finish(&client->stream);
+        bulk_destroy(client->bulk);
+        client->bulk = NULL;
+        return error;
+    }
+    client->next = atomic_load(&clients);
+    while (!atomic_compare_exchange_weak(&clients, &client->next, client))
+        ;
+    return 0;
+}
+
+/* A server that is told needs not wait for a client that will not come back. Whoever has a lock now
+   may be the one that ends the program: nothing here waits for long. */
+__attribute__((destructor)) static void leave_all(void)
+{
+    uint64_t deadline = clock_now_ns() + LEAVE_NS;
+    for (struct client *client = atomic_load(&clients); client; client = client->next) {
+        if (client_state(client) || client->process != process_mark())
+            continue;
+        atomic_store(&client->leaving, true);
+        stream_leave(&client->stream, MSG_BYE, deadline);
+    }
+}
+
+void client_leave(struct client *client)
+{
+    uint64_t deadline = clock_now_ns() + LEAVE_NS;
+    atomic_store(&client->leaving, true);
+    if (!atomic_load(&client->lost))
+        stream_leave(&client->stream, MSG_BYE, deadline);
+    client_end(client, -ESHUTDOWN);
+    pthread_join(client->receiver, NULL);
+    atomic_store(&client->left, true);
+    stream_finish(&client->stream);
+    bulk_destroy(client->bulk);
+    client->stream.link = NULL;
+    client->stream.rings = NULL;
+    client->bulk = NULL;
+}
+
+void client_leave_each(void)
+{
+    for (struct client *client = atomic_load(&clients); client; client = client->next)
+        if (client->process == process_mark() && !atomic_load(&client->left))
+            client_leave(client);
+}
+
+/* ---- platforms ---- */
+
+static bool same_platform(const struct inventory_entry *a, const struct inventory_entry *b)
+{
+    return !strcmp(a->key.icd, b->key.icd) && !strcmp(a->key.platform, b->key.platform);
+}
+
+static int make_platforms(struct client *client)
+{
+    const struct inventory *inventory = &client->inventory;
+    client->platforms = calloc(inventory->count + 1, sizeof(*client->platforms));
+    if (!client->platforms)
+        return -ENOMEM;
+    for (size_t i = 0; i < inventory->count;) {
+        size_t end = i + 1;
+        while (end < inventory->count &&
+               same_platform(&inventory->entries[i], &inventory->entries[end]))
+            end++;
+        int error = platform_init(&client->platforms[client->platform_count], client,
+                                  inventory->entries, i, end - i);
+        if (error)
+            return error;
+        client->platform_count++;
+        i = end;
+    }
+    return 0;
+}
+
+static int wait_for_devices(struct client *client)
+{
+    uint64_t deadline = clock_now_ns() + DEVICES_NS;
+    int error = 0;
+    pthread_mutex_lock(&client->lock);
+    while (error == 0 && !atomic_load(&client->told) && !atomic_load(&client->lost))
+        error = clock_wait(&client->changed, &client->lock, deadline);
+    pthread_mutex_unlock(&client->lock);
+    return atomic_load(&client->told) ? 0 : error ? -ETIMEDOUT : -EPIPE;
+}
+
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+static int prepare_error;
+static uint32_t patience_s;
+
+/* Later, another thread connects, and the program may change its environment. */
+static void prepare(void)
+{
+    prepare_error = callback_start();
+    if (prepare_error == 0)
+        prepare_error = fork_watch();
+    patience_s = client_wanted_patience();
+    if (prepare_error == 0)
+        prepare_error = credentials_remember();
+}
+
+/* Where the one before it ended, nobody may have listened for a moment, or the one who listened was
+   about to end: another is started for whoever connects. */
+static int start_patiently(struct client *client)
+{
+    uint64_t deadline = clock_now_ns() + CONNECT_NS;
+    int error;
+    while ((error = start(client)) != 0 && client->icd && clock_now_ns() < deadline &&
+           (error == -ECONNREFUSED || error == -ENOENT || error == -EPIPE))
+        clock_sleep(RETRY_NS);
+    return error;
+}
+
+int client_begin(const char *address, const char *icd, struct client **ret_client)
+{
+    pthread_once(&prepared, prepare);
+    struct client *client = calloc(1, sizeof(*client));
+    char *own = strdup(address), *own_icd = icd ? strdup(icd) : NULL;
+    int error = client && own && (own_icd || !icd) ? prepare_error : -ENOMEM;
+    if (error == 0) {
+        client->address = own;
+        client->icd = own_icd;
+        client->patience_s = patience_s;
+        error = start_patiently(client);
+    }
+    if (error) {
+        log_warn("no session with %s: %s", address, strerror(-error));
+        free(client);
+        free(own);
+        free(own_icd);
+        return error;
+    }
+    /* From here on its threads may be in it until the process ends. */
+    error = wait_for_devices(client);
+    *ret_client = client;
+    return error;
+}
+
+int client_give_up(struct client *client, int error)
+{
+    log_warn("no devices of %s: %s", client->address, strerror(-error));
+    stream_end(&client->stream, error);
+    return error;
+}
+
+int client_open(const char *address, const char *icd, struct client **ret_client)
+{
+    struct client *client = NULL;
+    int error = client_begin(address, icd, &client);
+    if (error == 0)
+        error = make_platforms(client);
+    if (error)
+        return client ? client_give_up(client, error) : error;
+    for (cl_uint i = 0; i < client->platform_count; i++)
+        platform_publish(&client->platforms[i]);
+    *ret_client = client;
+    return 0;
+}

@@ -1,0 +1,149 @@
+#include "state/base/files/folder.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool folder_is_ours(const char *folder, bool private)
+{
+    struct stat stat;
+
+    return lstat(folder, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() &&
+           (!private || (stat.st_mode & 077) == 0);
+}
+
+/* Whoever owns the root folder can change anything under it: root, and in a user namespace that
+ * root has no number in, whatever stands for root there. */
+static bool may_own_what_is_above(uid_t owner)
+{
+    struct stat root;
+
+    return owner == 0 || owner == geteuid() || (stat("/", &root) == 0 && owner == root.st_uid);
+}
+
+static int refuse(char *ret_problem, int error, const char *folder, const char *why)
+{
+    snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s %.100s", folder, why);
+    return error;
+}
+
+static int refuse_error(char *ret_problem, int error, const char *folder)
+{
+    char why[100];
+
+    snprintf(why, sizeof(why), "cannot be entered or made: %s", strerror(-error));
+    return refuse(ret_problem, error, folder, why);
+}
+
+/* From the root folder down, so that each is looked at when nobody else can replace it any more. */
+int folder_check_above(const char *folder, char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    for (const char *end = folder;; end += 1 + strcspn(end + 1, "/")) {
+        char path[PATH_MAX];
+        struct stat stat;
+        snprintf(path, sizeof(path), "%.*s", end > folder ? (int)(end - folder) : 1, folder);
+        if (lstat(path, &stat))
+            return refuse_error(ret_problem, -errno, path);
+        if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid))
+            return refuse(ret_problem, -EPERM, path, "belongs to another user");
+        if (stat.st_mode & 022 && !(stat.st_mode & S_ISVTX))
+            return refuse(ret_problem, -EPERM, path, "can be changed by other users");
+        if (!*end)
+            return 0;
+    }
+}
+
+int folder_make_private(const char *wanted, char ret_folder[PATH_MAX],
+                        char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    const char *slash = strrchr(wanted, '/');
+    char above[PATH_MAX], real[PATH_MAX], folder[PATH_MAX];
+    int length = slash ? snprintf(above, sizeof(above), "%.*s",
+                                  slash > wanted ? (int)(slash - wanted) : 1, wanted)
+                       : -1;
+
+    if (length < 0 || (size_t)length >= sizeof(above))
+        return refuse_error(ret_problem, -ENAMETOOLONG, wanted);
+    if (!realpath(above, real))
+        return refuse_error(ret_problem, -errno, above);
+    int error = folder_check_above(real, ret_problem);
+    if (error)
+        return error;
+    length = snprintf(folder, sizeof(folder), "%s%s", real[1] ? real : "", slash);
+    if (length < 0 || (size_t)length >= sizeof(folder))
+        error = -ENAMETOOLONG;
+    else if (mkdir(folder, 0700) && errno != EEXIST)
+        error = -errno;
+    if (error)
+        return refuse_error(ret_problem, error, wanted);
+    if (!folder_is_ours(folder, false))
+        return refuse(ret_problem, -EPERM, folder, "is not a folder of yours");
+    if (!folder_is_ours(folder, true))
+        return refuse(ret_problem, -EPERM, folder,
+                      "can be entered by others (its mode is not 0700)");
+    strcpy(ret_folder, folder);
+    return 0;
+}
+
+int folder_home(const char *variable, const char *beneath, char ret[PATH_MAX])
+{
+    const char *named = getenv(variable);
+    const char *home = getenv("HOME");
+    struct passwd entry, *found = NULL;
+    char strings[4096];
+    int length;
+
+    /* As the XDG specification says, one that is not absolute does not count. */
+    if (named && named[0] == '/') {
+        length = snprintf(ret, PATH_MAX, "%s/reseat", named);
+        return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+    }
+    if (!home || home[0] != '/') {
+        if (getpwuid_r(geteuid(), &entry, strings, sizeof(strings), &found) || !found)
+            return -ENOENT;
+        home = found->pw_dir;
+    }
+    length = snprintf(ret, PATH_MAX, "%s/%s/reseat", home, beneath);
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* $XDG_RUNTIME_DIR may be missing, or another user's after su: the default is for that. */
+static bool may_use(const char *runtime)
+{
+    char ignored[FOLDER_PROBLEM_MAX], real[PATH_MAX];
+
+    return runtime && runtime[0] == '/' && realpath(runtime, real) &&
+           !folder_check_above(real, ignored);
+}
+
+int folder_runtime_name(char ret[PATH_MAX])
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char user[64];
+    int length;
+
+    snprintf(user, sizeof(user), "/run/user/%u", (unsigned)geteuid());
+    if (may_use(runtime))
+        length = snprintf(ret, PATH_MAX, "%s/reseat", runtime);
+    else if (folder_is_ours(user, true))
+        length = snprintf(ret, PATH_MAX, "%s/reseat", user);
+    else
+        length = snprintf(ret, PATH_MAX, "/tmp/reseat-%u", (unsigned)geteuid());
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+int folder_runtime(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    char name[PATH_MAX];
+    int error = folder_runtime_name(name);
+
+    if (error) {
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "XDG_RUNTIME_DIR is too long");
+        return error;
+    }
+    return folder_make_private(name, ret_folder, ret_problem);
+}

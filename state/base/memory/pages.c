@@ -1,0 +1,551 @@
+#include "state/base/memory/pages.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "state/base/array.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/base/memory/host_memory.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define LARGE_PAGE ((size_t)2 << 20)
+/* That one thread populates at a time: some milliseconds. */
+#define SLICE ((size_t)8 << 20)
+#define STACK ((size_t)64 << 10)
+/* Less is little, however large the host. */
+#define HOST_LEAST (UINT64_C(4) << 30)
+/* That pages_tend warms at a time. */
+#define WARM_STEP ((size_t)64 << 20)
+
+/* What is warm: whole large pages, by address, none touching the next. No child of a fork has them.
+ */
+struct span {
+    char *begin;
+    size_t size;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t populated = PTHREAD_COND_INITIALIZER;
+/* Guarded by it. */
+static struct {
+    struct span *spans;
+    size_t count;
+    size_t bytes;  /* of the spans, and of what is on its way to them */
+    uint64_t kept; /* by others (pages_keep) */
+    uint64_t limit;
+    bool short_of_memory; /* the host is: nothing is kept */
+    pid_t owner;          /* whose the spans are */
+    unsigned populating;  /* threads */
+    uint64_t stalled_us;  /* what the host said of itself when it was looked at: */
+    uint64_t looked_ns;
+    void (*shrink)(void); /* of what others keep; or NULL */
+} pool;
+
+static size_t page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* What memory of @size takes; 0 when that cannot be said. */
+static size_t whole_size(size_t size)
+{
+    size_t unit = size >= PAGES_LEAST ? LARGE_PAGE : page_size();
+    return size <= SIZE_MAX - unit ? (size + unit - 1) / unit * unit : 0;
+}
+
+/* A program that counts its address space has a use for all of it. */
+static bool space_is_limited(void)
+{
+    struct rlimit space, data;
+    return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY ||
+           getrlimit(RLIMIT_DATA, &data) != 0 || data.rlim_cur != RLIM_INFINITY;
+}
+
+/* Locked. A child made by no function of the C library's has the list, but none of the memory. */
+static bool pool_is_ours(void)
+{
+    if (pool.owner == getpid())
+        return true;
+    pool.owner = getpid();
+    pool.count = 0;
+    pool.bytes = 0;
+    pool.kept = 0;
+    pool.limit = 0;
+    return false;
+}
+
+/* Where the first span behind @memory is. Locked. */
+static size_t span_after(const char *memory)
+{
+    size_t low = 0, high = pool.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pool.spans[middle].begin > memory)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static void span_remove(size_t i)
+{
+    pool.count--;
+    memmove(&pool.spans[i], &pool.spans[i + 1], (pool.count - i) * sizeof(pool.spans[0]));
+}
+
+/* Locked. False without memory for the list. */
+static bool span_insert(char *memory, size_t size)
+{
+    size_t i = span_after(memory);
+    struct span *before = i > 0 ? &pool.spans[i - 1] : NULL;
+    struct span *after = i < pool.count ? &pool.spans[i] : NULL;
+    bool joins_before = before && before->begin + before->size == memory;
+    bool joins_after = after && memory + size == after->begin;
+    if (joins_before) {
+        before->size += size + (joins_after ? after->size : 0);
+        if (joins_after)
+            span_remove(i);
+    } else if (joins_after) {
+        after->begin = memory;
+        after->size += size;
+    } else {
+        if (!array_make_room(&pool.spans, pool.count, sizeof(pool.spans[0])))
+            return false;
+        memmove(&pool.spans[i + 1], &pool.spans[i], (pool.count - i) * sizeof(pool.spans[0]));
+        pool.spans[i] = (struct span){memory, size};
+        pool.count++;
+    }
+    return true;
+}
+
+/* The smallest span that is large enough, or the largest of all. Locked. */
+static size_t span_for(size_t size)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < pool.count; i++) {
+        size_t one = pool.spans[i].size, other = pool.spans[best].size;
+        if (other < size ? one > other : one >= size && one < other)
+            best = i;
+    }
+    return best;
+}
+
+/* Fresh memory, at @wish if nothing is in its way; or NULL. */
+static char *map(char *wish, size_t size)
+{
+    char *got = mmap(wish, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return got == MAP_FAILED ? NULL : got;
+}
+
+/* The same right below @memory, which makes both one piece. It is where the kernel maps next. */
+static bool extend(char *memory, size_t size)
+{
+    char *got = size < (uintptr_t)memory ? map(memory - size, size) : NULL;
+    if (got && got != memory - size) {
+        munmap(got, size);
+        return false;
+    }
+    return got != NULL;
+}
+
+/* Memory never touched, of a size as of whole_size(), on a large page if possible. */
+static char *map_fresh(size_t size)
+{
+    const size_t slack = LARGE_PAGE - page_size();
+    char *got = map(NULL, size);
+    if (!got || size % LARGE_PAGE != 0 || (uintptr_t)got % LARGE_PAGE == 0)
+        return got; /* later kernels do so by themselves */
+    char *more = map(NULL, size + slack);
+    if (!more)
+        return got;
+    munmap(got, size);
+    /* It keeps the upper end: the kernel maps downwards, and the next one touches it there. */
+    size_t before = slack - ((uintptr_t)more + slack) % LARGE_PAGE;
+    if (before > 0)
+        munmap(more, before);
+    if (before < slack)
+        munmap(more + before + size, slack - before);
+    return more + before;
+}
+
+/* Unmap what is warm beyond @keep bytes. */
+static void release(uint64_t keep)
+{
+    for (;;) {
+        struct span span = {0};
+        pthread_mutex_lock(&lock);
+        if (pool_is_ours() && pool.bytes > keep && pool.count > 0) {
+            size_t over = (size_t)(pool.bytes - keep) + LARGE_PAGE - 1;
+            over -= over % LARGE_PAGE;
+            span = pool.spans[0];
+            span.size = over < span.size ? over : span.size;
+            pool.spans[0].begin += span.size;
+            pool.spans[0].size -= span.size;
+            if (pool.spans[0].size == 0)
+                span_remove(0);
+            pool.bytes -= span.size;
+        }
+        pthread_mutex_unlock(&lock);
+        if (span.size == 0)
+            return;
+        munmap(span.begin, span.size);
+    }
+}
+
+/* How much up to @end is there, of at most @size bytes, looked at once a large page. */
+static size_t present_size(char *end, size_t size)
+{
+    size_t found = 0;
+    unsigned char there = 1;
+    while (found < size && mincore(end - found - LARGE_PAGE, 1, &there) == 0 && (there & 1))
+        found += LARGE_PAGE;
+    return found;
+}
+
+/* Room for so many of @size bytes, which are counted from now on. */
+static size_t room_take(size_t size)
+{
+    if (space_is_limited())
+        return 0;
+    pthread_mutex_lock(&lock);
+    bool any = pool_is_ours() && !pool.short_of_memory && pool.limit > pool.bytes + pool.kept;
+    size_t room = any ? (size_t)(pool.limit - pool.bytes - pool.kept) : 0;
+    room -= room % LARGE_PAGE;
+    room = room < size ? room : size;
+    pool.bytes += room;
+    pthread_mutex_unlock(&lock);
+    return room;
+}
+
+/* Keep the @size bytes that are warm at @memory, which nobody uses, in a room taken for them. How
+ * many are kept: all or none. */
+static size_t room_fill(size_t room, char *memory, size_t size)
+{
+    if (size > 0 && madvise(memory, size, MADV_DONTFORK) != 0)
+        size = 0;
+    pthread_mutex_lock(&lock);
+    if (size > 0 && !span_insert(memory, size))
+        size = 0;
+    pool.bytes -= room - size;
+    uint64_t most = pool.short_of_memory ? 0 : pool.limit; /* may be less by now */
+    pthread_mutex_unlock(&lock);
+    release(most);
+    return size;
+}
+
+/* Nobody uses @memory, whole large pages, any more. */
+static void give(char *memory, size_t size)
+{
+    size_t room = room_take(size), kept = present_size(memory + size, room);
+    if (room > 0)
+        kept = room_fill(room, memory + size - kept, kept);
+    if (kept < size)
+        munmap(memory, size - kept);
+}
+
+/* Memory of @size bytes, of which as much as there is in one piece is warm; or NULL. */
+static char *take_warm(size_t size, bool no_fork)
+{
+    pthread_mutex_lock(&lock);
+    if (!pool_is_ours() || pool.count == 0) {
+        pthread_mutex_unlock(&lock);
+        return NULL;
+    }
+    size_t best = span_for(size);
+    struct span span = pool.spans[best];
+    if (span.size > size) {
+        pool.spans[best].size -= size;
+        span = (struct span){span.begin + span.size - size, size};
+    } else {
+        span_remove(best);
+    }
+    pool.bytes -= span.size;
+    pthread_mutex_unlock(&lock);
+
+    size_t more = size - span.size;
+    if ((no_fork || madvise(span.begin, span.size, MADV_DOFORK) == 0) &&
+        (more == 0 || extend(span.begin, more)))
+        return span.begin - more;
+    give(span.begin, span.size);
+    return NULL;
+}
+
+char *pages_take(size_t size, unsigned flags)
+{
+    size_t whole = whole_size(size);
+    bool large = whole >= PAGES_LEAST;
+    if (whole == 0)
+        return NULL;
+    bool warm = large && (flags & PAGES_ANY) && !(flags & PAGES_FRESH);
+    char *memory = warm ? take_warm(whole, (flags & PAGES_NO_FORK) != 0) : NULL;
+    if (!memory)
+        memory = map_fresh(whole);
+    if (!memory && pages_warm() > 0) {
+        release(0);
+        memory = map_fresh(whole);
+    }
+    /* Where little is touched, small pages take less memory. */
+    if (memory && large && (flags & PAGES_ANY))
+        (void)madvise(memory, whole, MADV_HUGEPAGE);
+    if (memory && (flags & PAGES_NO_FORK))
+        (void)madvise(memory, whole, MADV_DONTFORK);
+    return memory;
+}
+
+void pages_give(char *memory, size_t size)
+{
+    size_t whole = whole_size(size);
+    if (memory && whole >= PAGES_LEAST)
+        give(memory, whole);
+    else if (memory)
+        munmap(memory, whole);
+}
+
+void pages_set_limit(uint64_t bytes)
+{
+    if (bytes != 0 && fork_watch() != 0)
+        bytes = 0;
+    pthread_mutex_lock(&lock);
+    (void)pool_is_ours();
+    void (*shrink)(void) = bytes < pool.limit ? pool.shrink : NULL;
+    pool.limit = bytes;
+    pthread_mutex_unlock(&lock);
+    if (shrink)
+        shrink();
+    release(bytes);
+}
+
+uint64_t pages_limit(void)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t bytes = pool_is_ours() ? pool.limit : 0;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+bool pages_keep(uint64_t bytes)
+{
+    if (space_is_limited())
+        return false;
+    pthread_mutex_lock(&lock);
+    bool keeps = pool_is_ours() && !pool.short_of_memory && pool.kept + bytes <= pool.limit;
+    if (keeps)
+        pool.kept += bytes;
+    uint64_t left = pool.limit - pool.kept;
+    pthread_mutex_unlock(&lock);
+    if (keeps)
+        release(left);
+    return keeps;
+}
+
+void pages_unkeep(uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    pool.kept -= bytes < pool.kept ? bytes : pool.kept;
+    pthread_mutex_unlock(&lock);
+}
+
+void pages_set_shrink(void (*shrink)(void))
+{
+    pthread_mutex_lock(&lock);
+    pool.shrink = shrink;
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t pages_warm(void)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t bytes = pool_is_ours() ? pool.bytes : 0;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+/* The whole pages in a range; false when there are none. */
+static bool pages_inside(char **memory, size_t *size)
+{
+    uintptr_t page = page_size();
+    uintptr_t begin = ((uintptr_t)*memory + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)*memory + *size) & ~(page - 1);
+    if (begin >= end)
+        return false;
+    *memory += begin - (uintptr_t)*memory;
+    *size = end - begin;
+    return true;
+}
+
+bool pages_are_fresh(const char *memory, size_t size)
+{
+    char *pages = (char *)(uintptr_t)memory;
+    unsigned char first = 1, last = 1;
+    if (!pages_inside(&pages, &size))
+        return false;
+    return mincore(pages, 1, &first) == 0 && mincore(pages + size - page_size(), 1, &last) == 0 &&
+           !(first & last & 1);
+}
+
+/* By one of at most PAGES_THREADS threads. */
+static void populate(char *memory, size_t size)
+{
+    static atomic_bool unknown;
+    pthread_mutex_lock(&lock);
+    while (pool.populating >= PAGES_THREADS)
+        pthread_cond_wait(&populated, &lock);
+    pool.populating++;
+    pthread_mutex_unlock(&lock);
+    /* Other errors say that a page cannot be made present now. */
+    if (!atomic_load_explicit(&unknown, memory_order_relaxed) &&
+        madvise(memory, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL)
+        atomic_store_explicit(&unknown, true, memory_order_relaxed);
+    if (atomic_load_explicit(&unknown, memory_order_relaxed))
+        for (size_t i = 0; i < size; i += page_size()) /* a write that changes nothing */
+            __atomic_fetch_or(memory + i, 0, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&lock);
+    pool.populating--;
+    pthread_cond_signal(&populated);
+    pthread_mutex_unlock(&lock);
+}
+
+struct job {
+    uintptr_t begin, end;
+    const struct pages_patience *patience;
+    _Atomic uintptr_t next; /* where a slice begins, or would but for the beginning */
+};
+
+static bool is_over(const struct pages_patience *patience)
+{
+    return patience && ((patience->cancel && atomic_load(patience->cancel)) ||
+                        (patience->deadline_ns && clock_now_ns() >= patience->deadline_ns));
+}
+
+static void *populate_run(void *data)
+{
+    struct job *job = data;
+    uintptr_t at;
+    while (!is_over(job->patience) &&
+           (at = atomic_fetch_add_explicit(&job->next, SLICE, memory_order_relaxed)) < job->end) {
+        uintptr_t begin = at > job->begin ? at : job->begin;
+        uintptr_t end = job->end - at < SLICE ? job->end : at + SLICE;
+        populate((char *)begin, end - begin);
+    }
+    return NULL;
+}
+
+void pages_populate(char *memory, size_t size, unsigned threads,
+                    const struct pages_patience *patience)
+{
+    pthread_t others[PAGES_THREADS];
+    unsigned count = 0, most = threads < PAGES_THREADS ? threads : PAGES_THREADS;
+    if (!memory || !pages_inside(&memory, &size))
+        return;
+    struct job job = {(uintptr_t)memory, (uintptr_t)memory + size, patience, 0};
+    /* Two threads never make one large page, of which one would be thrown away. */
+    atomic_init(&job.next, job.begin & ~(uintptr_t)(SLICE - 1));
+    while (count + 1 < most && count + 1 < size / SLICE &&
+           thread_start("reseat-pages", STACK, populate_run, &job, &others[count]) == 0)
+        count++;
+    populate_run(&job);
+    while (count > 0)
+        pthread_join(others[--count], NULL);
+}
+
+/* Below so much the host is short of memory. */
+static uint64_t least_available(const struct host_memory *host)
+{
+    return host->total / 8 < HOST_LEAST ? host->total / 8 : HOST_LEAST;
+}
+
+/* True when processes had to wait for memory for more than a tenth of the time since it was looked
+ * at last. Locked. */
+static bool has_stalled(const struct host_memory *host)
+{
+    uint64_t now = clock_now_ns(), passed_us = (now - pool.looked_ns) / 1000;
+    uint64_t stalled_us = host->stalled_us > pool.stalled_us && pool.looked_ns != 0
+                              ? host->stalled_us - pool.stalled_us
+                              : 0;
+    pool.stalled_us = host->stalled_us;
+    pool.looked_ns = now;
+    return stalled_us > passed_us / 10;
+}
+
+/* Whether the host is short of memory, and stays so until it has twice as much. */
+static bool look(struct host_memory *ret_host)
+{
+    struct host_memory host = {0};
+    bool known = host_memory_read(&host) == 0;
+    uint64_t least = least_available(&host);
+    pthread_mutex_lock(&lock);
+    bool before = pool.short_of_memory;
+    bool now = !known || has_stalled(&host) || host.available < (before ? 2 * least : least);
+    pool.short_of_memory = now;
+    pthread_mutex_unlock(&lock);
+    if (now && !before)
+        log_info("the host is short of memory (%zu MiB left): no pages are kept warm",
+                 (size_t)(host.available >> 20));
+    *ret_host = host;
+    return now;
+}
+
+/* Fresh memory, in one piece with what is warm if possible. */
+static char *map_beside(size_t size)
+{
+    pthread_mutex_lock(&lock);
+    char *beside = pool.count > 0 ? pool.spans[span_for(SIZE_MAX)].begin : NULL;
+    pthread_mutex_unlock(&lock);
+    return beside && extend(beside, size) ? beside - size : map_fresh(size);
+}
+
+/* A little more that is warm, where that takes nothing from anybody. */
+static void warm(const struct host_memory *host, size_t size)
+{
+    if (host->load >= host->processors || host->available < 2 * least_available(host) + size)
+        return;
+    size_t room = room_take(size);
+    char *memory = room > 0 ? map_beside(room) : NULL;
+    if (memory) {
+        (void)madvise(memory, room, MADV_HUGEPAGE);
+        pages_populate(memory, room, 1, NULL);
+    }
+    if (room > 0 && room_fill(room, memory, memory ? room : 0) == 0 && memory)
+        munmap(memory, room);
+}
+
+void pages_tend(uint64_t wanted)
+{
+    struct host_memory host;
+    pthread_mutex_lock(&lock);
+    uint64_t limit = pool_is_ours() && pool.limit > pool.kept ? pool.limit - pool.kept : 0;
+    uint64_t bytes = pool.bytes;
+    void (*shrink)(void) = pool.shrink;
+    bool looks = pool.short_of_memory || bytes > 0 || pool.kept > 0;
+    pthread_mutex_unlock(&lock);
+    wanted = wanted < limit ? wanted : limit;
+    if (!looks && bytes >= wanted)
+        return;
+    if (look(&host)) {
+        release(0);
+        if (shrink)
+            shrink();
+    } else if (bytes < wanted) {
+        warm(&host, wanted - bytes < WARM_STEP ? (size_t)(wanted - bytes) : WARM_STEP);
+    }
+}
+
+static void in_child(void)
+{
+    (void)pool_is_ours(); /* nothing is */
+    pool.populating = 0;
+}
+
+FORK_PART = {.rank = FORK_OBJECT, .lock = &lock, .changed = {&populated}, .in_child = in_child};

@@ -1,3 +1,0 @@
-#include "state/base/thread_own.h"
-
-_Thread_local union thread_own the_thread;

@@ -1,0 +1,86 @@
+#include "state/base/threads/fork.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* All that were linked: the linker names where the section begins and ends. */
+extern const struct fork_part *const __start_reseat_fork[] __attribute__((visibility("hidden")));
+extern const struct fork_part *const __stop_reseat_fork[] __attribute__((visibility("hidden")));
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int watch_error; /* written once */
+
+static void each(enum fork_rank rank, void (*act)(const struct fork_part *part))
+{
+    const size_t count = ((uintptr_t)__stop_reseat_fork - (uintptr_t)__start_reseat_fork) /
+                         sizeof(__start_reseat_fork[0]);
+    for (size_t i = 0; i < count; i++)
+        if (__start_reseat_fork[i]->rank == rank)
+            act(__start_reseat_fork[i]);
+}
+
+static void take(const struct fork_part *part)
+{
+    if (part->lock)
+        pthread_mutex_lock(part->lock);
+    if (part->before)
+        part->before();
+}
+
+static void let_go(const struct fork_part *part)
+{
+    if (part->after)
+        part->after();
+    if (part->lock)
+        pthread_mutex_unlock(part->lock);
+}
+
+static void renew(const struct fork_part *part)
+{
+    if (part->after)
+        part->after();
+    if (part->lock)
+        pthread_mutex_init(part->lock, NULL);
+    if (part->long_lock)
+        pthread_mutex_init(part->long_lock, NULL);
+    for (size_t i = 0; i < sizeof(part->changed) / sizeof(part->changed[0]); i++)
+        if (part->changed[i])
+            pthread_cond_init(part->changed[i], NULL);
+}
+
+static void begin(const struct fork_part *part)
+{
+    if (part->in_child)
+        part->in_child();
+}
+
+static void before_fork(void)
+{
+    for (int rank = 0; rank < FORK_RANKS; rank++)
+        each((enum fork_rank)rank, take);
+}
+
+static void parent_goes_on(void)
+{
+    for (int rank = FORK_RANKS; rank-- > 0;)
+        each((enum fork_rank)rank, let_go);
+}
+
+static void child_begins(void)
+{
+    for (int rank = FORK_RANKS; rank-- > 0;)
+        each((enum fork_rank)rank, renew);
+    for (int rank = 0; rank < FORK_RANKS; rank++)
+        each((enum fork_rank)rank, begin);
+}
+
+static void watch(void)
+{
+    watch_error = -pthread_atfork(before_fork, parent_goes_on, child_begins);
+}
+
+int fork_watch(void)
+{
+    pthread_once(&once, watch);
+    return watch_error;
+}

@@ -1,0 +1,214 @@
+#include "state/base/threads/gate.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "state/base/clock.h"
+#include "state/base/threads/cancel.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/long_lock.h"
+
+_Atomic uint32_t gate_closed;
+
+/* How often a closer looks that may not be woken, or may be canceled. */
+#define LOOK_NS 100000000u
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gate_thread *threads;   /* guarded by list_lock */
+static _Atomic uint32_t someone_left; /* counts departures seen while closed; a futex */
+static struct long_lock closer = LONG_LOCK_INITIALIZER; /* held while the gate is closed */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+static bool barrier_works; /* written once */
+
+static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
+                  const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+static void thread_exits(void *data)
+{
+    struct gate_thread *thread = data;
+    if (!thread->known)
+        return; /* known to the parent of a fork only, whose list is gone */
+    pthread_mutex_lock(&list_lock);
+    if (thread->previous)
+        thread->previous->next = thread->next;
+    else
+        threads = thread->next;
+    if (thread->next)
+        thread->next->previous = thread->previous;
+    thread->known = false;
+    thread->next = thread->previous = NULL;
+    pthread_mutex_unlock(&list_lock);
+    if (atomic_load_explicit(&thread->inside, memory_order_relaxed) != 0)
+        gate_leave_slow(); /* it was canceled in a driver */
+}
+
+static bool register_barrier(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static void gate_init(void)
+{
+    pthread_key_create(&thread_key, thread_exits);
+    barrier_works = register_barrier();
+}
+
+static void thread_known(void)
+{
+    pthread_once(&once, gate_init);
+    pthread_mutex_lock(&list_lock);
+    the_thread.gate.previous = NULL;
+    the_thread.gate.next = threads;
+    if (threads)
+        threads->previous = &the_thread.gate;
+    threads = &the_thread.gate;
+    the_thread.gate.known = true;
+    pthread_mutex_unlock(&list_lock);
+    pthread_setspecific(thread_key, &the_thread.gate);
+}
+
+static void step_out(void)
+{
+    atomic_store_explicit(&the_thread.gate.inside, 0, memory_order_release);
+    atomic_fetch_add_explicit(&someone_left, 1, memory_order_release);
+    futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+void gate_enter_slow(void)
+{
+    if (!the_thread.gate.known)
+        thread_known();
+    if (the_thread.gate.owner) {
+        atomic_fetch_add_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
+        return;
+    }
+    for (;;) {
+        atomic_store_explicit(&the_thread.gate.inside, 1, memory_order_seq_cst);
+        if (atomic_load_explicit(&gate_closed, memory_order_seq_cst) == 0)
+            return;
+        step_out();
+        while (atomic_load_explicit(&gate_closed, memory_order_acquire) != 0)
+            futex(&gate_closed, FUTEX_WAIT, 1, NULL);
+    }
+}
+
+void gate_leave_slow(void)
+{
+    atomic_fetch_add_explicit(&someone_left, 1, memory_order_release);
+    futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+/* Where the kernel has no private expedited membarrier, a global one, slower, does the same. */
+static void barrier_everywhere(void)
+{
+    if (barrier_works && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
+        return;
+    /* A process that was restored from an image of it is another one for the kernel. */
+    if (barrier_works && errno == EPERM && register_barrier() &&
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
+        return;
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0)
+        return;
+    /* No membarrier at all (a sandbox): store buffers drain in well under a millisecond. */
+    clock_sleep(NS_PER_MS);
+}
+
+static bool anyone_inside(void)
+{
+    bool inside = false;
+    pthread_mutex_lock(&list_lock);
+    for (struct gate_thread *t = threads; t && !inside; t = t->next)
+        inside =
+            t != &the_thread.gate && atomic_load_explicit(&t->inside, memory_order_acquire) != 0;
+    pthread_mutex_unlock(&list_lock);
+    return inside;
+}
+
+static void open_for_all(void)
+{
+    atomic_store_explicit(&gate_closed, 0, memory_order_release);
+    futex(&gate_closed, FUTEX_WAKE, INT32_MAX, NULL);
+    long_lock_release(&closer);
+}
+
+static int close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
+{
+    pthread_once(&once, gate_init);
+    if (!the_thread.gate.known)
+        thread_known();
+    if (!long_lock_take(&closer, deadline_ns)) /* another may wait for its device */
+        return -ETIMEDOUT;
+    atomic_store_explicit(&gate_closed, 1, memory_order_seq_cst);
+    barrier_everywhere();
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&someone_left, memory_order_acquire);
+        if (!anyone_inside()) {
+            /* The closer passes: what it destroys enters as anybody's does. */
+            atomic_fetch_add_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
+            the_thread.gate.owner = true;
+            return 0;
+        }
+        uint64_t now = clock_now_ns();
+        if (deadline_ns != 0 && now >= deadline_ns) {
+            open_for_all();
+            return -ETIMEDOUT;
+        }
+        if (cancel && atomic_load(cancel)) {
+            open_for_all();
+            return -ECANCELED;
+        }
+        /* Who leaves wakes it; only where there is no barrier may that have been missed. */
+        uint64_t wait = deadline_ns != 0 ? deadline_ns - now : 0;
+        if ((!barrier_works || cancel) && (wait == 0 || wait > LOOK_NS))
+            wait = LOOK_NS;
+        struct timespec timeout = clock_timespec(wait);
+        futex(&someone_left, FUTEX_WAIT, seen, wait != 0 ? &timeout : NULL);
+    }
+}
+
+/* A thread that is canceled would leave it closed. */
+int gate_close_unless(uint64_t deadline_ns, const atomic_bool *cancel)
+{
+    int before = cancel_hold();
+    int error = close_gate(deadline_ns, cancel);
+    if (error == 0)
+        the_thread.gate.cancel = before;
+    else
+        cancel_allow(before);
+    return error;
+}
+
+int gate_close(uint64_t deadline_ns)
+{
+    return gate_close_unless(deadline_ns, NULL);
+}
+
+void gate_open(void)
+{
+    int before = the_thread.gate.cancel;
+    the_thread.gate.owner = false;
+    atomic_fetch_sub_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
+    open_for_all();
+    cancel_allow(before);
+}
+
+static void in_child(void)
+{
+    pthread_mutex_init(&list_lock, NULL);
+    long_lock_init(&closer);
+    atomic_store(&gate_closed, 0);
+    threads = NULL;
+    the_thread.gate = (struct gate_thread){0}; /* the child's one thread registers again */
+}
+
+FORK_PART = {.rank = FORK_GATE, .in_child = in_child};

@@ -1,0 +1,55 @@
+#ifndef RESEAT_STATE_BASE_THREADS_LONG_LOCK_H
+#define RESEAT_STATE_BASE_THREADS_LONG_LOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "state/base/clock.h"
+
+/*
+ * A lock that is held for long: while the program moves, or the gate is closed. One can wait for it
+ * until a deadline; pthread_mutex_clocklock, which could as well, is unknown to
+ * ThreadSanitizer, to which what it guards is then guarded by nothing.
+ */
+struct long_lock {
+    pthread_mutex_t lock; /**< Held for a moment only. */
+    pthread_cond_t released;
+    bool held; /**< Guarded by lock. */
+};
+
+#define LONG_LOCK_INITIALIZER                                                                      \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false                                 \
+    }
+
+/** Also in the child of a fork, where nobody holds it. */
+static inline void long_lock_init(struct long_lock *lock)
+{
+    pthread_mutex_init(&lock->lock, NULL);
+    pthread_cond_init(&lock->released, NULL);
+    lock->held = false;
+}
+
+/** False when it is held by others until @deadline_ns; 0: none. */
+static inline bool long_lock_take(struct long_lock *lock, uint64_t deadline_ns)
+{
+    int error = 0;
+    pthread_mutex_lock(&lock->lock);
+    while (lock->held && error == 0)
+        error = clock_wait(&lock->released, &lock->lock, deadline_ns);
+    bool taken = !lock->held;
+    lock->held = true;
+    pthread_mutex_unlock(&lock->lock);
+    return taken;
+}
+
+static inline void long_lock_release(struct long_lock *lock)
+{
+    pthread_mutex_lock(&lock->lock);
+    lock->held = false;
+    pthread_cond_signal(&lock->released);
+    pthread_mutex_unlock(&lock->lock);
+}
+
+#endif

@@ -1,0 +1,59 @@
+#include "state/base/log.h"
+#include "state/memory/memory.h"
+#include "state/object/lost.h"
+#include "state/room/room.h"
+
+/*
+ * A program that left a device on demand has bytes there, and that device can be lost as well.
+ * Nothing is wrong where the program is, but what needs those bytes can never run. Of a protected
+ * program they are in its point and its journal, from which everything is done again, once: so the
+ * device where it is counts as lost too, and all is as it is after such a loss.
+ */
+
+static bool is_bereft(const struct memory *root)
+{
+    return root->root == root && root->type != CL_MEM_OBJECT_PIPE && object_refs(root) != 0 &&
+           memory_only_at(root, PLACE_NONE) != 0;
+}
+
+/* Some context that a device has has objects like that. Inside the gate, or with it closed. */
+static bool is_any_bereft(void)
+{
+    bool any = false;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        any = any ||
+              (context_lives(memory->context, context_home(memory->context)) && is_bereft(memory));
+    return any;
+}
+
+bool room_lose_bereft(void)
+{
+    uintptr_t cursor = 0;
+    struct context *context;
+    if (!the_upcalls || !the_upcalls->is_protected() || !is_any_bereft())
+        return false;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
+        uint8_t place = context_home(context);
+        if (!context_lives(context, place))
+            continue;
+        /* It is not: what it reads for the program it does now, not when the program has its
+         * memory. */
+        (void)queue_drain(context, place);
+        residence_lose(context->at[place], "what the program left elsewhere is lost", true);
+    }
+    return true;
+}
+
+bool room_find_bereft(void)
+{
+    gate_enter();
+    bool bereft = is_any_bereft();
+    gate_leave();
+    if (!bereft || gate_close(0) != 0)
+        return false;
+    bereft = room_lose_bereft();
+    gate_open();
+    return bereft;
+}

@@ -1,0 +1,284 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "state/base/clock.h"
+#include "state/object/lost.h"
+#include "state/object/retry.h"
+#include "state/point/protect.h"
+#include "tests/state/point/recover_play.h"
+
+/* Where a program goes on whose device is lost, and what it was in the middle of: builds, moves,
+ * suspends. */
+
+/* One after the other is lost, and comes back, while it makes progress. */
+Test(recover, devices_are_lost_again_and_again, .timeout = 300)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct play play;
+    open_rig("");
+    open_play(&play, 0);
+    for (unsigned i = 0; i < 60; i++) {
+        size_t at = 0;
+        while (at < ARRAY_SIZE(names) && !is_on(names[at]))
+            at++;
+        cr_assert_lt(at, ARRAY_SIZE(names));
+        cr_assert_eq(emu_shared_arm(rig.emu, names[at], 1 + i % 7, NULL, EMU_ERROR_VANISH), 0);
+        launch(&play, i, 0, NULL, NULL);
+        launch(&play, i + 1, 0, NULL, NULL);
+        has(&play, play.b, play.b_is);
+        has(&play, play.a, play.a_is);
+        cr_assert_not(is_on(names[at]));
+        (void)emu_shared_disarm(rig.emu, names[at]);
+        (void)emu_shared_restore(rig.emu, names[at]);
+        if (i % 9 == 8)
+            cr_assert_eq(protect_now(), 0);
+    }
+    cr_assert_eq(recoveries(), 60);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+struct builder {
+    cl_program program;
+    cl_int error;
+};
+
+static void *build(void *data)
+{
+    struct builder *builder = data;
+    builder->error = clBuildProgram(builder->program, 0, NULL, NULL, NULL, NULL);
+    return NULL;
+}
+
+/* The program went on elsewhere in the middle of a build, and what it left is lost after that. */
+Test(recover, what_is_built_on_a_device_that_was_left_outlives_it, .timeout = 60)
+{
+    struct builder builder = {.error = CL_SUCCESS};
+    const char *text = play_source;
+    struct play play;
+    pthread_t thread;
+    open_rig("build_ms=1000");
+    open_play(&play, 0);
+    builder.program =
+        clCreateProgramWithSource(play.program.context, 1, &text, NULL, &builder.error);
+    OK(builder.error);
+    uint64_t built = emu_shared_calls(rig.emu, "a", "clBuildProgram");
+    cr_assert_eq(pthread_create(&thread, NULL, build, &builder), 0);
+    while (emu_shared_calls(rig.emu, "a", "clBuildProgram") == built)
+        clock_sleep(NS_PER_MS);
+    go("b");
+    cr_assert(is_on("b"));
+    cr_assert_eq(emu_shared_arm(rig.emu, "a", 1, "clGetProgramBuildInfo", EMU_ERROR_VANISH), 0);
+    pthread_join(thread, NULL);
+    OK(builder.error);
+    OK(clReleaseKernel(engine_kernel(builder.program, "add")));
+    OK(clReleaseProgram(builder.program));
+    launch(&play, 3, 0, NULL, NULL);
+    has(&play, play.b, play.b_is);
+    cr_assert(is_on("b"));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+static bool choose(void)
+{
+    return true;
+}
+
+/* Who waits for the next device waits for a move: to suspend must neither wait for what is being
+ * built, nor take the program off the lost device with what it did there undone. It has no bytes
+ * that were lost. */
+Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
+{
+    struct builder builder = {.error = CL_SUCCESS};
+    struct engine_program program;
+    struct move_report report;
+    struct retry retry = {the_seats, 1, 0};
+    pthread_t thread;
+    open_rig("");
+    engine_program_open(&rig, 0, play_source, &program);
+    cr_assert_eq(protect_now(), 0);
+    protect_let_choose(choose);
+    builder.program = program.program;
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, build, &builder), 0);
+    while (!seat_is_lost(the_seats[0]))
+        clock_sleep(NS_PER_MS);
+    while (!retry_delays_moves(the_seats[0]))
+        retry_again(&retry);
+    const struct move_request suspend = {.deadline_ns = clock_now_ns() + 5000 * NS_PER_MS};
+    move_run(&suspend, &report);
+    cr_expect_eq(report.result, MOVE_REFUSED, "%s: %s", move_result_name(report.result),
+                 report.reason);
+    go("b");
+    cr_assert(is_on("b"));
+    pthread_join(thread, NULL);
+    OK(builder.error);
+    cr_assert_eq(recoveries(), 1);
+    retry_end(&retry);
+    protect_let_choose(NULL);
+    engine_program_close(&program);
+    protect_end();
+    free(rig.devices);
+}
+
+static void *move_to_c(void *report)
+{
+    const struct move_request request = {.target = engine_rig_key(&rig, "c")};
+    move_run(&request, report);
+    return NULL;
+}
+
+/* Where no byte was lost either, what had not ended is to be done again. */
+Test(recover, a_move_that_began_before_a_loss_does_not_take_its_place, .timeout = 60)
+{
+    const cl_uint n = 1;
+    const size_t items = 3; /* and seconds */
+    struct play play = {0};
+    struct engine_program program;
+    struct move_report report;
+    pthread_t thread;
+    cl_event event;
+    open_rig("items_per_s=1 paced=idle"); /* the move waits for it */
+    engine_program_open(&rig, 0, play_source, &program);
+    cl_kernel idle = engine_kernel(program.program, "idle");
+    cr_assert_eq(protect_now(), 0);
+    OK(clSetKernelArg(idle, 0, sizeof(n), &n));
+    OK(clEnqueueNDRangeKernel(program.queue, idle, 1, NULL, &items, &items, 0, NULL, &event));
+    watch(&play, event);
+    OK(clFlush(program.queue));
+    cr_assert_eq(pthread_create(&thread, NULL, move_to_c, &report), 0);
+    clock_sleep(300 * NS_PER_MS);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    pthread_join(thread, NULL);
+    cr_assert_neq(report.result, MOVE_DONE);
+    go("b");
+    cr_assert(is_on("b"));
+    OK(clWaitForEvents(1, &event));
+    called_once(&play);
+    cr_assert_eq(recoveries(), 1);
+    OK(clReleaseEvent(event));
+    OK(clReleaseKernel(idle));
+    engine_program_close(&program);
+    protect_end();
+    free(rig.devices);
+}
+
+/* It still had what was not fetched, and so is the same one when the program comes back. */
+Test(recover, a_device_that_was_left_on_demand_and_entered_again_is_recovered, .timeout = 60)
+{
+    struct play play;
+    struct move_report report;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 1, 0, NULL, NULL);
+    const struct move_request request = {
+        .target = engine_rig_key(&rig, "b"), .fetch = MOVE_FETCH_ON_DEMAND, .bandwidth = 1024};
+    move_run(&request, &report);
+    cr_assert(report.result == MOVE_DONE && report.left != 0, "%s", report.reason);
+    go("a");
+    cr_assert(is_on("a"));
+    launch(&play, 3, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    launch(&play, 5, 0, NULL, NULL);
+    has(&play, play.b, play.b_is);
+    has(&play, play.a, play.a_is);
+    cr_assert_not(is_on("a"));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* It need not be the program that finds it lost. */
+Test(recover, what_was_left_on_demand_and_is_lost_is_recovered_before_it_is_needed, .timeout = 60)
+{
+    struct play play;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 1, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(emu_shared_arm(rig.emu, "a", 1, "clEnqueueReadBuffer", EMU_ERROR_VANISH), 0);
+    leave_on_demand("b");
+    for (unsigned i = 0; recoveries() == 0 && i < 5000; i++)
+        engine_rig_sleep(1);
+    cr_assert_eq(recoveries(), 1);
+    has(&play, play.b, play.b_is);
+    has(&play, play.a, play.a_is);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* The driver of the next device opens some to build; the program, which waits, would let none go.
+ */
+Test(recover, a_program_that_has_each_descriptor_is_recovered, .timeout = 60)
+{
+    enum { NUMBERS = 256 };
+    struct play play;
+    struct rlimit limit, is;
+    int own[NUMBERS], count = 0;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 1, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = NUMBERS;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    while (count < NUMBERS && (own[count] = dup(STDERR_FILENO)) >= 0)
+        count++;
+    cr_assert(count > 0 && errno == EMFILE);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    has(&play, play.b, play.b_is);
+    /* The limit is the program's again, once that is over. */
+    for (unsigned i = 0; i < 5000; i++, engine_rig_sleep(1))
+        if (getrlimit(RLIMIT_NOFILE, &is) == 0 && is.rlim_cur == limit.rlim_cur)
+            break;
+    cr_assert_eq(is.rlim_cur, limit.rlim_cur);
+    while (count > 0)
+        cr_assert_eq(close(own[--count]), 0);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* Without protection it is as ever, also after there was some. */
+Test(recover, what_is_not_protected_gets_the_errors, .timeout = 60)
+{
+    struct play play;
+    cl_uint bytes[COUNT];
+    open_rig("");
+    open_play(&play, 0);
+    protect_end();
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    cr_assert_eq(
+        clEnqueueReadBuffer(play.program.queue, play.b, CL_TRUE, 0, BYTES, bytes, 0, NULL, NULL),
+        CL_OUT_OF_RESOURCES);
+    cr_assert_eq(clFinish(play.program.queue), CL_OUT_OF_RESOURCES);
+    cr_assert(is_on("a"));
+    close_play(&play);
+    free(rig.devices);
+}
+
+/* The one that is found first cannot be used either. */
+Test(recover, one_that_has_nothing_yet_tries_each_device, .timeout = 60)
+{
+    cl_int error;
+    open_rig("");
+    cr_assert(is_on("a"));
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "b"), 0);
+    cl_context context = clCreateContext(NULL, 1, &rig.device, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert(is_on("c"));
+    OK(clReleaseContext(context));
+    protect_end();
+    free(rig.devices);
+}

@@ -1,0 +1,173 @@
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/clock.h"
+#include "state/object/retry.h"
+#include "state/point/point.h"
+#include "state/point/protect.h"
+#include "state/room/room.h"
+#include "tests/state/point/recover_play.h"
+
+/* What a protected program released is kept for the journal, until somebody waits for its end or
+ * needs its room. */
+
+static void CL_CALLBACK note_end(cl_mem memory, void *told)
+{
+    (void)memory;
+    atomic_store((atomic_bool *)told, true);
+}
+
+/* What a program lets go of is kept until the next point, of which it knows nothing: that is not
+ * put off then. */
+Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
+{
+    static struct play play;
+    static atomic_bool told;
+    const cl_uint n = 7;
+    open_rig("");
+    open_play(&play, 0);
+    cl_mem gone = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
+    OK(clSetMemObjectDestructorCallback(gone, note_end, &told));
+    OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
+    OK(clFinish(play.program.queue));
+    cr_assert(!protect_is_waited_for());
+    OK(clReleaseMemObject(gone));
+    cr_assert(protect_is_waited_for());
+    cr_assert(!atomic_load(&told));
+    cr_assert_eq(protect_now(), 0);
+    while (!atomic_load(&told))
+        clock_sleep(NS_PER_MS);
+    cr_assert(!protect_is_waited_for());
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* So that it stops the program for long: what is mapped is copied while it stands. */
+static void point_that_cost_much(struct play *play)
+{
+    enum { MUCH = 4 << 20 };
+    const struct protect_settings often = {.interval_ns = NS_PER_MS * 100};
+    const cl_uint n = 7;
+    cl_int error;
+    cl_mem much = engine_buffer(play->program.context, CL_MEM_READ_WRITE, MUCH, NULL);
+    OK(clEnqueueFillBuffer(play->program.queue, much, &n, sizeof(n), 0, MUCH, 0, NULL, NULL));
+    void *map = clEnqueueMapBuffer(play->program.queue, much, CL_TRUE, CL_MAP_WRITE, 0, MUCH, 0,
+                                   NULL, NULL, &error);
+    OK(error);
+    cr_assert_eq(protect_now(), 0);
+    OK(clEnqueueUnmapMemObject(play->program.queue, much, map, 0, NULL, NULL));
+    OK(clReleaseMemObject(much));
+    OK(clFinish(play->program.queue));
+    cr_assert_eq(protect_begin(&often), 0);
+}
+
+/* Until points have cost no more than their budget it would wait for as long as that lasts. */
+Test(recover, who_waits_for_an_end_does_not_wait_for_the_budget, .timeout = 120)
+{
+    static struct play play;
+    static atomic_bool told;
+    struct protect_status status;
+    const cl_uint n = 7;
+    open_rig("link_mb_s=40");
+    open_play(&play, 0);
+    point_that_cost_much(&play);
+    cl_mem gone = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
+    OK(clSetMemObjectDestructorCallback(gone, note_end, &told));
+    OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
+    OK(clFinish(play.program.queue));
+    OK(clReleaseMemObject(gone));
+    protect_read(&status);
+    cr_assert_geq(status.downtime_ns, 50 * NS_PER_MS);
+    uint64_t over = status.at_ns + status.downtime_ns * 50; /* half of what the budget asks for */
+    while (!atomic_load(&told) && clock_now_ns() < over)
+        clock_sleep(NS_PER_MS);
+    cr_assert(atomic_load(&told));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+static atomic_uint asked;
+
+static enum room_answer refuse(const struct room_need *need)
+{
+    (void)need;
+    atomic_fetch_add(&asked, 1);
+    return ROOM_REFUSE;
+}
+
+/* What the program released is kept for the journal: not where the device needs the room. */
+Test(recover, what_was_released_makes_room, .timeout = 60)
+{
+    struct play play;
+    cl_uint word = 7;
+    open_rig("memory=1MiB");
+    open_play(&play, 0);
+    room_set_policy(refuse);
+    for (unsigned i = 0; i < 20; i++) {
+        cl_mem large = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 600u << 10, NULL);
+        OK(clEnqueueFillBuffer(play.program.queue, large, &word, sizeof(word), 0, 4096, 0, NULL,
+                               NULL));
+        OK(clReleaseMemObject(large));
+    }
+    cr_assert(is_on("a"));
+    cr_assert_eq(asked, 0);
+    room_set_policy(NULL);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+static enum room_answer grant(const struct room_need *need)
+{
+    room_grant(need->seat, 64u << 20);
+    return ROOM_AGAIN;
+}
+
+/* Where there is more to be had, the program is not stopped again and again to let go of it. */
+Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout = 60)
+{
+    struct play play;
+    struct protect_status before, after;
+    cl_uint word = 7;
+    open_rig("");
+    open_play(&play, 0);
+    room_set_policy(grant);
+    room_grant(0, 40u << 10);
+    protect_read(&before);
+    for (unsigned i = 0; i < 200; i++) {
+        cl_mem small = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 10u << 10, NULL);
+        OK(clEnqueueFillBuffer(play.program.queue, small, &word, sizeof(word), 0, 4096, 0, NULL,
+                               NULL));
+        OK(clReleaseMemObject(small));
+    }
+    protect_read(&after);
+    cr_assert_leq(after.points - before.points, 10);
+    room_set_policy(NULL);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* Where there is not, it is. */
+Test(recover, what_was_released_is_let_go_before_room_is_refused, .timeout = 60)
+{
+    struct play play;
+    cl_uint word = 7;
+    open_rig("");
+    open_play(&play, 0);
+    room_set_policy(refuse);
+    room_grant(0, 40u << 10);
+    for (unsigned i = 0; i < 60; i++) {
+        cl_mem small = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 10u << 10, NULL);
+        OK(clEnqueueFillBuffer(play.program.queue, small, &word, sizeof(word), 0, 4096, 0, NULL,
+                               NULL));
+        OK(clReleaseMemObject(small));
+    }
+    room_set_policy(NULL);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
