@@ -12,10 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "state/base/fork.h"
+#include "state/base/threads/fork.h"
 #include "state/base/log.h"
-#include "state/base/owned.h"
-#include "state/base/thread.h"
+#include "state/base/files/owned.h"
+#include "state/base/threads/thread.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14; Debian's libc has it, older headers do not */

@@ -212,7 +212,10 @@ uint64_t memory_host_need(const struct memory *memory);
 /** The window is the replica in host memory again: some device works on its bytes. Likewise. */
 void memory_host_is_window(struct memory *root);
 /** True when the device at @place works on the window's bytes: its replica is nothing else. */
-bool memory_works_in_window(const struct memory *root, uint8_t place);
+static inline bool memory_works_in_window(const struct memory *root, uint8_t place)
+{
+    return (root->backed & (1u << place)) != 0 && root->context->at[place]->in_place;
+}
 /** True when the window has the latest bytes, or becomes it without a copy. */
 bool memory_window_is_latest(const struct memory *root);
 /** True when bringing real[place], which was made over the program's memory, up to date would write

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/memory/dirty.h"
 
 _Static_assert(DIRTY_PART == DIGEST_CHUNK, "a part is a chunk");

@@ -119,11 +119,6 @@ void memory_host_is_window(struct memory *root)
     root->store = NULL;
 }
 
-bool memory_works_in_window(const struct memory *root, uint8_t place)
-{
-    return (root->backed & (1u << place)) != 0 && root->context->at[place]->in_place;
-}
-
 bool memory_window_is_latest(const struct memory *root)
 {
     bool latest = true;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/pages.h"
+#include "state/base/memory/pages.h"
 #include "state/memory/compare.h"
 #include "state/memory/watched.h"
 #include "tests/support/engine_rig.h"
