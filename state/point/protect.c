@@ -15,6 +15,7 @@
 #include "state/driver/isolated.h"
 #include "state/move/move.h"
 #include "state/object/lost.h"
+#include "state/object/pin.h"
 #include "state/point/point.h"
 #include "state/point/recover.h"
 #include "state/room/room.h"
@@ -446,6 +447,14 @@ static void keep_spare(bool wanted)
         isolated_spare(device->platform, wanted);
 }
 
+/* It can go nowhere: who waits for a recovery is told. */
+static void give_up_if_pinned(void)
+{
+    const char *pinned = pin_reason(the_seats[0]);
+    if (pinned)
+        journal_break(pinned);
+}
+
 static void *run(void *unused)
 {
     (void)unused;
@@ -467,6 +476,8 @@ static void *run(void *unused)
         pthread_mutex_unlock(&state.lock);
         /* What is lost may be what it left, with bytes that are nowhere else. */
         lost = is_lost() || (woken && room_find_bereft());
+        if (lost)
+            give_up_if_pinned();
         bool recovers = lost && !refusal();
         if (atomic_exchange(&seeks, recovers) != recovers && recovers)
             trace_notice();

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "state/base/clock.h"
+#include "state/command/journal.h"
 #include "state/object/lost.h"
+#include "state/object/pin.h"
 #include "state/object/retry.h"
 #include "state/point/protect.h"
 #include "tests/state/point/recover_play.h"
@@ -279,6 +281,32 @@ Test(recover, one_that_has_nothing_yet_tries_each_device, .timeout = 60)
     cr_assert_eq(error, CL_SUCCESS);
     cr_assert(is_on("c"));
     OK(clReleaseContext(context));
+    protect_end();
+    free(rig.devices);
+}
+
+/* What it has since its last point can be carried nowhere: it is as without protection. */
+Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
+{
+    static const char *const counting = "global uint count = 5;\n"
+                                        "kernel void next(global uint *a) { a[0] = count++; }\n";
+    struct play play;
+    cl_int error;
+    open_rig("");
+    open_play(&play, 0);
+    cl_program program =
+        clCreateProgramWithSource(play.program.context, 1, (const char **)&counting, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(program, 1, &rig.device, "-cl-std=CL2.0", NULL, NULL));
+    cr_assert_not_null(pin_reason(the_seats[0]));
+    cr_assert_null(journal_broken());
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    cr_assert_eq(clEnqueueWriteBuffer(play.program.queue, play.b, CL_TRUE, 0, BYTES, play.b_is, 0,
+                                      NULL, NULL),
+                 CL_OUT_OF_RESOURCES);
+    cr_assert_eq(recoveries(), 0);
+    OK(clReleaseProgram(program));
+    close_play(&play);
     protect_end();
     free(rig.devices);
 }
