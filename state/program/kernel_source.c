@@ -163,15 +163,15 @@ static int add_macro(struct kernel_source *s, const char *at, const char *end)
     return err ? err : add_unit(s, unit);
 }
 
-/* As many brackets close as open: text of several branches may have a function's head twice. */
-static bool is_closed(const struct kernel_source *s, size_t at, size_t end)
+/* How many more brackets open than close. */
+static ptrdiff_t count_open(const struct kernel_source *s, size_t at, size_t end)
 {
-    size_t depth = 0;
+    ptrdiff_t open = 0;
     for (; at < end; at++) {
-        depth += token_is(s->tokens[at], "{");
-        depth -= token_is(s->tokens[at], "}");
+        open += token_is(s->tokens[at], "{");
+        open -= token_is(s->tokens[at], "}");
     }
-    return depth == 0;
+    return open;
 }
 
 /* Outside of functions there is none of that, but where macros make functions of it. */
@@ -242,7 +242,8 @@ static int add_functions(struct kernel_source *s, size_t at, size_t end)
         } else if (token_is(token, "{")) {
             size_t behind = kernel_source_behind(s, at, end, "{", "}");
             bool named = s->unit_count > head;
-            s->broken = s->broken || !is_closed(s, at, behind) || (!named && !has_data);
+            /* Text of several branches may have a function's head twice. */
+            s->broken = s->broken || count_open(s, at, behind) != 0 || (!named && !has_data);
             for (size_t u = head; u < s->unit_count; u++) {
                 s->units[u].body = at;
                 s->units[u].end = behind;
@@ -354,17 +355,21 @@ static int add_text(struct kernel_source *s, const char *text, size_t size)
     for (size_t i = 0; !err && i < directives->count; i++)
         if (directives->list[i].kind == DIRECTIVE_DEFINE)
             err = add_macro(s, clean + directives->list[i].at, clean + directives->list[i].end);
-    size_t first = s->count;
+    size_t first = s->count, counted = first;
+    ptrdiff_t open = 0; /* Up to @counted: from the beginning at each directive takes minutes. */
     for (const char *line = clean; !err && line < end;) {
         const char *line_end = memchr(line, '\n', (size_t)(end - line));
         const char *word = line;
         line_end = line_end ? line_end : end;
         while (word < line_end && isspace((unsigned char)*word))
             word++;
-        if (word == line_end || (*word != '#' && !(*word == '%' && word[1] == ':')))
+        if (word == line_end || (*word != '#' && !(*word == '%' && word[1] == ':'))) {
             err = add_tokens(s, line, line_end);
-        else
-            err = note_directive(s, word, line_end, !is_closed(s, first, s->count));
+        } else {
+            open += count_open(s, counted, s->count);
+            counted = s->count;
+            err = note_directive(s, word, line_end, open != 0);
+        }
         line = line_end < end ? line_end + 1 : end;
     }
     kept->first = first;

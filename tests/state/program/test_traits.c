@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "state/program/kernel_traits.h"
 
@@ -426,4 +427,31 @@ Test(traits, il_is_not_cut_and_neither_is_what_was_linked_with_it)
     recipe_unref(compiled);
     recipe_unref(text);
     recipe_unref(il);
+}
+
+/* Processor time to read a kernel of so many lines, every other one of which is a directive. */
+static double seconds_to_read(size_t lines)
+{
+    static const char head[] = "kernel void k(global int *a) {\n", tail[] = "}\n",
+                      line[] = "#pragma unroll\na[0] = a[1] + a[2] * (a[3] - a[4]);\n";
+    char *source = malloc(sizeof(head) + sizeof(tail) + lines * sizeof(line)), *at = source;
+    struct timespec from, to;
+    cr_assert_not_null(source);
+    at = stpcpy(at, head);
+    for (size_t i = 0; i < lines; i++)
+        at = stpcpy(at, line);
+    strcpy(at, tail);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    struct kernel_traits traits = traits_of(source, "");
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    cr_expect_null(traits.whole, "%s", traits.whole);
+    free(source);
+    return (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+}
+
+/* Programs give sources of a million words with thousands of directives. */
+Test(traits, a_source_sixteen_times_as_long_is_read_in_some_sixteen_times_the_time)
+{
+    double one = seconds_to_read(1000), sixteen = seconds_to_read(16000);
+    cr_expect_lt(sixteen, 64 * one, "%f s, then %f s", one, sixteen);
 }
