@@ -18,6 +18,7 @@ BUILD is a build folder of the tree. WAY is one of
 import concurrent.futures
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -29,6 +30,7 @@ HARDENING = os.path.join(SOURCE, "scripts", "hardened.ini")
 LAYOUT = ["--prefix", "/usr", "--libdir", "lib/x86_64-linux-gnu", "--libexecdir", "lib/helpers"]
 PRODUCT = ("agent", "interpose", "policy", "remote", "state")
 KEPT = ("-I", "-D", "-W", "-f", "-std", "-pthread")
+MACHINES = re.compile(r"__(aarch64|x86_64|i386|arm\w*)__|\b(asm|__asm__|__builtin_ia32\w*)\b")
 DROPPED = ("-fsanitize", "-fdiagnostics", "-fcolor", "-fno-sanitize", "-fcf-protection",
            "-D_FORTIFY_SOURCE", "-W,")
 
@@ -108,11 +110,11 @@ def commands(build, folders):
                                   word.startswith(DROPPED) and not word.endswith(".p"))
 
 
-def compile_all(build, folders, *compiler):
-    """Compile each file once for all the ways in which it is."""
+def compile_all(build, folders, compiler, more=lambda _: ()):
+    """Compile each file once for all the ways in which it is, with what @more says of its path."""
     def one(job):
         path, flags = job
-        done = subprocess.run([*compiler, "-Werror", *flags, path], cwd=build, text=True,
+        done = subprocess.run([*compiler, *more(path), "-Werror", *flags, path], cwd=build, text=True,
                               stderr=subprocess.PIPE, check=False)
         return f"{path}:\n{done.stderr}" if done.returncode else None
 
@@ -125,13 +127,25 @@ def compile_all(build, folders, *compiler):
 
 
 def clang(_, build):
-    compile_all(build, (*PRODUCT, "tests"), "clang", "-fsyntax-only", "-Wno-unknown-warning-option")
+    compile_all(build, (*PRODUCT, "tests"),
+                ("clang", "-fsyntax-only", "-Wno-unknown-warning-option"))
+
+
+def is_of_machines(path, seen=()):
+    """Whether it, or a header of the product that it includes, may have code of one kind of machine."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    headers = {os.path.join(SOURCE, name) for name in re.findall(r'^#include "(.+)"', text, re.M)}
+    return bool(MACHINES.search(text)) or any(
+        is_of_machines(header, (*seen, path)) for header in headers
+        if header not in seen and os.path.exists(header))
 
 
 def arm64(_, build):
-    # Optimised as far as it takes to find what is used without a value.
-    compile_all(build, PRODUCT, "aarch64-linux-gnu-gcc", "-O1", "-S", "-o", "/dev/null",
-                "-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu")
+    # What is used without a value the optimised build finds, but for what is of another machine alone.
+    compile_all(build, PRODUCT, ("aarch64-linux-gnu-gcc", "-o", "/dev/null", "-idirafter", "/usr/include",
+                                 "-idirafter", "/usr/include/x86_64-linux-gnu"),
+                lambda path: ("-O1", "-S") if is_of_machines(path) else ("-fsyntax-only",))
 
 
 def narrow(*_):
