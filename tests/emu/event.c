@@ -90,7 +90,8 @@ cl_int emu_do_clGetEventInfo(struct emu_device *device, cl_event handle, cl_even
     }
 }
 
-/* For the driver it is submitted, and begins, when its time is over. */
+/* For the driver it is submitted, and begins, when its time is over; and who enqueued it may have
+ * been kept from giving it to the driver for some of that time. */
 static cl_int time_of(struct emu_event *event, cl_profiling_info name, size_t size, void *value,
                       size_t *ret_size)
 {
@@ -101,7 +102,9 @@ static cl_int time_of(struct emu_event *event, cl_profiling_info name, size_t si
     if (err == CL_SUCCESS)
         err = emu_driver->clGetEventProfilingInfo(real, CL_PROFILING_COMMAND_QUEUED, sizeof(queued),
                                                   &queued, NULL);
-    cl_ulong start = end - queued > event->lasted_ns ? end - event->lasted_ns : queued;
+    cl_ulong start = end - event->lasted_ns;
+    if (queued > start)
+        queued = start;
     return err != CL_SUCCESS ? err
                              : emu_info(name == CL_PROFILING_COMMAND_START ? &start : &queued,
                                         sizeof(start), size, value, ret_size);
@@ -123,8 +126,9 @@ cl_int emu_do_clGetEventProfilingInfo(struct emu_device *device, cl_event handle
                                          &type, NULL);
     if (err != CL_SUCCESS)
         return err;
-    bool earlier =
-        param_name == CL_PROFILING_COMMAND_SUBMIT || param_name == CL_PROFILING_COMMAND_START;
+    bool earlier = param_name == CL_PROFILING_COMMAND_QUEUED ||
+                   param_name == CL_PROFILING_COMMAND_SUBMIT ||
+                   param_name == CL_PROFILING_COMMAND_START;
     if (earlier && event->lasted_ns != 0 && !device->config.no_times)
         return time_of(event, param_name, param_value_size, param_value, param_value_size_ret);
     if (!device->config.no_times && type != CL_COMMAND_BARRIER)

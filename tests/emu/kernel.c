@@ -253,15 +253,30 @@ static cl_int launch_check(const struct emu_device *device, const struct emu_ker
 
 struct gate {
     cl_event event; /* owned */
-    uint64_t opens_ns;
+    struct emu_device *device;
+    uint64_t number, duration, opens_ns;
 };
 
+/* In the order of the launches, each when the one before it was over for as long as it takes: where
+ * this machine was late to end that, it is late too. */
 static void *open_gate(void *data)
 {
     struct gate *gate = data;
+    struct emu_device *device = gate->device;
     emu_sleep_until_ns(gate->opens_ns);
+    pthread_mutex_lock(&device->cores_lock);
+    while (device->launches_over != gate->number)
+        pthread_cond_wait(&device->cores_changed, &device->cores_lock);
+    uint64_t late = device->cores_over_ns + gate->duration;
+    pthread_mutex_unlock(&device->cores_lock);
+    emu_sleep_until_ns(late);
     emu_driver->clSetUserEventStatus(gate->event, CL_COMPLETE);
     emu_driver->clReleaseEvent(gate->event);
+    pthread_mutex_lock(&device->cores_lock);
+    device->cores_over_ns = emu_now_ns();
+    device->launches_over++;
+    pthread_cond_broadcast(&device->cores_changed);
+    pthread_mutex_unlock(&device->cores_lock);
     free(gate);
     return NULL;
 }
@@ -288,26 +303,32 @@ static cl_int take_time(struct emu_device *device, cl_command_queue queue, uint6
     cl_int err;
     if (duration == 0)
         return CL_SUCCESS;
-    uint64_t free_ns = atomic_load(&device->cores_free_ns), now = emu_now_ns(), opens;
-    do
-        opens = (free_ns > now ? free_ns : now) + duration;
-    while (!atomic_compare_exchange_weak(&device->cores_free_ns, &free_ns, opens));
     struct gate *gate = malloc(sizeof(*gate));
     if (gate == NULL)
         return CL_OUT_OF_HOST_MEMORY;
-    *gate = (struct gate){emu_driver->clCreateUserEvent(object->context->object.real, &err), opens};
-    if (err == CL_SUCCESS)
-        err = emu_driver->clEnqueueBarrierWithWaitList(object->real, 1, &gate->event, NULL);
-    else
-        gate->event = NULL;
-    if (err == CL_SUCCESS && pthread_create(&thread, NULL, open_gate, gate) == 0)
-        return pthread_detach(thread) == 0 ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
-    if (gate->event != NULL) {
-        emu_driver->clSetUserEventStatus(gate->event, CL_COMPLETE);
-        emu_driver->clReleaseEvent(gate->event);
+    *gate = (struct gate){.device = device, .duration = duration};
+    gate->event = emu_driver->clCreateUserEvent(object->context->object.real, &err);
+    if (err != CL_SUCCESS) {
+        free(gate);
+        return err;
     }
-    free(gate);
-    return err != CL_SUCCESS ? err : CL_OUT_OF_HOST_MEMORY;
+    err = emu_driver->clEnqueueBarrierWithWaitList(object->real, 1, &gate->event, NULL);
+    if (err != CL_SUCCESS) {
+        emu_driver->clReleaseEvent(gate->event);
+        free(gate);
+        return err;
+    }
+    pthread_mutex_lock(&device->cores_lock);
+    uint64_t now = emu_now_ns();
+    gate->opens_ns = (device->cores_free_ns > now ? device->cores_free_ns : now) + duration;
+    gate->number = device->launches_given++;
+    device->cores_free_ns = gate->opens_ns;
+    pthread_mutex_unlock(&device->cores_lock);
+    if (pthread_create(&thread, NULL, open_gate, gate) != 0)
+        open_gate(gate); /* inside the call, then */
+    else
+        (void)pthread_detach(thread);
+    return CL_SUCCESS;
 }
 
 cl_int emu_do_clEnqueueNDRangeKernel(struct emu_device *device, cl_command_queue command_queue,

@@ -99,6 +99,8 @@ static int device_init(struct emu_device *device, const struct emu_config *confi
         return -EIO;
     emu_root_init(&device->object, EMU_DEVICE, real);
     pthread_mutex_init(&device->link_lock, NULL);
+    pthread_mutex_init(&device->cores_lock, NULL);
+    pthread_cond_init(&device->cores_changed, NULL);
     device->config = *config;
     device->memory = limit(config->memory, memory);
     device->max_alloc = limit(config->max_alloc, max_alloc);

@@ -5,9 +5,15 @@
 
 #include "tests/support/engine_rig.h"
 
-/* A kernel whose items work for long, and what launches of it come to. */
+/* Kernels whose launches take long, and what these come to. */
 
-#define CONFIG "[one] name=one type=cpu base=1 [two] name=two type=cpu base=1"
+/* Launches that take their time by themselves leave the processors to other tests: so many items a
+ * second there are, whatever an item works. */
+#define PACED      "type=cpu base=1 paced=plain,waits,places,others,agree,counts items_per_s=20480 "
+#define FAST       "type=cpu base=1 paced=plain,waits,places,others,agree,counts items_per_s=163840 "
+#define UNPACED    "type=cpu base=1 "
+#define TWO(speed) "[one] name=one " speed "[two] name=two " speed
+#define CONFIG     TWO(PACED)
 
 /** Kernels `plain`, which asks for nothing but global ids and ids within a group, and `waits`,
  * which may wait for another group. They add to out[at] what depends on all that they ask. */
@@ -41,8 +47,15 @@ struct shape {
     cl_uint dims;
     size_t offset[3], global[3], local[3];
 };
-/** One of some 200 ms, in hundreds of groups. */
+/** One of some 200 ms where launches are PACED, 25 ms where they are FAST, in hundreds of groups.
+ */
 extern const struct shape long_shape;
+/** Four times as long. */
+extern const struct shape longer_shape;
+/** Words for a longer_shape, and for the longest launch of outlast. */
+#define OUTLAST_WORDS (16 * 4096)
+/** What items work where launches are paced, and what makes a long_shape of POCL's last as long. */
+#define ROUNDS      100
 #define LONG_ROUNDS 200000
 
 /** The arguments of all kernels here; @w, @h: how many words a row and a plane have. */
@@ -60,8 +73,9 @@ bool is_cut(cl_event event);
 void await_running(cl_event event);
 /** Once a launch runs, @meanwhile is done, which says whether the launch goes on still. Where it
  * does not, on a machine that has other things to do, a launch that takes twice as long is tried;
- * one that is waited for is outlasted by no launch. @add: what a launch adds, as add_wanted. */
-void outlast(struct scene *s, cl_uint rounds, bool (*meanwhile)(struct scene *s, cl_event event),
+ * one that is waited for is outlasted by no launch. @times: how long the first one is, in
+ * long_shapes. @add: what a launch adds, as add_wanted. The scene has OUTLAST_WORDS. */
+void outlast(struct scene *s, unsigned times, bool (*meanwhile)(struct scene *s, cl_event event),
              void (*add)(struct scene *s, const struct shape *shape, cl_uint rounds));
 
 #endif

@@ -48,10 +48,9 @@ Test(slices, every_shape_has_the_ids_of_one_launch)
         {3, {1, 2, 3}, {8, 6, 30}, {4, 3, 2}},
         {3, {0}, {301, 2, 1}, {7, 2, 1}},
     };
-    enum { ROUNDS = 10000 };
     struct scene s;
     cl_bool uneven;
-    scene_open(&s, CONFIG, "1", "plain", 0, 16384);
+    scene_open(&s, TWO(FAST), "1", "plain", 0, 16384);
     OK(clGetDeviceInfo(s.rig.device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, sizeof(uneven),
                        &uneven, NULL));
     uint64_t before = launches(&s, "one"), made = 0;
@@ -93,9 +92,9 @@ static bool move_there_and_back(struct scene *s, cl_event event)
 Test(slices, a_move_takes_place_between_pieces_and_no_group_runs_twice)
 {
     struct scene s;
-    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
+    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
     for (unsigned n = 0; n < 2; n++)
-        outlast(&s, LONG_ROUNDS, move_there_and_back, add_wanted);
+        outlast(&s, 1, move_there_and_back, add_wanted);
     scene_close(&s);
 }
 
@@ -157,24 +156,24 @@ static bool move_while_a_point_is_made(struct scene *s, cl_event event)
 Test(slices, a_move_does_not_wait_for_a_point_that_waits_for_the_launch)
 {
     struct scene s;
-    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    outlast(&s, LONG_ROUNDS, move_while_a_point_is_made, add_wanted);
+    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
+    outlast(&s, 1, move_while_a_point_is_made, add_wanted);
     scene_close(&s);
 }
 
 Test(slices, a_point_is_not_made_of_a_program_suspended_in_the_middle)
 {
     struct scene s;
-    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    outlast(&s, LONG_ROUNDS, suspend_and_make_a_point, add_wanted);
+    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
+    outlast(&s, 1, suspend_and_make_a_point, add_wanted);
     scene_close(&s);
 }
 
 Test(slices, go_on_after_a_rollback_and_a_suspension_in_the_middle)
 {
     struct scene s;
-    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    outlast(&s, LONG_ROUNDS, fail_and_suspend, add_wanted);
+    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
+    outlast(&s, 1, fail_and_suspend, add_wanted);
     scene_close(&s);
 }
 
@@ -194,8 +193,8 @@ Test(slices, what_comes_behind_waits_for_the_last_piece)
     cl_command_queue other =
         clCreateCommandQueue(s.program.context, s.rig.device, CL_QUEUE_PROFILING_ENABLE, &error);
     OK(error);
-    cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
-    add_wanted(&s, &long_shape, LONG_ROUNDS);
+    cl_event event = launch(&s, &long_shape, ROUNDS);
+    add_wanted(&s, &long_shape, ROUNDS);
     OK(clEnqueueReadBuffer(other, s.out, CL_FALSE, 0, s.count * sizeof(*s.words), s.words, 1,
                            &event, &read));
     OK(clEnqueueBarrierWithWaitList(s.program.queue, 0, NULL, &last));
@@ -236,7 +235,7 @@ Test(slices, events_say_what_one_launch_says)
     const cl_uint none = 0;
     cl_ulong before_end, times[4], behind_start;
     cl_event marks[2];
-    scene_open(&s, CONFIG, "5", "plain", CL_QUEUE_PROFILING_ENABLE, 4096);
+    scene_open(&s, TWO(UNPACED), "5", "plain", CL_QUEUE_PROFILING_ENABLE, 4096);
     for (unsigned moved = 0; moved < 2; moved++) {
         atomic_store(&calls.count, 0);
         OK(clEnqueueFillBuffer(s.program.queue, s.out, &none, 4, 0, s.count * sizeof(*s.words), 0,
@@ -278,10 +277,10 @@ Test(slices, a_piece_that_fails_is_the_last_and_its_error_the_launchs)
 {
     struct scene s;
     scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    cl_event warm = launch(&s, &long_shape, LONG_ROUNDS);
+    cl_event warm = launch(&s, &long_shape, ROUNDS);
     OK(clWaitForEvents(1, &warm));
     uint64_t before = launches(&s, "one");
-    cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
+    cl_event event = launch(&s, &long_shape, ROUNDS);
     cr_assert_eq(emu_shared_arm(s.rig.emu, "one", 4, "clEnqueueNDRangeKernel", CL_INVALID_VALUE),
                  0);
     OK(clFinish(s.program.queue));
@@ -338,7 +337,7 @@ Test(slices, a_first_piece_that_is_refused_is_the_calls_error)
 {
     struct scene s;
     scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    cl_event none = NULL, event = launch(&s, &long_shape, LONG_ROUNDS);
+    cl_event none = NULL, event = launch(&s, &long_shape, ROUNDS);
     OK(clWaitForEvents(1, &event));
     OK(clReleaseEvent(event));
     cl_event *const wanted[] = {NULL, &none};
@@ -354,7 +353,7 @@ Test(slices, a_first_piece_that_is_refused_is_the_calls_error)
                      CL_OUT_OF_HOST_MEMORY);
         cr_assert_null(none);
     }
-    event = launch(&s, &long_shape, LONG_ROUNDS);
+    event = launch(&s, &long_shape, ROUNDS);
     OK(clWaitForEvents(1, &event));
     OK(clReleaseEvent(event));
     scene_close(&s);
@@ -364,10 +363,10 @@ Test(slices, a_piece_that_ends_in_an_error_is_the_last_too)
 {
     struct scene s;
     scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    cl_event warm = launch(&s, &long_shape, LONG_ROUNDS);
+    cl_event warm = launch(&s, &long_shape, ROUNDS);
     OK(clWaitForEvents(1, &warm));
     uint64_t before = launches(&s, "one");
-    cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
+    cl_event event = launch(&s, &long_shape, ROUNDS);
     cr_assert_eq(emu_shared_arm(s.rig.emu, "one", 4, "clEnqueueNDRangeKernel", EMU_ERROR_AT_END),
                  0);
     cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
@@ -377,7 +376,7 @@ Test(slices, a_piece_that_ends_in_an_error_is_the_last_too)
     cr_assert_leq(launches(&s, "one") - before, 7, "pieces go on after an error");
     OK(clReleaseEvent(event));
     /* What comes behind it runs, and so does the next launch. */
-    event = launch(&s, &long_shape, LONG_ROUNDS);
+    event = launch(&s, &long_shape, ROUNDS);
     OK(clWaitForEvents(1, &event));
     cr_assert_eq(status_of(event), CL_COMPLETE);
     OK(clReleaseEvent(event));
@@ -390,13 +389,13 @@ Test(slices, reports_that_come_late_end_nothing)
 {
     struct scene s;
     cl_int error;
-    scene_open(&s, "[one] name=one type=cpu base=1 callbacks=late [two] name=two type=cpu base=1",
-               "5", "plain", 0, 4096);
+    scene_open(&s, "[one] name=one callbacks=late " PACED "[two] name=two " PACED, "5", "plain", 0,
+               4096);
     cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
     OK(error);
     for (unsigned n = 0; n < 3; n++) {
-        cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
-        add_wanted(&s, &long_shape, LONG_ROUNDS);
+        cl_event event = launch(&s, &long_shape, ROUNDS);
+        add_wanted(&s, &long_shape, ROUNDS);
         OK(clEnqueueReadBuffer(other, s.out, CL_TRUE, 0, s.count * sizeof(*s.words), s.words, 1,
                                &event, NULL));
         for (size_t i = 0; i < s.count; i++)
@@ -427,11 +426,10 @@ Test(slices, go_on_after_a_move_that_was_cancelled)
 {
     struct scene s;
     pthread_t mover;
-    scene_open(&s, "[one] name=one type=cpu base=1 [two] name=two type=cpu base=1 build_ms=2000",
-               "5", "plain", 0, 4096);
+    scene_open(&s, CONFIG "build_ms=2000", "5", "plain", 0, OUTLAST_WORDS);
     struct canceled canceled = {.scene = &s};
-    cl_event event = launch(&s, &long_shape, 4 * LONG_ROUNDS);
-    add_wanted(&s, &long_shape, 4 * LONG_ROUNDS);
+    cl_event event = launch(&s, &longer_shape, ROUNDS);
+    add_wanted(&s, &longer_shape, ROUNDS);
     await_running(event);
     cr_assert_eq(pthread_create(&mover, NULL, move_canceled, &canceled), 0);
     engine_rig_sleep(50);
@@ -501,7 +499,7 @@ static void refuse_threads(void)
 Test(slices, are_one_where_there_can_be_no_more_threads)
 {
     struct scene s;
-    scene_open(&s, CONFIG, "0", "plain", 0, 4096);
+    scene_open(&s, TWO(UNPACED), "0", "plain", 0, 4096);
     cl_event event = launch(&s, &long_shape, 1); /* a compiler may start processes */
     add_wanted(&s, &long_shape, 1);
     OK(clWaitForEvents(1, &event));
@@ -521,8 +519,8 @@ Test(slices, are_one_where_there_can_be_no_more_threads)
 Test(slices, a_device_lost_in_the_middle_ends_the_launch_in_an_error)
 {
     struct scene s;
-    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
+    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
+    cl_event event = launch(&s, &longer_shape, ROUNDS);
     await_running(event);
     cr_assert_eq(emu_shared_vanish(s.rig.emu, "one"), 0);
     cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
@@ -535,8 +533,8 @@ Test(slices, arguments_are_those_of_the_call)
 {
     struct scene s;
     scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
-    add_wanted(&s, &long_shape, LONG_ROUNDS);
+    cl_event event = launch(&s, &long_shape, ROUNDS);
+    add_wanted(&s, &long_shape, ROUNDS);
     set_args(&s, 1, 1, 1);
     OK(clWaitForEvents(1, &event));
     OK(clReleaseEvent(event));
@@ -549,7 +547,7 @@ Test(slices, a_kernel_that_may_wait_for_another_group_is_not_cut)
     struct scene s;
     scene_open(&s, CONFIG, "5", "waits", 0, 4096);
     uint64_t before = launches(&s, "one");
-    cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
+    cl_event event = launch(&s, &long_shape, ROUNDS);
     cr_assert_not(is_cut(event));
     OK(clWaitForEvents(1, &event));
     cr_assert_eq(launches(&s, "one"), before + 1);
@@ -575,7 +573,7 @@ Test(slices, short_launches_go_whole_once_they_were_measured)
     static const struct shape shape = {1, {0}, {256}, {16}};
     struct scene s;
     unsigned cut = 0;
-    scene_open(&s, CONFIG, "50", "plain", 0, 4096);
+    scene_open(&s, TWO(UNPACED), "50", "plain", 0, 4096);
     for (unsigned i = 0; i < 200; i++) {
         cl_event event = launch(&s, &shape, 1);
         OK(clWaitForEvents(1, &event));
@@ -693,7 +691,7 @@ Test(slices, none_without_a_slice)
 {
     struct scene s;
     scene_open(&s, CONFIG, "0", "plain", 0, 4096);
-    cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
+    cl_event event = launch(&s, &long_shape, ROUNDS);
     cr_assert_not(is_cut(event));
     OK(clWaitForEvents(1, &event));
     OK(clReleaseEvent(event));

@@ -100,15 +100,12 @@ static bool is_made(const struct scene *s)
     return made;
 }
 
-/* Some 25 ms each. */
-#define ROUNDS (LONG_ROUNDS / 8)
-
 /* Launch it until it was found to take long, and its program was made for pieces. */
-static void learn(struct scene *s, cl_uint salt)
+static void learn(struct scene *s, cl_uint rounds, cl_uint salt)
 {
     for (unsigned n = 0; n < 100 && !is_made(s); n++) {
-        cl_event event = launch(s, &long_shape, ROUNDS);
-        add_salted(s, &long_shape, ROUNDS, salt);
+        cl_event event = launch(s, &long_shape, rounds);
+        add_salted(s, &long_shape, rounds, salt);
         OK(clWaitForEvents(1, &event));
         OK(clReleaseEvent(event));
         engine_rig_sleep(20);
@@ -154,15 +151,15 @@ Test(places, are_those_in_the_whole_launch)
 {
     struct scene s;
     cl_bool remainders;
-    scene_begin(&s, CONFIG, "1", 0, 16384);
+    scene_begin(&s, TWO(FAST), "1", 0, 16384);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     OK(clGetDeviceInfo(s.rig.device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, sizeof(remainders),
                        &remainders, NULL));
-    learn(&s, 0);
+    learn(&s, ROUNDS, 0);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
         expect_pieces(&s, "one", &shapes[i], ROUNDS);
     engine_rig_moves(&s.rig, "two");
-    learn(&s, 0);
+    learn(&s, ROUNDS, 0);
     for (size_t i = 0; remainders && i < sizeof(uneven) / sizeof(uneven[0]); i++)
         expect_pieces(&s, "two", &uneven[i], ROUNDS);
     scene_close(&s);
@@ -175,10 +172,10 @@ Test(places, are_told_in_every_language_and_in_every_kernel_of_a_program)
     static const char *const options[] = {"-cl-std=CL1.1", "", "-cl-std=CL1.2 -DSALT=0",
                                           "-cl-std=CL3.0"};
     struct scene s;
-    scene_begin(&s, CONFIG, "1", 0, 16384);
+    scene_begin(&s, TWO(FAST), "1", 0, 16384);
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
         scene_build(&s, places, options[i], i % 2 ? "places" : "others");
-        learn(&s, 0);
+        learn(&s, ROUNDS, 0);
         expect_pieces(&s, "one", &shapes[1], ROUNDS);
         expect_pieces(&s, "one", &shapes[6], ROUNDS);
         OK(clReleaseKernel(s.kernel));
@@ -207,7 +204,7 @@ Test(places, agree_where_groups_are_left_to_opencl)
         "  out[at] += x; }\n";
     static const struct shape left[] = {{1, {0}, {4096}, {0}}, {2, {0}, {60, 64}, {0}}};
     struct scene s;
-    scene_begin(&s, CONFIG, "1", 0, 4096);
+    scene_begin(&s, TWO(FAST), "1", 0, 4096);
     scene_build(&s, source, "", "agree");
     for (unsigned n = 0, told = 0; told < 4; n++) {
         const struct shape *shape = &left[told / 2];
@@ -239,16 +236,16 @@ static bool move_and_suspend(struct scene *s, cl_event event)
 Test(places, stay_in_a_launch_that_is_moved_and_suspended_in_the_middle)
 {
     struct scene s;
-    scene_begin(&s, CONFIG, "5", 0, 4096);
+    scene_begin(&s, CONFIG, "5", 0, OUTLAST_WORDS);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
-    learn(&s, 0);
-    outlast(&s, 2 * LONG_ROUNDS, move_and_suspend, add_places);
+    learn(&s, ROUNDS, 0);
+    outlast(&s, 2, move_and_suspend, add_places);
     scene_close(&s);
     cr_assert(engine_rig_empties(&s.rig, "one"), "%s", engine_rig_alive(&s.rig, "one"));
     cr_assert(engine_rig_empties(&s.rig, "two"), "%s", engine_rig_alive(&s.rig, "two"));
 }
 
-#define REFUSES "[one] name=one type=cpu base=1 [two] name=two type=cpu base=1 build_fails=RESEAT"
+#define REFUSES TWO(PACED) "build_fails=RESEAT"
 
 static bool fail_to_move(struct scene *s, cl_event event)
 {
@@ -267,19 +264,19 @@ static bool fail_to_move(struct scene *s, cl_event event)
 Test(places, cannot_be_told_everywhere_so_a_launch_in_the_middle_stays)
 {
     struct scene s;
-    scene_begin(&s, REFUSES, "5", 0, 4096);
+    scene_begin(&s, REFUSES, "5", 0, OUTLAST_WORDS);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
-    learn(&s, 0);
-    outlast(&s, 2 * LONG_ROUNDS, fail_to_move, add_places);
+    learn(&s, ROUNDS, 0);
+    outlast(&s, 2, fail_to_move, add_places);
     scene_close(&s);
 }
 
 Test(places, cannot_be_told_everywhere_so_launches_go_whole_there)
 {
     struct scene s;
-    scene_begin(&s, REFUSES, "2", 0, 4096);
+    scene_begin(&s, TWO(FAST) "build_fails=RESEAT", "2", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
-    learn(&s, 0);
+    learn(&s, ROUNDS, 0);
     engine_rig_moves(&s.rig, "two");
     uint64_t before = launches(&s, "two");
     for (unsigned n = 0; n < 100 && !program_cut_refusal((struct program *)s.program.program);
@@ -302,9 +299,9 @@ Test(places, are_not_needed_by_a_launch_that_has_not_begun)
     struct scene s;
     cl_int error;
     cl_event event;
-    scene_begin(&s, REFUSES, "2", 0, 4096);
+    scene_begin(&s, TWO(FAST) "build_fails=RESEAT", "2", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
-    learn(&s, 0);
+    learn(&s, ROUNDS, 0);
     cl_event gate = clCreateUserEvent(s.program.context, &error);
     OK(error);
     set_args(&s, ROUNDS, (cl_uint)long_shape.global[0], 1);
@@ -337,13 +334,13 @@ Test(places, are_gone_back_for_by_a_launch_that_begins_during_a_move)
 {
     struct scene s;
     pthread_t mover;
-    scene_begin(&s, REFUSES " build_ms=400", "5", 0, 4096);
+    scene_begin(&s, REFUSES " build_ms=400", "5", 0, OUTLAST_WORDS);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
-    learn(&s, 0);
+    learn(&s, ROUNDS, 0);
     cr_assert_eq(pthread_create(&mover, NULL, move_to_two, &s), 0);
     engine_rig_sleep(600);
-    cl_event event = launch(&s, &long_shape, 4 * LONG_ROUNDS);
-    add_places(&s, &long_shape, 4 * LONG_ROUNDS);
+    cl_event event = launch(&s, &longer_shape, ROUNDS);
+    add_places(&s, &longer_shape, ROUNDS);
     pthread_join(mover, NULL);
     OK(clWaitForEvents(1, &event));
     cr_assert_eq(status_of(event), CL_COMPLETE);
@@ -358,7 +355,7 @@ Test(places, are_told_by_a_program_that_was_linked)
     struct scene s;
     cl_program parts[2];
     cl_int error;
-    scene_begin(&s, CONFIG, "1", 0, 4096);
+    scene_begin(&s, TWO(FAST), "1", 0, 4096);
     for (int i = 0; i < 2; i++) {
         parts[i] = clCreateProgramWithSource(s.program.context, 1, (const char **)&sources[i], NULL,
                                              &error);
@@ -369,7 +366,7 @@ Test(places, are_told_by_a_program_that_was_linked)
         clLinkProgram(s.program.context, 0, NULL, NULL, 2, parts, NULL, NULL, &error);
     OK(error);
     s.kernel = engine_kernel(s.program.program, "places");
-    learn(&s, 0);
+    learn(&s, ROUNDS, 0);
     expect_pieces(&s, "one", &shapes[0], ROUNDS);
     expect_pieces(&s, "one", &shapes[5], ROUNDS);
     for (int i = 0; i < 2; i++)
@@ -380,9 +377,9 @@ Test(places, are_told_by_a_program_that_was_linked)
 Test(places, are_told_by_what_was_built_last)
 {
     struct scene s;
-    scene_begin(&s, CONFIG, "1", 0, 4096);
+    scene_begin(&s, TWO(FAST), "1", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
-    learn(&s, 0);
+    learn(&s, ROUNDS, 0);
     for (cl_uint salt = 1; salt < 3; salt++) {
         char options[64];
         snprintf(options, sizeof(options), "-cl-std=CL2.0 -DSALT=%u", salt);
@@ -390,7 +387,7 @@ Test(places, are_told_by_what_was_built_last)
         OK(clBuildProgram(s.program.program, 0, NULL, options, NULL, NULL));
         cr_assert_not(is_made(&s));
         s.kernel = engine_kernel(s.program.program, "places");
-        learn(&s, salt);
+        learn(&s, ROUNDS, salt);
         uint64_t before = launches(&s, "one");
         cl_event event = launch(&s, &long_shape, ROUNDS);
         add_salted(&s, &long_shape, ROUNDS, salt);
@@ -413,7 +410,7 @@ Test(places, are_not_told_by_a_program_with_variables)
         "  for (uint i = 0; i < rounds; i++) { x = x * 1664525u + 1013904223u; }\n"
         "  out[n] += x != 0 || n != 0; }\n";
     struct scene s;
-    scene_begin(&s, CONFIG, "1", 0, 6 * 4096);
+    scene_begin(&s, TWO(FAST), "1", 0, 6 * 4096);
     scene_build(&s, source, "-cl-std=CL2.0", "counts");
     for (unsigned n = 0; n < 6; n++) {
         uint64_t before = launches(&s, "one");
@@ -437,15 +434,16 @@ Test(places, are_not_told_by_a_program_with_variables)
 Test(places, are_alone_where_a_driver_mixes_offsets_up)
 {
     struct scene s;
+    const cl_uint rounds = LONG_ROUNDS / 8;
     cl_int error;
     scene_begin(&s, NULL, "2", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
-    learn(&s, 0);
+    learn(&s, rounds, 0);
     cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
     OK(error);
     for (unsigned alone = 0; alone < 2; alone++) {
-        cl_event event = launch(&s, &long_shape, ROUNDS);
-        add_places(&s, &long_shape, ROUNDS);
+        cl_event event = launch(&s, &long_shape, rounds);
+        add_places(&s, &long_shape, rounds);
         OK(clWaitForEvents(1, &event));
         cr_assert(is_cut(event));
         cr_assert(alone ? ((struct event *)event)->parts->serial > 2
@@ -461,10 +459,10 @@ Test(places, are_alone_where_a_driver_mixes_offsets_up)
 Test(places, end_in_an_error_with_a_device_that_is_lost)
 {
     struct scene s;
-    scene_begin(&s, CONFIG, "5", 0, 4096);
+    scene_begin(&s, CONFIG, "5", 0, OUTLAST_WORDS);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
-    learn(&s, 0);
-    cl_event event = launch(&s, &long_shape, 2 * LONG_ROUNDS);
+    learn(&s, ROUNDS, 0);
+    cl_event event = launch(&s, &longer_shape, ROUNDS);
     await_running(event);
     cr_assert_eq(emu_shared_vanish(s.rig.emu, "one"), 0);
     cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
@@ -478,7 +476,7 @@ Test(places, stay_in_a_launch_beside_a_fork)
 {
     struct scene s;
     int status = -1;
-    scene_begin(&s, CONFIG, "2", 0, 4096);
+    scene_begin(&s, TWO(FAST), "2", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     for (unsigned n = 0; n < 12 || !is_made(&s); n++) {
         cl_event event = launch(&s, &long_shape, ROUNDS);
