@@ -25,6 +25,18 @@ static const char *verb(const struct plan_use *use)
     return use->stated ? "asks for" : "has used";
 }
 
+static void cap(uint64_t *used, uint64_t offered)
+{
+    if (*used > offered)
+        *used = offered;
+}
+
+static void cap32(uint32_t *used, uint32_t offered)
+{
+    if (*used > offered)
+        *used = offered;
+}
+
 static bool fits_limits(const struct plan_use *use, const struct plan_offer *offer,
                         char *ret_reason, size_t reason_size)
 {
@@ -87,6 +99,28 @@ static bool fits_abilities(const struct plan_use *use, const struct plan_offer *
     return true;
 }
 
+/* A driver may take more than its device says, and a compiler may pass over what it does not know:
+ * what a program could use of a device without its being offered does not keep it from others. Room
+ * for memory objects is not a matter of the device alone. */
+static void cap_to_served(struct plan_use *use, const struct plan_use *has)
+{
+    cap(&use->work_group_size, has->work_group_size);
+    for (unsigned i = 0; i < 3; i++)
+        cap(&use->work_item_sizes[i], has->work_item_sizes[i]);
+    cap(&use->local_memory, has->local_memory);
+    cap(&use->parameter_size, has->parameter_size);
+    cap32(&use->read_images, has->read_images);
+    cap32(&use->write_images, has->write_images);
+    cap32(&use->samplers, has->samplers);
+    cap32(&use->c_version, has->c_version);
+    use->fp64 &= has->fp64;
+    use->fp16 &= has->fp16;
+    use->int64_atomics &= has->int64_atomics;
+    use->il &= has->il;
+    use->non_uniform &= has->non_uniform;
+    use->subgroups &= has->subgroups;
+}
+
 static bool has_word(const char *words, const char *word)
 {
     size_t length = strlen(word);
@@ -101,13 +135,17 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
+static bool offers_extension(const struct plan_offer *offer, const char *name)
+{
+    return offer->extensions && has_word(offer->extensions, name);
+}
+
 static bool fits_language(const struct plan_use *use, const struct plan_offer *offer,
                           char *ret_reason, size_t reason_size)
 {
-    const char *extensions = offer->extensions ? offer->extensions : "";
-
     for (size_t i = 0; i < use->extension_count; i++) {
-        if (has_word(extensions, use->extensions[i]))
+        if (offers_extension(offer, use->extensions[i]) ||
+            (use->served && !offers_extension(use->served, use->extensions[i])))
             continue;
         snprintf(ret_reason, reason_size, "%s: the program has used %s, the device lacks it",
                  offer->name, use->extensions[i]);
@@ -148,8 +186,12 @@ static bool fits_layout(const struct plan_use *use, const struct plan_offer *off
 bool plan_fits(const struct plan_use *use, const struct plan_offer *offer, char *ret_reason,
                size_t reason_size)
 {
-    return fits_layout(use, offer, ret_reason, reason_size) &&
-           fits_abilities(use, offer, ret_reason, reason_size) &&
-           fits_language(use, offer, ret_reason, reason_size) &&
-           fits_limits(use, offer, ret_reason, reason_size);
+    struct plan_use needed = *use;
+
+    if (use->served)
+        cap_to_served(&needed, &use->served->limits);
+    return fits_layout(&needed, offer, ret_reason, reason_size) &&
+           fits_abilities(&needed, offer, ret_reason, reason_size) &&
+           fits_language(&needed, offer, ret_reason, reason_size) &&
+           fits_limits(&needed, offer, ret_reason, reason_size);
 }

@@ -32,9 +32,11 @@ struct plan_use {
     uint32_t
         address_bits; /**< Of pointers and size_t in kernels: the same or nothing; 0: not known. */
     bool stated;      /**< Not what it has used, but what it asks for. */
+    const struct plan_offer *served; /**< The device that it was used on, or NULL: what is more than
+                                        this one offers was not needed after all. Borrowed. */
 };
 
-/** What a device offers, in the same units. */
+/** What a device offers, in the same units; its own @served is NULL. */
 struct plan_offer {
     struct plan_use limits;    /**< The largest values it can serve. */
     uint64_t memory_available; /**< Bytes that policy lets this program have there. */

@@ -47,6 +47,13 @@ static void measure_memory(const struct seat *seat, struct plan_use *use)
     }
 }
 
+/* The device that it runs on, or ran on before it was suspended. */
+static const struct device *served_by(const struct seat *seat)
+{
+    const struct device *here = atomic_load(&seat->device);
+    return here ? here : atomic_load(&seat->last);
+}
+
 /* Within a grant that is less than the program has, what one command needs must fit. */
 static void limit_to_grant(const struct move *move, struct plan_use *use, struct plan_offer *offer)
 {
@@ -92,12 +99,14 @@ static int plan(struct move *move)
                          device_name(move->target), CL_VERSION_MAJOR(device_version(move->target)),
                          CL_VERSION_MINOR(device_version(move->target)));
     struct plan_use use;
-    struct plan_offer offer;
+    struct plan_offer offer, served;
     if (move->basis == MOVE_BY_MINIMUM) {
         use = *move->minimum;
     } else {
         usage_read(&use);
         measure_memory(move->seat, &use);
+        offer_from_devinfo(&served_by(move->seat)->info, &served);
+        use.served = &served;
     }
     offer_from_devinfo(&move->target->info, &offer);
     offer.name = device_name(move->target);

@@ -229,19 +229,6 @@ static void raise_to(_Atomic uint64_t *mark, uint64_t value)
         ;
 }
 
-/* A device that took more than it says it takes says nothing about others: they are asked. */
-static uint32_t parameter_bytes(const struct kernel *kernel)
-{
-    const struct device *device = atomic_load(&kernel->program->context->seats[0]->device);
-    uint64_t most = device ? devinfo_scalar(&device->info, CL_DEVICE_MAX_PARAMETER_SIZE, UINT64_MAX)
-                           : UINT64_MAX;
-    uint32_t bytes = 0;
-    for (cl_uint i = 0; i < kernel->arg_count; i++)
-        bytes +=
-            kernel->args[i].kind == ARG_LOCAL ? (uint32_t)sizeof(void *) : kernel->args[i].size;
-    return bytes <= most ? bytes : 0;
-}
-
 static NOINLINE void note_new_launch(struct kernel *kernel, const struct launch_space *space)
 {
     struct kernel_details *details = kernel->details;
@@ -252,7 +239,9 @@ static NOINLINE void note_new_launch(struct kernel *kernel, const struct launch_
     raise_to(&details->marks.uneven, space->uneven);
     raise_to(&details->marks.group_size, space->items);
     if (!atomic_exchange_explicit(&details->launched, true, memory_order_relaxed)) {
-        details->usage.parameter_bytes = parameter_bytes(kernel);
+        for (cl_uint i = 0; i < kernel->arg_count; i++)
+            details->usage.parameter_bytes +=
+                kernel->args[i].kind == ARG_LOCAL ? (uint32_t)sizeof(void *) : kernel->args[i].size;
         usage_note_kernel(&details->usage);
     }
     usage_note_launch(space, memory);

@@ -189,6 +189,37 @@ Test(plan, sub_buffers_fit_where_their_origins_are_aligned)
                          "wants 1024");
 }
 
+Test(plan, what_the_device_has_served_without_offering_it_is_not_needed)
+{
+    static const char *const enabled[] = {"cl_khr_fp64", "cl_amd_fp64"};
+    const struct plan_offer served = {.limits = {.work_group_size = 512,
+                                                 .local_memory = 1 << 16,
+                                                 .parameter_size = 1024,
+                                                 .c_version = 1u << 22,
+                                                 .fp16 = true},
+                                      .extensions = "cl_khr_fp64"};
+    struct plan_use use = {.parameter_size = 4096,
+                           .c_version = 4u << 22,
+                           .fp64 = true,
+                           .extensions = enabled,
+                           .extension_count = 2};
+    char text[256] = "";
+
+    cr_expect_not(plan_fits(&use, &roomy, text, sizeof(text)));
+    use.served = &served;
+    cr_expect(plan_fits(&use, &roomy, text, sizeof(text)), "%s", text);
+    use.local_memory = 1 << 17;
+    expect_refusal(&use,
+                   "gpu1: the program has used 65536 bytes of local memory, the device offers "
+                   "49152");
+    use.local_memory = 0;
+    use.largest_object = 1ull << 31; /* of host memory until then */
+    cr_expect_not(plan_fits(&use, &roomy, text, sizeof(text)));
+    use.largest_object = 0;
+    const struct plan_offer bare = {.limits = roomy.limits, .extensions = "", .name = "gpu2"};
+    cr_expect_not(plan_fits(&use, &bare, text, sizeof(text)), "it needs cl_khr_fp64");
+}
+
 Test(plan, long_reasons_are_cut)
 {
     char text[16];

@@ -459,6 +459,21 @@ Test(plan, suspends_what_can_still_be_opened_with_fewer_files)
     suspend_after(give_up_some_files, NULL);
 }
 
+/* Compilers pass over what they do not know, and take a later language than their device's. */
+Test(plan, resumes_where_it_was_what_the_device_served_without_offering_it)
+{
+    static const char source[] = "#pragma OPENCL EXTENSION cl_amd_printf : enable\n" SOURCE;
+    struct engine_rig rig;
+    struct engine_program p;
+    engine_rig_open(&rig, CONFIG);
+    engine_program_open(&rig, 0, source, &p);
+    engine_rig_moves(&rig, NULL);
+    engine_rig_moves(&rig, "one");
+    engine_rig_moves(&rig, "two");
+    engine_rig_moves(&rig, "one");
+    engine_program_close(&p);
+}
+
 /* Launches that a device's compiler does not offer. */
 
 struct launched {
