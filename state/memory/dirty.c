@@ -12,9 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "state/base/threads/fork.h"
-#include "state/base/log.h"
 #include "state/base/files/owned.h"
+#include "state/base/log.h"
+#include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 
 #ifndef MADV_POPULATE_READ

@@ -7,8 +7,8 @@
 
 #include "policy/plan.h"
 #include "state/base/clock.h"
-#include "state/base/log.h"
 #include "state/base/files/owned.h"
+#include "state/base/log.h"
 #include "state/base/span.h"
 #include "state/base/threads/cancel.h"
 #include "state/base/threads/work.h"

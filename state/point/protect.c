@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/log.h"
 #include "state/base/files/owned.h"
+#include "state/base/log.h"
 #include "state/base/span.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/fork.h"
 #include "state/base/memory/pages.h"
+#include "state/base/threads/fork.h"
 #include "state/memory/dirty.h"
 
 /* Which parts of memory were written, whoever wrote. */
