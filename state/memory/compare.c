@@ -17,7 +17,9 @@
 #define TIMES_AHEAD 4.0
 /* And what looking for zeroes may take, of which there may be none. */
 #define PART_ZEROES (1.0 / 16)
-#define FAST        100e9 /* bytes a second, of a device that was not measured yet */
+/* Bytes a second of a device that was not measured yet, and is if that would do: more than half of
+ * what its link may copy. */
+#define FAST 400e9
 
 _Atomic int compare_when = COMPARE_WHERE_IT_PAYS;
 
