@@ -50,7 +50,7 @@ Test(slices, every_shape_has_the_ids_of_one_launch)
     };
     struct scene s;
     cl_bool uneven;
-    scene_open(&s, TWO(FAST), "1", "plain", 0, 16384);
+    scene_open(&s, CONFIG, "10", "plain", 0, 16384);
     OK(clGetDeviceInfo(s.rig.device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, sizeof(uneven),
                        &uneven, NULL));
     uint64_t before = launches(&s, "one"), made = 0;

@@ -151,7 +151,7 @@ Test(places, are_those_in_the_whole_launch)
 {
     struct scene s;
     cl_bool remainders;
-    scene_begin(&s, TWO(FAST), "1", 0, 16384);
+    scene_begin(&s, CONFIG, "10", 0, 16384);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     OK(clGetDeviceInfo(s.rig.device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, sizeof(remainders),
                        &remainders, NULL));
@@ -172,7 +172,7 @@ Test(places, are_told_in_every_language_and_in_every_kernel_of_a_program)
     static const char *const options[] = {"-cl-std=CL1.1", "", "-cl-std=CL1.2 -DSALT=0",
                                           "-cl-std=CL3.0"};
     struct scene s;
-    scene_begin(&s, TWO(FAST), "1", 0, 16384);
+    scene_begin(&s, CONFIG, "10", 0, 16384);
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
         scene_build(&s, places, options[i], i % 2 ? "places" : "others");
         learn(&s, ROUNDS, 0);
@@ -204,7 +204,7 @@ Test(places, agree_where_groups_are_left_to_opencl)
         "  out[at] += x; }\n";
     static const struct shape left[] = {{1, {0}, {4096}, {0}}, {2, {0}, {60, 64}, {0}}};
     struct scene s;
-    scene_begin(&s, TWO(FAST), "1", 0, 4096);
+    scene_begin(&s, CONFIG, "10", 0, 4096);
     scene_build(&s, source, "", "agree");
     for (unsigned n = 0, told = 0; told < 4; n++) {
         const struct shape *shape = &left[told / 2];
@@ -274,7 +274,7 @@ Test(places, cannot_be_told_everywhere_so_a_launch_in_the_middle_stays)
 Test(places, cannot_be_told_everywhere_so_launches_go_whole_there)
 {
     struct scene s;
-    scene_begin(&s, TWO(FAST) "build_fails=RESEAT", "2", 0, 4096);
+    scene_begin(&s, REFUSES, "10", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     learn(&s, ROUNDS, 0);
     engine_rig_moves(&s.rig, "two");
@@ -299,7 +299,7 @@ Test(places, are_not_needed_by_a_launch_that_has_not_begun)
     struct scene s;
     cl_int error;
     cl_event event;
-    scene_begin(&s, TWO(FAST) "build_fails=RESEAT", "2", 0, 4096);
+    scene_begin(&s, REFUSES, "10", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     learn(&s, ROUNDS, 0);
     cl_event gate = clCreateUserEvent(s.program.context, &error);
@@ -355,7 +355,7 @@ Test(places, are_told_by_a_program_that_was_linked)
     struct scene s;
     cl_program parts[2];
     cl_int error;
-    scene_begin(&s, TWO(FAST), "1", 0, 4096);
+    scene_begin(&s, CONFIG, "10", 0, 4096);
     for (int i = 0; i < 2; i++) {
         parts[i] = clCreateProgramWithSource(s.program.context, 1, (const char **)&sources[i], NULL,
                                              &error);
@@ -377,7 +377,7 @@ Test(places, are_told_by_a_program_that_was_linked)
 Test(places, are_told_by_what_was_built_last)
 {
     struct scene s;
-    scene_begin(&s, TWO(FAST), "1", 0, 4096);
+    scene_begin(&s, CONFIG, "10", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     learn(&s, ROUNDS, 0);
     for (cl_uint salt = 1; salt < 3; salt++) {
@@ -410,7 +410,7 @@ Test(places, are_not_told_by_a_program_with_variables)
         "  for (uint i = 0; i < rounds; i++) { x = x * 1664525u + 1013904223u; }\n"
         "  out[n] += x != 0 || n != 0; }\n";
     struct scene s;
-    scene_begin(&s, TWO(FAST), "1", 0, 6 * 4096);
+    scene_begin(&s, CONFIG, "10", 0, 6 * 4096);
     scene_build(&s, source, "-cl-std=CL2.0", "counts");
     for (unsigned n = 0; n < 6; n++) {
         uint64_t before = launches(&s, "one");
@@ -476,7 +476,7 @@ Test(places, stay_in_a_launch_beside_a_fork)
 {
     struct scene s;
     int status = -1;
-    scene_begin(&s, TWO(FAST), "2", 0, 4096);
+    scene_begin(&s, CONFIG, "10", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     for (unsigned n = 0; n < 12 || !is_made(&s); n++) {
         cl_event event = launch(&s, &long_shape, ROUNDS);
