@@ -187,3 +187,20 @@ Test(watched, a_move_takes_what_was_written_last, .timeout = 120)
         cr_assert_not(w.root->window && is_watched(&w));
     }
 }
+
+/* It writes more than may be copied while it is stopped: it stays, and nobody looks on. */
+Test(watched, a_move_that_gives_up_leaves_nothing_watched, .timeout = 60)
+{
+    static struct world w;
+    struct move_report report;
+    struct repeat repeat;
+    world_open(&w);
+    const struct move_request request = {
+        .target = engine_rig_key(&w.rig, "there"), .strict = true, .max_downtime_ns = 1};
+    repeat_begin(&repeat, write_on, &w);
+    move_run(&request, &report);
+    repeat_end(&repeat);
+    cr_assert_eq(report.result, MOVE_ROLLED_BACK);
+    cr_assert_geq(report.rounds, 2);
+    cr_assert_not(is_watched(&w));
+}
