@@ -10,7 +10,7 @@
  * process. */
 
 #define THREADS 3
-#define ROUNDS  400
+#define ROUNDS  40000
 #define SIZE    256
 
 struct shared {
