@@ -52,7 +52,7 @@ extern const struct shape long_shape;
 /** Four times as long. */
 extern const struct shape longer_shape;
 /** Words for a longer_shape, and for the longest launch of outlast. */
-#define OUTLAST_WORDS (16 * 4096)
+#define OUTLAST_WORDS (64 * 4096)
 /** What items work where launches are paced, and what makes a long_shape of POCL's last as long. */
 #define ROUNDS      100
 #define LONG_ROUNDS 200000
