@@ -220,7 +220,7 @@ static size_t add_stage(struct cost_problem *problem, const struct cost_stage *s
 
 /* What a thread does that copies to host memory. It makes the pages of a part, and copies it; the
  * kernel has no more than PAGES_THREADS at the one, and as many at the other keep up (an H200's
- * host: 0.43 to 0.50 of the link's speed with 11 and 12 threads, 0.30 to 0.37 with 6 to 9). */
+ * host: 0.37 to 0.50 of the link's speed with 11 and 12 threads, 0.30 to 0.37 with 6 to 9). */
 static struct cost_stage out_stage(const struct cost_way *way)
 {
     struct cost_stage stage = way->host->out;

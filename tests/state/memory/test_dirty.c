@@ -14,6 +14,7 @@
 #include "state/base/memory/pages.h"
 #include "state/base/threads/fork.h"
 #include "state/memory/dirty.h"
+#include "tests/state/memory/close_faults.h"
 
 /* Which parts of memory were written, whoever wrote. */
 
@@ -168,20 +169,6 @@ Test(dirty, a_child_tracks_nothing_and_disturbs_nobody, .timeout = 60)
     memory[5 * DIRTY_PART] = 1;
     cr_assert_not(dirty_is_clean(dirty, 5));
     dirty_end(dirty);
-}
-
-/* As closefrom(3) would. */
-static void close_faults(void)
-{
-    char path[64], target[64];
-    unsigned closed = 0;
-    for (int fd = 3; fd < 2000; fd++) {
-        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        ssize_t size = readlink(path, target, sizeof(target));
-        if (size > 0 && memmem(target, (size_t)size, "userfaultfd", 11))
-            closed += close(fd) == 0;
-    }
-    cr_assert_eq(closed, 1);
 }
 
 /* A program closes what it does not know: who writes goes on, and what was clean is not believed.

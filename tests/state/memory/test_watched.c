@@ -6,6 +6,7 @@
 #include "state/base/memory/pages.h"
 #include "state/memory/compare.h"
 #include "state/memory/watched.h"
+#include "tests/state/memory/close_faults.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/repeat.h"
 
@@ -200,4 +201,23 @@ Test(watched, a_move_that_gives_up_leaves_nothing_watched, .timeout = 60)
     cr_assert_eq(report.result, MOVE_ROLLED_BACK);
     cr_assert_geq(report.rounds, 2);
     cr_assert_not(is_watched(&w));
+}
+
+/* A program closes what it does not know, and ours with it: nothing that was kept is believed. */
+Test(watched, what_was_not_seen_is_digested_again, .timeout = 60)
+{
+    static struct world w;
+    static struct digest kept[CHUNKS], anew[CHUNKS];
+    world_open(&w);
+    for (unsigned i = 0; i < 2; i++) {
+        digest(&w, 0, CHUNKS, false, kept);
+        close_faults();
+        set_words(&w, 7 * DIGEST_CHUNK / 4, 100, 3 + i);
+        OK(clFinish(w.p.queue));
+        cr_assert_eq(watched_digest(w.root, 0, CHUNKS, i == 0, NULL, kept), 0);
+        cr_assert_eq(digest_host(w.root->window->bytes, BYTES, 0, CHUNKS, NULL, anew), 0);
+        for (size_t chunk = 0; chunk < CHUNKS; chunk++)
+            cr_assert(digest_same(&kept[chunk], &anew[chunk]), "chunk %zu", chunk);
+        cr_assert_not(is_watched(&w));
+    }
 }
