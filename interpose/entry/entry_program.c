@@ -376,6 +376,7 @@ static cl_int binaries(struct program *program, const struct info_request *reque
         if (size)
             memcpy(buffers[i], bytes, size);
         free(bytes);
+        program_keep_binary(program, indices[i]);
     }
     if (request->ret_size)
         *request->ret_size = count * sizeof(buffers[0]);

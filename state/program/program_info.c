@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "state/base/cleanup.h"
 #include "state/program/program_priv.h"
 #include "state/recipe/container.h"
 
@@ -115,4 +116,34 @@ int program_container(struct program *program, cl_uint seat, unsigned char **ret
         *ret_bytes = copy;
     *ret_size = size;
     return 0;
+}
+
+void program_keep_binary(struct program *program, cl_uint seat)
+{
+    const struct context *context = program->context;
+    struct residence *residence = NULL;
+    cl_program real = NULL;
+    if (!library_is_on(&the_library))
+        return;
+    pthread_mutex_lock(&program->lock);
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = seat_recipe(program->details, seat);
+    uint32_t edition = atomic_load(&program->edition);
+    recipe = recipe ? recipe_ref(recipe) : NULL;
+    pthread_mutex_unlock(&program->lock);
+    gate_enter();
+    uint8_t place = atomic_load(&context->place[seat]);
+    if (recipe && place != PLACE_NONE && atomic_load(&program->made[place]) == edition &&
+        program->real[place]) {
+        residence = context->at[place];
+        residence_ref(residence);
+        real = program->real[place];
+        if (residence->cl->clRetainProgram(real) != CL_SUCCESS)
+            real = NULL;
+    }
+    gate_leave();
+    if (real) {
+        program_library_keep_asked(program, recipe, edition, residence, real);
+        residence_release(residence->cl, OBJECT_PROGRAM, real);
+    }
+    residence_unref(residence);
 }

@@ -218,8 +218,11 @@ static unsigned char *read_binary(const struct residence *residence, cl_program 
     return binary;
 }
 
-void program_library_keep(const struct program_lookup *lookup, struct residence *residence,
-                          cl_program real, const struct program_outcome *outcome)
+/* All of an entry; its strings are @outcome's and the device's. @ret_binary: the caller's (free()).
+ * False: there is nothing to be kept. */
+static bool read_entry(struct residence *residence, cl_program real,
+                       const struct program_outcome *outcome, struct library_entry *ret_entry,
+                       unsigned char **ret_binary)
 {
     const struct device *device = residence->device;
     struct library_entry entry = {
@@ -237,12 +240,55 @@ void program_library_keep(const struct program_lookup *lookup, struct residence 
     if (outcome->status != CL_BUILD_SUCCESS || outcome->type != CL_PROGRAM_BINARY_TYPE_EXECUTABLE ||
         !outcome->kernel_names ||
         !program_answers_hash(residence, real, outcome->kernel_names, entry.answers))
-        return;
-    unsigned char *CLEANUP(cleanup_free) binary = read_binary(residence, real, &entry.binary_size);
-    entry.binary = binary;
-    if (binary && library_keep(&the_library, &lookup->key, &entry) == 0)
+        return false;
+    *ret_binary = read_binary(residence, real, &entry.binary_size);
+    entry.binary = *ret_binary;
+    *ret_entry = entry;
+    return *ret_binary != NULL;
+}
+
+static void put(const struct library_key *key, const struct residence *residence,
+                const struct library_entry *entry)
+{
+    if (library_keep(&the_library, key, entry) == 0)
         log_debug("the binary for %s of a program with the kernels %s is in the library now",
-                  device_name(device), entry.kernels);
+                  device_name(residence->device), entry->kernels);
+}
+
+void program_library_keep(const struct program_lookup *lookup, struct residence *residence,
+                          cl_program real, const struct program_outcome *outcome)
+{
+    struct library_entry entry;
+    unsigned char *CLEANUP(cleanup_free) binary = NULL;
+    if (read_entry(residence, real, outcome, &entry, &binary))
+        put(&lookup->key, residence, &entry);
+}
+
+/* Its build of @edition is done, and it is not built anew. */
+static bool is_settled(struct program *program, uint32_t edition)
+{
+    pthread_mutex_lock(&program->lock);
+    bool settled = !program->details->building && atomic_load(&program->edition) == edition;
+    pthread_mutex_unlock(&program->lock);
+    return settled;
+}
+
+void program_library_keep_asked(struct program *program, const struct recipe *recipe,
+                                uint32_t edition, struct residence *residence, cl_program real)
+{
+    const struct device *device = residence->device;
+    struct program_outcome CLEANUP(program_outcome_finish) outcome = {0};
+    struct library_entry CLEANUP(library_entry_finish) found = {0};
+    unsigned char *CLEANUP(cleanup_free) binary = NULL;
+    struct library_entry entry;
+    struct library_key key;
+    if (!is_kept(recipe) || device_version(device) < CL_MAKE_VERSION(1, 2, 0) ||
+        find(recipe, device, &key, &found) != -ENOENT)
+        return;
+    program_outcome_query(residence, real, &outcome);
+    /* A build under way changes what the driver has of it. */
+    if (read_entry(residence, real, &outcome, &entry, &binary) && is_settled(program, edition))
+        put(&key, residence, &entry);
 }
 
 /* Can it be made where nothing compiles? */

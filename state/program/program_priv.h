@@ -168,6 +168,13 @@ bool program_library_load(const struct recipe *recipe, struct residence *residen
  */
 void program_library_keep(const struct program_lookup *lookup, struct residence *residence,
                           cl_program real, const struct program_outcome *outcome);
+/**
+ * Keep what @recipe made, which is @real, of @program's @edition, unless the library has it. For
+ * programs that ask for their binaries: as the driver would then, it compiles for as long as it
+ * takes. What goes wrong changes nothing. Outside the gate; the caller has a reference to @real.
+ */
+void program_library_keep_asked(struct program *program, const struct recipe *recipe,
+                                uint32_t edition, struct residence *residence, cl_program real);
 
 /**
  * A hash of all that the kernels of @real answer (5.9.3, 5.9.4), which does not depend on the order
