@@ -34,7 +34,8 @@ const struct quirk_row quirk_rows[] = {
      NULL},
     {QUIRK_BINARY_IS_IL, MESA, "22.3",
      "its binaries are SPIR-V, which it compiles when a kernel is made",
-     "what it built is not kept in the library of binaries: that would compile every kernel",
+     "the library of binaries keeps what it built only for programs that ask for their binaries: "
+     "that compiles every kernel",
      "state/program/program_library.c", "tests/state/program/test_library_drivers.c", NULL},
     {QUIRK_COMPILES_INSIDE, MESA, "22.3", "compiles in its process; others run a linker, as POCL",
      "a session of a device server may run no program then", "remote/server/session/sandbox.c",
@@ -67,7 +68,9 @@ const struct quirk_row quirk_rows[] = {
      "tests/state/program/test_variables.c", NULL},
     {QUIRK_BINARY_COMPILES, POCL, "3.1",
      "asked for a program's binary, compiles each kernel for work-groups of any size first",
-     "what it built is not kept in the library of binaries; it has a cache of its own",
+     "the library of binaries keeps what it built only for programs that ask for their binaries, "
+     "as "
+     "it has a cache of its own",
      "state/program/program_library.c", "tests/state/program/test_library_drivers.c", NULL},
     {0, POCL, "3.1", "computes wrong values with private long16 where stacks begin otherwise",
      "the library's thread-local storage moves every stack by what keeps them aligned",

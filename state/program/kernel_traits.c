@@ -411,14 +411,14 @@ static void note_looping(struct reading *r, size_t at, bool in_arguments)
         refuse(r, "a loop that reads volatile memory may wait for another work-group");
 }
 
-/* One unit and all that it uses. */
+/* One unit and all that it uses; no further once there is a reason to refuse. */
 static void walk(struct reading *r, size_t index, bool in_loop)
 {
     static const char *const loops[] = {"for", "while", "do"};
     const struct kernel_source *s = &r->source;
     struct unit *unit = &s->units[index];
     unit->recurses = unit->recurses || (unit->open && !unit->macro);
-    if (unit->seen_loops || (unit->seen && !in_loop))
+    if (unit->seen_loops || (unit->seen && !in_loop) || r->traits.whole)
         return;
     if (r->depth == DEPTH_MAX) {
         refuse(r, "its functions call each other deeper than is read");
@@ -430,7 +430,7 @@ static void walk(struct reading *r, size_t index, bool in_loop)
     size_t loop = in_loop ? unit->end : unit->body; /* up to there it is in one */
     size_t arguments = unit->body;                  /* and up to there in an atomic's arguments */
     bool opens = false;
-    for (size_t i = unit->first; i < unit->end && !opens; i++) {
+    for (size_t i = unit->first; i < unit->end && !opens && !r->traits.whole; i++) {
         struct token token = s->tokens[i];
         bool looping = i < loop && i >= unit->body;
         note_places(r, token);

@@ -241,17 +241,21 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         seats_from_container(program);
     struct retry retry = {context->seats, context->seat_count, 0};
     cl_int error;
-    bool settled;
+    bool settled, built;
     do {
         struct program_sites sites;
         cl_program reals[SEATS] = {NULL};
         program_sites_enter(context, seats, false, &sites);
         gate_leave();
         bool lost = false;
+        built = false;
         error = CL_SUCCESS;
         for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++) {
-            error = recipe_follow(base, sites.site[s].residence, &reals[s], NULL);
+            struct program_outcome outcome = {0};
+            error = recipe_follow(base, sites.site[s].residence, &reals[s], &outcome);
             lost = residence_outlives(sites.site[s].residence, error);
+            built = built || !outcome.known;
+            program_outcome_finish(&outcome);
         }
         gate_enter();
         settled = !lost && program_sites_hold(context, seats, &sites);
@@ -274,6 +278,8 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         program_discard(program);
         return error;
     }
+    for (cl_uint i = 0; from_binary && built && i < context->seat_count; i++)
+        program_keep_binary(program, i);
     *ret_program = program;
     return CL_SUCCESS;
 }

@@ -149,9 +149,9 @@ bool program_tells_parameters(struct program *program);
 MUST_CHECK int program_container(struct program *program, cl_uint seat, unsigned char **ret_bytes,
                                  size_t *ret_size);
 /**
- * The program takes its container with it, to bring it back another time: what its device made of
- * it is kept in the library of binaries until then. Blocks on the driver, as it would where the
- * program got the driver's own binary. Outside the gate.
+ * The program takes its container with it, or brings it back: what its device made of it is kept in
+ * the library of binaries for the next time. Blocks on the driver, as it would where the program got
+ * the driver's own binary. Outside the gate.
  */
 void program_keep_binary(struct program *program, cl_uint seat);
 

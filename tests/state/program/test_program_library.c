@@ -351,6 +351,65 @@ Test(program_library, a_link_comes_from_the_library)
 }
 
 /* A mover makes the program from the library as well, and keeps what it had to build. */
+/* As a program does that caches binaries: compiled and linked, or from the cache. */
+static cl_program compile_and_link(void)
+{
+    static const char *const text = SOURCE;
+    cl_int error;
+    cl_program part = clCreateProgramWithSource(context, 1, (const char **)&text, NULL, &error);
+    OK(error);
+    OK(clCompileProgram(part, 0, NULL, "-DX=1", 0, NULL, NULL, NULL, NULL));
+    cl_program program = clLinkProgram(context, 0, NULL, "", 1, &part, NULL, NULL, &error);
+    OK(error);
+    OK(clReleaseProgram(part));
+    return program;
+}
+
+static unsigned char *cached(cl_program program, size_t *ret_size)
+{
+    OK(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(*ret_size), ret_size, NULL));
+    unsigned char *bytes = malloc(*ret_size);
+    OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(bytes), &bytes, NULL));
+    return bytes;
+}
+
+static void load_cached(const unsigned char *bytes, size_t size)
+{
+    cl_int status, error;
+    cl_program program =
+        clCreateProgramWithBinary(context, 1, &rig.device, &size, &bytes, &status, &error);
+    OK(error);
+    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    check_runs(program);
+    OK(clReleaseProgram(program));
+}
+
+/* A driver that compiles when it is asked for a binary is asked where it would be natively, and
+ * what a program has cached is not compiled again. */
+Test(program_library, what_a_program_cached_is_not_compiled_again)
+{
+    size_t size;
+    open_on(CONFIG);
+    ((struct seat *)rig.device)->device->quirks |= QUIRK_BINARY_COMPILES;
+    cl_program program = compile_and_link();
+    cr_assert_eq(entries(), 0);
+    unsigned char *bytes = cached(program, &size);
+    cr_assert_eq(entries(), 1);
+    OK(clReleaseProgram(program));
+    for (unsigned n = 1; n <= 3; n++) {
+        uint64_t compiled = calls("one", "clCompileProgram");
+        if (n == 2) { /* as by the library's limit: compiled once more, and kept */
+            struct library_list list = listed();
+            cr_assert_eq(library_remove(&the_library, list.items[0].name), 0);
+            library_list_finish(&list);
+        }
+        load_cached(bytes, size);
+        cr_assert_eq(calls("one", "clCompileProgram"), compiled + (n == 2));
+        cr_assert_eq(entries(), 1);
+    }
+    free(bytes);
+}
+
 Test(program_library, a_move_makes_the_program_from_the_library)
 {
     open_on(CONFIG);
