@@ -159,7 +159,7 @@ static bool pieces_wanted(const struct command *command, const struct event *eve
 {
     const struct parts *parts = event->parts;
     const struct pieces *pieces = command->ops->pieces((struct command *)(uintptr_t)command);
-    unsigned most = pace_items(pieces->pace, 1000000000) != 0 ? PIECES_AT_ONCE : 1;
+    unsigned most = pieces_know_pace(pieces) ? PIECES_AT_ONCE : 1;
     bool any = !pieces_none_left(pieces) || pieces_are_given(pieces); /* or to be closed */
     return atomic_load(&parts->open) && !pieces->rests && any && parts->left < most;
 }
@@ -231,11 +231,15 @@ static cl_int read_elsewhere(struct held *held, struct residence *residence, uin
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
-static void measure(const struct pieces *pieces, struct parts *parts)
+static void measure(struct pieces *pieces, struct parts *parts)
 {
     uint64_t items, ns;
-    if (parts && parts_measure(parts, &items, &ns))
-        pace_measured(pieces->pace, items, ns);
+    if (!parts || !parts_measure(parts, &items, &ns))
+        return;
+    if (pieces->probes)
+        pace_doubt(pieces->pace);
+    pieces->probes = false;
+    pace_measured(pieces->pace, items, ns);
 }
 
 /* Where pieces of one kernel must not run beside others it is alone, or what is left goes whole: as
@@ -247,6 +251,7 @@ static void be_alone(struct pieces *pieces, const struct queue *queue,
         return;
     pieces->alone = queue_alone_begin(queue);
     pieces->measures = !pieces->alone;
+    pieces->whole = "its driver cannot run pieces beside the commands of other queues";
     pieces->told = pieces->told && (pieces->alone || pieces->given != 0);
 }
 
@@ -261,7 +266,7 @@ static void end_alone(struct pieces *pieces)
 static void tell(struct pieces *pieces)
 {
     if (LIKELY(!atomic_load_explicit(&pieces_shared, memory_order_relaxed)) || pieces->announced ||
-        pieces->stays || pieces->measures || pace_items(pieces->pace, 1000000000) == 0)
+        pieces->stays || pieces->measures || !pieces_know_pace(pieces))
         return;
     pieces->announced = true;
     uint32_t left = atomic_load(&pieces->pace->unspread);
@@ -386,8 +391,11 @@ static void pieces_ended(struct command *command, struct event *event)
     end_alone(pieces);
     measure(pieces, event->parts);
     traced_pieces(command->queue, pieces);
-    if (!event_failed(event))
-        pace_settle(pieces->pace, pieces->groups * pieces->row);
+    if (event_failed(event))
+        return;
+    pace_settle(pieces->pace, pieces->groups * pieces->row);
+    if (pieces->measures && pieces->groups * pieces->row >= atomic_load(&pieces->pace->whole))
+        pace_goes_whole(pieces->pace, pieces->whole);
 }
 
 /* The next piece of a command, or the end of those. As let_go. */
@@ -487,7 +495,8 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
         return false;
     }
     queue->pumping = true;
-    while ((held = pick(queue, place))) {
+    /* There are drivers that run a piece within the call: then the next one can go at once. */
+    while (!gate_is_awaited() && (held = pick(queue, place))) {
         bool ended = held->given && event_has_ended(held->event);
         held->issuing = true;
         pthread_mutex_unlock(&engine_lock);
@@ -552,9 +561,9 @@ static bool pump_queue(struct queue *queue)
         struct held *absent = NULL;
         gate_enter();
         progress = pump_inside(queue, &absent) || progress;
+        again = absent != NULL || gate_is_awaited();
         gate_leave();
-        again = absent != NULL;
-        if (again) {
+        if (absent) {
             cl_int error = bring(absent);
             pthread_mutex_lock(&engine_lock);
             absent->error = error;
@@ -601,8 +610,9 @@ void hold_pump_soon(void)
 struct command *hold_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy)
 {
     const struct held *held = queue->held_first;
-    while (held && !(held->given && held->command->ops->pieces && held->event->parts &&
-                     atomic_load(&held->event->parts->open)))
+    /* Who gives the first piece tells of it before it is noted as given. */
+    while (held && !((held->given || held->issuing) && held->command->ops->pieces &&
+                     held->event->parts && atomic_load(&held->event->parts->open)))
         held = held->next;
     if (!held)
         return NULL;

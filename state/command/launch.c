@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
 #include "state/base/threads/callback.h"
@@ -351,24 +352,91 @@ static bool is_one_group(const struct launch_space *space)
     return true;
 }
 
-static bool is_long(const struct pace *pace, const struct launch_space *space)
+static bool is_long(const struct launch *launch)
 {
-    uint64_t most = pace_items(pace, 2 * atomic_load(&pace_slice_ns));
-    return most != 0 && launch_item_count(space) >= most;
+    return pace_is_long(launch->kernel->pace, launch_item_count(&launch->space));
 }
 
-/* Where its kernel asks for its place, and is not made for pieces yet, it is measured. */
-static bool begin_pieces(struct launch *launch, struct residence *residence, uint8_t place,
-                         bool places)
+/* Where its kernel asks for its place, and is not made for pieces yet, it is measured. NULL: it is
+ * to be given so; else why not. */
+static const char *begin_pieces(struct launch *launch, struct residence *residence, uint8_t place,
+                                bool places)
 {
     const struct kernel *kernel = launch->kernel;
     bool told = places && program_cut_real(kernel->program, place);
     if (!pieces_begin(&launch->space, residence, told, &launch->pieces))
-        return false;
+        return "its launches have too few work-groups in a row, or more work-items than offsets "
+               "say";
     launch->pieces.pace = kernel->pace;
     launch->pieces.measures = places && !told;
-    return !told ||
-           program_cut_fits(kernel->program, kernel->name, residence, place, launch->space.items);
+    launch->pieces.probes = !launch->pieces.measures && !is_long(launch);
+    if (launch->pieces.measures)
+        launch->pieces.whole = "it asks where in the launch a group is, and was not built yet with "
+                               "functions of ours that say so";
+    if (told &&
+        !program_cut_fits(kernel->program, kernel->name, residence, place, launch->space.items))
+        return "its work-groups are too large for it with functions of ours that say where in the "
+               "launch a group is";
+    return NULL;
+}
+
+/* A launch of fewer pieces than that does not wait. */
+#define PIECES_LEAST 4
+/* How long one waits of which nothing is predicted; and for which part of what others take. */
+#define WAIT_UNKNOWN_NS (2 * NS_PER_S)
+#define WAIT_PART       4
+
+/* How long it waits for its program to be made for pieces. */
+static uint64_t patience(const struct launch *launch, const struct residence *residence)
+{
+    const struct pace *pace = launch->kernel->pace;
+    uint64_t items = launch_item_count(&launch->space);
+    struct pieces pieces;
+    if (pace_predicts(pace, items))
+        return (uint64_t)((double)items * NS_PER_S / (double)pace_items(pace, NS_PER_S)) /
+               WAIT_PART;
+    bool many = pieces_begin(&launch->space, residence, false, &pieces) &&
+                pieces.groups >= PIECES_LEAST * pieces.fill;
+    return many ? WAIT_UNKNOWN_NS : 0;
+}
+
+/* Have its program made for pieces where it is not, and wait for that while the launch is likely to
+ * be worth it: one that is long, or one of which nothing is predicted, if its kernel has loops.
+ * Without loops most are short, and the first is measured. */
+static void make_for_pieces(struct launch *launch, const struct kernel_traits *traits)
+{
+    struct program *program = launch->kernel->program;
+    const struct queue *queue = launch->base.queue;
+    bool predicted = pace_predicts(launch->kernel->pace, launch_item_count(&launch->space));
+    uint64_t ns = 0;
+    if (!traits->places || !(predicted ? is_long(launch) : traits->loops))
+        return;
+    gate_enter();
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    struct residence *residence = place != PLACE_NONE ? queue->context->at[place] : NULL;
+    bool lacks = residence && !program_cut_real(program, place) &&
+                 kernel_make_real(launch->kernel, residence, place) == 0 &&
+                 choose_local(launch, residence, place);
+    if (lacks)
+        ns = patience(launch, residence);
+    gate_leave();
+    if (!lacks)
+        return;
+    program_cut_start(program, queue->seat_index);
+    if (ns != 0)
+        program_cut_await(program, clock_now_ns() + ns);
+}
+
+static bool goes_whole(const struct launch *launch, const char *reason)
+{
+    pace_goes_whole(launch->kernel->pace, reason);
+    return false;
+}
+
+/* The journal has launches whole. */
+static bool is_kept(void)
+{
+    return atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
 }
 
 /* True when it is to be given in pieces, where it may be: the slow half of the question. */
@@ -377,45 +445,50 @@ static bool cut(struct launch *launch)
     struct kernel *kernel = launch->kernel;
     struct queue *queue = launch->base.queue;
     struct kernel_traits traits;
+    const char *whole = NULL;
     bool cuts = false;
+    if (is_one_group(&launch->space))
+        return goes_whole(launch, "its launches have one work-group");
+    if (is_kept())
+        return goes_whole(launch, "the program is protected, and its journal has launches whole");
     /* Who gives the pieces is a thread of ours, which is to be in no driver when the process ends.
      */
-    if (is_one_group(&launch->space) || work_is_over() || callback_start() != 0)
+    if (work_is_over() || callback_start() != 0)
         return false;
     if (pace_traits(kernel->program, kernel->pace, &traits) != 0)
         return false;
     if (!traits.whole && traits.places)
         traits.whole = program_cut_refusal(kernel->program);
     if (traits.whole || atomic_load(&pace_slice_ns) == 0) {
-        pace_never(kernel->program, kernel->pace, traits.whole);
+        pace_never(kernel->pace, traits.whole);
         log_info("launches of kernel %s are not given in pieces: %s", kernel->name,
                  traits.whole ? traits.whole : "--slice is 0");
         return false;
     }
     if (traits.even && launch->space.uneven)
         return false;
+    make_for_pieces(launch, &traits);
     gate_enter();
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
     struct residence *residence = place != PLACE_NONE ? queue->context->at[place] : NULL;
-    if (residence && kernel_make_real(kernel, residence, place) == 0)
-        cuts = choose_local(launch, residence, place) &&
-               begin_pieces(launch, residence, place, traits.places) &&
-               !launch_exceeds(&launch->base, residence, place);
+    if (residence && kernel_make_real(kernel, residence, place) == 0) {
+        whole = choose_local(launch, residence, place)
+                    ? begin_pieces(launch, residence, place, traits.places)
+                    : "its launches leave the size of work-groups to the driver";
+        cuts = !whole && !launch_exceeds(&launch->base, residence, place);
+    }
     gate_leave();
     launch->pieces.stays = atomic_load(&kernel->pace->overlaps)
                                ? "two of its work-groups write the same bytes"
                                : traits.stays;
-    if (cuts && launch->pieces.measures && is_long(kernel->pace, &launch->space)) {
-        program_cut_start(kernel->program, queue->seat_index);
-        return false; /* the next one may be */
-    }
+    if (whole)
+        return goes_whole(launch, whole);
+    if (cuts && !launch->pieces.measures)
+        pace_goes_whole(kernel->pace, NULL);
+    /* Where it is known that it is long, the next one may be cut. */
+    if (cuts && launch->pieces.measures && is_long(launch))
+        return goes_whole(launch, launch->pieces.whole);
     return cuts;
-}
-
-/* The journal has launches whole. */
-static bool is_kept(void)
-{
-    return atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
 }
 
 cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
@@ -438,8 +511,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         launch.refused = NULL;
         launch.under_way = false;
         launch_scatter(&launch);
-        if (pace_asks(kernel->pace, space) && type != CL_COMMAND_TASK && !is_kept() &&
-            cut(&launch)) {
+        if (pace_asks(kernel->pace, space) && type != CL_COMMAND_TASK && cut(&launch)) {
             launch.base.ops = &piece_ops;
             error = command_run_in_pieces(&launch.base, waits, wait_list, ret_event);
         } else {

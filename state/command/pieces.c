@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "state/base/clock.h"
 #include "state/base/span.h"
 #include "state/program/pace.h"
 #include "state/program/program_cut.h"
@@ -156,14 +157,19 @@ void pieces_untake(struct pieces *pieces)
     pieces->given--;
 }
 
+bool pieces_know_pace(const struct pieces *pieces)
+{
+    return !pieces->probes && pace_items(pieces->pace, NS_PER_S) != 0;
+}
+
 size_t pieces_of_slice(const struct pieces *pieces)
 {
-    uint64_t slice = atomic_load(&pace_slice_ns);
-    uint64_t groups = pace_items(pieces->pace, slice) / pieces->row;
-    uint64_t left = pieces_left(pieces);
-    if (groups < pieces->done && pace_items(pieces->pace, slice) == 0)
+    uint64_t slice = atomic_load(&pace_slice_ns), left = pieces_left(pieces);
+    uint64_t items = pieces_know_pace(pieces) ? pace_items(pieces->pace, slice) : 0;
+    uint64_t groups = items / pieces->row;
+    if (groups < pieces->done && items == 0)
         groups = pieces->done; /* nothing is known yet, but that those before took no time */
-    if (pieces->measures || slice == 0 || pace_items(pieces->pace, 2 * slice) / pieces->row >= left)
+    if (pieces->measures || slice == 0 || 2 * groups >= left)
         groups = left;
     /* A piece that ends with a device half full costs as much as one that fills it again. */
     if (groups < left)

@@ -45,7 +45,9 @@ struct pieces {
     uint64_t group;    /**< Work-items of a group. */
     size_t at, count;  /**< The piece to be given next: groups of it. */
     bool told;         /**< The kernel is told where a piece is: program_cut.h. */
-    bool measures;     /**< It is not cut, but measured: one piece. */
+    bool measures;     /**< It is not cut, but measured: one piece... */
+    const char *whole; /**< ...for this reason; static. */
+    bool probes;       /**< Nothing is predicted of it: the first pieces say how fast it is. */
     uint32_t given;    /**< Pieces that were. */
     uint64_t traced;   /**< When the first was planned: span_begin. */
     bool alone;        /**< No other queue is made before it has ended: queue_alone_begin. */
@@ -68,6 +70,8 @@ struct pieces {
 bool pieces_begin(const struct launch_space *space, const struct residence *residence, bool told,
                   struct pieces *ret_pieces);
 void pieces_finish(struct pieces *pieces);
+/** False while nothing says how fast it is. By who gives its pieces. */
+bool pieces_know_pace(const struct pieces *pieces);
 /** `fill` is that of @residence from now on. By who gives its pieces. */
 void pieces_refit(struct pieces *pieces, const struct residence *residence);
 

@@ -45,7 +45,7 @@ struct ready_status {
 /** Thread-safe; takes no lock. Returns how many there are. */
 uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX]);
 
-/** Kernels whose launches are never given in pieces that are told of, at most. */
+/** Kernels whose launches are not given in pieces that are told of, at most. */
 #define STATUS_WHOLE_MAX 16
 /** Those that were launched so far, and why; with a slice. Thread-safe, likewise. Returns how many
  *  there are. */

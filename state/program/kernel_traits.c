@@ -439,6 +439,7 @@ static void walk(struct reading *r, size_t index, bool in_loop)
         if (i >= unit->body && IS_ONE_OF(token, loops)) {
             size_t end = loop_end(s, unit, i);
             loop = end > loop ? end : loop;
+            r->traits.loops = true;
         }
         opens = token_is(token, "goto");
         if (is_atomic_call(s, i, unit->end)) {
@@ -454,6 +455,7 @@ static void walk(struct reading *r, size_t index, bool in_loop)
         walk_used(r, token, looping, &opens);
         opens = opens && !in_loop;
     }
+    r->traits.loops = r->traits.loops || opens || unit->recurses;
     if ((opens || unit->recurses) && !unit->seen_loops)
         walk(r, index, true); /* as if all of it were a loop */
     unit->open = false;

@@ -23,6 +23,8 @@ struct kernel_traits {
                             may write its own copy, to be merged (merge.h). */
     bool places;       /**< It asks where in the whole launch a group is, other than by global ids:
                             in pieces it is told so by a program of its own: program_cut.h. */
+    bool loops;        /**< It has a loop, or may have one: nothing bounds what an item takes. Only
+                            where it can be cut. */
     bool even; /**< Its language knows only work-groups that divide a launch: what else there
                     is for the driver to refuse, as a whole. */
 };

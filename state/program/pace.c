@@ -9,6 +9,8 @@
 
 #define NS_PER_S    1000000000u
 #define BACKOFF_MAX 1024
+/* So many times as large as those that were measured, a launch is not like them. */
+#define LARGER_MOST 8
 
 _Atomic uint64_t pace_slice_ns;
 
@@ -49,7 +51,7 @@ struct pace *pace_of(struct program *program, const char *name)
     /* Another build may have made other kernels of the same names. */
     if (pace && pace->known && pace->edition != atomic_load(&program->edition)) {
         pace->known = false;
-        pace->refusal = NULL;
+        pace_goes_whole(pace, NULL);
         pace_forget(pace);
     }
     pthread_mutex_unlock(&program->lock);
@@ -83,11 +85,9 @@ void pace_list_free(struct pace *list)
     }
 }
 
-void pace_never(struct program *program, struct pace *pace, const char *reason)
+void pace_never(struct pace *pace, const char *reason)
 {
-    pthread_mutex_lock(&program->lock);
-    pace->refusal = reason;
-    pthread_mutex_unlock(&program->lock);
+    pace_goes_whole(pace, reason);
     atomic_store(&pace->whole, UINT64_MAX);
     atomic_store(&pace->countdown, UINT32_MAX);
 }
@@ -100,9 +100,9 @@ uint32_t pace_refusals(struct program *program, struct pace_refusal *list, uint3
          pace = pace->next) {
         struct pace_refusal *next = &list[count];
         uint32_t same = 0;
-        if (!pace->refusal)
+        next->reason = atomic_load(&pace->refusal);
+        if (!next->reason)
             continue;
-        next->reason = pace->refusal;
         (void)!snprintf(next->kernel, sizeof(next->kernel), "%s", pace->name);
         while (list[same].reason != next->reason || strcmp(list[same].kernel, next->kernel) != 0)
             same++;
@@ -115,6 +115,7 @@ uint32_t pace_refusals(struct program *program, struct pace_refusal *list, uint3
 void pace_forget(struct pace *pace)
 {
     atomic_store(&pace->per_s, 0);
+    atomic_store(&pace->largest, 0);
     atomic_store(&pace->backoff, 1);
     atomic_store(&pace->countdown, UINT32_MAX);
     atomic_store(&pace->whole, atomic_load(&pace_slice_ns) ? 0 : UINT64_MAX);
@@ -124,6 +125,23 @@ uint64_t pace_items(const struct pace *pace, uint64_t ns)
 {
     double items = (double)atomic_load(&pace->per_s) * (double)ns / NS_PER_S;
     return items < (double)(UINT64_MAX / 4) ? (uint64_t)items : UINT64_MAX / 4;
+}
+
+static uint64_t largest_like(const struct pace *pace)
+{
+    uint64_t largest = atomic_load(&pace->largest);
+    return largest < UINT64_MAX / LARGER_MOST ? LARGER_MOST * largest : UINT64_MAX - 1;
+}
+
+bool pace_predicts(const struct pace *pace, uint64_t items)
+{
+    return atomic_load(&pace->per_s) != 0 && items <= largest_like(pace);
+}
+
+bool pace_is_long(const struct pace *pace, uint64_t items)
+{
+    uint64_t most = pace_items(pace, 2 * atomic_load(&pace_slice_ns));
+    return most != 0 && items >= most && pace_predicts(pace, items);
 }
 
 /* The first pieces are small, and a driver may compile for them: what is faster is believed at
@@ -136,12 +154,20 @@ void pace_measured(struct pace *pace, uint64_t items, uint64_t ns)
     atomic_store(&pace->per_s, per_s >= before ? per_s : (before + per_s) / 2);
 }
 
+void pace_doubt(struct pace *pace)
+{
+    atomic_store(&pace->per_s, 0);
+}
+
 void pace_settle(struct pace *pace, uint64_t items)
 {
     uint64_t slice = atomic_load(&pace_slice_ns), most = pace_items(pace, 2 * slice);
     uint32_t backoff = atomic_load(&pace->backoff);
     if (atomic_load(&pace->whole) == UINT64_MAX || most == 0)
         return; /* it is never cut, or was forgotten */
+    if (items > atomic_load(&pace->largest))
+        atomic_store(&pace->largest, items);
+    most = most < largest_like(pace) ? most : largest_like(pace);
     atomic_store(&pace->whole, most);
     if (items >= most) {
         atomic_store(&pace->backoff, 1);

@@ -11,7 +11,7 @@
  * A launch that is predicted to end within two slices goes whole, which costs a comparison. What is
  * predicted was measured, with a launch given in pieces; every now and then another one is, since
  * a kernel may take longer with other arguments: at first often, then ever less while it stays
- * short.
+ * short. Of a launch much larger than those that were measured nothing is predicted.
  */
 
 /** How long a piece is to take; 0: no launch is cut. Set before the first kernel is made, or by
@@ -31,6 +31,7 @@ struct pace {
     _Atomic uint32_t countdown; /**< So many launches go whole before one is measured again. */
     _Atomic uint32_t backoff;   /**< What the countdown begins with the next time. */
     _Atomic uint64_t per_s;     /**< Work-items a second, where it was measured; 0: unknown. */
+    _Atomic uint64_t largest;   /**< Work-items of the largest launch that was. */
     /** What other devices did of it, a second, when they did a part of a launch (move/spread.h);
      *  borrowed. By movers. */
     struct pace_elsewhere {
@@ -41,11 +42,12 @@ struct pace {
      *  counted down as launches are given. */
     _Atomic uint32_t unspread, unspread_next;
     atomic_bool overlaps; /**< Two of its work-groups were seen to write the same bytes. */
+    /** Why the last launch that may have been long was not cut; static. NULL: it was, or there was
+     *  none. */
+    const char *_Atomic refusal;
     /* Guarded by the program's lock. */
     bool known;       /**< The traits were read, of that... */
     uint32_t edition; /**< ...edition of the program. */
-    const char
-        *refusal; /**< Why none of its launches is cut, once one was to be; static. Or NULL. */
     struct kernel_traits traits;
 };
 
@@ -96,8 +98,14 @@ static inline void pace_spread(struct pace *pace, bool worth_it)
 }
 
 /** Its launches are never cut, and why; static. NULL: none is, of any kernel. */
-void pace_never(struct program *program, struct pace *pace, const char *reason);
-/** A kernel whose launches are never cut. */
+void pace_never(struct pace *pace, const char *reason);
+/** A launch that may be long is not cut, and why; static. NULL: it is. */
+static inline void pace_goes_whole(struct pace *pace, const char *reason)
+{
+    if (atomic_load_explicit(&pace->refusal, memory_order_relaxed) != reason)
+        atomic_store_explicit(&pace->refusal, reason, memory_order_relaxed);
+}
+/** A kernel whose launches are not cut. */
 struct pace_refusal {
     char kernel[64]; /**< Cut where it is longer. */
     const char *reason;
@@ -108,8 +116,14 @@ uint32_t pace_refusals(struct program *program, struct pace_refusal *list, uint3
                        uint32_t most);
 /** Nothing is known of it any more: it is somewhere else. */
 void pace_forget(struct pace *pace);
+/** How long a launch of @items takes was measured, of launches like it. */
+bool pace_predicts(const struct pace *pace, uint64_t items);
+/** True when it is predicted to take more than two slices. */
+bool pace_is_long(const struct pace *pace, uint64_t items);
 /** @items took @ns. */
 void pace_measured(struct pace *pace, uint64_t items, uint64_t ns);
+/** A launch of @items, of which nothing was predicted, is measured from here on. */
+void pace_doubt(struct pace *pace);
 /** A launch of @items has ended: was it worth cutting? */
 void pace_settle(struct pace *pace, uint64_t items);
 /** How many work-items take @ns; 0: it is not known. */

@@ -150,8 +150,8 @@ MUST_CHECK int program_container(struct program *program, cl_uint seat, unsigned
                                  size_t *ret_size);
 /**
  * The program takes its container with it, or brings it back: what its device made of it is kept in
- * the library of binaries for the next time. Blocks on the driver, as it would where the program got
- * the driver's own binary. Outside the gate.
+ * the library of binaries for the next time. Blocks on the driver, as it would where the program
+ * got the driver's own binary. Outside the gate.
  */
 void program_keep_binary(struct program *program, cl_uint seat);
 

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "state/base/cleanup.h"
+#include "state/base/clock.h"
 #include "state/base/log.h"
+#include "state/base/threads/cancel.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/program/program_priv.h"
@@ -92,7 +94,7 @@ bool program_cut_fits(const struct program *program, const char *name, struct re
     error = residence->cl->clGetKernelWorkGroupInfo(
         kernel, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof(most), &most, NULL);
     residence->cl->clReleaseKernel(kernel);
-    return error != CL_SUCCESS || items <= most;
+    return error != CL_SUCCESS || items <= device_group_size(residence->device, most);
 }
 
 /* The edition plus one: 0 is of none. */
@@ -192,6 +194,14 @@ struct cutting {
     int seat;
 };
 
+static void cut_ends(struct program *program)
+{
+    pthread_mutex_lock(&program->lock);
+    atomic_store(&program->details->cutting, false);
+    pthread_cond_broadcast(&program->details->built);
+    pthread_mutex_unlock(&program->lock);
+}
+
 static void *cut_thread(void *data)
 {
     struct cutting *cutting = data;
@@ -205,7 +215,7 @@ static void *cut_thread(void *data)
         log_info("kernels of a program that ask for their place are not given in pieces: it does "
                  "not build with the functions for that (error %d)",
                  error);
-    atomic_store(&program->details->cutting, false);
+    cut_ends(program);
     object_unhold(program); /* it may be the last hold, with which the driver's program goes */
     free(cutting);
     work_build_end(false);
@@ -227,7 +237,17 @@ void program_cut_start(struct program *program, int seat)
         object_unhold(program);
     }
     free(cutting);
-    atomic_store(&program->details->cutting, false);
+    cut_ends(program);
+}
+
+void program_cut_await(struct program *program, uint64_t deadline_ns)
+{
+    int before = cancel_hold(), error = 0;
+    pthread_mutex_lock(&program->lock);
+    while (atomic_load(&program->details->cutting) && error == 0)
+        error = clock_wait(&program->details->built, &program->lock, deadline_ns);
+    pthread_mutex_unlock(&program->lock);
+    cancel_allow(before);
 }
 
 void program_cut_begin(struct program *program)

@@ -6,8 +6,8 @@
 /*
  * The program once more, for pieces of its kernels that ask where in the launch they are: with
  * functions of ours in front of its source, which say of the whole launch what the driver says of a
- * piece. It is made in the background once such a kernel was found to take long; whole launches
- * stay with the program as it is.
+ * piece. It is made in the background once such a kernel has a launch that may take long, which
+ * waits for it for a while; whole launches stay with the program as it is.
  *
  * Nothing is added to a kernel's parameters: what the functions have to know is in the third
  * dimension's offset (cut_word), and, of launches of one dimension, in the second's, which such
@@ -40,6 +40,9 @@ const char *program_cut_refusal(struct program *program);
 cl_int program_cut_make(struct program *program, int seat);
 /** The same in the background; once, and never again after it was found not to build. */
 void program_cut_start(struct program *program, int seat);
+/** Wait until it is not being made in the background any more, or for the deadline. Outside the
+ *  gate. */
+void program_cut_await(struct program *program, uint64_t deadline_ns);
 
 /** A launch whose pieces are made from it is under way, from begin until end. Any thread. */
 void program_cut_begin(struct program *program);

@@ -18,7 +18,7 @@ struct program_seat {
 };
 
 struct program_details {
-    pthread_cond_t built; /**< `building` became false. */
+    pthread_cond_t built; /**< `building` or `cutting` became false. */
     enum program_origin origin;
     uint32_t seats;      /**< Bit i: context->seats[i] is one of the program's devices. */
     struct recipe *base; /**< As created, before anything was built. NULL when linked. */

@@ -52,6 +52,13 @@ static inline bool gate_is_inside(void)
     return atomic_load_explicit(&the_thread.gate.inside, memory_order_relaxed) != 0;
 }
 
+/** True when a mover waits for the calling thread, which is inside, to leave. */
+static inline bool gate_is_awaited(void)
+{
+    return UNLIKELY(atomic_load_explicit(&gate_closed, memory_order_relaxed) != 0) &&
+           !the_thread.gate.owner;
+}
+
 /**
  * Close the gate and wait until every thread inside has left. One closer at a time: a second one
  * waits. Not inside the gate. The closer itself passes the gate freely until gate_open.

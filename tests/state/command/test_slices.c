@@ -103,6 +103,56 @@ Test(slices, a_move_takes_place_between_pieces_and_no_group_runs_twice)
     scene_close(&s);
 }
 
+static void *move_after_five(void *data)
+{
+    struct scene *s = data;
+    while (launches(s, "one") < 5)
+        engine_rig_sleep(1);
+    engine_rig_moves(&s->rig, "two");
+    return NULL;
+}
+
+/* A driver that runs commands within the call has ended a piece when the next one is looked for: a
+ * move comes in between all the same. */
+Test(slices, a_move_does_not_wait_for_pieces_that_run_within_their_calls)
+{
+    struct scene s;
+    pthread_t mover;
+    scene_open(&s, TWO(UNPACED "launch_ms=20 "), "5", "plain", 0, 4096);
+    engine_rig_moves(&s.rig, "two"); /* compilers have it from here on */
+    engine_rig_moves(&s.rig, "one");
+    cr_assert_eq(pthread_create(&mover, NULL, move_after_five, &s), 0);
+    cl_event event = launch(&s, &long_shape, ROUNDS);
+    add_wanted(&s, &long_shape, ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    pthread_join(mover, NULL);
+    cr_assert_gt(launches(&s, "two"), 5, "it waited for the launch's end");
+    OK(clReleaseEvent(event));
+    check(&s);
+    scene_close(&s);
+}
+
+/* What was measured of a small launch says nothing of a large one, whose arguments may be others.
+ */
+Test(slices, a_launch_much_larger_than_those_measured_is_looked_at)
+{
+    const size_t like = 1000, large = 1100;
+    const struct launch_space alike = {.dims = 1, .global = &like};
+    const struct launch_space larger = {.dims = 1, .global = &large};
+    struct pace pace = {.name = NULL};
+    atomic_store(&pace_slice_ns, 10 * NS_PER_MS);
+    pace_forget(&pace);
+    pace_measured(&pace, 128, 100000);
+    for (unsigned n = 0; n < 4; n++)
+        pace_settle(&pace, 128);
+    cr_assert_not(pace_asks(&pace, &alike));
+    cr_assert(pace_asks(&pace, &larger));
+    /* And it begins with a piece that says how fast it is, however fast those were. */
+    cr_assert_not(pace_is_long(&pace, 1 << 20));
+    pace_settle(&pace, 1 << 20);
+    cr_assert(pace_is_long(&pace, 1 << 20));
+}
+
 static bool fail_and_suspend(struct scene *s, cl_event event)
 {
     struct move_report report;
@@ -544,6 +594,26 @@ Test(slices, arguments_are_those_of_the_call)
     OK(clWaitForEvents(1, &event));
     OK(clReleaseEvent(event));
     check(&s);
+    scene_close(&s);
+}
+
+Test(slices, why_launches_go_whole_is_told_until_one_does_not)
+{
+    static const struct shape one_group = {1, {0}, {16}, {16}};
+    struct pace_refusal whole[STATUS_WHOLE_MAX];
+    struct scene s;
+    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
+    cl_event event = launch(&s, &one_group, ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    cr_assert_eq(status_whole(whole), 1);
+    cr_assert_str_eq(whole[0].kernel, "plain");
+    cr_assert(strstr(whole[0].reason, "one work-group"), "%s", whole[0].reason);
+    event = launch(&s, &long_shape, ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    cr_assert(is_cut(event));
+    OK(clReleaseEvent(event));
+    cr_assert_eq(status_whole(whole), 0);
     scene_close(&s);
 }
 

@@ -7,6 +7,7 @@
 
 #include "state/base/threads/gate.h"
 #include "state/command/parts.h"
+#include "state/driver/quirks.h"
 #include "state/program/kernel.h"
 #include "state/program/program_cut.h"
 #include "tests/state/command/slices_rig.h"
@@ -224,6 +225,69 @@ Test(places, agree_where_groups_are_left_to_opencl)
         check(&s);
         cr_assert_lt(n, 100u, "it goes whole");
     }
+    scene_close(&s);
+}
+
+/* A program of one launch, which waits for what it needs to go in pieces. On a busy machine that
+ * may take longer than it waits. */
+Test(places, are_told_to_the_first_launch_of_a_program)
+{
+    struct scene s;
+    bool whole = true;
+    scene_begin(&s, TWO(PACED "build_ms=300 "), "10", 0, 4096);
+    for (unsigned n = 0; whole && n < 5; n++) {
+        uint64_t before = launches(&s, "one");
+        scene_build(&s, places, "-cl-std=CL2.0", "places");
+        cl_event event = launch(&s, &long_shape, ROUNDS);
+        add_places(&s, &long_shape, ROUNDS);
+        OK(clWaitForEvents(1, &event));
+        whole = launches(&s, "one") <= before + 2;
+        check(&s);
+        OK(clReleaseEvent(event));
+        OK(clReleaseKernel(s.kernel));
+        OK(clReleaseProgram(s.program.program));
+    }
+    cr_assert_not(whole, "it goes whole");
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    scene_close(&s);
+}
+
+/* One that is short whatever it is given is not worth a second build. */
+Test(places, are_not_told_to_a_kernel_without_loops_that_is_short)
+{
+    static const char source[] =
+        "kernel void agree(global uint *out, uint rounds, uint w, uint h) {\n"
+        "  out[get_global_id(0)] += get_group_id(0) * rounds; }\n";
+    static const struct shape few = {1, {0}, {64}, {1}};
+    struct scene s;
+    scene_begin(&s, CONFIG, "10", 0, 4096);
+    scene_build(&s, source, "", "agree");
+    cl_event event = launch(&s, &few, 1);
+    for (cl_uint at = 0; at < 64; at++)
+        s.wanted[at] += at;
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    cr_assert_not(is_made(&s));
+    cr_assert_eq(launches(&s, "one"), 1);
+    check(&s);
+    scene_close(&s);
+}
+
+/* Also of what is made for pieces the compiler may say less than what runs. */
+Test(places, fit_where_a_driver_says_a_wrong_size_of_groups)
+{
+    struct scene s;
+    scene_begin(&s, TWO(PACED "kernel_work_group_size=places:8 "), "10", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    struct program *program = (struct program *)s.program.program;
+    struct residence *residence = residence_of(&s);
+    uint8_t place = atomic_load(&program->context->place[0]);
+    OK(program_cut_make(program, 0));
+    gate_enter();
+    cr_assert_not(program_cut_fits(program, "places", residence, place, 16));
+    residence->device->quirks |= QUIRK_GROUP_SIZE_WRONG;
+    cr_assert(program_cut_fits(program, "places", residence, place, 16));
+    gate_leave();
     scene_close(&s);
 }
 
@@ -447,8 +511,14 @@ Test(places, are_alone_where_a_driver_mixes_offsets_up)
         cr_assert(alone ? ((struct event *)event)->parts->serial > 2
                         : ((struct event *)event)->parts->serial == 1);
         OK(clReleaseEvent(event));
-        if (!alone)
-            OK(clReleaseCommandQueue(other));
+        if (alone)
+            continue;
+        struct pace_refusal whole[STATUS_WHOLE_MAX];
+        for (unsigned ms = 0; status_whole(whole) == 0 && ms < 5000; ms++)
+            engine_rig_sleep(1); /* it is noted behind the launch's end */
+        cr_assert_eq(status_whole(whole), 1);
+        cr_assert(strstr(whole[0].reason, "other queues"), "%s", whole[0].reason);
+        OK(clReleaseCommandQueue(other));
     }
     check(&s);
     scene_close(&s);
