@@ -151,7 +151,7 @@ static void let_go(void)
 static int spread_launch(struct seat *seat)
 {
     struct spread_request request = {
-        .seat = seat, .offers = offers, .stops = stops, .abandons = true};
+        .seat = seat, .offers = offers, .stops = stops, .abandons = true, .yields = true};
     struct spread *spread;
     int error;
     do {
@@ -165,7 +165,7 @@ static int spread_launch(struct seat *seat)
         request.again = error == 0;
         work_end();
         move_unlock();
-    } while (error == 0 && elastic_count() != 0 && !work_is_over());
+    } while ((error == 0 || error == -EINTR) && elastic_count() != 0 && !work_is_over());
     return error;
 }
 

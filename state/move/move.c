@@ -384,9 +384,12 @@ static int lock_to_move(struct move *move)
 {
     const struct move_request *request = move->request;
     for (;;) {
-        if (!(request->prewarm ? move_lock_to_prewarm(move->limits.deadline_ns)
-                               : move_lock_until(move->limits.deadline_ns, false)))
-            return move_fail(move, -ETIMEDOUT, "another move of the program went on");
+        if (!(request->prewarm ? move_lock_to_prewarm(move->limits.deadline_ns, move->limits.cancel)
+                               : move_lock_unless(move->limits.deadline_ns, move->limits.cancel))) {
+            bool canceled = move->limits.cancel && atomic_load(move->limits.cancel);
+            return move_fail(move, canceled ? -ECANCELED : -ETIMEDOUT,
+                             "another move of the program went on");
+        }
         move->resumes = request->target && !request->prewarm && !atomic_load(&move->seat->device);
         if (!must_wait(move))
             return 0;

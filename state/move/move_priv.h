@@ -63,13 +63,15 @@ struct move {
 /** The lock of move_run, until @deadline_ns (0: none). False: it was not to be had.
  * @yields  Who takes it lets go of it as soon as somebody else waits for it. */
 bool move_lock_until(uint64_t deadline_ns, bool yields);
+/** The same, also until @cancel (or NULL) is true. */
+MUST_CHECK bool move_lock_unless(uint64_t deadline_ns, const atomic_bool *cancel);
 void move_lock(void); /**< For as long as it takes. */
 void move_unlock(void);
 /**
  * The same for a request to prewarm. Several are served at once: between the two calls below each
  * builds at a place of its own, without the lock, which only others of them can have meanwhile.
  */
-MUST_CHECK bool move_lock_to_prewarm(uint64_t deadline_ns);
+MUST_CHECK bool move_lock_to_prewarm(uint64_t deadline_ns, const atomic_bool *cancel);
 void move_make_begin(struct move *move);
 void move_make_end(struct move *move);
 /** One of them builds for @target. With the lock. */

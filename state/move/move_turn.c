@@ -21,30 +21,52 @@ static struct {
 /* Movers that wait for that lock: those that yield give way to them. */
 static _Atomic unsigned waiting;
 
-/* @beside: others may be building for other devices. */
-static bool take_turn(uint64_t deadline_ns, bool beside)
+/* How often who waits looks whether it was canceled. */
+#define LOOK_NS (50 * NS_PER_MS)
+
+/* Under the turn's lock. False: the deadline passed, or it was canceled. */
+static bool await_change(uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    int error = 0;
+    uint64_t look = clock_now_ns() + LOOK_NS;
+    bool looks = cancel && (deadline_ns == 0 || look < deadline_ns);
+    int error = clock_wait(&turn.changed, &turn.lock, looks ? look : deadline_ns);
+    return (error == 0 || looks) && !(cancel && atomic_load(cancel));
+}
+
+/* @beside: others may be building for other devices. */
+static bool take_turn(uint64_t deadline_ns, const atomic_bool *cancel, bool beside)
+{
+    bool waits = true;
     pthread_mutex_lock(&turn.lock);
-    while (error == 0 && (turn.held || (turn.making && !beside)))
-        error = clock_wait(&turn.changed, &turn.lock, deadline_ns);
+    while (waits && (turn.held || (turn.making && !beside)))
+        waits = await_change(deadline_ns, cancel);
     bool taken = !turn.held && (beside || !turn.making);
     turn.held = turn.held || taken;
     pthread_mutex_unlock(&turn.lock);
     return taken;
 }
 
-bool move_lock_until(uint64_t deadline_ns, bool yields)
+static bool take_turn_alone(uint64_t deadline_ns, const atomic_bool *cancel, bool yields)
 {
     atomic_fetch_add(&waiting, !yields);
-    bool taken = take_turn(deadline_ns, false);
+    bool taken = take_turn(deadline_ns, cancel, false);
     atomic_fetch_sub(&waiting, !yields);
     return taken;
 }
 
-bool move_lock_to_prewarm(uint64_t deadline_ns)
+bool move_lock_until(uint64_t deadline_ns, bool yields)
 {
-    return take_turn(deadline_ns, true);
+    return take_turn_alone(deadline_ns, NULL, yields);
+}
+
+bool move_lock_unless(uint64_t deadline_ns, const atomic_bool *cancel)
+{
+    return take_turn_alone(deadline_ns, cancel, false);
+}
+
+bool move_lock_to_prewarm(uint64_t deadline_ns, const atomic_bool *cancel)
+{
+    return take_turn(deadline_ns, cancel, true);
 }
 
 bool move_is_made_ready(const struct device_key *target)

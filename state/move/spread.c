@@ -169,9 +169,12 @@ static int quiesce(const struct spread *s)
                         .report = &report,
                         .seat = s->request->seat,
                         .apart = ordered ? queue : NULL,
+                        .yields = s->request->yields,
                         .limits = s->request->limits};
     int error = ordered ? await_first_piece(s, &move) : 0;
-    return error != 0 ? error : move_quiesce(&move);
+    if (error == 0)
+        error = move_quiesce(&move);
+    return error == -EAGAIN ? -EINTR : error;
 }
 
 /* Would home, which has nothing else to do since @idle_since, do all of its part again before it

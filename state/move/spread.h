@@ -37,6 +37,8 @@ struct spread_request {
     /** Once home has nothing left to do, a place that is slower at its part than home would be is
      *  waited for by spread_end alone, and the launch ends before. For who does not go to it. */
     bool abandons;
+    /** It gives way to whoever waits to move, while what came before the launch is awaited. */
+    bool yields;
     struct transfer_limits limits; /**< Of what is copied before. */
 };
 
@@ -46,8 +48,9 @@ struct spread_request {
  * meanwhile, but it does not end, nor goes on after a stop, before spread_end.
  *
  * Blocks for as long as the launch takes. 0, or why not: -ENOENT (no launch that is worth it),
- * -EAGAIN (how long it takes is not known yet),
- * -ENOTSUP, -EBUSY, -ENOSPC, -ENOMEM, -EIO, -ETIMEDOUT, -ECANCELED. The program is never worse off.
+ * -EAGAIN (how long it takes is not known yet), -EINTR (it gave way to a mover, and may be begun
+ * again), -ENOTSUP, -EBUSY, -ENOSPC, -ENOMEM, -EIO, -ETIMEDOUT, -ECANCELED. The program is never
+ * worse off.
  */
 MUST_CHECK int spread_run(const struct spread_request *request, struct spread **ret_spread);
 /** The launch ends, or goes on, where its queue is now. Blocks for as long as a place takes for a

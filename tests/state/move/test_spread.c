@@ -225,6 +225,88 @@ static void spread_over(const struct scene *s, const char *first, const char *se
     cr_assert_eq(elastic_set(keys, second ? 2 : 1), 0);
 }
 
+struct timed_move {
+    struct scene *scene;
+    uint64_t began_ns; /* when it was the move's turn; 0: never */
+    struct move_report report;
+};
+
+static void note_beginning(void *data, const struct move_progress *progress)
+{
+    struct timed_move *timed = data;
+    (void)progress;
+    if (timed->began_ns == 0)
+        timed->began_ns = clock_now_ns();
+}
+
+/* What came before a launch in its queue may take any time: who waits to move does not wait until
+ * those that are to join the launch have found that it has begun. */
+Test(spread, a_move_does_not_wait_for_the_first_piece_of_a_launch_to_join)
+{
+    static const size_t one_group = 4096;
+    struct scene *s = scene_open("[one] paced=adds items_per_s=10240 name=one type=cpu base=1 "
+                                 "[two] paced=adds items_per_s=10240 name=two type=cpu base=1 "
+                                 "[three] paced=adds items_per_s=10240 name=three type=cpu base=1",
+                                 "adds");
+    struct timed_move timed = {.scene = s};
+    const struct move_request request = {
+        .target = engine_rig_key(&s->rig, "two"), .progress = note_beginning, .data = &timed};
+    prewarm(s, "three");
+    spread_over(s, "three", NULL);
+    end(launch(s)); /* which measures what there is to measure once */
+    pace_spread(((struct kernel *)s->kernel)->pace, true);
+    for (unsigned n = 0; n < 2; n++) {
+        OK(clEnqueueNDRangeKernel(s->program.queue, s->kernel, 1, NULL, &one_group, &one_group, 0,
+                                  NULL, NULL));
+        for (unsigned i = 0; i < one_group; i++)
+            s->wanted[i] += work(s->input[i] ^ s->input[(i + 1) % ITEMS], s->rounds);
+    }
+    cl_event event = launch(s);
+    /* Its first piece is with the driver, behind the groups: 800 ms. */
+    engine_rig_sleep(150);
+    uint64_t asked = clock_now_ns();
+    move_run(&request, &timed.report);
+    cr_assert_eq(timed.report.result, MOVE_DONE, "%s", timed.report.reason);
+    cr_assert_lt(timed.began_ns - asked, 250 * NS_PER_MS);
+    end(event);
+    check(s);
+    scene_close(s);
+}
+
+static void *hold_the_turn(void *data)
+{
+    pthread_barrier_t *barrier = data;
+    move_lock();
+    pthread_barrier_wait(barrier);
+    engine_rig_sleep(2000);
+    move_unlock();
+    return NULL;
+}
+
+/* It has a deadline, and can be canceled, while another one goes on. */
+Test(spread, a_move_that_waits_for_another_can_be_canceled)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    atomic_bool canceled = true;
+    pthread_barrier_t barrier;
+    pthread_t other;
+    struct move_report report;
+    struct move_request request = {.target = engine_rig_key(&s->rig, "two"), .cancel = &canceled};
+    pthread_barrier_init(&barrier, NULL, 2);
+    cr_assert_eq(pthread_create(&other, NULL, hold_the_turn, &barrier), 0);
+    pthread_barrier_wait(&barrier);
+    uint64_t asked = clock_now_ns();
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_CANCELED, "%s", report.reason);
+    request.cancel = NULL;
+    request.deadline_ns = clock_now_ns() + 100 * NS_PER_MS;
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_EXPIRED, "%s", report.reason);
+    cr_assert_lt(clock_now_ns() - asked, 1500 * NS_PER_MS);
+    pthread_join(other, NULL);
+    scene_close(s);
+}
+
 Test(spread, a_move_that_does_not_block_has_both_do_the_rest)
 {
     struct scene *s = scene_open(CONFIG, "adds");
