@@ -12,10 +12,9 @@
 #include "agent/doctor/inspection.h"
 #include "state/base/cleanup.h"
 
+#define DEPTH_MAX 4 /* Scripts that are run by scripts. */
+
 /** The program that the #! line names, as it is written there; -ENOEXEC where there is none. */
-
-#define DEPTH_MAX 4 /* Scripts that run scripts. */
-
 static int interpreter(const char *path, char ret[PATH_MAX])
 {
     char line[512];
@@ -65,31 +64,6 @@ static void check_privilege(struct inspection *inspection, const char *path, boo
     }
 }
 
-/** True when the last part of the path begins with the name: "python3.11". */
-static bool is_called(const char *path, const char *name)
-{
-    const char *slash = strrchr(path, '/');
-
-    return strncmp(slash ? slash + 1 : path, name, strlen(name)) == 0;
-}
-
-static bool is_shell(const char *path)
-{
-    static const char *const shells[] = {"sh", "bash", "dash", "ksh", "zsh", "busybox"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
-        const char *slash = strrchr(path, '/');
-        if (strcmp(slash ? slash + 1 : path, shells[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool is_python(const char *path)
-{
-    return is_called(path, "python") || is_called(path, "pypy");
-}
-
 /** An ELF file that is run. */
 static int take_program(struct inspection *inspection, const char *path)
 {
@@ -98,114 +72,30 @@ static int take_program(struct inspection *inspection, const char *path)
     return error ? error : strings_add(&inspection->seen, path);
 }
 
-/** What python's arguments say it runs. */
-static int look_python(struct inspection *inspection, char *const *arguments, const char *asked)
+/** A command: a program and what runs it. What is found goes into @inspection. */
+static int look(struct inspection *inspection, const char *program)
 {
-    size_t at = 0;
-
-    while (arguments[at] && arguments[at][0] == '-' && arguments[at][1] &&
-           strcmp(arguments[at], "-c") && strcmp(arguments[at], "-m")) {
-        at += strcmp(arguments[at], "-W") && strcmp(arguments[at], "-X") ? 1 : 2;
-        if (!arguments[at - 1])
-            return 0;
-    }
-    if (!arguments[at] || strcmp(arguments[at], "-c") == 0) {
-        inspection->machine = true;
-        return 0;
-    }
-    if (strcmp(arguments[at], "-m") == 0)
-        return arguments[at + 1] ? python_module(inspection, arguments[at + 1], ".", asked) : 0;
-    return python_script(inspection, arguments[at], asked);
-}
-
-static int look(struct inspection *inspection, const char *program, char *const *arguments);
-
-/** A command that something else runs; says nothing where it has no sign of OpenCL. */
-static int look_quietly(void *context, char *const *command)
-{
-    struct inspection *inspection = context;
-    CLEANUP(cleanup_free) char *said = NULL;
-    size_t size = 0;
-    struct inspection part = {.to = open_memstream(&said, &size), .depth = inspection->depth};
-    int error = part.to ? look(&part, command[0], command + 1) : -ENOMEM;
-
-    if (!error)
-        error = linkage_check(&part);
-    if (part.to)
-        fclose(part.to);
-    /* A command that cannot be found is one that a script may never get to. */
-    error = error == -ENOENT ? 0 : error;
-    if (!error && (part.linked || part.opens)) {
-        fwrite(said, 1, size, inspection->to);
-        inspection->stopped = inspection->stopped || part.stopped;
-        inspection->linked = inspection->linked || part.linked;
-        inspection->opens = inspection->opens || part.opens;
-        for (size_t i = 0; i < part.uses.count && !error; i++)
-            error = strings_add(&inspection->uses, part.uses.items[i]);
-    }
-    inspection_finish(&part);
-    return error;
-}
-
-static int look_in_shell(struct inspection *inspection, const char *path)
-{
-    return shell_commands(path, look_quietly, inspection);
-}
-
-static int look_script(struct inspection *inspection, const char *path, const char *named)
-{
-    char *const script[] = {NULL};
-    char found[PATH_MAX], asked[PATH_MAX];
-    int error;
-
-    if (inspection_find(named, found, asked)) {
-        inspection_say(inspection, "stop", "%s is a script whose interpreter is not there", path);
-        return 0;
-    }
-    inspection_say(inspection, "ok", "%s is a script, run by %s", path, found);
-    if (is_shell(found) || is_shell(asked)) {
-        check_privilege(inspection, found, false);
-        return look_in_shell(inspection, path);
-    }
-    if (is_python(found) || is_python(asked)) {
-        error = python_script(inspection, path, asked);
-        return error ? error : take_program(inspection, found);
-    }
-    linkage_text(inspection, path);
-    return look(inspection, named, script);
-}
-
-/** A command: a program and its arguments. What is found goes into @inspection. */
-static int look(struct inspection *inspection, const char *program, char *const *arguments)
-{
-    char *const archive[] = {"-jar", (char *)program, NULL};
-    char path[PATH_MAX], asked[PATH_MAX], next[PATH_MAX];
-    int error = inspection_find(program, path, asked);
+    char path[PATH_MAX], next[PATH_MAX];
+    int error = inspection_find(program, path);
 
     if (error || inspection->depth == DEPTH_MAX)
         return error;
     inspection->depth++;
     bool script = !interpreter(path, next);
     check_privilege(inspection, path, script);
-    if (script) {
-        error = look_script(inspection, path, next);
-        /* pyenv's python3 is a script. */
-        if (!error && is_python(asked))
-            error = look_python(inspection, arguments, asked);
-    } else if (java_is_archive(path)) {
-        error = look(inspection, "java", archive);
+    if (!script) {
+        error = take_program(inspection, path);
+    } else {
+        inspection->machine = true;
+        inspection_say(inspection, "ok",
+                       "%s is a script, run by %s; what it starts or imports is not looked at",
+                       path, next);
+        error = look(inspection, next);
         if (error == -ENOENT) {
-            inspection_say(inspection, "stop", "%s is a Java program, and java is not there", path);
+            inspection_say(inspection, "stop", "%s is a script whose interpreter is not there",
+                           path);
             error = 0;
         }
-    } else if (is_shell(path) && arguments[0] && arguments[0][0] != '-') {
-        error = look_in_shell(inspection, arguments[0]);
-    } else {
-        error = take_program(inspection, path);
-        if (!error && (is_python(path) || is_python(asked)))
-            error = look_python(inspection, arguments, asked);
-        else if (!error && is_called(asked, "java"))
-            error = java_program(inspection, arguments);
     }
     inspection->depth--;
     return error;
@@ -276,7 +166,7 @@ static void sum_up(struct inspection *inspection, const char *program, enum road
 int doctor_program(char *const *command, const char *library, FILE *to, enum road *ret_road)
 {
     struct inspection inspection = {.to = to};
-    int error = look(&inspection, command[0], command + 1);
+    int error = look(&inspection, command[0]);
 
     if (!error)
         error = linkage_check(&inspection);

@@ -14,9 +14,9 @@ enum road {
 };
 
 /**
- * Look at a command, the files that it runs (a script's interpreter, the programs that a shell's
- * text names, Python's modules, Java's archives) and all libraries that these are linked against,
- * and write what was found to @to: one line each, "ok", "note" or "stop" first. Nothing is run.
+ * Look at a program (of a script, at its interpreter) and all libraries that it is linked against,
+ * and write what was found to @to: one line each, "ok", "note" or "stop" first. Nothing is run: the
+ * programs that a script starts, and the modules that it imports, are not looked at.
  *
  * @command  The program and its arguments, NULL-terminated.
  * @library  libreseat.so, for its entry points; NULL: not checked.

@@ -44,8 +44,6 @@ int strings_add(struct strings *strings, const char *text)
     return 0;
 }
 
-#define TEXT_MAX (1u << 20)
-
 void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
 {
     va_list arguments;
@@ -69,49 +67,21 @@ static bool is_program(const char *path)
     return stat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode);
 }
 
-int inspection_find(const char *name, char ret[PATH_MAX], char *ret_asked)
+int inspection_find(const char *name, char ret[PATH_MAX])
 {
     const char *list = getenv("PATH");
 
-    if (strchr(name, '/')) {
-        if (ret_asked)
-            snprintf(ret_asked, PATH_MAX, "%s", name);
+    if (strchr(name, '/'))
         return is_program(name) && realpath(name, ret) ? 0 : -ENOENT;
-    }
     CLEANUP(cleanup_free) char *copy = strdup(list ? list : "/usr/local/bin:/usr/bin:/bin");
     char *rest = copy;
     for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":")) {
         char path[PATH_MAX];
         if (!paths_join(*part ? part : ".", name, path) && is_program(path) &&
-            access(path, X_OK) == 0 && realpath(path, ret)) {
-            if (ret_asked)
-                memcpy(ret_asked, path, sizeof(path));
+            access(path, X_OK) == 0 && realpath(path, ret))
             return 0;
-        }
     }
     return -ENOENT;
-}
-
-char *inspection_read(const char *path, size_t *ret_size)
-{
-    CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char *text = fd < 0 ? NULL : malloc(TEXT_MAX + 1);
-    ssize_t size = text ? read(fd, text, TEXT_MAX) : -1;
-
-    if (size < 0) {
-        free(text);
-        return NULL;
-    }
-    text[size] = '\0';
-    *ret_size = (size_t)size;
-    return text;
-}
-
-void inspection_folder(const char *path, char ret[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-
-    snprintf(ret, PATH_MAX, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
 }
 
 void inspection_finish(struct inspection *inspection)
@@ -119,7 +89,6 @@ void inspection_finish(struct inspection *inspection)
     strings_finish(&inspection->programs);
     strings_finish(&inspection->seen);
     strings_finish(&inspection->names);
-    strings_finish(&inspection->modules);
     strings_finish(&inspection->uses);
     strings_finish(&inspection->search);
 }

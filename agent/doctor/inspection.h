@@ -31,7 +31,6 @@ struct inspection {
     struct strings programs; /**< ELF files that are run, not loaded. */
     struct strings seen;     /**< Files that were looked at; grows while it is walked. */
     struct strings names;    /**< Sonames that were looked for. */
-    struct strings modules;  /**< Python files and modules that were looked at. */
     struct strings uses;     /**< OpenCL functions that they are linked to. */
     struct strings search;   /**< Folders of the rpaths seen. */
 };
@@ -42,20 +41,8 @@ void inspection_finish(struct inspection *inspection);
 void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
     PRINTF(3, 4);
 
-/**
- * Find a program as execvp() would.
- *
- * @ret_asked  Its path, links not followed (an environment of Python's is told by where its
- *             interpreter seems to be); NULL: not wanted.
- * Returns 0 or -ENOENT.
- */
-MUST_CHECK int inspection_find(const char *name, char ret[PATH_MAX], char *ret_asked);
-
-/** The folder that a path is in. */
-void inspection_folder(const char *path, char ret[PATH_MAX]);
-
-/** A text file's first MiB with a NUL after it, to be freed; NULL where it cannot be read. */
-char *inspection_read(const char *path, size_t *ret_size);
+/** Find a program as execvp() would. Returns 0 or -ENOENT. */
+MUST_CHECK int inspection_find(const char *name, char ret[PATH_MAX]);
 
 /** What an ELF file says of how it reaches OpenCL. */
 struct elf_facts {
@@ -86,39 +73,5 @@ bool elf_is_loader(const char *library);
 
 /** Check every file in @inspection->seen and what they are linked against. 0 or -ENOMEM. */
 MUST_CHECK int linkage_check(struct inspection *inspection);
-
-/** Take the libraries in @folder whose names begin so, as far as they concern OpenCL. */
-MUST_CHECK int linkage_libraries(struct inspection *inspection, const char *folder,
-                                 const char *beginning);
-
-/** Look whether a text names OpenCL's loader. */
-void linkage_text(struct inspection *inspection, const char *path);
-
-/** Takes one command: a program and its arguments, NULL-terminated. Returns 0 or -errno. */
-typedef int shell_each(void *context, char *const *words);
-
-/**
- * Call @each for every command in a text that a shell runs.
- *
- * Returns 0, -ENOMEM, or the first error of @each; what cannot be read has no commands.
- */
-MUST_CHECK int shell_commands(const char *path, shell_each *each, void *context);
-
-/**
- * Look at a text that Python runs, and the modules that it imports.
- *
- * @interpreter  As it was asked for: its place tells where its packages are.
- * Returns 0 or -ENOMEM.
- */
-MUST_CHECK int python_script(struct inspection *inspection, const char *path,
-                             const char *interpreter);
-/** The same of a module; @folder: where it is looked for first. */
-MUST_CHECK int python_module(struct inspection *inspection, const char *name, const char *folder,
-                             const char *interpreter);
-
-/** True for an archive of Java's (.jar). */
-bool java_is_archive(const char *path);
-/** Look at a Java program, by the arguments of the machine. Returns 0 or -ENOMEM. */
-MUST_CHECK int java_program(struct inspection *inspection, char *const *arguments);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "calls_generated.h"
 #include "interpose/entry/start.h"
+#include "state/opencl/box.h"
 
 size_t image_color_size(const struct memory *image)
 {
@@ -21,69 +22,10 @@ static cl_int check_host_writes(const struct memory *memory)
                                                                            : CL_SUCCESS;
 }
 
-static bool in_range(size_t offset, size_t size, size_t all)
-{
-    return offset <= all && size <= all - offset;
-}
-
-/* a * b + c; false when it does not fit. */
-static bool multiply_add(size_t a, size_t b, size_t c, size_t *ret)
-{
-    size_t product;
-    return !__builtin_mul_overflow(a, b, &product) && !__builtin_add_overflow(product, c, ret);
-}
-
-/* A box of bytes in a buffer or in host memory (5.2.2): where it begins and ends. */
-struct box {
-    size_t row, slice; /* Pitches. */
-    size_t start, end;
-};
-
-static bool box_init(struct box *box, const size_t origin[3], const size_t region[3], size_t row,
-                     size_t slice)
-{
-    if (region[0] == 0 || region[1] == 0 || region[2] == 0)
-        return false;
-    box->row = row != 0 ? row : region[0];
-    if (box->row < region[0] || !multiply_add(region[1], box->row, 0, &box->slice))
-        return false;
-    if (slice != 0) {
-        if (slice < box->slice || slice % box->row != 0)
-            return false;
-        box->slice = slice;
-    }
-    return multiply_add(origin[2], box->slice, origin[0], &box->start) &&
-           multiply_add(origin[1], box->row, box->start, &box->start) &&
-           multiply_add(region[2] - 1, box->slice, box->start, &box->end) &&
-           multiply_add(region[1] - 1, box->row, box->end, &box->end) &&
-           !__builtin_add_overflow(box->end, region[0], &box->end);
-}
-
-/* On a circle of @round, do [a, a + length) and [b, b + length) have a point in common? */
-static bool meet_on_circle(size_t a, size_t b, size_t length, size_t round)
-{
-    size_t ahead = a >= b ? a - b : b - a;
-    return ahead < length || round - ahead < length;
-}
-
-/* Two boxes of one buffer with the same pitches. */
-static bool boxes_overlap(const struct box *a, const struct box *b, const size_t region[3])
-{
-    if (a->end <= b->start || b->end <= a->start)
-        return false;
-    if (!meet_on_circle(a->start % a->row, b->start % b->row, region[0], a->row))
-        return false;
-    /* A row that crosses the pitch lies in two: count it as both. */
-    size_t rows = a->slice / a->row;
-    size_t height = region[1] + (region[0] + a->start % a->row > a->row ||
-                                 region[0] + b->start % b->row > b->row);
-    return meet_on_circle(a->start % a->slice / a->row, b->start % b->slice / b->row, height, rows);
-}
-
 /* A run of bytes of a buffer. None is an error up to 2.0 (5.2.2). */
 static bool run_fits(const struct memory *buffer, size_t offset, size_t size)
 {
-    return in_range(offset, size, buffer->size) && (size != 0 || the_limits.empty_commands);
+    return range_fits(offset, size, buffer->size) && (size != 0 || the_limits.empty_commands);
 }
 
 cl_int check_read_buffer(const struct read_buffer *command)
@@ -141,7 +83,7 @@ cl_int check_fill_buffer(const struct fill_buffer *command)
     size_t pattern = command->pattern_size;
     if (pattern == 0 || (pattern & (pattern - 1)) != 0 || command->offset % pattern != 0 ||
         command->size % pattern != 0 ||
-        !in_range(command->offset, command->size, command->base.uses[0]->size))
+        !range_fits(command->offset, command->size, command->base.uses[0]->size))
         return CL_INVALID_VALUE;
     return CL_SUCCESS;
 }
@@ -177,7 +119,7 @@ cl_int check_copy_buffer_rect(const struct copy_buffer_rect *command)
         a.end += from->origin;
         b.start += to->origin;
         b.end += to->origin;
-        if (boxes_overlap(&a, &b, command->region))
+        if (box_overlaps(&a, &b, command->region))
             return CL_MEM_COPY_OVERLAP;
     }
     return CL_SUCCESS;
@@ -187,7 +129,7 @@ static cl_int check_image_region(const struct memory *image, const size_t origin
                                  const size_t region[3])
 {
     for (int i = 0; i < 3; i++)
-        if (region[i] == 0 || !in_range(origin[i], region[i], image->image->dims[i]))
+        if (region[i] == 0 || !range_fits(origin[i], region[i], image->image->dims[i]))
             return CL_INVALID_VALUE;
     return CL_SUCCESS;
 }
@@ -262,7 +204,7 @@ static cl_int check_packed(const struct memory *image, const size_t region[3],
                            const struct memory *buffer, size_t offset)
 {
     size_t bytes = image->image->element_size * region[0] * region[1] * region[2];
-    return in_range(offset, bytes, buffer->size) ? CL_SUCCESS : CL_INVALID_VALUE;
+    return range_fits(offset, bytes, buffer->size) ? CL_SUCCESS : CL_INVALID_VALUE;
 }
 
 cl_int check_copy_image_to_buffer(const struct copy_image_to_buffer *command)

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "state/opencl/image_format.h"
+
 /** Bytes [begin, end) of an object, as it lies in host memory. */
 struct range {
     size_t begin, end;
@@ -36,7 +38,5 @@ size_t image_row_answer(const struct image_shape *shape);
  * buffer of so many bytes, or an image. */
 bool image_desc_valid(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
                       size_t buffer_size, const struct image_shape *source);
-/** Bytes per element of a format (5.3.1.1), 0 for one that we do not know. */
-size_t image_element_size(const cl_image_format *format);
 
 #endif

@@ -279,8 +279,7 @@ const struct verb verb_doctor = {
     .name = "doctor",
     .arguments = "[PROGRAM] [ARG...]",
     .summary = "Check the set-up, or say by which road a program reaches OpenCL.",
-    .text =
-        "It also says what would stop it. PROGRAM may be a script, python3 with a script, java "
-        "with a .jar, or a wrapper of such. Nothing is run. Exit status 1: something is broken.",
+    .text = "It also says what would stop it. Of a script the interpreter is looked at. Nothing is "
+            "run. Exit status 1: something is broken.",
     .run = run,
 };

@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/show/report_page.h"
 #include "agent/cli/verb.h"
 
 #define REPORT_MS 10000
@@ -148,33 +147,12 @@ static int print_report(const struct output *output, const json_t *answer)
     return output_done();
 }
 
-/** Of a trace instead. */
-struct report {
-    const char *page, *trace;
-};
-
-static const struct verb_option options[] = {{"html", "FILE",
-                                              "Write a page of what a trace says instead: kernels "
-                                              "that ended each second, before, during and "
-                                              "after each move. It needs nothing beside it.",
-                                              OPTION_VALUE(struct report, page)},
-                                             {"trace", "FILE",
-                                              "The file that reseat trace wrote. For --html.",
-                                              OPTION_VALUE(struct report, trace)},
-                                             {NULL}};
-
 static int run(struct call *call)
 {
-    const struct report *report = call->options;
     static const struct question question = {
         MSG_USE, "report use", false, REPORT_MS, "devices[] apps[] ended[]", print_report};
     struct frame frame;
 
-    if (!report->page != !report->trace)
-        return output_fail(&call->output, ERR_USAGE,
-                           "--html makes a page of a --trace: give both, or none");
-    if (report->page)
-        return report_page(&call->output, report->trace, report->page);
     frame_init(&frame, MSG_USE);
     frame_string(&frame, "what", call->count ? call->words[0] : "");
     ask_put_environment(&frame);
@@ -186,9 +164,6 @@ const struct verb verb_report = {
     .arguments = "[DEVICE|APP]",
     .summary = "Show use of device memory over time.",
     .text = "It is what was granted, what is held, the most that ever was, and how much of its "
-            "device each program wanted at most, held there or not, also those that ended. With "
-            "--html and --trace it is a page of what a trace says, for any browser.",
-    .options = options,
-    .size = sizeof(struct report),
+            "device each program wanted at most, held there or not, also those that ended.",
     .run = run,
 };

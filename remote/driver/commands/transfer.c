@@ -4,42 +4,10 @@
 #include "remote/driver/commands/command.h"
 #include "remote/driver/commands/transfer.h"
 #include "remote/driver/objects/image.h"
+#include "state/opencl/box.h"
 
 /* Reads, writes, fills, copies, moves of memory objects. What the specification asks of their
    parameters is asked here, so that its errors come at the call. */
-
-static bool in_range(size_t offset, size_t size, size_t all)
-{
-    return offset <= all && size <= all - offset;
-}
-
-static bool multiply_add(size_t a, size_t b, size_t c, size_t *ret)
-{
-    size_t product;
-    return !__builtin_mul_overflow(a, b, &product) && !__builtin_add_overflow(product, c, ret);
-}
-
-/* A box of bytes (5.2.2): its pitches, where it begins, where it ends. */
-struct box {
-    size_t row, slice, start, end;
-};
-
-static bool box_init(struct box *box, const size_t origin[3], const size_t region[3], size_t row,
-                     size_t slice)
-{
-    if (!origin || !region || region[0] == 0 || region[1] == 0 || region[2] == 0)
-        return false;
-    box->row = row ? row : region[0];
-    if (box->row < region[0] || !multiply_add(region[1], box->row, 0, &box->slice) ||
-        (slice && (slice < box->slice || slice % box->row)))
-        return false;
-    box->slice = slice ? slice : box->slice;
-    return multiply_add(origin[2], box->slice, origin[0], &box->start) &&
-           multiply_add(origin[1], box->row, box->start, &box->start) &&
-           multiply_add(region[2] - 1, box->slice, box->start, &box->end) &&
-           multiply_add(region[1] - 1, box->row, box->end, &box->end) &&
-           !__builtin_add_overflow(box->end, region[0], &box->end);
-}
 
 static struct layout box_layout(const struct box *box, const size_t region[3])
 {
@@ -80,7 +48,7 @@ static bool run_fits(cl_command_queue queue, const struct memory *buffer, size_t
                      size_t size)
 {
     cl_version version = queue_get(queue)->device->version;
-    return in_range(offset, size, buffer->size) &&
+    return range_fits(offset, size, buffer->size) &&
            (size != 0 || version >= CL_MAKE_VERSION(2, 1, 0));
 }
 
@@ -249,7 +217,7 @@ cl_int clEnqueueFillBuffer(cl_command_queue command_queue, cl_mem buffer, const 
     cl_int error = take_object(command_queue, buffer, false, &memory);
     if (error == CL_SUCCESS && (!pattern || pattern_size == 0 || pattern_size > 128 ||
                                 (pattern_size & (pattern_size - 1)) || offset % pattern_size ||
-                                size % pattern_size || !in_range(offset, size, memory->size)))
+                                size % pattern_size || !range_fits(offset, size, memory->size)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS && size == 0)
         return enqueue_empty(command_queue, CL_COMMAND_FILL_BUFFER, CL_FALSE,
@@ -310,25 +278,6 @@ cl_int clEnqueueCopyBuffer(cl_command_queue command_queue, cl_mem src_buffer, cl
     return command_end(&command, error);
 }
 
-/* On a circle of @round, do [a, a + length) and [b, b + length) have a point in common? */
-static bool meet(size_t a, size_t b, size_t length, size_t round)
-{
-    size_t ahead = a >= b ? a - b : b - a;
-    return ahead < length || round - ahead < length;
-}
-
-/* Two boxes of one buffer with the same pitches. A row that crosses the pitch lies in two. */
-static bool boxes_overlap(const struct box *a, const struct box *b, const size_t region[3])
-{
-    if (a->end <= b->start || b->end <= a->start ||
-        !meet(a->start % a->row, b->start % b->row, region[0], a->row))
-        return false;
-    size_t height = region[1] + (region[0] + a->start % a->row > a->row ||
-                                 region[0] + b->start % b->row > b->row);
-    return meet(a->start % a->slice / a->row, b->start % b->slice / b->row, height,
-                a->slice / a->row);
-}
-
 cl_int clEnqueueCopyBufferRect(cl_command_queue command_queue, cl_mem src_buffer, cl_mem dst_buffer,
                                const size_t *src_origin, const size_t *dst_origin,
                                const size_t *region, size_t src_row_pitch, size_t src_slice_pitch,
@@ -354,7 +303,7 @@ cl_int clEnqueueCopyBufferRect(cl_command_queue command_queue, cl_mem src_buffer
         from.end += source->origin;
         to.start += target->origin;
         to.end += target->origin;
-        if (boxes_overlap(&from, &to, region))
+        if (box_overlaps(&from, &to, region))
             error = CL_MEM_COPY_OVERLAP;
     }
     if (error == CL_SUCCESS)
@@ -523,7 +472,7 @@ static cl_int take_both(cl_command_queue queue, cl_mem image, cl_mem buffer, con
     if (error == CL_SUCCESS &&
         (!origin || !region || !image_has(*ret_image, origin, region) ||
          !image_layout(*ret_image, region, 0, 0, &layout) || !layout_size(&layout, &size) ||
-         !in_range(offset, size, (*ret_buffer)->size)))
+         !range_fits(offset, size, (*ret_buffer)->size)))
         error = CL_INVALID_VALUE;
     return error;
 }

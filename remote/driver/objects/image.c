@@ -3,71 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/opencl/image_format.h"
+
 #define ACCESS (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
 
 /* ---- formats ---- */
-
-static size_t channel_count(cl_channel_order order)
-{
-    switch (order) {
-    case CL_R:
-    case CL_A:
-    case CL_INTENSITY:
-    case CL_LUMINANCE:
-    case CL_DEPTH:
-    case CL_Rx:
-        return 1;
-    case CL_RG:
-    case CL_RA:
-    case CL_RGx:
-        return 2;
-    case CL_RGB:
-    case CL_RGBx:
-    case CL_sRGB:
-        return 3;
-    case CL_RGBA:
-    case CL_BGRA:
-    case CL_ARGB:
-    case CL_ABGR:
-    case CL_sRGBx:
-    case CL_sRGBA:
-    case CL_sBGRA:
-        return 4;
-    default:
-        return 0;
-    }
-}
-
-/* 0: no such format. */
-static size_t element_size(const cl_image_format *format)
-{
-    size_t channels = channel_count(format->image_channel_order);
-    switch (format->image_channel_data_type) {
-    case CL_SNORM_INT8:
-    case CL_UNORM_INT8:
-    case CL_SIGNED_INT8:
-    case CL_UNSIGNED_INT8:
-        return channels;
-    case CL_SNORM_INT16:
-    case CL_UNORM_INT16:
-    case CL_SIGNED_INT16:
-    case CL_UNSIGNED_INT16:
-    case CL_HALF_FLOAT:
-        return 2 * channels;
-    case CL_SIGNED_INT32:
-    case CL_UNSIGNED_INT32:
-    case CL_FLOAT:
-        return 4 * channels;
-    case CL_UNORM_SHORT_565:
-    case CL_UNORM_SHORT_555:
-        return channels == 3 ? 2 : 0;
-    case CL_UNORM_INT_101010:
-    case CL_UNORM_INT_101010_2:
-        return channels >= 3 ? 4 : 0;
-    default:
-        return 0;
-    }
-}
 
 static const struct devinfo_formats *device_list(const struct device_object *device,
                                                  cl_mem_flags access, cl_mem_object_type type)
@@ -158,7 +98,7 @@ static cl_int check_format(const struct context *context, cl_mem_flags flags,
         images = images || device_number(context->devices[i], CL_DEVICE_IMAGE_SUPPORT);
     if (!images)
         return CL_INVALID_OPERATION;
-    if (!format || element_size(format) == 0)
+    if (!format || image_element_size(format) == 0)
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
     cl_int error = context_formats(context, flags, type, &formats, &count);
     const struct devinfo_formats list = {.count = count, .formats = formats};
@@ -384,7 +324,7 @@ static cl_int create_image(cl_context context, const cl_mem_properties *properti
         image->flags |= parent->flags & CL_MEM_USE_HOST_PTR;
     image->format = *format;
     image->desc = only_used(desc);
-    image->element = element_size(format);
+    image->element = image_element_size(format);
     memcpy(image->dims, dims, sizeof(dims));
     image->list = list_copy(properties, sizeof(*properties), &image->list_size);
     error = take_pitches(desc, parent, host, image);
