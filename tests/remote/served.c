@@ -14,7 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "state/base/clock.h"
+
 #define OPTIONS_MAX 8
+#define WRITES_NS   (10 * NS_PER_S)
 
 static int remove_one(const char *path, const struct stat *stat, int type, struct FTW *ftw)
 {
@@ -158,6 +161,17 @@ bool served_wrote(const struct served *served, const char *text)
         fputs(log, stderr);
     free(log);
     return wrote;
+}
+
+bool served_writes(const struct served *served, const char *text)
+{
+    uint64_t until = clock_now_ns() + WRITES_NS;
+    while (!served_wrote(served, text))
+        if (clock_now_ns() >= until)
+            return false;
+        else
+            clock_sleep(5 * NS_PER_MS);
+    return true;
 }
 
 static bool is_keeper(pid_t pid)

@@ -31,6 +31,8 @@ void served_issue(const struct served *served, const char *name, const char *opt
 void served_stop(struct served *served);
 /** Has it, or a session, written that? */
 bool served_wrote(const struct served *served, const char *text);
+/** The same of a session's line, which comes by way of the listening process: wait a while. */
+bool served_writes(const struct served *served, const char *text);
 /** How many lines they wrote. */
 unsigned served_lines(const struct served *served);
 /** The only client's process, or one of them. 0: there is none. */

@@ -410,7 +410,7 @@ Test(remote_authority, an_endless_kernel_holds_up_its_own_client_only)
         clock_sleep(10 * NS_PER_MS);
     }
     cr_expect_eq(do_quick(&program), CL_SUCCESS, "the other one goes on");
-    cr_expect(served_wrote(&served, "ended by the operator"));
+    cr_expect(served_writes(&served, "ended by the operator"));
 }
 
 /* ---- certificates ---- */
@@ -457,5 +457,5 @@ Test(remote_authority_tcp, a_revoked_client_is_out_at_once)
     cr_expect_eq(atomic_load(&board->done[1]), 1);
     kill(clients[1], SIGKILL);
     cr_assert_eq(waitpid(clients[1], NULL, 0), clients[1]);
-    cr_expect(served_wrote(&served, "its certificate was revoked"));
+    cr_expect(served_writes(&served, "its certificate was revoked"));
 }

@@ -99,7 +99,7 @@ static void must_end(struct rogue *rogue, const char *reason)
     stream_finish(&rogue->stream);
     rings_areas_close(&rogue->areas);
     served_stop(&rogue->served);
-    cr_assert(served_wrote(&rogue->served, reason));
+    cr_assert(served_writes(&rogue->served, reason));
     cr_assert(!served_wrote(&rogue->served, " crashed: "));
 }
 

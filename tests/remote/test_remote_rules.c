@@ -33,7 +33,7 @@ static void ended_for(const char *reason)
 {
     rogue_must_end(&rogue);
     rogue_ends(&good, &served);
-    cr_assert(served_wrote(&served, reason));
+    cr_assert(served_writes(&served, reason));
 }
 
 static void goes_on(void)

@@ -177,19 +177,6 @@ bool clients_have_room_for_local(const struct clients *clients)
     return clients->local_count < CLIENTS_LOCAL_MAX;
 }
 
-void clients_close(const struct clients *clients)
-{
-    kept_close(&clients->kept);
-    for (unsigned i = 0; i < clients->count; i++) {
-        if (clients->places[i]->channel >= 0)
-            close(clients->places[i]->channel);
-        processes_close(&clients->places[i]->processes);
-    }
-    for (size_t i = 0; i < clients->stranger_count; i++)
-        if (clients->strangers[i].channel >= 0)
-            close(clients->strangers[i].channel);
-}
-
 size_t clients_poll(const struct clients *clients, uint64_t now_ns, struct pollfd *ret_polls)
 {
     size_t count = 0;

@@ -94,9 +94,6 @@ void clients_forked(struct clients *clients, uint64_t id, pid_t pid, int channel
 /** May one of the server's own user come in? */
 bool clients_have_room_for_local(const struct clients *clients);
 
-/** In the child: what is the parent's is closed. */
-void clients_close(const struct clients *clients);
-
 /** What to wait for. @ret_polls: CLIENTS_POLLS() of them; returns how many are filled. */
 size_t clients_poll(const struct clients *clients, uint64_t now_ns, struct pollfd *ret_polls);
 /** Answer who asks, of what clients_poll() told to wait for: one packet of each. */

@@ -90,7 +90,7 @@ static void tell(const struct keeper *keeper, pid_t said)
         kill(keeper->pid, SIGKILL);
 }
 
-void keeper_close(const struct keeper *keeper)
+static void keeper_close(const struct keeper *keeper)
 {
     if (keeper->tells >= 0)
         close(keeper->tells);

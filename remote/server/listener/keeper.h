@@ -28,7 +28,5 @@ void keeper_began(const struct keeper *keeper, pid_t pid);
 void keeper_ended(const struct keeper *keeper, pid_t pid);
 /** End it: all groups have ended. */
 void keeper_finish(struct keeper *keeper);
-/** In a child of the listening process: what is that one's is closed. */
-void keeper_close(const struct keeper *keeper);
 
 #endif

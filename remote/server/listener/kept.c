@@ -105,9 +105,3 @@ int kept_find(struct kept *kept, const char *owner, const unsigned char name[CON
     row->used = ++kept->uses;
     return row->fd;
 }
-
-void kept_close(const struct kept *kept)
-{
-    for (size_t i = 0; i < kept->count; i++)
-        close(kept->rows[i].fd);
-}

@@ -45,8 +45,6 @@ bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CON
               int fd);
 /** Borrowed; -1: there is none. */
 int kept_find(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE]);
-/** In a child: what is kept is not its. */
-void kept_close(const struct kept *kept);
 
 /** Is it memory that nobody can change, of a size that is kept? Returns that; 0: it is not. */
 uint64_t kept_check(int fd);

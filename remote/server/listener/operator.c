@@ -40,6 +40,14 @@ int operators_init(struct operators *operators, struct clients *clients,
     return 0;
 }
 
+static void operators_close(const struct operators *operators)
+{
+    if (operators->listener >= 0)
+        close(operators->listener);
+    for (size_t i = 0; i < operators->count; i++)
+        close(operators->fds[i]);
+}
+
 void operators_finish(struct operators *operators)
 {
     if (operators->listener < 0)
@@ -48,14 +56,6 @@ void operators_finish(struct operators *operators)
     (void)unlink(operators->path);
     operators->listener = -1;
     operators->count = 0;
-}
-
-void operators_close(const struct operators *operators)
-{
-    if (operators->listener >= 0)
-        close(operators->listener);
-    for (size_t i = 0; i < operators->count; i++)
-        close(operators->fds[i]);
 }
 
 size_t operators_poll(const struct operators *operators, struct pollfd *ret_polls)

@@ -26,8 +26,6 @@ struct operators {
 MUST_CHECK int operators_init(struct operators *operators, struct clients *clients,
                               char ret_problem[FOLDER_PROBLEM_MAX]);
 void operators_finish(struct operators *operators);
-/** In a child: what is the parent's is closed. */
-void operators_close(const struct operators *operators);
 
 /** What to wait for; @ret_polls: OPERATORS_POLLS of them. */
 size_t operators_poll(const struct operators *operators, struct pollfd *ret_polls);

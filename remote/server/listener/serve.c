@@ -23,14 +23,16 @@
 #include "remote/server/listener/keeper.h"
 #include "remote/server/listener/operator.h"
 #include "remote/server/listener/options.h"
+#include "remote/server/listener/session_log.h"
+#include "remote/server/listener/spawn.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
 /*
- * reseat-serve: listens, and has a process of its own for each client, forked before any driver is
- * opened. This one reads no byte of a client's and opens no driver, so that nothing that a client
- * or a driver does reaches another client. It is the authority for the devices: who may have how
- * much memory, and whose turn it is (clients.h).
+ * reseat-serve: listens, and executes a process of its own for each client. This one reads no byte
+ * of a client's and opens no driver, so that nothing that a client or a driver does reaches another
+ * client. It is the authority for the devices: who may have how much memory, and whose turn it is
+ * (clients.h).
  */
 
 /* That this process needs beside those of clients, listening, and libraries. */
@@ -46,20 +48,21 @@ struct serve {
     struct serve_options options;
     const struct link_kind *kinds[LISTEN_MAX];
     const char *where[LISTEN_MAX];
-    struct pollfd *polls; /* Listeners, signals, operators, and then clients. */
+    struct pollfd *polls; /* Listeners, signals, logs, operators, and then clients. */
     size_t count;
     char ca[PATH_MAX];
     struct devices devices;
     struct clients clients;
     struct operators operators;
     struct keeper keeper;
+    struct session_logs logs;
+    struct bequest bequest; /* The next process's. */
     sigset_t signals, before;
-    struct rlimit descriptors; /* As it was. */
-    int process;               /* A pidfd of the one that it is for; -1: none. */
-    uint64_t needed_ns;        /* When it had a client last, or began. */
-    unsigned logged;           /* Of LOG_BURST. */
-    uint64_t logged_ns;        /* When that was last looked at. */
-    unsigned long unlogged;    /* Connections, since one was. */
+    int process;            /* A pidfd of the one that it is for; -1: none. */
+    uint64_t needed_ns;     /* When it had a client last, or began. */
+    unsigned logged;        /* Of LOG_BURST. */
+    uint64_t logged_ns;     /* When that was last looked at. */
+    unsigned long unlogged; /* Connections, since one was. */
 };
 
 /* May what happens now, because somebody connected, be logged? Whoever connects again and again
@@ -209,51 +212,32 @@ static void unlisten_all(const struct serve *serve)
     }
 }
 
-static _Noreturn void become_session(struct serve *serve, size_t at, int fd, int channel,
-                                     pid_t parent, bool logs)
-{
-    /* A server that is gone keeps no devices. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
-    setpgid(0, 0);
-    prctl(PR_SET_DUMPABLE, 1); /* Drivers look into /proc/self. */
-    for (size_t i = 0; i <= serve->count; i++)
-        close(serve->polls[i].fd);
-    clients_close(&serve->clients);
-    operators_close(&serve->operators);
-    keeper_close(&serve->keeper);
-    if (serve->process >= 0)
-        close(serve->process);
-    (void)setrlimit(RLIMIT_NOFILE, &serve->descriptors);
-    if (!logs)
-        atomic_store(&log_threshold, LOG_LEVEL_OFF);
-    sigprocmask(SIG_SETMASK, &serve->before, NULL);
-    session_run(serve->kinds[at], fd, channel, &serve->options.limits);
-}
-
 /* A process that finds out who it is. @id: at the door; 0: who is of this user already. */
 static void take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
 {
-    int channel[2];
-    bool logs = may_log(serve);
+    struct session_log *log = NULL;
+    int channel[2] = {-1, -1}, writes = -1;
+    pid_t child = -1;
     int error = channel_make(channel);
-    if (error) {
+    if (error == 0)
+        error = session_log_make(&serve->logs, &log, &writes);
+    if (error == 0) {
+        snprintf(serve->bequest.scheme, sizeof(serve->bequest.scheme),
+                 "%s:", serve->kinds[at]->scheme);
+        serve->bequest.logs = may_log(serve);
+        child = spawn_session(&serve->bequest, fd, channel[1], writes, serve->kinds[at]->anyone,
+                              &serve->before);
+        error = child < 0 ? child : 0;
+        child = error ? -1 : child;
+        session_log_began(&serve->logs, log, child);
+        close(writes);
+    }
+    if (error)
         log_warn("a stranger was turned away: %s", strerror(-error));
-        clients_forked(&serve->clients, id, -1, -1);
-        return;
-    }
-    pid_t parent = getpid();
-    pid_t child = fork();
-    if (child == 0) {
-        close(channel[0]);
-        become_session(serve, at, fd, channel[1], parent, logs);
-    }
-    if (child < 0)
-        log_warn("a stranger was turned away: %m");
-    if (child > 0)
+    else
         keeper_began(&serve->keeper, child);
-    close(channel[1]);
+    if (channel[1] >= 0)
+        close(channel[1]);
     clients_forked(&serve->clients, id, child, channel[0]);
 }
 
@@ -289,6 +273,7 @@ static void reap(struct serve *serve)
         bool session = !keeper && clients_ended(&serve->clients, info.si_pid);
         if (!keeper)
             keeper_ended(&serve->keeper, info.si_pid);
+        session_log_ended(&serve->logs, info.si_pid);
         if (waitpid(info.si_pid, &status, 0) == info.si_pid && session && WIFSIGNALED(status))
             log_warn("the session in process %d crashed: %s", info.si_pid,
                      strsignal(WTERMSIG(status)));
@@ -330,10 +315,12 @@ static bool is_over(const struct serve *serve)
 /* Until it is asked to end, or nobody needs it. */
 static void serve_clients(struct serve *serve)
 {
-    struct pollfd *operators = &serve->polls[serve->count + 1];
+    struct pollfd *logs = &serve->polls[serve->count + 1], *operators = logs + 1;
     for (;;) {
         uint64_t now_ns = clock_now_ns();
         uint64_t next_ns = clients_tick(&serve->clients, now_ns, time(NULL));
+        uint64_t logs_ns = session_logs_tick(&serve->logs, now_ns);
+        next_ns = logs_ns < next_ns ? logs_ns : next_ns;
         uint64_t over_ns = look_ns(serve, now_ns);
         size_t operator_count = operators_poll(&serve->operators, operators);
         struct pollfd *asking = operators + operator_count;
@@ -342,7 +329,8 @@ static void serve_clients(struct serve *serve)
         bool room = clients_have_room_for_local(&serve->clients);
         for (size_t i = 0; i < serve->count; i++)
             serve->polls[i].events = serve->kinds[i]->anyone || room ? POLLIN : 0;
-        int ready = wait_for_any(serve, serve->count + 1 + operator_count + count,
+        *logs = (struct pollfd){.fd = serve->logs.poll, .events = POLLIN};
+        int ready = wait_for_any(serve, serve->count + 2 + operator_count + count,
                                  next_ns < over_ns ? next_ns : over_ns);
         if (ready < 0) {
             if (errno != EINTR)
@@ -351,6 +339,8 @@ static void serve_clients(struct serve *serve)
         }
         if (ready == 0 && over_ns != UINT64_MAX && is_over(serve))
             return;
+        if (logs->revents)
+            session_logs_read(&serve->logs, clock_now_ns());
         /* Nobody comes or goes between poll() and this. */
         clients_answer(&serve->clients, asking, count, clock_now_ns());
         operators_answer(&serve->operators, operators, operator_count, clock_now_ns());
@@ -396,14 +386,17 @@ static void open_operators(struct serve *serve)
         log_warn("no operator can look into this server: %s", problem);
 }
 
-/* Each client has two descriptors here, and so has each binary that is kept. */
+/* Each client has three descriptors here, and each binary that is kept has two. */
 static void allow_descriptors(struct serve *serve)
 {
     rlim_t needed =
-        2 * serve->options.clients_max + CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
-    if (getrlimit(RLIMIT_NOFILE, &serve->descriptors) || serve->descriptors.rlim_cur >= needed)
+        3 * serve->options.clients_max + 2 * CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
         return;
-    struct rlimit limit = serve->descriptors;
+    serve->bequest.descriptors = limit;
+    if (limit.rlim_cur >= needed)
+        return;
     limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
     if (limit.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &limit))
         log_warn("there may be fewer clients than %lu: ulimit -n is too low",
@@ -413,7 +406,7 @@ static void allow_descriptors(struct serve *serve)
 static int make_room(struct serve *serve)
 {
     serve->polls =
-        calloc(LISTEN_MAX + 1 + OPERATORS_POLLS + CLIENTS_POLLS(serve->options.clients_max),
+        calloc(LISTEN_MAX + 2 + OPERATORS_POLLS + CLIENTS_POLLS(serve->options.clients_max),
                sizeof(*serve->polls));
     if (!serve->polls ||
         clients_init(&serve->clients, (unsigned)serve->options.clients_max, &serve->devices))
@@ -452,6 +445,9 @@ int main(int argc, char **argv)
     serve.options.limits.local = GRANT_ALL;
     serve.operators.listener = serve.process = -1;
     serve.keeper = KEEPER_NONE;
+    serve.logs = SESSION_LOGS_NONE;
+    if (argc == 2 && !strcmp(argv[1], BEQUEST_ARGUMENT))
+        session_main();
     if (!options_read(argc, argv, &serve.options))
         return options_usage();
     if (authority_is_asked(&serve.options.authority))
@@ -471,10 +467,13 @@ int main(int argc, char **argv)
         open_operators(&serve);
         announce_all(&serve);
         keeper_start(&serve.keeper, &serve.clients);
+        bequest_init(&serve.bequest, &serve.options.limits);
+        serve.bequest.parent = getpid();
         printf("reseat-serve: ready\n");
         fflush(stdout);
         serve_clients(&serve);
         clients_kill(&serve.clients);
+        session_logs_finish(&serve.logs);
         keeper_finish(&serve.keeper);
     }
     operators_finish(&serve.operators);

@@ -162,13 +162,8 @@ struct session_limits {
     bool isolates;               /**< Drivers are opened as the client's process would. */
     uint32_t patience_s;         /**< A session waits no longer for another link. */
 };
-/**
- * A connection, from its greeting to the end of its session, or of its part in another's. Never
- * returns.
- *
- * @channel  To the listening process: clients_ask(), and then word.h.
- */
-_Noreturn void session_run(const struct link_kind *kind, int fd, int channel,
-                           const struct session_limits *limits);
+/** What the program does as the process of a connection, which the listening process executes
+ *  (bequest.h). Never returns. */
+_Noreturn void session_main(void);
 
 #endif

@@ -1,4 +1,6 @@
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +10,8 @@
 #include <unistd.h>
 
 #include "agent/wire/inventory.h"
+#include "remote/link/tls.h"
+#include "remote/server/session/bequest.h"
 #include "remote/server/session/greeting.h"
 #include "remote/server/session/news.h"
 #include "remote/server/session/pending.h"
@@ -243,18 +247,22 @@ static int start(struct server *server, const struct guest *guest, int channel,
     return error;
 }
 
-void session_run(const struct link_kind *kind, int fd, int channel,
-                 const struct session_limits *limits)
+/* From its greeting to the end of its session, or of its part in another's. */
+static _Noreturn void run(const struct link_kind *kind, int fd, int channel,
+                          const struct session_limits *limits)
 {
     static struct server server;
     static struct guest guest;
-    /* The driver in front of servers may be among those here: it must not lead back to this one. */
-    unsetenv("RESEAT_SERVER");
     int error = give_up_rights(limits);
     if (!limits->isolates)
         give_way();
     if (error == 0 && !limits->open)
         error = sandbox_begin();
+    char problem[FOLDER_PROBLEM_MAX] = "";
+    if (error == 0 && kind->anyone)
+        error = limits->authority ? tls_server_open(limits->authority, problem) : -ENOENT;
+    if (problem[0])
+        log_warn("%s", problem);
     if (error == 0)
         error = greeting_receive_guest(kind, fd, channel, limits, &guest);
     if (error == 0 && !limits->open && kind->anyone)
@@ -281,4 +289,26 @@ void session_run(const struct link_kind *kind, int fd, int channel,
     /* The drivers' handlers of exit() are one more chance to hang; the system returns all they
        have. */
     _exit(server.wrong ? 3 : 0);
+}
+
+void session_main(void)
+{
+    const struct bequest *bequest = NULL;
+    const char *where = NULL;
+    if (bequest_read(&bequest))
+        _exit(1);
+    /* A server that is gone keeps no devices. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != bequest->parent)
+        _exit(1);
+    (void)setrlimit(RLIMIT_NOFILE, &bequest->descriptors);
+    if (!bequest->logs)
+        atomic_store(&log_threshold, LOG_LEVEL_OFF);
+    /* No program that a driver runs has any of these. */
+    (void)fcntl(BEQUEST_CONNECTION, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(BEQUEST_CHANNEL, F_SETFD, FD_CLOEXEC);
+    const struct link_kind *kind = link_kind_of(bequest->scheme, &where);
+    if (!kind)
+        _exit(1);
+    run(kind, BEQUEST_CONNECTION, BEQUEST_CHANNEL, &bequest->limits);
 }

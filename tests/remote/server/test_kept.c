@@ -142,11 +142,3 @@ Test(kept, of_all_there_are_so_many_and_no_more)
     cr_expect(has("new", 7) && !has("0", 0) && has("0", 1));
     cr_expect_eq(kept.count, KEPT_COUNT);
 }
-
-Test(kept, is_not_a_childs)
-{
-    add("a", 1, MIB);
-    int fd = kept_find(&kept, "a", name_of(1));
-    kept_close(&kept);
-    cr_expect(!is_open(fd));
-}

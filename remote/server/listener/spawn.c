@@ -1,0 +1,134 @@
+#include "remote/server/listener/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Beyond those that are given, so that none of them is overwritten before it is copied. */
+#define ABOVE 16
+
+/* What drivers, compilers and sanitizers read, by the beginnings of its names. */
+static const char *const drivers_read[] = {"PATH=",
+                                           "LANG",
+                                           "LC_",
+                                           "TZ=",
+                                           "LD_LIBRARY_PATH=",
+                                           "OCL_",
+                                           "OPENCL_",
+                                           "POCL_",
+                                           "CUDA_",
+                                           "NVIDIA",
+                                           "__GL_",
+                                           "MESA_",
+                                           "RUSTICL_",
+                                           "LIBGL_",
+                                           "GALLIUM",
+                                           "LP_",
+                                           "CLC_",
+                                           "IGC_",
+                                           "NEO",
+                                           "ZE",
+                                           "ONEAPI",
+                                           "SYCL",
+                                           "INTEL",
+                                           "CL_CONFIG_",
+                                           "ROCR_",
+                                           "HSA_",
+                                           "HIP_",
+                                           "AMD_",
+                                           "GPU_",
+                                           "XILINX",
+                                           "XCL_",
+                                           "AOCL_",
+                                           "ALTERA",
+                                           "XRT_",
+                                           "EMU_",
+                                           "ASAN_",
+                                           "TSAN_",
+                                           "UBSAN_",
+                                           "LSAN_",
+                                           "TMPDIR=",
+                                           "HOME=",
+                                           "XDG_CACHE_HOME=",
+                                           "RESEAT_RINGS="};
+
+static bool is_for_drivers(const char *variable)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(drivers_read); i++)
+        if (!strncmp(variable, drivers_read[i], strlen(drivers_read[i])))
+            return true;
+    return false;
+}
+
+/* The level of the log alone: it writes to its standard error, and to no file. Borrowed but for the
+   array, which is the caller's. */
+static char **make_environment(bool stranger)
+{
+    static char log[64];
+    size_t count = 0, used = 0;
+    const char *level = getenv("RESEAT_LOG");
+    while (environ[count])
+        count++;
+    char **variables = calloc(count + 2, sizeof(*variables));
+    if (!variables)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        /* The driver in front of servers may be among those here: it must not lead back to this
+           one. */
+        if (strncmp(environ[i], "RESEAT_LOG=", strlen("RESEAT_LOG=")) &&
+            strncmp(environ[i], "RESEAT_SERVER=", strlen("RESEAT_SERVER=")) &&
+            (!stranger || is_for_drivers(environ[i])))
+            variables[used++] = environ[i];
+    if (level) {
+        snprintf(log, sizeof(log), "RESEAT_LOG=%.*s", (int)strcspn(level, ":"), level);
+        variables[used] = log;
+    }
+    return variables;
+}
+
+static int give(posix_spawn_file_actions_t *actions, int fd, int number, int *ret_copy)
+{
+    *ret_copy = fcntl(fd, F_DUPFD_CLOEXEC, ABOVE);
+    return *ret_copy < 0 ? errno : posix_spawn_file_actions_adddup2(actions, *ret_copy, number);
+}
+
+pid_t spawn_session(const struct bequest *bequest, int connection, int channel, int log,
+                    bool stranger, const sigset_t *mask)
+{
+    char *arguments[] = {"reseat-serve", BEQUEST_ARGUMENT, NULL};
+    const int numbers[] = {STDERR_FILENO, BEQUEST_FD, BEQUEST_CONNECTION, BEQUEST_CHANNEL};
+    int memory = bequest_write(bequest), copies[ARRAY_SIZE(numbers)] = {-1, -1, -1, -1};
+    const int given[] = {log, memory, connection, channel};
+    char **variables = make_environment(stranger);
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    pid_t pid = 0;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attributes, mask);
+    int error = memory < 0 ? -memory : variables ? 0 : ENOMEM;
+    for (int i = STDIN_FILENO; error == 0 && i <= STDOUT_FILENO; i++)
+        error = posix_spawn_file_actions_addopen(&actions, i, "/dev/null", O_RDWR, 0);
+    for (size_t i = 0; error == 0 && i < ARRAY_SIZE(given); i++)
+        if (given[i] >= 0)
+            error = give(&actions, given[i], numbers[i], &copies[i]);
+    if (error == 0)
+        error = posix_spawn_file_actions_addclosefrom_np(
+            &actions, channel < 0 ? BEQUEST_CHANNEL : BEQUEST_CHANNEL + 1);
+    if (error == 0)
+        error = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, arguments, variables);
+    for (size_t i = 0; i < ARRAY_SIZE(copies); i++)
+        if (copies[i] >= 0)
+            close(copies[i]);
+    if (memory >= 0)
+        close(memory);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    free(variables);
+    return error ? -error : pid;
+}
