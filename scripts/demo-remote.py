@@ -35,6 +35,7 @@ class Host:
             port.bind((self.address, 0))
             self.address += f":{port.getsockname()[1]}"
         self.serve = [os.path.join(build, "remote", "reseat-serve"), "--ca", lab.path(f"ca-{name}")]
+        os.chmod(lab.folder, 0o711)  # its list of drivers is for sessions, which are not root's
         self.env = dict(lab.env, POCL_DEVICES=kind)
         self.process = None
         self.authority("--init-ca", "--name", name)

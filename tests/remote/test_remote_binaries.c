@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ static void start(void)
     int fd = mkstemp(config);
     cr_assert(fd >= 0);
     dprintf(fd, "[fpga] base=1 binary_size=4MiB\n");
+    cr_assert_eq(fchmod(fd, 0644), 0); /* A session of root's is another user. */
     close(fd);
     snprintf(vendors, sizeof(vendors), "%s/emu.icd", getenv("TEST_EMU"));
     setenv("TEST_VENDORS", vendors, 1);

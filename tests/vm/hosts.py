@@ -14,6 +14,8 @@ FREE_PORTS_TRIED = 5
 POLL_SECONDS = 0.05
 ESTABLISHED, CLOSE_WAIT = "01", "08"  # as /proc/net/tcp writes them
 
+NOBODY = 65534  # an ordinary user
+
 
 class HostError(Exception):
     """A server does not start, or ended."""
@@ -79,6 +81,11 @@ class Host:
         self.traced, self.counts = 0, {device: 0 for device in devices}  # of its driver's trace:
         self.trace = self.path(f"pocl-cache/clients/{CLIENT}/trace")  # where its sessions may write
         os.mkdir(self.folder, 0o700)
+        # An ordinary user's, whose sessions write where this class can look.
+        self.user = []
+        if os.geteuid() == 0:
+            os.chown(self.folder, NOBODY, NOBODY)
+            self.user = ["--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
         with open(self.path("devices"), "w", encoding="ascii") as file:
             for device in devices:
                 file.write(f"[{device}] name={device} own_memory=yes items_per_s={items_s} "
@@ -95,7 +102,7 @@ class Host:
         return os.path.join(self.folder, name)
 
     def _authority(self, *arguments):
-        done = subprocess.run([self.serve, "--ca", self.path("ca"), *arguments], check=False,
+        done = subprocess.run(["setpriv", *self.user, self.serve, "--ca", self.path("ca"), *arguments], check=False,
                               text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=READY_SECONDS)
         if done.returncode:
@@ -117,7 +124,7 @@ class Host:
             self.port = free_port()
             with open(self.path("log"), "ab") as log:
                 self.process = subprocess.Popen(
-                    ["setpriv", "--pdeathsig", "KILL", self.serve, "--ca", self.path("ca"),
+                    ["setpriv", *self.user, "--pdeathsig", "KILL", self.serve, "--ca", self.path("ca"),
                      "--listen", f"tcp:127.0.0.1:{self.port}"],
                     env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
             said, _, _ = select.select([self.process.stdout], [], [], READY_SECONDS)

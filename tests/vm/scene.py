@@ -98,6 +98,7 @@ class Scene:
     def __enter__(self):
         require_qemu()  # before anything is made for it
         self.temporary = tempfile.TemporaryDirectory(prefix="reseat-vm-")
+        os.chmod(self.temporary.name, 0o711)  # for the hosts' own user
         self.folder = self.temporary.name
         return self
 

@@ -93,6 +93,9 @@ static void remove_place(struct clients *clients, unsigned at)
     /* Its link carries nothing any more, and it may wait for somebody who does not read. */
     if (client->relay)
         client_kill(client->relay);
+    for (unsigned i = 0; i < CONNECTORS_MAX; i++)
+        if (client->connectors[i])
+            client_kill(client->connectors[i]);
     clients->places[at] = clients->places[--clients->count];
     free(client);
 }
@@ -307,6 +310,9 @@ bool clients_ended(struct clients *clients, pid_t pid)
         }
         if (place->relay == pid)
             place->relay = 0;
+        for (unsigned j = 0; j < CONNECTORS_MAX; j++)
+            if (place->connectors[j] == pid)
+                place->connectors[j] = 0;
     }
     return false;
 }

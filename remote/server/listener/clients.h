@@ -27,7 +27,9 @@
  * given turns over it (word.h). What it holds is given back when it has ended, however it did.
  */
 
-#define CLIENTS_LOCAL_MAX     64
+#define CLIENTS_LOCAL_MAX 64
+/** So many processes connect for one session at a time. */
+#define CONNECTORS_MAX        64
 #define CLIENTS_STRANGERS_MAX (DOOR_MAX + CLIENTS_LOCAL_MAX)
 
 /** What a client shows to go on with its session. From getrandom(). */
@@ -58,6 +60,7 @@ struct client {
     unsigned heard;
     struct processes processes;
     struct clients *clients;
+    pid_t connectors[CONNECTORS_MAX]; /**< Processes that connect for it; 0: free. */
     uint64_t held[DEVICES_MAX];
     struct turn_user turns[DEVICES_MAX];
 };
@@ -73,6 +76,10 @@ struct clients {
     uint64_t told_free[DEVICES_MAX];
     struct kept kept;
     uint64_t tell_ns; /**< When sessions may be told of free memory again. */
+    /** Start a process that connects for a session, over @socket, which is borrowed: its number, or
+     *  -errno. NULL: there is nobody who could. */
+    pid_t (*connect)(void *data, int socket);
+    void *connect_data;
 };
 
 /** As many descriptors to wait for at most, with @max clients. */

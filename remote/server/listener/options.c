@@ -22,6 +22,7 @@ int options_usage(void)
                     "NUMBER]\n"
                     "                    [--local-share NUMBER] [--no-sandbox] [--linger SECONDS]\n"
                     "                    [--inherit DESCRIPTOR] [--while PROCESS] [--announce]\n"
+                    "                    [--show-denied]\n"
                     "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
                     "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
                     "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
@@ -56,7 +57,8 @@ enum {
     LINGER,
     INHERIT,
     WHILE,
-    ANNOUNCE
+    ANNOUNCE,
+    SHOW_DENIED
 };
 
 static const struct option rows[] = {
@@ -85,6 +87,7 @@ static const struct option rows[] = {
     {"inherit", required_argument, NULL, INHERIT},
     {"while", required_argument, NULL, WHILE},
     {"announce", no_argument, NULL, ANNOUNCE},
+    {"show-denied", no_argument, NULL, SHOW_DENIED},
     {NULL},
 };
 
@@ -159,6 +162,8 @@ static bool take(struct serve_options *options, int which)
         return read_number(optarg, INT_MAX, &options->of_process);
     case ANNOUNCE:
         return options->announces = true;
+    case SHOW_DENIED:
+        return options->limits.shows_denied = true;
     case NO_SANDBOX:
         return options->limits.open = true;
     case INIT:

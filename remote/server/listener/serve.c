@@ -25,6 +25,7 @@
 #include "remote/server/listener/options.h"
 #include "remote/server/listener/session_log.h"
 #include "remote/server/listener/spawn.h"
+#include "remote/server/session/sandbox.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
@@ -56,7 +57,7 @@ struct serve {
     struct operators operators;
     struct keeper keeper;
     struct session_logs logs;
-    struct bequest bequest; /* The next process's. */
+    struct startup startup; /* The next process's. */
     sigset_t signals, before;
     int process;            /* A pidfd of the one that it is for; -1: none. */
     uint64_t needed_ns;     /* When it had a client last, or began. */
@@ -128,6 +129,18 @@ static int run_authority(const struct authority_options *options)
     return error == 0 ? 0 : error == -EINVAL ? 2 : 1;
 }
 
+/* Strangers' code is not run as root, nor by a server of root's that cannot help it. */
+static int check_root(const struct serve *serve)
+{
+    int error = geteuid() || serve->options.limits.open ? 0 : sandbox_try();
+    if (error)
+        fprintf(stderr,
+                "reseat-serve: sessions cannot be another user's than root here (%s): start the "
+                "server as an ordinary user, or with --no-sandbox\n",
+                strerror(-error));
+    return error;
+}
+
 /* Before anybody listens: a server that cannot look at certificates lets nobody in. */
 static int open_authority(struct serve *serve)
 {
@@ -150,7 +163,7 @@ static int open_authority(struct serve *serve)
         fprintf(stderr, "reseat-serve: %s\n", problem);
     else
         serve->options.limits.authority = serve->ca;
-    return error;
+    return error ? error : check_root(serve);
 }
 
 static int listen_all(struct serve *serve)
@@ -212,33 +225,40 @@ static void unlisten_all(const struct serve *serve)
     }
 }
 
+/* A process for a connection, by that kind of link; NULL: to make one. Its number, or -errno. */
+static pid_t start(struct serve *serve, const struct link_kind *kind, int fd, int channel)
+{
+    struct session_log *log = NULL;
+    int writes = -1, error = session_log_make(&serve->logs, &log, &writes);
+    if (error)
+        return error;
+    snprintf(serve->startup.scheme, sizeof(serve->startup.scheme), "%s%s", kind ? kind->scheme : "",
+             kind ? ":" : "");
+    serve->startup.logs = may_log(serve);
+    pid_t child = spawn_session(&serve->startup, fd, channel, writes,
+                                !serve->options.limits.isolates, &serve->before);
+    session_log_began(&serve->logs, log, child);
+    close(writes);
+    if (child > 0)
+        keeper_began(&serve->keeper, child);
+    return child;
+}
+
+static pid_t start_connector(void *data, int socket)
+{
+    return start(data, NULL, socket, -1);
+}
+
 /* A process that finds out who it is. @id: at the door; 0: who is of this user already. */
 static void take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
 {
-    struct session_log *log = NULL;
-    int channel[2] = {-1, -1}, writes = -1;
-    pid_t child = -1;
-    int error = channel_make(channel);
-    if (error == 0)
-        error = session_log_make(&serve->logs, &log, &writes);
-    if (error == 0) {
-        snprintf(serve->bequest.scheme, sizeof(serve->bequest.scheme),
-                 "%s:", serve->kinds[at]->scheme);
-        serve->bequest.logs = may_log(serve);
-        child = spawn_session(&serve->bequest, fd, channel[1], writes, serve->kinds[at]->anyone,
-                              &serve->before);
-        error = child < 0 ? child : 0;
-        child = error ? -1 : child;
-        session_log_began(&serve->logs, log, child);
-        close(writes);
-    }
-    if (error)
-        log_warn("a stranger was turned away: %s", strerror(-error));
-    else
-        keeper_began(&serve->keeper, child);
+    int channel[2] = {-1, -1}, error = channel_make(channel);
+    pid_t child = error ? error : start(serve, serve->kinds[at], fd, channel[1]);
+    if (child < 0)
+        log_warn("a stranger was turned away: %s", strerror(-child));
     if (channel[1] >= 0)
         close(channel[1]);
-    clients_forked(&serve->clients, id, child, channel[0]);
+    clients_forked(&serve->clients, id, child < 0 ? -1 : child, channel[0]);
 }
 
 static void take_connection(struct serve *serve, size_t at)
@@ -394,7 +414,7 @@ static void allow_descriptors(struct serve *serve)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit))
         return;
-    serve->bequest.descriptors = limit;
+    serve->startup.descriptors = limit;
     if (limit.rlim_cur >= needed)
         return;
     limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
@@ -411,6 +431,8 @@ static int make_room(struct serve *serve)
     if (!serve->polls ||
         clients_init(&serve->clients, (unsigned)serve->options.clients_max, &serve->devices))
         return -ENOMEM;
+    serve->clients.connect = start_connector;
+    serve->clients.connect_data = serve;
     allow_descriptors(serve);
     return 0;
 }
@@ -446,7 +468,7 @@ int main(int argc, char **argv)
     serve.operators.listener = serve.process = -1;
     serve.keeper = KEEPER_NONE;
     serve.logs = SESSION_LOGS_NONE;
-    if (argc == 2 && !strcmp(argv[1], BEQUEST_ARGUMENT))
+    if (argc == 2 && !strcmp(argv[1], STARTUP_ARGUMENT))
         session_main();
     if (!options_read(argc, argv, &serve.options))
         return options_usage();
@@ -467,8 +489,8 @@ int main(int argc, char **argv)
         open_operators(&serve);
         announce_all(&serve);
         keeper_start(&serve.keeper, &serve.clients);
-        bequest_init(&serve.bequest, &serve.options.limits);
-        serve.bequest.parent = getpid();
+        startup_init(&serve.startup, &serve.options.limits);
+        serve.startup.parent = getpid();
         printf("reseat-serve: ready\n");
         fflush(stdout);
         serve_clients(&serve);

@@ -80,6 +80,19 @@ static void seek(struct client *client, const struct word *message)
     tell_with(client, &answer, kept_find(&client->clients->kept, client->name, message->name));
 }
 
+/* One too many is closed, and the session takes another way. */
+static void connect_for(struct client *client, int socket)
+{
+    const struct clients *clients = client->clients;
+    for (unsigned i = 0; clients->connect && i < CONNECTORS_MAX; i++)
+        if (!client->connectors[i]) {
+            pid_t pid = clients->connect(clients->connect_data, socket);
+            client->connectors[i] = pid > 0 ? pid : 0;
+            break;
+        }
+    close(socket);
+}
+
 /* What is said also where no device is shared out. Takes @passed; false: it is not that. */
 static bool take_any(struct client *client, const struct word *message, int passed)
 {
@@ -89,12 +102,17 @@ static bool take_any(struct client *client, const struct word *message, int pass
     }
     if (message->kind == WORD_KEEP && passed >= 0)
         return kept_add(&client->clients->kept, client->name, message->name, passed);
+    if (message->kind == WORD_CONNECT && passed >= 0) {
+        connect_for(client, passed);
+        return true;
+    }
     if (passed >= 0) {
         close(passed);
         return false;
     }
     /* This process has no number left for another descriptor. */
-    if (message->kind == WORD_KEEP || message->kind == WORD_PROCESSES)
+    if (message->kind == WORD_KEEP || message->kind == WORD_PROCESSES ||
+        message->kind == WORD_CONNECT)
         return true;
     if (message->kind == WORD_BUSY)
         client->busy_ns += message->ns;

@@ -53,6 +53,7 @@ static const char *const drivers_read[] = {"PATH=",
                                            "LSAN_",
                                            "TMPDIR=",
                                            "HOME=",
+
                                            "XDG_CACHE_HOME=",
                                            "RESEAT_RINGS="};
 
@@ -66,7 +67,7 @@ static bool is_for_drivers(const char *variable)
 
 /* The level of the log alone: it writes to its standard error, and to no file. Borrowed but for the
    array, which is the caller's. */
-static char **make_environment(bool stranger)
+static char **make_environment(bool drivers_alone)
 {
     static char log[64];
     size_t count = 0, used = 0;
@@ -81,7 +82,7 @@ static char **make_environment(bool stranger)
            one. */
         if (strncmp(environ[i], "RESEAT_LOG=", strlen("RESEAT_LOG=")) &&
             strncmp(environ[i], "RESEAT_SERVER=", strlen("RESEAT_SERVER=")) &&
-            (!stranger || is_for_drivers(environ[i])))
+            (!drivers_alone || is_for_drivers(environ[i])))
             variables[used++] = environ[i];
     if (level) {
         snprintf(log, sizeof(log), "RESEAT_LOG=%.*s", (int)strcspn(level, ":"), level);
@@ -96,14 +97,14 @@ static int give(posix_spawn_file_actions_t *actions, int fd, int number, int *re
     return *ret_copy < 0 ? errno : posix_spawn_file_actions_adddup2(actions, *ret_copy, number);
 }
 
-pid_t spawn_session(const struct bequest *bequest, int connection, int channel, int log,
-                    bool stranger, const sigset_t *mask)
+pid_t spawn_session(const struct startup *startup, int connection, int channel, int log,
+                    bool drivers_alone, const sigset_t *mask)
 {
-    char *arguments[] = {"reseat-serve", BEQUEST_ARGUMENT, NULL};
-    const int numbers[] = {STDERR_FILENO, BEQUEST_FD, BEQUEST_CONNECTION, BEQUEST_CHANNEL};
-    int memory = bequest_write(bequest), copies[ARRAY_SIZE(numbers)] = {-1, -1, -1, -1};
+    char *arguments[] = {"reseat-serve", STARTUP_ARGUMENT, NULL};
+    const int numbers[] = {STDERR_FILENO, STARTUP_FD, STARTUP_CONNECTION, STARTUP_CHANNEL};
+    int memory = startup_write(startup), copies[ARRAY_SIZE(numbers)] = {-1, -1, -1, -1};
     const int given[] = {log, memory, connection, channel};
-    char **variables = make_environment(stranger);
+    char **variables = make_environment(drivers_alone);
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     pid_t pid = 0;
@@ -119,7 +120,7 @@ pid_t spawn_session(const struct bequest *bequest, int connection, int channel, 
             error = give(&actions, given[i], numbers[i], &copies[i]);
     if (error == 0)
         error = posix_spawn_file_actions_addclosefrom_np(
-            &actions, channel < 0 ? BEQUEST_CHANNEL : BEQUEST_CHANNEL + 1);
+            &actions, channel < 0 ? STARTUP_CHANNEL : STARTUP_CHANNEL + 1);
     if (error == 0)
         error = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, arguments, variables);
     for (size_t i = 0; i < ARRAY_SIZE(copies); i++)

@@ -24,6 +24,8 @@ enum word_kind {
     WORD_KEEP, /**< A binary of that name, which comes along, is kept for its client (kept.h). */
     WORD_SEEK, /**< It wants the one that is kept for its client. */
     WORD_PROCESSES, /**< Here the kernel asks before it starts a process of the session's. */
+    WORD_CONNECT,   /**< It wants a process that connects (connector.h), with the socket that comes.
+                     */
     /* Of the listening process. */
     WORD_LINK,    /**< Another link, which comes along: its client has `received` frames. */
     WORD_TICKET,  /**< Somebody with a ticket, whom the channel that comes along leads to. */

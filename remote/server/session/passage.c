@@ -8,6 +8,7 @@
 
 #include "remote/link/link_unix.h"
 #include "remote/server/listener/channel.h"
+#include "remote/server/session/connector.h"
 #include "remote/server/session/gates.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -171,28 +172,11 @@ static void *run_here(void *data)
 
 /* ---- an end whose other one is elsewhere ---- */
 
-/* One of the server's addresses after the other, all within the time for one. */
-static int connect_to_any(const struct passage *passage, struct link **ret_link)
-{
-    uint64_t until = clock_now_ns() + CONNECT_NS;
-    char *copy = strdup(passage->where), *rest = copy;
-    int error = copy ? -EINVAL : -ENOMEM;
-    for (char *word = strsep(&rest, ","); word && error && clock_now_ns() < until;
-         word = strsep(&rest, ",")) {
-        const char *where = NULL;
-        const struct link_kind *kind = link_kind_of(word, &where);
-        error = kind && kind->connect_ticket
-                    ? kind->connect_ticket(where, &passage->ticket, until, ret_link)
-                    : -EINVAL;
-    }
-    free(copy);
-    return error;
-}
-
 static cl_int connect(struct passage *passage)
 {
     struct link *link = NULL;
-    int error = connect_to_any(passage, &link);
+    int error = connector_ask(passage->server->channel, passage->where, &passage->ticket,
+                              clock_now_ns() + CONNECT_NS, &link);
     if (error) {
         log_info("no way to %s: %s", passage->where, strerror(-error));
         return TRANSFER_UNREACHED;

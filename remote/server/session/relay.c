@@ -36,11 +36,11 @@ static void *carry(void *data)
     }
 }
 
-/* It needs no file, no process, and nobody who looks into it. */
+/* It needs no file, no process, no root, and nobody who looks into it. */
 static bool give_up_rights(void)
 {
     struct rlimit none = {0, 0};
-    return !prctl(PR_SET_DUMPABLE, 0) && !setrlimit(RLIMIT_NPROC, &none);
+    return !sandbox_leave_root() && !prctl(PR_SET_DUMPABLE, 0) && !setrlimit(RLIMIT_NPROC, &none);
 }
 
 void relay_run(struct link *link, int fd)

@@ -1,157 +1,235 @@
 #include "remote/server/session/sandbox.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <linux/capability.h>
 
 #include "state/base/log.h"
 
-/* Nobody's of a session, at any time. What the kernel, or the library, does not know is passed
-   over. */
-static const char *const never[] = {
-    /* Other processes. */
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "process_madvise",
-    "process_mrelease",
-    "kcmp",
-    "pidfd_getfd",
-    "pidfd_send_signal",
-    "tkill",
-    "rt_sigqueueinfo",
-    "rt_tgsigqueueinfo",
-    "perf_event_open",
-    "move_pages",
-    "migrate_pages",
-    "setpgid",
-    "setsid",
-    /* Files, by other ways than their names. */
-    "mount",
-    "umount",
-    "umount2",
-    "move_mount",
-    "open_tree",
-    "fsopen",
-    "fsconfig",
-    "fsmount",
-    "fspick",
-    "mount_setattr",
-    "pivot_root",
-    "chroot",
-    "open_by_handle_at",
-    "name_to_handle_at",
-    "fanotify_init",
-    "mknod",
-    "mknodat",
-    "quotactl",
-    "quotactl_fd",
-    "swapon",
-    "swapoff",
-    "acct",
-    /* The machine. */
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "kexec_load",
-    "kexec_file_load",
-    "reboot",
-    "settimeofday",
-    "clock_settime",
-    "clock_adjtime",
-    "adjtimex",
-    "sethostname",
-    "setdomainname",
-    "syslog",
-    "iopl",
-    "ioperm",
-    "vhangup",
-    "bpf",
-    "lookup_dcookie",
-    "nfsservctl",
-    /* Ways around what is forbidden, and what drivers have no use for. */
-    "unshare",
-    "setns",
-    "userfaultfd",
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "keyctl",
-    "add_key",
-    "request_key",
-    "uselib",
-    "ustat",
-    "sysfs",
-    "modify_ldt",
-    "vm86",
-    "vm86old",
-    "personality",
-};
+/* Each step allows less than the one before, and its filter is loaded beside that one's. */
+enum step { STEP_GREETING, STEP_OPENING, STEP_RUNNING };
 
-/* Nobody's once the drivers are open. */
-static const char *const no_listening[] = {"bind", "listen", "accept", "accept4"};
-static const char *const no_programs[] = {"execve", "execveat"};
+/* What drivers, compilers and their linkers use on memory, threads, time, and what they have open
+   or may open; all that any of these can reach is their own process, or files. What the kernel, or
+   the library, does not know is passed over. */
+static const char running[] =
+    "read readv pread64 preadv preadv2 write writev pwrite64 pwritev pwritev2 lseek _llseek "
+    "sendfile copy_file_range recvfrom recvmsg recvmmsg sendto sendmsg sendmmsg recv send "
+    "getsockopt setsockopt getsockname getpeername shutdown poll ppoll select pselect6 "
+    "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd "
+    "eventfd2 timerfd_create timerfd_settime timerfd_gettime signalfd signalfd4 inotify_init "
+    "inotify_init1 inotify_add_watch inotify_rm_watch pipe pipe2 dup dup2 dup3 close "
+    "close_range stat stat64 lstat lstat64 fstat fstat64 fstatat64 newfstatat statx access "
+    "faccessat faccessat2 readlink readlinkat statfs statfs64 fstatfs fstatfs64 getdents "
+    "getdents64 getcwd chdir fchdir umask mkdir mkdirat rmdir rename renameat renameat2 "
+    "unlink unlinkat ftruncate ftruncate64 fallocate flock fsync fdatasync sync_file_range "
+    "readahead fadvise64 brk mmap mmap2 munmap mremap mprotect madvise msync mincore mlock "
+    "mlock2 munlock membarrier memfd_create pkey_alloc pkey_free pkey_mprotect get_mempolicy "
+    "set_mempolicy set_mempolicy_home_node mbind futex futex_time64 futex_waitv "
+    "set_robust_list set_tid_address rseq arch_prctl exit exit_group wait4 waitid fork vfork "
+    "rt_sigaction rt_sigprocmask rt_sigpending rt_sigsuspend rt_sigtimedwait rt_sigreturn "
+    "sigreturn sigaltstack restart_syscall pause nanosleep clock_nanosleep clock_gettime "
+    "clock_gettime64 clock_getres gettimeofday time times alarm getitimer setitimer "
+    "timer_create timer_settime timer_gettime timer_getoverrun timer_delete getpid getppid "
+    "gettid getuid geteuid getgid getegid getresuid getresgid getgroups getpgrp getpgid "
+    "getsid getrlimit setrlimit ugetrlimit getrusage getpriority sysinfo uname getcpu "
+    "getrandom capget sched_yield sched_getaffinity sched_getparam sched_getscheduler "
+    "sched_getattr sched_get_priority_max sched_get_priority_min sched_rr_get_interval";
+
+/* Until the drivers are open: some connect with daemons of theirs, or look for them. */
+static const char opening[] =
+    "connect bind listen accept accept4 seccomp capset landlock_create_ruleset "
+    "landlock_add_rule landlock_restrict_self";
+
+/* Until there is a client, of whom a process is made. */
+static const char greeting[] =
+    "unshare mount setresuid setresgid setgroups setresuid32 setresgid32 setgroups32 "
+    "pidfd_open";
+
+static const char programs[] = "execve execveat";
 
 /* All of a relay's, and of a sanitizer's where a thread begins and where it ends. */
-static const char *const relays[] = {
-    "read",
-    "readv",
-    "recvfrom",
-    "recvmsg",
-    "write",
-    "writev",
-    "sendto",
-    "sendmsg",
-    "poll",
-    "ppoll",
-    "close",
-    "shutdown",
-    "futex",
-    "clock_gettime",
-    "clock_nanosleep",
-    "nanosleep",
-    "restart_syscall",
-    "exit",
-    "exit_group",
-    "brk",
-    "mmap",
-    "munmap",
-    "mremap",
-    "mprotect",
-    "madvise",
-    "getrandom",
-    "rt_sigreturn",
-    "rt_sigprocmask",
-    "getpid",
-    "gettid",
-    "fcntl",
-    "lseek",
-    "fstat",
-    "newfstatat",
-    "getsockopt",
-    "setsockopt",
-    "sched_yield",
-    "sigaltstack",
-    "rseq",
-    "set_robust_list",
-    "sched_getaffinity",
-};
+static const char relays[] =
+    "read readv recvfrom recvmsg write writev sendto sendmsg poll ppoll close shutdown futex "
+    "clock_gettime clock_nanosleep nanosleep restart_syscall exit exit_group brk mmap munmap "
+    "mremap mprotect madvise getrandom rt_sigreturn rt_sigprocmask getpid gettid fcntl lseek "
+    "fstat newfstatat getsockopt setsockopt sched_yield sigaltstack rseq set_robust_list "
+    "sched_getaffinity";
 
-static int add_all(scmp_filter_ctx filter, uint32_t action, const char *const *names, size_t count)
+static bool shows_denied;
+
+/* Names, with blanks between. */
+static int add_all(scmp_filter_ctx filter, const char *names)
 {
-    int error = 0;
-    for (size_t i = 0; error == 0 && i < count; i++) {
-        int number = seccomp_syscall_resolve_name(names[i]);
+    char *copy = strdup(names), *rest = copy;
+    int error = copy ? 0 : -ENOMEM;
+    for (char *name; error == 0 && (name = strsep(&rest, " "));) {
+        int number = seccomp_syscall_resolve_name(name);
         if (number >= 0) /* Below are those of other machines. */
-            error = seccomp_rule_add(filter, action, number, 0);
+            error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
     }
+    free(copy);
     return error;
+}
+
+/* An allowed call with one argument that is @value in the bits of @mask. */
+static int add_masked(scmp_filter_ctx filter, const char *name, unsigned argument, uint64_t mask,
+                      uint64_t value)
+{
+    int number = seccomp_syscall_resolve_name(name);
+    return number < 0 ? 0
+                      : seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 1,
+                                         SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, mask, value));
+}
+
+/* The kernel reads 32 bits of such an argument, and a filter 64. */
+#define WORD UINT64_C(0xffffffff)
+
+/* Those of devices, by the letter that their numbers have: NVIDIA's, DRM's, AMD's, shared buffers,
+   their fences, and without a letter those of NVIDIA's unified memory; and what the C library asks
+   of a descriptor. Not of terminals, sockets, and who is sent signals. */
+static int add_ioctl(scmp_filter_ctx filter)
+{
+    static const uint64_t letters[] = {0, 'F', 'd', 'K', 'b', '>'};
+    /* Of unified memory, too: its first and its last. */
+    static const uint64_t numbers[] = {0x30000001, 0x30000002, TCGETS,  TIOCGWINSZ,
+                                       FIONREAD,   FIONBIO,    FIOCLEX, FIONCLEX};
+    int error = add_masked(filter, "ioctl", 1, 0xffffff00, 0);
+    for (size_t i = 1; error == 0 && i < ARRAY_SIZE(letters); i++)
+        error = add_masked(filter, "ioctl", 1, 0xff00, letters[i] << 8);
+    for (size_t i = 0; error == 0 && i < ARRAY_SIZE(numbers); i++)
+        error = add_masked(filter, "ioctl", 1, WORD, numbers[i]);
+    return error;
+}
+
+/* Not who is sent signals, which kill(2) is not needed for then. */
+static int add_fcntl(scmp_filter_ctx filter)
+{
+    static const uint64_t commands[] = {F_DUPFD,     F_DUPFD_CLOEXEC, F_GETFD,      F_SETFD,
+                                        F_GETFL,     F_GETLK,         F_SETLK,      F_SETLKW,
+                                        F_OFD_GETLK, F_OFD_SETLK,     F_OFD_SETLKW, F_GETPIPE_SZ,
+                                        F_ADD_SEALS, F_GET_SEALS};
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < ARRAY_SIZE(commands); i++)
+        error = add_masked(filter, "fcntl", 1, WORD, commands[i]);
+    if (error == 0)
+        error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 2,
+                                 SCMP_A1(SCMP_CMP_MASKED_EQ, WORD, F_SETFL),
+                                 SCMP_A2(SCMP_CMP_MASKED_EQ, O_ASYNC, 0));
+    return error;
+}
+
+/* No file that changes users, and none emptied that is opened to be read: Landlock knows of that
+   only since Linux 6.2. */
+static int add_open_of(scmp_filter_ctx filter, int number, unsigned flags)
+{
+    const uint64_t how = O_TRUNC | O_ACCMODE;
+    const struct scmp_arg_cmp mode =
+        SCMP_CMP(flags + 1, SCMP_CMP_MASKED_EQ, S_ISUID | S_ISGID | S_ISVTX, 0);
+    int error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 2,
+                                 SCMP_CMP(flags, SCMP_CMP_MASKED_EQ, O_TRUNC, 0), mode);
+    for (uint64_t access = O_WRONLY; error == 0 && access <= O_RDWR; access++)
+        error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 2,
+                                 SCMP_CMP(flags, SCMP_CMP_MASKED_EQ, how, O_TRUNC | access), mode);
+    return error;
+}
+
+static int add_open(scmp_filter_ctx filter)
+{
+    int error = add_open_of(filter, SCMP_SYS(openat), 2);
+    if (error == 0 && seccomp_syscall_resolve_name("open") >= 0)
+        error = add_open_of(filter, seccomp_syscall_resolve_name("open"), 1);
+    return error ? error : add_masked(filter, "creat", 1, S_ISUID | S_ISGID | S_ISVTX, 0);
+}
+
+/* About itself. */
+static int add_prctl(scmp_filter_ctx filter)
+{
+    static const uint64_t options[] = {PR_SET_NAME,         PR_GET_NAME,         PR_GET_DUMPABLE,
+                                       PR_GET_NO_NEW_PRIVS, PR_SET_NO_NEW_PRIVS, PR_GET_SECCOMP,
+                                       PR_CAPBSET_READ,     PR_GET_PDEATHSIG,    PR_SET_VMA,
+                                       PR_SET_TIMERSLACK,   PR_GET_TIMERSLACK};
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < ARRAY_SIZE(options); i++)
+        error = add_masked(filter, "prctl", 0, WORD, options[i]);
+    return error;
+}
+
+/* Threads and processes, in the namespaces that there are; signals, limits and processors of its
+   own alone. */
+static int add_tasks(scmp_filter_ctx filter)
+{
+    static const uint64_t spaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                   CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+    const uint64_t self = (uint64_t)getpid();
+    int error = add_masked(filter, "clone", 0, spaces, 0);
+    /* Its flags are in memory, where no filter looks. Who gets this answer uses clone(). */
+    if (error == 0)
+        error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    if (error == 0)
+        error = add_masked(filter, "kill", 0, WORD, self);
+    if (error == 0)
+        error = add_masked(filter, "tgkill", 0, WORD, self);
+    if (error == 0)
+        error = add_masked(filter, "prlimit64", 0, WORD, 0);
+    if (error == 0)
+        error = add_masked(filter, "sched_setaffinity", 0, WORD, 0);
+    /* That it is asked, and not changed. */
+    return error ? error : add_masked(filter, "personality", 0, WORD, WORD);
+}
+
+/* One of a pair of datagrams could be connected with, or send to, any of its user's. */
+static int add_pairs(scmp_filter_ctx filter)
+{
+    int error = add_masked(filter, "socketpair", 1, 0xf, SOCK_STREAM);
+    return error ? error : add_masked(filter, "socketpair", 1, 0xf, SOCK_SEQPACKET);
+}
+
+static void on_denied(int number, siginfo_t *info, void *context)
+{
+    static _Atomic uint64_t told[16];
+    uint64_t call = (uint64_t)info->si_syscall, bit = UINT64_C(1) << call % 64;
+    ucontext_t *where = context;
+    (void)number;
+#if defined(__x86_64__)
+    const unsigned long long first = (unsigned long long)where->uc_mcontext.gregs[REG_RDI],
+                             second = (unsigned long long)where->uc_mcontext.gregs[REG_RSI];
+    where->uc_mcontext.gregs[REG_RAX] = -EPERM;
+#elif defined(__aarch64__)
+    const unsigned long long first = where->uc_mcontext.regs[0],
+                             second = where->uc_mcontext.regs[1];
+    where->uc_mcontext.regs[0] = (unsigned long long)-EPERM;
+#else
+    const unsigned long long first = 0, second = 0;
+    (void)where;
+#endif
+    if (call < 64 * ARRAY_SIZE(told) && (atomic_fetch_or(&told[call / 64], bit) & bit))
+        return;
+    const char *name =
+        seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, (int)call); /* Is never freed. */
+    log_warn("denied: system call %d (%s), arguments 0x%llx, 0x%llx", (int)call,
+             name ? name : "unknown", first, second);
+}
+
+int sandbox_show_denied(void)
+{
+    struct sigaction action = {.sa_sigaction = on_denied, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    shows_denied = true;
+    return sigaction(SIGSYS, &action, NULL) ? -errno : 0;
 }
 
 /* For all threads; what is refused the kernel's log names. */
@@ -161,53 +239,66 @@ static int load(scmp_filter_ctx filter, int error)
         error = seccomp_attr_set(filter, SCMP_FLTATR_CTL_LOG, 1);
     if (error == 0)
         error = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+    if (error == 0) /* A tree, as lists of that length are slow. */
+        (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     if (error == 0)
         error = seccomp_load(filter);
     seccomp_release(filter);
     return error;
 }
 
-static int drop_capabilities(void)
+static int allow_step(enum step step, bool runs)
+{
+    scmp_filter_ctx filter = seccomp_init(shows_denied ? SCMP_ACT_TRAP : SCMP_ACT_ERRNO(EPERM));
+    if (!filter)
+        return -ENOMEM;
+    int error = add_all(filter, running);
+    if (error == 0 && step <= STEP_OPENING)
+        error = add_all(filter, opening);
+    if (error == 0 && step <= STEP_GREETING)
+        error = add_all(filter, greeting);
+    if (error == 0 && runs)
+        error = add_all(filter, programs);
+    int (*const parts[])(scmp_filter_ctx) = {add_ioctl, add_fcntl, add_open, add_tasks, add_pairs};
+    for (size_t i = 0; error == 0 && i < ARRAY_SIZE(parts); i++)
+        error = parts[i](filter);
+    if (error == 0)
+        error = step == STEP_GREETING ? seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 0)
+                                      : add_prctl(filter);
+    if (error == 0 && step <= STEP_OPENING)
+        error = add_masked(filter, "socket", 0, WORD, AF_UNIX);
+    /* Callers go on with openat() and with what they have. */
+    if (error == 0 && seccomp_syscall_resolve_name("openat2") >= 0)
+        error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS),
+                                 seccomp_syscall_resolve_name("openat2"), 0);
+    return load(filter, error);
+}
+
+/* But those of @kept, a bit each. */
+static int drop_capabilities(uint32_t kept)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
-    for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    if (syscall(SYS_capget, &header, sets))
+        return -errno;
+    kept &= sets[0].permitted;
+    memset(sets, 0, sizeof(sets));
+    sets[0].effective = sets[0].permitted = kept;
+    for (int i = 0; kept == 0 && prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
         (void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0); /* Who may not has none to lose. */
-    return syscall(SYS_capset, &header, none) ? -errno : 0;
+    return syscall(SYS_capset, &header, sets) ? -errno : 0;
 }
 
 int sandbox_begin(void)
 {
-    static const uint64_t spaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
-                                   CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
-    const uint32_t denied = SCMP_ACT_ERRNO(EPERM);
-    int error = drop_capabilities();
-    scmp_filter_ctx filter = error ? NULL : seccomp_init(SCMP_ACT_ALLOW);
-    if (!filter)
-        return error ? error : -ENOMEM;
-    error = add_all(filter, denied, never, ARRAY_SIZE(never));
-    for (int bit = 0; error == 0 && bit < 64; bit++)
-        if (spaces >> bit & 1)
-            error = seccomp_rule_add(
-                filter, denied, SCMP_SYS(clone), 1,
-                SCMP_A0(SCMP_CMP_MASKED_EQ, UINT64_C(1) << bit, UINT64_C(1) << bit));
-    /* Its flags are in memory, where no filter looks. Who gets this answer uses clone(). */
-    if (error == 0)
-        error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-    /* Signals go to nobody else. */
-    const scmp_datum_t self = (scmp_datum_t)getpid();
-    if (error == 0)
-        error = seccomp_rule_add(filter, denied, SCMP_SYS(kill), 1, SCMP_A0(SCMP_CMP_NE, self));
-    if (error == 0)
-        error = seccomp_rule_add(filter, denied, SCMP_SYS(tgkill), 1, SCMP_A0(SCMP_CMP_NE, self));
-    /* Nor limits. */
-    if (error == 0)
-        error = seccomp_rule_add(filter, denied, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_NE, 0));
-    /* It ends with the server, whatever becomes of that. */
-    if (error == 0)
-        error = seccomp_rule_add(filter, denied, SCMP_SYS(prctl), 1,
-                                 SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG));
-    return load(filter, error);
+    int error = drop_capabilities(1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_SETPCAP);
+    return error ? error : allow_step(STEP_GREETING, true);
+}
+
+int sandbox_admitted(void)
+{
+    int error = drop_capabilities(0);
+    return error ? error : allow_step(STEP_OPENING, true);
 }
 
 int sandbox_processes(int *ret_notices)
@@ -218,7 +309,11 @@ int sandbox_processes(int *ret_notices)
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     if (!filter)
         return -ENOMEM;
-    int error = add_all(filter, SCMP_ACT_NOTIFY, others, ARRAY_SIZE(others));
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < ARRAY_SIZE(others); i++)
+        if (seccomp_syscall_resolve_name(others[i]) >= 0)
+            error = seccomp_rule_add(filter, SCMP_ACT_NOTIFY,
+                                     seccomp_syscall_resolve_name(others[i]), 0);
     if (error == 0)
         error = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(clone), 1,
                                  SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
@@ -232,41 +327,12 @@ int sandbox_processes(int *ret_notices)
     return 0;
 }
 
-/* Buffers go to other servers by links that the session begins itself (passage.h): sockets are for
-   networks, and so is what they are connected with. The kernel reads 32 bits of a family, and a
-   filter 64: all above are forbidden. */
-static int add_sockets(scmp_filter_ctx filter)
-{
-    int error = 0;
-    for (unsigned family = 0; error == 0 && family < AF_MAX; family++)
-        if (family != AF_INET && family != AF_INET6 && family != AF_VSOCK)
-            error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1,
-                                     SCMP_A0(SCMP_CMP_EQ, family));
-    if (error == 0)
-        error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1,
-                                 SCMP_A0(SCMP_CMP_GE, AF_MAX));
-    /* One of a pair of datagrams could be connected with, or send to, any of its user's. */
-    for (int type = SOCK_DGRAM; error == 0 && type <= SOCK_RAW; type++)
-        error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socketpair), 1,
-                                 SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, (scmp_datum_t)type));
-    return error;
-}
-
 int sandbox_calls(const struct server *server)
 {
-    const uint32_t denied = SCMP_ACT_ERRNO(EPERM);
     bool runs = false;
     for (size_t i = 0; i < server->device_count; i++)
         runs |= !(server->devices[i]->quirks & QUIRK_COMPILES_INSIDE);
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-    if (!filter)
-        return -ENOMEM;
-    int error = add_all(filter, denied, no_listening, ARRAY_SIZE(no_listening));
-    if (error == 0)
-        error = add_sockets(filter);
-    if (error == 0 && !runs)
-        error = add_all(filter, denied, no_programs, ARRAY_SIZE(no_programs));
-    return load(filter, error);
+    return allow_step(STEP_RUNNING, runs);
 }
 
 int sandbox_relay(void)
@@ -274,5 +340,5 @@ int sandbox_relay(void)
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
     if (!filter)
         return -ENOMEM;
-    return load(filter, add_all(filter, SCMP_ACT_ALLOW, relays, ARRAY_SIZE(relays)));
+    return load(filter, add_all(filter, relays));
 }

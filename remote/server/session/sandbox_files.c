@@ -16,23 +16,56 @@
 #include "state/base/log.h"
 
 /* Of later kernels than the headers may be. */
-#define ACCESS_REFER    (UINT64_C(1) << 13)
-#define ACCESS_TRUNCATE (UINT64_C(1) << 14)
+#define ACCESS_REFER     (UINT64_C(1) << 13)
+#define ACCESS_TRUNCATE  (UINT64_C(1) << 14)
+#define ACCESS_IOCTL_DEV (UINT64_C(1) << 15)
+#define NET_BIND_TCP     (UINT64_C(1) << 0)
+#define NET_CONNECT_TCP  (UINT64_C(1) << 1)
+#define SCOPE_ABSTRACT   (UINT64_C(1) << 0)
+#define SCOPE_SIGNALS    (UINT64_C(1) << 1)
 
-#define READS (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-#define WRITES                                                                                     \
-    (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |                               \
-     LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_DIR | \
-     LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |   \
-     LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM)
+/* All rights that there are up to the version of Landlock found: what no rule gives is denied. */
+struct attributes {
+    uint64_t files, network, scoped;
+};
 
-#define OF_FILES (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_TRUNCATE)
+#define EXECUTE LANDLOCK_ACCESS_FS_EXECUTE
+#define READS   (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+#define FIRST   ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1) /* Those of the first version. */
+/* In folders of its own. No link, as another session may follow it, no socket and no node. */
+#define CACHES                                                                                     \
+    (READS | EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |             \
+     LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |  \
+     ACCESS_REFER | ACCESS_TRUNCATE)
+#define NODES (READS | LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_IOCTL_DEV)
+
+#define OF_FILES                                                                                   \
+    (EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_TRUNCATE |    \
+     ACCESS_IOCTL_DEV)
+
+/* What is installed, what drivers and compilers look up, and what the kernel says of the machine.
+   Of /proc no process but itself. */
+static const char *const installed[] = {"/usr",   "/bin",    "/sbin", "/lib",       "/lib32",
+                                        "/lib64", "/libx32", "/opt",  "/nix/store", "/gnu/store"};
+static const char *const looked_up[] = {
+    "/etc/OpenCL",     "/etc/alternatives", "/etc/amd",       "/etc/drirc",
+    "/etc/group",      "/etc/host.conf",    "/etc/hosts",     "/etc/ld.so.cache",
+    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/nsswitch.conf",
+    "/etc/nvidia",     "/etc/passwd",       "/etc/vulkan",    "/sys",
+    "/proc/asound",    "/proc/cgroups",     "/proc/cpuinfo",  "/proc/devices",
+    "/proc/driver",    "/proc/filesystems", "/proc/loadavg",  "/proc/meminfo",
+    "/proc/modules",   "/proc/self",        "/proc/stat",     "/proc/sys",
+    "/proc/uptime",    "/proc/version",     "/proc/vmstat",
+};
+static const char *const nodes[] = {"/dev/full", "/dev/null", "/dev/random", "/dev/urandom",
+                                    "/dev/zero"};
 
 #define WRITABLE_MAX 16
 
 struct rules {
     int ruleset;
-    uint64_t writes;
+    uint64_t handled;
+    const char *authority;
     char writable[WRITABLE_MAX][PATH_MAX];
     size_t writable_count;
 };
@@ -41,7 +74,8 @@ struct rules {
 static void allow(const struct rules *rules, const char *path, uint64_t access)
 {
     int fd = open(path, O_PATH | O_CLOEXEC);
-    struct landlock_path_beneath_attr attr = {.allowed_access = access, .parent_fd = fd};
+    struct landlock_path_beneath_attr attr = {.allowed_access = access & rules->handled,
+                                              .parent_fd = fd};
     struct stat stat;
     if (fd < 0)
         return;
@@ -92,112 +126,67 @@ static void allow_writing(struct rules *rules, const char *folder, const char *b
     for (size_t i = 0; i < rules->writable_count; i++)
         if (is_within(path, rules->writable[i]))
             return;
-    allow(rules, path, READS | rules->writes);
+    allow(rules, path, CACHES);
     strcpy(rules->writable[rules->writable_count++], path);
 }
 
-/* Everything in @folder, "" being the root, but what is @hidden; and around that what is made
- * later. */
-static void allow_but(const struct rules *rules, const char *folder, const char *const *hidden,
-                      size_t count)
+/* But the authority, whose keys make anybody a client of any rights. What is made later in the
+   folders around that is not read. */
+static void allow_reading(const struct rules *rules, const char *path)
 {
-    DIR *open = opendir(*folder ? folder : "/");
-    if (!open)
+    char real[PATH_MAX];
+    if (!realpath(path, real) || (rules->authority && is_within(real, rules->authority)))
         return;
-    for (struct dirent *entry; (entry = readdir(open));) {
-        char path[PATH_MAX], real[PATH_MAX];
-        bool holds = false, is = false;
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
-            snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) >= (int)sizeof(path) ||
-            !realpath(path, real))
-            continue;
-        for (size_t i = 0; i < count; i++) {
-            is |= is_within(real, hidden[i]);
-            holds |= is_within(hidden[i], real);
-        }
-        if (!is && !holds)
-            allow(rules, path, READS);
-        else if (!is && !strcmp(path, real)) /* A link's target has a name of its own. */
-            allow_but(rules, path, hidden, count);
-    }
-    closedir(open);
-}
-
-/* What its user, and root above all, could do with these nobody should for a driver: write to
-   disks, past all files, to terminals, and to memory; listen to a keyboard, be one, and make
-   devices. */
-static bool is_for_drivers(const char *name, const struct stat *stat)
-{
-    static const char *const others[] = {
-        "tty",   "pts",      "ptmx",   "console",  "vcs",   "mem",   "kmem", "port",
-        "kmsg",  "log",      "sg",     "bsg",      "nvme",  "ng",    "nbd",  "mapper",
-        "loop",  "mtd",      "fuse",   "snapshot", "kvm",   "vhost", "net",  "tun",
-        "input", "uinput",   "hidraw", "uhid",     "usb",   "bus",   "disk", "block",
-        "rtc",   "watchdog", "hpet",   "autofs",   "btrfs", "cuse",  "tpm",  "initctl"};
-    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-        if (!strncmp(name, others[i], strlen(others[i])))
-            return false;
-    return !S_ISBLK(stat->st_mode);
-}
-
-static void allow_devices(const struct rules *rules)
-{
-    DIR *open = opendir("/dev");
-    if (!open)
+    if (!rules->authority || !is_within(rules->authority, real)) {
+        allow(rules, path, READS | EXECUTE);
         return;
-    allow(rules, "/dev", LANDLOCK_ACCESS_FS_READ_DIR);
-    for (struct dirent *entry; (entry = readdir(open));) {
-        char path[sizeof("/dev/") + sizeof(entry->d_name)];
-        struct stat stat;
-        snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
-        /* A link's target has a name of its own, or is no device. */
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && lstat(path, &stat) == 0 &&
-            !S_ISLNK(stat.st_mode) && is_for_drivers(entry->d_name, &stat))
-            allow(rules, path, READS | rules->writes);
     }
-    closedir(open);
-}
-
-/* The folder in the root folder that it is in; all homes are there together. */
-static void cut_to_top(char *path)
-{
-    char *slash = strchr(path + 1, '/');
-    if (slash)
-        *slash = '\0';
-}
-
-/* Everything but devices, the user's home and that of others, and the authority, whose keys make
-   anybody a client of any rights. */
-static void allow_system(const struct rules *rules, const char *home, const char *authority)
-{
-    char homes[PATH_MAX] = "";
-    const char *hidden[3] = {"/dev"};
-    size_t count = 1;
-    if (home) {
-        snprintf(homes, sizeof(homes), "%s", home);
-        cut_to_top(homes);
-        hidden[count++] = homes;
+    DIR *folder = opendir(real);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char inner[PATH_MAX];
+        /* A link's target has a name of its own. */
+        if (entry->d_type != DT_LNK && strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") &&
+            snprintf(inner, sizeof(inner), "%s/%s", real, entry->d_name) < (int)sizeof(inner))
+            allow_reading(rules, inner);
     }
-    if (authority)
-        hidden[count++] = authority;
-    allow_but(rules, "", hidden, count);
+    if (folder)
+        closedir(folder);
 }
 
+static void allow_node(void *data, const char *path)
+{
+    allow(data, path, NODES);
+}
+
+/* Drivers, and what they are told in the environment: files and folders, with colons between. Those
+   of the user are elsewhere. */
 static void allow_drivers(const struct rules *rules, const struct devices *known)
 {
-    for (size_t i = 0; i < known->count; i++) {
+    static const char *const users[] = {"HOME=", "OLDPWD=", "PATH=", "PWD=", "TMPDIR=", "XDG_"};
+    for (size_t i = 0; known && i < known->count; i++) {
         char folder[sizeof(known->rows[i].key.icd)];
         strcpy(folder, known->rows[i].key.icd);
         char *slash = strrchr(folder, '/');
         if (!slash || slash == folder)
             continue;
         *slash = '\0';
-        allow(rules, folder, READS);
+        allow_reading(rules, folder);
+    }
+    for (char **at = environ; *at; at++) {
+        bool is_users = false;
+        for (size_t i = 0; i < ARRAY_SIZE(users); i++)
+            is_users |= !strncmp(*at, users[i], strlen(users[i]));
+        char *copy = is_users || !strchr(*at, '=') ? NULL : strdup(strchr(*at, '=') + 1);
+        char *rest = copy;
+        for (char *path; copy && (path = strsep(&rest, ":"));)
+            if (path[0] == '/' && path[1])
+                allow_reading(rules, path);
+        free(copy);
     }
 }
 
-/* Its user's home, also where the environment has none, as a service's; NULL: it is in no folder.
- */
+/* Its user's home, also where the environment has none, as a service's. Nothing but caches in it
+   are used, so that it does not matter where that is. NULL: there is none. */
 static const char *find_home(char ret_real[PATH_MAX])
 {
     const char *home = getenv("HOME");
@@ -218,6 +207,23 @@ static const struct {
     {"MESA_SHADER_CACHE_DIR", "mesa"},
 };
 
+/* In memory of its own: its user has no other folder. */
+static int in_memory(void)
+{
+    static const char *const variables[][2] = {{"HOME", "/dev/shm/home"},
+                                               {"TMPDIR", "/dev/shm/tmp"},
+                                               {"XDG_CACHE_HOME", "/dev/shm/cache"},
+                                               {"POCL_CACHE_DIR", "/dev/shm/cache/pocl"},
+                                               {"CUDA_CACHE_PATH", "/dev/shm/cache/cuda"},
+                                               {"MESA_SHADER_CACHE_DIR", "/dev/shm/cache/mesa"}};
+    for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+        make(variables[i][1]);
+        if (setenv(variables[i][0], variables[i][1], 1))
+            return -errno;
+    }
+    return 0;
+}
+
 /* Nobody but who made them can change what they are in. */
 int sandbox_own_caches(const char *client)
 {
@@ -226,6 +232,8 @@ int sandbox_own_caches(const char *client)
     bool named = cache && cache[0] == '/';
     if (client[0] == '.' || strchr(client, '/'))
         return -EINVAL;
+    if (sandbox_is_nobody())
+        return in_memory();
     if (snprintf(own, sizeof(own), "%s%s/reseat/clients/%s",
                  named     ? cache
                  : is_home ? is_home
@@ -236,6 +244,8 @@ int sandbox_own_caches(const char *client)
     if (snprintf(path, sizeof(path), "%s/tmp", own) >= (int)sizeof(path))
         return -ENAMETOOLONG;
     make(path);
+    if (access(path, W_OK | X_OK) && sandbox_has_memory())
+        return in_memory();
     if (access(path, W_OK | X_OK))
         log_warn("%s cannot be written to (%m): drivers may build nothing there; XDG_CACHE_HOME "
                  "names another folder",
@@ -254,30 +264,48 @@ int sandbox_own_caches(const char *client)
     return 0;
 }
 
-int sandbox_files(const struct devices *known, const char *authority, bool own_caches)
+static int make_ruleset(long version, struct rules *rules)
 {
-    struct landlock_ruleset_attr attr = {.handled_access_fs = READS | WRITES};
+    struct attributes attr = {.files = FIRST};
+    attr.files |= version >= 2 ? ACCESS_REFER : 0;
+    attr.files |= version >= 3 ? ACCESS_TRUNCATE : 0;
+    attr.files |= version >= 5 ? ACCESS_IOCTL_DEV : 0;
+    attr.network = version >= 4 ? NET_BIND_TCP | NET_CONNECT_TCP : 0;
+    attr.scoped = version >= 6 ? SCOPE_ABSTRACT | SCOPE_SIGNALS : 0;
+    const size_t size = version >= 6 ? 24 : version >= 4 ? 16 : 8;
+    rules->handled = attr.files;
+    rules->ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
+    return rules->ruleset < 0 ? -errno : 0;
+}
+
+int sandbox_files(const struct devices *known, const struct grant *grant, const char *authority,
+                  bool own_caches)
+{
     char real[PATH_MAX];
+    struct rules rules = {.authority = authority};
     long version =
         syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1) {
-        log_info("this kernel does not keep sessions from files: %m");
+        log_warn("this kernel does not keep sessions from files: %m");
         return 0;
     }
-    attr.handled_access_fs |= version >= 2 ? ACCESS_REFER : 0;
-    attr.handled_access_fs |= version >= 3 ? ACCESS_TRUNCATE : 0;
-    struct rules rules = {
-        .ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0),
-        .writes = attr.handled_access_fs & ~(uint64_t)READS,
-    };
-    if (rules.ruleset < 0)
-        return -errno;
-    const char *home = find_home(real);
-    allow_system(&rules, home, authority);
+    int error = make_ruleset(version, &rules);
+    if (error)
+        return error;
+    for (size_t i = 0; i < ARRAY_SIZE(installed); i++)
+        allow_reading(&rules, installed[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(looked_up); i++)
+        allow(&rules, looked_up[i], READS);
+    for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+        allow(&rules, nodes[i], NODES);
+    allow(&rules, "/dev", LANDLOCK_ACCESS_FS_READ_DIR);
     allow_drivers(&rules, known);
-    allow_devices(&rules);
+    sandbox_each_node(known, grant, allow_node, &rules);
     allow_writing(&rules, getenv("XDG_CACHE_HOME"), "");
+    if (sandbox_has_memory())
+        allow_writing(&rules, "/dev/shm", "");
     if (!own_caches) {
+        const char *home = find_home(real);
         allow_writing(&rules, "/tmp", "");
         allow_writing(&rules, "/var/tmp", "");
         allow_writing(&rules, home, "/.cache");
@@ -286,7 +314,11 @@ int sandbox_files(const struct devices *known, const char *authority, bool own_c
     for (size_t i = 0; i < ARRAY_SIZE(caches); i++)
         allow_writing(&rules, getenv(caches[i].variable), "");
     allow_writing(&rules, getenv("TMPDIR"), "");
-    int error = syscall(SYS_landlock_restrict_self, rules.ruleset, 0) ? -errno : 0;
+    /* It stays in memory, and so what the rule for it is of. */
+    if (open("/proc/self", O_PATH | O_CLOEXEC) < 0)
+        error = -errno;
+    if (error == 0 && syscall(SYS_landlock_restrict_self, rules.ruleset, 0))
+        error = -errno;
     close(rules.ruleset);
     return error;
 }

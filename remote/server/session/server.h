@@ -159,11 +159,12 @@ struct session_limits {
     struct grant local;          /**< Of who needs no certificate. */
     const char *authority;       /**< Its folder, without links; NULL: there is none. */
     bool open;                   /**< Its process may do what its user may. */
+    bool shows_denied;           /**< The log names system calls that are denied. */
     bool isolates;               /**< Drivers are opened as the client's process would. */
     uint32_t patience_s;         /**< A session waits no longer for another link. */
 };
 /** What the program does as the process of a connection, which the listening process executes
- *  (bequest.h). Never returns. */
+ *  (startup.h). Never returns. */
 _Noreturn void session_main(void);
 
 #endif

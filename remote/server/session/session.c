@@ -11,13 +11,14 @@
 
 #include "agent/wire/inventory.h"
 #include "remote/link/tls.h"
-#include "remote/server/session/bequest.h"
+#include "remote/server/session/connector.h"
 #include "remote/server/session/greeting.h"
 #include "remote/server/session/news.h"
 #include "remote/server/session/pending.h"
 #include "remote/server/session/resume.h"
 #include "remote/server/session/sandbox.h"
 #include "remote/server/session/server.h"
+#include "remote/server/session/startup.h"
 #include "remote/wire/stream_rings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
@@ -64,15 +65,20 @@ static int open_devices(struct server *server, const struct session_limits *limi
     size_t count = 0, counts[DEVICE_KINDS] = {0};
     int error = driver_list(&server->devices, &count);
     for (size_t i = 0; error == 0 && i < count; i++) {
+        uint32_t *number = &server->numbers[server->device_count];
         char name[GRANT_DEVICE_MAX];
         devices_name(server->devices[i], counts, name);
-        if (!grant_has_device(grant, name) || !is_offered(limits, server->devices[i]))
+        if (!is_offered(limits, server->devices[i]))
             continue;
-        if (!is_known(server, server->devices[i], &server->numbers[server->device_count])) {
+        if (!is_known(server, server->devices[i], number)) {
             log_warn("%s is left out: it was not there when the server began",
                      server->devices[i]->key.device);
             continue;
         }
+        /* Drivers leave out devices whose nodes cannot be opened, and so those behind them would
+           have other names. */
+        if (!grant_has_device(grant, server->known ? server->known->rows[*number].name : name))
+            continue;
         struct entry *entry =
             server_add(server, id_make(ID_DEVICE, 0, (uint32_t)server->device_count));
         if (!entry)
@@ -247,34 +253,74 @@ static int start(struct server *server, const struct guest *guest, int channel,
     return error;
 }
 
+/* A stranger's process is nobody's: of a server of root's it is a user of its own, and else in
+   namespaces of its own at least, where the kernel allows that. */
+static int leave_user(const struct session_limits *limits, const struct grant *grant)
+{
+    if (sandbox_has_memory()) /* Root's. */
+        return sandbox_become(limits->known, grant);
+    int error = sandbox_space();
+    if (error)
+        log_info("sessions have no namespaces of their own here: %s", strerror(-error));
+    return 0;
+}
+
+/* Its client is admitted, and nothing of it was done. */
+static int enter_sandbox(const struct session_limits *limits, const struct guest *guest,
+                         bool stranger, int channel)
+{
+    /* Compilers look for headers here, and end where they may not look. */
+    int error = chdir("/") ? -errno : 0;
+    if (error == 0 && stranger)
+        error = leave_user(limits, &guest->grant);
+    if (error == 0 && stranger)
+        error = sandbox_own_caches(guest->peer);
+    if (error == 0)
+        error = sandbox_files(limits->known, &guest->grant, limits->authority, stranger);
+    if (error == 0 && stranger)
+        error = sandbox_bounds();
+    if (error == 0)
+        error = sandbox_admitted();
+    if (error == 0)
+        bound_processes(channel, guest->peer);
+    return error;
+}
+
+/* What the greeting needs of its user's rights, and no more. */
+static int begin(const struct link_kind *kind, const struct session_limits *limits)
+{
+    char problem[FOLDER_PROBLEM_MAX] = "";
+    int error = give_up_rights(limits);
+    if (!limits->isolates)
+        give_way();
+    if (error == 0 && kind->anyone)
+        error = limits->authority ? tls_server_open(limits->authority, problem) : -ENOENT;
+    if (problem[0])
+        log_warn("%s", problem);
+    if (error || limits->open)
+        return error;
+    if (limits->shows_denied)
+        error = sandbox_show_denied();
+    if (error == 0 && kind->anyone && geteuid() == 0)
+        error = sandbox_space();
+    return error ? error : sandbox_begin();
+}
+
 /* From its greeting to the end of its session, or of its part in another's. */
 static _Noreturn void run(const struct link_kind *kind, int fd, int channel,
                           const struct session_limits *limits)
 {
     static struct server server;
     static struct guest guest;
-    int error = give_up_rights(limits);
-    if (!limits->isolates)
-        give_way();
-    if (error == 0 && !limits->open)
-        error = sandbox_begin();
-    char problem[FOLDER_PROBLEM_MAX] = "";
-    if (error == 0 && kind->anyone)
-        error = limits->authority ? tls_server_open(limits->authority, problem) : -ENOENT;
-    if (problem[0])
-        log_warn("%s", problem);
+    int error = begin(kind, limits);
     if (error == 0)
         error = greeting_receive_guest(kind, fd, channel, limits, &guest);
-    if (error == 0 && !limits->open && kind->anyone)
-        error = sandbox_own_caches(guest.peer);
     if (error == 0 && !limits->open)
-        error = sandbox_files(limits->known, limits->authority, kind->anyone);
+        error = enter_sandbox(limits, &guest, kind->anyone, channel);
     if (error) {
         log_warn("a client was not admitted: %s", strerror(-error));
         _exit(1);
     }
-    if (!limits->open)
-        bound_processes(channel, guest.peer);
     error = start(&server, &guest, channel, limits);
     if (error) {
         log_warn("%s has no session: %s", guest.peer, strerror(-error));
@@ -293,22 +339,25 @@ static _Noreturn void run(const struct link_kind *kind, int fd, int channel,
 
 void session_main(void)
 {
-    const struct bequest *bequest = NULL;
+    const struct startup *startup = NULL;
     const char *where = NULL;
-    if (bequest_read(&bequest))
+    if (startup_read(&startup))
         _exit(1);
     /* A server that is gone keeps no devices. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != bequest->parent)
+    if (getppid() != startup->parent)
         _exit(1);
-    (void)setrlimit(RLIMIT_NOFILE, &bequest->descriptors);
-    if (!bequest->logs)
+    prctl(PR_SET_NAME, "reseat-session");
+    (void)setrlimit(RLIMIT_NOFILE, &startup->descriptors);
+    if (!startup->logs)
         atomic_store(&log_threshold, LOG_LEVEL_OFF);
     /* No program that a driver runs has any of these. */
-    (void)fcntl(BEQUEST_CONNECTION, F_SETFD, FD_CLOEXEC);
-    (void)fcntl(BEQUEST_CHANNEL, F_SETFD, FD_CLOEXEC);
-    const struct link_kind *kind = link_kind_of(bequest->scheme, &where);
+    (void)fcntl(STARTUP_CONNECTION, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(STARTUP_CHANNEL, F_SETFD, FD_CLOEXEC);
+    if (!startup->scheme[0])
+        connector_run(STARTUP_CONNECTION);
+    const struct link_kind *kind = link_kind_of(startup->scheme, &where);
     if (!kind)
         _exit(1);
-    run(kind, BEQUEST_CONNECTION, BEQUEST_CHANNEL, &bequest->limits);
+    run(kind, STARTUP_CONNECTION, STARTUP_CHANNEL, &startup->limits);
 }

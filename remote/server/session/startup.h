@@ -1,5 +1,5 @@
-#ifndef RESEAT_REMOTE_SERVER_SESSION_BEQUEST_H
-#define RESEAT_REMOTE_SERVER_SESSION_BEQUEST_H
+#ifndef RESEAT_REMOTE_SERVER_SESSION_STARTUP_H
+#define RESEAT_REMOTE_SERVER_SESSION_STARTUP_H
 
 #include <limits.h>
 #include <sys/resource.h>
@@ -16,16 +16,16 @@
  */
 
 enum {
-    BEQUEST_FD = STDERR_FILENO + 1,
-    BEQUEST_CONNECTION, /**< What accept4() gave; of a connector, the session's socket. */
-    BEQUEST_CHANNEL,    /**< To the listening process (listener/channel.h). */
+    STARTUP_FD = STDERR_FILENO + 1,
+    STARTUP_CONNECTION, /**< What accept4() gave; of a connector, the session's socket. */
+    STARTUP_CHANNEL,    /**< To the listening process (listener/channel.h). */
 };
 
 /** The program's only argument then. */
-#define BEQUEST_ARGUMENT "--session"
+#define STARTUP_ARGUMENT "--session"
 
-struct bequest {
-    char scheme[16]; /**< "tcp:", of the address that was connected to. */
+struct startup {
+    char scheme[16]; /**< "tcp:", of the address that was connected to; "": it is a connector. */
     pid_t parent;
     bool logs;                 /**< It may write to the log. */
     struct rlimit descriptors; /**< RLIMIT_NOFILE. */
@@ -38,10 +38,10 @@ struct bequest {
 };
 
 /** Fill in everything that is the same for all processes of a server. */
-void bequest_init(struct bequest *bequest, const struct session_limits *limits);
+void startup_init(struct startup *startup, const struct session_limits *limits);
 /** A descriptor of a copy that nobody can change; the caller's. Or -errno. */
-MUST_CHECK int bequest_write(const struct bequest *bequest);
+MUST_CHECK int startup_write(const struct startup *startup);
 /** In the new process: take what was given. 0 or -errno. Once a process. */
-MUST_CHECK int bequest_read(const struct bequest **ret_bequest);
+MUST_CHECK int startup_read(const struct startup **ret_startup);
 
 #endif

@@ -1,0 +1,27 @@
+#ifndef RESEAT_REMOTE_SERVER_SESSION_CONNECTOR_H
+#define RESEAT_REMOTE_SERVER_SESSION_CONNECTOR_H
+
+#include "remote/link/link.h"
+#include "remote/link/ticket.h"
+
+/*
+ * Who connects with another server for a session, which makes no sockets: a process of the
+ * listening one's, which proves the ticket by a handshake and carries bytes from then on (relay.h).
+ * So a session that a client took over can say nothing to what its server can reach but the
+ * beginning of a handshake.
+ */
+
+/**
+ * In a session: a link to whoever is at one of the addresses, with commas between, that @where
+ * names, and has the ticket.
+ *
+ * @channel  To the listening process.
+ * Blocks. 0, -ETIMEDOUT, -ECONNREFUSED or another -errno.
+ */
+MUST_CHECK int connector_ask(int channel, const char *where, const struct ticket *ticket,
+                             uint64_t deadline_ns, struct link **ret_link);
+
+/** In that process, until either side ends. @socket: to the session. */
+_Noreturn void connector_run(int socket);
+
+#endif
