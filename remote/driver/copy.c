@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -53,19 +52,9 @@ unsigned copy_threads(void)
     return threads_most;
 }
 
-void copy_let_faults_through(void)
-{
-    sigset_t faults;
-    sigemptyset(&faults);
-    sigaddset(&faults, SIGSEGV);
-    sigaddset(&faults, SIGBUS);
-    pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
-}
-
 static void *copy_thread(void *unused)
 {
     (void)unused;
-    copy_let_faults_through();
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         while (!pool.first) {

@@ -25,10 +25,6 @@ struct copy {
 /** What is less is not worth another thread. */
 #define COPY_LEAST ((size_t)256 << 10)
 
-/** In each thread of ours that touches the program's memory: that may be protected, and the
- *  program's handler mends it in whichever thread comes there. */
-void copy_let_faults_through(void);
-
 /** How many there may be. */
 unsigned copy_threads(void);
 /** Have @copy run by one of them. False: there is none. */

@@ -168,14 +168,16 @@ int move_fail_object(struct move *move, const struct object_class *class,
                      const char *done, cl_int error)
 {
     char name[128];
-    move->report->lasting = entry->reason[0] != '\0' || is_lasting(error);
+    move->report->lasting =
+        entry->reason[0] != '\0' || (is_lasting(error) && !entry->build_passing);
     if (entry->reason[0] != '\0')
         return move_fail(move, -ENOTSUP, "%s", entry->reason);
     (void)!snprintf(name, sizeof(name), "%s", class->name);
     if (class->describe)
         class->describe(object, name, sizeof(name));
-    return move_fail(move, -EIO, "%s cannot be %s on %s (OpenCL error %d)", name, done,
-                     device_name(move->target), error);
+    return move_fail(move, -EIO, "%s cannot be %s on %s (OpenCL error %d)%s%s", name, done,
+                     device_name(move->target), error, entry->build_log[0] ? ": " : "",
+                     entry->build_log);
 }
 
 static bool is_made(const struct object_class *class)

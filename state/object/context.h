@@ -157,6 +157,10 @@ struct move_context {
     bool returns;     /**< `to`, `made` like any other, has content that some seat left there. */
     char reason[256]; /**< Why an object cannot be used at `to`; else empty. */
     bool drained; /**< COMMIT: nothing copies any more while host memory is taken from `from`. */
+    /** Of a program that did not build at `to`: a line of the log, else empty. */
+    char build_log[160];
+    /** That was for no fault of the program's: it may build there later. */
+    bool build_passing;
 };
 /** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
 static inline bool move_carries_maps(const struct move_context *move)

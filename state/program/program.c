@@ -193,8 +193,13 @@ static cl_int program_prepare(struct object *object, struct move_context *move)
 {
     struct program *program = (struct program *)object;
     struct residence *target = move->context->at[move->to];
-    cl_int error = program_make_real(program, target, move->to);
-    return error == CL_SUCCESS ? program_cut_prepare(program, target, move->to) : error;
+    struct program_outcome CLEANUP(program_outcome_finish) outcome = {0};
+    cl_int error = program_make_real(program, target, move->to, &outcome);
+    if (error == CL_SUCCESS)
+        return program_cut_prepare(program, target, move->to);
+    program_log_line(outcome.log, move->build_log, sizeof(move->build_log));
+    move->build_passing = program_log_lost_files(outcome.log);
+    return error;
 }
 
 static void program_vacate(struct object *object, const struct move_context *move, uint8_t place)
@@ -290,11 +295,11 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
  * residence.
  */
 static cl_int make_anew(struct program *program, struct recipe *recipe, struct residence *residence,
-                        uint8_t place, uint32_t edition)
+                        uint8_t place, uint32_t edition, struct program_outcome *outcome)
 {
     cl_program real = NULL;
     bool owner = the_thread.gate.owner;
-    cl_int error = recipe ? recipe_follow(recipe, residence, &real, NULL) : CL_SUCCESS;
+    cl_int error = recipe ? recipe_follow(recipe, residence, &real, outcome) : CL_SUCCESS;
     if (error != CL_SUCCESS)
         return error;
     if (residence_reserve(residence, 1) != 0 || (!owner && gate_close(0) != 0)) {
@@ -309,7 +314,8 @@ static cl_int make_anew(struct program *program, struct recipe *recipe, struct r
     return CL_SUCCESS;
 }
 
-cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place)
+cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place,
+                         struct program_outcome *outcome)
 {
     cl_program real = NULL;
     pthread_mutex_lock(&program->lock);
@@ -320,10 +326,10 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
     if (atomic_load(&program->made[place]) == edition && (program->real[place] || !recipe))
         return CL_SUCCESS;
     if (program->real[place] && context_is_inhabited(program->context, place))
-        return make_anew(program, recipe, residence, place, edition);
+        return make_anew(program, recipe, residence, place, edition, outcome);
     residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
     program->real[place] = NULL;
-    cl_int error = recipe ? recipe_follow(recipe, residence, &real, NULL) : CL_SUCCESS;
+    cl_int error = recipe ? recipe_follow(recipe, residence, &real, outcome) : CL_SUCCESS;
     if (error != CL_SUCCESS)
         return error;
     program->real[place] = real;

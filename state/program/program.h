@@ -31,6 +31,7 @@ static inline struct program *program_get(cl_program handle)
     return object_get(handle, OBJECT_PROGRAM);
 }
 
+struct program_outcome; /* program_priv.h */
 /**
  * Follow the recipe in @residence, which is at @place: create, build, compile, link as the program
  * did, with the same options; real[place] and made[place] are set when it returns CL_SUCCESS.
@@ -39,8 +40,11 @@ static inline struct program *program_get(cl_program handle)
  * Blocks on the compiler: call it outside the gate (a mover in PREPARE), or with the gate closed.
  * The caller holds @program and refers to @residence. On failure real[place] is NULL, and the log
  * is written to the log file.
+ *
+ * @outcome  As recipe_follow()'s.
  */
-cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place);
+cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place,
+                         struct program_outcome *outcome);
 
 /*
  * What the entry points do once their parameters are checked. @seats: bits, which of the context's

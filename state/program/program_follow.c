@@ -9,6 +9,9 @@
 
 const char *program_prologue = "";
 
+/* So often one build is begun that loses its files: ten faults a second fail every third. */
+#define BUILDS_MAX 8
+
 /* A string that the driver owns the text of; NULL where it has none. */
 static char *query_build_string(struct residence *residence, cl_program real,
                                 cl_program_build_info name)
@@ -143,6 +146,20 @@ static cl_int follow_leaf(const struct recipe *recipe, struct residence *residen
     return CL_SUCCESS;
 }
 
+void program_log_line(const char *log, char *ret_line, size_t size)
+{
+    const char *line = log ? strstr(log, "error") : NULL;
+    while (line && line > log && line[-1] != '\n')
+        line--;
+    line = line ? line : log ? log + strspn(log, " \r\n") : "";
+    (void)!snprintf(ret_line, size, "%.*s", (int)strcspn(line, "\r\n"), line);
+}
+
+bool program_log_lost_files(const char *log)
+{
+    return log && strstr(log, "unable to rename temporary '");
+}
+
 static void outcome_forget(struct program_outcome *outcome)
 {
     program_outcome_finish(outcome);
@@ -179,7 +196,7 @@ static void inputs_finish(struct inputs *inputs)
 }
 
 static cl_int inputs_follow(const struct recipe *recipe, struct residence *residence,
-                            struct inputs *inputs)
+                            struct inputs *inputs, struct program_outcome *outcome)
 {
     cl_int error = CL_SUCCESS;
     inputs->cl = residence->cl;
@@ -187,8 +204,11 @@ static cl_int inputs_follow(const struct recipe *recipe, struct residence *resid
     if (!inputs->reals)
         return CL_OUT_OF_HOST_MEMORY;
     inputs->count = recipe->input_count;
-    for (uint32_t i = 0; error == CL_SUCCESS && i < inputs->count; i++)
-        error = recipe_follow(recipe->inputs[i], residence, &inputs->reals[i], NULL);
+    for (uint32_t i = 0; error == CL_SUCCESS && i < inputs->count; i++) {
+        error = recipe_follow(recipe->inputs[i], residence, &inputs->reals[i], outcome);
+        if (error == CL_SUCCESS)
+            outcome_forget(outcome);
+    }
     return error;
 }
 
@@ -250,7 +270,7 @@ static cl_int follow_source(const struct recipe *recipe, struct residence *resid
                             cl_program *ret_real, struct program_outcome *outcome)
 {
     struct inputs CLEANUP(inputs_finish) inputs = {0};
-    cl_int error = inputs_follow(recipe, residence, &inputs);
+    cl_int error = inputs_follow(recipe, residence, &inputs, outcome);
     if (error != CL_SUCCESS)
         return error;
     error = follow_in_place(recipe, residence, &inputs);
@@ -301,7 +321,7 @@ static cl_int follow_steps(const struct recipe *recipe, struct residence *reside
         return follow_with_headers(recipe, residence, ret_real, outcome);
     if (is_in_place(recipe))
         return follow_source(recipe, residence, ret_real, outcome);
-    cl_int error = inputs_follow(recipe, residence, &inputs);
+    cl_int error = inputs_follow(recipe, residence, &inputs, outcome);
     if (error != CL_SUCCESS)
         return error;
     return follow_link(recipe, residence, &inputs, ret_real, outcome);
@@ -323,6 +343,12 @@ static cl_int follow(const struct recipe *recipe, struct residence *residence, c
     if (program_library_load(recipe, residence, ret_real, outcome, &lookup))
         return CL_SUCCESS;
     cl_int error = follow_steps(recipe, residence, ret_real, outcome);
+    for (unsigned builds = 1;
+         builds < BUILDS_MAX && error != CL_SUCCESS && program_log_lost_files(outcome->log);
+         builds++) {
+        outcome_forget(outcome);
+        error = follow_steps(recipe, residence, ret_real, outcome);
+    }
     if (error != CL_SUCCESS || !lookup.keep)
         return error;
     program_outcome_query(residence, *ret_real, outcome);

@@ -99,7 +99,6 @@ void program_recipes_free(struct recipe **recipes, cl_uint count);
  *  the caller. The parts are held, the site's residence keeps what a mover sets aside. */
 cl_program *program_job_reals(const struct program_job *job, const struct program_sites *sites);
 
-struct program_outcome;
 /** What the program will be told, and where it is built again from now on. Inside the gate or with
  *  it closed; takes the outcomes' names, one outcome a site. */
 void program_publish(struct program_job *job, const struct program_sites *sites,
@@ -131,10 +130,19 @@ struct program_outcome {
 void program_outcome_query(struct residence *residence, cl_program real,
                            struct program_outcome *outcome);
 void program_outcome_finish(struct program_outcome *outcome);
+/** The line of a build log, or of NULL, that tells most: the first with an error, or the first. */
+void program_log_line(const char *log, char *ret_line, size_t size);
+/**
+ * A build did not fail for what it was given: clang, which most drivers build with, removes the
+ * files that it writes when a signal of a fault comes, wherever in the process that is, and before
+ * it lets the program's handler mend the fault.
+ */
+bool program_log_lost_files(const char *log);
 
 /**
  * Follow @recipe in @residence, outside the gate; what the library of binaries has is made from
- * that, and what it lacks is kept there. Programs that are made on the way are released.
+ * that, and what it lacks is kept there. Programs that are made on the way are released. A build
+ * that lost its files (above) is begun again, a few times.
  *
  * @ret_real  Owned by the caller; untouched on failure.
  * @outcome   NULL, or zeroes: filled in, but for the error, where the library told or was told, and

@@ -149,6 +149,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                    {"items_per_s", &c->items_per_s},
                    {"build_ms", &c->build_ms},
                    {"build_starts", &c->build_starts},
+                   {"build_loses", &c->build_loses},
                    {"open_ms", &c->open_ms},
                    {"binary_size", &c->binary_size},
                    {"release_ms", &c->release_ms}};

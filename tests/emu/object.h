@@ -59,7 +59,8 @@ struct emu_device {
     uint64_t cores_free_ns, cores_over_ns; /**< When what was launched will have ended; when the
                                                 last that has, did. */
     uint64_t launches_given, launches_over;
-    _Atomic uint64_t own_bytes; /**< What this process holds of shared->bytes. */
+    _Atomic uint64_t builds_lost; /**< Of build_loses. */
+    _Atomic uint64_t own_bytes;   /**< What this process holds of shared->bytes. */
     _Atomic int64_t own_live[EMU_KINDS];
 };
 
@@ -91,7 +92,8 @@ struct emu_program {
     struct emu_object object;
     struct emu_device *devices[EMU_DEVICES_MAX];
     cl_uint device_count;
-    _Atomic cl_int build_error; /**< An emulated failure, or CL_SUCCESS. */
+    _Atomic cl_int build_error; /**< An emulated failure, or CL_SUCCESS; ... */
+    const char *_Atomic log;    /**< ...and what is told of it. */
     bool built;                 /**< It was, or is being: keep.c. */
     char *options;              /**< That it was built with, or NULL. */
     cl_program origin;          /**< The driver's program of the source, where another is used. */

@@ -8,6 +8,9 @@
 #include "tests/emu/object.h"
 
 #define BUILD_LOG "emulated device: the configuration makes this build fail"
+#define LOST_LOG                                                                                   \
+    "error: <invalid loc>: unable to rename temporary 'a.cl.tmp' to output file 'a.cl': "          \
+    "'No such file or directory'\nDevice emulated failed to build the program"
 
 typedef void(CL_CALLBACK *program_notify)(cl_program program, void *user_data);
 
@@ -90,12 +93,13 @@ static bool start_processes(uint64_t count)
 }
 
 /* Take the time that a build takes; fail if the configuration says that this one fails. */
-static cl_int build_emulate(const struct emu_program *program, struct emu_device *const *devices,
+static cl_int build_emulate(struct emu_program *program, struct emu_device *const *devices,
                             cl_uint count, cl_int failure)
 {
     CLEANUP(free_text) char *source = emu_keep_source(program);
     const char *text = source != NULL ? source : "";
     cl_int err = CL_SUCCESS;
+    atomic_store(&program->log, BUILD_LOG);
     for (cl_uint i = 0; i < count; i++) {
         const struct emu_config *config = &devices[i]->config;
         /* A binary has no source. */
@@ -107,6 +111,11 @@ static cl_int build_emulate(const struct emu_program *program, struct emu_device
         if ((config->build_fails[0] != '\0' && emu_config_matches(config->build_fails, text)) ||
             (config->no_fp64 && needs_fp64(text)))
             err = failure;
+        if (atomic_load(&devices[i]->builds_lost) < config->build_loses) {
+            atomic_fetch_add(&devices[i]->builds_lost, 1);
+            atomic_store(&program->log, LOST_LOG);
+            err = failure;
+        }
     }
     return err;
 }
@@ -440,9 +449,10 @@ cl_int emu_do_clGetProgramBuildInfo(struct emu_device *reached, cl_program progr
     if (options != NULL && param_name == CL_PROGRAM_BUILD_OPTIONS)
         return emu_info(options, strlen(options) + 1, param_value_size, param_value,
                         param_value_size_ret);
-    if (failed && param_name == CL_PROGRAM_BUILD_LOG)
-        return emu_info(BUILD_LOG, sizeof(BUILD_LOG), param_value_size, param_value,
-                        param_value_size_ret);
+    if (failed && param_name == CL_PROGRAM_BUILD_LOG) {
+        const char *log = atomic_load(&program_of(program)->log);
+        return emu_info(log, strlen(log) + 1, param_value_size, param_value, param_value_size_ret);
+    }
     return emu_driver->clGetProgramBuildInfo(emu_real_of(program), emu_real_of(device), param_name,
                                              param_value_size, param_value, param_value_size_ret);
 }

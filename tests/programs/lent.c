@@ -1,7 +1,8 @@
 /**
  * Memory of the program's own under its objects (CL_MEM_USE_HOST_PTR): read-only mappings, as those
  * of a file of weights, that nothing may write to; and memory that is given back just before the
- * object is released, as the destructors of C++ do, in whose place something else is soon.
+ * object is released, as the destructors of C++ do, in whose place something else is soon. And host
+ * memory of transfers that a handler of SIGSEGV opens when it is touched, as collectors' is.
  *
  *   lent [--seed N] [--pause-ms N] [--loose]
  *
@@ -10,13 +11,14 @@
  */
 #include "prog.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, SIZES = 4, SHAPES = 5, MOST = 3 << 20, KEPT_ROUNDS = 3 };
+enum { PAGE = 4096, SIZES = 4, SHAPES = 5, MOST = 3 << 20, KEPT_ROUNDS = 3, GUARDED_ROUNDS = 4 };
 
 static const size_t sizes[SIZES] = {64, PAGE, 70000, MOST};
 
@@ -345,6 +347,49 @@ static void play_mapped(struct scene *s, size_t size)
     free(want);
 }
 
+static unsigned char *guarded; /* MOST bytes */
+static volatile sig_atomic_t faults;
+
+static void open_guarded(int signal, siginfo_t *info, void *context)
+{
+    unsigned char *at = info->si_addr;
+    (void)signal, (void)context;
+    if (at < guarded || at >= guarded + MOST)
+        _exit(EXIT_FAILURE);
+    faults = faults + 1;
+    (void)mprotect(guarded + (at - guarded) / PAGE * PAGE, PAGE, PROT_READ | PROT_WRITE);
+}
+
+static void play_guarded(struct scene *s)
+{
+    const struct sigaction action = {.sa_sigaction = open_guarded, .sa_flags = SA_SIGINFO};
+    struct sigaction before;
+    unsigned char *bytes = prog_alloc(MOST);
+
+    guarded = pages(MOST);
+    faults = 0;
+    rng_fill(&s->rng, bytes, MOST);
+    cl_mem object = prog_buffer(s->prog.context, CL_MEM_COPY_HOST_PTR, MOST, bytes);
+    REQUIRE(sigaction(SIGSEGV, &action, &before) == 0);
+    for (int round = 0; round < GUARDED_ROUNDS; round++) {
+        REQUIRE(mprotect(guarded, MOST, PROT_READ) == 0);
+        pause_here(s);
+        prog_read(s->prog.queue, object, 0, MOST, guarded);
+        check(s, "read into guarded memory", guarded, bytes, MOST);
+        rng_fill(&s->rng, bytes, MOST);
+        memcpy(guarded, bytes, MOST);
+        REQUIRE(mprotect(guarded, MOST, PROT_NONE) == 0);
+        pause_here(s);
+        MUST(clEnqueueWriteBuffer(s->prog.queue, object, CL_TRUE, 0, MOST, guarded, 0, NULL, NULL));
+    }
+    REQUIRE(faults >= GUARDED_ROUNDS * 2 * (MOST / PAGE));
+    REQUIRE(sigaction(SIGSEGV, &before, NULL) == 0);
+    MUST(clReleaseMemObject(object));
+    MUST(clFinish(s->prog.queue));
+    munmap(guarded, MOST);
+    free(bytes);
+}
+
 static uint64_t play(struct scene *s, uint64_t seed)
 {
     s->rng = rng_seed(seed);
@@ -358,6 +403,7 @@ static uint64_t play(struct scene *s, uint64_t seed)
     }
     for (int reused = 0; s->has_images && reused < 2; reused++)
         play_given_image(s, reused);
+    play_guarded(s);
     return s->sum;
 }
 

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "remote/driver/copy.h"
 #include "remote/driver/session/connect.h"
 #include "remote/driver/session/environment.h"
 #include "remote/identity/credentials.h"
@@ -322,7 +321,6 @@ static void *receive(void *data)
     struct client *client = data;
     struct message message = {0};
     int error;
-    copy_let_faults_through();
     if (client->stream.rings) {
         client_end(client, receive_in_turn(client));
         return NULL;

@@ -171,7 +171,7 @@ void callback_program(void (*call)(void *data), void (*gone)(void *data), void *
     work_end();
     pthread_cleanup_push(program_gone, &ending);
     cancel_allow(PTHREAD_CANCEL_ENABLE);
-    /* Ours block all signals; the program's own do not, nor does what it forks and runs. */
+    /* Ours block signals; the program's own do not, nor does what it forks and runs. */
     if (the_thread.in_job)
         pthread_sigmask(SIG_SETMASK, &pool.mask, &ours);
     call(data);

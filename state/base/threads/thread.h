@@ -7,7 +7,8 @@
 #include "state/base/compiler.h"
 
 /**
- * Start a thread of ours in the program. Signals are the program's: none is delivered to it.
+ * Start a thread of ours in the program. Signals are the program's: none is delivered to it, nor to
+ * what a driver starts from it, but those of faults, which the program's handlers may mend.
  *
  * @name   What debuggers show; at most 15 characters.
  * @stack  Bytes; 0: the default.

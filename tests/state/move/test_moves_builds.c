@@ -287,6 +287,32 @@ Test(moves_builds, a_move_says_what_it_builds_and_how_many_are_left)
     engine_program_close(&p);
 }
 
+/* As many as a program loses that mends a fault now and then, and more than are tried. */
+Test(moves_builds, a_build_that_lost_its_files_is_begun_again)
+{
+    struct engine_rig rig;
+    struct engine_program p;
+    struct move_report report;
+    engine_rig_open(&rig, "[one] name=one [two] name=two build_loses=3 [three] name=three "
+                          "build_loses=1000000 [four] name=four build_fails=add");
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_kernel kernel = engine_kernel(p.program, "add");
+    engine_rig_moves(&rig, "two");
+    cr_assert_eq(emu_shared_calls(rig.emu, "two", "clBuildProgram"), 4);
+    cr_assert_eq(engine_rig_move(&rig, "three", &report), MOVE_ROLLED_BACK);
+    cr_assert_not(report.lasting);
+    cr_assert(strstr(report.reason, "-11): error: <invalid loc>: unable to rename temporary"), "%s",
+              report.reason);
+    cr_assert_eq(emu_shared_calls(rig.emu, "four", "clBuildProgram"), 0);
+    cr_assert_eq(engine_rig_move(&rig, "four", &report), MOVE_ROLLED_BACK);
+    cr_assert(report.lasting);
+    cr_assert(strstr(report.reason, "the configuration makes this build fail"), "%s",
+              report.reason);
+    cr_assert_eq(emu_shared_calls(rig.emu, "four", "clBuildProgram"), 1);
+    OK(clReleaseKernel(kernel));
+    engine_program_close(&p);
+}
+
 Test(moves_builds, what_does_not_build_there_is_said_to_last)
 {
     struct engine_rig rig;

@@ -81,7 +81,7 @@ Test(kernel, has_the_same_arguments_on_the_other_device)
     cr_assert_eq(set(kernel, 4, 64, NULL), CL_SUCCESS);
     /* The program may reuse its bytes once it has given them. */
     memset(big, 0, sizeof(big));
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
     cr_assert_neq(kernel->applied[OTHER], kernel->edition);
     cr_assert_eq(memory_make_real(constant, pair.other, OTHER), CL_SUCCESS);
@@ -263,7 +263,7 @@ Test(kernel, says_after_a_move_what_it_said_before)
     struct kernel *kernel = make("k"), *asked_late = make("r");
     size_t before = group_size(kernel);
     cr_assert_neq(before, 3);
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
     pair_move(&pair);
     counting = *pair.other->cl;
@@ -302,7 +302,7 @@ Test(kernel, errors_stay_after_a_move_as_answers_do)
     cr_assert_eq(kernel_arg_info(kernel, 0, CL_KERNEL_ARG_NAME, &value, &size),
                  CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
     home->cl = counted;
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
     pair_move(&pair);
     cr_assert_eq(kernel_arg_info(kernel, 0, CL_KERNEL_ARG_NAME, &value, &size),
@@ -345,7 +345,7 @@ Test(kernel, remembers_its_largest_launch)
     cr_assert_eq(use.work_dimensions, 2);
     cr_assert_geq(use.local_memory, 4096);
     cr_assert(use.non_uniform);
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
     cr_assert(kernel_can_launch(kernel, pair.other, OTHER, reason, sizeof(reason)), "%s", reason);
     counting = *pair.other->cl;

@@ -28,7 +28,7 @@ static int result(struct program *program, struct residence *residence, uint8_t 
 
 static void same_on_both(struct pair *pair, struct program *program, int expected)
 {
-    cr_assert_eq(program_make_real(program, pair->other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair->other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(result(program, pair->context->at[HOME], HOME), expected);
     cr_assert_eq(result(program, pair->other, OTHER), expected);
 }
@@ -48,10 +48,10 @@ Test(program, a_mover_learns_of_a_build_that_came_after_it_prepared)
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = X; }");
     cr_assert_eq(program_build(program, 1, "-DX=1", nobody), CL_SUCCESS);
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(program->made[OTHER], program->edition);
     cl_program before = program->real[OTHER];
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(program->real[OTHER], before);
     cr_assert_eq(program_build(program, 1, "-DX=2", nobody), CL_SUCCESS);
     cr_assert_eq(program->made[HOME], program->edition);
@@ -158,7 +158,7 @@ Test(program, a_failed_build_keeps_its_log_and_does_not_hinder_a_move)
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = wrong; }");
     cr_assert_eq(program_build(program, 1, "-DY", nobody), CL_BUILD_PROGRAM_FAILURE);
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     pair_move(&pair);
     program_seat_state(program, 0, &state);
     cr_assert_eq(state.status, CL_BUILD_ERROR);
@@ -204,7 +204,7 @@ Test(program, a_moved_program_whose_headers_broke_has_failed_to_build)
     folder_put(folder, "x.h", "#define X 1\n");
     cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
     folder_put(folder, "x.h", "#error broken\n");
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     pair_move(&pair);
     cr_assert_eq(program_build(program, 1, options, nobody), CL_BUILD_PROGRAM_FAILURE);
     program_seat_state(program, 0, &state);
@@ -251,9 +251,9 @@ Test(program, builds_and_a_mover_do_not_disturb_each_other)
     build(program, 0);
     repeat_begin(&builds, build, program);
     for (int i = 0; i < 10; i++)
-        cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+        cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(gate_close(0), 0);
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(program->made[OTHER], program->edition);
     gate_open();
     pair_move(&pair);
@@ -261,7 +261,7 @@ Test(program, builds_and_a_mover_do_not_disturb_each_other)
     nanosleep(&pause, NULL);
     repeat_end(&builds);
     /* pair_move let the gate open in between: what was prepared may be a build behind. */
-    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     cr_assert_eq(result(program, pair.other, OTHER), (int)atomic_load(&builds.rounds));
 }
 
