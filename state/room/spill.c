@@ -61,11 +61,11 @@ static bool push(struct victims *victims, struct memory *root, uint8_t place)
     return true;
 }
 
-/* What is mapped the program may be reading or writing; what is in SVM has no other memory to be
+/* What is mapped is in host memory, where its maps stay; what is in SVM has no other memory to be
  * in. */
 static bool may_go(struct memory *root)
 {
-    return root->root == root && !root->uses_svm && !map_any(root) && object_refs(root) != 0;
+    return root->root == root && !root->uses_svm && object_refs(root) != 0;
 }
 
 /* All on @device that may go and that nothing named since @since. */
@@ -130,12 +130,14 @@ static void drop(const struct victim *victim)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
+    (void)map_leave(victim->root, victim->residence, victim->place);
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
         if (memory->root == victim->root && memory != victim->root)
             memory_release_real(memory, victim->place);
         object_unhold(memory);
     }
     memory_release_real(victim->root, victim->place);
+    map_moved(victim->root, victim->place, PLACE_HOST);
     extents_dropped(victim->root, victim->place);
 }
 

@@ -71,26 +71,68 @@ Test(room, what_was_not_used_for_the_longest_goes, .timeout = 60)
     end(6);
 }
 
-Test(room, what_is_mapped_stays, .timeout = 60)
+static void *map(size_t b, cl_map_flags flags, size_t size)
 {
     cl_int error;
-    begin(plenty, ROOM_SPILL);
+    void *pointer = clEnqueueMapBuffer(program.queue, buffers[b], CL_TRUE, flags, 0, size, 0, NULL,
+                                       NULL, &error);
+    OK(error);
+    return pointer;
+}
+
+static void unmap(size_t b, void *pointer)
+{
+    OK(clEnqueueUnmapMemObject(program.queue, buffers[b], pointer, 0, NULL, NULL));
+}
+
+/* Half of one buffer to be written, all of another to be read; spilled, brought back, unmapped. */
+static void spill_mapped(const char *config, cl_mem_flags flags)
+{
+    begin(config, ROOM_SPILL);
     room_grant(0, FEW);
     make(6);
-    for (size_t b = 0; b < 4; b++)
+    for (size_t b = 0; b < 2; b++) {
+        OK(clReleaseMemObject(buffers[b]));
+        buffers[b] = engine_buffer(program.context, flags | CL_MEM_COPY_HOST_PTR, BYTES, want[b]);
         use(b, 1);
-    cl_uint *map = clEnqueueMapBuffer(program.queue, buffers[0], CL_TRUE, CL_MAP_WRITE, 0, BYTES, 0,
-                                      NULL, NULL, &error);
-    OK(error);
-    for (size_t b = 1; b < 4; b++)
+    }
+    cl_uint *written = map(0, CL_MAP_WRITE, BYTES / 2), *read = map(1, CL_MAP_READ, BYTES);
+    for (size_t i = 0; i < WORDS / 4; i++)
+        want[0][i] = written[i] = (cl_uint)i * 3;
+    for (size_t b = 2; b < 6; b++)
         use(b, 2);
-    use(4, 3);
-    cr_assert_eq(on_device(6), 0x1d, "%x", on_device(6));
-    for (size_t i = 0; i < WORDS; i++)
-        want[0][i] = map[i] = (cl_uint)i * 3;
-    OK(clEnqueueUnmapMemObject(program.queue, buffers[0], map, 0, NULL, NULL));
+    cr_assert_eq(on_device(6), 0x3c, "%x", on_device(6));
+    cr_assert_eq(memcmp(read, want[1], BYTES), 0);
+    cr_assert_eq(memcmp(written, want[0], BYTES / 2), 0);
+    for (size_t i = WORDS / 4; i < WORDS / 2; i++)
+        want[0][i] = written[i] = (cl_uint)i * 5;
+    step(2, 1, 3);
+    cr_assert(on_device(6) & 0x02, "%x", on_device(6));
+    cr_assert_eq(map(1, CL_MAP_READ, BYTES), read);
+    for (size_t b = 2; b < 6; b++)
+        use(b, 4);
+    unmap(0, written);
+    unmap(1, read);
+    unmap(1, read);
+    use(3, 5);
     check(6);
+    cr_assert_leq(account("one")->peak, FEW);
     end(6);
+}
+
+Test(room, what_is_mapped_goes_and_its_maps_stay, .timeout = 60)
+{
+    spill_mapped(plenty, 0);
+}
+
+Test(room, what_a_driver_maps_goes_and_its_maps_stay, .timeout = 60)
+{
+    spill_mapped("[one] name=one host_unified=yes [two] name=two", CL_MEM_ALLOC_HOST_PTR);
+}
+
+Test(room, what_a_driver_maps_beside_its_own_memory_goes_too, .timeout = 60)
+{
+    spill_mapped("[one] name=one own_memory=yes [two] name=two", CL_MEM_ALLOC_HOST_PTR);
 }
 
 /* The driver gives -4 when its memory runs out, and nobody is there to ask. */
