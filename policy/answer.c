@@ -226,12 +226,18 @@ static void suspend_self(struct question *q)
     step_say(q->step, ": it gives %s back and queues for a device", size_text(q->p->granted).text);
 }
 
-/* Only what operators allow is in its way. They had it suspended without asking which ways out it
- * would like, had it held as much when they said so. */
+/* Only what operators allow is in its way, which is no error. Of what it has already they had it
+ * suspended without asking which ways out it would like, had it held as much when they said so. */
 static bool is_limited_out(struct question *q)
 {
-    return q->p->owns && !could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE) &&
-           could_hold(q->view, q->program, q->least, could_in_time(q->p));
+    const struct policy_device *d = device_at(q->view, q->p->device);
+
+    if (could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE))
+        return false;
+    if (!q->p->owns &&
+        (!(q->ways & (POLICY_WAIT | POLICY_SUSPEND)) || q->least > most_of(d->whole, d->memory)))
+        return false;
+    return could_hold(q->view, q->program, q->least, could_in_time(q->p));
 }
 
 /* One way out, in its turn. False: it leads nowhere now. */

@@ -95,7 +95,7 @@ struct policy_program {
     bool leaves; /**< Said that it had better leave its device now, which is closed: it is moved off
                     as soon as another has room. */
     bool owns; /**< Its call needs at once what it has already, nothing new: a limit or a quota that
-                  is in the way has it wait off its device, but is never an error to it. */
+                  is in the way has it wait off its device, whatever its ways. */
     bool kept; /**< Where an operator put it: leaves where it must, or to fit, but not to be
                     better off. */
     /** One bit a device, where it would not run (its PLAN refused); NULL: it runs anywhere. Its own

@@ -175,10 +175,11 @@ enum could_flag {
 /** Whether some device that @program may use has @bytes at all, in use or not. */
 bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsigned flags);
 /** Whether what @program waits for can come to be without anybody making it so but operators, who
- * close devices and limit them: then it is not refused. */
+ * close devices and limit them: then it is not refused, unless it has that said of new memory. */
 static inline unsigned could_in_time(const struct policy_program *program)
 {
-    return COULD_CLOSED | (program->owns ? COULD_LIFTED : 0u);
+    bool waits = program->owns || program->ways & (POLICY_WAIT | POLICY_SUSPEND);
+    return COULD_CLOSED | (waits ? COULD_LIFTED : 0u);
 }
 
 /** Whether it would go to another device that has room: one that waits before it moves does not. */

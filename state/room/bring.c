@@ -362,10 +362,14 @@ static cl_int ask(struct bringing *b, struct device *device, cl_int reason)
         least += memory->root->size;
     turn_end(b->command);
     enum room_answer answer = room_ask(device, b->missing, least, true, reason);
-    /* With what it may have now others can be spilled for it, unless they could not before. */
-    if (answer == ROOM_AGAIN ||
-        (answer == ROOM_SPILL && reason == NO_ROOM && least <= account_limit(&device->account) &&
-         b->command->spills++ < SPILLS_MAX))
+    /* With what it may have now others can be spilled for it. Where that was in vain again and
+     * again others took what was freed, or the limit was lowered meanwhile: that is no error. */
+    if (answer == ROOM_SPILL && reason == NO_ROOM) {
+        if (++b->command->spills > SPILLS_MAX)
+            room_exceed(device, b->missing);
+        return CL_SUCCESS;
+    }
+    if (answer == ROOM_AGAIN)
         return CL_SUCCESS;
     return reason == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : reason;
 }

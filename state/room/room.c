@@ -86,15 +86,16 @@ static uint64_t largest_arguments(void)
     return most;
 }
 
-/* What the program has on the device. Gate closed: arguments are read. */
+/* What the program has on the device, where a call needs @least at once. Gate closed: arguments are
+ * read. */
 static void describe(struct device *device, uint64_t least, struct room_need *ret_need)
 {
     struct account *account = &device->account;
-    uint64_t arguments = largest_arguments();
-    account_raise(&account->least, least > arguments ? least : arguments);
+    account_raise(&account->least, largest_arguments());
     ret_need->seat = seat_on(device);
     ret_need->wanted = wanted(device, NULL);
     ret_need->least = atomic_load(&account->least);
+    ret_need->least = least > ret_need->least ? least : ret_need->least;
 }
 
 /* Nobody says any more what the program may have there. Under the lock. */
@@ -137,6 +138,9 @@ enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, 
     }
     if (answer == ROOM_SPILL)
         atomic_store(&account->tight, true);
+    /* What is refused it does not have, and may do without. */
+    if (answer != ROOM_REFUSE)
+        account_raise(&account->least, least);
     log_info("%llu bytes more on %s, where %llu are held%s: %s", (unsigned long long)size,
              device->key.device, (unsigned long long)held,
              need.failed ? " and the device has no more" : "",
@@ -160,6 +164,14 @@ void room_grant(uint32_t index, uint64_t bytes)
         atomic_store(&device->account.limited, true);
     }
     pthread_mutex_unlock(&grants);
+}
+
+void room_exceed(struct device *device, uint64_t bytes)
+{
+    uint32_t seat = seat_on(device);
+    log_info("a command needs %llu bytes more on %s than the program may have there",
+             (unsigned long long)bytes, device->key.device);
+    room_grant(seat, bytes);
 }
 
 /* Keep to @bytes, of what the account was granted for @seat. Returns what that gives up. */

@@ -45,10 +45,12 @@ void room_copy_end(void);
 
 /** The program may have @bytes more on the device of @seat. The first one makes it limited. */
 void room_grant(uint32_t seat, uint64_t bytes);
+/** It takes @bytes more on @device itself: the agent sees that, and has them back when it can. */
+void room_exceed(struct device *device, uint64_t bytes);
 /**
  * Keep to @bytes on the device of @seat, spilling what is too much. Blocks on the device and the
  * link; outside the gate. Returns how many bytes of its limit the program gave up, which may be
- * fewer: what is mapped, or in SVM, stays.
+ * fewer: what is in SVM stays, and what a command needs.
  */
 uint64_t room_shrink(uint32_t seat, uint64_t bytes);
 /** Give up what was granted and is not needed; returns how much. */

@@ -187,9 +187,12 @@ Test(policy, a_quota_is_never_exceeded_and_named)
         step.reason,
         "p0 needs 10 MiB, its quota is 9 MiB; it spills, with 9 MiB of 10 MiB on gpu0");
     p->least = 10 * MIB;
+    p->ways = POLICY_SPILL;
     step = ask(&w, p);
     expect_step(&step, POLICY_DO_REFUSE, 0, 0, 0);
     cr_expect_str_eq(step.reason, "p0 needs 10 MiB, its quota is 9 MiB");
+    p->ways = POLICY_SPILL | POLICY_WAIT;
+    expect_answer(&w, p, POLICY_DO_SUSPEND, POLICY_NONE, 0);
     p->pinned = true;
     step = ask(&w, p);
     expect_step(&step, POLICY_DO_REFUSE, 0, 0, 0);
@@ -267,7 +270,7 @@ Test(policy, for_a_device_that_takes_none_just_now_one_queues_and_holds_nothing)
     expect_answer(&w, p, POLICY_DO_REFUSE, 0, 0);
 }
 
-Test(policy, a_limit_in_the_way_of_what_it_has_already_has_it_queue_and_is_no_error)
+Test(policy, a_limit_in_the_way_has_it_queue_and_is_no_error)
 {
     struct policy_program *p;
     struct policy_step step;
@@ -278,7 +281,11 @@ Test(policy, a_limit_in_the_way_of_what_it_has_already_has_it_queue_and_is_no_er
     p = world_add_program(&w, 0, 8);
     world_ask(&w, p, 7);
     p->least = 15 * MIB;
-    expect_answer(&w, p, POLICY_DO_REFUSE, POLICY_NONE, 0);
+    p->ways = POLICY_SPILL | POLICY_SUSPEND;
+    expect_answer(&w, p, POLICY_DO_SUSPEND, POLICY_NONE, 0);
+    p->ways = POLICY_SPILL | POLICY_UPGRADE;
+    expect_answer(&w, p, POLICY_DO_REFUSE, 0, 0);
+    /* What it has already it need not say that of. */
     p->owns = true;
     p->ways = 0;
     step = ask(&w, p);
