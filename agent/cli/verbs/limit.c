@@ -34,7 +34,7 @@ static const struct verb_option limit_options[] = {
 
 static int print_limit(const struct output *output, const json_t *answer)
 {
-    char name[OUTPUT_PROGRAM_MAX], bytes[32], granted[32];
+    char name[OUTPUT_PROGRAM_MAX], bytes[32], granted[32], least[32], more[96] = "";
     const json_t *app = json_object_get(answer, "app");
     bool limited = member_bool(answer, "limited");
 
@@ -42,9 +42,13 @@ static int print_limit(const struct output *output, const json_t *answer)
     bytes_text(member_number(answer, app || limited ? "memory_bytes" : "capacity_bytes"), bytes,
                sizeof(bytes));
     bytes_text(member_number(answer, "granted_bytes"), granted, sizeof(granted));
+    if (limited && member_number(answer, "least_bytes")) {
+        bytes_text(member_number(answer, "least_bytes"), least, sizeof(least));
+        snprintf(more, sizeof(more), " (its largest command needs %s)", least);
+    }
     if (app) {
-        printf("%s: %s%s; granted now: %s\n", output_program(app, name),
-               limited ? "at most " : "no limit", limited ? bytes : "", granted);
+        printf("%s: %s%s%s; granted now: %s\n", output_program(app, name),
+               limited ? "at most " : "no limit", limited ? bytes : "", more, granted);
     } else {
         printf("%s: programs may have %s%s; granted now: %s\n", member_text(answer, "device"),
                limited ? "" : "all of its memory, ", bytes, granted);
@@ -59,7 +63,7 @@ static int run(struct call *call)
         "set a limit",
         true,
         LIMIT_MS,
-        "app device limited memory_bytes capacity_bytes granted_bytes held_bytes",
+        "app device limited memory_bytes capacity_bytes granted_bytes held_bytes least_bytes",
         print_limit};
     const struct limit *limit = call->options;
     struct frame frame;
@@ -77,8 +81,9 @@ const struct verb verb_limit = {
     .arguments = "DEVICE|APP",
     .summary = "Set how much memory programs may have of a device, or one program of any.",
     .text = "That of a device is for all programs together. Who has more makes room: it spills, "
-            "moves or is suspended. That of a device outlives the agent, that of a program ends "
-            "with it.",
+            "moves or is suspended. A program that spills has what its largest command needs "
+            "whatever its own limit is. That of a device outlives the agent, that of a program "
+            "ends with it.",
     .options = limit_options,
     .size = sizeof(struct limit),
     .run = run,

@@ -1,6 +1,9 @@
 #include "agent/daemon/govern/govern.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#include "agent/wire/access.h"
 
 #define WITHHOLDS_MS 10000
 
@@ -125,17 +128,31 @@ static uint32_t device_of(struct agent *agent, const struct program_device *seat
                                                   : LEDGER_NONE;
 }
 
+bool accounts_believe(const struct program *program)
+{
+    return access_may_manage(geteuid(), program->uid);
+}
+
+/** Of what @program says that it holds, what counts: another user's has no more than the agent
+ * granted it. */
+static uint64_t believed(const struct program *program, uint64_t bytes, uint64_t granted)
+{
+    return accounts_believe(program) || bytes < granted ? bytes : granted;
+}
+
 /** What it left on demand it holds there still. */
-static void place_sources(struct agent *agent, struct program_device *seat, bool exists)
+static void place_sources(struct agent *agent, const struct program *program,
+                          struct program_device *seat, bool exists)
 {
     for (uint32_t i = 0; i < PROGRAM_SOURCES_MAX; i++) {
         struct program_source *source = &seat->sources[i];
         bool holds = exists && i < seat->source_count;
         uint32_t device = holds ? device_named(agent, &source->device) : LEDGER_NONE;
-        if (device == source->account.device && (!holds || source->bytes == source->account.held))
+        uint64_t bytes = believed(program, source->bytes, seat->account.granted_peak);
+        if (device == source->account.device && (!holds || bytes == source->account.held))
             continue;
         ledger_place(&agent->ledger, &source->account, device);
-        ledger_set_held(&agent->ledger, &source->account, source->bytes);
+        ledger_set_held(&agent->ledger, &source->account, bytes);
         agent->changed = true;
     }
 }
@@ -174,7 +191,7 @@ static void spread_held(struct ledger *ledger, struct program *program, size_t f
         if (account->device != device || program->seats[i].arrived)
             continue;
         uint64_t share = i == first || held < account->granted ? held : account->granted;
-        ledger_set_held(ledger, account, share);
+        ledger_set_held(ledger, account, believed(program, share, account->granted));
         held -= share;
     }
 }
@@ -203,7 +220,7 @@ static void adopt(struct agent *agent, struct program *program, uint32_t index)
             grants_add(agent, program, index, 0);
         return;
     }
-    if (seat->granted > account->granted ||
+    if ((seat->granted > account->granted && accounts_believe(program)) ||
         (seat->granted < account->granted && account->target == LEDGER_NONE &&
          quiet > RECONCILE_MS)) {
         ledger_set_granted(ledger, account, seat->granted);
@@ -217,7 +234,7 @@ static void update(struct agent *agent, struct program *program)
 
     for (uint32_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         struct program_device *seat = &program->seats[i];
-        place_sources(agent, seat, i < program->seat_count);
+        place_sources(agent, program, seat, i < program->seat_count);
         if (i >= program->seat_count) {
             ledger_place(ledger, &seat->account, LEDGER_NONE);
             continue;

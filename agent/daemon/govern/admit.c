@@ -142,7 +142,7 @@ int admit_request(struct agent *agent, struct request *request,
         least += program->seats[i].least < want ? program->seats[i].least : want;
     }
     uint64_t room = ledger_free(device) + (seats ? left_behind(program, index) : 0);
-    uint64_t quota = program->policy.quota;
+    uint64_t quota = limits_quota(program);
     bool spills = may_spill(program, seats);
     room = spills && room > quota ? quota : room;
     if (wanted > room && (!spills || least > room)) {
@@ -188,7 +188,8 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
     seat->arrived = false;
     seat->suspended = false;
     seat->lost = seat->seeks = false;
-    if (seat->account.device != LEDGER_NONE) /* Back to where it was no target is said. */
+    /* Back to where it was no target is said. */
+    if (seat->account.device != LEDGER_NONE && accounts_believe(request->program))
         losses_arrived(agent, seat->account.device);
     seat->displaced = false;
     seat->only = LEDGER_NONE;
@@ -232,7 +233,7 @@ static void fail(struct agent *agent, const struct request *request, const char 
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0)
         return; /* That says nothing of the device. */
-    if (request->target != LEDGER_NONE && cause == BAR_FAILED)
+    if (request->target != LEDGER_NONE && cause == BAR_FAILED && accounts_believe(program))
         losses_failed(agent, request->target);
     /* Whoever asked, the policy need not try what is known to fail. */
     if (request->target != LEDGER_NONE && (request->ours || lasting))

@@ -96,7 +96,9 @@ static bool serve_queue(struct agent *agent)
             world->programs[index].busy_moving = true; /* Room is on its way. */
             continue;
         }
+        uint64_t memory = world_fill(agent, index);
         policy_answer(&world->policy, config_policy(&agent->config), index, &step);
+        world_unfill(world, index, memory);
         if (step.action == POLICY_DO_WAIT || step.action == POLICY_NOTHING) {
             memcpy(governed->why, step.reason, sizeof(governed->why));
         } else if (step_do(agent, &step)) {

@@ -50,6 +50,16 @@ struct world {
 /** Make the governor's world as things are now. Returns 0 or -ENOMEM. */
 MUST_CHECK int world_build(struct agent *agent);
 void world_finish(struct world *world);
+/**
+ * Between these the program at @index is answered. To one that is not believed (accounts_believe())
+ * and whose driver had no more, for TIGHT_MS its device is full; to nobody else.
+ *
+ * Returns what world_unfill() is given.
+ */
+uint64_t world_fill(const struct agent *agent, uint32_t index);
+void world_unfill(struct world *world, uint32_t index, uint64_t memory);
+/** For so long a device counts as full whose driver had no more memory. */
+#define TIGHT_MS 30000
 /** The program of the world that @seat of @program is in, or POLICY_NONE. */
 uint32_t world_find(const struct world *world, const struct program *program, uint32_t seat);
 
@@ -200,6 +210,12 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
 /* What programs say of what they have, kept in the ledger. */
 
 /** MSG_STATUS: how it is. */
+/**
+ * Whether what @program says of itself and of devices counts for other programs: it is root's or of
+ * the agent's own user. What others hold counts as far as it was granted, and a device that they
+ * say is lost, or has no more memory, is so to them alone.
+ */
+bool accounts_believe(const struct program *program);
 void accounts_status(struct peer *peer, struct message *message);
 /** It connected. @first: as never before. Fields go into the open welcome. */
 void accounts_welcome(struct agent *agent, struct program *program, bool first,
@@ -272,6 +288,10 @@ void capacity_update(struct agent *agent);
 int limits_load(struct agent *agent);
 MUST_CHECK int limits_save(const struct agent *agent);
 /** MSG_LIMIT of a client. */
+/** What @program may have on a device: its limit, or what it could not go on without if that is
+ * more. */
+uint64_t limits_quota(const struct program *program);
+
 void limits_handle(struct peer *client, struct message *message);
 
 /* Programs that are stopped, or hang, answer nothing: nobody waits for them for long. */

@@ -165,6 +165,7 @@ static void limit_device(struct peer *client, uint32_t index, uint64_t bytes)
     frame_u64(&frame, "capacity_bytes", ledger_capacity(device));
     frame_u64(&frame, "granted_bytes", device->reserved);
     frame_u64(&frame, "held_bytes", device->held);
+    frame_u64(&frame, "least_bytes", 0);
     peer_send(client, &frame);
 }
 
@@ -180,6 +181,13 @@ static uint64_t needs_at_once(const struct program *program)
         bytes = own > bytes ? own : bytes;
     }
     return bytes;
+}
+
+uint64_t limits_quota(const struct program *program)
+{
+    uint64_t needs = needs_at_once(program), quota = program->policy.quota;
+
+    return needs > quota ? needs : quota;
 }
 
 static void limit_program(struct peer *client, struct program *program, uint64_t bytes)
@@ -209,6 +217,7 @@ static void limit_program(struct peer *client, struct program *program, uint64_t
     frame_u64(&frame, "capacity_bytes", 0);
     frame_u64(&frame, "granted_bytes", granted);
     frame_u64(&frame, "held_bytes", held);
+    frame_u64(&frame, "least_bytes", needs);
     peer_send(client, &frame);
 }
 

@@ -60,8 +60,13 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index,
     const struct program_device *seat = &program->seats[index];
     const struct program_loss *loss = &program->status.loss;
 
-    if (seat->lost && !before->lost && device != LEDGER_NONE)
-        take_away(agent, device, false, loss->count ? loss->reason : "it does not say why");
+    if (seat->lost && !before->lost && device != LEDGER_NONE) {
+        const char *why = loss->count ? loss->reason : "it does not say why";
+        if (accounts_believe(program))
+            take_away(agent, device, false, why);
+        else
+            bars_add(agent, program, device, BAR_FAILED, why); /* so that it goes elsewhere */
+    }
     if (seat->seeks && !before->seeks)
         queue(agent, program, index);
 }

@@ -6,7 +6,6 @@
 /* Calls of programs that are blocked until there is room. */
 
 #define NEEDS_MAX 256 /* Of one program: as many threads wait at once. */
-#define TIGHT_MS  30000
 
 struct need *need_of(const struct agent *agent, const struct program *program, unsigned seats)
 {
@@ -46,7 +45,8 @@ static uint64_t amount(const msgpack_object *message, const char *key)
     return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
 }
 
-/** A driver that had no more: what is held there now is all that there is, for a while. */
+/** A driver that had no more: what is held there now is all that there is, for a while. To others
+ * only by the word of one that is believed: see world_fill(). */
 static void note_failure(struct agent *agent, const struct program_device *seat)
 {
     if (seat->account.device != LEDGER_NONE) {
@@ -91,7 +91,7 @@ void need_take(struct peer *peer, struct message *whole)
         at = &(*at)->next;
     *at = need;
     program->governed.waiting++;
-    if (need->failed)
+    if (need->failed && accounts_believe(program))
         note_failure(agent, &program->seats[seat]);
     agent->changed = true;
 }
@@ -116,13 +116,18 @@ void need_queue(struct agent *agent, const struct need *need, struct program_dev
 void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason)
 {
     struct governed *governed = &need->program->governed;
+    struct program_device *seat = &need->program->seats[need->seat];
     uint64_t waited = uv_now(&agent->loop) - need->since_ms;
+    bool refused = strcmp(way, WAY_REFUSE) == 0;
 
     answer(need->program, need->id, way, reason);
-    need->program->seats[need->seat].earned_ms = waited;
+    /* Until its status says so too: it is not asked back for that. */
+    if (!refused && need->least > seat->least)
+        seat->least = need->least;
+    seat->earned_ms = waited;
     governed->waits++;
     governed->waited_ms += waited;
-    governed->refusals += strcmp(way, WAY_REFUSE) == 0;
+    governed->refusals += refused;
     drop(agent, need);
 }
 

@@ -39,7 +39,7 @@ static bool do_grant(struct agent *agent, const struct group *group, const struc
 {
     struct need *need = need_of(agent, group->program, group->seats);
     const struct program_device *seat = &group->program->seats[group->seat];
-    uint64_t granted = granted_of(group), quota = group->program->policy.quota;
+    uint64_t granted = granted_of(group), quota = limits_quota(group->program);
 
     if (seat->account.device == LEDGER_NONE || (!need && !step->bytes))
         return false;

@@ -176,7 +176,7 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
                                        : POLICY_STOPPED,
         .device = device == LEDGER_NONE ? POLICY_NONE : device,
         .next = POLICY_NONE,
-        .quota = program->policy.quota,
+        .quota = limits_quota(program),
         .ticket = program->seats[group->seat].ticket,
         .priority = program->policy.priority,
         .ways = program->policy.ways,
@@ -203,12 +203,14 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
     }
     if (held > row->wanted)
         row->wanted = held; /* It has not said what it wants. */
-    if (program->governed.withholds) {
+    if (program->governed.withholds && !need) {
         /* It was asked for memory and had none to give. */
         row->ways &= ~(unsigned)POLICY_SPILL;
     }
     if (need)
         put_need(world, row, need);
+    if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota)
+        row->quota = row->least; /* It says for the first time what one call needs. */
     put_times(agent, group, need, row);
     put_bars(agent, group, row->device, barred);
     if (row->device != POLICY_NONE) {
@@ -303,6 +305,29 @@ int world_build(struct agent *agent)
         put_program_groups(agent, world, program);
     put_queue(world);
     return 0;
+}
+
+uint64_t world_fill(const struct agent *agent, uint32_t index)
+{
+    struct world *world = &agent->governor->world;
+    const struct group *group = &world->groups[index];
+    const struct need *need = need_of(agent, group->program, group->seats);
+    uint32_t on = world->programs[index].device;
+
+    if (on == POLICY_NONE)
+        return 0;
+    struct policy_device *device = &world->devices[on];
+    uint64_t memory = device->memory;
+    if (need && need->failed && !accounts_believe(group->program) &&
+        uv_now(&agent->loop) - need->since_ms < TIGHT_MS && device->reserved < memory)
+        device->memory = device->reserved;
+    return memory;
+}
+
+void world_unfill(struct world *world, uint32_t index, uint64_t memory)
+{
+    if (world->programs[index].device != POLICY_NONE)
+        world->devices[world->programs[index].device].memory = memory;
 }
 
 uint32_t world_find(const struct world *world, const struct program *program, uint32_t seat)

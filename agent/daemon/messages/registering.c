@@ -149,7 +149,7 @@ static void register_program(struct peer *peer, struct message *message, const c
     program->spread = spread;
     for (size_t i = 0; i < wish.count; i++)
         program->seats[i].chosen = i < wish.named;
-    programs_save(agent, program);
+    program_configure(agent, program);
     reply_registered(peer, program);
 }
 

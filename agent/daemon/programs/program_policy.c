@@ -62,8 +62,6 @@ void program_take_policy(struct program *program, const msgpack_object *map)
 {
     struct program_policy *policy = &program->policy;
     const uint64_t all = (1u << POLICY_WAYS) - 1;
-    const msgpack_object *items;
-    size_t count = field_array(map, "displaced", &items);
 
     /* What an older agent kept may have been said. */
     policy->overrides = (unsigned)(field_u64(map, "said", OVERRIDE_ALL) & OVERRIDE_ALL);
@@ -74,14 +72,6 @@ void program_take_policy(struct program *program, const msgpack_object *map)
     if (field_get(map, "pinned_to"))
         field_string(map, "pinned_to", policy->pinned_to, sizeof(policy->pinned_to));
     (void)program_take_protect(program, map);
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
-        bool is = items[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && items[i].via.u64 > 0;
-        program->seats[i].displaced = is;
-        program->seats[i].ticket = is ? items[i].via.u64 : 0;
-    }
-    count = field_array(map, "chosen", &items);
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++)
-        program->seats[i].chosen = items[i].type == MSGPACK_OBJECT_BOOLEAN && items[i].via.boolean;
 }
 
 void program_take_overrides(struct program *program, const msgpack_object *map)
@@ -141,11 +131,20 @@ void program_put_queued(const struct agent *agent, const struct program *program
 
 void program_take_queued(struct agent *agent, struct program *program, const msgpack_object *map)
 {
-    const msgpack_object *times, *names;
+    const msgpack_object *items, *times, *names;
     size_t timed = field_array(map, "queued_ms", &times), named = field_array(map, "only", &names);
+    size_t count = field_array(map, "displaced", &items);
     uint64_t now = uv_now(&agent->loop);
     char name[PROTOCOL_WORD_MAX];
 
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        bool is = items[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && items[i].via.u64 > 0;
+        program->seats[i].displaced = is;
+        program->seats[i].ticket = is ? items[i].via.u64 : 0;
+    }
+    count = field_array(map, "chosen", &items);
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++)
+        program->seats[i].chosen = items[i].type == MSGPACK_OBJECT_BOOLEAN && items[i].via.boolean;
     for (size_t i = 0; i < program->seat_count; i++) {
         struct program_device *seat = &program->seats[i];
         /* The clock is one for all agents between two starts of the machine. */

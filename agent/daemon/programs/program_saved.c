@@ -1,7 +1,9 @@
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
+#include "agent/wire/access.h"
 #include "state/base/memory/host_memory.h"
 
 /* Of the host's memory, that a program keeps warm of which nothing is said, and the most of it. */
@@ -104,6 +106,11 @@ static struct program_policy configured(const struct agent *agent, const struct 
     if (!(policy.overrides & OVERRIDE_PROTECT))
         policy.protect = said.protect;
     snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
+    /* Another user may ask for less than the configuration says, not for more. */
+    if (!access_may_manage(geteuid(), program->uid)) {
+        policy.priority = policy.priority < said.priority ? policy.priority : said.priority;
+        policy.quota = policy.quota < said.quota ? policy.quota : said.quota;
+    }
     return policy;
 }
 

@@ -157,8 +157,8 @@ static bool load_one(struct agent *agent, const char *path)
             program_take_policy(program, map);
             program_take_spread(program, map);
             program_take_images(agent, program, map);
-            program_configure(agent, program);
             program_take_queued(agent, program, map);
+            program_configure(agent, program);
             program->lost_ms = uv_now(&agent->loop);
             reserve_id(agent, id);
             alive = true;

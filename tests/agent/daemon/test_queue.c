@@ -76,20 +76,37 @@ static void launch(struct puppet *puppet, uint64_t bytes)
     puppet_need(puppet, 0, bytes - puppet->seats[0].granted, false);
 }
 
-Test(queue, a_launch_that_a_limit_is_too_small_for_waits_until_that_ends)
+Test(queue, a_programs_own_limit_leaves_it_what_one_launch_needs)
 {
     struct puppet *a = start("a", NULL, 300 * MIB, 10 * MIB);
-    unsigned answers = a->answers;
+    unsigned answers = a->answers, shrinks;
 
     puppets_limit("a", "100MiB");
     cr_assert(devices_come_to("gpu0", "granted_bytes", 100 * MIB, SOON));
     launch(a, 250 * MIB);
-    cr_assert(state_comes_to("a", "suspended", SOON));
-    cr_assert_eq(a->answers, answers, "%s: %s", a->way, a->reason);
-    puppets_limit("a", "none");
     cr_assert(puppet_answered(a, answers + 1, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
-    cr_assert_geq(a->seats[0].granted, 250 * MIB);
+    cr_assert_eq(a->seats[0].granted, 250 * MIB);
+    shrinks = a->shrinks;
+    puppets_for(300);
+    cr_assert_eq(a->seats[0].granted, 250 * MIB, "it is asked back for what it needs");
+    cr_assert_eq(a->shrinks, shrinks);
+    cr_assert_eq(a->suspends, 0);
+}
+
+Test(queue, a_limit_below_everything_is_no_error)
+{
+    struct puppet *a = start("a", NULL, 0, 0);
+
+    puppets_limit("a", "4KiB");
+    for (unsigned i = 1; i <= 3; i++) {
+        a->seats[0].least = 50 * MIB;
+        puppet_need(a, 0, 50 * MIB, false);
+        cr_assert(puppet_answered(a, i, SOON));
+        cr_assert_str_neq(a->way, WAY_REFUSE, "%s", a->reason);
+        cr_assert_leq(a->seats[0].granted, 50 * MIB);
+    }
+    cr_assert_eq(a->suspends, 0);
 }
 
 Test(queue, it_waits_also_where_the_program_may_not_but_what_no_device_has_is_refused)

@@ -139,17 +139,18 @@ static struct visitor client_of(uid_t uid)
     return visitor;
 }
 
+static const struct device_key fake_key = {
+    .icd = "libfake.so", .platform = "Fake \xe2\x84\xa2", .device = "Fake two"};
+
 /** A program that is on gpu0, and says so. */
 static struct visitor program_of(uid_t uid, const char *name)
 {
-    struct device_key key = {
-        .icd = "libfake.so", .platform = "Fake \xe2\x84\xa2", .device = "Fake two"};
     struct visitor visitor = visit(uid);
     char text[DEVICE_KEY_TEXT_MAX];
     struct frame frame;
 
     cr_assert(greet_as(&visitor, "program", name, ""));
-    device_key_format(&key, text);
+    device_key_format(&fake_key, text);
     frame_init(&frame, MSG_STATUS);
     frame_array(&frame, "seats");
     frame_map(&frame, NULL);
@@ -340,7 +341,7 @@ Test(users, what_is_in_the_way_of_a_program_names_its_own_users_alone)
     struct visitor other = client_of(OTHER), root = client_of(0);
 
     need(&large, 1ull << 30);
-    must_explain(&root, "large", "may have 1023 MiB there");
+    must_explain(&root, "large", "may have 1 GiB there");
     need(&first, 3ull << 29);
     must_explain(&root, "first", "number 1 in the queue");
     need(&theirs, 3ull << 29);
@@ -353,6 +354,88 @@ Test(users, what_is_in_the_way_of_a_program_names_its_own_users_alone)
     leave(&theirs);
     leave(&other);
     leave(&root);
+}
+
+/** It says that it holds @bytes, was granted as much, and whether its device is lost. */
+static void say_held(struct visitor *program, uint64_t bytes, bool lost)
+{
+    char text[DEVICE_KEY_TEXT_MAX];
+    struct frame frame;
+
+    device_key_format(&fake_key, text);
+    frame_init(&frame, MSG_STATUS);
+    frame_array(&frame, "seats");
+    frame_map(&frame, NULL);
+    frame_string(&frame, "device", text);
+    frame_u64(&frame, "device_bytes", bytes);
+    frame_u64(&frame, "wanted", bytes);
+    frame_u64(&frame, "granted", bytes);
+    frame_bool(&frame, "lost", lost);
+    frame_end(&frame);
+    frame_end(&frame);
+    tell(program, &frame);
+}
+
+/** What the agent answers to one that needs @bytes in all, when its driver @failed. */
+static void need_way(struct visitor *program, uint64_t bytes, bool failed, char ret_way[32])
+{
+    struct message message;
+    struct frame frame;
+    bool answered = false;
+
+    frame_init(&frame, MSG_NEED);
+    frame_u64(&frame, "id", 2);
+    frame_u64(&frame, "seat", 0);
+    frame_u64(&frame, "total", bytes);
+    frame_u64(&frame, "least", 1 << 20);
+    frame_u64(&frame, "wanted", bytes);
+    frame_bool(&frame, "failed", failed);
+    tell(program, &frame);
+    while (!answered) {
+        cr_assert(hear(program, &message, SOON_MS));
+        answered = field_is(&message.root, "type", MSG_ANSWER);
+        cr_assert(!answered || field_string(&message.root, "way", ret_way, 32));
+        message_finish(&message);
+    }
+}
+
+static uint64_t granted_bytes(void)
+{
+    static const char key[] = "\"granted_bytes\": ";
+    const char *at = strstr(RESEAT("devices", "--json")->out, key);
+
+    cr_assert_not_null(at);
+    return strtoull(at + strlen(key), NULL, 10);
+}
+
+Test(users, what_a_user_says_of_a_program_counts_for_nobody_else)
+{
+    NEEDS_ROOT();
+    char way[32];
+    setenv("POCL_FAKE_DEVICES", "cpu:Fake two", 1);
+    start_host_agent();
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct visitor liar = program_of(ONE, "liar"), theirs = program_of(0, "theirs");
+
+    say_held(&liar, 1ull << 60, false);
+    need_way(&liar, 1ull << 29, true, way);
+    cr_expect_str_neq(way, WAY_AGAIN, "its driver had no more, and would have none again");
+    say_held(&liar, 1ull << 60, true);
+    need_way(&theirs, 900ull << 20, false, way);
+    cr_expect_str_eq(way, WAY_AGAIN);
+    cr_expect_leq(granted_bytes(), 1ull << 30);
+    cr_expect_geq(granted_bytes(), 900ull << 20);
+    /* Nor what is said where it connects. */
+    leave(&liar);
+    liar = program_of(ONE, "liar");
+    say_held(&liar, 1ull << 60, false);
+    need_way(&theirs, 950ull << 20, false, way);
+    cr_expect_str_eq(way, WAY_AGAIN);
+    /* Of those who are believed it counts. */
+    need_way(&theirs, 1000ull << 20, true, way);
+    cr_expect_str_neq(way, WAY_AGAIN);
+    leave(&liar);
+    leave(&theirs);
 }
 
 static size_t users_of_devices(struct visitor *client)
