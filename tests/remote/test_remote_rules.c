@@ -282,6 +282,27 @@ Test(remote_rules, a_kernel_of_another_context_is_not_launched)
     ended_for(two_contexts);
 }
 
+#define NOT_MADE id_make(ID_KERNEL, 0, 1)
+#define CLONE    id_make(ID_KERNEL, 0, 2)
+
+/* Of a kernel that was not made there are no arguments to copy. */
+Test(remote_rules, a_clone_of_a_kernel_that_was_not_made_is_none)
+{
+    rogue_make_kernel(&rogue, "kernel void one(void) {}");
+    cr_assert_eq(post_create_kernel(&rogue.stream, &(struct msg_create_kernel){.kernel = NOT_MADE,
+                                                                               .program = PROGRAM,
+                                                                               .name = "none"}),
+                 0);
+    cr_assert_eq(post_clone_kernel(&rogue.stream,
+                                   &(struct msg_clone_kernel){.kernel = CLONE, .source = NOT_MADE}),
+                 0);
+    cr_assert_eq(post_get_kernel_group(&rogue.stream,
+                                       &(struct msg_get_kernel_group){
+                                           .call = CALL, .kernel = CLONE, .device = DEVICE}),
+                 0);
+    cr_assert_neq(rogue_answer(&rogue, MSG_REPLY), CL_SUCCESS);
+}
+
 Test(remote_rules, a_buffer_of_another_context_is_no_argument)
 {
     make_other_context(DEVICE);

@@ -190,16 +190,17 @@ void server_clone_kernel(struct server *server, const struct msg_clone_kernel *m
         return;
     /* The table may have moved. */
     const struct entry *source = server_find(server, message->source);
-    size_t size = source->argument_count * sizeof(*source->arguments);
     entry->cl = source->cl;
     entry->context = source->context;
     entry->error = source->error ? source->error : CL_INVALID_OPERATION;
-    entry->arguments = malloc(size + 1);
+    entry->arguments = calloc(source->argument_count + 1, sizeof(*entry->arguments));
     if (!entry->arguments) {
         entry->error = CL_OUT_OF_HOST_MEMORY;
         return;
     }
-    memcpy(entry->arguments, source->arguments, source->arguments ? size : 0);
+    if (source->arguments) /* One that was not made has none. */
+        memcpy(entry->arguments, source->arguments,
+               source->argument_count * sizeof(*entry->arguments));
     entry->argument_count = source->argument_count;
     if (source->real && source->cl->clCloneKernel)
         entry->real = source->cl->clCloneKernel(source->real, &entry->error);

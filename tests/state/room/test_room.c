@@ -288,6 +288,22 @@ Test(room, it_shrinks_and_gives_back_what_it_does_not_use, .timeout = 60)
     end(8);
 }
 
+/* It is told to spill, with a limit that is below what the command needs however much it spills. */
+Test(room, a_limit_below_what_a_command_needs_is_no_error, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, BYTES);
+    make(3);
+    step(0, 1, 1);
+    OK(clFinish(program.queue));
+    cr_assert_eq(on_device(3), 0x03, "%x", on_device(3));
+    cr_assert_eq(account("one")->granted, 2 * BYTES);
+    rounds(1, 3);
+    check(3);
+    cr_assert_eq(account("one")->peak, 2 * BYTES);
+    end(3);
+}
+
 /* One command that needs more than there may be, and others that do not. */
 Test(room, a_command_that_cannot_fit_is_refused_alone, .timeout = 60)
 {
@@ -298,8 +314,10 @@ Test(room, a_command_that_cannot_fit_is_refused_alone, .timeout = 60)
     OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[1]));
     OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
     const size_t global = WORDS;
+    policy.answer = ROOM_REFUSE;
     cr_assert_eq(clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL),
                  CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    policy.answer = ROOM_SPILL;
     for (size_t b = 0; b < 3; b++) {
         OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
         OK(clSetKernelArg(set, 1, sizeof(cl_uint), &(cl_uint){9}));
