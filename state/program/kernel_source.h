@@ -32,6 +32,7 @@ struct unit {
     struct token name;
     size_t first, body, end; /**< Tokens; @body: behind the parameters. */
     bool macro, kernel;
+    bool option;           /**< A macro that a build option defines, in front of all text. */
     bool last;             /**< A function: no other name stands between this one and its body. */
     bool loops;            /**< A macro: what stands behind it may be its loop's body. */
     bool braces;           /**< A macro: it may make a function, or a part of one. */
@@ -56,7 +57,6 @@ struct kernel_source {
     struct token *asked; /**< Names in conditions, and those that are undefined. */
     size_t asked_count;
     const char *unread; /**< Why it cannot be read, in words; static. NULL: it can. */
-    bool pastes;        /**< By ##: names that do not stand in the text. */
     bool generates;     /**< Macros make functions, or their names. */
     bool broken;        /**< Functions could not be told from one another. */
 };
@@ -69,10 +69,5 @@ size_t kernel_source_find(const struct kernel_source *source, struct token name)
 /** Behind the bracket that closes the one at @at; @end where none does. */
 size_t kernel_source_behind(const struct kernel_source *source, size_t at, size_t end,
                             const char *open, const char *close);
-/**
- * True when the source pastes names together, and @name can be made of words that stand in it; or,
- * @begins, one that begins so.
- */
-bool kernel_source_can_paste(const struct kernel_source *source, const char *name, bool begins);
 
 #endif

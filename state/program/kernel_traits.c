@@ -6,6 +6,7 @@
 
 #include "state/base/array.h"
 #include "state/program/kernel_source.h"
+#include "state/program/program_cut.h"
 
 struct reading {
     struct kernel_source source;
@@ -157,13 +158,17 @@ static bool is_type_of(struct token token)
     return IS_ONE_OF(token, words);
 }
 
-/* Or "atomic_int" and the like, which is not a call. */
+/* Or "atomic_int" and the like, which is not a call, or the name of an atomic function that is
+ * called by a macro of another name. */
 static bool is_volatile_word(const struct kernel_source *s, size_t at)
 {
     static const char *const words[] = {"volatile", "__volatile", "__volatile__"};
+    static const char *const old[] = {"atom_add",     "atom_sub", "atom_xchg", "atom_inc",
+                                      "atom_dec",     "atom_min", "atom_max",  "atom_and",
+                                      "atom_cmpxchg", "atom_or",  "atom_xor"};
     struct token token = s->tokens[at];
-    return IS_ONE_OF(token, words) || (token_begins(token, "atomic_") && at + 1 < s->count &&
-                                       !token_is(s->tokens[at + 1], "("));
+    return IS_ONE_OF(token, words) || ((token_begins(token, "atomic_") || IS_ONE_OF(token, old)) &&
+                                       at + 1 < s->count && !token_is(s->tokens[at + 1], "("));
 }
 
 /* Or what stands for one of these, or may. */
@@ -190,6 +195,19 @@ static int add_macro_type(struct reading *r, const struct unit *unit)
     return declares && !err ? add_name(unit->name, &r->types, &r->type_count) : err;
 }
 
+/* Where a declared name is a macro, what it stands for is declared. */
+static int add_declared(struct reading *r, const struct unit *unit)
+{
+    const struct kernel_source *s = &r->source;
+    int err = 0;
+    if (!unit->macro || !is_among(unit->name, r->volatiles, r->volatile_count))
+        return 0;
+    for (size_t i = unit->body; !err && i < unit->end; i++)
+        if (token_is_name(s->tokens[i]))
+            err = add_name(s->tokens[i], &r->volatiles, &r->volatile_count);
+    return err;
+}
+
 /* Until there are no more: types are made of types. */
 static int add_all_volatiles(struct reading *r)
 {
@@ -198,13 +216,15 @@ static int add_all_volatiles(struct reading *r)
     for (size_t i = 0; i < r->source.count && !r->any_volatile; i++)
         r->any_volatile = is_volatile_word(&r->source, i);
     do {
-        before = r->type_count;
-        for (size_t u = 0; !err && u < r->source.unit_count; u++)
+        before = r->type_count + r->volatile_count;
+        for (size_t u = 0; !err && u < r->source.unit_count; u++) {
             err = add_macro_type(r, &r->source.units[u]);
+            err = err ? err : add_declared(r, &r->source.units[u]);
+        }
         for (size_t i = 0; !err && i < r->source.count; i++)
             if (declares_volatile(r, i))
                 err = add_volatiles(r, i);
-    } while (!err && before != r->type_count);
+    } while (!err && before != r->type_count + r->volatile_count);
     return err;
 }
 
@@ -462,27 +482,6 @@ static void walk(struct reading *r, size_t index, bool in_loop)
     r->depth--;
 }
 
-static bool any_pasted(const struct reading *r, const char *const *names, size_t count, bool begins)
-{
-    bool any = false;
-    for (size_t i = 0; i < count && !any; i++)
-        any = kernel_source_can_paste(&r->source, names[i], begins);
-    return any;
-}
-
-/* A name that matters, of parts that nobody sees together. */
-static bool hides_names(const struct reading *r, size_t places)
-{
-    static const char *const words[] = {
-        "enqueue_kernel", "read_pipe",       "write_pipe",           "mem_fence",
-        "read_mem_fence", "write_mem_fence", "CLK_GLOBAL_MEM_FENCE", "CLK_IMAGE_MEM_FENCE",
-        "volatile",       "printf"};
-    static const char *const beginnings[] = {"atomic_", "atom_", "sub_group_", "get_sub_group_"};
-    return any_pasted(r, place_names, places, false) ||
-           any_pasted(r, words, ARRAY_SIZE(words), false) ||
-           any_pasted(r, beginnings, ARRAY_SIZE(beginnings), true);
-}
-
 static bool stands_there(const struct kernel_source *s, const char *name)
 {
     bool stands = false;
@@ -514,11 +513,9 @@ static void walk_from(struct reading *r, const char *name)
     bool found = false, unused = false;
     for (size_t u = at; u < s->unit_count && token_same(s->units[u].name, token); u++)
         found = found || !s->units[u].macro;
-    if (hides_names(r, PLACE_NAMES_ASK))
-        refuse(r, "its source pastes names together that cannot be read");
-    if (!s->pastes && !stands_there(s, name))
+    if (!stands_there(s, name))
         refuse(r, "it was not found in its source");
-    if (found && !s->pastes && !s->generates && !s->broken) {
+    if (found && !s->generates && !s->broken) {
         walk_used(r, token, false, &unused);
         return;
     }
@@ -529,12 +526,15 @@ static void walk_from(struct reading *r, const char *name)
         refuse(r, "the functions of its source cannot be told from one another");
 }
 
-/* Directives say what the functions are that a piece answers for itself. */
+/* Directives say what the functions are that a piece answers for itself, or options change the text
+ * that answers; a macro that asks what is defined may be any condition's. */
 static bool shadows(const struct kernel_source *s)
 {
-    bool shadows = false;
+    bool shadows = stands_there(s, "defined");
     for (size_t u = 0; u < s->unit_count; u++)
-        shadows = shadows || (s->units[u].macro && IS_ONE_OF(s->units[u].name, place_names));
+        shadows = shadows || (s->units[u].macro && IS_ONE_OF(s->units[u].name, place_names)) ||
+                  (s->units[u].option &&
+                   program_cut_mentions(s->units[u].name.text, s->units[u].name.length));
     for (size_t i = 0; i < s->asked_count; i++)
         shadows = shadows || IS_ONE_OF(s->asked[i], place_names);
     return shadows;
@@ -543,11 +543,11 @@ static bool shadows(const struct kernel_source *s)
 /* Words that say that something does not wait, and would not say so as macros. */
 static bool redefines(const struct kernel_source *s)
 {
-    static const char *const words[] = {"local",  "__local", "CLK_LOCAL_MEM_FENCE",
-                                        "if",     "else",    "do",
-                                        "for",    "while",   "switch",
-                                        "struct", "union",   "enum",
-                                        "typedef"};
+    static const char *const words[] = {"local",   "__local",       "CLK_LOCAL_MEM_FENCE",
+                                        "if",      "else",          "do",
+                                        "for",     "while",         "switch",
+                                        "struct",  "union",         "enum",
+                                        "typedef", "__attribute__", "__attribute"};
     bool redefines = false;
     for (size_t u = 0; u < s->unit_count; u++)
         redefines = redefines || (s->units[u].macro && IS_ONE_OF(s->units[u].name, words));
@@ -564,8 +564,6 @@ static void find_traits(struct reading *r, const char *name)
         refuse(r, "its source has blocks, which are not followed");
     if (!r->traits.places)
         return;
-    if (hides_names(r, ARRAY_SIZE(place_names)))
-        refuse(r, "its source pastes names together that cannot be read");
     if (shadows(&r->source))
         refuse(r, "its source has macros called as the functions that say where a group is");
 }

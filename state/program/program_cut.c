@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
@@ -69,6 +70,18 @@ static const char cut_source[] =
     "#define get_num_groups reseat_num_groups\n"
     "#define get_global_linear_id reseat_global_linear_id\n"
     "#line 1\n";
+
+bool program_cut_mentions(const char *word, size_t length)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    for (const char *at = cut_source; *at;) {
+        size_t found = strspn(at, letters);
+        if (found == length && memcmp(at, word, length) == 0)
+            return true;
+        at += found ? found : 1;
+    }
+    return false;
+}
 
 static _Atomic size_t cut_count;
 
