@@ -49,27 +49,16 @@ static cl_int build_recipe(struct program_job *job)
 static cl_int build_at(const struct program_job *job, const struct program_site *site,
                        cl_program real, const cl_program *headers)
 {
-    const cl_icd_dispatch *cl = site->residence->cl;
-    const cl_device_id *device = &site->residence->device->id;
     const struct recipe *recipe = job->recipe;
+    const struct program_headers given = {job->parts.count, headers, job->parts.names};
     if (!real)
         return CL_INVALID_PROGRAM;
-    char *options =
-        recipe_driver_options(job->program->details->base, site->residence, job->options);
-    if (!options)
-        return CL_OUT_OF_HOST_MEMORY;
     cl_int error =
         recipe_specialise(site->residence, real, recipe->constants, recipe->constant_count);
-    if (error == CL_SUCCESS && job->work == PROGRAM_BUILD)
-        error = cl->clBuildProgram(real, 1, device, options, NULL, NULL);
-    else if (error == CL_SUCCESS && !cl->clCompileProgram)
-        error = CL_INVALID_OPERATION;
-    else if (error == CL_SUCCESS)
-        error = cl->clCompileProgram(real, 1, device, options, job->parts.count,
-                                     job->parts.count ? headers : NULL,
-                                     job->parts.count ? job->parts.names : NULL, NULL, NULL);
-    free(options);
-    return error;
+    if (error != CL_SUCCESS)
+        return error;
+    return recipe_build_real(job->program->details->base, site->residence, real, job->options,
+                             job->work == PROGRAM_BUILD ? NULL : &given);
 }
 
 /*
