@@ -79,10 +79,11 @@ static cl_int build_container(struct program_job *job, const struct program_site
 }
 
 /*
- * A new real program takes the old one's part: where the driver refuses because kernels of its
- * program live (not the program's, which has none, but ones that a mover or a command in flight
- * still keeps), where it read other headers than those that were kept, and where the old one is not
- * what the program was created from.
+ * A new real program takes the old one's part: where the old one was built before, of which some
+ * drivers go on to name the kernels, where the driver refuses because kernels of its program live
+ * (not the program's, which has none, but ones that a mover or a command in flight still keeps),
+ * where it read other headers than those that were kept, and where the old one is not what the
+ * program was created from.
  */
 static cl_int build_anew(struct program_job *job, const struct program_site *site, unsigned s,
                          cl_program *real, struct program_outcome *outcome)
@@ -127,7 +128,8 @@ static cl_int build_here(struct program_job *job, const struct program_site *sit
         *real = job->replaced[s] = made;
         return CL_SUCCESS;
     }
-    if (!is_as_created(job->program->details->base, site->residence, *real))
+    if (atomic_load(&job->program->edition) != 0 ||
+        !is_as_created(job->program->details->base, site->residence, *real))
         return build_anew(job, site, s, real, outcome);
     cl_int error = build_at(job, site, *real, headers);
     if (error == CL_INVALID_OPERATION || (error == CL_SUCCESS && !recipe_headers_hold(job->recipe)))
@@ -137,6 +139,31 @@ static cl_int build_here(struct program_job *job, const struct program_site *sit
         program_library_keep(&lookup, site->residence, *real, outcome);
     }
     return error;
+}
+
+/*
+ * Drivers differ in what they say where options are at fault. They are where a program of nothing
+ * else does not build with them either.
+ */
+static cl_int which_failure(const struct program_job *job, struct residence *residence,
+                            cl_int error)
+{
+    static const char nothing[] = "__kernel void reseat_nothing(__global int *a) { a[0] = 0; }\n";
+    const cl_icd_dispatch *cl = residence->cl;
+    const char *text = nothing;
+    bool compiles = job->work == PROGRAM_COMPILE;
+    bool failed = error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
+                  error == CL_INVALID_BUILD_OPTIONS || error == CL_INVALID_COMPILER_OPTIONS;
+    if (!failed || !job->options[strspn(job->options, " \t\n")])
+        return error;
+    cl_program real = cl->clCreateProgramWithSource(residence->context, 1, &text, NULL, NULL);
+    if (!real)
+        return error;
+    cl_int again = cl->clBuildProgram(real, 1, &residence->device->id, job->options, NULL, NULL);
+    cl->clReleaseProgram(real);
+    if (again != CL_SUCCESS)
+        return compiles ? CL_INVALID_COMPILER_OPTIONS : CL_INVALID_BUILD_OPTIONS;
+    return compiles ? CL_COMPILE_PROGRAM_FAILURE : CL_BUILD_PROGRAM_FAILURE;
 }
 
 /* A container of plain source or IL behaves as if its source had been given. */
@@ -170,6 +197,7 @@ static void build_site(const struct site_build *build)
     else
         outcome->error =
             build_here(build->job, build->site, build->at, build->real, build->headers, outcome);
+    outcome->error = which_failure(build->job, build->site->residence, outcome->error);
     if (!outcome->known && *build->real && (!swaps || outcome->error == CL_SUCCESS))
         program_outcome_query(build->site->residence, *build->real, outcome);
 }

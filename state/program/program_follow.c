@@ -182,8 +182,7 @@ static void outcome_forget(struct program_outcome *outcome)
 static void tell_failure(const struct recipe *recipe, struct residence *residence, cl_program real,
                          cl_int error, struct program_outcome *outcome)
 {
-    if (real && (error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
-                 error == CL_LINK_PROGRAM_FAILURE)) {
+    if (real && (is_refused(error) || error == CL_LINK_PROGRAM_FAILURE)) {
         program_outcome_query(residence, real, outcome);
         outcome->status = CL_BUILD_ERROR;
     }

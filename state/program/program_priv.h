@@ -176,6 +176,8 @@ void program_library_keep(const struct program_lookup *lookup, struct residence 
 void program_library_keep_asked(struct program *program, const struct recipe *recipe,
                                 uint32_t edition, struct residence *residence, cl_program real);
 
+/** The same names with ";" between, in whatever order? False without memory. */
+bool program_names_same(const char *one, const char *other);
 /**
  * A hash of all that the kernels of @real answer (5.9.3, 5.9.4), which does not depend on the order
  * in which the driver names them. False where one cannot be made, or without memory.
