@@ -280,12 +280,6 @@ static int add_functions(struct kernel_source *s, size_t at, size_t end)
 
 /* ---- texts ---- */
 
-/* A mark of UTF-8 in front of a text, which compilers pass over. */
-static size_t mark_length(const char *text, size_t size)
-{
-    return size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-}
-
 /* "#undef get_group_id", "#ifdef get_group_id": with a macro of that name it is another text. */
 static int note_directive(struct kernel_source *s, const char *at, const char *end, bool inside)
 {
@@ -355,9 +349,6 @@ static int add_text(struct kernel_source *s, const char *text, size_t size)
 {
     if (!array_make_room(&s->texts, s->text_count, sizeof(s->texts[0])))
         return -ENOMEM;
-    size_t mark = mark_length(text, size);
-    text += mark;
-    size -= mark;
     struct source_text *kept = &s->texts[s->text_count];
     struct directives *directives = &kept->directives;
     int err = directives_read(text, size, directives);

@@ -7,6 +7,7 @@
 #include "state/base/span.h"
 #include "state/object/lost.h"
 #include "state/program/program_priv.h"
+#include "state/recipe/preprocess.h"
 
 const char *program_prologue = "";
 
@@ -155,8 +156,9 @@ static cl_int follow_leaf(const struct recipe *recipe, struct residence *residen
     cl_int error = CL_SUCCESS;
     cl_program real;
     if (recipe->kind == RECIPE_SOURCE) {
-        const char *sources[] = {program_prologue, recipe->bytes};
-        const size_t sizes[] = {strlen(program_prologue), recipe->size};
+        size_t mark = *program_prologue ? text_mark(recipe->bytes, recipe->size) : 0;
+        const char *sources[] = {program_prologue, recipe->bytes + mark};
+        const size_t sizes[] = {strlen(program_prologue), recipe->size - mark};
         cl_uint first = sizes[0] ? 0 : 1;
         /* An empty string with the length 0 means the same as one that ends at its NUL. */
         real = cl->clCreateProgramWithSource(residence->context, 2 - first, sources + first,
