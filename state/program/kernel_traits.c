@@ -44,6 +44,34 @@ static bool is_in_brackets(const struct kernel_source *s, size_t at)
     return false;
 }
 
+static bool is_macro(const struct kernel_source *s, struct token name)
+{
+    bool is = false;
+    size_t u = kernel_source_find(s, name);
+    for (; u < s->unit_count && token_same(s->units[u].name, name); u++)
+        is = is || s->units[u].macro;
+    return is;
+}
+
+/* In how many calls of macros is it? */
+static size_t count_calls(const struct kernel_source *s, size_t at)
+{
+    size_t depth = 0, calls = 0;
+    while (at-- > 1) {
+        struct token token = s->tokens[at];
+        if (token_is(token, ";") || token_is(token, "{") || token_is(token, "}"))
+            break;
+        depth += token_is(token, ")");
+        if (!token_is(token, "(") || depth-- != 0)
+            continue;
+        depth = 0;
+        if (!is_macro(s, s->tokens[at - 1]))
+            break;
+        calls++;
+    }
+    return calls;
+}
+
 /* In a declaration that begins with "typedef"? */
 static bool is_in_typedef(const struct kernel_source *s, size_t at)
 {
@@ -121,8 +149,10 @@ static int add_volatiles(struct reading *r, size_t at)
 {
     static const char *const data[] = {"struct", "union", "enum"};
     const struct kernel_source *s = &r->source;
-    size_t depth = 0;
-    bool alone = is_in_brackets(s, at), types = is_in_typedef(s, at), has_data = false;
+    /* What is in a macro's call declares what stands behind that. */
+    size_t depth = count_calls(s, at);
+    bool alone = depth == 0 && is_in_brackets(s, at), types = is_in_typedef(s, at),
+         has_data = false;
     int err = 0;
     if (is_of_local(s, at))
         return 0;
@@ -179,7 +209,8 @@ static bool declares_volatile(const struct reading *r, size_t at)
            (r->any_volatile && is_type_of(token));
 }
 
-/* A macro that is a part of declarations, not an expression. */
+/* A macro that is a part of declarations: not what has such words in a cast, or in a call, but for
+ * one of another macro. */
 static int add_macro_type(struct reading *r, const struct unit *unit)
 {
     const struct kernel_source *s = &r->source;
@@ -187,8 +218,8 @@ static int add_macro_type(struct reading *r, const struct unit *unit)
     for (size_t i = unit->body; unit->macro && i < unit->end; i++)
         if (token_is_attribute(s->tokens[i]) && i + 1 < unit->end)
             i = kernel_source_behind(s, i + 1, unit->end, "(", ")") - 1;
-        else if (token_is(s->tokens[i], "("))
-            return 0;
+        else if (token_is(s->tokens[i], "(") && (i == unit->body || !is_macro(s, s->tokens[i - 1])))
+            i = kernel_source_behind(s, i, unit->end, "(", ")") - 1;
         else
             declares = declares || (declares_volatile(r, i) && !is_of_local(s, i));
     int err = declares ? add_name(unit->name, &r->volatiles, &r->volatile_count) : 0;
@@ -526,6 +557,19 @@ static void walk_from(struct reading *r, const char *name)
         refuse(r, "the functions of its source cannot be told from one another");
 }
 
+/* Has the text that answers for a piece this word? */
+static bool is_in_answers(struct token name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    for (const char *at = program_cut_source; *at;) {
+        size_t length = strspn(at, letters);
+        if (length && token_same(name, (struct token){at, length}))
+            return true;
+        at += length ? length : 1;
+    }
+    return false;
+}
+
 /* Directives say what the functions are that a piece answers for itself, or options change the text
  * that answers; a macro that asks what is defined may be any condition's. */
 static bool shadows(const struct kernel_source *s)
@@ -533,8 +577,7 @@ static bool shadows(const struct kernel_source *s)
     bool shadows = stands_there(s, "defined");
     for (size_t u = 0; u < s->unit_count; u++)
         shadows = shadows || (s->units[u].macro && IS_ONE_OF(s->units[u].name, place_names)) ||
-                  (s->units[u].option &&
-                   program_cut_mentions(s->units[u].name.text, s->units[u].name.length));
+                  (s->units[u].option && is_in_answers(s->units[u].name));
     for (size_t i = 0; i < s->asked_count; i++)
         shadows = shadows || IS_ONE_OF(s->asked[i], place_names);
     return shadows;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
@@ -20,7 +19,7 @@
  * Nothing branches, for what is picked from was worked out: a compiler for CPUs makes vectors of
  * work-items only where nothing does, and is four times as slow otherwise (POCL).
  */
-static const char cut_source[] =
+const char program_cut_source[] =
     "#if __OPENCL_C_VERSION__ >= 200\n"
     "#define RESEAT_LOCAL get_enqueued_local_size(RESEAT_DIM)\n"
     "#else\n"
@@ -70,18 +69,6 @@ static const char cut_source[] =
     "#define get_num_groups reseat_num_groups\n"
     "#define get_global_linear_id reseat_global_linear_id\n"
     "#line 1\n";
-
-bool program_cut_mentions(const char *word, size_t length)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-    for (const char *at = cut_source; *at;) {
-        size_t found = strspn(at, letters);
-        if (found == length && memcmp(at, word, length) == 0)
-            return true;
-        at += found ? found : 1;
-    }
-    return false;
-}
 
 static _Atomic size_t cut_count;
 
@@ -151,7 +138,7 @@ static cl_int build(struct program *program, struct residence *residence, uint32
         program->recipe ? recipe_ref(program->recipe) : NULL;
     *ret_edition = atomic_load(&program->edition);
     pthread_mutex_unlock(&program->lock);
-    int err = recipe ? recipe_prefixed(recipe, cut_source, &variant) : -ENOTSUP;
+    int err = recipe ? recipe_prefixed(recipe, program_cut_source, &variant) : -ENOTSUP;
     if (err)
         return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_BUILD_PROGRAM_FAILURE;
     return recipe_follow(variant, residence, ret_real, NULL);

@@ -172,6 +172,9 @@ Test(traits, pasted_names_are_seen)
          " while (!CAT(fl, ag)[0]) ; }"},
         {"#define CAT(a, b) a##b\nkernel void k(volatile global int *CAT(fl, ag)) {"
          " while (!flag[0]) ; }"},
+        {"#define I(x) x\nkernel void k(I(volatile) global int *a) { while (!*a) ; }"},
+        {"#define I(x) x\n#define V I(volatile)\nkernel void k(V global int *I(flag)) {"
+         " while (!flag[0]) ; }"},
         {"#define SEEN atom_or\nkernel void k(global int *a) { while (!SEEN(a, 0)) ; }"},
         {"#define FLAG flag\nkernel void k(volatile global int *FLAG) { while (!flag[0]) ; }"},
         {"\xef\xbb\xbf#define SEEN(a) atomic_or(a, 0)\nkernel void k(global int *a) {"
