@@ -384,7 +384,8 @@ static int add_text(struct kernel_source *s, const char *text, size_t size)
     return err ? err : add_functions(s, first, s->count);
 }
 
-/* An option that changes no name that the source has. Of all others nothing is known. */
+/* An option, or its number, that changes no name that the source has. Of all others nothing is
+ * known. */
 static bool is_harmless(const char *word, size_t length)
 {
     static const char *const beginnings[] = {"-cl-",
@@ -401,7 +402,7 @@ static bool is_harmless(const char *word, size_t length)
         if (length >= strlen(beginnings[i]) &&
             memcmp(word, beginnings[i], strlen(beginnings[i])) == 0)
             return !memchr(word, ',', length);
-    return false;
+    return strspn(word, "0123456789") == length; /* of the option before it */
 }
 
 /* What is quoted is read as well: drivers differ in which quotes they take away. */
@@ -552,10 +553,13 @@ static void sort_units(struct kernel_source *s)
 #define PASTED_MAX 256
 #define VALUES_MAX 64
 #define CALLS_DEEP 16
+/* Words that are looked at for all that a program pastes: some 0.1 s. */
+#define LOOKED_MAX ((size_t)1 << 26)
 
 struct values {
     struct token list[VALUES_MAX];
     size_t count;
+    size_t *looked;
     bool unknown;
 };
 
@@ -620,6 +624,7 @@ static void add_word(const struct kernel_source *s, struct token token, unsigned
 static void add_argument(const struct kernel_source *s, size_t at, int index, unsigned depth,
                          struct values *values)
 {
+    *values->looked += s->unit_count;
     const struct unit *around = macro_around(s, at);
     size_t end = around ? around->end : s->count;
     size_t close = kernel_source_behind(s, at + 1, end, "(", ")") - 1, first = at + 2, open = 0;
@@ -653,7 +658,8 @@ static void add_argument(const struct kernel_source *s, size_t at, int index, un
 static void add_parameter(const struct kernel_source *s, const struct unit *macro, int index,
                           unsigned depth, struct values *values)
 {
-    values->unknown = values->unknown || depth == CALLS_DEEP;
+    *values->looked += s->count;
+    values->unknown = values->unknown || depth == CALLS_DEEP || *values->looked > LOOKED_MAX;
     for (size_t i = 0; i < s->count && !values->unknown; i++) {
         const struct unit *around = NULL;
         if (!token_same(s->tokens[i], macro->name))
@@ -676,9 +682,9 @@ static size_t pasted_end(const struct kernel_source *s, size_t at, size_t end)
 /* Put each value of the part at @at behind each of the words so far, which are in one text with
  * blanks between. 0, -ENOMEM, or -ENOTSUP where the values are not known. */
 static int paste_part(const struct kernel_source *s, const struct unit *macro, size_t at,
-                      char **words)
+                      size_t *looked, char **words)
 {
-    struct values values = {0};
+    struct values values = {.looked = looked};
     int index = parameter_of(s, macro, s->tokens[at], &values);
     if (index >= 0)
         add_parameter(s, macro, index, 0, &values);
@@ -718,7 +724,8 @@ static bool makes_calls(const struct kernel_source *s, const char *words)
 }
 
 /* Write to @out what @macro pastes, as another definition of it that has all those words. */
-static int paste_in(const struct kernel_source *s, const struct unit *macro, FILE *out)
+static int paste_in(const struct kernel_source *s, const struct unit *macro, size_t *looked,
+                    FILE *out)
 {
     int err = 0;
     for (size_t i = macro->body; !err && i < macro->end; i++) {
@@ -732,7 +739,7 @@ static int paste_in(const struct kernel_source *s, const struct unit *macro, FIL
         }
         err = words ? 0 : -ENOMEM;
         for (size_t at = i; !err && at < end; at += 2)
-            err = paste_part(s, macro, at, &words);
+            err = paste_part(s, macro, at, looked, &words);
         if (!err && makes_calls(s, words))
             err = -ENOTSUP;
         if (!err)
@@ -747,14 +754,14 @@ static int paste_in(const struct kernel_source *s, const struct unit *macro, FIL
 static int add_pasted(struct kernel_source *s)
 {
     char *text = NULL;
-    size_t size = 0;
+    size_t size = 0, looked = 0;
     int err = 0;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return -ENOMEM;
     for (size_t u = 0; u < s->unit_count && !err; u++)
         if (s->units[u].macro)
-            err = paste_in(s, &s->units[u], out);
+            err = paste_in(s, &s->units[u], &looked, out);
     if (fclose(out) != 0 || !text)
         err = -ENOMEM;
     if (err == -ENOTSUP) {

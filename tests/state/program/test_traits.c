@@ -155,7 +155,7 @@ Test(traits, pasted_names_are_seen)
     static const struct sample plain[] = {
         {"#define CAT(a, b) a##b\n#define VEC(type, width) CAT(type, width)\n"
          "kernel void k(global VEC(uint, WIDTH) *a) { for (int i = 0; i < 4; i++) a[i] = 0; }",
-         "-DWIDTH=4"},
+         "-DWIDTH=4 -cl-nv-maxrregcount 32 -w"},
         {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[0] = CAT(get_work_, dim)(); }"},
     };
     static const struct sample waits[] = {
@@ -515,4 +515,21 @@ Test(traits, a_source_sixteen_times_as_long_is_read_in_some_sixteen_times_the_ti
 {
     double one = seconds_to_read(1000), sixteen = seconds_to_read(16000);
     cr_expect_lt(sixteen, 64 * one, "%f s, then %f s", one, sixteen);
+}
+
+/* Each macro calls the one before it eight times: the ways to what pastes are more than can be
+ * gone. */
+Test(traits, pastes_that_are_reached_in_countless_ways_are_not_followed, .timeout = 60)
+{
+    static char source[4096];
+    char *at = stpcpy(source, "#define A0(x) x##_\n");
+    for (int i = 1; i < 14; i++) {
+        at += sprintf(at, "#define A%d(x)", i);
+        for (int call = 0; call < 8; call++)
+            at += sprintf(at, " A%d(x)", i - 1);
+        at = stpcpy(at, "\n");
+    }
+    strcpy(at, "kernel void k(global int *a) { int A13(b) = 1; }");
+    struct sample countless = {source};
+    expect_whole(&countless, 1, "pastes");
 }
