@@ -517,7 +517,7 @@ static void spread_through_macros(struct kernel_source *s)
     }
 }
 
-static bool is_macro(const struct kernel_source *s, struct token name, bool with_braces)
+bool kernel_source_is_macro(const struct kernel_source *s, struct token name, bool with_braces)
 {
     bool is = false;
     size_t u = kernel_source_find(s, name);
@@ -531,9 +531,9 @@ static bool generates(const struct kernel_source *s)
 {
     bool any = false;
     for (size_t i = 0; !any && i < s->outside_count; i++)
-        any = is_macro(s, s->outside[i], true);
+        any = kernel_source_is_macro(s, s->outside[i], true);
     for (size_t u = 0; !any && u < s->unit_count; u++)
-        any = s->units[u].last && is_macro(s, s->units[u].name, false);
+        any = s->units[u].last && kernel_source_is_macro(s, s->units[u].name, false);
     return any;
 }
 

@@ -66,6 +66,9 @@ MUST_CHECK int kernel_source_read(const struct recipe *recipe, struct kernel_sou
 void kernel_source_finish(struct kernel_source *source);
 /** The first unit of that name, unit_count where there is none; others of the name follow it. */
 size_t kernel_source_find(const struct kernel_source *source, struct token name);
+/** Has any macro that name? @with_braces: one that may make a function, or a part of one. */
+bool kernel_source_is_macro(const struct kernel_source *source, struct token name,
+                            bool with_braces);
 /** Behind the bracket that closes the one at @at; @end where none does. */
 size_t kernel_source_behind(const struct kernel_source *source, size_t at, size_t end,
                             const char *open, const char *close);

@@ -44,15 +44,6 @@ static bool is_in_brackets(const struct kernel_source *s, size_t at)
     return false;
 }
 
-static bool is_macro(const struct kernel_source *s, struct token name)
-{
-    bool is = false;
-    size_t u = kernel_source_find(s, name);
-    for (; u < s->unit_count && token_same(s->units[u].name, name); u++)
-        is = is || s->units[u].macro;
-    return is;
-}
-
 /* In how many calls of macros is it? */
 static size_t count_calls(const struct kernel_source *s, size_t at)
 {
@@ -65,7 +56,7 @@ static size_t count_calls(const struct kernel_source *s, size_t at)
         if (!token_is(token, "(") || depth-- != 0)
             continue;
         depth = 0;
-        if (!is_macro(s, s->tokens[at - 1]))
+        if (!kernel_source_is_macro(s, s->tokens[at - 1], false))
             break;
         calls++;
     }
@@ -218,7 +209,8 @@ static int add_macro_type(struct reading *r, const struct unit *unit)
     for (size_t i = unit->body; unit->macro && i < unit->end; i++)
         if (token_is_attribute(s->tokens[i]) && i + 1 < unit->end)
             i = kernel_source_behind(s, i + 1, unit->end, "(", ")") - 1;
-        else if (token_is(s->tokens[i], "(") && (i == unit->body || !is_macro(s, s->tokens[i - 1])))
+        else if (token_is(s->tokens[i], "(") &&
+                 (i == unit->body || !kernel_source_is_macro(s, s->tokens[i - 1], false)))
             i = kernel_source_behind(s, i, unit->end, "(", ")") - 1;
         else
             declares = declares || (declares_volatile(r, i) && !is_of_local(s, i));

@@ -152,9 +152,7 @@ static cl_int which_failure(const struct program_job *job, struct residence *res
     const cl_icd_dispatch *cl = residence->cl;
     const char *text = nothing;
     bool compiles = job->work == PROGRAM_COMPILE;
-    bool failed = error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
-                  error == CL_INVALID_BUILD_OPTIONS || error == CL_INVALID_COMPILER_OPTIONS;
-    if (!failed || !job->options[strspn(job->options, " \t\n")])
+    if (!recipe_is_refused(error) || !job->options[strspn(job->options, " \t\n")])
         return error;
     cl_program real = cl->clCreateProgramWithSource(residence->context, 1, &text, NULL, NULL);
     if (!real)

@@ -105,8 +105,7 @@ static cl_int build_with(const struct residence *residence, cl_program real, con
                                 NULL);
 }
 
-/* The driver says that it cannot build this, rather than that it has no room. */
-static bool is_refused(cl_int error)
+bool recipe_is_refused(cl_int error)
 {
     return error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
            error == CL_INVALID_BUILD_OPTIONS || error == CL_INVALID_COMPILER_OPTIONS;
@@ -127,7 +126,7 @@ cl_int recipe_build_real(const struct recipe *origin, const struct residence *re
         return CL_OUT_OF_HOST_MEMORY;
     }
     cl_int error = build_with(residence, real, longer, headers);
-    if (!is_refused(error))
+    if (!recipe_is_refused(error))
         return error;
     error = build_with(residence, real, options, headers);
     if (error == CL_SUCCESS)
@@ -184,7 +183,7 @@ static void outcome_forget(struct program_outcome *outcome)
 static void tell_failure(const struct recipe *recipe, struct residence *residence, cl_program real,
                          cl_int error, struct program_outcome *outcome)
 {
-    if (real && (is_refused(error) || error == CL_LINK_PROGRAM_FAILURE)) {
+    if (real && (recipe_is_refused(error) || error == CL_LINK_PROGRAM_FAILURE)) {
         program_outcome_query(residence, real, outcome);
         outcome->status = CL_BUILD_ERROR;
     }

@@ -185,6 +185,8 @@ bool program_names_same(const char *one, const char *other);
  */
 bool program_answers_hash(struct residence *residence, cl_program real, const char *names,
                           unsigned char ret[CONTENT_HASH_SIZE]);
+/** The driver says that it cannot build or compile this, rather than that it has no room. */
+bool recipe_is_refused(cl_int error);
 /** What a compilation includes. */
 struct program_headers {
     cl_uint count;

@@ -76,8 +76,9 @@ static bool needs_fp64(const char *source)
 /* Has it a kernel without parameters, and does it print? */
 static bool prints_without_parameters(const char *source)
 {
-    const char *at = strstr(source, "printf") != NULL ? source : NULL;
-    while (at != NULL && (at = strstr(at, "kernel")) != NULL) {
+    if (strstr(source, "printf") == NULL)
+        return false;
+    for (const char *at = strstr(source, "kernel"); at != NULL; at = strstr(at, "kernel")) {
         at += strcspn(at, "({;");
         if (strncmp(at, "()", 2) == 0 || strncmp(at, "(void)", strlen("(void)")) == 0)
             return true;
