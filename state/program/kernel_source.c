@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,7 +86,15 @@ static const char *digraph(const char *at, const char *end)
     return NULL;
 }
 
-/* Words and single characters; quoted text is none. */
+/* Of "##", or "%:%:"; 0 for anything else. */
+static size_t paste_length(const char *at, const char *end)
+{
+    if (end - at > 1 && memcmp(at, "##", 2) == 0)
+        return 2;
+    return end - at > 3 && memcmp(at, "%:%:", 4) == 0 ? 4 : 0;
+}
+
+/* Words, "##" and single characters; quoted text is none. */
 static int add_tokens(struct kernel_source *s, const char *at, const char *end)
 {
     int err = 0;
@@ -107,11 +116,9 @@ static int add_tokens(struct kernel_source *s, const char *at, const char *end)
         } else {
             if (*at == '\\')
                 refuse(s, "its source has names with letters that are written as numbers");
-            /* "##", or "%:%:" */
-            s->pastes =
-                s->pastes ||
-                (end - at > 1 && ((*at == '#' && at[1] == '#') || (*at == '%' && at[1] == ':')));
-            err = add_token(s, at++, 1);
+            size_t pastes = paste_length(at, end);
+            err = pastes ? add_token(s, "##", 2) : add_token(s, at, 1);
+            at += pastes ? pastes : 1;
         }
     }
     return err;
@@ -377,6 +384,35 @@ static int add_text(struct kernel_source *s, const char *text, size_t size)
     return err ? err : add_functions(s, first, s->count);
 }
 
+/* An option, or its number, that changes no name that the source has. Of all others nothing is
+ * known. */
+static bool is_harmless(const char *word, size_t length)
+{
+    static const char *const beginnings[] = {"-cl-",
+                                             "-f",
+                                             "-m",
+                                             "-O",
+                                             "-U",
+                                             "-W",
+                                             "-w",
+                                             "-g",
+                                             "-create-library",
+                                             "-enable-link-options"};
+    for (size_t i = 0; i < ARRAY_SIZE(beginnings); i++)
+        if (length >= strlen(beginnings[i]) &&
+            memcmp(word, beginnings[i], strlen(beginnings[i])) == 0)
+            return !memchr(word, ',', length);
+    return strspn(word, "0123456789") == length; /* of the option before it */
+}
+
+/* What is quoted is read as well: drivers differ in which quotes they take away. */
+static void unquote(char *text)
+{
+    for (; *text; text++)
+        if (*text == '"' || *text == '\'')
+            *text = ' ';
+}
+
 static int add_options(struct kernel_source *s, const char *options)
 {
     size_t cursor = 0;
@@ -399,10 +435,17 @@ static int add_options(struct kernel_source *s, const char *options)
                 char *equals = strchr(line, '=');
                 if (equals)
                     *equals = ' ';
+                unquote(line);
             }
+            size_t first = s->unit_count;
             err = line ? add_text(s, line, strlen(line)) : -ENOMEM;
+            for (size_t u = first; u < s->unit_count; u++)
+                s->units[u].option = true;
             free(line);
         }
+        if (option.kind == OPTION_OTHER &&
+            !is_harmless(options + option.at, option.end - option.at))
+            refuse(s, "its options are not all read");
         free(option.argument);
     }
     return err;
@@ -474,7 +517,7 @@ static void spread_through_macros(struct kernel_source *s)
     }
 }
 
-static bool is_macro(const struct kernel_source *s, struct token name, bool with_braces)
+bool kernel_source_is_macro(const struct kernel_source *s, struct token name, bool with_braces)
 {
     bool is = false;
     size_t u = kernel_source_find(s, name);
@@ -488,20 +531,259 @@ static bool generates(const struct kernel_source *s)
 {
     bool any = false;
     for (size_t i = 0; !any && i < s->outside_count; i++)
-        any = is_macro(s, s->outside[i], true);
+        any = kernel_source_is_macro(s, s->outside[i], true);
     for (size_t u = 0; !any && u < s->unit_count; u++)
-        any = s->units[u].last && is_macro(s, s->units[u].name, false);
+        any = s->units[u].last && kernel_source_is_macro(s, s->units[u].name, false);
     return any;
+}
+
+static void sort_units(struct kernel_source *s)
+{
+    if (s->unit_count)
+        qsort(s->units, s->unit_count, sizeof(s->units[0]), by_name);
+}
+
+/* ---- pasted names ---- */
+
+/*
+ * What "a##b" in a macro makes is found from all that the macro is called with anywhere. That has
+ * to be one word, a macro of one word, or a parameter of another macro; where it is anything else,
+ * what is pasted is not known, and nothing of the program is cut.
+ */
+#define PASTED_MAX 256
+#define VALUES_MAX 64
+#define CALLS_DEEP 16
+/* Words that are looked at for all that a program pastes: some 0.1 s. */
+#define LOOKED_MAX ((size_t)1 << 26)
+
+struct values {
+    struct token list[VALUES_MAX];
+    size_t count;
+    size_t *looked;
+    bool unknown;
+};
+
+static void add_value(struct values *values, struct token token)
+{
+    for (size_t i = 0; i < values->count; i++)
+        if (token_same(values->list[i], token))
+            return;
+    values->unknown = values->unknown || values->count == VALUES_MAX ||
+                      (token.length > 0 && !is_word(*token.text));
+    if (!values->unknown)
+        values->list[values->count++] = token;
+}
+
+/* Which parameter of @macro it is, or -1. Those of macros that take any number are not told apart.
+ */
+static int parameter_of(const struct kernel_source *s, const struct unit *macro, struct token name,
+                        struct values *values)
+{
+    int index = 0, found = -1;
+    for (size_t i = macro->first; i < macro->body; i++) {
+        values->unknown = values->unknown || token_is(s->tokens[i], ".");
+        if (token_same(s->tokens[i], name))
+            found = index;
+        index += token_is(s->tokens[i], ",");
+    }
+    return found;
+}
+
+/* The macro in whose definition @at is, NULL where it is in none. */
+static const struct unit *macro_around(const struct kernel_source *s, size_t at)
+{
+    for (size_t u = 0; u < s->unit_count; u++)
+        if (s->units[u].macro && at + 1 >= s->units[u].first && at < s->units[u].end)
+            return &s->units[u];
+    return NULL;
+}
+
+static void add_parameter(const struct kernel_source *s, const struct unit *macro, int index,
+                          unsigned depth, struct values *values);
+
+/* A word that a macro is called with, or what that stands for. */
+static void add_word(const struct kernel_source *s, struct token token, unsigned depth,
+                     struct values *values)
+{
+    add_value(values, token);
+    size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
+    for (; u < s->unit_count && token_same(s->units[u].name, token); u++) {
+        const struct unit *macro = &s->units[u];
+        size_t size = macro->end - macro->body;
+        if (!macro->macro || macro->body != macro->first)
+            continue;
+        values->unknown = values->unknown || size > 1 || depth == CALLS_DEEP;
+        if (size == 0)
+            add_value(values, (struct token){"", 0});
+        else if (!values->unknown)
+            add_word(s, s->tokens[macro->body], depth + 1, values);
+    }
+}
+
+/* The argument of the call at @at with this index. */
+static void add_argument(const struct kernel_source *s, size_t at, int index, unsigned depth,
+                         struct values *values)
+{
+    *values->looked += s->unit_count;
+    const struct unit *around = macro_around(s, at);
+    size_t end = around ? around->end : s->count;
+    size_t close = kernel_source_behind(s, at + 1, end, "(", ")") - 1, first = at + 2, open = 0;
+    if (at + 1 >= end || !token_is(s->tokens[at + 1], "(") || !token_is(s->tokens[close], ")")) {
+        values->unknown = true;
+        return;
+    }
+    for (size_t i = first; i < close && index > 0; i++) {
+        open += token_is(s->tokens[i], "(");
+        open -= token_is(s->tokens[i], ")");
+        if (open == 0 && token_is(s->tokens[i], ",")) {
+            index--;
+            first = i + 1;
+        }
+    }
+    bool ends = first >= close || token_is(s->tokens[first], ",");
+    bool single = !ends && (first + 1 == close || token_is(s->tokens[first + 1], ","));
+    values->unknown = values->unknown || index > 0 || (!ends && !single);
+    if (values->unknown)
+        return;
+    int outer = single && around ? parameter_of(s, around, s->tokens[first], values) : -1;
+    if (outer >= 0)
+        add_parameter(s, around, outer, depth + 1, values);
+    else if (single)
+        add_word(s, s->tokens[first], depth, values);
+    else
+        add_value(values, (struct token){"", 0});
+}
+
+/* All that a parameter of @macro is called with. */
+static void add_parameter(const struct kernel_source *s, const struct unit *macro, int index,
+                          unsigned depth, struct values *values)
+{
+    *values->looked += s->count;
+    values->unknown = values->unknown || depth == CALLS_DEEP || *values->looked > LOOKED_MAX;
+    for (size_t i = 0; i < s->count && !values->unknown; i++) {
+        const struct unit *around = NULL;
+        if (!token_same(s->tokens[i], macro->name))
+            continue;
+        around = macro_around(s, i);
+        /* Not where it is defined. */
+        if (!around || i + 1 != around->first)
+            add_argument(s, i, index, depth, values);
+    }
+}
+
+/* Behind what "##" puts together from @at on. */
+static size_t pasted_end(const struct kernel_source *s, size_t at, size_t end)
+{
+    while (at + 2 < end && token_is(s->tokens[at + 1], "##"))
+        at += 2;
+    return at + 1;
+}
+
+/* Put each value of the part at @at behind each of the words so far, which are in one text with
+ * blanks between. 0, -ENOMEM, or -ENOTSUP where the values are not known. */
+static int paste_part(const struct kernel_source *s, const struct unit *macro, size_t at,
+                      size_t *looked, char **words)
+{
+    struct values values = {.looked = looked};
+    int index = parameter_of(s, macro, s->tokens[at], &values);
+    if (index >= 0)
+        add_parameter(s, macro, index, 0, &values);
+    else
+        add_value(&values, s->tokens[at]);
+    size_t size = 0, count = 0;
+    char *text = NULL;
+    FILE *out = values.unknown ? NULL : open_memstream(&text, &size);
+    for (const char *word = *words, *next; out && word; word = next ? next + 1 : NULL) {
+        next = strchr(word, ' ');
+        for (size_t v = 0; v < values.count; v++, count++)
+            fprintf(out, "%s%.*s%.*s", count ? " " : "", (int)strcspn(word, " "), word,
+                    (int)values.list[v].length, values.list[v].text);
+    }
+    int err = out && fclose(out) == 0 && text ? 0 : values.unknown ? -ENOTSUP : -ENOMEM;
+    if (!err && count > PASTED_MAX)
+        err = -ENOTSUP;
+    free(*words);
+    *words = err ? NULL : text;
+    if (err)
+        free(text);
+    return err;
+}
+
+/* Is one of them a macro with parameters? What stands for those is not seen then. */
+static bool makes_calls(const struct kernel_source *s, const char *words)
+{
+    bool any = false;
+    while (*words && !any) {
+        const struct token word = {words, strcspn(words, " ")};
+        size_t u = kernel_source_find(s, word);
+        for (; u < s->unit_count && token_same(s->units[u].name, word); u++)
+            any = any || (s->units[u].macro && s->units[u].body != s->units[u].first);
+        words += word.length + (words[word.length] == ' ');
+    }
+    return any;
+}
+
+/* Write to @out what @macro pastes, as another definition of it that has all those words. */
+static int paste_in(const struct kernel_source *s, const struct unit *macro, size_t *looked,
+                    FILE *out)
+{
+    int err = 0;
+    for (size_t i = macro->body; !err && i < macro->end; i++) {
+        size_t end = pasted_end(s, i, macro->end);
+        char *words = end > i + 1 ? strdup("") : NULL;
+        if (token_is(s->tokens[i], "##"))
+            err = -ENOTSUP;
+        if (end == i + 1 || err) {
+            free(words);
+            continue;
+        }
+        err = words ? 0 : -ENOMEM;
+        for (size_t at = i; !err && at < end; at += 2)
+            err = paste_part(s, macro, at, looked, &words);
+        if (!err && makes_calls(s, words))
+            err = -ENOTSUP;
+        if (!err)
+            fprintf(out, "#define %.*s %s\n", (int)macro->name.length, macro->name.text, words);
+        free(words);
+        i = end - 1;
+    }
+    return err;
+}
+
+/* Sorted before and after. */
+static int add_pasted(struct kernel_source *s)
+{
+    char *text = NULL;
+    size_t size = 0, looked = 0;
+    int err = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return -ENOMEM;
+    for (size_t u = 0; u < s->unit_count && !err; u++)
+        if (s->units[u].macro)
+            err = paste_in(s, &s->units[u], &looked, out);
+    if (fclose(out) != 0 || !text)
+        err = -ENOMEM;
+    if (err == -ENOTSUP) {
+        refuse(s, "its source pastes names together that cannot be read");
+        err = 0;
+    } else if (!err && size) {
+        err = add_text(s, text, size);
+        sort_units(s);
+    }
+    free(text);
+    return err;
 }
 
 int kernel_source_read(const struct recipe *recipe, struct kernel_source *ret_source)
 {
     *ret_source = (struct kernel_source){0};
     int err = add_recipe(ret_source, recipe);
+    sort_units(ret_source);
+    if (!err)
+        err = add_pasted(ret_source);
     if (err)
         return err;
-    if (ret_source->unit_count)
-        qsort(ret_source->units, ret_source->unit_count, sizeof(ret_source->units[0]), by_name);
     spread_through_macros(ret_source);
     ret_source->generates = generates(ret_source);
     return 0;
@@ -517,29 +799,4 @@ void kernel_source_finish(struct kernel_source *s)
     free(s->outside);
     free(s->asked);
     *s = (struct kernel_source){0};
-}
-
-/* Parts of one letter are left out: of those every name can be made. */
-bool kernel_source_can_paste(const struct kernel_source *s, const char *name, bool begins)
-{
-    enum { LONGEST = 64, LEAST = 2 };
-    bool reached[LONGEST] = {true};
-    size_t length = strlen(name);
-    if (!s->pastes || length >= LONGEST)
-        return s->pastes;
-    for (size_t at = 0; at < length; at++) {
-        for (size_t i = 0; reached[at] && i < s->count; i++) {
-            struct token token = s->tokens[i];
-            size_t left = length - at, size = token.length < left ? token.length : left;
-            /* All of it is no part, nor is what begins so a part of what does. */
-            bool whole = at == 0 && token.length >= left && !(begins && token.length == left);
-            bool beyond = token.length > left && !begins;
-            if (size >= LEAST && !whole && !beyond && memcmp(token.text, name + at, size) == 0)
-                reached[at + size] = true;
-            else if (begins && size == left && at > 0 && token.length >= LEAST &&
-                     memcmp(token.text, name + at, size) == 0)
-                reached[length] = true;
-        }
-    }
-    return reached[length];
 }

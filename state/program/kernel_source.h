@@ -32,6 +32,7 @@ struct unit {
     struct token name;
     size_t first, body, end; /**< Tokens; @body: behind the parameters. */
     bool macro, kernel;
+    bool option;           /**< A macro that a build option defines, in front of all text. */
     bool last;             /**< A function: no other name stands between this one and its body. */
     bool loops;            /**< A macro: what stands behind it may be its loop's body. */
     bool braces;           /**< A macro: it may make a function, or a part of one. */
@@ -56,7 +57,6 @@ struct kernel_source {
     struct token *asked; /**< Names in conditions, and those that are undefined. */
     size_t asked_count;
     const char *unread; /**< Why it cannot be read, in words; static. NULL: it can. */
-    bool pastes;        /**< By ##: names that do not stand in the text. */
     bool generates;     /**< Macros make functions, or their names. */
     bool broken;        /**< Functions could not be told from one another. */
 };
@@ -66,13 +66,11 @@ MUST_CHECK int kernel_source_read(const struct recipe *recipe, struct kernel_sou
 void kernel_source_finish(struct kernel_source *source);
 /** The first unit of that name, unit_count where there is none; others of the name follow it. */
 size_t kernel_source_find(const struct kernel_source *source, struct token name);
+/** Has any macro that name? @with_braces: one that may make a function, or a part of one. */
+bool kernel_source_is_macro(const struct kernel_source *source, struct token name,
+                            bool with_braces);
 /** Behind the bracket that closes the one at @at; @end where none does. */
 size_t kernel_source_behind(const struct kernel_source *source, size_t at, size_t end,
                             const char *open, const char *close);
-/**
- * True when the source pastes names together, and @name can be made of words that stand in it; or,
- * @begins, one that begins so.
- */
-bool kernel_source_can_paste(const struct kernel_source *source, const char *name, bool begins);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "state/base/array.h"
 #include "state/program/kernel_source.h"
+#include "state/program/program_cut.h"
 
 struct reading {
     struct kernel_source source;
@@ -41,6 +42,25 @@ static bool is_in_brackets(const struct kernel_source *s, size_t at)
             return at == 0 || !token_is(s->tokens[at - 1], "for");
     }
     return false;
+}
+
+/* In how many calls of macros is it? */
+static size_t count_calls(const struct kernel_source *s, size_t at)
+{
+    size_t depth = 0, calls = 0;
+    while (at-- > 1) {
+        struct token token = s->tokens[at];
+        if (token_is(token, ";") || token_is(token, "{") || token_is(token, "}"))
+            break;
+        depth += token_is(token, ")");
+        if (!token_is(token, "(") || depth-- != 0)
+            continue;
+        depth = 0;
+        if (!kernel_source_is_macro(s, s->tokens[at - 1], false))
+            break;
+        calls++;
+    }
+    return calls;
 }
 
 /* In a declaration that begins with "typedef"? */
@@ -120,8 +140,10 @@ static int add_volatiles(struct reading *r, size_t at)
 {
     static const char *const data[] = {"struct", "union", "enum"};
     const struct kernel_source *s = &r->source;
-    size_t depth = 0;
-    bool alone = is_in_brackets(s, at), types = is_in_typedef(s, at), has_data = false;
+    /* What is in a macro's call declares what stands behind that. */
+    size_t depth = count_calls(s, at);
+    bool alone = depth == 0 && is_in_brackets(s, at), types = is_in_typedef(s, at),
+         has_data = false;
     int err = 0;
     if (is_of_local(s, at))
         return 0;
@@ -157,13 +179,17 @@ static bool is_type_of(struct token token)
     return IS_ONE_OF(token, words);
 }
 
-/* Or "atomic_int" and the like, which is not a call. */
+/* Or "atomic_int" and the like, which is not a call, or the name of an atomic function that is
+ * called by a macro of another name. */
 static bool is_volatile_word(const struct kernel_source *s, size_t at)
 {
     static const char *const words[] = {"volatile", "__volatile", "__volatile__"};
+    static const char *const old[] = {"atom_add",     "atom_sub", "atom_xchg", "atom_inc",
+                                      "atom_dec",     "atom_min", "atom_max",  "atom_and",
+                                      "atom_cmpxchg", "atom_or",  "atom_xor"};
     struct token token = s->tokens[at];
-    return IS_ONE_OF(token, words) || (token_begins(token, "atomic_") && at + 1 < s->count &&
-                                       !token_is(s->tokens[at + 1], "("));
+    return IS_ONE_OF(token, words) || ((token_begins(token, "atomic_") || IS_ONE_OF(token, old)) &&
+                                       at + 1 < s->count && !token_is(s->tokens[at + 1], "("));
 }
 
 /* Or what stands for one of these, or may. */
@@ -174,7 +200,8 @@ static bool declares_volatile(const struct reading *r, size_t at)
            (r->any_volatile && is_type_of(token));
 }
 
-/* A macro that is a part of declarations, not an expression. */
+/* A macro that is a part of declarations: not what has such words in a cast, or in a call, but for
+ * one of another macro. */
 static int add_macro_type(struct reading *r, const struct unit *unit)
 {
     const struct kernel_source *s = &r->source;
@@ -182,12 +209,26 @@ static int add_macro_type(struct reading *r, const struct unit *unit)
     for (size_t i = unit->body; unit->macro && i < unit->end; i++)
         if (token_is_attribute(s->tokens[i]) && i + 1 < unit->end)
             i = kernel_source_behind(s, i + 1, unit->end, "(", ")") - 1;
-        else if (token_is(s->tokens[i], "("))
-            return 0;
+        else if (token_is(s->tokens[i], "(") &&
+                 (i == unit->body || !kernel_source_is_macro(s, s->tokens[i - 1], false)))
+            i = kernel_source_behind(s, i, unit->end, "(", ")") - 1;
         else
             declares = declares || (declares_volatile(r, i) && !is_of_local(s, i));
     int err = declares ? add_name(unit->name, &r->volatiles, &r->volatile_count) : 0;
     return declares && !err ? add_name(unit->name, &r->types, &r->type_count) : err;
+}
+
+/* Where a declared name is a macro, what it stands for is declared. */
+static int add_declared(struct reading *r, const struct unit *unit)
+{
+    const struct kernel_source *s = &r->source;
+    int err = 0;
+    if (!unit->macro || !is_among(unit->name, r->volatiles, r->volatile_count))
+        return 0;
+    for (size_t i = unit->body; !err && i < unit->end; i++)
+        if (token_is_name(s->tokens[i]))
+            err = add_name(s->tokens[i], &r->volatiles, &r->volatile_count);
+    return err;
 }
 
 /* Until there are no more: types are made of types. */
@@ -198,13 +239,15 @@ static int add_all_volatiles(struct reading *r)
     for (size_t i = 0; i < r->source.count && !r->any_volatile; i++)
         r->any_volatile = is_volatile_word(&r->source, i);
     do {
-        before = r->type_count;
-        for (size_t u = 0; !err && u < r->source.unit_count; u++)
+        before = r->type_count + r->volatile_count;
+        for (size_t u = 0; !err && u < r->source.unit_count; u++) {
             err = add_macro_type(r, &r->source.units[u]);
+            err = err ? err : add_declared(r, &r->source.units[u]);
+        }
         for (size_t i = 0; !err && i < r->source.count; i++)
             if (declares_volatile(r, i))
                 err = add_volatiles(r, i);
-    } while (!err && before != r->type_count);
+    } while (!err && before != r->type_count + r->volatile_count);
     return err;
 }
 
@@ -462,27 +505,6 @@ static void walk(struct reading *r, size_t index, bool in_loop)
     r->depth--;
 }
 
-static bool any_pasted(const struct reading *r, const char *const *names, size_t count, bool begins)
-{
-    bool any = false;
-    for (size_t i = 0; i < count && !any; i++)
-        any = kernel_source_can_paste(&r->source, names[i], begins);
-    return any;
-}
-
-/* A name that matters, of parts that nobody sees together. */
-static bool hides_names(const struct reading *r, size_t places)
-{
-    static const char *const words[] = {
-        "enqueue_kernel", "read_pipe",       "write_pipe",           "mem_fence",
-        "read_mem_fence", "write_mem_fence", "CLK_GLOBAL_MEM_FENCE", "CLK_IMAGE_MEM_FENCE",
-        "volatile",       "printf"};
-    static const char *const beginnings[] = {"atomic_", "atom_", "sub_group_", "get_sub_group_"};
-    return any_pasted(r, place_names, places, false) ||
-           any_pasted(r, words, ARRAY_SIZE(words), false) ||
-           any_pasted(r, beginnings, ARRAY_SIZE(beginnings), true);
-}
-
 static bool stands_there(const struct kernel_source *s, const char *name)
 {
     bool stands = false;
@@ -514,11 +536,9 @@ static void walk_from(struct reading *r, const char *name)
     bool found = false, unused = false;
     for (size_t u = at; u < s->unit_count && token_same(s->units[u].name, token); u++)
         found = found || !s->units[u].macro;
-    if (hides_names(r, PLACE_NAMES_ASK))
-        refuse(r, "its source pastes names together that cannot be read");
-    if (!s->pastes && !stands_there(s, name))
+    if (!stands_there(s, name))
         refuse(r, "it was not found in its source");
-    if (found && !s->pastes && !s->generates && !s->broken) {
+    if (found && !s->generates && !s->broken) {
         walk_used(r, token, false, &unused);
         return;
     }
@@ -529,12 +549,27 @@ static void walk_from(struct reading *r, const char *name)
         refuse(r, "the functions of its source cannot be told from one another");
 }
 
-/* Directives say what the functions are that a piece answers for itself. */
+/* Has the text that answers for a piece this word? */
+static bool is_in_answers(struct token name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    for (const char *at = program_cut_source; *at;) {
+        size_t length = strspn(at, letters);
+        if (length && token_same(name, (struct token){at, length}))
+            return true;
+        at += length ? length : 1;
+    }
+    return false;
+}
+
+/* Directives say what the functions are that a piece answers for itself, or options change the text
+ * that answers; a macro that asks what is defined may be any condition's. */
 static bool shadows(const struct kernel_source *s)
 {
-    bool shadows = false;
+    bool shadows = stands_there(s, "defined");
     for (size_t u = 0; u < s->unit_count; u++)
-        shadows = shadows || (s->units[u].macro && IS_ONE_OF(s->units[u].name, place_names));
+        shadows = shadows || (s->units[u].macro && IS_ONE_OF(s->units[u].name, place_names)) ||
+                  (s->units[u].option && is_in_answers(s->units[u].name));
     for (size_t i = 0; i < s->asked_count; i++)
         shadows = shadows || IS_ONE_OF(s->asked[i], place_names);
     return shadows;
@@ -543,11 +578,11 @@ static bool shadows(const struct kernel_source *s)
 /* Words that say that something does not wait, and would not say so as macros. */
 static bool redefines(const struct kernel_source *s)
 {
-    static const char *const words[] = {"local",  "__local", "CLK_LOCAL_MEM_FENCE",
-                                        "if",     "else",    "do",
-                                        "for",    "while",   "switch",
-                                        "struct", "union",   "enum",
-                                        "typedef"};
+    static const char *const words[] = {"local",   "__local",       "CLK_LOCAL_MEM_FENCE",
+                                        "if",      "else",          "do",
+                                        "for",     "while",         "switch",
+                                        "struct",  "union",         "enum",
+                                        "typedef", "__attribute__", "__attribute"};
     bool redefines = false;
     for (size_t u = 0; u < s->unit_count; u++)
         redefines = redefines || (s->units[u].macro && IS_ONE_OF(s->units[u].name, words));
@@ -564,8 +599,6 @@ static void find_traits(struct reading *r, const char *name)
         refuse(r, "its source has blocks, which are not followed");
     if (!r->traits.places)
         return;
-    if (hides_names(r, ARRAY_SIZE(place_names)))
-        refuse(r, "its source pastes names together that cannot be read");
     if (shadows(&r->source))
         refuse(r, "its source has macros called as the functions that say where a group is");
 }

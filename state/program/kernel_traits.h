@@ -13,8 +13,8 @@
  * that waits for another one, which natively may run at the same time. That no group waits is read
  * in the source: waiting takes a loop that looks again at memory which another group writes, and a
  * compiler only looks again where an atomic function, a volatile access or a fence of global memory
- * tells it to. What cannot be read (IL, C++, headers that were not kept, names that macros paste
- * together) is not cut.
+ * tells it to. What cannot be read (IL, C++, headers that were not kept, options of one
+ * compiler's own, names that macros paste of parts that are not known) is not cut.
  */
 
 struct kernel_traits {

@@ -99,6 +99,18 @@ static char **sorted_names(char *text, size_t *ret_count)
     return names;
 }
 
+bool program_names_same(const char *one, const char *other)
+{
+    char *CLEANUP(cleanup_free) first = strdup(one), *CLEANUP(cleanup_free) second = strdup(other);
+    size_t count = 0, others = 0;
+    char **CLEANUP(cleanup_free) mine = first ? sorted_names(first, &count) : NULL;
+    char **CLEANUP(cleanup_free) theirs = second ? sorted_names(second, &others) : NULL;
+    bool same = mine && theirs && count == others;
+    for (size_t i = 0; same && i < count; i++)
+        same = strcmp(mine[i], theirs[i]) == 0;
+    return same;
+}
+
 bool program_answers_hash(struct residence *residence, cl_program real, const char *names,
                           unsigned char ret[CONTENT_HASH_SIZE])
 {

@@ -49,27 +49,16 @@ static cl_int build_recipe(struct program_job *job)
 static cl_int build_at(const struct program_job *job, const struct program_site *site,
                        cl_program real, const cl_program *headers)
 {
-    const cl_icd_dispatch *cl = site->residence->cl;
-    const cl_device_id *device = &site->residence->device->id;
     const struct recipe *recipe = job->recipe;
+    const struct program_headers given = {job->parts.count, headers, job->parts.names};
     if (!real)
         return CL_INVALID_PROGRAM;
-    char *options =
-        recipe_driver_options(job->program->details->base, site->residence, job->options);
-    if (!options)
-        return CL_OUT_OF_HOST_MEMORY;
     cl_int error =
         recipe_specialise(site->residence, real, recipe->constants, recipe->constant_count);
-    if (error == CL_SUCCESS && job->work == PROGRAM_BUILD)
-        error = cl->clBuildProgram(real, 1, device, options, NULL, NULL);
-    else if (error == CL_SUCCESS && !cl->clCompileProgram)
-        error = CL_INVALID_OPERATION;
-    else if (error == CL_SUCCESS)
-        error = cl->clCompileProgram(real, 1, device, options, job->parts.count,
-                                     job->parts.count ? headers : NULL,
-                                     job->parts.count ? job->parts.names : NULL, NULL, NULL);
-    free(options);
-    return error;
+    if (error != CL_SUCCESS)
+        return error;
+    return recipe_build_real(job->program->details->base, site->residence, real, job->options,
+                             job->work == PROGRAM_BUILD ? NULL : &given);
 }
 
 /*
@@ -90,10 +79,11 @@ static cl_int build_container(struct program_job *job, const struct program_site
 }
 
 /*
- * A new real program takes the old one's part: where the driver refuses because kernels of its
- * program live (not the program's, which has none, but ones that a mover or a command in flight
- * still keeps), where it read other headers than those that were kept, and where the old one is not
- * what the program was created from.
+ * A new real program takes the old one's part: where the old one was built before, of which some
+ * drivers go on to name the kernels, where the driver refuses because kernels of its program live
+ * (not the program's, which has none, but ones that a mover or a command in flight still keeps),
+ * where it read other headers than those that were kept, and where the old one is not what the
+ * program was created from.
  */
 static cl_int build_anew(struct program_job *job, const struct program_site *site, unsigned s,
                          cl_program *real, struct program_outcome *outcome)
@@ -138,7 +128,8 @@ static cl_int build_here(struct program_job *job, const struct program_site *sit
         *real = job->replaced[s] = made;
         return CL_SUCCESS;
     }
-    if (!is_as_created(job->program->details->base, site->residence, *real))
+    if (atomic_load(&job->program->edition) != 0 ||
+        !is_as_created(job->program->details->base, site->residence, *real))
         return build_anew(job, site, s, real, outcome);
     cl_int error = build_at(job, site, *real, headers);
     if (error == CL_INVALID_OPERATION || (error == CL_SUCCESS && !recipe_headers_hold(job->recipe)))
@@ -148,6 +139,29 @@ static cl_int build_here(struct program_job *job, const struct program_site *sit
         program_library_keep(&lookup, site->residence, *real, outcome);
     }
     return error;
+}
+
+/*
+ * Drivers differ in what they say where options are at fault. They are where a program of nothing
+ * else does not build with them either.
+ */
+static cl_int which_failure(const struct program_job *job, struct residence *residence,
+                            cl_int error)
+{
+    static const char nothing[] = "__kernel void reseat_nothing(__global int *a) { a[0] = 0; }\n";
+    const cl_icd_dispatch *cl = residence->cl;
+    const char *text = nothing;
+    bool compiles = job->work == PROGRAM_COMPILE;
+    if (!recipe_is_refused(error) || !job->options[strspn(job->options, " \t\n")])
+        return error;
+    cl_program real = cl->clCreateProgramWithSource(residence->context, 1, &text, NULL, NULL);
+    if (!real)
+        return error;
+    cl_int again = cl->clBuildProgram(real, 1, &residence->device->id, job->options, NULL, NULL);
+    cl->clReleaseProgram(real);
+    if (again != CL_SUCCESS)
+        return compiles ? CL_INVALID_COMPILER_OPTIONS : CL_INVALID_BUILD_OPTIONS;
+    return compiles ? CL_COMPILE_PROGRAM_FAILURE : CL_BUILD_PROGRAM_FAILURE;
 }
 
 /* A container of plain source or IL behaves as if its source had been given. */
@@ -181,6 +195,7 @@ static void build_site(const struct site_build *build)
     else
         outcome->error =
             build_here(build->job, build->site, build->at, build->real, build->headers, outcome);
+    outcome->error = which_failure(build->job, build->site->residence, outcome->error);
     if (!outcome->known && *build->real && (!swaps || outcome->error == CL_SUCCESS))
         program_outcome_query(build->site->residence, *build->real, outcome);
 }

@@ -19,7 +19,7 @@
  * Nothing branches, for what is picked from was worked out: a compiler for CPUs makes vectors of
  * work-items only where nothing does, and is four times as slow otherwise (POCL).
  */
-static const char cut_source[] =
+const char program_cut_source[] =
     "#if __OPENCL_C_VERSION__ >= 200\n"
     "#define RESEAT_LOCAL get_enqueued_local_size(RESEAT_DIM)\n"
     "#else\n"
@@ -138,7 +138,7 @@ static cl_int build(struct program *program, struct residence *residence, uint32
         program->recipe ? recipe_ref(program->recipe) : NULL;
     *ret_edition = atomic_load(&program->edition);
     pthread_mutex_unlock(&program->lock);
-    int err = recipe ? recipe_prefixed(recipe, cut_source, &variant) : -ENOTSUP;
+    int err = recipe ? recipe_prefixed(recipe, program_cut_source, &variant) : -ENOTSUP;
     if (err)
         return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_BUILD_PROGRAM_FAILURE;
     return recipe_follow(variant, residence, ret_real, NULL);

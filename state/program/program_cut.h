@@ -26,6 +26,8 @@ static inline size_t cut_word(uint32_t dims, uint32_t dim, size_t value)
     return value << 3 | dims << 1 | dim;
 }
 
+/** The text in front of the source. An option that defines a word of it changes what it says. */
+extern const char program_cut_source[];
 /** The real program in @place, or NULL. Inside the gate. */
 cl_program program_cut_real(const struct program *program, uint8_t place);
 /** Can its kernel @name run in work-groups of @items in @place, where it is? It may take more than

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "state/base/span.h"
 #include "state/object/lost.h"
 #include "state/program/program_priv.h"
+#include "state/recipe/preprocess.h"
 
 const char *program_prologue = "";
 
@@ -91,23 +93,50 @@ void program_outcome_finish(struct program_outcome *outcome)
     *outcome = (struct program_outcome){0};
 }
 
-char *recipe_driver_options(const struct recipe *origin, const struct residence *residence,
-                            const char *options)
+static cl_int build_with(const struct residence *residence, cl_program real, const char *options,
+                         const struct program_headers *headers)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    const cl_device_id *device = &residence->device->id;
+    if (!headers)
+        return cl->clBuildProgram(real, 1, device, options, NULL, NULL);
+    if (!cl->clCompileProgram)
+        return CL_INVALID_OPERATION;
+    bool any = headers->count != 0;
+    return cl->clCompileProgram(real, 1, device, options, headers->count,
+                                any ? headers->reals : NULL, any ? headers->names : NULL, NULL,
+                                NULL);
+}
+
+bool recipe_is_refused(cl_int error)
+{
+    return error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
+           error == CL_INVALID_BUILD_OPTIONS || error == CL_INVALID_COMPILER_OPTIONS;
+}
+
+cl_int recipe_build_real(const struct recipe *origin, const struct residence *residence,
+                         cl_program real, const char *options,
+                         const struct program_headers *headers)
 {
     static const char tell[] = "-cl-kernel-arg-info";
     if (!origin || origin->kind != RECIPE_SOURCE ||
         device_version(residence->device) < CL_MAKE_VERSION(1, 2, 0) || strstr(options, tell))
-        return strdup(options);
-    size_t length = strlen(options);
-    char *longer = malloc(length + sizeof(tell) + 1);
-    if (!longer)
-        return NULL;
+        return build_with(residence, real, options, headers);
+    char *CLEANUP(cleanup_free) longer = NULL;
     /* In front: what the program wrote may end in a way that swallows another word. */
-    memcpy(longer, tell, sizeof(tell) - 1);
-    longer[sizeof(tell) - 1] = length ? ' ' : '\0';
-    memcpy(longer + sizeof(tell), options, length);
-    longer[sizeof(tell) + length] = '\0';
-    return longer;
+    if (asprintf(&longer, "%s%s%s", tell, *options ? " " : "", options) < 0) {
+        longer = NULL;
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    cl_int error = build_with(residence, real, longer, headers);
+    if (!recipe_is_refused(error))
+        return error;
+    error = build_with(residence, real, options, headers);
+    if (error == CL_SUCCESS)
+        log_info("a program builds on %s only without %s: nothing is known of its kernels' "
+                 "parameters there",
+                 device_name(residence->device), tell);
+    return error;
 }
 
 cl_int recipe_specialise(const struct residence *residence, cl_program real,
@@ -129,8 +158,9 @@ static cl_int follow_leaf(const struct recipe *recipe, struct residence *residen
     cl_int error = CL_SUCCESS;
     cl_program real;
     if (recipe->kind == RECIPE_SOURCE) {
-        const char *sources[] = {program_prologue, recipe->bytes};
-        const size_t sizes[] = {strlen(program_prologue), recipe->size};
+        size_t mark = *program_prologue ? text_mark(recipe->bytes, recipe->size) : 0;
+        const char *sources[] = {program_prologue, recipe->bytes + mark};
+        const size_t sizes[] = {strlen(program_prologue), recipe->size - mark};
         cl_uint first = sizes[0] ? 0 : 1;
         /* An empty string with the length 0 means the same as one that ends at its NUL. */
         real = cl->clCreateProgramWithSource(residence->context, 2 - first, sources + first,
@@ -170,8 +200,7 @@ static void outcome_forget(struct program_outcome *outcome)
 static void tell_failure(const struct recipe *recipe, struct residence *residence, cl_program real,
                          cl_int error, struct program_outcome *outcome)
 {
-    if (real && (error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
-                 error == CL_LINK_PROGRAM_FAILURE)) {
+    if (real && (recipe_is_refused(error) || error == CL_LINK_PROGRAM_FAILURE)) {
         program_outcome_query(residence, real, outcome);
         outcome->status = CL_BUILD_ERROR;
     }
@@ -216,23 +245,15 @@ static cl_int inputs_follow(const struct recipe *recipe, struct residence *resid
 static cl_int follow_in_place(const struct recipe *recipe, struct residence *residence,
                               const struct inputs *inputs)
 {
-    const cl_icd_dispatch *cl = residence->cl;
     cl_program real = inputs->reals[0];
-    char *CLEANUP(cleanup_free) options =
-        recipe_driver_options(recipe_origin(recipe), residence, recipe->options);
-    if (!options)
-        return CL_OUT_OF_HOST_MEMORY;
+    const struct program_headers headers = {inputs->count - 1, inputs->reals + 1,
+                                            recipe->names ? (const char **)recipe->names + 1
+                                                          : NULL};
     cl_int error = recipe_specialise(residence, real, recipe->constants, recipe->constant_count);
     if (error != CL_SUCCESS)
         return error;
-    if (recipe->kind == RECIPE_BUILT)
-        return cl->clBuildProgram(real, 1, &residence->device->id, options, NULL, NULL);
-    if (!cl->clCompileProgram)
-        return CL_INVALID_OPERATION;
-    bool headers = inputs->count > 1;
-    return cl->clCompileProgram(real, 1, &residence->device->id, options, inputs->count - 1,
-                                headers ? inputs->reals + 1 : NULL,
-                                headers ? (const char **)recipe->names + 1 : NULL, NULL, NULL);
+    return recipe_build_real(recipe_origin(recipe), residence, real, recipe->options,
+                             recipe->kind == RECIPE_BUILT ? NULL : &headers);
 }
 
 static cl_int follow_link(const struct recipe *recipe, struct residence *residence,

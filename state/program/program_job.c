@@ -289,7 +289,10 @@ static void publish_site(struct program_job *job, const struct program_site *sit
             seat->recipe = done ? recipe_ref(job->recipe) : NULL;
         }
     }
-    if (done && outcome->kernel_names) {
+    /* Drivers differ in their order: those that were told stay as they were. */
+    if (done && outcome->kernel_names &&
+        (!details->kernel_names ||
+         !program_names_same(details->kernel_names, outcome->kernel_names))) {
         free(details->kernel_names);
         details->kernel_names = outcome->kernel_names;
         details->kernel_count = outcome->kernel_count;

@@ -62,12 +62,12 @@ static bool is_refusal(cl_int error)
 
 /* A build takes the program's options, which a driver may need for what it still compiles; a link's
  * are in the binary. */
-static char *options_of(const struct recipe *recipe, const struct residence *residence)
+static cl_int build(const struct recipe *recipe, struct residence *residence, cl_program real)
 {
     const struct recipe *origin = recipe_origin(recipe);
     if (recipe->kind == RECIPE_BUILT && recipe->inputs[0] == origin)
-        return recipe_driver_options(origin, residence, recipe->options);
-    return strdup("");
+        return recipe_build_real(origin, residence, real, recipe->options, NULL);
+    return recipe_build_real(NULL, residence, real, "", NULL);
 }
 
 static cl_int make(const struct recipe *recipe, const struct library_entry *entry,
@@ -77,16 +77,13 @@ static cl_int make(const struct recipe *recipe, const struct library_entry *entr
     const cl_device_id device = residence->device->id;
     const unsigned char *binary = entry->binary;
     cl_int status = CL_SUCCESS, error = CL_SUCCESS;
-    char *CLEANUP(cleanup_free) options = options_of(recipe, residence);
-    if (!options)
-        return CL_OUT_OF_HOST_MEMORY;
     cl_program real = cl->clCreateProgramWithBinary(residence->context, 1, &device,
                                                     &entry->binary_size, &binary, &status, &error);
     if (!real)
         return error != CL_SUCCESS ? error : CL_INVALID_BINARY;
     error = error != CL_SUCCESS ? error : status;
     if (error == CL_SUCCESS)
-        error = cl->clBuildProgram(real, 1, &device, options, NULL, NULL);
+        error = build(recipe, residence, real);
     if (error != CL_SUCCESS) {
         cl->clReleaseProgram(real);
         return error;

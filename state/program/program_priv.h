@@ -184,6 +184,8 @@ void program_library_keep(const struct program_lookup *lookup, struct residence 
 void program_library_keep_asked(struct program *program, const struct recipe *recipe,
                                 uint32_t edition, struct residence *residence, cl_program real);
 
+/** The same names with ";" between, in whatever order? False without memory. */
+bool program_names_same(const char *one, const char *other);
 /**
  * A hash of all that the kernels of @real answer (5.9.3, 5.9.4), which does not depend on the order
  * in which the driver names them. False where one cannot be made, or without memory.
@@ -191,12 +193,22 @@ void program_library_keep_asked(struct program *program, const struct recipe *re
  */
 bool program_answers_hash(struct residence *residence, cl_program real, const char *names,
                           unsigned char ret[CONTENT_HASH_SIZE]);
+/** The driver says that it cannot build or compile this, rather than that it has no room. */
+bool recipe_is_refused(cl_int error);
+/** What a compilation includes. */
+struct program_headers {
+    cl_uint count;
+    const cl_program *reals;
+    const char **names;
+};
 /**
- * The options that the driver gets for a build or compilation: with -cl-kernel-arg-info where that
- * makes it tell parameters' kinds. Owned by the caller (free()); NULL without memory.
+ * Have the driver build @real, or compile it, @headers not NULL: with -cl-kernel-arg-info where
+ * that makes it tell parameters' kinds. Where it does not build so, it is built as @options say,
+ * and the driver does not tell.
  */
-char *recipe_driver_options(const struct recipe *origin, const struct residence *residence,
-                            const char *options);
+cl_int recipe_build_real(const struct recipe *origin, const struct residence *residence,
+                         cl_program real, const char *options,
+                         const struct program_headers *headers);
 /** Set the specialisation constants of a real program. */
 cl_int recipe_specialise(const struct residence *residence, cl_program real,
                          const struct recipe_constant *constants, uint32_t count);

@@ -162,6 +162,11 @@ static int read_line(struct directives *directives, const char *at, const char *
     return add_questions(directives, at, end);
 }
 
+size_t text_mark(const char *text, size_t size)
+{
+    return size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 int directives_read(const char *text, size_t size, struct directives *ret_directives)
 {
     struct directives directives = {.clean = malloc(size + 1), .size = size};
@@ -170,6 +175,7 @@ int directives_read(const char *text, size_t size, struct directives *ret_direct
         return -ENOMEM;
     memcpy(directives.clean, text, size);
     directives.clean[size] = '\0';
+    memset(directives.clean, ' ', text_mark(text, size));
     clean_up(directives.clean, size);
     const char *at = directives.clean, *end = at + size;
     while (!err && at < end) {

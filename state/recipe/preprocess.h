@@ -31,6 +31,9 @@ struct directives {
     size_t count;
 };
 
+/** Bytes of a mark of UTF-8 that a text begins with: compilers pass over it there, and refuse it
+ *  behind other text. 0 without. */
+size_t text_mark(const char *text, size_t size);
 /** 0 or -ENOMEM. */
 MUST_CHECK int directives_read(const char *text, size_t size, struct directives *ret_directives);
 void directives_finish(struct directives *directives);

@@ -208,8 +208,9 @@ static int includes_first(const char *options, bool *ret_includes)
 static int source_prefixed(const struct recipe *source, const char *text,
                            struct recipe **ret_recipe)
 {
-    const char *texts[] = {text, source->bytes};
-    const size_t sizes[] = {strlen(text), source->size};
+    size_t mark = text_mark(source->bytes, source->size);
+    const char *texts[] = {text, source->bytes + mark};
+    const size_t sizes[] = {strlen(text), source->size - mark};
     return recipe_source(source->size ? 2 : 1, texts, sizes, ret_recipe);
 }
 

@@ -166,6 +166,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                  {"late_status", &c->late_status},
                  {"greedy", &c->greedy},
                  {"careless", &c->careless},
+                 {"arg_info_fails", &c->arg_info_fails},
                  {"lost_hangs", &c->lost_hangs}};
     for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
         if (strcmp(key, numbers[i].key) == 0)

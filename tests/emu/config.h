@@ -45,6 +45,7 @@ struct emu_config {
     bool has_extensions, host_unified, no_fp64, no_images, no_compiler, no_times, no_barrier_times,
         has_uuid;
     bool own_memory, late_status, greedy, careless;
+    bool arg_info_fails; /**< Kernels that print without parameters do not build with that. */
     bool lost_hangs;   /**< Once it vanished its waits never return, and its commands never end. */
     cl_int lost_error; /**< What its calls say then; 0: what fits each. */
     unsigned char uuid[EMU_UUID_SIZE];

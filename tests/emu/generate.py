@@ -34,7 +34,7 @@ HAND = set("""clGetDeviceInfo clCreateContext clGetContextInfo clSetContextDestr
     clGetSamplerInfo clCreateProgramWithBinary clCreateProgramWithBuiltInKernels clBuildProgram
     clCompileProgram clLinkProgram clGetProgramInfo clGetProgramBuildInfo
     clSetProgramReleaseCallback clCreateKernelsInProgram clSetKernelArg clGetKernelInfo
-    clGetKernelWorkGroupInfo clCloneKernel clGetEventInfo clGetEventProfilingInfo clWaitForEvents
+    clGetKernelArgInfo clGetKernelWorkGroupInfo clCloneKernel clGetEventInfo clGetEventProfilingInfo clWaitForEvents
     clSetEventCallback
     clEnqueueMapBuffer clEnqueueMapImage clEnqueueUnmapMemObject clEnqueueNDRangeKernel
     clEnqueueTask""".split())

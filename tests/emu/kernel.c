@@ -166,6 +166,18 @@ static size_t work_group_limit(const struct emu_device *device, const struct emu
     return most;
 }
 
+cl_int emu_do_clGetKernelArgInfo(struct emu_device *device, cl_kernel kernel, cl_uint arg_indx,
+                                 cl_kernel_arg_info param_name, size_t param_value_size,
+                                 void *param_value, size_t *param_value_size_ret)
+{
+    const struct emu_program *program =
+        (const struct emu_program *)(const void *)kernel_of(kernel)->object.parent;
+    if (device->config.arg_info_fails && !atomic_load(&program->asks))
+        return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
+    return emu_driver->clGetKernelArgInfo(emu_real_of(kernel), arg_indx, param_name,
+                                          param_value_size, param_value, param_value_size_ret);
+}
+
 cl_int emu_do_clGetKernelWorkGroupInfo(struct emu_device *reached, cl_kernel kernel,
                                        cl_device_id device, cl_kernel_work_group_info param_name,
                                        size_t param_value_size, void *param_value,

@@ -95,6 +95,7 @@ struct emu_program {
     _Atomic cl_int build_error; /**< An emulated failure, or CL_SUCCESS; ... */
     const char *_Atomic log;    /**< ...and what is told of it. */
     bool built;                 /**< It was, or is being: keep.c. */
+    atomic_bool asks;           /**< It was built with -cl-kernel-arg-info. */
     char *options;              /**< That it was built with, or NULL. */
     cl_program origin;          /**< The driver's program of the source, where another is used. */
 };

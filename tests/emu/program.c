@@ -76,6 +76,19 @@ static bool needs_fp64(const char *source)
     return false;
 }
 
+/* Has it a kernel without parameters, and does it print? */
+static bool prints_without_parameters(const char *source)
+{
+    if (strstr(source, "printf") == NULL)
+        return false;
+    for (const char *at = strstr(source, "kernel"); at != NULL; at = strstr(at, "kernel")) {
+        at += strcspn(at, "({;");
+        if (strncmp(at, "()", 2) == 0 || strncmp(at, "(void)", strlen("(void)")) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Nothing of this process's is kept open by them. */
 static bool start_processes(uint64_t count)
 {
@@ -94,8 +107,10 @@ static bool start_processes(uint64_t count)
 
 /* Take the time that a build takes; fail if the configuration says that this one fails. */
 static cl_int build_emulate(struct emu_program *program, struct emu_device *const *devices,
-                            cl_uint count, cl_int failure)
+                            cl_uint count, const char *options, cl_int failure)
 {
+    bool asks = options != NULL && strstr(options, "-cl-kernel-arg-info") != NULL;
+    atomic_store(&program->asks, asks);
     CLEANUP(free_text) char *source = emu_keep_source(program);
     const char *text = source != NULL ? source : "";
     cl_int err = CL_SUCCESS;
@@ -109,7 +124,8 @@ static cl_int build_emulate(struct emu_program *program, struct emu_device *cons
         if (!start_processes(config->build_starts))
             return CL_OUT_OF_HOST_MEMORY;
         if ((config->build_fails[0] != '\0' && emu_config_matches(config->build_fails, text)) ||
-            (config->no_fp64 && needs_fp64(text)))
+            (config->no_fp64 && needs_fp64(text)) ||
+            (config->arg_info_fails && asks && prints_without_parameters(text)))
             err = failure;
         if (atomic_load(&devices[i]->builds_lost) < config->build_loses) {
             atomic_fetch_add(&devices[i]->builds_lost, 1);
@@ -146,7 +162,7 @@ cl_int emu_do_clBuildProgram(struct emu_device *device, cl_program program, cl_u
     if (err != CL_SUCCESS)
         return err;
     device_map_init(&map, devices, count);
-    err = build_emulate(program_of(program), devices, count, CL_BUILD_PROGRAM_FAILURE);
+    err = build_emulate(program_of(program), devices, count, options, CL_BUILD_PROGRAM_FAILURE);
     bool emulated = err != CL_SUCCESS;
     /* The driver builds while we wait; its callback would only bring its own handle. */
     if (!emulated)
@@ -177,7 +193,7 @@ cl_int emu_do_clCompileProgram(struct emu_device *device, cl_program program, cl
     if (err != CL_SUCCESS)
         return err;
     device_map_init(&map, devices, count);
-    err = build_emulate(program_of(program), devices, count, CL_COMPILE_PROGRAM_FAILURE);
+    err = build_emulate(program_of(program), devices, count, options, CL_COMPILE_PROGRAM_FAILURE);
     bool emulated = err != CL_SUCCESS;
     if (!emulated)
         err = emu_keep_build(
@@ -229,7 +245,7 @@ cl_program emu_do_clLinkProgram(struct emu_device *device, cl_context context, c
         return NULL;
     for (cl_uint i = 0; i < num_input_programs && *errcode_ret == CL_SUCCESS; i++)
         *errcode_ret = build_emulate(program_of(input_programs[i]), program->devices,
-                                     program->device_count, CL_LINK_PROGRAM_FAILURE);
+                                     program->device_count, NULL, CL_LINK_PROGRAM_FAILURE);
     if (*errcode_ret == CL_SUCCESS)
         program->object.real = emu_driver->clLinkProgram(
             emu_real_of(context), map.count, map.real, options, num_input_programs,

@@ -333,6 +333,23 @@ Test(emu, builds_fail_as_configured)
     cr_assert_eq(emu_shared_live_all(rig.shared, "a"), 0);
 }
 
+Test(emu, printing_without_parameters_does_not_build_with_what_tells_them)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    const char *text = "kernel void says(void) { printf(\"5\"); }";
+    cl_int err;
+    emu_rig_open(&rig, "[a] arg_info_fails=yes");
+    emu_seat_open(&rig, 0, NULL, &seat);
+    cl_program program = rig.cl->clCreateProgramWithSource(seat.context, 1, &text, NULL, &err);
+    cr_assert_eq(err, CL_SUCCESS);
+    cr_assert_eq(rig.cl->clBuildProgram(program, 0, NULL, "-cl-kernel-arg-info", NULL, NULL),
+                 CL_BUILD_PROGRAM_FAILURE);
+    cr_assert_eq(rig.cl->clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_SUCCESS);
+    rig.cl->clReleaseProgram(program);
+    emu_seat_close(&rig, &seat);
+}
+
 static cl_int load(const struct emu_rig *rig, const struct emu_seat *seat,
                    const unsigned char *binary, size_t size)
 {

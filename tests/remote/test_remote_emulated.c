@@ -376,3 +376,38 @@ Test(remote_emulated, what_was_sent_is_kept_for_a_device_that_waits)
     free(bytes);
     free(got);
 }
+
+/* The server adds to the options of a build what the compiler of its device fails on, as it does
+   not on what the client says. */
+Test(remote_emulated, what_the_server_adds_to_options_fails_no_build)
+{
+    static const char text[] = "kernel void says(void) { printf(\"\"); }\n"
+                               "kernel void add(global uint *a, uint by)\n"
+                               "{ a[get_global_id(0)] += by; }\n";
+    const char *source = text;
+    const size_t items = SEAT_SIZE / sizeof(cl_uint);
+    struct served served;
+    cl_uint *want = numbers(), last = 0, by = 7;
+    cl_int error;
+    cl_device_id device = emulated_device(&served, "arg_info_fails=yes");
+    struct seat seat = seat_take(device);
+    seat_write(seat, (const char *)want);
+    cl_program program = clCreateProgramWithSource(seat.context, 1, &source, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(clBuildProgram(program, 1, &device, "", NULL, NULL), CL_SUCCESS);
+    cl_kernel kernel = clCreateKernel(program, "add", &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(clSetKernelArg(kernel, 0, sizeof(seat.buffer), &seat.buffer), CL_SUCCESS);
+    cr_assert_eq(clSetKernelArg(kernel, 1, sizeof(by), &by), CL_SUCCESS);
+    cr_assert_eq(clEnqueueNDRangeKernel(seat.queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, SEAT_SIZE - sizeof(last),
+                                     sizeof(last), &last, 0, NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(last, want[items - 1] + by);
+    cr_assert_eq(clReleaseKernel(kernel), CL_SUCCESS);
+    cr_assert_eq(clReleaseProgram(program), CL_SUCCESS);
+    seat_leave(seat);
+    emulated_stop(&served);
+    free(want);
+}

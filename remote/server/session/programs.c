@@ -193,6 +193,7 @@ struct build {
     void **devices; /* Owned, with all below. */
     uint32_t device_count;
     char *options;
+    size_t added; /* In front of what the client said, so many bytes of the options. */
     void **inputs;
     const char **names; /* NULL: built, not compiled. */
     char *names_text;
@@ -272,19 +273,26 @@ static void answer_build(const struct build *build, cl_int error)
     free(names);
 }
 
+static cl_int build_with(const struct build *build, const char *options)
+{
+    cl_device_id *devices = (cl_device_id *)build->devices;
+    return build->compile
+               ? build->cl->clCompileProgram(build->program, build->device_count, devices, options,
+                                             build->input_count, (cl_program *)build->inputs,
+                                             build->input_count ? build->names : NULL, NULL, NULL)
+               : build->cl->clBuildProgram(build->program, build->device_count, devices, options,
+                                           NULL, NULL);
+}
+
+/* Where the driver does not build it with what is added, it is built as the client said: the driver
+   does not tell of its kernels' arguments then, and they are tried. */
 static void *run_build(void *data)
 {
     struct build *build = data;
-    cl_int error;
-    if (build->compile)
-        error = build->cl->clCompileProgram(build->program, build->device_count,
-                                            (cl_device_id *)build->devices, build->options,
-                                            build->input_count, (cl_program *)build->inputs,
-                                            build->input_count ? build->names : NULL, NULL, NULL);
-    else
-        error =
-            build->cl->clBuildProgram(build->program, build->device_count,
-                                      (cl_device_id *)build->devices, build->options, NULL, NULL);
+    cl_int error = build_with(build, build->options);
+    if (build->added && (error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
+                         error == CL_INVALID_BUILD_OPTIONS || error == CL_INVALID_COMPILER_OPTIONS))
+        error = build_with(build, build->options + build->added);
     answer_build(build, error);
     build_destroy(build);
     atomic_fetch_sub(&builds_running, 1);
@@ -293,19 +301,22 @@ static void *run_build(void *data)
 
 /* Options for the driver: with what has it tell of the kernels' arguments, which decides what a
    client may set as them. Drivers of OpenCL 1.1 do not know it, and of binaries there is nothing to
-   be told. In front: what the client wrote may end in a way that swallows another word. NULL: no
+   be told. In front: what the client wrote may end in a way that swallows another word. False: no
    memory. */
-static char *driver_options(struct server *server, const struct entry *program, const void *devices,
-                            uint32_t count, const char *options)
+static bool add_options(struct build *build, const struct entry *program, const void *devices,
+                        const char *options)
 {
+    const struct server *server = build->server;
     bool tells = program->text && !strstr(options, ARGUMENT_INFO);
-    char *all = NULL;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < build->device_count; i++) {
         uint32_t place = id_place(id_at(devices, i));
         tells = tells && place < server->device_count &&
                 devinfo_version(&server->devices[place]->info) >= CL_MAKE_VERSION(1, 2, 0);
     }
-    return asprintf(&all, "%s%s", tells ? ARGUMENT_INFO " " : "", options) < 0 ? NULL : all;
+    build->added = tells ? strlen(ARGUMENT_INFO " ") : 0;
+    if (asprintf(&build->options, "%s%s", tells ? ARGUMENT_INFO " " : "", options) < 0)
+        build->options = NULL;
+    return build->options != NULL;
 }
 
 /* What all builds begin with; NULL: it was answered, or the session ends. */
@@ -323,9 +334,9 @@ static struct build *build_create(struct server *server, const struct entry *pro
     build->cl = program->cl;
     build->call = call;
     build->device_count = device_count;
-    build->options = driver_options(server, program, devices, device_count, options);
+    bool room = add_options(build, program, devices, options);
     build->devices = server_find_all(server, devices, device_count, program, &error);
-    if (!build->options)
+    if (!room)
         error = CL_OUT_OF_HOST_MEMORY;
     if (error || device_count == 0) {
         server_reply(server, call, error ? error : CL_INVALID_VALUE, NULL, 0);

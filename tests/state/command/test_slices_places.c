@@ -194,6 +194,21 @@ Test(places, are_told_in_every_language_and_in_every_kernel_of_a_program)
     scene_close(&s);
 }
 
+Test(places, are_told_where_macros_paste_the_names_that_ask)
+{
+    static const char pasted[] =
+        ASKS "#define PASTE(a, b) a##b\n#define GET(what) get##_##what\n"
+             "#define ROUND et_num_groups\n"
+             "#define SECOND(a, b) PASTE(a, b)\n"
+             "size_t deep(uint d) { return GET(group_id)(d) * 10007u ^ SECOND(g, ROUND)(d) << 5; }";
+    struct scene s;
+    scene_begin(&s, CONFIG, "10", 0, 16384);
+    scene_build(&s, pasted, "-cl-std=CL2.0", "places");
+    learn(&s, ROUNDS, 0);
+    expect_pieces(&s, "one", &shapes[1], 0);
+    scene_close(&s);
+}
+
 /* Where a launch has no size of groups they are ours to choose: all that it is told agrees. */
 Test(places, agree_where_groups_are_left_to_opencl)
 {

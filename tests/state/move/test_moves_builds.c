@@ -320,6 +320,8 @@ Test(moves_builds, what_does_not_build_there_is_said_to_last)
     struct move_report report;
     engine_rig_open(&rig, CONFIG);
     engine_program_open(&rig, 0, SOURCE, &p);
+    /* What nothing is added to is built once. */
+    OK(clBuildProgram(p.program, 0, NULL, "-cl-kernel-arg-info", NULL, NULL));
     cl_kernel kernel = engine_kernel(p.program, "add");
     cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clBuildProgram", CL_BUILD_PROGRAM_FAILURE), 0);
     cr_assert_eq(engine_rig_move(&rig, "two", &report), MOVE_ROLLED_BACK);
@@ -377,4 +379,48 @@ Test(moves_builds, a_program_that_ends_has_no_move_canceled)
     cr_assert_eq(pthread_join(mover, NULL), 0);
     cr_assert_eq(late.report.result, MOVE_ENDED, "%s", late.report.reason);
     cr_assert_str_eq(late.report.reason, "the program ends");
+}
+
+/* What is added to its options has the compiler fail on one of the devices, as the program itself
+ * does not. Of parameters nothing is known there. */
+Test(moves_builds, what_is_added_to_options_fails_no_build)
+{
+    static const char text[] = "kernel void says(void) { printf(\"\"); }\n" SOURCE;
+    struct engine_rig rig;
+    struct engine_program p;
+    struct move_report report;
+    cl_uint words[WORDS] = {5}, value = 9;
+    char told[64];
+    cl_int error;
+    engine_rig_open(&rig, "[one] name=one arg_info_fails=yes [two] name=two");
+    engine_program_open(&rig, 0, text, &p);
+    OK(clGetProgramBuildInfo(p.program, rig.device, CL_PROGRAM_BUILD_OPTIONS, sizeof(told), told,
+                             NULL));
+    cr_expect_str_eq(told, "");
+    OK(clGetProgramBuildInfo(p.program, rig.device, CL_PROGRAM_BUILD_LOG, sizeof(told), told,
+                             NULL));
+    cr_expect_str_eq(told, "");
+    cl_kernel kernel = engine_kernel(p.program, "add"), says = engine_kernel(p.program, "says");
+    cl_mem buffer = clCreateBuffer(p.context, CL_MEM_COPY_HOST_PTR, SIZE, words, &error);
+    OK(error);
+    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(kernel, 1, sizeof(value), &value));
+    for (int i = 0; i < 3; i++) {
+        launch(p.queue, kernel, WORDS, 0, NULL);
+        launch(p.queue, says, 1, 0, NULL);
+        cr_expect_eq(engine_rig_move(&rig, i % 2 ? "one" : "two", &report), 0, "%s", report.reason);
+    }
+    OK(clEnqueueReadBuffer(p.queue, buffer, CL_TRUE, 0, SIZE, words, 0, NULL, NULL));
+    cr_expect_eq(words[0], 5 + 3 * value);
+    cr_expect_eq(words[WORDS - 1], 3 * value);
+    /* What fails by itself still does. */
+    const char *wrong = "kernel void says(void) { printf(\"\") }";
+    cl_program program = clCreateProgramWithSource(p.context, 1, &wrong, NULL, &error);
+    OK(error);
+    cr_expect_eq(clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_BUILD_PROGRAM_FAILURE);
+    OK(clReleaseProgram(program));
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseKernel(says));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
 }

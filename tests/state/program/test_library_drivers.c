@@ -220,3 +220,49 @@ Test(library_drivers, kernels_that_differ_have_other_answers)
         recipe_unref(recipe);
     }
 }
+
+static const struct program_notify nobody = {NULL, NULL};
+
+static void expect_names(struct program *program, const char *wanted)
+{
+    char *names = program_text(program, 0, PROGRAM_TEXT_KERNELS);
+    cr_assert_not_null(names);
+    cr_expect_str_eq(names, wanted);
+    cr_expect_eq(program_kernel_count(program), words_in(wanted));
+    free(names);
+}
+
+/* What drivers say in their own ways when a program is built again, or cannot be. */
+Test(library_drivers, a_program_is_told_the_same_by_each)
+{
+    static const char text[] =
+        "#ifdef MORE\nkernel void more(global int *a) { a[0] = 2; }\n#endif\n"
+        "#ifdef WRONG\n#error wrong\n#endif\n"
+        "kernel void k(global int *a) { a[0] = 1; }\n";
+    const char *source_text = text;
+    const struct program_list none = {0};
+    struct context *context;
+    struct recipe *recipe;
+    struct program *program;
+    cr_assert_eq(seats_init(devices, 1), 0);
+    cr_assert_eq(context_create(NULL, 1, the_seats, NULL, NULL, &context), CL_SUCCESS);
+    cr_assert_eq(recipe_source(1, &source_text, NULL, &recipe), 0);
+    cr_assert_eq(program_create(context, 1, recipe, false, &program), CL_SUCCESS);
+    recipe_unref(recipe);
+    cr_expect_eq(program_build(program, 1, "-no-such-option", nobody), CL_INVALID_BUILD_OPTIONS);
+    cr_expect_eq(program_build(program, 1, "-DMORE", nobody), CL_SUCCESS);
+    cr_expect_eq(program_kernel_count(program), 2);
+    cr_expect_eq(program_build(program, 1, "", nobody), CL_SUCCESS);
+    expect_names(program, "k");
+    cr_expect_eq(program_build(program, 1, "-no-such-option", nobody), CL_INVALID_BUILD_OPTIONS);
+    cr_expect_not(program_is_executable(program, ~0u));
+    cr_expect_eq(program_build(program, 1, "-DWRONG", nobody), CL_BUILD_PROGRAM_FAILURE);
+    cr_expect_not(program_is_executable(program, ~0u));
+    cr_expect_eq(program_build(program, 1, "-DX", nobody), CL_SUCCESS);
+    expect_names(program, "k");
+    cr_expect_eq(program_compile(program, 1, "-no-such-option", &none, nobody),
+                 CL_INVALID_COMPILER_OPTIONS);
+    cr_expect_eq(program_compile(program, 1, "-DWRONG", &none, nobody), CL_COMPILE_PROGRAM_FAILURE);
+    cr_expect_eq(program_compile(program, 1, "", &none, nobody), CL_SUCCESS);
+    object_release(program);
+}

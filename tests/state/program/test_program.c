@@ -42,6 +42,18 @@ Test(program, a_build_is_followed_with_its_options)
     same_on_both(&pair, program, 77);
 }
 
+/* Which compilers pass over where it is the first of all. */
+Test(program, text_in_front_fails_no_source_with_a_mark)
+{
+    struct pair pair;
+    pair_init(&pair);
+    program_prologue = "#undef reseat_hidden\n#line 1\n";
+    struct program *program =
+        pair_source(&pair, "\xef\xbb\xbfkernel void k(global int *a) { *a = X; }");
+    cr_assert_eq(program_build(program, 1, "-DX=5", nobody), CL_SUCCESS);
+    same_on_both(&pair, program, 5);
+}
+
 Test(program, a_mover_learns_of_a_build_that_came_after_it_prepared)
 {
     struct pair pair;

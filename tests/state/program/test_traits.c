@@ -132,6 +132,60 @@ Test(traits, what_may_wait_for_another_group_is_not_cut)
     expect_whole(samples, COUNT(samples), "may wait for another work-group");
 }
 
+/* A name that is pasted together is found from what the macro is called with, however small the
+ * parts are. */
+Test(traits, pasted_names_are_seen)
+{
+    static const struct sample places[] = {
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get_, group_id)(0)] = 1; }"},
+        {"#define CAT(a, b) a%:%:b\nkernel void k(global int *a) { a[CAT(get_, group_id)(0)] = 1; "
+         "}"},
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[get_group_id(0)] ="
+         " CAT(get_work_, dim)(); }"},
+        {"#define ID(what) get_##what##_id\nkernel void k(global int *a) { a[ID(group)(0)] = 1; }"},
+        {"#define ID(what) get##_##what\n#define GROUP ID(group_id)(0)\n"
+         "kernel void k(global int *a) { a[GROUP] = 1; }"},
+        {"#define CAT(a, b) a##b\n#define OUTER(x, y) CAT(x, y)\n#define GROUP _id\n"
+         "kernel void k(global int *a) { a[OUTER(get_group, GROUP)(0)] = 1; }"},
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get_, WHAT)(0)] = 1; }"
+         "\n#define OUTER(x, y) CAT(x, y)\nkernel void o(global int *a) { a[OUTER(get_, WHAT)(0)]"
+         " = 1; }",
+         "-DWHAT=group_id"},
+    };
+    static const struct sample plain[] = {
+        {"#define CAT(a, b) a##b\n#define VEC(type, width) CAT(type, width)\n"
+         "kernel void k(global VEC(uint, WIDTH) *a) { for (int i = 0; i < 4; i++) a[i] = 0; }",
+         "-DWIDTH=4 -cl-nv-maxrregcount 32 -w"},
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[0] = CAT(get_work_, dim)(); }"},
+    };
+    static const struct sample waits[] = {
+        {"#define ATOM(op) atom_##op\nkernel void k(global int *a) { while (!ATOM(or)(a, 0)) ; }"},
+        {"#define ATOM(op) a##op\nkernel void k(global int *a) { while (!ATOM(tomic_or)(a, 0)) ; "
+         "}"},
+        {"#define V(x) v##x\nkernel void k(V(olatile) global int *a) { while (!*a) ; }"},
+        {"#define W(x) whil##x\nkernel void k(global int *a) { W(e) (!atomic_or(a, 0)) ; }"},
+        {"#define SYNC(what) barrier(CLK_##what##_MEM_FENCE)\n"
+         "kernel void k(global int *a) { while (!a[0]) SYNC(GLOBAL); }"},
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a, int f) {"
+         " while (!a[0]) CAT(barr, ier)(f); }"},
+        {"#define CAT(a, b) a##b\nkernel void k(volatile global int *flag) {"
+         " while (!CAT(fl, ag)[0]) ; }"},
+        {"#define CAT(a, b) a##b\nkernel void k(volatile global int *CAT(fl, ag)) {"
+         " while (!flag[0]) ; }"},
+        {"#define I(x) x\nkernel void k(I(volatile) global int *a) { while (!*a) ; }"},
+        {"#define I(x) x\n#define V I(volatile)\nkernel void k(V global int *I(flag)) {"
+         " while (!flag[0]) ; }"},
+        {"#define SEEN atom_or\nkernel void k(global int *a) { while (!SEEN(a, 0)) ; }"},
+        {"#define FLAG flag\nkernel void k(volatile global int *FLAG) { while (!flag[0]) ; }"},
+        {"\xef\xbb\xbf#define SEEN(a) atomic_or(a, 0)\nkernel void k(global int *a) {"
+         " while (!SEEN(a)) ; }"},
+        {"kernel void k(global int *a) { while (!SEEN(a, 0)) ; }", "-DSEEN=\\\"atomic_or\\\""},
+    };
+    expect_cut(places, COUNT(places), true);
+    expect_cut(plain, COUNT(plain), false);
+    expect_whole(waits, COUNT(waits), "may wait for another work-group");
+}
+
 /* What declares, aliases, makes or calls what waits, where the words for it stand somewhere else.
  */
 Test(traits, waiting_is_seen_behind_other_names)
@@ -254,10 +308,13 @@ Test(traits, macros_called_as_the_functions_are_in_the_way_where_those_are_neede
         {"#undef get_global_id\nkernel void k(global int *a) { a[get_group_id(0)] = 1; }"},
         {"#if 1 && defined(get_global_size)\n#endif\n"
          "kernel void k(global int *a) { a[get_group_id(0)] = 1; }"},
+        {"#define HAS defined(get_group_id)\n#if HAS\n#endif\n"
+         "kernel void k(global int *a) { a[get_group_id(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_group_id(0)] = 1; }", "-Dget_local_size(d)=1"},
+        {"kernel void k(global int *a) { a[get_group_id(0)] = 1; }", "-Duint=ushort"},
     };
     static const struct sample unneeded[] = {
         {"#define get_group_id(d) 5\nkernel void k(global int *a) { a[get_global_id(0)] = 1; }"},
-        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[0] = CAT(get_work_, dim)(); }"},
     };
     static const struct sample others[] = {
         {"#define ID get_global_id(0)\n#pragma get_group_id\n#error get_group_id\n"
@@ -279,21 +336,24 @@ Test(traits, languages_before_2_0_have_even_groups_alone)
 Test(traits, what_cannot_be_read_is_not_cut)
 {
     static const struct sample pasted[] = {
-        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get_, group_id)(0)] = 1; }"},
-        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get, _group_id)(0)] = 1; }"},
-        {"#define CAT(a, b) a%:%:b\nkernel void k(global int *a) { a[CAT(get_, group_id)(0)] = 1; "
-         "}"},
-        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[get_group_id(0)] ="
-         " CAT(get_work_, dim)(); }"},
-        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[get_group_id(0)] ="
-         " CAT(get_global, _id)(1); }"},
-        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get_gro, up_id)(0)] = 1; }"},
-        {"#define ID(what) get_##what##_id\nkernel void k(global int *a) { a[ID(group)(0)] = 1; }"},
-        {"#define ATOM(op) atom_##op\nkernel void k(global int *a) { while (!ATOM(or)(a, 0)) ; }"},
-        {"#define ATOM(op) atomic##op\nkernel void k(global int *a) { while (!ATOM(_or)(a, 0)) ; "
-         "}"},
-        {"#define SYNC(what) barrier(CLK_##what##_MEM_FENCE)\n"
-         "kernel void k(global int *a) { while (!a[0]) SYNC(GLOBAL); }"},
+        {"#define CAT(a, b) a##b\n#define ID(x) x\n"
+         "kernel void k(global int *a) { a[CAT(get_, ID(group_id))(0)] = 1; }"},
+        {"#define CAT(a, b) a##b\n#define BOTH(x) CAT(x)\n#define PAIR get_, group_id\n"
+         "kernel void k(global int *a) { a[BOTH(PAIR)(0)] = 1; }"},
+        {"#define CAT(...) a##__VA_ARGS__\nkernel void k(global int *a) { CAT(b) = 1; }"},
+        {"#define CAT(a, b) a##b\n#define NAMES (get_, group_id)\n"
+         "kernel void k(global int *a) { a[CAT NAMES(0)] = 1; }"},
+        {"#define CAT(a, b) a##b\n#define CALL(m, x, y) m(x, y)\n"
+         "kernel void k(global int *a) { a[CALL(CAT, get_, group_id)(0)] = 1; }"},
+        {"#define CAT(a, b) a##b\n#define GET(a) CAT(get_, a)\n"
+         "kernel void k(global int *a) { a[CAT(GE, T)(group_id)(0)] = 1; }"},
+        {"#define CAT(a, b) a##b\n#define THREE(a, b, c) CAT(CAT(a, b), c)\n"
+         "kernel void k(global int *a) { a[THREE(get, _group, _id)(0)] = 1; }"},
+    };
+    static const struct sample options[] = {
+        {"kernel void k(global int *a) { a[0] = 1; }", "-Xclang -DX=1"},
+        {"kernel void k(global int *a) { a[0] = 1; }", "-imacros other.h"},
+        {"kernel void k(global int *a) { a[0] = 1; }", "-Wp,-DX=1"},
     };
     static const struct sample unspelled[] = {
         {"kernel void k(global int *a) { a[get_group_\\\nid(0)] = 1; }"},
@@ -371,6 +431,7 @@ Test(traits, what_cannot_be_read_is_not_cut)
         {"kernel void k(read_only pipe int p, global int *a) { read_pipe(p, a); }"},
     };
     expect_whole(pasted, COUNT(pasted), "pastes");
+    expect_whole(options, COUNT(options), "options");
     expect_whole(unspelled, COUNT(unspelled), "source");
     expect_whole(stand_ins, COUNT(stand_ins), "stand for others");
     expect_whole(pointers, COUNT(pointers), "pointers to functions");
@@ -454,4 +515,21 @@ Test(traits, a_source_sixteen_times_as_long_is_read_in_some_sixteen_times_the_ti
 {
     double one = seconds_to_read(1000), sixteen = seconds_to_read(16000);
     cr_expect_lt(sixteen, 64 * one, "%f s, then %f s", one, sixteen);
+}
+
+/* Each macro calls the one before it eight times: the ways to what pastes are more than can be
+ * gone. */
+Test(traits, pastes_that_are_reached_in_countless_ways_are_not_followed, .timeout = 60)
+{
+    static char source[4096];
+    char *at = stpcpy(source, "#define A0(x) x##_\n");
+    for (int i = 1; i < 14; i++) {
+        at += sprintf(at, "#define A%d(x)", i);
+        for (int call = 0; call < 8; call++)
+            at += sprintf(at, " A%d(x)", i - 1);
+        at = stpcpy(at, "\n");
+    }
+    strcpy(at, "kernel void k(global int *a) { int A13(b) = 1; }");
+    struct sample countless = {source};
+    expect_whole(&countless, 1, "pastes");
 }
