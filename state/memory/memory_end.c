@@ -6,6 +6,7 @@
 #include "state/driver/lost_calls.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
+#include "state/memory/registered.h"
 
 /*
  * The end of a memory object. The program's last reference may go while commands that use it are
@@ -52,10 +53,22 @@ static void CL_CALLBACK real_is_gone(cl_mem real, void *farewell)
     farewell_drop(farewell);
 }
 
-static void CL_CALLBACK window_let_go(cl_mem real, void *window)
+static void window_run(struct callback_job *job)
 {
+    window_unref(container_of(job, struct window, job));
+}
+
+/* A driver is not to be called from its own callback. */
+static void CL_CALLBACK window_let_go(cl_mem real, void *data)
+{
+    struct window *window = data;
     (void)real;
-    window_unref(window);
+    if (registered_is(window)) {
+        window->job.run = window_run;
+        callback_post(&window->job);
+    } else {
+        window_unref(window);
+    }
 }
 
 /* What a driver may still need is kept until it says that the real object is gone. */

@@ -3,6 +3,7 @@
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
+#include "state/memory/registered.h"
 
 /* What a move does with memory objects, but for their content. */
 
@@ -86,6 +87,8 @@ static void leave(struct memory *memory, const struct move_context *move, uint8_
     else
         residence_retire(residence, OBJECT_MEMORY, memory->real[place],
                          root && over_host ? window_ref(memory->window) : NULL);
+    if (root)
+        registered_leave(memory, residence, move->drained);
     memory_left(memory, residence, place);
     extents_dropped(memory, place);
 }
