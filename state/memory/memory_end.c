@@ -149,6 +149,11 @@ static void memory_leave(struct object *object)
 {
     struct memory *memory = (struct memory *)object;
     map_forget(memory);
+    /* A lost driver is not called again, for its window neither. */
+    if (memory->root == memory && memory->window && registered_is(memory->window))
+        for (uint8_t place = 0; place < PLACES; place++)
+            if (memory->context->at[place] && residence_is_lost(memory->context->at[place]))
+                registered_leave(memory, memory->context->at[place], true);
     memory_release_reals(memory);
 }
 

@@ -87,8 +87,6 @@ static void leave(struct memory *memory, const struct move_context *move, uint8_
     else
         residence_retire(residence, OBJECT_MEMORY, memory->real[place],
                          root && over_host ? window_ref(memory->window) : NULL);
-    if (root)
-        registered_leave(memory, residence, move->drained);
     memory_left(memory, residence, place);
     extents_dropped(memory, place);
 }
@@ -109,6 +107,9 @@ void memory_vacate(struct object *object, const struct move_context *move, uint8
         compare_forget(memory);
     else if (move->to != PLACE_HOST)
         compare_forget_at(memory, move->to);
+    /* Also where its bytes stay: what maps it from now on is another residence. */
+    if (move_empties(move, place) && memory->root == memory)
+        registered_leave(memory, move->context->at[place], move->drained);
     if (move_empties(move, place) && !stays(memory, move, place))
         leave(memory, move, place);
     if (memory->root != memory || place != move->from)
