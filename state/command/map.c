@@ -6,6 +6,7 @@
 
 #include "state/command/journal.h"
 #include "state/memory/mapping_priv.h"
+#include "state/memory/registered.h"
 
 struct map_command {
     struct command base;
@@ -380,6 +381,7 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
         return CL_OUT_OF_HOST_MEMORY;
     }
     void *pointer = mapping->pointer;
+    registered_map(memory->root, queue->seat_index, mapping->length);
     struct map_command map = {
         .base = {.ops = memory->image ? &map_image_ops : &map_buffer_ops,
                  .queue = queue,

@@ -6,8 +6,8 @@
 /*
  * Maps. A map's pointer lies in the root's window, so it is known when the call is made, is the
  * same on every device, and stays valid across moves. Where the real object was made over the
- * window the driver maps it; elsewhere mapping reads the region into the window and unmapping
- * writes it back.
+ * window the driver maps it; elsewhere mapping reads the region into the window, which is
+ * registered with the driver where that pays (registered.h), and unmapping writes it back.
  */
 
 /** One clEnqueueMap* that was not unmapped yet. */

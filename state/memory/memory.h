@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_MEMORY_MEMORY_H
 #define RESEAT_STATE_MEMORY_MEMORY_H
 
+#include "state/base/threads/callback.h"
 #include "state/memory/extents.h"
 #include "state/object/context.h"
 #include "state/object/image_shape.h"
@@ -27,6 +28,18 @@
 struct watched; /* watched.c */
 
 /**
+ * A buffer of one driver over a window, which nothing uses: the driver registered the window for
+ * it, and so copies between the device and the window at the link's speed.
+ */
+struct registered {
+    _Atomic uint8_t state;             /**< enum registered_state (registered.c). */
+    const cl_icd_dispatch *cl;         /**< Whose buffer it is. */
+    const struct residence *residence; /**< Where it was made; to be compared only. */
+    cl_mem buffer;
+    _Atomic uint64_t mapped; /**< Bytes of all maps of the window so far. */
+};
+
+/**
  * The host bytes of a memory object. Counted: drivers may still use them after the program released
  * the object.
  */
@@ -38,6 +51,8 @@ struct window {
     struct farewell
         *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
     struct watched *_Atomic watched; /**< Owned; or NULL: what watched.h keeps. */
+    struct registered registered;
+    struct callback_job job; /**< To drop a reference on the callback thread. */
 };
 static inline struct window *window_ref(struct window *window)
 {

@@ -6,6 +6,7 @@
 #include "state/driver/lost_calls.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
+#include "state/memory/registered.h"
 
 /*
  * The end of a memory object. The program's last reference may go while commands that use it are
@@ -52,10 +53,22 @@ static void CL_CALLBACK real_is_gone(cl_mem real, void *farewell)
     farewell_drop(farewell);
 }
 
-static void CL_CALLBACK window_let_go(cl_mem real, void *window)
+static void window_run(struct callback_job *job)
 {
+    window_unref(container_of(job, struct window, job));
+}
+
+/* A driver is not to be called from its own callback. */
+static void CL_CALLBACK window_let_go(cl_mem real, void *data)
+{
+    struct window *window = data;
     (void)real;
-    window_unref(window);
+    if (registered_is(window)) {
+        window->job.run = window_run;
+        callback_post(&window->job);
+    } else {
+        window_unref(window);
+    }
 }
 
 /* What a driver may still need is kept until it says that the real object is gone. */
@@ -136,6 +149,11 @@ static void memory_leave(struct object *object)
 {
     struct memory *memory = (struct memory *)object;
     map_forget(memory);
+    /* A lost driver is not called again, for its window neither. */
+    if (memory->root == memory && memory->window && registered_is(memory->window))
+        for (uint8_t place = 0; place < PLACES; place++)
+            if (memory->context->at[place] && residence_is_lost(memory->context->at[place]))
+                registered_leave(memory, memory->context->at[place], true);
     memory_release_reals(memory);
 }
 

@@ -3,6 +3,7 @@
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
+#include "state/memory/registered.h"
 
 /* What a move does with memory objects, but for their content. */
 
@@ -106,6 +107,9 @@ void memory_vacate(struct object *object, const struct move_context *move, uint8
         compare_forget(memory);
     else if (move->to != PLACE_HOST)
         compare_forget_at(memory, move->to);
+    /* Also where its bytes stay: what maps it from now on is another residence. */
+    if (move_empties(move, place) && memory->root == memory)
+        registered_leave(memory, move->context->at[place], move->drained);
     if (move_empties(move, place) && !stays(memory, move, place))
         leave(memory, move, place);
     if (memory->root != memory || place != move->from)

@@ -5,13 +5,13 @@
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
+#include "state/memory/registered.h"
 #include "state/memory/watched.h"
 #include "state/transfer/transfer.h"
 
 /* Vectors of 16 longs; drivers on CPUs use the window itself as device memory. */
 #define ALIGN_SMALL 128
 #define ALIGN_LARGE 4096
-#define LARGE       (64u << 10)
 
 /* @flags: enum pages_flags. */
 static char *bytes_take(size_t size, size_t align, unsigned flags)
@@ -39,7 +39,7 @@ static struct window *window_create(char *bytes, size_t size, bool pages, unsign
     *window = (struct window){.ours = bytes == NULL, .bytes = bytes, .size = size};
     atomic_init(&window->refs, 1);
     if (window->ours) {
-        size_t align = pages || size >= LARGE ? ALIGN_LARGE : ALIGN_SMALL;
+        size_t align = pages || size >= REGISTERED_LEAST ? ALIGN_LARGE : ALIGN_SMALL;
         window->bytes = bytes_take(size, align, flags);
         if (!window->bytes) {
             free(window);
@@ -53,6 +53,7 @@ void window_unref(struct window *window)
 {
     if (!window || atomic_fetch_sub_explicit(&window->refs, 1, memory_order_acq_rel) != 1)
         return;
+    registered_release(window);
     if (window->ours && !watched_give(window, pages_give))
         bytes_give(window->bytes, window->size);
     if (window->farewell)

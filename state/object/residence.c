@@ -142,7 +142,10 @@ static void learn_host_pointers(struct residence *residence)
     struct device *device = residence->device;
     if (atomic_load(&device->host_ptr) == HOST_PTR_UNTRIED)
         atomic_store(&device->host_ptr, (uint8_t)try_host_pointer(residence));
-    residence->maps_host_ptr = atomic_load(&device->host_ptr) == HOST_PTR_MAPPED;
+    /* Our own driver copies to and from host memory in parts at once, which a map through it does
+     * not, and a server cannot register memory of this process. */
+    bool through_server = device->between && residence_has_link(residence);
+    residence->maps_host_ptr = atomic_load(&device->host_ptr) == HOST_PTR_MAPPED && !through_server;
     residence->in_place = residence->maps_host_ptr &&
                           devinfo_scalar(&device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) != 0;
 }

@@ -28,6 +28,8 @@ enum {
     MAX_RESULTS = 32,
     PLATFORMS = 8,
     THREADS = 8,
+    LARGE = 16 << 20,
+    TRANSFERS = 8,
     NS = 1000000000
 };
 
@@ -43,6 +45,8 @@ struct subject {
     cl_context context;
     cl_kernel kernel;
     cl_mem mem;
+    cl_mem large;
+    char *bytes; /* as many, of the program's */
     cl_command_queue queue;
     /* Of each thread that works beside others. */
     struct lane {
@@ -185,6 +189,43 @@ static void blocking_write(struct subject *s, int n)
         cl->clEnqueueWriteBuffer(s->queue, s->mem, CL_TRUE, 0, sizeof k, &k, 0, NULL, NULL);
 }
 
+static void map_large(struct subject *s, int n, cl_map_flags flags)
+{
+    cl_int err;
+
+    while (n--) {
+        char *map = cl->clEnqueueMapBuffer(s->queue, s->large, CL_TRUE, flags, 0, LARGE, 0, NULL,
+                                           NULL, &err);
+        MUST(err);
+        if (flags == CL_MAP_WRITE)
+            map[n]++;
+        MUST(cl->clEnqueueUnmapMemObject(s->queue, s->large, map, 0, NULL, NULL));
+        cl->clFinish(s->queue);
+    }
+}
+
+static void map_read(struct subject *s, int n)
+{
+    map_large(s, n, CL_MAP_READ);
+}
+
+static void map_write(struct subject *s, int n)
+{
+    map_large(s, n, CL_MAP_WRITE);
+}
+
+static void blocking_read_large(struct subject *s, int n)
+{
+    while (n--)
+        cl->clEnqueueReadBuffer(s->queue, s->large, CL_TRUE, 0, LARGE, s->bytes, 0, NULL, NULL);
+}
+
+static void blocking_write_large(struct subject *s, int n)
+{
+    while (n--)
+        cl->clEnqueueWriteBuffer(s->queue, s->large, CL_TRUE, 0, LARGE, s->bytes, 0, NULL, NULL);
+}
+
 static const struct operation operations[] = {
     {"clSetKernelArg, same value", set_same, CHEAP *BATCH},
     {"clSetKernelArg, new value", set_changing, CHEAP *BATCH},
@@ -198,6 +239,10 @@ static const struct operation operations[] = {
     {"blocking 4-byte write", blocking_write, BATCH},
     {"set and enqueue, 1 thread", one_thread, BATCH},
     {"set and enqueue, each of 8 threads", all_threads, BATCH},
+    {"map 16 MiB to read, unmap", map_read, TRANSFERS},
+    {"map 16 MiB to write, unmap", map_write, TRANSFERS},
+    {"blocking read of 16 MiB", blocking_read_large, TRANSFERS},
+    {"blocking write of 16 MiB", blocking_write_large, TRANSFERS},
 };
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
@@ -245,6 +290,14 @@ static void open_subject(struct subject *s, const cl_platform_id *platforms, cl_
     MUST(s->cl->clBuildProgram(program, 1, &device, "", NULL, NULL));
     s->kernel = make_kernel(s, program, &s->mem);
     s->queue = make_queue(s, device);
+    s->large = s->cl->clCreateBuffer(s->context, CL_MEM_READ_WRITE, LARGE, NULL, &err);
+    MUST(err);
+    s->bytes = malloc(LARGE);
+    if (!s->bytes)
+        bench_fail("no memory");
+    memset(s->bytes, 1, LARGE);
+    MUST(s->cl->clEnqueueWriteBuffer(s->queue, s->large, CL_TRUE, 0, LARGE, s->bytes, 0, NULL,
+                                     NULL));
     for (int i = 0; i < THREADS; i++) {
         struct lane *lane = &s->lanes[i];
         lane->kernel = make_kernel(s, program, &lane->mem);

@@ -92,7 +92,9 @@ cl_mem emu_do_clCreateBufferWithProperties(struct emu_device *device, cl_context
         *errcode_ret = emu_link_wait(device, EMU_LINK_IN, size);
     if (*errcode_ret != CL_SUCCESS)
         return NULL;
-    struct emu_mem *mem = mem_new(device, context, size, errcode_ret);
+    const cl_mem_flags registers = CL_MEM_USE_HOST_PTR | CL_MEM_HOST_NO_ACCESS;
+    bool takes_none = (flags & registers) == registers;
+    struct emu_mem *mem = mem_new(device, context, takes_none ? 0 : size, errcode_ret);
     if (mem == NULL)
         return NULL;
     if (device->config.own_memory && (flags & CL_MEM_USE_HOST_PTR) != 0) {

@@ -41,6 +41,19 @@ static void own_open(struct own *o, size_t size)
                               size, o->want);
 }
 
+/* A plain buffer: the driver maps it elsewhere than in its window. */
+static void own_open_plain(struct own *o, size_t size)
+{
+    own_open(o, size);
+    OK(clReleaseMemObject(o->buffer));
+    o->buffer = engine_buffer(o->program.context, CL_MEM_COPY_HOST_PTR, size, o->want);
+}
+
+static int64_t own_buffers(const struct own *o, const char *device)
+{
+    return emu_shared_live(o->rig.emu, device, EMU_MEM);
+}
+
 static void own_close(struct own *o)
 {
     OK(clReleaseMemObject(o->buffer));
@@ -173,5 +186,84 @@ Test(memory, copies_are_there_before_they_are_copied_on, .timeout = 120)
         own_check(&o, BYTES, when);
     }
     OK(clReleaseKernel(add));
+    own_close(&o);
+}
+
+/* A window that is mapped again and again is registered with the driver, for its copies to run at
+ * the link's speed; it takes no memory of the device, and is let go of with a move, a suspend and
+ * the buffer. */
+Test(memory, a_window_is_registered_where_it_is_mapped_again, .timeout = 120)
+{
+    static const char *const places[] = {"two", "one", NULL, "two", "three", "one"};
+    static struct own o;
+    const char *at = "one";
+    own_open_plain(&o, BYTES);
+    int64_t plain = own_buffers(&o, "one");
+    uint64_t bytes = emu_shared_bytes(o.rig.emu, "one");
+    for (unsigned i = 0; i < ARRAY_SIZE(places); i++) {
+        for (unsigned k = 0; k < 3; k++) {
+            char *map = own_map(&o, k == 1 ? CL_MAP_READ : CL_MAP_WRITE, 0, BYTES);
+            cr_assert(memcmp(map, o.want, BYTES) == 0, "map %u in %s", k, at);
+            if (k != 1)
+                o.want[i * 1000 + k] = ((cl_uint *)map)[i * 1000 + k] = i + k;
+            OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
+            OK(clFinish(o.program.queue));
+            /* "three" works in the window itself. */
+            bool registers = strcmp(at, "three") != 0 && (i > 0 || k > 0);
+            cr_assert_eq(own_buffers(&o, at), plain + registers, "map %u in %s", k, at);
+        }
+        if (strcmp(at, "three") != 0)
+            cr_assert_eq(emu_shared_bytes(o.rig.emu, at), bytes, "%s has room for it", at);
+        char *map = own_map(&o, CL_MAP_WRITE, 0, BYTES);
+        engine_rig_moves(&o.rig, places[i]);
+        cr_assert_eq(own_buffers(&o, at), 0, "%s keeps nothing", at);
+        if (!places[i])
+            engine_rig_moves(&o.rig, "one");
+        at = places[i] ? places[i] : "one";
+        cr_assert(memcmp(map, o.want, BYTES) == 0, "mapped across a move to %s", at);
+        o.want[i] = ((cl_uint *)map)[i] = ~i;
+        OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
+        own_check(&o, BYTES, at);
+    }
+    OK(clRetainContext(o.program.context));
+    cl_context context = o.program.context;
+    own_close(&o);
+    cr_assert_eq(own_buffers(&o, "one"), 0);
+    OK(clReleaseContext(context));
+}
+
+/* To register all of a large buffer for small parts of it does not pay. */
+Test(memory, a_window_of_which_little_is_mapped_is_not_registered, .timeout = 60)
+{
+    static struct own o;
+    own_open_plain(&o, BYTES);
+    int64_t plain = own_buffers(&o, "one");
+    for (size_t i = 0; i < 64; i++) {
+        char *map = own_map(&o, CL_MAP_READ, i * 8192, 8192);
+        cr_assert(memcmp(map, (char *)o.want + i * 8192, 8192) == 0);
+        OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
+    }
+    cr_assert_eq(own_buffers(&o, "one"), plain);
+    own_close(&o);
+}
+
+/* A driver that refuses is not asked again, and maps work. */
+Test(memory, a_window_that_cannot_be_registered_is_mapped_all_the_same, .timeout = 60)
+{
+    static struct own o;
+    own_open_plain(&o, BYTES);
+    int64_t plain = own_buffers(&o, "one");
+    for (cl_uint i = 0; i < 6; i++) {
+        if (i == 1)
+            cr_assert_eq(emu_shared_arm(o.rig.emu, "one", 1, "clCreateBuffer", CL_OUT_OF_RESOURCES),
+                         0);
+        cl_uint *map = own_map(&o, CL_MAP_READ | CL_MAP_WRITE, 0, BYTES);
+        cr_assert(memcmp(map, o.want, BYTES) == 0);
+        o.want[i] = map[i] = i;
+        OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
+        own_check(&o, BYTES, "unmapped");
+    }
+    cr_assert_eq(emu_shared_fired(o.rig.emu, "one"), 1);
+    cr_assert_eq(own_buffers(&o, "one"), plain);
     own_close(&o);
 }

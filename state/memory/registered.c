@@ -1,0 +1,143 @@
+#include "state/memory/registered.h"
+
+#include <unistd.h>
+
+#include "state/base/log.h"
+#include "state/base/threads/gate.h"
+
+/* Maps of so many times the window's bytes pay for registering it. */
+#define MAPPED_TIMES 2
+/* At most one part in so many of the host's memory is registered: it cannot be swapped. */
+#define HOST_PART 4
+
+enum registered_state {
+    REGISTERED_NOT,
+    REGISTERED_SOON, /* A thread asks the driver. */
+    REGISTERED_DONE,
+    REGISTERED_REFUSED,
+};
+
+static _Atomic uint64_t registered_bytes;
+
+static bool registered_reserve(size_t size)
+{
+    uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / HOST_PART;
+    if (atomic_fetch_add(&registered_bytes, size) + size <= most)
+        return true;
+    atomic_fetch_sub(&registered_bytes, size);
+    return false;
+}
+
+/* The residence in which a map of @root copies over a link, or NULL. Inside the gate. */
+static struct residence *registered_where(const struct memory *root, unsigned seat)
+{
+    const struct context *context = root->context;
+    uint8_t place = atomic_load_explicit(&context->place[seat], memory_order_relaxed);
+    if (place >= PLACES || !root->real[place] || (root->backed & (1u << place)))
+        return NULL;
+    struct residence *residence = context->at[place];
+    return residence_has_link(residence) && residence->maps_host_ptr &&
+                   !residence_is_lost(residence) && !account_is_tight(&residence->device->account)
+               ? residence
+               : NULL;
+}
+
+/* With a reference to the residence, and the state REGISTERED_SOON; or NULL. */
+static struct residence *registered_claim(struct memory *root, unsigned seat)
+{
+    uint8_t none = REGISTERED_NOT;
+    gate_enter();
+    struct residence *residence = registered_where(root, seat);
+    if (residence &&
+        atomic_compare_exchange_strong(&root->window->registered.state, &none, REGISTERED_SOON))
+        residence_ref(residence);
+    else
+        residence = NULL;
+    gate_leave();
+    return residence;
+}
+
+void registered_map(struct memory *root, unsigned seat, size_t length)
+{
+    struct window *window = root->window;
+    struct registered *registered = &window->registered;
+    cl_int error;
+    uint64_t mapped = atomic_fetch_add_explicit(&registered->mapped, length, memory_order_relaxed);
+    if (mapped + length < MAPPED_TIMES * (uint64_t)root->size || !window->ours ||
+        root->size < REGISTERED_LEAST ||
+        atomic_load_explicit(&registered->state, memory_order_relaxed) != REGISTERED_NOT)
+        return;
+    struct residence *residence = registered_claim(root, seat);
+    if (!residence)
+        return;
+    uint8_t state = REGISTERED_REFUSED;
+    cl_mem buffer = NULL;
+    const cl_icd_dispatch *cl = residence->cl;
+    /* Nothing is mapped or run with it, so that it takes no memory of the device. */
+    if (callback_start() == 0 && registered_reserve(root->size)) {
+        buffer = cl->clCreateBuffer(residence->context,
+                                    CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR | CL_MEM_HOST_NO_ACCESS,
+                                    root->size, window->bytes, &error);
+        if (!buffer)
+            atomic_fetch_sub(&registered_bytes, root->size);
+    }
+    gate_enter();
+    bool moved = registered_where(root, seat) != residence;
+    if (buffer && !moved) {
+        registered->cl = cl;
+        registered->residence = residence;
+        registered->buffer = buffer;
+        state = REGISTERED_DONE;
+    } else if (moved) {
+        state = REGISTERED_NOT;
+    }
+    atomic_store(&registered->state, state);
+    gate_leave();
+    if (buffer && moved) {
+        residence->cl->clReleaseMemObject(buffer);
+        atomic_fetch_sub(&registered_bytes, root->size);
+    }
+    if (state == REGISTERED_REFUSED)
+        log_info("%s does not register %zu bytes: maps of them copy at the speed of plain memory",
+                 residence->device->key.device, root->size);
+    residence_unref(residence);
+}
+
+/* The buffer, which the caller releases; or NULL. */
+static cl_mem registered_take(struct window *window)
+{
+    struct registered *registered = &window->registered;
+    if (atomic_load(&registered->state) != REGISTERED_DONE)
+        return NULL;
+    cl_mem buffer = registered->buffer;
+    registered->buffer = NULL;
+    registered->residence = NULL;
+    atomic_store(&registered->state, REGISTERED_NOT);
+    atomic_fetch_sub(&registered_bytes, window->size);
+    return buffer;
+}
+
+void registered_leave(struct memory *root, struct residence *residence, bool now)
+{
+    struct window *window = root->window;
+    if (!window || window->registered.residence != residence)
+        return;
+    cl_mem buffer = registered_take(window);
+    if (now)
+        residence_release(residence->cl, OBJECT_MEMORY, buffer);
+    else
+        residence_retire(residence, OBJECT_MEMORY, buffer, buffer ? window_ref(window) : NULL);
+}
+
+void registered_release(struct window *window)
+{
+    const cl_icd_dispatch *cl = window->registered.cl;
+    cl_mem buffer = registered_take(window);
+    if (buffer)
+        cl->clReleaseMemObject(buffer);
+}
+
+bool registered_is(const struct window *window)
+{
+    return atomic_load(&window->registered.state) == REGISTERED_DONE;
+}
