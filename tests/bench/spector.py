@@ -57,9 +57,9 @@ FORMS = {
 # Migration for OpenCL FPGA Accelerators, FPT 2018 (doi 10.1109/FPT.2018.00017), which has these forms. Its text
 # has figures of three kernels (its figures 8 and 9 are pictures), between or below which the others are.
 PUBLISHED = {"blocking_percent": [0.064, 14], "non_blocking_most_percent": 0.96,
-             "blocking": {"bfs": "0.064 % (the least)", "fir": "14 % (the most)",
-                          "normals": "13 % (with fir)"},
-             "non-blocking": {"fir": "0.96 % (the most)"}}
+             "blocking": {"bfs": [0.064, "the least"], "fir": [14, "the most"],
+                          "normals": [13, "with fir"]},
+             "non-blocking": {"fir": [0.96, "the most"]}}
 
 
 def parse(argv):
@@ -294,7 +294,8 @@ def published(row, which):
     low, high = PUBLISHED["blocking_percent"]
     of_all = (f"{low:g} to {high:g} %" if which == "blocking"
               else f"≤ {PUBLISHED['non_blocking_most_percent']:g} %")
-    return PUBLISHED[which].get(row["kernel"], of_all)
+    of_it = PUBLISHED[which].get(row["kernel"])
+    return f"{of_it[0]:g} % ({of_it[1]})" if of_it else of_all
 
 
 # Of the table: a heading, and what a row has there: a text, or a number and how to print it.
