@@ -101,7 +101,55 @@ static struct kernel_facts *find_facts(const struct program *program, const char
     return facts;
 }
 
-/* A kernel object, and what is known of it; asked for where it is not. */
+/* Ask what a device says of a kernel; @ret_call is to be waited for. */
+static cl_int ask_later(struct kernel *kernel, const struct device_object *device, uint32_t what,
+                        const void *input, size_t input_size, struct call **ret_call)
+{
+    struct call *call = call_create(kernel->base.client);
+    if (!call)
+        return client_state(kernel->base.client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
+    cl_int error = POST(kernel->base.client, get_kernel_group,
+                        {.kernel = handle_id(kernel),
+                         .device = handle_id(device),
+                         .call = handle_id(call),
+                         .what = what,
+                         .input = input,
+                         .input_size = input_size});
+    if (error)
+        handle_release(call);
+    else
+        *ret_call = call;
+    return error;
+}
+
+static cl_int ask(struct kernel *kernel, const struct device_object *device, uint32_t what,
+                  const void *input, size_t input_size, struct call **ret_call)
+{
+    struct call *call = NULL;
+    cl_int error = ask_later(kernel, device, what, input, input_size, &call);
+    if (error)
+        return error;
+    error = call_wait(call, CL_SUCCESS);
+    if (error)
+        handle_release(call);
+    else
+        *ret_call = call;
+    return error;
+}
+
+/* False: it is no answer. */
+static bool take_group(const struct call *call, struct msg_kernel_group *ret_group)
+{
+    struct unpack body = {call->content, call->content + call->size, false};
+    struct msg_kernel_group group;
+    if (!unpack_kernel_group(&body, &group) || group.size == 0)
+        return false;
+    *ret_group = group;
+    return true;
+}
+
+/* A kernel object, and what is known of it; asked for where it is not. What its first device says
+ * of it is asked in the same round trip: who makes a kernel wants to know before a launch. */
 static cl_int describe(struct kernel *kernel, const char *name)
 {
     struct program *program = kernel->program;
@@ -120,9 +168,16 @@ static cl_int describe(struct kernel *kernel, const char *name)
     if (!call)
         return error;
     struct kernel_facts *facts = NULL;
+    struct call *group = NULL;
+    if (error == CL_SUCCESS)
+        (void)ask_later(kernel, program->context->devices[0], 0, NULL, 0, &group);
     error = call_wait(call, error);
     if (error == CL_SUCCESS)
         error = take_facts(call, name, program->context->device_count, &facts);
+    if (error == CL_SUCCESS && group && call_wait(group, CL_SUCCESS) == CL_SUCCESS)
+        (void)take_group(group, &facts->groups[0]);
+    if (group)
+        handle_release(group);
     handle_release(call);
     if (error)
         return error;
@@ -412,26 +467,6 @@ static struct device_object *which_device(const struct kernel *kernel, cl_device
     return context_has(context, d) ? d : NULL;
 }
 
-static cl_int ask(struct kernel *kernel, const struct device_object *device, uint32_t what,
-                  const void *input, size_t input_size, struct call **ret_call)
-{
-    struct call *call = call_create(kernel->base.client);
-    if (!call)
-        return client_state(kernel->base.client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
-    cl_int error = call_wait(call, POST(kernel->base.client, get_kernel_group,
-                                        {.kernel = handle_id(kernel),
-                                         .device = handle_id(device),
-                                         .call = handle_id(call),
-                                         .what = what,
-                                         .input = input,
-                                         .input_size = input_size}));
-    if (error)
-        handle_release(call);
-    else
-        *ret_call = call;
-    return error;
-}
-
 cl_int kernel_group(struct kernel *kernel, const struct device_object *device,
                     struct msg_kernel_group *ret_group)
 {
@@ -448,8 +483,7 @@ cl_int kernel_group(struct kernel *kernel, const struct device_object *device,
         cl_int error = ask(kernel, device, 0, NULL, 0, &call);
         if (error)
             return error;
-        struct unpack body = {call->content, call->content + call->size, false};
-        bool good = unpack_kernel_group(&body, &group) && group.size != 0;
+        bool good = take_group(call, &group);
         handle_release(call);
         if (!good)
             return CL_OUT_OF_RESOURCES;
