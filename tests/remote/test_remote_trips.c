@@ -15,11 +15,13 @@
 #define ITEMS      64
 
 static const char *const source =
-    "__kernel void add(__global uint *words) { words[get_global_id(0)] += 1; }";
+    "__kernel void add(__global uint *words) { words[get_global_id(0)] += 1; }"
+    "__kernel void set(__global uint *words, uint to) { words[get_global_id(0)] = to; }";
 
 static struct served served;
 static struct proxy *proxy;
 static cl_context context;
+static cl_program program;
 static cl_device_id device;
 static cl_kernel kernel;
 static cl_mem buffer;
@@ -41,8 +43,7 @@ static void start(void)
     cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
     context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
     cr_assert_eq(error, CL_SUCCESS);
-    cl_program program =
-        clCreateProgramWithSource(context, 1, (const char *[]){source}, NULL, &error);
+    program = clCreateProgramWithSource(context, 1, (const char *[]){source}, NULL, &error);
     cr_assert_eq(error, CL_SUCCESS);
     cr_assert_eq(clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_SUCCESS);
     kernel = clCreateKernel(program, "add", &error);
@@ -58,7 +59,7 @@ static void stop(void)
     proxy_destroy(proxy);
 }
 
-TestSuite(trips, .init = start, .fini = stop, .timeout = 60);
+TestSuite(trips, .init = start, .fini = stop, .timeout = 30);
 
 static cl_command_queue queue_of(cl_command_queue_properties properties)
 {
@@ -97,6 +98,23 @@ Test(trips, none_for_what_a_device_says_of_a_kernel)
     cr_assert_eq(clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(size),
                                           &size, NULL),
                  CL_SUCCESS);
+    cr_assert_geq(size, 1);
+}
+
+Test(trips, none_for_the_other_kernels_of_a_program)
+{
+    cl_int error;
+    cl_uint arguments = 0;
+    size_t size = 0;
+    proxy_set_stalled(proxy, true);
+    cl_kernel set = clCreateKernel(program, "set", &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(clGetKernelInfo(set, CL_KERNEL_NUM_ARGS, sizeof(arguments), &arguments, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(arguments, 2);
+    cr_assert_eq(
+        clGetKernelWorkGroupInfo(set, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(size), &size, NULL),
+        CL_SUCCESS);
     cr_assert_geq(size, 1);
 }
 

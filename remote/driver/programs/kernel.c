@@ -148,51 +148,6 @@ static bool take_group(const struct call *call, struct msg_kernel_group *ret_gro
     return true;
 }
 
-/* A kernel object, and what is known of it; asked for where it is not. What its first device says
- * of it is asked in the same round trip: who makes a kernel wants to know before a launch. */
-static cl_int describe(struct kernel *kernel, const char *name)
-{
-    struct program *program = kernel->program;
-    struct client *client = kernel->base.client;
-    pthread_mutex_lock(&program->lock);
-    kernel->facts = find_facts(program, name);
-    pthread_mutex_unlock(&program->lock);
-    struct call *call = kernel->facts ? NULL : call_create(client);
-    if (!kernel->facts && !call)
-        return client_state(client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
-    cl_int error = POST(client, create_kernel,
-                        {.kernel = handle_id(kernel),
-                         .program = handle_id(program),
-                         .call = handle_id(call),
-                         .name = name});
-    if (!call)
-        return error;
-    struct kernel_facts *facts = NULL;
-    struct call *group = NULL;
-    if (error == CL_SUCCESS)
-        (void)ask_later(kernel, program->context->devices[0], 0, NULL, 0, &group);
-    error = call_wait(call, error);
-    if (error == CL_SUCCESS)
-        error = take_facts(call, name, program->context->device_count, &facts);
-    if (error == CL_SUCCESS && group && call_wait(group, CL_SUCCESS) == CL_SUCCESS)
-        (void)take_group(group, &facts->groups[0]);
-    if (group)
-        handle_release(group);
-    handle_release(call);
-    if (error)
-        return error;
-    pthread_mutex_lock(&program->lock);
-    kernel->facts = find_facts(program, name);
-    if (!kernel->facts) {
-        facts->next = program->facts;
-        program->facts = kernel->facts = facts;
-        facts = NULL;
-    }
-    pthread_mutex_unlock(&program->lock);
-    kernel_facts_destroy(facts); /* Another thread's are there. */
-    return CL_SUCCESS;
-}
-
 static struct kernel *kernel_create(struct program *program)
 {
     struct kernel *kernel = handle_create(program->base.client, ID_KERNEL, &kernel_class);
@@ -205,6 +160,132 @@ static struct kernel *kernel_create(struct program *program)
     program->kernel_objects++;
     pthread_mutex_unlock(&program->lock);
     return kernel;
+}
+
+/* What is asked of a kernel as it is made: what it is, and what its first device says of it, as who
+ * makes a kernel wants to know that before a launch. */
+struct inquiry {
+    struct kernel *kernel;
+    struct call *info, *group; /* NULL: not asked. */
+};
+
+static void inquiry_finish(const struct inquiry *inquiry)
+{
+    if (inquiry->info)
+        handle_release(inquiry->info);
+    if (inquiry->group)
+        handle_release(inquiry->group);
+}
+
+static cl_int inquiry_post(struct kernel *kernel, const char *name, bool asks,
+                           struct inquiry *ret_inquiry)
+{
+    struct client *client = kernel->base.client;
+    const struct context *context = kernel->program->context;
+    struct inquiry inquiry = {kernel, asks ? call_create(client) : NULL, NULL};
+    if (asks && !inquiry.info)
+        return client_state(client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
+    cl_int error = POST(client, create_kernel,
+                        {.kernel = handle_id(kernel),
+                         .program = handle_id(kernel->program),
+                         .call = handle_id(inquiry.info),
+                         .name = name});
+    if (error == CL_SUCCESS && asks)
+        (void)ask_later(kernel, context->devices[0], 0, NULL, 0, &inquiry.group);
+    if (error)
+        inquiry_finish(&inquiry);
+    else
+        *ret_inquiry = inquiry;
+    return error;
+}
+
+/* Wait for what was asked, and keep it for the program. */
+static cl_int inquiry_take(const struct inquiry *inquiry, const char *name)
+{
+    struct program *program = inquiry->kernel->program;
+    struct kernel_facts *facts = NULL;
+    cl_int error = call_wait(inquiry->info, CL_SUCCESS);
+    if (error == CL_SUCCESS)
+        error = take_facts(inquiry->info, name, program->context->device_count, &facts);
+    if (error)
+        return error;
+    if (inquiry->group && call_wait(inquiry->group, CL_SUCCESS) == CL_SUCCESS)
+        (void)take_group(inquiry->group, &facts->groups[0]);
+    pthread_mutex_lock(&program->lock);
+    inquiry->kernel->facts = find_facts(program, name);
+    if (!inquiry->kernel->facts) {
+        facts->next = program->facts;
+        program->facts = inquiry->kernel->facts = facts;
+        facts = NULL;
+    }
+    pthread_mutex_unlock(&program->lock);
+    kernel_facts_destroy(facts); /* Another thread's are there. */
+    return CL_SUCCESS;
+}
+
+/* Who makes one kernel of a program makes its others next, and each would wait for a round trip:
+ * the same of those, by objects that are made for the question alone. Of programs with more
+ * kernels, one needs few of them. */
+#define TOGETHER_MOST 64
+
+struct together {
+    struct inquiry inquiries[TOGETHER_MOST];
+    const char *names[TOGETHER_MOST];
+    unsigned count;
+    char *text; /* What the names are in. */
+};
+
+static void together_post(struct program *program, const char *but, struct together *together)
+{
+    pthread_mutex_lock(&program->lock);
+    together->text =
+        program->names && program->kernels <= TOGETHER_MOST ? strdup(program->names) : NULL;
+    pthread_mutex_unlock(&program->lock);
+    char *rest = together->text;
+    for (const char *name; (name = strsep(&rest, ";")) && together->count < TOGETHER_MOST;) {
+        pthread_mutex_lock(&program->lock);
+        bool known = find_facts(program, name) != NULL;
+        pthread_mutex_unlock(&program->lock);
+        struct kernel *kernel =
+            known || !*name || strcmp(name, but) == 0 ? NULL : kernel_create(program);
+        if (!kernel)
+            continue;
+        together->names[together->count] = name;
+        if (inquiry_post(kernel, name, true, &together->inquiries[together->count]) == CL_SUCCESS)
+            together->count++;
+        else
+            handle_release(kernel);
+    }
+}
+
+static void together_take(struct together *together)
+{
+    for (unsigned i = 0; i < together->count; i++) {
+        (void)inquiry_take(&together->inquiries[i], together->names[i]);
+        inquiry_finish(&together->inquiries[i]);
+        handle_release(together->inquiries[i].kernel);
+    }
+    free(together->text);
+}
+
+/* A kernel object, and what is known of it; asked for where it is not. */
+static cl_int describe(struct kernel *kernel, const char *name)
+{
+    struct program *program = kernel->program;
+    struct inquiry inquiry = {0};
+    pthread_mutex_lock(&program->lock);
+    kernel->facts = find_facts(program, name);
+    pthread_mutex_unlock(&program->lock);
+    bool asks = !kernel->facts;
+    cl_int error = inquiry_post(kernel, name, asks, &inquiry);
+    if (error || !asks)
+        return error;
+    struct together together = {.count = 0};
+    together_post(program, name, &together);
+    error = inquiry_take(&inquiry, name);
+    inquiry_finish(&inquiry);
+    together_take(&together);
+    return error;
 }
 
 static cl_int make_room(struct kernel *kernel)
