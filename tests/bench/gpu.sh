@@ -37,6 +37,7 @@ finish() {
 }
 trap finish EXIT
 export PATH=$here/bin:$PATH LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+ldconfig -p | grep -q 'libssl\.so\.3 ' || LD_LIBRARY_PATH+=:$here/lib/openssl
 export XDG_RUNTIME_DIR=$work/run RESEAT=$here/bin/reseat PROGRAMS=$here/bin
 export POCL_CACHE_DIR=$work/pocl-cache OCL_ICD_VENDORS=$work/vendors POCL_DEVICES=${POCL_DEVICES:-pthread}
 mkdir -m 700 "$XDG_RUNTIME_DIR"

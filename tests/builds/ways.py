@@ -5,8 +5,9 @@
 
 BUILD is a build folder of the tree. WAY is one of
 
-  hardened  a build of the product alone with the flags that distributions harden with, in the folders
-            that they use; what it installs runs, also from elsewhere
+  hardened  a build of the product alone with no flags named, in the folders that distributions use: it
+            is hardened, libraries that programs load bring no OpenSSL, and what it installs runs, also
+            from elsewhere
   bare      it is configured where neither Criterion nor an OpenCL loader is, and builds no test
   clang     clang compiles every file
   arm64     gcc for arm64 compiles every file of the product. Nothing is linked or run: of the
@@ -16,6 +17,7 @@ BUILD is a build folder of the tree. WAY is one of
 """
 
 import concurrent.futures
+import glob
 import json
 import os
 import re
@@ -26,7 +28,6 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
-HARDENING = os.path.join(SOURCE, "scripts", "hardened.ini")
 LAYOUT = ["--prefix", "/usr", "--libdir", "lib/x86_64-linux-gnu", "--libexecdir", "lib/helpers"]
 PRODUCT = ("agent", "interpose", "policy", "remote", "state")
 KEPT = ("-I", "-D", "-W", "-f", "-std", "-pthread")
@@ -53,11 +54,29 @@ def setup(meson, folder, *options, **more):
         run(meson, "setup", "--werror", *options, folder, SOURCE, **more)
 
 
+def check_hardening(tree):
+    """Of each program and library in the tree; and which of them need the system's OpenSSL."""
+    openssl = set()
+    for path in glob.glob(os.path.join(tree, "**"), recursive=True):
+        name = os.path.basename(path)
+        if os.path.islink(path) or not os.path.isfile(path) or open(path, "rb").read(4) != b"\x7fELF":
+            continue
+        told = run("readelf", "-W", "--dynamic", "--segments", "--dyn-syms", path)
+        for what in ("GNU_RELRO", r"\(FLAGS_1\).* NOW", "__stack_chk_fail", r"__\w+_chk@",
+                     r"\(SONAME\)" if ".so" in name else r"\(FLAGS_1\).* PIE"):
+            if not re.search(what, told):
+                fail(f"{name} is not hardened: there is no {what}")
+        if re.search(r"\(NEEDED\).*\blib(ssl|crypto)\.so", told):
+            openssl.add(name)
+    if openssl != {"reseat", "reseat-serve", "reseat-watch"}:
+        fail(f"these need the system's OpenSSL: {sorted(openssl)}")
+
+
 def hardened(meson, build):
     # Beside the normal build, whose flags it has: a compiler's cache knows most files by then.
     folder = build + "-hardened"
     env = dict(os.environ, CCACHE_NOHASHDIR="1", CCACHE_DEPEND="1")
-    setup(meson, folder, *LAYOUT, "-Dtests=disabled", "--native-file", HARDENING, env=env)
+    setup(meson, folder, *LAYOUT, "-Dtests=disabled", env=env)
     run(meson, "compile", "-C", folder, env=env)
     with tempfile.TemporaryDirectory(prefix="reseat-installed-") as tree:
         run(meson, "install", "-C", folder, "--no-rebuild", "--destdir", tree)
@@ -67,6 +86,7 @@ def hardened(meson, build):
                      "lib/x86_64-linux-gnu/libreseat.so", "include/reseat.h"):
             if not os.path.exists(os.path.join(usr, name)):
                 fail(f"{name} is not installed")
+        check_hardening(usr)
         # It starts the agent, which starts the lister, and is preloaded into a program: each was
         # found.
         print(run(os.path.join(SOURCE, "tests", "chaos", "chaos.py"), "--reseat",

@@ -59,9 +59,14 @@ static cl_int begin(struct command *command, cl_command_queue queue, cl_command_
         .waits_count = count,
     };
     pthread_mutex_lock(&q->lock);
+    q->given++;
     if (command->event) {
+        bool in_order = !(q->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+        command->event->covers = in_order || manner.after_all ? q->given : 0;
         command->event->named = event != NULL;
         event_list(command->event, manner.after_all, count, waits);
+    } else {
+        q->untold = q->given;
     }
     return CL_SUCCESS;
 }

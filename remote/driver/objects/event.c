@@ -146,6 +146,8 @@ static void end(struct event *event, cl_int status)
         return;
     event->ended = true;
     event->end = status;
+    if (status == CL_COMPLETE && event->queue && event->covers > event->queue->covered)
+        event->queue->covered = event->covers;
     atomic_fetch_sub(&event->base.client->stream.longest, event->asked);
     if (event->keeps)
         handle_unuse_later(event->keeps);

@@ -44,6 +44,9 @@ struct queue {
     size_t list_size;
     pthread_mutex_t lock;  /**< Commands are posted in the order in which they are listed. A thread
                                 that gives one in parts takes it again. */
+    uint64_t given;        /**< Commands so far, and the number of the last one without an event. */
+    uint64_t untold;       /**< Both are guarded by lock. */
+    uint64_t covered;      /**< All up to this number have ended. Guarded by client->lock. */
     struct event *pending; /**< The last of those that have not ended. Guarded by client->lock. */
     _Atomic cl_int failed; /**< Of a command without an event; the next wait says so. */
 };
@@ -54,6 +57,7 @@ struct event {
     struct queue *queue; /**< NULL: a user event. */
     cl_command_type command;
     bool named;            /**< The server has it under its id. */
+    uint64_t covers;       /**< All commands of its queue up to this number end before it. */
     _Atomic cl_int status; /**< As the program is told. */
     /* Guarded by client->lock: */
     bool arriving; /**< What it read is being copied: it ends after that, whatever happens. */

@@ -101,41 +101,51 @@ static struct kernel_facts *find_facts(const struct program *program, const char
     return facts;
 }
 
-/* A kernel object, and what is known of it; asked for where it is not. */
-static cl_int describe(struct kernel *kernel, const char *name)
+/* Ask what a device says of a kernel; @ret_call is to be waited for. */
+static cl_int ask_later(struct kernel *kernel, const struct device_object *device, uint32_t what,
+                        const void *input, size_t input_size, struct call **ret_call)
 {
-    struct program *program = kernel->program;
-    struct client *client = kernel->base.client;
-    pthread_mutex_lock(&program->lock);
-    kernel->facts = find_facts(program, name);
-    pthread_mutex_unlock(&program->lock);
-    struct call *call = kernel->facts ? NULL : call_create(client);
-    if (!kernel->facts && !call)
-        return client_state(client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
-    cl_int error = POST(client, create_kernel,
-                        {.kernel = handle_id(kernel),
-                         .program = handle_id(program),
-                         .call = handle_id(call),
-                         .name = name});
+    struct call *call = call_create(kernel->base.client);
     if (!call)
-        return error;
-    struct kernel_facts *facts = NULL;
-    error = call_wait(call, error);
-    if (error == CL_SUCCESS)
-        error = take_facts(call, name, program->context->device_count, &facts);
-    handle_release(call);
+        return client_state(kernel->base.client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
+    cl_int error = POST(kernel->base.client, get_kernel_group,
+                        {.kernel = handle_id(kernel),
+                         .device = handle_id(device),
+                         .call = handle_id(call),
+                         .what = what,
+                         .input = input,
+                         .input_size = input_size});
+    if (error)
+        handle_release(call);
+    else
+        *ret_call = call;
+    return error;
+}
+
+static cl_int ask(struct kernel *kernel, const struct device_object *device, uint32_t what,
+                  const void *input, size_t input_size, struct call **ret_call)
+{
+    struct call *call = NULL;
+    cl_int error = ask_later(kernel, device, what, input, input_size, &call);
     if (error)
         return error;
-    pthread_mutex_lock(&program->lock);
-    kernel->facts = find_facts(program, name);
-    if (!kernel->facts) {
-        facts->next = program->facts;
-        program->facts = kernel->facts = facts;
-        facts = NULL;
-    }
-    pthread_mutex_unlock(&program->lock);
-    kernel_facts_destroy(facts); /* Another thread's are there. */
-    return CL_SUCCESS;
+    error = call_wait(call, CL_SUCCESS);
+    if (error)
+        handle_release(call);
+    else
+        *ret_call = call;
+    return error;
+}
+
+/* False: it is no answer. */
+static bool take_group(const struct call *call, struct msg_kernel_group *ret_group)
+{
+    struct unpack body = {call->content, call->content + call->size, false};
+    struct msg_kernel_group group;
+    if (!unpack_kernel_group(&body, &group) || group.size == 0)
+        return false;
+    *ret_group = group;
+    return true;
 }
 
 static struct kernel *kernel_create(struct program *program)
@@ -150,6 +160,132 @@ static struct kernel *kernel_create(struct program *program)
     program->kernel_objects++;
     pthread_mutex_unlock(&program->lock);
     return kernel;
+}
+
+/* What is asked of a kernel as it is made: what it is, and what its first device says of it, as who
+ * makes a kernel wants to know that before a launch. */
+struct inquiry {
+    struct kernel *kernel;
+    struct call *info, *group; /* NULL: not asked. */
+};
+
+static void inquiry_finish(const struct inquiry *inquiry)
+{
+    if (inquiry->info)
+        handle_release(inquiry->info);
+    if (inquiry->group)
+        handle_release(inquiry->group);
+}
+
+static cl_int inquiry_post(struct kernel *kernel, const char *name, bool asks,
+                           struct inquiry *ret_inquiry)
+{
+    struct client *client = kernel->base.client;
+    const struct context *context = kernel->program->context;
+    struct inquiry inquiry = {kernel, asks ? call_create(client) : NULL, NULL};
+    if (asks && !inquiry.info)
+        return client_state(client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
+    cl_int error = POST(client, create_kernel,
+                        {.kernel = handle_id(kernel),
+                         .program = handle_id(kernel->program),
+                         .call = handle_id(inquiry.info),
+                         .name = name});
+    if (error == CL_SUCCESS && asks)
+        (void)ask_later(kernel, context->devices[0], 0, NULL, 0, &inquiry.group);
+    if (error)
+        inquiry_finish(&inquiry);
+    else
+        *ret_inquiry = inquiry;
+    return error;
+}
+
+/* Wait for what was asked, and keep it for the program. */
+static cl_int inquiry_take(const struct inquiry *inquiry, const char *name)
+{
+    struct program *program = inquiry->kernel->program;
+    struct kernel_facts *facts = NULL;
+    cl_int error = call_wait(inquiry->info, CL_SUCCESS);
+    if (error == CL_SUCCESS)
+        error = take_facts(inquiry->info, name, program->context->device_count, &facts);
+    if (error)
+        return error;
+    if (inquiry->group && call_wait(inquiry->group, CL_SUCCESS) == CL_SUCCESS)
+        (void)take_group(inquiry->group, &facts->groups[0]);
+    pthread_mutex_lock(&program->lock);
+    inquiry->kernel->facts = find_facts(program, name);
+    if (!inquiry->kernel->facts) {
+        facts->next = program->facts;
+        program->facts = inquiry->kernel->facts = facts;
+        facts = NULL;
+    }
+    pthread_mutex_unlock(&program->lock);
+    kernel_facts_destroy(facts); /* Another thread's are there. */
+    return CL_SUCCESS;
+}
+
+/* Who makes one kernel of a program makes its others next, and each would wait for a round trip:
+ * the same of those, by objects that are made for the question alone. Of programs with more
+ * kernels, one needs few of them. */
+#define TOGETHER_MOST 64
+
+struct together {
+    struct inquiry inquiries[TOGETHER_MOST];
+    const char *names[TOGETHER_MOST];
+    unsigned count;
+    char *text; /* What the names are in. */
+};
+
+static void together_post(struct program *program, const char *but, struct together *together)
+{
+    pthread_mutex_lock(&program->lock);
+    together->text =
+        program->names && program->kernels <= TOGETHER_MOST ? strdup(program->names) : NULL;
+    pthread_mutex_unlock(&program->lock);
+    char *rest = together->text;
+    for (const char *name; (name = strsep(&rest, ";")) && together->count < TOGETHER_MOST;) {
+        pthread_mutex_lock(&program->lock);
+        bool known = find_facts(program, name) != NULL;
+        pthread_mutex_unlock(&program->lock);
+        struct kernel *kernel =
+            known || !*name || strcmp(name, but) == 0 ? NULL : kernel_create(program);
+        if (!kernel)
+            continue;
+        together->names[together->count] = name;
+        if (inquiry_post(kernel, name, true, &together->inquiries[together->count]) == CL_SUCCESS)
+            together->count++;
+        else
+            handle_release(kernel);
+    }
+}
+
+static void together_take(struct together *together)
+{
+    for (unsigned i = 0; i < together->count; i++) {
+        (void)inquiry_take(&together->inquiries[i], together->names[i]);
+        inquiry_finish(&together->inquiries[i]);
+        handle_release(together->inquiries[i].kernel);
+    }
+    free(together->text);
+}
+
+/* A kernel object, and what is known of it; asked for where it is not. */
+static cl_int describe(struct kernel *kernel, const char *name)
+{
+    struct program *program = kernel->program;
+    struct inquiry inquiry = {0};
+    pthread_mutex_lock(&program->lock);
+    kernel->facts = find_facts(program, name);
+    pthread_mutex_unlock(&program->lock);
+    bool asks = !kernel->facts;
+    cl_int error = inquiry_post(kernel, name, asks, &inquiry);
+    if (error || !asks)
+        return error;
+    struct together together = {.count = 0};
+    together_post(program, name, &together);
+    error = inquiry_take(&inquiry, name);
+    inquiry_finish(&inquiry);
+    together_take(&together);
+    return error;
 }
 
 static cl_int make_room(struct kernel *kernel)
@@ -412,26 +548,6 @@ static struct device_object *which_device(const struct kernel *kernel, cl_device
     return context_has(context, d) ? d : NULL;
 }
 
-static cl_int ask(struct kernel *kernel, const struct device_object *device, uint32_t what,
-                  const void *input, size_t input_size, struct call **ret_call)
-{
-    struct call *call = call_create(kernel->base.client);
-    if (!call)
-        return client_state(kernel->base.client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
-    cl_int error = call_wait(call, POST(kernel->base.client, get_kernel_group,
-                                        {.kernel = handle_id(kernel),
-                                         .device = handle_id(device),
-                                         .call = handle_id(call),
-                                         .what = what,
-                                         .input = input,
-                                         .input_size = input_size}));
-    if (error)
-        handle_release(call);
-    else
-        *ret_call = call;
-    return error;
-}
-
 cl_int kernel_group(struct kernel *kernel, const struct device_object *device,
                     struct msg_kernel_group *ret_group)
 {
@@ -448,8 +564,7 @@ cl_int kernel_group(struct kernel *kernel, const struct device_object *device,
         cl_int error = ask(kernel, device, 0, NULL, 0, &call);
         if (error)
             return error;
-        struct unpack body = {call->content, call->content + call->size, false};
-        bool good = unpack_kernel_group(&body, &group) && group.size != 0;
+        bool good = take_group(call, &group);
         handle_release(call);
         if (!good)
             return CL_OUT_OF_RESOURCES;

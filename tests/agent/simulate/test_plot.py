@@ -18,6 +18,20 @@ OCCUPANCY = {"devices": [["small", 64], ["large", 160]],
                          [2, {"render$": ["running", "large", 96]}], [3, {}]]}
 TIMELINE = {"points": [[i / 10, i if i < 50 else 2 * i - 50] for i in range(100)],
             "moves": [[4.8, 5.2, "gpu7", "cpu8", 1.25]]}
+# A server joins and is lost; a program that was on a device of its own was on the server's.
+PLUGGED = {"plugged": True, "program": "solver$", "points": [[i / 10, i] for i in range(100)],
+           "places": [[0, 3, "cpu8"], [3, 10, "oak$/cpu0"]], "marks": [[2, "oak plugged in"], [9, "oak vanishes"]],
+           "servers": {"oak$": [[2, 2.2, "connecting"], [2.2, 9.5, "up"], [9.5, 10, "lost"]]}}
+RECOVERED = {"recovered": True, "program": "solver$", "steps": [[i, i] for i in range(9)],
+             "losses": [{"at": 3, "on": 4, "device": "cpu0", "to": "cpu1", "age": 1}],
+             "places": [[0, 3, "cpu0"], [4, 8, "cpu1"]], "ages": [[i, 1] for i in range(9)]}
+GUEST = {"guest": [[i, [i, 0]] for i in range(5)], "devices": ["cpu0", "cpu1"], "events": [[1, 2, "moved$"]]}
+SPECTOR = {"spector": [{"kernel": name, "native": 1, "forms": {form: {
+    "still": 1, "overhead": 0.01, "wait": 0.1, "moves": []} for form in ("whole", "pieces", "non-blocking")}}
+    for name in ("fir", "dct")],
+    "published": {"blocking_percent": [0.5, 14], "non_blocking_most_percent": 0.9,
+                  "blocking": {"fir": [14, "the most"]}, "non-blocking": {}},
+    "seconds": 1, "slice_ms": 10, "from": "gpu7", "to": "gpu8"}
 
 
 def draw(data, picture):
@@ -32,6 +46,10 @@ def texts(picture):
 def markers(picture):
     return sum(use.get("x") is not None and "stroke-linejoin" not in (use.get("style") or "")
                for use in xml.parse(picture).iter(SVG + "use"))
+
+
+def fills(picture, colour):
+    return f"fill: {colour}" in pathlib.Path(picture).read_text(encoding="utf-8")
 
 
 def check(folder, data, words):
@@ -56,6 +74,15 @@ def main():
         words = ["gpu7", "cpu8", "1.2 ms", "frames per second", "10", "20"]
         first, again = (pathlib.Path(check(folder, TIMELINE, words)).read_bytes() for _ in range(2))
         assert first == again, "the same data gives another picture"
+        # Each band and colour is in a legend; greys are servers, colours devices.
+        check(folder, TIMELINE, ["while it is moved"])
+        picture = check(folder, PLUGGED, ["a server is connecting", "a server is up", "a server is lost",
+                                          "oak vanishes", "oak$/cpu0"])
+        assert fills(picture, "#d9d9d9") and not fills(picture, "#c0504d")
+        check(folder, RECOVERED, ["from the kill until"])
+        check(folder, GUEST, ["while what is written above it happens", "moved$"])
+        picture = check(folder, SPECTOR, ["blocking, least to most", "blocking, of this kernel", "non-blocking: "])
+        assert fills(picture, "#222222"), "what is published of fir is not drawn"
         check(folder, OCCUPANCY, ["render$", "urgent$", "small, 64 MiB", "large, 160 MiB"])
         for wrong in ('"a word"', "["):
             none = os.path.join(folder, "none.svg")
