@@ -658,3 +658,23 @@ Test(room, a_move_that_counts_with_too_little_is_asked_for_again, .timeout = 60)
     check(4);
     end(4);
 }
+
+/* A wait that goes on when somebody asks is counted up to then, and the rest the next time. Waits of
+ * several threads at once count once. */
+Test(room, how_busy_a_device_is_is_the_share_of_time_in_which_somebody_waits)
+{
+    struct account account = {0};
+
+    cr_expect_eq(account_share(&account, 1000), 0, "nothing is known yet");
+    account_wait_begin(&account, 1100);
+    account_wait_begin(&account, 1150);
+    account_wait_end(&account, 1200);
+    account_wait_end(&account, 1350);
+    cr_expect_eq(account_share(&account, 2000), 250);
+    account_wait_begin(&account, 2900);
+    cr_expect_eq(account_share(&account, 3000), 100);
+    cr_expect_eq(account_share(&account, 4000), 1000);
+    account_wait_end(&account, 4500);
+    cr_expect_eq(account_share(&account, 5000), 500);
+    cr_expect_eq(account_share(&account, 6000), 0);
+}
