@@ -224,6 +224,8 @@ int residence_create(struct context *context, struct device *device,
     residence->device = device;
     devinfo_group_limits(&device->info, &residence->groups);
     residence->runs_in_caller = device->quirks & QUIRK_RUNS_IN_CALLER;
+    residence->runs_at_once = device->quirks & QUIRK_RUNS_AT_ONCE &&
+                              devinfo_scalar(&device->info, CL_DEVICE_MAX_COMPUTE_UNITS, 1) == 1;
     residence->finish_forgets = device->quirks & QUIRK_FINISH_FORGETS;
     residence->waits_aside =
         !(device->quirks & (QUIRK_RUNS_IN_CALLER | QUIRK_WAITS_END)) &&

@@ -227,5 +227,6 @@ const struct verb verb_explain = {
     .name = "explain",
     .arguments = "APP[:N]",
     .summary = "Say why a program is where it is, and what would change that.",
+    .users = true,
     .run = run,
 };

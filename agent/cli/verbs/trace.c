@@ -342,5 +342,6 @@ const struct verb verb_trace = {
     .options = options,
     .size = sizeof(struct trace),
     .prepare = prepare,
+    .users = true,
     .run = run,
 };
