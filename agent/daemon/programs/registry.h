@@ -203,6 +203,9 @@ struct program_wish {
     struct reseat_limits minimum, preferred;
 };
 
+/** Bytes of the name of a list of devices: "inventory-" and a digest. */
+#define PROGRAM_INVENTORY_MAX 32
+
 /**
  * A program. Known from `reseat run` (starting) or from its own hello; kept while its process
  * lives. Each has a file in the programs folder, so that a new agent knows those that have not
@@ -220,8 +223,10 @@ struct program {
     bool connected;      /**< Has ever been. */
     unsigned unanswered; /**< How often it was looked for since it last said something. */
     bool unresponsive;   /**< It does not answer what it is asked: nothing is until it does. */
-    char *environment;   /**< What decides which devices it sees; may be NULL. */
-    size_t seat_count;   /**< 1 to PROTOCOL_SEATS_MAX. */
+    char inventory[PROGRAM_INVENTORY_MAX]; /**< The list of devices that it was told of, by its
+                                                name in the runtime folder; or "". */
+    char *environment;                     /**< What decides which devices it sees; may be NULL. */
+    size_t seat_count;                     /**< 1 to PROTOCOL_SEATS_MAX. */
     struct program_device seats[PROTOCOL_SEATS_MAX];
     struct program_status status;
     struct program_ready ready[PROGRAM_READY_MAX];
