@@ -36,9 +36,8 @@ static int connect_to(int fd, const char *path, uid_t user)
     if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &agent, &size))
         return -errno;
-    return user == geteuid()   ? (access_may_believe(user, agent.uid) ? 0 : -EPERM)
-           : agent.uid == user ? 0
-                               : -EPERM;
+    bool may = user == geteuid() ? access_may_believe(user, agent.uid) : agent.uid == user;
+    return may ? 0 : -EPERM;
 }
 
 int agent_connect(const char *path, uid_t user)
