@@ -18,6 +18,9 @@
  *   - going down lowers the price of all places in use, or with the same price the number of
  *     devices in use, leaves no device above busy_high that was not, and takes nothing that a
  *     program prefers.
+ * That holds while loads are what they were foreseen to be. They are not where devices are faster
+ * or slower than they are said to be, so a program that comes back finds the load that it left
+ * (visits_load), and may come back half as often each time (visits_bar_s).
  */
 
 #define WHOLE 1000
@@ -112,7 +115,8 @@ static uint32_t best_where(struct view *view, uint32_t program,
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         int64_t score;
 
-        if (!has_space(view, p, i) || !is_better(view, p, i) || !may_take(view, program, i))
+        if (!has_space(view, p, i) || program_stays_away(view, p, i) || !is_better(view, p, i) ||
+            !may_take(view, program, i))
             continue;
         score = score_of(view, p, i, program_full(p));
         if (best == POLICY_NONE || score > best_score) {
@@ -303,7 +307,8 @@ static bool may_go(struct view *view, uint32_t program, uint32_t device)
 {
     const struct policy_program *p = program_at(view, program);
 
-    return may_take(view, program, device) && prefer_better(view, p, device) &&
+    return may_take(view, program, device) && !program_stays_away(view, p, device) &&
+           prefer_better(view, p, device) &&
            room_for(view, program, device) >= prefer_room(view, p, device) &&
            is_no_worse(view, p, device, device_at(view, p->device)->busy,
                        device_at(view, device)->busy) &&

@@ -158,6 +158,7 @@ void policy_rebalance(const struct policy_world *world, const struct policy_sett
     struct view view;
 
     view_init(&view, world, settings);
+    view.asked = true;
     if (!next_up(&view, false, ret_step) && !next_prefer(&view, false, ret_step) &&
         !next_down(&view, false, ret_step))
         nothing(ret_step);

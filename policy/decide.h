@@ -42,6 +42,7 @@ enum policy_state {
 };
 
 struct reseat_limits;
+struct policy_visits;
 
 struct policy_device {
     const char *name; /**< For reasons. Borrowed. */
@@ -106,6 +107,8 @@ struct policy_program {
     const struct reseat_limits *prefers;
     uint32_t ready;   /**< The device that it is made ready for, or is about to be; or NONE. */
     uint64_t ready_s; /**< Since policy had that done; UINT64_MAX: it did not. */
+    const struct policy_visits
+        *visits; /**< Of the devices that it left; NULL: of none. Borrowed. */
 };
 
 struct policy_world {
@@ -120,6 +123,7 @@ struct policy_world {
     bool for_all; /**< Whoever reads what is said may know the names of all programs. */
     /** Programs that moved by policy lately, and how many may: settings.budget in budget_s. */
     uint32_t recent_moves;
+    uint64_t now_s; /**< Of the clock that programs' visits go by. */
 };
 
 /** What an operator can tune; policy/settings.h has names, ranges and defaults. */
@@ -127,6 +131,8 @@ struct policy_settings {
     unsigned order[POLICY_WAYS]; /**< Ways out in the order in which they are tried; 0: no more. */
     uint64_t wait_deadline_s;    /**< Who waited this long is refused; 0: never. */
     uint64_t stay_s;             /**< Minimum stay before policy moves a program again. */
+    uint64_t return_s;           /**< And before it moves one back to where it had it leave, which
+                                      doubles each time. */
     uint32_t budget;             /**< Moves by policy of all programs in budget_s. */
     uint32_t budget_program;     /**< And of one. */
     uint64_t budget_s;
@@ -200,8 +206,8 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
                  struct policy_step *ret_step);
 
 /**
- * The next move of a rebalance: as policy_next's moves that nobody asked for, without minimum stay
- * and budget. POLICY_NOTHING when balanced.
+ * The next move of a rebalance: as policy_next's moves that nobody asked for, without minimum stay,
+ * budget and time to return. POLICY_NOTHING when balanced.
  */
 void policy_rebalance(const struct policy_world *world, const struct policy_settings *settings,
                       struct policy_step *ret_step);

@@ -105,6 +105,12 @@ static void say_device(struct page *page, struct view *view, uint32_t program, u
     else if (room < full)
         line(page, "%s: %s free of %s, kept for %s, which is first in the queue.", name,
              size_text(free).text, size_text(d->memory).text, name_for(view, view->head, program));
+    else if (program_stays_away(view, p, device))
+        line(page,
+             "%s: fits, but the policy moved %s away from it %" PRIu64
+             " s ago and does not move it back for another %" PRIu64 " s.",
+             name, p->name, view->world->now_s - visits_find(p->visits, device)->left_s,
+             visits_bar_s(p->visits, device, view->settings->return_s, view->world->now_s));
     else
         line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u, price %u.%02u.", name,
              size_text(free).text, size_text(d->memory).text, d->busy / 10, d->speed / 1000,

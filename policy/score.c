@@ -13,9 +13,12 @@ uint64_t program_load_on(const struct view *view, const struct policy_program *p
                          uint32_t device)
 {
     uint64_t here, there;
+    uint32_t load;
 
     if (program->device == POLICY_NONE)
         return program->busy ? program->busy : WHOLE;
+    if (visits_load(program->visits, device, program->busy, &load))
+        return load;
     here = device_at(view, program->device)->speed;
     there = most_of(device_at(view, device)->speed, 1);
     return program->busy * here / there;

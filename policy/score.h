@@ -9,7 +9,8 @@
 
 /** It does most of its work elsewhere: less busy than settings.busy_low. */
 bool program_light(const struct view *view, const struct policy_program *program);
-/** Thousandths of @device's time that the program would keep it busy. */
+/** Thousandths of @device's time that the program would keep it busy: as it did when it was there,
+ * or else by how fast the devices are said to be. */
 uint64_t program_load_on(const struct view *view, const struct policy_program *program,
                          uint32_t device);
 int64_t score_of(const struct view *view, const struct policy_program *program, uint32_t device,

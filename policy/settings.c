@@ -27,6 +27,10 @@ const struct setting settings_table[] = {
     {"minimum-stay", SETTING_SECONDS,
      "How long a program stays where it is before it is moved again without being asked for.", 0,
      DAY_S, 30, FIELD(stay_s)},
+    {"return-after", SETTING_SECONDS,
+     "How long a program is not moved back, without being asked for, to a device that it was moved "
+     "away from so. It doubles each time that the program is moved back as soon as that is over.",
+     0, DAY_S, 600, FIELD(return_s)},
     {"budget", SETTING_NUMBER,
      "How many programs may be moved without being asked for in one budget-window. 0: none.", 0,
      100000, 12, FIELD(budget)},

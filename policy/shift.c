@@ -96,8 +96,9 @@ static bool may_shift_to(const struct shift *shift, uint32_t program, uint32_t d
     return device != p->device && device_open(device_at(view, device)) &&
            free_then(shift, device) >= program_full(p) && !program_barred(p, device) &&
            (outranks(view, program_at(view, shift->program), p) ||
-            is_no_worse(view, p, device, busy_then(shift, p->device, false),
-                        busy_then(shift, device, true)));
+            (!program_stays_away(view, p, device) &&
+             is_no_worse(view, p, device, busy_then(shift, p->device, false),
+                         busy_then(shift, device, true))));
 }
 
 /* Whether the head could go to @device if @program left it. */

@@ -2,6 +2,7 @@
 #define RESEAT_POLICY_VIEW_H
 
 #include "policy/decide.h"
+#include "policy/visits.h"
 
 /*
  * A world as one decision sees it: who goes before whom, who is first in the queue, what a program
@@ -49,6 +50,7 @@ struct view {
      * waits. */
     uint64_t visits;
     uint32_t reader; /* Whose owner reads what is said; NONE: that of whom a step concerns. */
+    bool asked;      /* Somebody asked for the moves: programs may go back where they were. */
     bool quiet;      /* Why somebody goes on waiting does not matter: words take long. */
     /* Devices as bits: in row 0 all, in row n those with 2^(n-1) bytes or more. */
     uint64_t sorted[POLICY_MEASURES][66][POLICY_SORTED / 64];
@@ -104,6 +106,14 @@ static inline bool device_open(const struct policy_device *device)
 static inline bool program_barred(const struct policy_program *program, uint32_t device)
 {
     return program->barred && program->barred[device / 64] >> (device % 64) & 1;
+}
+
+/** Policy had it leave @device, and does not move it back yet. */
+static inline bool program_stays_away(const struct view *view, const struct policy_program *program,
+                                      uint32_t device)
+{
+    return program->visits && !view->asked &&
+           visits_bar_s(program->visits, device, view->settings->return_s, view->world->now_s);
 }
 
 /** All that it has, and what its call waits for. */

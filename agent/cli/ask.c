@@ -1,7 +1,9 @@
 #include "agent/cli/client.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "agent/config/environment.h"
 #include "state/base/clock.h"
@@ -10,6 +12,27 @@
 #define LAUNCH_PAUSE_NS 20000000
 /* How long an agent that carries out something long may say nothing; it may be listing devices. */
 #define PATIENCE_MS 60000
+
+/* Whose agent is asked. */
+static struct {
+    bool named;
+    uid_t user;
+} whose;
+
+int ask_for_user(const struct output *output, const char *user)
+{
+    const struct passwd *entry = getpwnam(user);
+    char *end;
+    unsigned long number = strtoul(user, &end, 10);
+
+    if (!entry && (*end || end == user || number >= UINT32_MAX))
+        return output_fail(output, ERR_USAGE, "there is no user %s", user);
+    whose.named = true;
+    whose.user = entry ? entry->pw_uid : (uid_t)number;
+    if (geteuid() != 0 && geteuid() != whose.user)
+        return output_fail(output, ERR_DENIED, "only root may act on another user's programs");
+    return 0;
+}
 
 static bool nobody_there(int error)
 {
@@ -21,14 +44,19 @@ int ask_connect(const struct output *output, bool launch, const char *what,
 {
     struct paths paths;
     char why[PROTOCOL_TEXT_MAX / 2];
-    int error = paths_find(&paths);
+    bool other = whose.named && whose.user != geteuid();
+    int error = other ? paths_find_of(whose.user, &paths) : paths_find(&paths);
 
     *ret_client = (struct client){.fd = -1};
+    if (other && nobody_there(error))
+        return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)whose.user);
     if (error) {
         return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
                            paths.problem);
     }
     error = client_connect(&paths, ret_client);
+    if (other && nobody_there(error))
+        return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)whose.user);
     /* One that was killed a moment ago may still be listening, or hold its lock. */
     for (int tried = 0; launch && nobody_there(error) && tried < LAUNCHES; tried++) {
         clock_sleep(tried ? LAUNCH_PAUSE_NS : 0);
@@ -111,7 +139,8 @@ void ask_put_environment(struct frame *frame)
     const char **variables;
     size_t count;
 
-    if (environment_of_drivers(&variables, &count))
+    /* Ours says nothing of what another user's programs see. */
+    if ((whose.named && whose.user != geteuid()) || environment_of_drivers(&variables, &count))
         return;
     frame_array(frame, "environment");
     for (size_t i = 0; i < count; i++)

@@ -43,11 +43,12 @@ static int say_hello(struct client *client, int64_t until)
 int client_connect(const struct paths *paths, struct client *ret_client)
 {
     int64_t until = clock_now_ms() + HELLO_MS;
-    struct client client = {.fd = agent_connect(paths->socket)};
+    struct client client = {.fd = agent_connect(paths->socket, paths->user)};
 
     frame_reader_init(&client.reader);
     /* Nothing tells when a full backlog has room again. */
-    for (; client.fd == -EAGAIN && clock_now_ms() < until; client.fd = agent_connect(paths->socket))
+    for (; client.fd == -EAGAIN && clock_now_ms() < until;
+         client.fd = agent_connect(paths->socket, paths->user))
         clock_sleep(RETRY_MS * NS_PER_MS);
     int result = client.fd == -EAGAIN ? -ETIMEDOUT : client.fd < 0 ? client.fd : 0;
     if (!result)

@@ -66,6 +66,12 @@ struct question {
 };
 
 /**
+ * Root asks the agent of @user from now on, a name or a number: what ask_connect() connects to. It
+ * is not started where none runs. Returns 0, or an exit status after having said what is wrong.
+ */
+MUST_CHECK int ask_for_user(const struct output *output, const char *user);
+
+/**
  * Connect to the agent; returns 0, or an exit status after having said why not.
  *
  * @ret_client  To be given to client_close() either way.

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
 /* The verbs, in the order of help and manual. */
@@ -98,9 +99,16 @@ int main(int argc, char **argv)
 {
     struct call call = {.verbs = verbs};
     char help[] = "help", version[] = "version";
+    const char *user = NULL;
     size_t taken;
     int status;
 
+    if (argc > 2 && strcmp(argv[1], "--user") == 0) {
+        user = argv[2];
+        argv[2] = argv[0];
+        argv += 2;
+        argc -= 2;
+    }
     if (argc < 2) {
         help_print_all(verbs, stderr);
         return STATUS_USAGE;
@@ -116,5 +124,8 @@ int main(int argc, char **argv)
     argc -= (int)taken;
     argv += taken;
     call.output.json = wants_json(call.verb, argc, argv);
-    return run(&call, argc, argv);
+    if (user && !call.verb->users)
+        return output_fail(&call.output, ERR_USAGE, "--user is not for reseat %s", call.verb->name);
+    status = user ? ask_for_user(&call.output, user) : 0;
+    return status ? status : run(&call, argc, argv);
 }

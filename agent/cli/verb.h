@@ -45,6 +45,7 @@ struct verb {
     const char *text;      /**< More of them, also in paragraphs; NULL: there is no more to say. */
     const struct verb_option *options;
     bool plain;  /**< It has no --json: what it prints is not its own. */
+    bool users;  /**< It only asks the agent: root may ask another user's (reseat --user). */
     bool hidden; /**< For programs: help does not list it. */
 
     /** For options that are in a table already; instead of `options`. */

@@ -69,29 +69,92 @@ static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
     return folder_runtime_name(ret);
 }
 
+static int put_socket(struct paths *paths, const char *folder, size_t length, const char *name)
+{
+    int needed =
+        snprintf(paths->socket, sizeof(paths->socket), "%.*s%s", (int)length, folder, name);
+
+    if (needed >= 0 && (size_t)needed < sizeof(paths->socket))
+        return 0;
+    snprintf(paths->problem, sizeof(paths->problem), "%.400s is too long a name for a socket",
+             folder);
+    return -ENAMETOOLONG;
+}
+
+/** The socket of the folder that was found. */
+static int finish_paths(struct paths *paths, bool beside, int error)
+{
+    size_t length = strlen(paths->folder) - (!error && beside ? 2 : 0);
+
+    if (!error)
+        error = put_socket(paths, paths->folder, length, beside ? "" : "/" SOCKET_NAME);
+    if (error)
+        paths->folder[0] = paths->socket[0] = '\0';
+    return error;
+}
+
+/** The socket that $RESEAT_SOCKET names is root's, and nobody else can put another in its place. */
+static bool is_roots_socket(char ret_folder[PATH_MAX], const char **ret_name)
+{
+    const char *named = getenv("RESEAT_SOCKET");
+    char above[PATH_MAX], ignored[FOLDER_PROBLEM_MAX];
+    struct stat stat;
+
+    if (geteuid() == 0 || !named || named[0] != '/' || lstat(named, &stat) ||
+        !S_ISSOCK(stat.st_mode) || stat.st_uid != 0 || put_above(above, sizeof(above), named) ||
+        !realpath(above, ret_folder) || folder_check_above(ret_folder, ignored))
+        return false;
+    *ret_name = strrchr(named, '/');
+    return true;
+}
+
 int paths_find(struct paths *ret_paths)
 {
-    struct paths paths = {0};
+    struct paths paths = {.user = geteuid()};
     char wanted[PATH_MAX];
+    const char *name;
     bool beside;
-    int error = choose_folder(wanted, &beside);
+    int error;
 
+    if (is_roots_socket(wanted, &name)) {
+        paths.shared = true;
+        error = folder_runtime(paths.folder, paths.problem);
+        if (!error)
+            error = put_socket(&paths, wanted, strlen(wanted), name);
+        if (error)
+            paths.folder[0] = paths.socket[0] = '\0';
+        *ret_paths = paths;
+        return error;
+    }
+    error = choose_folder(wanted, &beside);
     if (error)
         snprintf(paths.problem, sizeof(paths.problem), "RESEAT_SOCKET is not an absolute path");
     else
         error = folder_make_private(wanted, paths.folder, paths.problem);
-    if (!error) {
-        size_t length = strlen(paths.folder) - (beside ? 2 : 0);
-        int needed = snprintf(paths.socket, sizeof(paths.socket), "%.*s%s", (int)length,
-                              paths.folder, beside ? "" : "/" SOCKET_NAME);
-        if (needed < 0 || (size_t)needed >= sizeof(paths.socket)) {
-            snprintf(paths.problem, sizeof(paths.problem), "%.400s is too long a name for a socket",
-                     paths.folder);
-            error = -ENAMETOOLONG;
-        }
+    error = finish_paths(&paths, beside, error);
+    *ret_paths = paths;
+    return error;
+}
+
+int paths_find_of(uid_t user, struct paths *ret_paths)
+{
+    const char *named = getenv("RESEAT_SOCKET");
+    struct paths paths = {.user = user};
+    char wanted[PATH_MAX];
+    bool beside = false;
+    int error = -ENOENT;
+
+    if (named && *named) {
+        error = choose_folder(wanted, &beside);
+        if (!error)
+            error = folder_of_user(user, wanted, paths.folder, paths.problem);
     }
-    if (error)
-        paths.folder[0] = paths.socket[0] = '\0';
+    for (size_t i = 0; error == -ENOENT && i < 2 && !(named && *named); i++) {
+        snprintf(wanted, sizeof(wanted), i ? "/tmp/reseat-%u" : "/run/user/%u/reseat",
+                 (unsigned)user);
+        error = folder_of_user(user, wanted, paths.folder, paths.problem);
+    }
+    error = finish_paths(&paths, beside, error);
     *ret_paths = paths;
     return error;
 }

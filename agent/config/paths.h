@@ -11,6 +11,8 @@
 struct paths {
     char folder[PATH_MAX]; /**< Mode 0700, ours: socket, lock, log, inventory, vendors, apps. */
     char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    uid_t user;  /**< Whose agent is meant. */
+    bool shared; /**< The socket is one of root's, for all users: the folder has nothing of it. */
     char problem[FOLDER_PROBLEM_MAX]; /**< Of a folder that cannot be used: one line that names it.
                                        */
 };
@@ -19,7 +21,7 @@ struct paths {
  * Find the runtime folder and the socket: $RESEAT_SOCKET, else $XDG_RUNTIME_DIR/reseat where no
  * other user can change what is there, else /run/user/UID/reseat where /run/user/UID is ours, else
  * /tmp/reseat-UID. A $RESEAT_SOCKET that is not called agent.sock has its folder beside it, called
- * like it with ".d" added.
+ * like it with ".d" added; where the socket is root's, a user's folder is as without it.
  *
  * Creates the folder, and follows links: what is returned has none, and no other user can put
  * anything else in its place.
@@ -29,6 +31,12 @@ struct paths {
  * refused may be used.
  */
 MUST_CHECK int paths_find(struct paths *ret_paths);
+
+/**
+ * The same of another @user, for root: $RESEAT_SOCKET, else /run/user/UID/reseat, else
+ * /tmp/reseat-UID. Creates nothing. -ENOENT: there is none.
+ */
+MUST_CHECK int paths_find_of(uid_t user, struct paths *ret_paths);
 
 /** @ret: folder/name. Returns 0 or -ENAMETOOLONG. */
 MUST_CHECK int paths_join(const char *folder, const char *name, char ret[PATH_MAX]);

@@ -90,7 +90,7 @@ static void wait_for_clients(struct agent *agent)
 /** A socket that nobody listens at is left from an agent that was killed. */
 static int make_way(const char *path)
 {
-    int fd = agent_connect(path);
+    int fd = agent_connect(path, geteuid());
 
     if (fd >= 0)
         close(fd);

@@ -23,17 +23,20 @@ static struct policy_world view(const struct sim_world *world, bool queue)
                                  .program_count = world->slot_count,
                                  .queue = world->queue,
                                  .queue_count = queue ? count : 0,
-                                 .recent_moves = world->move_count};
+                                 .recent_moves = world->move_count,
+                                 .now_s = sim_now(world) / 1000};
 }
 
 static void refresh_slot(struct sim_world *world, uint32_t slot)
 {
-    const struct sim_program *program = &world->shared->programs[world->tasks[slot]];
+    struct sim_program *program = &world->shared->programs[world->tasks[slot]];
 
     if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED)
         world->slots[slot].waited_s = (sim_now(world) - program->since_ms) / 1000;
-    if (world->slots[slot].device != POLICY_NONE)
+    if (world->slots[slot].device != POLICY_NONE) {
         world->slots[slot].stayed_s = (sim_now(world) - program->placed_ms) / 1000;
+        visits_stayed(&program->visits, world->slots[slot].busy, world->slots[slot].stayed_s);
+    }
     if (world->slots[slot].ready != POLICY_NONE)
         world->slots[slot].ready_s = (sim_now(world) - program->asked_ms) / 1000;
 }
@@ -55,6 +58,15 @@ static void refresh(struct sim_world *world, uint64_t stale_ms)
             refresh_slot(world, i);
         world->refreshed_ms = sim_now(world);
     }
+}
+
+/* Nothing had to make it. */
+static bool is_unasked(const struct sim_world *world, const struct policy_step *step)
+{
+    const struct policy_program *slot = &world->slots[step->program];
+
+    return step->action == POLICY_DO_MOVE && slot->state == POLICY_RUNNING &&
+           !world->devices[slot->device].drains;
 }
 
 static void note_move(struct sim_world *world, uint32_t task)
@@ -140,6 +152,7 @@ static void begin(struct sim_world *world, const struct policy_step *step, uint3
     uint64_t takes = step_time(world, task, step);
 
     program->waits = program->mode == SIM_BLOCKED || slot->need;
+    program->unasked = asker == SIM_NONE && is_unasked(world, step);
     if (program->mode == SIM_BLOCKED || program->mode == SIM_QUEUED)
         sim_queue_remove(world, task);
     program->step = step->action;
@@ -226,6 +239,8 @@ void sim_step_done(struct sim_world *world, uint32_t task)
         suspended(world, task);
     } else {
         if (step == POLICY_DO_MOVE) {
+            visits_moved(&program->visits, slot->device, program->target, slot->busy,
+                         program->unasked, world->settings.return_s, sim_now(world) / 1000);
             sim_detach(world, task);
             world->shared->result->moves++;
         }
@@ -387,9 +402,7 @@ bool sim_next(struct sim_world *world)
         policy_next(&seen, &world->settings, &step);
         if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT)
             break;
-        const struct policy_program *slot = &world->slots[step.program];
-        if (step.action == POLICY_DO_MOVE && slot->state == POLICY_RUNNING &&
-            !world->devices[slot->device].drains)
+        if (is_unasked(world, &step))
             note_move(world, world->tasks[step.program]);
         any = sim_carry_out(world, &step, SIM_NONE) || any;
     }

@@ -449,7 +449,9 @@ bool sim_enter(struct sim_world *world, uint32_t task)
         .barred = world->trace.rules[t->rule].barred,
         .ready = POLICY_NONE,
         .ready_s = UINT64_MAX,
+        .visits = &program->visits,
     };
+    program->visits = (struct policy_visits){0};
     uint64_t since_ms = program->since_ms;
     sim_queue_add(world, task, true);
     program->since_ms = since_ms;

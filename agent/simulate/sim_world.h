@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "agent/simulate/sim_check.h"
+#include "policy/visits.h"
 #include "state/base/compiler.h"
 
 /*
@@ -82,6 +83,8 @@ struct sim_program {
     bool leaves;   /**< after which it leaves its node. */
     uint64_t asked_ms; /**< When it began to be made ready for a device, if it was. */
     bool rests;        /**< A step of it failed: the policy leaves it alone for a while. */
+    bool unasked;      /**< The step is a move that nothing had to make. */
+    struct policy_visits visits; /**< Of devices of its cell. */
     uint64_t progress, lost;
     uint64_t kept;       /**< Progress that storage has. */
     uint64_t settled_ms; /**< Progress and waits are counted to here. */

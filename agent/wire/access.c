@@ -26,7 +26,7 @@ bool access_may_manage(uid_t agent, uid_t peer)
     return peer == agent || peer == 0;
 }
 
-static int connect_to(int fd, const char *path)
+static int connect_to(int fd, const char *path, uid_t user)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct ucred agent;
@@ -36,17 +36,18 @@ static int connect_to(int fd, const char *path)
     if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &agent, &size))
         return -errno;
-    return access_may_believe(geteuid(), agent.uid) ? 0 : -EPERM;
+    bool may = user == geteuid() ? access_may_believe(user, agent.uid) : agent.uid == user;
+    return may ? 0 : -EPERM;
 }
 
-int agent_connect(const char *path)
+int agent_connect(const char *path, uid_t user)
 {
     if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
         return -ENAMETOOLONG;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    int error = connect_to(fd, path);
+    int error = connect_to(fd, path, user);
     if (error) {
         close(fd);
         return error;

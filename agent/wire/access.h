@@ -26,13 +26,15 @@ bool access_may_manage(uid_t agent, uid_t peer);
 bool access_may_believe(uid_t user, uid_t agent);
 
 /**
- * Connect to an agent that may be believed: one of this user's, or of root's. Who it is comes from
+ * Connect to an agent that may be believed: one of this user's, or of root's; or, for root, that of
+ * another @user and nobody else's, as that user decides where the path leads. Who it is comes from
  * the kernel. Never blocks.
  *
+ * @user  geteuid(), or whose agent root means.
  * Returns a descriptor that does not block, -ENOENT or -ECONNREFUSED (none listens there), -EAGAIN
  * (it has too many that it has not taken: it may be stopped), -EPERM (it is another user's),
  * -ENAMETOOLONG, or what socket() or connect() said.
  */
-MUST_CHECK int agent_connect(const char *path);
+MUST_CHECK int agent_connect(const char *path, uid_t user);
 
 #endif

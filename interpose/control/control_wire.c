@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "agent/wire/access.h"
 
@@ -9,7 +10,7 @@
 
 int wire_open(struct wire *wire, const char *path)
 {
-    int fd = agent_connect(path);
+    int fd = agent_connect(path, geteuid());
     struct owned own;
 
     if (fd < 0)

@@ -236,7 +236,7 @@ int link_unix_of(int fd, struct link **ret_link)
 static int unix_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
 {
     for (;;) {
-        int fd = agent_connect(where);
+        int fd = agent_connect(where, geteuid());
         if (fd >= 0)
             return link_unix_of(fd, ret_link);
         if (fd != -EAGAIN)
@@ -265,7 +265,7 @@ static int check_folder(const char *where)
 /* A socket that nobody listens at is left from one that was killed. */
 static int make_way(const char *where)
 {
-    int fd = agent_connect(where);
+    int fd = agent_connect(where, geteuid());
     if (fd >= 0)
         close(fd);
     if (fd >= 0 || fd == -EAGAIN || fd == -EPERM)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "state/base/bytes/text.h"
+#include "state/base/files/own_file.h"
 #include "state/base/files/owned.h"
 #include "state/base/threads/cancel.h"
 
@@ -73,10 +74,11 @@ static void write_line(const char *line, size_t length)
 {
     struct owned file = log_stderr;
 
-    /* O_NONBLOCK: in a folder of everybody's it may be a pipe that another user made. */
-    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-    if (log_path[0] && owned_take(open(log_path, flags, 0600), &file) != 0)
-        return;
+    if (log_path[0]) {
+        int fd = own_file_open(log_path, O_WRONLY | O_APPEND | O_NONBLOCK);
+        if (fd < 0 || owned_take(fd, &file) != 0)
+            return;
+    }
     (void)!owned_append(&file, line, length);
     if (log_path[0])
         owned_close(&file);

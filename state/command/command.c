@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/clock.h"
 #include "state/base/threads/cancel.h"
 #include "state/command/elsewhere.h"
 #include "state/command/journal.h"
@@ -187,8 +188,12 @@ cl_int command_issue_in(struct command *command, struct residence *residence, ui
             return CL_OUT_OF_HOST_MEMORY;
     }
     cl_uint count = real_waits(place, waits, wait_list, real);
+    if (UNLIKELY(residence->runs_at_once))
+        account_wait_begin(&residence->device->account, clock_now_ns());
     cl_int error =
         command->ops->issue(command, residence, place, queue, count, count ? real : NULL, ret_real);
+    if (UNLIKELY(residence->runs_at_once))
+        account_wait_end(&residence->device->account, clock_now_ns());
     if (real != on_stack)
         free(real);
     if (UNLIKELY(error != CL_SUCCESS))

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "state/base/clock.h"
 #include "state/base/memory/pages.h"
 #include "state/base/threads/work.h"
 #include "state/memory/memory.h"
@@ -15,13 +16,20 @@ uint32_t status_seat_count(void)
     return __atomic_load_n(&the_seat_count, __ATOMIC_ACQUIRE); /* of the thread that starts up */
 }
 
-/* Each status is a sample; a quarter counts at once, in steps that are worth telling. */
+/* Of how long it is that a share is worth something. */
+#define SHARE_MIN_NS (200 * NS_PER_MS)
+
+/* A quarter of what was measured since the last status counts at once, in steps that are worth
+ * telling. */
 static uint32_t busy_of(struct device *device)
 {
     struct account *account = &device->account;
-    uint32_t sample = atomic_load(&account->waiting) != 0 ? 1000 : 0;
-    uint32_t busy = (3 * atomic_load(&account->busy) + sample + 2) / 4;
-    atomic_store(&account->busy, busy);
+    uint32_t busy = atomic_load(&account->busy);
+    uint64_t now = clock_now_ns();
+    if (now - atomic_load(&account->shared) >= SHARE_MIN_NS) {
+        busy = (3 * busy + account_share(account, now) + 2) / 4;
+        atomic_store(&account->busy, busy);
+    }
     return (busy + 25) / 50 * 50;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/callback.h"
 #include "state/base/threads/cancel.h"
@@ -150,10 +151,9 @@ static void learn_host_pointers(struct residence *residence)
                           devinfo_scalar(&device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) != 0;
 }
 
-/* Who waits is how busy the device is. */
 static void wait_begin(struct residence *residence)
 {
-    atomic_fetch_add_explicit(&residence->device->account.waiting, 1, memory_order_relaxed);
+    account_wait_begin(&residence->device->account, clock_now_ns());
     if (UNLIKELY(residence->runs_in_caller))
         gate_enter();
 }
@@ -162,7 +162,7 @@ static void wait_end(struct residence *residence)
 {
     if (UNLIKELY(residence->runs_in_caller))
         gate_leave();
-    atomic_fetch_sub_explicit(&residence->device->account.waiting, 1, memory_order_relaxed);
+    account_wait_end(&residence->device->account, clock_now_ns());
 }
 
 cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real)
@@ -227,6 +227,8 @@ int residence_create(struct context *context, struct device *device,
     residence->device = device;
     devinfo_group_limits(&device->info, &residence->groups);
     residence->runs_in_caller = device->quirks & QUIRK_RUNS_IN_CALLER;
+    residence->runs_at_once = device->quirks & QUIRK_RUNS_AT_ONCE &&
+                              devinfo_scalar(&device->info, CL_DEVICE_MAX_COMPUTE_UNITS, 1) == 1;
     residence->finish_forgets = device->quirks & QUIRK_FINISH_FORGETS;
     residence->waits_aside =
         !(device->quirks & (QUIRK_RUNS_IN_CALLER | QUIRK_WAITS_END)) &&

@@ -80,6 +80,7 @@ struct residence {
     atomic_bool recovered; /**< Lost, and what it had was done again elsewhere; or left whole. */
     bool maps_host_ptr;    /**< HOST_PTR_MAPPED. */
     bool in_place;         /**< And the device works on those very bytes: nothing is ever copied. */
+    bool runs_at_once;     /**< Commands run in the call that gives them. */
     bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
     bool finish_forgets; /**< clFinish returns at once where another thread flushed before. */
     bool waits_aside;    /**< Threads of ours wait in its driver (await.h). */

@@ -67,6 +67,7 @@ struct policy_program *world_add_program(struct world *world, uint32_t device, u
         .barred = &world->barred[index],
         .ready = POLICY_NONE,
         .ready_s = UINT64_MAX,
+        .visits = &world->visits[index],
     };
     world_refresh(world);
     return program;
@@ -308,6 +309,11 @@ static void check_step(const struct world *world, const struct policy_step *step
 static void place(struct world *world, struct policy_program *program,
                   const struct policy_step *step)
 {
+    if (program->device != POLICY_NONE)
+        visits_moved(&world->visits[world_id(world, program)], program->device, step->device,
+                     program->busy,
+                     program->state == POLICY_RUNNING && !world->devices[program->device].drains,
+                     world->settings.return_s, world->world.now_s);
     if (world->scales && program->device != POLICY_NONE)
         program->busy = (uint32_t)((uint64_t)program->busy * world->devices[program->device].speed /
                                    world->devices[step->device].speed);
@@ -385,8 +391,10 @@ unsigned world_settle(struct world *world, unsigned limit)
 
 void world_pass(struct world *world, uint64_t seconds)
 {
+    world->world.now_s += seconds;
     for (uint32_t i = 0; i < world->world.program_count; i++) {
         world->programs[i].stayed_s += seconds;
+        visits_stayed(&world->visits[i], world->programs[i].busy, world->programs[i].stayed_s);
         if (world->programs[i].ready_s != UINT64_MAX)
             world->programs[i].ready_s += seconds;
         if (is_queued(&world->programs[i]))

@@ -4,6 +4,7 @@
 #include "policy/decide.h"
 #include "policy/reseat.h"
 #include "policy/settings.h"
+#include "policy/visits.h"
 
 /*
  * A world that does what the policy says, and objects to what it must not say: every step is
@@ -20,6 +21,7 @@ struct world {
     struct policy_device devices[WORLD_DEVICES];
     struct policy_program programs[WORLD_PROGRAMS];
     uint64_t barred[WORLD_PROGRAMS];
+    struct policy_visits visits[WORLD_PROGRAMS];
     struct reseat_limits has[WORLD_DEVICES], prefers[WORLD_PROGRAMS];
     struct policy_step promises[WORLD_PROGRAMS]; /* Steps under way: where memory is kept. */
     uint32_t queue[WORLD_PROGRAMS];

@@ -418,6 +418,7 @@ Test(policy_next, budgets_are_kept_however_loads_change)
         world_init(&w, seed);
         w.settings.budget = 3;
         w.settings.stay_s = 10;
+        w.settings.return_s = 0;
         for (unsigned i = 0; i < 4; i++)
             world_add_device(&w, 16)->speed = 500 + (uint32_t)world_random(&w, 2000);
         for (unsigned i = 0; i < 8; i++)

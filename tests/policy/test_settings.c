@@ -29,6 +29,7 @@ Test(settings, defaults_are_what_the_page_says)
     cr_expect_eq(s.order[3], POLICY_SUSPEND);
     cr_expect_eq(s.wait_deadline_s, 0);
     cr_expect_eq(s.stay_s, 30);
+    cr_expect_eq(s.return_s, 600);
     cr_expect_eq(s.budget, 12);
     cr_expect_eq(s.budget_program, 2);
     cr_expect_eq(s.budget_s, 60);

@@ -297,5 +297,6 @@ const struct verb verb_config_reload = {
     .summary = "Have the agent read its configuration again, and list devices anew.",
     .text = "SIGHUP does the same. One that is wrong is refused with its line and reason, exit "
             "status 2, and the agent keeps the one that it has.",
+    .users = true,
     .run = run_reload,
 };

@@ -158,5 +158,6 @@ const struct verb verb_devices = {
     .options = devices_options,
     .size = sizeof(struct devices),
     .prepare = prepare,
+    .users = true,
     .run = run,
 };

@@ -217,6 +217,7 @@ const struct verb verb_drain = {
         "interrupted.",
     .options = drain_options,
     .size = sizeof(struct steps),
+    .users = true,
     .run = drain,
 };
 
@@ -227,5 +228,6 @@ const struct verb verb_rebalance = {
             "without minimum stay and budget.",
     .options = rebalance_options,
     .size = sizeof(struct steps),
+    .users = true,
     .run = rebalance,
 };

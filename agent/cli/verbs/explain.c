@@ -4,7 +4,8 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
-#define EXPLAIN_MS 10000
+#define EXPLAIN_MS  10000
+#define MOVES_SHOWN 5 /* The rest is in --json. */
 
 static void print_line(const char *text)
 {
@@ -126,6 +127,34 @@ static void print_right(const json_t *answer)
         print_line(words.text);
 }
 
+/** How often the policy moved it, and why. */
+static void print_moves(const json_t *answer)
+{
+    const json_t *moves = json_object_get(answer, "policy_moves"), *item;
+    uint64_t count = member_number(answer, "policy_moved");
+    size_t i;
+
+    if (!count)
+        return;
+    printf("  the policy moved it %" PRIu64 " time%s%s\n", count, count == 1 ? ":" : "s",
+           count == 1             ? ""
+           : count <= MOVES_SHOWN ? ":"
+                                  : "; the last of these moves:");
+    json_array_foreach(moves, i, item)
+    {
+        struct words words = {0};
+        char ago[32];
+
+        if (i == MOVES_SHOWN)
+            break;
+        output_seconds(member_number(item, "age_ms") * 1000000, ago, sizeof(ago));
+        words_add(&words, "%s ago from %s to %s: %s", ago,
+                  member_text(item, "from")[0] ? member_text(item, "from") : "host memory",
+                  member_text(item, "to"), member_text(item, "reason"));
+        print_line(words.text);
+    }
+}
+
 static void print_explanation(const json_t *answer)
 {
     const json_t *devices = json_object_get(answer, "devices"), *item, *line;
@@ -165,6 +194,7 @@ static void print_explanation(const json_t *answer)
                   member_text(item, "kernel"), member_text(item, "reason"));
         print_line(words.text);
     }
+    print_moves(answer);
     if (member_text(answer, "why")[0]) {
         struct words words = {0};
         words_add(&words, "last decision: %s", member_text(answer, "why"));
@@ -197,5 +227,6 @@ const struct verb verb_explain = {
     .name = "explain",
     .arguments = "APP[:N]",
     .summary = "Say why a program is where it is, and what would change that.",
+    .users = true,
     .run = run,
 };

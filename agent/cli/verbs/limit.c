@@ -86,5 +86,6 @@ const struct verb verb_limit = {
             "ends with it.",
     .options = limit_options,
     .size = sizeof(struct limit),
+    .users = true,
     .run = run,
 };

@@ -556,6 +556,7 @@ const struct verb verb_move = {
             "one of them, counted from 0.",
     .options = move_options,
     .size = sizeof(struct change),
+    .users = true,
     .run = run,
 };
 
@@ -567,6 +568,7 @@ const struct verb verb_suspend = {
             "after another; APP:N is one of them.",
     .options = suspend_options,
     .size = sizeof(struct change),
+    .users = true,
     .run = run,
 };
 
@@ -580,6 +582,7 @@ const struct verb verb_resume = {
             "them.",
     .options = resume_options,
     .size = sizeof(struct change),
+    .users = true,
     .run = run,
 };
 
@@ -597,5 +600,6 @@ const struct verb verb_prewarm = {
         "its descriptors and some memory of the device, which no limit counts.",
     .options = prewarm_options,
     .size = sizeof(struct change),
+    .users = true,
     .run = run,
 };

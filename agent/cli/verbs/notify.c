@@ -127,5 +127,6 @@ const struct verb verb_notify = {
     .options = notify_options,
     .size = sizeof(struct notice),
     .prepare = prepare,
+    .users = true,
     .run = run,
 };

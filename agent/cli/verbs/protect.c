@@ -144,5 +144,6 @@ const struct verb verb_protect = {
     .options = options,
     .size = sizeof(struct protect),
     .prepare = prepare,
+    .users = true,
     .run = run,
 };

@@ -148,5 +148,6 @@ static int run(struct call *call)
 const struct verb verb_ps = {
     .name = "ps",
     .summary = "List the programs that run under reseat, and where their virtual devices are.",
+    .users = true,
     .run = run,
 };

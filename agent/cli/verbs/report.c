@@ -165,5 +165,6 @@ const struct verb verb_report = {
     .summary = "Show use of device memory over time.",
     .text = "It is what was granted, what is held, the most that ever was, and how much of its "
             "device each program wanted at most, held there or not, also those that ended.",
+    .users = true,
     .run = run,
 };

@@ -521,7 +521,8 @@ static int set_library(uint64_t mib)
 static int set_isolation(const struct run *run, bool isolate)
 {
     char driver[PATH_MAX] = "", address[PATH_MAX] = "";
-    int error = isolate ? isolate_find(&run->paths, run->alone, driver, address) : 0;
+    int error =
+        isolate ? isolate_find(&run->paths, run->alone || run->paths.shared, driver, address) : 0;
 
     error = error ? error : set_or_clear(ISOLATED_ENV_DRIVER, driver);
     return error ? error : set_or_clear(ISOLATED_ENV_SERVER, address);

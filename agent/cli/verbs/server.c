@@ -271,5 +271,6 @@ const struct verb verb_server_list = {
     .summary = "List the device servers, how they are, who is there, and what keeps one from use.",
     .text = "STATE is up, lost (it was up, and comes back by itself when it can be reached), down, "
             "connecting, or leaving. LINK is the round trip and the bandwidth that were measured.",
+    .users = true,
     .run = run_list,
 };

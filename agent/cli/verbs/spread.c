@@ -86,5 +86,6 @@ const struct verb verb_spread = {
         "counts.",
     .options = spread_options,
     .size = sizeof(struct spread),
+    .users = true,
     .run = run,
 };

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "agent/cli/verb.h"
 #include "state/base/array.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/own_file.h"
 
 /*
  * reseat trace: what went on in a program, as a file that Perfetto (ui.perfetto.dev) and Chrome
@@ -233,11 +235,12 @@ static bool put_events(FILE *file, struct trace *trace, const json_t *app)
 /** 0 or -errno. */
 static int write_trace(struct trace *trace, const json_t *answer, json_int_t lost)
 {
-    FILE *file = fopen(trace->file, "we");
+    int fd = own_file_open(trace->file, O_WRONLY | O_TRUNC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     bool first = true, written;
 
     if (!file)
-        return -errno;
+        return fd < 0 ? fd : -ENOMEM;
     errno = 0;
     written =
         fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":", file) != EOF &&
@@ -342,5 +345,6 @@ const struct verb verb_trace = {
     .options = options,
     .size = sizeof(struct trace),
     .prepare = prepare,
+    .users = true,
     .run = run,
 };

@@ -9,6 +9,7 @@
 
 #include "agent/config/environment.h"
 #include "agent/config/process.h"
+#include "agent/daemon/devices/inventory_files.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/daemon/servers/servers.h"
 #include "state/base/cleanup.h"
@@ -216,6 +217,8 @@ void devices_recompose(struct agent *agent)
     if (error)
         agent_log("devices of servers: %s; programs that start now may not know all of them",
                   strerror(-error));
+    if (!devices->listing)
+        inventory_files_tidy(agent);
     if (grew)
         save_names(devices);
     agent->events->devices_changed(agent);
@@ -295,6 +298,7 @@ static void lister_exited(uv_process_t *process, int64_t status, int signal)
         snprintf(devices->problem, sizeof(devices->problem), "cannot take the new list: %s",
                  strerror(-error));
     }
+    inventory_files_tidy(agent);
     uv_close((uv_handle_t *)process, lister_closed);
 }
 

@@ -171,11 +171,16 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
     const struct inventory_entry *entry = devices_entry(agent, request->target);
     uint64_t said = seat->granted;
     bool knows = seat->arrived && seat->limited && said < request->grants[index];
+    uint32_t from = seat->account.device;
 
     if (seat->account.target != request->target) {
         /* Another request took its place: what it says of itself next is what counts. */
         return;
     }
+    if (from != LEDGER_NONE)
+        visits_moved(&seat->visits, from, request->target, seat->busy,
+                     request->ours && !request->needed && !ledger->devices[from].drains,
+                     config_policy(&agent->config)->return_s, uv_now(&agent->loop) / 1000);
     ledger_arrive(ledger, &seat->account);
     if (knows)
         ledger_set_granted(ledger, &seat->account, said);
@@ -214,12 +219,15 @@ static void leave(struct agent *agent, const struct request *request, uint32_t i
     queue(agent, request, index);
 }
 
-static void count_move(struct agent *agent, struct program *program)
+static void count_move(struct agent *agent, const struct request *request, uint32_t from)
 {
     struct governor *governor = agent->governor;
+    struct governed *governed = &request->program->governed;
+    struct program_move *move = &governed->moves[governed->moved++ % PROGRAM_MOVES_MAX];
     uint64_t now = uv_now(&agent->loop);
 
-    program->governed.moved_ms[program->governed.moved++ % PROGRAM_MOVES_MAX] = now;
+    *move = (struct program_move){.at_ms = now, .from = from, .to = request->target};
+    memcpy(move->why, request->why, sizeof(move->why));
     governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
 }
 
@@ -251,6 +259,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
 {
     struct program *program = request->program;
     bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
+    uint32_t from = moved ? program->seats[__builtin_ctz(moved)].account.device : LEDGER_NONE;
 
     if (request->dry_run || request->images || request->protects)
         return;
@@ -284,7 +293,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
     } else {
         program->governed.rest_ms = 0;
         if (request->ours && !suspends && !request->needed)
-            count_move(agent, program);
+            count_move(agent, request, from);
         if (!suspends)
             needs_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
         programs_save(agent, program);

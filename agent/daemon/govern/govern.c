@@ -167,6 +167,8 @@ static void sample(struct agent *agent)
         for (size_t i = 0; i < program->seat_count; i++) {
             granted += ledger_reserved(&program->seats[i].account);
             held += program->seats[i].account.held;
+            visits_stayed(&program->seats[i].visits, program->seats[i].busy,
+                          (now - program->seats[i].placed_ms) / 1000);
         }
         if (program->connected)
             history_add(&program->governed.history, now, granted, held);

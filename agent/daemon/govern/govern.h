@@ -45,6 +45,7 @@ struct world {
     uint32_t *queue;
     uint64_t *barred;             /**< Of each program, as many words as there are devices for. */
     struct reseat_limits *offers; /**< Of each device. */
+    struct policy_visits *visits; /**< By group. */
 };
 
 /** Make the governor's world as things are now. Returns 0 or -ENOMEM. */

@@ -17,15 +17,27 @@ void world_finish(struct world *world)
     free(world->queue);
     free(world->barred);
     free(world->offers);
+    free(world->visits);
     *world = (struct world){0};
 }
 
-static unsigned moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since)
+/** Of moves of all programs. */
+static unsigned moves_since(const struct governor *governor, uint64_t since)
 {
     unsigned recent = 0;
 
-    for (unsigned i = 0; i < count && i < size; i++)
-        recent += times[i] >= since;
+    for (unsigned i = 0; i < governor->moved && i < GOVERN_MOVES_MAX; i++)
+        recent += governor->moved_ms[i] >= since;
+    return recent;
+}
+
+/** And of one. */
+static unsigned program_moves_since(const struct governed *governed, uint64_t since)
+{
+    unsigned recent = 0;
+
+    for (unsigned i = 0; i < governed->moved && i < PROGRAM_MOVES_MAX; i++)
+        recent += governed->moves[i].at_ms >= since;
     return recent;
 }
 
@@ -153,8 +165,25 @@ static void put_times(const struct agent *agent, const struct group *group, cons
     row->waited_s = waited / 1000;
     row->stayed_s = (now - seat->placed_ms) / 1000;
     row->recent_moves =
-        moves_since(group->program->governed.moved_ms, group->program->governed.moved,
-                    PROGRAM_MOVES_MAX, now > budget ? now - budget : 0);
+        program_moves_since(&group->program->governed, now > budget ? now - budget : 0);
+}
+
+/** What its virtual devices there remember, as one. */
+static void put_visits(const struct group *group, struct policy_visits *ret_visits)
+{
+    const struct program_device *seats = group->program->seats;
+
+    *ret_visits = seats[group->seat].visits;
+    for (uint32_t i = group->seat + 1; i < group->program->seat_count; i++) {
+        if (!(group->seats & (1u << i)))
+            continue;
+        ret_visits->settled += seats[i].visits.settled;
+        for (uint32_t at = 0; at < ret_visits->count; at++) {
+            const struct policy_visit *other =
+                visits_find(&seats[i].visits, ret_visits->visits[at].device);
+            ret_visits->visits[at].busy += other ? other->busy : 0;
+        }
+    }
 }
 
 static void put_group(struct agent *agent, struct world *world, const struct group *group,
@@ -193,7 +222,9 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
         .ready_s = program->governed.ready_ms
                        ? (uv_now(&agent->loop) - program->governed.ready_ms) / 1000
                        : UINT64_MAX,
+        .visits = &world->visits[index],
     };
+    put_visits(group, &world->visits[index]);
     uint64_t held = 0;
     for (unsigned i = 0; i < program->seat_count; i++) {
         if (group->seats & (1u << i)) {
@@ -273,8 +304,9 @@ static int make_room(struct world *world, size_t devices, size_t programs)
     world->queue = calloc(programs + 1, sizeof(*world->queue));
     world->barred = calloc((programs + 1) * (devices / 64 + 1), sizeof(*world->barred));
     world->offers = calloc(devices + 1, sizeof(*world->offers));
+    world->visits = calloc(programs + 1, sizeof(*world->visits));
     if (world->devices && world->programs && world->groups && world->queue && world->barred &&
-        world->offers)
+        world->offers && world->visits)
         return 0;
     world_finish(world);
     return -ENOMEM;
@@ -298,8 +330,8 @@ int world_build(struct agent *agent)
         .device_count = agent->ledger.count,
         .programs = world->programs,
         .queue = world->queue,
-        .recent_moves = moves_since(governor->moved_ms, governor->moved, GOVERN_MOVES_MAX,
-                                    now > budget ? now - budget : 0),
+        .recent_moves = moves_since(governor, now > budget ? now - budget : 0),
+        .now_s = now / 1000,
     };
     for (struct program *program = agent->programs; program; program = program->next)
         put_program_groups(agent, world, program);

@@ -147,6 +147,8 @@ static void register_program(struct peer *peer, struct message *message, const c
     }
     program_take_overrides(program, &message->root);
     program->spread = spread;
+    const char *list = strrchr(agent->devices.own_path, '/');
+    snprintf(program->inventory, sizeof(program->inventory), "%s", list ? list + 1 : "");
     for (size_t i = 0; i < wish.count; i++)
         program->seats[i].chosen = i < wish.named;
     program_configure(agent, program);

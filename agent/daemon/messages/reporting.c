@@ -50,6 +50,28 @@ static void put_whole(const struct program *program, struct frame *frame)
     frame_end(frame);
 }
 
+/** How often the policy moved it, and the last of these moves, newest first. */
+static void put_moves(const struct agent *agent, const struct governed *governed,
+                      struct frame *frame)
+{
+    const struct ledger *ledger = &agent->ledger;
+
+    frame_u64(frame, "policy_moved", governed->moved);
+    frame_array(frame, "policy_moves");
+    for (unsigned i = 0; i < governed->moved && i < PROGRAM_MOVES_MAX; i++) {
+        const struct program_move *move =
+            &governed->moves[(governed->moved - 1 - i) % PROGRAM_MOVES_MAX];
+        frame_map(frame, NULL);
+        frame_u64(frame, "age_ms", uv_now(&agent->loop) - move->at_ms);
+        frame_string(frame, "from",
+                     move->from == LEDGER_NONE ? "" : ledger->devices[move->from].name);
+        frame_string(frame, "to", move->to == LEDGER_NONE ? "" : ledger->devices[move->to].name);
+        frame_string(frame, "reason", move->why);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
 /** The policy's lines, one string each, and before them what it does not know. */
 static void put_lines(const struct agent *agent, const struct program_device *seat,
                       struct frame *frame, char *text)
@@ -98,6 +120,7 @@ void explain_handle(struct peer *client, struct message *message)
     frame_bool(&frame, "named", seat != PROGRAM_ALL_SEATS);
     put_bars(agent, program, &frame);
     put_whole(program, &frame);
+    put_moves(agent, &program->governed, &frame);
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->seat_count; i++) {
         uint32_t index = world_find(world, program, i);

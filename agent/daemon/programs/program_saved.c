@@ -64,6 +64,7 @@ void programs_save(const struct agent *agent, const struct program *program)
     frame_u64(&frame, "uid", program->uid);
     frame_bool(&frame, "named", program->named);
     frame_bool(&frame, "connected", program->connected);
+    frame_string(&frame, "inventory", program->inventory);
     program_put_devices(program, &frame);
     program_put_policy(program, &frame);
     program_put_spread(program, &frame);

@@ -153,6 +153,7 @@ static bool load_one(struct agent *agent, const char *path)
             set_name(program, name, id);
             program->named = field_bool(map, "named", false);
             program->connected = program->awaited = field_bool(map, "connected", false);
+            field_string(map, "inventory", program->inventory, sizeof(program->inventory));
             program_take_devices(program, map);
             program_take_policy(program, map);
             program_take_spread(program, map);
@@ -284,6 +285,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
         if (parent) {
             program->named = parent->named;
             program->environment = parent->environment ? strdup(parent->environment) : NULL;
+            memcpy(program->inventory, parent->inventory, sizeof(program->inventory));
             program->policy = parent->policy;
             program->spread = parent->spread;
             program->seat_count = parent->seat_count;

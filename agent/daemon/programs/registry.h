@@ -5,6 +5,7 @@
 #include "agent/daemon/devices/ledger.h"
 #include "policy/decide.h"
 #include "policy/reseat.h"
+#include "policy/visits.h"
 
 /** Devices that one virtual device may have left on demand at once, at most. */
 #define PROGRAM_SOURCES_MAX 8
@@ -38,14 +39,15 @@ struct program_device {
     bool limited;      /**< and says what it was granted: it keeps to that. */
     bool arrived;      /**< It said that it is where its account is on the way to. */
     struct ledger_account account;
-    uint64_t exchanged_ms; /**< When a grant last went to it or came back. */
-    uint64_t granted_ms;   /**< When it last got memory that it had asked for. */
-    uint64_t placed_ms;    /**< When it came to its device. */
-    uint64_t earned_ms;    /**< How long it waited for that. */
-    bool chosen;           /**< By an operator: policy has it leave only where it must. */
-    bool displaced;        /**< Suspended by the policy, or left to it: the policy resumes it. */
-    uint32_t only; /**< Of the ledger: the one device that it queues for, by an operator's word, or
-                        LEDGER_NONE. */
+    uint64_t exchanged_ms;       /**< When a grant last went to it or came back. */
+    uint64_t granted_ms;         /**< When it last got memory that it had asked for. */
+    uint64_t placed_ms;          /**< When it came to its device. */
+    uint64_t earned_ms;          /**< How long it waited for that. */
+    struct policy_visits visits; /**< Of devices of the ledger, by uv_now(). */
+    bool chosen;                 /**< By an operator: policy has it leave only where it must. */
+    bool displaced; /**< Suspended by the policy, or left to it: the policy resumes it. */
+    uint32_t only;  /**< Of the ledger: the one device that it queues for, by an operator's word, or
+                         LEDGER_NONE. */
     uint64_t ticket; /**< While it is displaced. */
     uint64_t queued_ms;
 };
@@ -92,6 +94,11 @@ struct program_policy {
 
 /** How many moves by policy are remembered; the budget of one program is smaller. */
 #define PROGRAM_MOVES_MAX 16
+struct program_move {
+    uint64_t at_ms;
+    uint32_t from, to; /**< Of the ledger; LEDGER_NONE: host memory. */
+    char why[POLICY_REASON];
+};
 
 /** One program as the governor sees it. */
 struct governed {
@@ -104,9 +111,9 @@ struct governed {
     uint64_t shrink_until_ms;
     bool withholds; /**< It kept more than that: it is not asked again for a while. */
     uint64_t withholds_until_ms;
-    uint64_t trimmed_ms;                  /**< When it was last asked for what it does not use. */
-    uint64_t moved_ms[PROGRAM_MOVES_MAX]; /**< By policy. */
-    unsigned moved;
+    uint64_t trimmed_ms; /**< When it was last asked for what it does not use. */
+    struct program_move moves[PROGRAM_MOVES_MAX]; /**< By policy: a ring of the last. */
+    unsigned moved;                               /**< In all. */
     struct program_bar bars[PROGRAM_BARS_MAX];
     unsigned bar_count;
     uint64_t wished;  /**< As ledger_device.announced, when it last said what it asks for. */
@@ -196,6 +203,9 @@ struct program_wish {
     struct reseat_limits minimum, preferred;
 };
 
+/** Bytes of the name of a list of devices: "inventory-" and a digest. */
+#define PROGRAM_INVENTORY_MAX 32
+
 /**
  * A program. Known from `reseat run` (starting) or from its own hello; kept while its process
  * lives. Each has a file in the programs folder, so that a new agent knows those that have not
@@ -213,8 +223,10 @@ struct program {
     bool connected;      /**< Has ever been. */
     unsigned unanswered; /**< How often it was looked for since it last said something. */
     bool unresponsive;   /**< It does not answer what it is asked: nothing is until it does. */
-    char *environment;   /**< What decides which devices it sees; may be NULL. */
-    size_t seat_count;   /**< 1 to PROTOCOL_SEATS_MAX. */
+    char inventory[PROGRAM_INVENTORY_MAX]; /**< The list of devices that it was told of, by its
+                                                name in the runtime folder; or "". */
+    char *environment;                     /**< What decides which devices it sees; may be NULL. */
+    size_t seat_count;                     /**< 1 to PROTOCOL_SEATS_MAX. */
     struct program_device seats[PROTOCOL_SEATS_MAX];
     struct program_status status;
     struct program_ready ready[PROGRAM_READY_MAX];

@@ -8,21 +8,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool folder_is_ours(const char *folder, bool private)
+static bool folder_is_of(uid_t user, const char *folder, bool private)
 {
     struct stat stat;
 
-    return lstat(folder, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() &&
+    return lstat(folder, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_uid == user &&
            (!private || (stat.st_mode & 077) == 0);
+}
+
+bool folder_is_ours(const char *folder, bool private)
+{
+    return folder_is_of(geteuid(), folder, private);
 }
 
 /* Whoever owns the root folder can change anything under it: root, and in a user namespace that
  * root has no number in, whatever stands for root there. */
-static bool may_own_what_is_above(uid_t owner)
+static bool may_own_what_is_above(uid_t owner, uid_t user)
 {
     struct stat root;
 
-    return owner == 0 || owner == geteuid() || (stat("/", &root) == 0 && owner == root.st_uid);
+    return owner == 0 || owner == user || (stat("/", &root) == 0 && owner == root.st_uid);
 }
 
 static int refuse(char *ret_problem, int error, const char *folder, const char *why)
@@ -40,7 +45,7 @@ static int refuse_error(char *ret_problem, int error, const char *folder)
 }
 
 /* From the root folder down, so that each is looked at when nobody else can replace it any more. */
-int folder_check_above(const char *folder, char ret_problem[FOLDER_PROBLEM_MAX])
+static int check_above(uid_t user, const char *folder, char ret_problem[FOLDER_PROBLEM_MAX])
 {
     for (const char *end = folder;; end += 1 + strcspn(end + 1, "/")) {
         char path[PATH_MAX];
@@ -48,13 +53,33 @@ int folder_check_above(const char *folder, char ret_problem[FOLDER_PROBLEM_MAX])
         snprintf(path, sizeof(path), "%.*s", end > folder ? (int)(end - folder) : 1, folder);
         if (lstat(path, &stat))
             return refuse_error(ret_problem, -errno, path);
-        if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid))
+        if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid, user))
             return refuse(ret_problem, -EPERM, path, "belongs to another user");
         if (stat.st_mode & 022 && !(stat.st_mode & S_ISVTX))
             return refuse(ret_problem, -EPERM, path, "can be changed by other users");
         if (!*end)
             return 0;
     }
+}
+
+int folder_check_above(const char *folder, char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    return check_above(geteuid(), folder, ret_problem);
+}
+
+int folder_of_user(uid_t user, const char *wanted, char ret_folder[PATH_MAX],
+                   char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    char real[PATH_MAX];
+
+    if (!realpath(wanted, real))
+        return refuse_error(ret_problem, -errno, wanted);
+    int error = check_above(user, real, ret_problem);
+    if (!error && !folder_is_of(user, real, true))
+        error = refuse(ret_problem, -EPERM, real, "is not that user's alone");
+    if (!error)
+        strcpy(ret_folder, real);
+    return error;
 }
 
 int folder_make_private(const char *wanted, char ret_folder[PATH_MAX],

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "state/base/compiler.h"
 
@@ -25,6 +26,16 @@ bool folder_is_ours(const char *folder, bool private);
  * Returns 0, -EPERM, or what lstat() said.
  */
 MUST_CHECK int folder_check_above(const char *folder, char ret_problem[FOLDER_PROBLEM_MAX]);
+
+/**
+ * The folder @wanted, which is to be there: of @user alone, as that user's processes would find it.
+ *
+ * @ret_folder   Without links: nobody but @user and root can put anything else in its place.
+ * @ret_problem  Written on failure only.
+ * Returns 0, -EPERM, -ENOENT, or what realpath() said.
+ */
+MUST_CHECK int folder_of_user(uid_t user, const char *wanted, char ret_folder[PATH_MAX],
+                              char ret_problem[FOLDER_PROBLEM_MAX]);
 
 /**
  * The folder @wanted, made with the mode 0700 where it is missing and the one above it is not.

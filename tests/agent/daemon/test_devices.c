@@ -1,5 +1,7 @@
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -228,4 +230,50 @@ Test(devices, a_lister_that_hangs_or_crashes_is_survived)
     struct result *result = RESEAT("devices");
     cr_assert_eq(result->status, 0);
     cr_assert(strstr(result->err, "may be old"), "%s", result->err);
+}
+
+/** How many files of the runtime folder have a name that begins so; the name of the last. */
+static size_t files_named(const char *begin, char ret_name[256])
+{
+    DIR *folder = opendir(harness_path("run/reseat"));
+    const struct dirent *entry;
+    size_t count = 0;
+
+    cr_assert_not_null(folder);
+    while ((entry = readdir(folder))) {
+        if (strncmp(entry->d_name, begin, strlen(begin)) == 0) {
+            count++;
+            strcpy(ret_name, entry->d_name);
+        }
+    }
+    closedir(folder);
+    return count;
+}
+
+Test(devices, lists_that_nobody_reads_any_more_are_removed)
+{
+    char name[256], used[256], path[512], devices[32];
+    FILE *file;
+
+    setenv("POCL_FAKE_DEVICES", "gpu:used", 1);
+    pid_t pid = harness_start("user", "done");
+    cr_assert_eq(files_named("inventory-", used), 1);
+    for (int i = 0; i < 20; i++) {
+        /* As a helper leaves it that is killed while it writes. */
+        snprintf(path, sizeof(path), "%s/inventory.new.%06d", harness_path("run/reseat"), i);
+        file = fopen(path, "w");
+        cr_assert(file && !fclose(file));
+        snprintf(devices, sizeof(devices), "gpu:number %d", i);
+        setenv("POCL_FAKE_DEVICES", devices, 1);
+        cr_assert_eq(RESEAT("devices")->status, 0);
+    }
+    cr_expect_leq(files_named("inventory-", name), 10, "%zu", files_named("inventory-", name));
+    cr_expect_eq(files_named("inventory.", name), 0, "%s is left", name);
+    cr_expect_eq(files_named(used, name), 1, "a program was told of it");
+    /* What is known of a program is known to the next agent. */
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("POCL_FAKE_DEVICES", "gpu:another", 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_expect_eq(files_named(used, name), 1, "a program was told of it");
+    harness_end(pid);
 }

@@ -173,14 +173,14 @@ static void start_host_agent(void)
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
 }
 
-static int as_user(uid_t uid, const char *first, const char *second)
+static int as_user(uid_t uid, const char *first, const char *second, const char *third)
 {
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
         harness_become(uid);
         prctl(PR_SET_PDEATHSIG, 0);
-        execl(harness_reseat(), harness_reseat(), first, second, (char *)NULL);
+        execl(harness_reseat(), harness_reseat(), first, second, third, (char *)NULL);
         _exit(127);
     }
     return harness_wait(pid);
@@ -194,7 +194,7 @@ Test(users, to_a_users_agent_only_that_user_and_root_connect)
     setenv("RESEAT_SOCKET", harness_path("one.sock"), 1);
     cr_assert_eq(chown(harness_folder(), ONE, ONE), 0);
     cr_assert_eq(chmod(harness_folder(), 0711), 0);
-    cr_assert_eq(as_user(ONE, "agent", "start"), 0);
+    cr_assert_eq(as_user(ONE, "agent", "start", NULL), 0);
     cr_assert_eq(chmod(harness_path("one.sock"), 0666),
                  0); /* The socket's mode is the other fence. */
 
@@ -205,7 +205,95 @@ Test(users, to_a_users_agent_only_that_user_and_root_connect)
     leave(&one);
     leave(&other);
     leave(&root);
-    cr_assert_eq(as_user(ONE, "agent", "stop"), 0);
+    cr_assert_eq(as_user(ONE, "agent", "stop", NULL), 0);
+}
+
+/* ---- root, and the agents of users ---- */
+
+/** One of @uid's, whose socket $RESEAT_SOCKET is from now on. */
+static void start_users_agent(uid_t uid)
+{
+    setenv("RESEAT_SOCKET", harness_path("one.sock"), 1);
+    cr_assert_eq(chown(harness_folder(), uid, uid), 0);
+    cr_assert_eq(chmod(harness_folder(), 0711), 0);
+    cr_assert_eq(as_user(uid, "agent", "start", NULL), 0);
+}
+
+static uint64_t told_request(struct visitor *program);
+static void say_result(struct visitor *program, uint64_t request, const char *result);
+
+Test(users, root_sees_and_moves_another_users_programs)
+{
+    NEEDS_ROOT();
+    char one_text[16];
+    snprintf(one_text, sizeof(one_text), "%d", ONE);
+    start_users_agent(ONE);
+    struct visitor program = program_of(ONE, "mine");
+
+    struct result *ps = RESEAT("--user", one_text, "ps");
+    cr_expect_eq(ps->status, 0, "%s", ps->err);
+    cr_expect(strstr(ps->out, "mine"), "%s", ps->out);
+    pid_t suspend = harness_spawn(harness_reseat(), "--user", one_text, "suspend", "mine", NULL);
+    say_result(&program, told_request(&program), RESULT_DONE);
+    cr_expect_eq(harness_wait(suspend), 0);
+    cr_expect_eq(RESEAT("--user", one_text, "limit", "mine", "--memory", "1GiB")->status, 0);
+    cr_expect_neq(as_user(OTHER, "--user", one_text, "ps"), 0, "another user does, too");
+    cr_expect_neq(RESEAT("--user", one_text, "agent", "stop")->status, 0, "by the word of a file");
+    leave(&program);
+    cr_assert_eq(as_user(ONE, "agent", "stop", NULL), 0);
+    struct result *none = RESEAT("--user", one_text, "devices");
+    cr_expect_eq(none->status, 3, "an agent is started: %s", none->out);
+    cr_expect(strstr(none->err, "no agent of user"), "%s", none->err);
+}
+
+/* A user decides what is in the folder that root is led to. */
+Test(users, root_is_not_led_to_the_agent_of_anybody_else)
+{
+    NEEDS_ROOT();
+    char one_text[16];
+    snprintf(one_text, sizeof(one_text), "%d", ONE);
+    start_host_agent();
+    cr_assert_eq(symlink(harness_path("host.sock"), harness_path("one.sock")), 0);
+    cr_assert_eq(mkdir(harness_path("one.sock.d"), 0700), 0);
+    cr_assert_eq(chown(harness_path("one.sock.d"), ONE, ONE), 0);
+    setenv("RESEAT_SOCKET", harness_path("one.sock"), 1);
+
+    struct result *led = RESEAT("--user", one_text, "ps");
+    cr_expect_neq(led->status, 0, "root's own agent is taken for the user's: %s", led->out);
+    cr_assert_eq(unlink(harness_path("one.sock")), 0);
+    cr_assert_eq(chown(harness_path("one.sock.d"), OTHER, OTHER), 0);
+    led = RESEAT("--user", one_text, "ps");
+    cr_expect_neq(led->status, 0);
+    cr_expect(strstr(led->err, "belongs to another user"), "%s", led->err);
+    setenv("RESEAT_SOCKET", harness_path("host.sock"), 1);
+}
+
+Test(users, commands_and_programs_of_a_user_reach_a_hosts_agent)
+{
+    NEEDS_ROOT();
+    start_host_agent();
+    cr_assert_eq(mkdir(harness_path("home"), 0700), 0);
+    cr_assert_eq(chown(harness_path("home"), ONE, ONE), 0);
+    setenv("XDG_RUNTIME_DIR", harness_path("home"), 1);
+    setenv("XDG_CACHE_HOME", harness_path("home"), 1);
+
+    cr_expect_eq(as_user(ONE, "devices", NULL, NULL), 0);
+    cr_expect_eq(as_user(ONE, "ps", NULL, NULL), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        harness_become(ONE);
+        execl(harness_reseat(), harness_reseat(), "run", "--name", "theirs", "--", "sleep", "60",
+              (char *)NULL);
+        _exit(127);
+    }
+    cr_expect(harness_prints("ps", NULL, "theirs", SOON_MS), "root does not see it");
+    kill(pid, SIGKILL);
+    harness_wait(pid);
+    /* What is in a socket's place counts, not its name. */
+    cr_assert_eq(chown(harness_path("host.sock"), OTHER, OTHER), 0);
+    cr_expect_neq(as_user(ONE, "ps", NULL, NULL), 0);
+    cr_assert_eq(chown(harness_path("host.sock"), 0, 0), 0);
 }
 
 static bool lists(struct visitor *client, const char *type, const char *list, const char *name)

@@ -191,6 +191,47 @@ Test(wishes, it_is_moved_by_itself_too_and_again_when_it_wants_more)
     cr_assert_eq(app->moves, 1);
 }
 
+/** It has little to do on gpu:one and much on gpu:wide, where somebody else is too: to each a
+ * reason to be on the other. */
+static bool is_sent_to_and_fro(void *data)
+{
+    struct puppet *app = data;
+    uint64_t busy = strcmp(app->seats[0].device, "gpu:one") == 0 ? 50 : 950;
+
+    if (app->busy != busy) {
+        app->busy = busy;
+        puppet_say(app);
+    }
+    return app->moves > 1;
+}
+
+Test(wishes, a_program_is_not_moved_back_at_once_and_its_moves_are_explained)
+{
+    setenv("RESEAT_AUTOMATIC", "yes", 1);
+    setenv("RESEAT_MINIMUM_STAY", "1", 1);
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:wide", 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct puppet_kind kind = {.device = "gpu:wide"};
+    struct puppet *other = puppet_start("other", &kind);
+    other->busy = 300;
+    cr_assert(puppet_allocate(other, 100 * MIB, SOON));
+    kind.device = NULL;
+    struct puppet *app = puppet_start("app", &kind);
+    app->busy = 50;
+    cr_assert(puppet_allocate(app, 100 * MIB, SOON));
+
+    cr_expect(!puppets_run(is_sent_to_and_fro, app, 5000), "it is moved back");
+    cr_assert_eq(app->moves, 1);
+    cr_assert_str_eq(app->seats[0].device, "gpu:wide");
+    struct result *explained = PUPPETS_RESEAT("explain", "app");
+    cr_expect(strstr(explained->out, "the policy moved it 1 time:\n"), "%s", explained->out);
+    cr_expect(strstr(explained->out, " ago from gpu0 to gpu2: app keeps gpu0 busy 5%"), "%s",
+              explained->out);
+    cr_expect(strstr(explained->out, "gpu0: fits, but the policy moved app away from it"), "%s",
+              explained->out);
+}
+
 static bool is_ready(void *data)
 {
     const struct puppet *puppet = data;

@@ -2,12 +2,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/files/own_file.h"
 #include "state/base/files/owned.h"
 #include "state/base/log.h"
 #include "tests/support/folder.h"
@@ -97,4 +99,45 @@ Test(owned, a_log_that_may_not_grow_ends_nobody)
     cr_assert_eq(size_of_file(), before);
     log_info("one more");
     cr_assert_gt(size_of_file(), before);
+}
+
+/* ---- files that the user named ---- */
+
+static int opens(const char *name)
+{
+    int fd = own_file_open(name, O_WRONLY | O_APPEND | O_NONBLOCK);
+
+    if (fd >= 0)
+        close(fd);
+    return fd < 0 ? fd : 0;
+}
+
+Test(owned, what_another_user_put_in_a_files_place_is_not_written_to, .timeout = 20)
+{
+    char log[sizeof(path) + 40], other[sizeof(path) + 8];
+    snprintf(other, sizeof(other), "%s.other", path);
+    cr_assert_eq(opens(path), 0);
+    cr_assert_eq(symlink(path, other), 0);
+    cr_expect_eq(opens(other), -ELOOP, "a link");
+    snprintf(log, sizeof(log), "info:%s", other);
+    setenv("RESEAT_LOG", log, 1);
+    log_info("one line");
+    cr_expect_eq(size_of_file(), 0, "the log follows a link");
+    cr_assert_eq(unlink(other), 0);
+    cr_assert_eq(link(path, other), 0);
+    cr_expect_eq(opens(other), -EPERM, "a second name");
+    cr_assert_eq(unlink(other), 0);
+    cr_assert_eq(mkfifo(other, 0600), 0);
+    cr_expect_eq(opens(other), -ENXIO, "a pipe that nobody reads");
+    cr_assert_eq(unlink(other), 0);
+    cr_expect_eq(opens("/dev/null"), 0);
+    cr_expect_eq(opens("/dev/stderr"), 0);
+    cr_expect_eq(opens(path), 0);
+    if (geteuid() != 0)
+        return;
+    cr_assert_eq(chown(path, 64001, 64001), 0);
+    cr_expect_eq(opens(path), -EPERM, "another user's");
+    cr_assert_eq(truncate(path, 10), 0);
+    cr_expect_eq(own_file_open(path, O_WRONLY | O_TRUNC), -EPERM);
+    cr_expect_eq(size_of_file(), 10, "it is emptied");
 }

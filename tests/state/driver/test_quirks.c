@@ -48,7 +48,8 @@ Test(quirks, one_row_for_each_bit)
     }
     cr_expect_eq(seen, QUIRK_RUNS_IN_CALLER | QUIRK_FINISH_FORGETS | QUIRK_GROUP_SIZE_WRONG |
                            QUIRK_WAITS_END | QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL |
-                           QUIRK_OFFSETS_MIXED | QUIRK_COMPILES_INSIDE | QUIRK_NO_LOCKS);
+                           QUIRK_OFFSETS_MIXED | QUIRK_COMPILES_INSIDE | QUIRK_NO_LOCKS |
+                           QUIRK_RUNS_AT_ONCE);
 }
 
 Test(quirks, are_those_of_the_platform_and_of_no_other)
@@ -61,7 +62,8 @@ Test(quirks, are_those_of_the_platform_and_of_no_other)
         {"rusticl", QUIRK_FINISH_FORGETS | QUIRK_GROUP_SIZE_WRONG | QUIRK_BINARY_IS_IL |
                         QUIRK_COMPILES_INSIDE},
         {"NVIDIA CUDA", QUIRK_WAITS_END},
-        {"Portable Computing Language", QUIRK_BINARY_COMPILES | QUIRK_OFFSETS_MIXED},
+        {"Portable Computing Language",
+         QUIRK_BINARY_COMPILES | QUIRK_OFFSETS_MIXED | QUIRK_RUNS_AT_ONCE},
         {"Emulated", 0},
         {"rustic", 0},
         {"", 0},

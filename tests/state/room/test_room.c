@@ -658,3 +658,43 @@ Test(room, a_move_that_counts_with_too_little_is_asked_for_again, .timeout = 60)
     check(4);
     end(4);
 }
+
+/* A wait that goes on when somebody asks is counted up to then, and the rest the next time. Waits
+ * of several threads at once count once. */
+Test(room, how_busy_a_device_is_is_the_share_of_time_in_which_somebody_waits)
+{
+    struct account account = {0};
+
+    cr_expect_eq(account_share(&account, 1000), 0, "nothing is known yet");
+    account_wait_begin(&account, 1100);
+    account_wait_begin(&account, 1150);
+    account_wait_end(&account, 1200);
+    account_wait_end(&account, 1350);
+    cr_expect_eq(account_share(&account, 2000), 250);
+    account_wait_begin(&account, 2900);
+    cr_expect_eq(account_share(&account, 3000), 100);
+    cr_expect_eq(account_share(&account, 4000), 1000);
+    account_wait_end(&account, 4500);
+    cr_expect_eq(account_share(&account, 5000), 500);
+    cr_expect_eq(account_share(&account, 6000), 0);
+}
+
+Test(room, a_device_that_runs_commands_in_the_call_that_gives_them_is_seen_to_be_busy,
+     .timeout = 60)
+{
+    begin(plenty, ROOM_REFUSE);
+    room_grant(0, FEW);
+    make(1);
+    rounds(1, 1);
+    const struct context *context = memory_get(buffers[0])->context;
+    struct residence *residence = context->at[atomic_load(&context->place[0])];
+    for (cl_uint at_once = 0; at_once < 2; at_once++) {
+        OK(clFinish(program.queue));
+        atomic_store(&account("one")->waited, 0);
+        residence->runs_at_once = at_once != 0;
+        use(0, at_once);
+        cr_expect_eq(atomic_load(&account("one")->waited) > 0, at_once != 0);
+    }
+    check(1);
+    end(1);
+}

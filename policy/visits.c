@@ -1,0 +1,91 @@
+#include "policy/visits.h"
+
+#include <stddef.h>
+
+/* The time to come back doubles no more often: by then it is years. */
+#define RETURNS_MAX 20
+/* Who comes back so many times later than it might does not go to and fro: its world changed. */
+#define LATE_TIMES 4
+/* Since a move, until the figure is of the new device alone. Less than a minimum stay. */
+#define SETTLE_S 10
+/* Programs say how busy they are in steps of 50: one step more or less is no change. */
+#define BUSY_STEP 50
+
+const struct policy_visit *visits_find(const struct policy_visits *visits, uint32_t device)
+{
+    for (uint32_t i = 0; visits && i < visits->count; i++)
+        if (visits->visits[i].device == device)
+            return &visits->visits[i];
+    return NULL;
+}
+
+uint64_t visits_bar_s(const struct policy_visits *visits, uint32_t device, uint64_t return_s,
+                      uint64_t now_s)
+{
+    const struct policy_visit *visit = visits_find(visits, device);
+    uint64_t bar_s;
+
+    if (!visit || !visit->by_policy)
+        return 0;
+    bar_s = return_s << visits->returns;
+    return now_s - visit->left_s < bar_s ? bar_s - (now_s - visit->left_s) : 0;
+}
+
+static void visits_returned(struct policy_visits *visits, const struct policy_visit *visit,
+                            uint64_t return_s, uint64_t now_s)
+{
+    if (now_s - visit->left_s > LATE_TIMES * (return_s << visits->returns))
+        visits->returns = 0;
+    else if (visits->returns < RETURNS_MAX)
+        visits->returns++;
+}
+
+/* The visit of @device, a new one, or that of the device that it left first. */
+static struct policy_visit *visits_slot(struct policy_visits *visits, uint32_t device)
+{
+    struct policy_visit *first = &visits->visits[0];
+
+    for (uint32_t i = 0; i < visits->count; i++) {
+        struct policy_visit *one = &visits->visits[i];
+
+        if (one->device == device)
+            return one;
+        if (one->left_s < first->left_s)
+            first = one;
+    }
+    return visits->count < POLICY_VISITS_MAX ? &visits->visits[visits->count++] : first;
+}
+
+void visits_moved(struct policy_visits *visits, uint32_t from, uint32_t to, uint32_t busy,
+                  bool by_policy, uint64_t return_s, uint64_t now_s)
+{
+    const struct policy_visit *back = visits_find(visits, to);
+
+    if (by_policy && back && back->by_policy)
+        visits_returned(visits, back, return_s, now_s);
+    *visits_slot(visits, from) = (struct policy_visit){from, busy, now_s, by_policy};
+    visits->is_settled = false;
+}
+
+void visits_stayed(struct policy_visits *visits, uint32_t busy, uint64_t stayed_s)
+{
+    if (visits->is_settled || stayed_s < SETTLE_S)
+        return;
+    visits->settled = busy;
+    visits->is_settled = true;
+}
+
+bool visits_load(const struct policy_visits *visits, uint32_t device, uint32_t busy,
+                 uint32_t *ret_load)
+{
+    const struct policy_visit *visit = visits_find(visits, device);
+    uint32_t change;
+
+    if (!visit || !visit->busy)
+        return false;
+    change = busy > visits->settled ? busy - visits->settled : visits->settled - busy;
+    if (visits->is_settled && change > BUSY_STEP && change > visits->settled / 2)
+        return false;
+    *ret_load = visit->busy;
+    return true;
+}

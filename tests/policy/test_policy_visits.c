@@ -1,0 +1,206 @@
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/policy/policy_expect.h"
+#include "tests/policy/policy_world.h"
+#include "tests/support/leaks.h"
+
+/* Worlds whose devices are not as fast as they are said to be, and that answer: how busy a program
+ * keeps a device depends on which one it is and on who else is there. */
+TestSuite(policy_visits, .fini = leaks_check, .timeout = 300);
+
+#define TICK_S    10
+#define SIX_HOURS (6 * 60 * 60)
+#define DEVICES   3
+#define PROGRAMS  5
+
+struct truth {
+    struct world world;
+    uint32_t speed[DEVICES];                 /* What it is, against what policy is told. */
+    uint32_t work[PROGRAMS], rest[PROGRAMS]; /* Milliseconds of each round, at speed 1000. */
+    unsigned moves[PROGRAMS];
+};
+
+/* Of each program the part of its time in which it waits for its device, in steps of 50. */
+static void react(struct truth *truth)
+{
+    struct world *w = &truth->world;
+
+    for (uint32_t i = 0; i < w->world.program_count; i++) {
+        struct policy_program *p = &w->programs[i];
+        uint64_t works = 0;
+
+        for (uint32_t k = 0; k < w->world.program_count; k++)
+            if (w->programs[k].device == p->device)
+                works += (uint64_t)truth->work[k] * 1000 / truth->speed[p->device];
+        p->busy = (uint32_t)((works * 1000 / (works + truth->rest[i]) + 25) / 50 * 50);
+    }
+    world_refresh(w);
+}
+
+static void random_truth(struct truth *truth, uint64_t seed)
+{
+    struct world *w = &truth->world;
+
+    memset(truth, 0, sizeof(*truth));
+    world_init(w, seed);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        struct policy_device *d = world_add_device(w, 64);
+
+        d->speed = 500 + (uint32_t)world_random(w, 3000);
+        d->price = 500 * (1 + (uint32_t)world_random(w, 3));
+        truth->speed[i] = 100 + (uint32_t)world_random(w, 6000);
+    }
+    for (uint32_t i = 0; i < PROGRAMS; i++) {
+        world_add_program(w, (uint32_t)world_random(w, DEVICES), 2);
+        truth->work[i] = 1 + (uint32_t)world_random(w, world_chance(w, 50) ? 50 : 2000);
+        truth->rest[i] = 1 + (uint32_t)world_random(w, 500);
+    }
+}
+
+/* For so long; the moves that were made. */
+static unsigned live(struct truth *truth, uint64_t seconds)
+{
+    struct world *w = &truth->world;
+    unsigned moves = 0;
+
+    for (uint64_t s = 0; s < seconds; s += TICK_S) {
+        struct policy_step step;
+
+        react(truth);
+        policy_next(&w->world, &w->settings, &step);
+        world_pass(w, TICK_S);
+        if (step.action == POLICY_NOTHING)
+            continue;
+        cr_assert_eq(step.action, POLICY_DO_MOVE);
+        moves++;
+        truth->moves[step.program]++;
+        world_do(w, &step);
+    }
+    return moves;
+}
+
+Test(policy_visits, moves_are_few_where_nothing_changes_however_wrong_speeds_are)
+{
+    unsigned early = 0, late = 0;
+
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct truth truth;
+
+        random_truth(&truth, seed);
+        early += live(&truth, SIX_HOURS / 2);
+        late += live(&truth, SIX_HOURS / 2);
+        for (unsigned i = 0; i < PROGRAMS; i++)
+            cr_expect_leq(truth.moves[i], 2 * DEVICES, "seed %lu: program %u was moved %u times",
+                          seed, i, truth.moves[i]);
+    }
+    /* They did not begin where they end, and what was tried once shows where that is. */
+    cr_expect_geq(early, 100);
+    cr_expect_leq(late, 3);
+}
+
+/* gpu1 is said to be twice as fast as gpu0, and costs twice as much. */
+static struct policy_program *two_devices(struct world *w)
+{
+    world_init(w, 1);
+    world_add_device(w, 8);
+    world_add_device(w, 8);
+    w->devices[1].speed = w->devices[1].price = 2000;
+    return world_add_program(w, 0, 4);
+}
+
+static void keeps_busy(struct world *w, struct policy_program *p, uint32_t busy)
+{
+    p->busy = busy;
+    world_refresh(w);
+}
+
+/* Seconds until policy moves @p, which finds that it has little to do soon after it came to gpu1
+ * and much to do on gpu0: to each a reason to be on the other. */
+static uint64_t until_moved(struct world *w, struct policy_program *p)
+{
+    for (uint64_t s = 0; s <= 100000; s += 10) {
+        struct policy_step step;
+
+        keeps_busy(w, p, p->device == 0 ? 1000 : p->stayed_s < 20 ? 500 : 50);
+        policy_next(&w->world, &w->settings, &step);
+        if (step.action == POLICY_DO_MOVE) {
+            world_do(w, &step);
+            return s;
+        }
+        world_pass(w, 10);
+    }
+    return UINT64_MAX;
+}
+
+Test(policy_visits, the_way_back_is_barred_for_twice_as_long_each_time)
+{
+    struct world w;
+    struct policy_program *p = two_devices(&w);
+    struct policy_step step;
+
+    cr_expect_eq(until_moved(&w, p), 0);
+    for (uint64_t bar_s = 600; bar_s <= 4800; bar_s *= 2)
+        cr_expect_eq(until_moved(&w, p), bar_s);
+    /* Whoever comes back long after it may was not sent to and fro. */
+    cr_assert_eq(p->device, 1);
+    keeps_busy(&w, p, 500);
+    world_pass(&w, 40000 * 4);
+    keeps_busy(&w, p, 50);
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 0, 0, 4);
+    world_do(&w, &step);
+    cr_expect_eq(until_moved(&w, p), 600);
+}
+
+Test(policy_visits, who_asks_for_a_rebalance_or_empties_a_device_has_it_at_once)
+{
+    struct world w;
+    struct policy_program *p = two_devices(&w);
+    struct policy_step step;
+
+    until_moved(&w, p);
+    world_pass(&w, 60);
+    keeps_busy(&w, p, 500);
+    world_pass(&w, 60);
+    keeps_busy(&w, p, 50);
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
+    policy_rebalance(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 0, 0, 4);
+    w.devices[1].drains = true;
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 0, 0, 4);
+}
+
+/* It keeps gpu1 far less busy than it kept gpu0, which is much slower than it is said to be. */
+Test(policy_visits, what_a_program_did_to_a_device_counts_as_long_as_it_does_the_same)
+{
+    struct world w;
+    struct policy_program *p = two_devices(&w);
+
+    cr_expect_eq(until_moved(&w, p), 0);
+    keeps_busy(&w, p, 100);
+    world_pass(&w, 100000);
+    cr_expect_eq(world_settle(&w, 1), 0);
+    keeps_busy(&w, p, 50);
+    cr_expect_eq(world_settle(&w, 1), 0);
+    /* It has changed: it does next to nothing now. */
+    keeps_busy(&w, p, 0);
+    cr_expect_eq(world_settle(&w, 1), 1);
+    cr_expect_eq(p->device, 0);
+}
+
+Test(policy_visits, an_explanation_says_when_a_program_may_come_back)
+{
+    struct world w;
+    struct policy_program *p = two_devices(&w);
+    char text[2048];
+
+    until_moved(&w, p);
+    world_pass(&w, 100);
+    policy_explain(&w.world, &w.settings, 0, text, sizeof(text));
+    cr_expect(strstr(text, "gpu0: fits, but the policy moved p0 away from it 100 s ago and does "
+                           "not move it back for another 500 s.\n"),
+              "%s", text);
+}
