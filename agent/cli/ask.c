@@ -28,6 +28,7 @@ int ask_connect(const struct output *output, bool launch, const char *what,
         return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
                            paths.problem);
     }
+    output_note_paths(output, &paths);
     error = client_connect(&paths, ret_client);
     /* One that was killed a moment ago may still be listening, or hold its lock. */
     for (int tried = 0; launch && nobody_there(error) && tried < LAUNCHES; tried++) {

@@ -69,6 +69,15 @@ static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
     return folder_runtime_name(ret);
 }
 
+/** Another agent than the user meant may be the one in the folder that is used instead. */
+static void note_refused(struct paths *paths)
+{
+    const char *named = getenv("RESEAT_SOCKET");
+
+    if ((named && *named) || !folder_runtime_refused(paths->refused))
+        paths->refused[0] = '\0';
+}
+
 int paths_find(struct paths *ret_paths)
 {
     struct paths paths = {0};
@@ -92,6 +101,7 @@ int paths_find(struct paths *ret_paths)
     }
     if (error)
         paths.folder[0] = paths.socket[0] = '\0';
+    note_refused(&paths);
     *ret_paths = paths;
     return error;
 }

@@ -13,6 +13,8 @@ struct paths {
     char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
     char problem[FOLDER_PROBLEM_MAX]; /**< Of a folder that cannot be used: one line that names it.
                                        */
+    char refused[FOLDER_PROBLEM_MAX]; /**< Why `folder` is not in $XDG_RUNTIME_DIR, though that is
+                                           set; "" where it is, or $RESEAT_SOCKET says where. */
 };
 
 /**

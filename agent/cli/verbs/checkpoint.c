@@ -51,8 +51,7 @@ static int take_bandwidth(struct call *call, const struct verb_option *option, c
     if (size_parse(text, &checkpoint->bandwidth, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
     if (!checkpoint->bandwidth)
-        return output_usage(&call->output, "--%s: with nothing a second it would never end",
-                            option->name);
+        return output_usage(&call->output, "--%s must be above 0", option->name);
     return 0;
 }
 

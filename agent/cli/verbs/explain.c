@@ -133,7 +133,10 @@ static void print_explanation(const json_t *answer)
     char name[OUTPUT_PROGRAM_MAX];
     size_t i, j;
 
-    printf("%s is %s\n", output_program(answer, name), member_text(answer, "state"));
+    struct words moving = {0};
+    output_moving(json_object_get(answer, "move"), &moving);
+    printf("%s is %s\n", output_program(answer, name),
+           moving.text[0] ? moving.text : member_text(answer, "state"));
     json_array_foreach(devices, i, item)
     {
         const char *device = member_text(item, "device");

@@ -20,8 +20,8 @@ static int take_memory(struct call *call, const struct verb_option *option, cons
         return output_usage(&call->output, "--%s: %s", option->name, reason);
     if (limit->limited && !limit->bytes) {
         return output_usage(&call->output,
-                            "--%s: with nothing no program runs; empty a device with reseat drain, "
-                            "take a program off its device with reseat suspend",
+                            "--%s: the limit must be above 0 (to empty a device: reseat drain; to "
+                            "take a program off its device: reseat suspend)",
                             option->name);
     }
     return 0;

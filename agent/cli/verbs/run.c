@@ -385,6 +385,7 @@ static int find_agent(struct run *run, const char *name)
     char why[PROTOCOL_TEXT_MAX] = "";
     int result = paths_find(&run->paths);
 
+    output_note_paths(run->output, &run->paths);
     if (!result) {
         result = client_connect(&run->paths, &client);
         if (result == -ENOENT || result == -ECONNREFUSED) {

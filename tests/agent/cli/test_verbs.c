@@ -161,6 +161,23 @@ Test(verbs, completion_offers_devices_and_programs_and_starts_nothing)
     harness_wait(pid);
 }
 
+/* Whatever prints, it is told that nothing could be written. */
+Test(verbs, output_that_cannot_be_written_is_an_error)
+{
+    static const char *const lines[] = {"version",   "help",         "move --help", "ps",
+                                        "ps --json", "config print", "devices",     "report"};
+    char command[1024];
+
+    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
+        snprintf(command, sizeof(command), "%s %s >/dev/full 2>/dev/null", harness_reseat(),
+                 lines[i]);
+        cr_expect_eq(WEXITSTATUS(system(command)), 1, "%s", lines[i]);
+        snprintf(command, sizeof(command), "%s %s 2>&1 >/dev/full | grep -q 'cannot be written'",
+                 harness_reseat(), lines[i]);
+        cr_expect_eq(WEXITSTATUS(system(command)), 0, "%s", lines[i]);
+    }
+}
+
 Test(verbs, the_manual_has_every_verb_and_option)
 {
     json_t *object, *verb, *option, *verbs = rows(&object);
@@ -212,7 +229,10 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         {{"move", "app", "cpu0", "--json=yes"}, "option --json=yes takes no value"},
         {{"move", "app", "cpu0", "--timeout=0"}, "--timeout is a number of seconds over 0"},
         {{"move", "app"}, "DEVICE is missing"},
-        {{"move", "app", ""}, "an empty name names nothing"},
+        {{"-v"}, "option -v is unknown; options follow the command"},
+        {{"xy"}, "there is no command \"xy\"; see reseat --help"},
+        {{"help", "library", "lst"}, "there is no \"lst\"; say list|add|verify|prune"},
+        {{"move", "app", ""}, "DEVICE is empty"},
         {{"move", "app", "cpu0", "cpu1"}, "too many arguments: \"cpu1\""},
         {{"notify", "app", "nothing"}, "there is no \"nothing\"; say device-added|"},
         {{"limit", "cpu0"}, "--memory SIZE|none is needed"},
@@ -226,6 +246,10 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         cr_expect(strstr(result->err, cases[i].reason), "%s: %s", cases[i].reason, result->err);
         cr_expect_str_eq(result->out, "");
     }
+    struct result *help = RESEAT("help", "library", "list");
+    cr_expect_eq(help->status, 0);
+    cr_expect(strstr(help->out, "Usage: reseat library list"), "%s", help->out);
+    cr_expect(!strstr(help->out, "library add"), "%s", help->out);
     struct result *result = RESEAT("move", "--wrong", "--json");
     json_t *object = json_loads(result->out, 0, NULL);
     cr_expect_str_eq(result->err, "");

@@ -383,7 +383,8 @@ Test(queue, what_is_already_there_is_done)
             cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
         struct result *result = PUPPETS_RESEAT(commands[i][0], "a", commands[i][1]);
         cr_assert_eq(result->status, 0, "%s: %s", commands[i][0], result->err);
-        cr_assert(strstr(result->out, "already there"), "%s", result->out);
+        cr_assert(strstr(result->out, i == 2 ? "is already suspended\n" : "is already on gpu0\n"),
+                  "%s", result->out);
         json_t *object = harness_json(PUPPETS_RESEAT(commands[i][0], "--json", "a", commands[i][1]),
                                       commands[i][0]);
         cr_assert_str_eq(text(object, "result"), "done");
