@@ -151,9 +151,11 @@ static int run_print(struct call *call)
 
     if (config_load_effective(print->given, print->count, &config, &error))
         return refuse(&call->output, &error);
-    int status = call->output.json               ? print_json(&call->output, &config)
-                 : config_print(&config, stdout) ? STATUS_ROLLED_BACK
-                                                 : STATUS_DONE;
+    int status = call->output.json ? print_json(&call->output, &config) : 0;
+    if (!call->output.json) {
+        (void)!config_print(&config, stdout);
+        status = output_done();
+    }
     config_finish(&config);
     return status;
 }

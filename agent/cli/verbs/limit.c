@@ -6,7 +6,7 @@
 #define LIMIT_MS 10000
 
 struct limit {
-    bool limited;
+    bool limited, off;
     uint64_t bytes;
 };
 
@@ -15,10 +15,10 @@ static int take_memory(struct call *call, const struct verb_option *option, cons
     struct limit *limit = call->options;
     char reason[PROTOCOL_TEXT_MAX];
 
-    limit->limited = strcmp(text, "none") != 0;
-    if (limit->limited && size_parse(text, &limit->bytes, reason, sizeof(reason)))
+    limit->limited = true;
+    if (size_parse(text, &limit->bytes, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
-    if (limit->limited && !limit->bytes) {
+    if (!limit->bytes) {
         return output_usage(&call->output,
                             "--%s: the limit must be above 0 (to empty a device: reseat drain; to "
                             "take a program off its device: reseat suspend)",
@@ -28,8 +28,8 @@ static int take_memory(struct call *call, const struct verb_option *option, cons
 }
 
 static const struct verb_option limit_options[] = {
-    {"memory", "SIZE|none", "Such as 512MiB or 2GiB; none: all that there is.", .required = true,
-     .take = take_memory},
+    {"memory", "SIZE", "Such as 512MiB or 2GiB.", .take = take_memory},
+    {"off", NULL, "No limit but the memory that there is.", OPTION_VALUE(struct limit, off)},
     {NULL}};
 
 static int print_limit(const struct output *output, const json_t *answer)
@@ -68,6 +68,8 @@ static int run(struct call *call)
     const struct limit *limit = call->options;
     struct frame frame;
 
+    if (limit->off == limit->limited)
+        return output_usage(&call->output, "give --memory SIZE or --off");
     frame_init(&frame, MSG_LIMIT);
     frame_string(&frame, "what", call->words[0]);
     frame_bool(&frame, "limited", limit->limited);

@@ -141,7 +141,7 @@ static const struct verb_option resume_options[] = {
     {NULL}};
 
 static const struct verb_option prewarm_options[] = {
-    {"drop", NULL,
+    {"off", NULL,
      "Release what was made ready on each DEVICE, or without DEVICE on every device: the context "
      "and "
      "the programs built there.",
@@ -504,12 +504,37 @@ static bool take_news(void *context, const struct message *message)
     return true;
 }
 
+/** Names with commas. */
 static void put_devices(const struct call *call, struct frame *frame)
 {
+    const char *at = call->count > 1 ? call->words[1] : "";
+
     frame_array(frame, "devices");
-    for (size_t i = 1; i < call->count; i++)
-        frame_string(frame, NULL, call->words[i]);
+    while (*at) {
+        char name[PROTOCOL_WORD_MAX];
+        size_t length = strcspn(at, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)length, at);
+        frame_string(frame, NULL, name);
+        at += length + (at[length] == ',');
+    }
     frame_end(frame);
+}
+
+/** Of prewarm. 0: there are none; SIZE_MAX: one of them is empty. */
+static size_t count_devices(const struct call *call)
+{
+    const char *list = call->count > 1 ? call->words[1] : "";
+    size_t count = 0, length;
+
+    for (const char *at = list; *list; at += length + 1) {
+        length = strcspn(at, ",");
+        if (!length)
+            return SIZE_MAX;
+        count++;
+        if (!at[length])
+            break;
+    }
+    return count;
 }
 
 static void make_request(const struct call *call, struct frame *ret_frame)
@@ -544,7 +569,7 @@ static void make_request(const struct call *call, struct frame *ret_frame)
 static int take_answers(struct call *call, struct client *client, const struct news *news)
 {
     struct change *change = call->options;
-    size_t count = change->prewarms && call->count > 2 ? call->count - 1 : 1;
+    size_t devices = change->prewarms ? count_devices(call) : 1, count = devices ? devices : 1;
     json_t *reports = json_array();
     struct message message;
     struct frame frame;
@@ -602,8 +627,10 @@ static int run(struct call *call)
         return output_usage(&call->output, "DEVICE is missing");
     if (change->prewarms && !change->drop && call->count < 2)
         return output_fail(&call->output, ERR_USAGE,
-                           "prewarm needs a DEVICE to make ready (reseat devices), or --drop");
-    if (change->prewarms && call->count > 1 + PROTOCOL_PREWARM_MAX)
+                           "prewarm needs a DEVICE to make ready (reseat devices), or --off");
+    if (change->prewarms && count_devices(call) == SIZE_MAX)
+        return output_usage(&call->output, "a DEVICE in the list is empty");
+    if (change->prewarms && count_devices(call) > PROTOCOL_PREWARM_MAX)
         return output_usage(&call->output, "give at most %d devices", PROTOCOL_PREWARM_MAX);
     if (change->on_demand && change->non_blocking)
         return output_usage(&call->output, "give --on-demand or --non-blocking, not both");
@@ -666,7 +693,7 @@ const struct verb verb_resume = {
 
 const struct verb verb_prewarm = {
     .name = MSG_PREWARM,
-    .arguments = "APP[:N] [DEVICE...]",
+    .arguments = "APP[:N] [DEVICE[,DEVICE]]",
     .summary = "Make devices ready for a program that may move there.",
     .text =
         "What takes long of a move, whatever the program's size, is done while it runs on where it "

@@ -142,7 +142,7 @@ Test(spreading, a_device_that_drains_has_no_part_until_it_is_back)
     struct result *result = RESEAT("spread", "app", "cpu1");
     cr_assert_eq(result->status, 4);
     cr_assert(strstr(result->err, "drained"), "%s", result->err);
-    cr_assert_eq(RESEAT("drain", "cpu1", "--undo")->status, 0);
+    cr_assert_eq(RESEAT("drain", "cpu1", "--off")->status, 0);
     expect_told("cpu0,cpu1");
     harness_end(pid);
 }
