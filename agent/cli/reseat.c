@@ -1,3 +1,4 @@
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +102,7 @@ int main(int argc, char **argv)
     size_t taken;
     int status;
 
+    setlocale(LC_CTYPE, "");
     if (argc < 2) {
         help_print_all(verbs, stderr);
         return STATUS_USAGE;

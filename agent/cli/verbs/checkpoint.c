@@ -289,8 +289,8 @@ const struct verb verb_checkpoint = {
     .summary = "Write an image of a program to disk, while it runs.",
     .text = "An image has all that the program has of OpenCL, its objects and their bytes, as it "
             "was at one moment; the program is stopped for that moment alone. What did not change "
-            "since another image in FOLDER is shared with that. It is there whole or not at all, "
-            "and never touches one that is there. Ctrl-C gives it up.",
+            "since another image in FOLDER is shared with that. An image is complete or "
+            "absent, and never changes another one. Ctrl-C cancels.",
     .options = options,
     .size = sizeof(struct checkpoint),
     .prepare = prepare,

@@ -274,7 +274,10 @@ static int say_reloaded(const struct output *output, const json_t *answer)
         output_add_members(object, answer, "file");
         return output_print(object, STATUS_DONE);
     }
-    printf("the agent has read %s\n", file[0] ? file : "that there is no file; the defaults hold");
+    if (file[0])
+        printf("the agent uses %s\n", file);
+    else
+        puts("no configuration file; using defaults");
     return output_done();
 }
 

@@ -421,6 +421,15 @@ Test(operator, report_counts_what_was_wanted_and_names_programs_whole)
     struct result *result = PUPPETS_RESEAT("report");
     cr_assert(strstr(result->out, "\na-name-of-some-length "), "%s", result->out);
     cr_assert(strstr(result->out, "needed at most 1000 MiB, 49% of gpu0"), "%s", result->out);
+    /* A terminal is drawn to with the letters that it has. */
+    setenv("LC_ALL", "C.UTF-8", 1);
+    for (unsigned i = 0; i < 50 && !strstr(PUPPETS_RESEAT("report")->out, "\xe2\x96"); i++)
+        usleep(100000);
+    cr_expect(strstr(PUPPETS_RESEAT("report")->out, "\xe2\x96"), "it draws nothing");
+    setenv("LC_ALL", "C", 1);
+    result = PUPPETS_RESEAT("report");
+    for (const char *at = result->out; *at; at++)
+        cr_assert_gt(*at, 0, "not ASCII: %s", at);
     puppet_kill(a);
     do {
         result = PUPPETS_RESEAT("report");
