@@ -49,6 +49,12 @@ static int print_limit(const struct output *output, const json_t *answer)
     if (app) {
         printf("%s: %s%s%s; granted now: %s\n", output_program(app, name),
                limited ? "at most " : "no limit", limited ? bytes : "", more, granted);
+    } else if (limited &&
+               member_number(answer, "memory_bytes") > member_number(answer, "capacity_bytes")) {
+        char own[32];
+        bytes_text(member_number(answer, "capacity_bytes"), own, sizeof(own));
+        printf("%s: it has only %s, so a limit of %s changes nothing; granted now: %s\n",
+               member_text(answer, "device"), own, bytes, granted);
     } else {
         printf("%s: programs may have %s%s; granted now: %s\n", member_text(answer, "device"),
                limited ? "" : "all of its memory, ", bytes, granted);

@@ -410,7 +410,7 @@ static bool fits(void *data)
 
 Test(memory, a_limit_below_what_is_in_use_shrinks_it)
 {
-    begin_with("none");
+    begin_with(NULL);
     struct puppet *a = start("a", "gpu:one", NULL);
     struct puppet *b = start("b", "gpu:one", NULL);
 
@@ -433,7 +433,7 @@ Test(memory, a_limit_below_what_is_in_use_shrinks_it)
 
 Test(memory, one_that_gives_nothing_back_is_not_asked_without_end)
 {
-    begin_with("none");
+    begin_with(NULL);
     struct puppet *a = start("a", "gpu:one", "p");
 
     a->seats[0].least = 10 * MIB;

@@ -350,6 +350,16 @@ Test(operator, limits_are_of_devices_and_of_programs)
     json_decref(object);
 }
 
+Test(operator, a_limit_above_what_a_device_has_is_not_said_to_hold)
+{
+    struct result *result = PUPPETS_RESEAT("limit", "gpu0", "--memory", "100TiB");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "so a limit of 100 TiB changes nothing"), "%s", result->out);
+    result = PUPPETS_RESEAT("limit", "gpu0", "--memory", "64MiB");
+    cr_assert(strstr(result->out, "programs may have 64.0 MiB"), "%s", result->out);
+}
+
 Test(operator, explain_and_report_say_what_the_ledger_knows)
 {
     struct puppet *a = start("alpha", "gpu:one", 300 * MIB);
