@@ -273,7 +273,7 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     if (p->silent)
         line(&page, "It does not answer, or cannot do what it is asked: nothing is until it does.");
     else if (p->busy_moving)
-        line(&page, "A step that concerns it is under way.");
+        line(&page, "It is being moved; nothing else is decided for it until that ends.");
     if (p->prefers && p->state == POLICY_RUNNING && p->device != POLICY_NONE)
         say_prefers(&page, &view, program);
     if (p->state == POLICY_RUNNING && p->device != POLICY_NONE)

@@ -54,6 +54,7 @@ int ask_connect(const struct output *output, bool launch, const char *what,
         return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
                            paths.problem);
     }
+    output_note_paths(output, &paths);
     error = client_connect(&paths, ret_client);
     if (other && nobody_there(error))
         return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)whose.user);

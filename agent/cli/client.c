@@ -153,7 +153,18 @@ static void say_why(int result, char *ret_why, size_t size)
 {
     struct config_error error;
     struct config config;
+    char state[PATH_MAX] = "";
+    int refused = paths_state(state);
 
+    if (!refused && access(state, R_OK | W_OK | X_OK))
+        refused = -errno;
+    if (refused) {
+        snprintf(ret_why, size,
+                 "the state folder %.300s cannot be used: %s; make it yours, or set XDG_STATE_HOME "
+                 "to a folder of yours",
+                 state, strerror(-refused));
+        return;
+    }
     if (config_load_effective(NULL, 0, &config, &error)) {
         config_error_format(&error, ret_why, size);
         return;

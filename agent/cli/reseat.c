@@ -1,3 +1,4 @@
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,7 @@ int main(int argc, char **argv)
     size_t taken;
     int status;
 
+    setlocale(LC_CTYPE, "");
     if (argc > 2 && strcmp(argv[1], "--user") == 0) {
         user = argv[2];
         argv[2] = argv[0];

@@ -60,7 +60,7 @@ static int check_arguments(const struct call *call)
         size_t end = strlen(argument);
         bool more = end > 3 && strcmp(argument + end - 3, "...") == 0 && i + 1 < call->count;
         if (!call->words[i][0])
-            return output_usage(&call->output, "an empty name names nothing");
+            return output_usage(&call->output, "%s is empty", argument);
         if (is_choice(argument) && !is_one_of(argument, call->words[i])) {
             return output_usage(&call->output, "there is no \"%s\"; say %s", call->words[i],
                                 argument);
@@ -240,7 +240,15 @@ const struct verb *verb_find(const struct verb *const *verbs, const struct outpu
                                    wrong ? words[1] : "", wrong ? "\"; " : "", seconds);
         return NULL;
     }
-    nearest = nearest_name(first, names, name_count, NEAR);
+    if (*first == '-') {
+        *ret_status = output_fail(output, ERR_USAGE,
+                                  "option %s is unknown; options follow the command; see reseat "
+                                  "--help",
+                                  first);
+        return NULL;
+    }
+    /* Of two letters or three, most words are as near. */
+    nearest = nearest_name(first, names, name_count, strlen(first) > 3 ? NEAR : 1);
     *ret_status =
         output_fail(output, ERR_USAGE, "there is no command \"%s\"%s%s%s; see reseat --help", first,
                     nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");

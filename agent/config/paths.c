@@ -108,6 +108,15 @@ static bool is_roots_socket(char ret_folder[PATH_MAX], const char **ret_name)
     return true;
 }
 
+/** Another agent than the user meant may be the one in the folder that is used instead. */
+static void note_refused(struct paths *paths)
+{
+    const char *named = getenv("RESEAT_SOCKET");
+
+    if ((named && *named) || !folder_runtime_refused(paths->refused))
+        paths->refused[0] = '\0';
+}
+
 int paths_find(struct paths *ret_paths)
 {
     struct paths paths = {.user = geteuid()};
@@ -132,6 +141,7 @@ int paths_find(struct paths *ret_paths)
     else
         error = folder_make_private(wanted, paths.folder, paths.problem);
     error = finish_paths(&paths, beside, error);
+    note_refused(&paths);
     *ret_paths = paths;
     return error;
 }

@@ -15,6 +15,8 @@ struct paths {
     bool shared; /**< The socket is one of root's, for all users: the folder has nothing of it. */
     char problem[FOLDER_PROBLEM_MAX]; /**< Of a folder that cannot be used: one line that names it.
                                        */
+    char refused[FOLDER_PROBLEM_MAX]; /**< Why `folder` is not in $XDG_RUNTIME_DIR, though that is
+                                           set; "" where it is, or $RESEAT_SOCKET says where. */
 };
 
 /**

@@ -234,6 +234,10 @@ static void put_report(struct frame *frame, const char *result, const struct mov
     frame_u64(frame, "arrived_ns", report->arrived_ns);
     frame_u64(frame, "downtime_ns", report->downtime_ns);
     frame_u64(frame, "bytes", report->bytes);
+    frame_u64(frame, "build_ns", report->build_ns);
+    frame_u64(frame, "built", report->built);
+    frame_u64(frame, "drain_ns", report->drain_ns);
+    frame_u64(frame, "aim_ns", report->aim_ns);
     frame_u64(frame, "left", report->left);
     frame_u64(frame, "rounds", report->rounds);
     frame_u64(frame, "predicted_ns", report->predicted_ns);

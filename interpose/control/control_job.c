@@ -169,6 +169,10 @@ static void add(struct control_report *report, const struct move_report *one, ui
     whole->arrived_ns += one->arrived_ns;
     whole->downtime_ns += one->downtime_ns;
     whole->bytes += one->bytes;
+    whole->build_ns += one->build_ns;
+    whole->built += one->built;
+    whole->drain_ns += one->drain_ns;
+    whole->aim_ns += one->aim_ns;
     whole->left += one->left;
     whole->rounds += one->rounds;
     whole->predicted_ns += one->predicted_ns;
@@ -213,8 +217,10 @@ static void store(const struct control_request *request, struct control_report *
                                           .cancel = request->move.cancel,
                                           .progress = request->move.progress,
                                           .data = request->move.data};
+    uint64_t begun = clock_now_ns();
     ret_report->stores = true;
     stored_put(&stored, &ret_report->stored);
+    ret_report->whole.total_ns += clock_now_ns() - begun;
 }
 
 /* All of the program is in it, whichever of its virtual devices is meant. */

@@ -123,7 +123,7 @@ static bool not_connected(const struct address *address, int error, struct conta
     default:
         break;
     }
-    return wrong(contact, "unreachable", "nobody can be reached there: %s",
+    return wrong(contact, "unreachable", "cannot connect: %s",
                  error == -ENOENT ? "there is no such host or socket" : strerror(-error));
 }
 

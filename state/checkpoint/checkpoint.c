@@ -281,6 +281,10 @@ static int make_point_with(struct making *m, const struct checkpoint_partner *as
     int has_none = 1;
     if (asked)
         has_none = asked->begin(m->request, m->report->reason, sizeof(m->report->reason));
+    if (has_none > 0 && m->request->lease_ms)
+        return fail(m, -EPERM,
+                    "it has no save callback (reseat.h), so that reseat recover could not start it "
+                    "again: make images without --lease");
     m->partner = has_none == 0 ? asked : NULL;
     int error = has_none < 0 ? has_none : make_point(m);
     if (m->partner)

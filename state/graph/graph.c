@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "state/base/array.h"
+#include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/command/command.h"
 #include "state/graph/names.h"
@@ -42,7 +43,10 @@ int graph_describe_program(struct image_manifest *manifest, const char *reason)
     struct image_about *about = record->about;
     about->created_ms = clock_wall_ms();
     about->pid = (uint64_t)getpid();
-    about->program = strdup(program_invocation_short_name);
+    /* What the operator calls it, as elsewhere. */
+    const char *name = getenv("RESEAT_NAME");
+    bool named = name && *name && text_is_safe(name, strlen(name));
+    about->program = strdup(named ? name : program_invocation_short_name);
     about->host = strdup(uname(&host) == 0 ? host.nodename : "");
     about->release = strdup(RESEAT_VERSION);
     about->reason = strdup(reason);

@@ -93,6 +93,21 @@ static int open_chunks(struct image_folder *folder, bool make)
     return image_file_folder(&folder->folder, CHUNKS, &folder->chunks);
 }
 
+/* Somebody's documents would be mixed with images, and swept with them. */
+static int check_empty(const struct image_folder *folder)
+{
+    struct image_names names;
+    struct stat stat;
+    if (fstatat(owned_fd(&folder->folder), LOCK, &stat, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    int error = image_file_names(&folder->folder, &names);
+    if (error)
+        return error;
+    error = names.count != 0 ? -ENOTEMPTY : 0;
+    image_names_finish(&names);
+    return error;
+}
+
 static int open_lock(struct image_folder *folder, bool make)
 {
     int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (make ? O_CREAT : 0);
@@ -165,6 +180,11 @@ static int open_parts(struct image_folder *folder, enum image_use use, char *ret
         error = -errno;
     if (!error && (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0))
         error = -EPERM;
+    if (!error && make)
+        error = check_empty(folder);
+    if (error == -ENOTEMPTY)
+        return refuse(ret_problem, error, folder->path, "",
+                      "it holds other files; name an empty folder, or one to be made");
     if (!error) {
         part = LOCK;
         error = open_lock(folder, make);

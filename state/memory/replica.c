@@ -519,6 +519,19 @@ uint64_t replica_differing(struct memory *root, uint8_t from, uint8_t to)
     return last < lacking ? last : lacking;
 }
 
+/* Bytes of parts for which both ends work on the same host memory. */
+static uint64_t shared_bytes(const struct replica_batch *batch, const struct parts *parts)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < parts->count; i++) {
+        const struct part *part = &parts->parts[i];
+        if ((batch->from == PLACE_HOST || in_place_at(batch, part->root, batch->from)) &&
+            (batch->to == PLACE_HOST || in_place_at(batch, part->root, batch->to)))
+            bytes += size_of(part);
+    }
+    return bytes;
+}
+
 int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_int *ret_error)
 {
     struct parts direct = {0}, windowed = {0};
@@ -546,6 +559,8 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
         if (visited[i])
             map_visit_end(batch->roots[i]);
     }
+    if (error == 0 && batch->shared)
+        *batch->shared += shared_bytes(batch, &windowed);
     span_end(begun, "copy",
              batch->to == PLACE_HOST     ? "copy to host memory"
              : batch->from == PLACE_HOST ? "copy from host memory"

@@ -35,6 +35,8 @@ struct replica_batch {
     bool busy;
     const struct transfer_limits *limits;
     uint64_t *copied; /**< Or NULL: those bytes are added that were not found equal (compare.h). */
+    uint64_t *shared; /**< Or NULL: of `copied`, those that nothing was copied for: both ends work
+                           on the same host memory. */
 };
 
 /** Bytes of @root that a batch from @from to @to would copy: those that @to lacks, and @from or

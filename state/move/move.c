@@ -141,6 +141,7 @@ static void pause_end(struct move *move)
 static int pause_begin(struct move *move)
 {
     move->paused_at = clock_now_ns();
+    move->report->aim_ns = move_downtime_limit(move);
     move->limits.deadline_ns = move_pause_limit(move);
     int error = move_close_gate(move);
     if (error == 0)
@@ -153,7 +154,9 @@ static int pause_begin(struct move *move)
 /* What came since, in the pause. */
 static int bring_up_to_date(struct move *move)
 {
+    uint64_t begun = clock_now_ns();
     int error = move_drain(move);
+    move->report->drain_ns += clock_now_ns() - begun;
     if (error == 0)
         error = move_check_pause(move);
     if (error == 0)

@@ -90,6 +90,10 @@ struct move_report {
     uint64_t downtime_ns;  /**< From the gate's closing to its opening. */
     uint64_t bytes;        /**< Copied, in both parts of the move. */
     uint64_t left;         /**< On demand: to be fetched while the program runs. */
+    uint64_t build_ns;     /**< Of total_ns: what programs took to be built at the target, ... */
+    uint32_t built;        /**< ...and how many they were. */
+    uint64_t drain_ns;     /**< Of downtime_ns: the wait for commands that the device ran. */
+    uint64_t aim_ns;       /**< What downtime_ns was to be at most; 0: nothing was stopped. */
     uint32_t rounds;       /**< Of copies ahead. */
     uint64_t predicted_ns; /**< What copying was to stop it for, when it was stopped; 0: no
                               bandwidth was known. */

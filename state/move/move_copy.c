@@ -232,9 +232,10 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
             .count = count,
             .limits = &limits,
         };
-        uint64_t bytes = 0, copied = 0;
+        uint64_t bytes = 0, copied = 0, same = 0;
         cl_int reason = CL_SUCCESS;
         batch.copied = &copied;
+        batch.shared = &same;
         if (shared)
             room_copy_begin();
         error = replica_refresh(&batch, &bytes, &reason);
@@ -245,8 +246,10 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
             return -ENODEV;
         if (error == -EIO)
             error = move_fail(move, error, "copying failed (OpenCL error %d)", reason);
-        if (error == 0)
-            move->report->bytes += copied;
+        if (error == 0) {
+            move->refreshed += copied;
+            move->report->bytes += copied > same ? copied - same : 0;
+        }
         at += count;
         move_tell(move);
     }
@@ -284,7 +287,7 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint8
 
 int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes, uint64_t *ret_ns)
 {
-    uint64_t before = move->report->bytes;
+    uint64_t before = move->refreshed;
     int error = 0;
     *ret_ns = 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++) {
@@ -295,7 +298,7 @@ int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes, uint
             if (!nothing_ahead(entry, from))
                 error = copy_ahead(move, entry, from, least, ret_ns);
     }
-    *ret_bytes = move->report->bytes - before;
+    *ret_bytes = move->refreshed - before;
     return error;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
+#include "state/base/clock.h"
 #include "state/base/span.h"
 #include "state/move/ready.h"
 #include "state/program/program.h"
@@ -199,8 +200,13 @@ static int make_real(struct move *move, const struct object_class *class, struct
                             sizeof(move->builds.building));
         move_tell(move);
     }
+    uint64_t begun = clock_now_ns();
     cl_int error = class->make_real(object, entry);
-    move->builds.built += builds;
+    if (builds) {
+        move->builds.built++;
+        move->report->built++;
+        move->report->build_ns += clock_now_ns() - begun;
+    }
     return error == CL_SUCCESS ? move_check(move)
                                : move_fail_object(move, class, object, entry, "made", error);
 }

@@ -37,6 +37,7 @@ struct move {
     struct throttle throttle;      /**< Of what is copied ahead. */
     struct transfer_series series; /**< Of all copies. */
     struct move_rounds rounds;
+    uint64_t refreshed; /**< Bytes that are up to date at the target now, copied or shared. */
     _Atomic uint64_t done;
     uint64_t total;
     struct move_progress builds; /**< Of that only what is built. */
@@ -186,6 +187,8 @@ MUST_CHECK int move_arrive(struct move *move);
  * to be.
  */
 MUST_CHECK int move_copy_ahead(struct move *move);
+/** How long the move may stop the program, or aims to, where that is no strict limit. */
+uint64_t move_downtime_limit(const struct move *move);
 /** When a pause that begins now has to be over: a strict move's limit, or its deadline; 0: any
  * time. */
 uint64_t move_pause_limit(const struct move *move);

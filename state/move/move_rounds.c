@@ -26,7 +26,7 @@
 #define RESTS        4
 #define REST_STEP_NS 5000000u
 
-static uint64_t limit_of(const struct move *move)
+uint64_t move_downtime_limit(const struct move *move)
 {
     uint64_t asked = move->request->max_downtime_ns;
     return asked != 0 ? asked : MOVE_DOWNTIME_NS;
@@ -34,7 +34,8 @@ static uint64_t limit_of(const struct move *move)
 
 uint64_t move_pause_limit(const struct move *move)
 {
-    uint64_t until = clock_now_ns() + limit_of(move), deadline = move->request->deadline_ns;
+    uint64_t until = clock_now_ns() + move_downtime_limit(move),
+             deadline = move->request->deadline_ns;
     return move->request->strict && (deadline == 0 || until < deadline) ? until : deadline;
 }
 
@@ -54,8 +55,8 @@ static bool is_late(const struct move *move, uint64_t predicted)
 
 static int give_up(struct move *move, uint64_t left, uint64_t predicted)
 {
-    double limit = (double)limit_of(move) / NS_PER_MS;
-    if (predicted <= limit_of(move))
+    double limit = (double)move_downtime_limit(move) / NS_PER_MS;
+    if (predicted <= move_downtime_limit(move))
         return move_fail(move, -EBUSY,
                          "what the program has given to its device does not end, or is not copied, "
                          "within the %.0f ms that it may be stopped for",
@@ -75,7 +76,8 @@ static int decide(struct move *move, uint64_t left)
     bool strict = move->request->strict, in_vain = rounds->in_vain >= IN_VAIN_MAX;
     bool late = is_late(move, predicted);
     /* Where no bandwidth is known it is tried. */
-    bool fits = rounds->bandwidth > 0 ? predicted <= limit_of(move) : rounds->pauses == 0;
+    bool fits =
+        rounds->bandwidth > 0 ? predicted <= move_downtime_limit(move) : rounds->pauses == 0;
     if (move->report->rounds == 0 && rounds->pauses == 0)
         return left != 0 && (strict || left >= WORTH);
     if (fits && (!in_vain || !strict))
@@ -109,7 +111,7 @@ static int copy_round(struct move *move)
     char name[SPAN_NAME];
     move->report->rounds++;
     move_tell(move);
-    int error = rounds->idle ? rest(move, limit_of(move)) : 0;
+    int error = rounds->idle ? rest(move, move_downtime_limit(move)) : 0;
     traced = span_begin();
     if (error == 0)
         error = move_copy_round(move, least, &bytes, &ns);
@@ -146,7 +148,7 @@ int move_rest(struct move *move)
 {
     move->rounds.in_vain++;
     move->rounds.pauses++;
-    return rest(move, RESTS * limit_of(move));
+    return rest(move, RESTS * move_downtime_limit(move));
 }
 
 int move_check_pause(struct move *move)

@@ -409,8 +409,11 @@ int stored_bring(struct move *move)
     else if (error == -ETIMEDOUT || error == -ECANCELED || error == -ESHUTDOWN)
         return error;
     else
-        (void)move_fail(move, error, "its bytes are in the image %s and cannot be read: %.350s",
-                        stored.image, *problem ? problem : strerror(-error));
+        (void)move_fail(
+            move, error,
+            "its data is in the image %s, which cannot be read: %.320s; put the image back "
+            "and resume again",
+            stored.image, *problem ? problem : strerror(-error));
     /* What was wrong is the disk's; the driver's errors mean other things to who called. */
     return error == 0 ? 0 : -ENODATA;
 }

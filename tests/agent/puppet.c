@@ -589,7 +589,7 @@ void puppets_for(unsigned ms)
 
 void puppets_limit(const char *what, const char *memory)
 {
-    struct result *result = PUPPETS_RESEAT("limit", what, "--memory", memory);
+    struct result *result = PUPPETS_RESEAT("limit", what, memory ? "--memory" : "--off", memory);
 
     cr_assert_eq(result->status, 0, "%s", result->err);
 }

@@ -105,7 +105,8 @@ static int prepare(struct making *m)
     }
     if (!criu_works(m->criu, problem)) {
         return output_fail(m->output, ERR_REFUSED,
-                           "CRIU cannot keep processes here%s: %s; reseat doctor says more",
+                           "CRIU cannot keep processes here%s: %s; run criu check as root "
+                           "to see what is missing",
                            geteuid() != 0 ? ", where you are not root" : "", problem);
     }
     int error = image_folder_open(m->wish->folder, IMAGE_TO_WRITE, &m->folder, problem);

@@ -110,17 +110,26 @@ void output_add_error(json_t *object, const char *code, const char *message)
                         json_pack("{s:s, s:o}", "code", code, "message", output_text(message)));
 }
 
+/** Returns whether all that was printed reached its file, and says so where it did not. */
+static bool is_written(void)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return true;
+    fprintf(stderr, "reseat: the output cannot be written: %s\n", strerror(errno));
+    return false;
+}
+
 int output_done(void)
 {
-    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return is_written() ? STATUS_DONE : STATUS_ROLLED_BACK;
 }
 
 int output_print(json_t *object, int status)
 {
-    bool bad = !object || json_dumpf(object, stdout, JSON_INDENT(2)) || putchar('\n') == EOF ||
-               fflush(stdout);
+    bool bad = !object || json_dumpf(object, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
 
     json_decref(object);
+    bad = !is_written() || bad;
     return bad && status == STATUS_DONE ? STATUS_ROLLED_BACK : status;
 }
 
@@ -169,6 +178,13 @@ void output_note(const struct output *output, const char *format, ...)
     fprintf(stderr, "reseat %s: %s\n", output->command, text);
 }
 
+void output_note_paths(const struct output *output, const struct paths *paths)
+{
+    if (paths->refused[0])
+        output_note(output, "XDG_RUNTIME_DIR is not used: %.300s; the agent is that of %.300s",
+                    paths->refused, paths->folder[0] ? paths->folder : "no folder");
+}
+
 static int fail(const struct output *output, const char *code, const char *message)
 {
     int status = output_status_of(code);
@@ -199,9 +215,10 @@ int output_fail_message(const struct output *output, const struct message *messa
 
     if (!field_string(&message->root, "code", code, sizeof(code)) ||
         !field_text(&message->root, "message", line, sizeof(line))) {
-        return fail(output, ERR_PROTOCOL,
-                    "the agent's answer makes no sense; is it of another release? Restart it with "
-                    "reseat agent stop and reseat agent start");
+        return fail(
+            output, ERR_PROTOCOL,
+            "the agent's answer cannot be understood: it may be of another release. Restart it "
+            "with reseat agent stop and reseat agent start");
     }
     return fail(output, code, line);
 }
@@ -226,10 +243,8 @@ int output_fail_agent(const struct output *output, int error, const char *what)
                            "it with reseat agent stop",
                            what);
     }
-    if (error == -EPERM) {
-        return fail(output, ERR_DENIED,
-                    "the agent that listens there is another user's, and is not believed");
-    }
+    if (error == -EPERM)
+        return fail(output, ERR_DENIED, "the agent's socket is owned by another user; refused");
     return output_fail(output, ERR_FAILED, "cannot ask the agent to %s: %s", what,
                        strerror(-error));
 }
@@ -256,6 +271,36 @@ const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX])
 const char *output_place(const char *name)
 {
     return name[0] ? name : "host memory";
+}
+
+void output_moving(const json_t *move, struct words *words)
+{
+    unsigned long long done = member_number(move, "done"), total = member_number(move, "total");
+    unsigned long long built = member_number(move, "built"), builds = member_number(move, "builds");
+    const char *verb = member_text(move, "verb"), *kernel = member_text(move, "building");
+    char have[32], all[32];
+
+    if (!move)
+        return;
+    words_add(words, "%s %s",
+              strcmp(verb, MSG_PREWARM) == 0  ? "being made ready for"
+              : strcmp(verb, MSG_RESUME) == 0 ? "resuming on"
+                                              : "moving to",
+              output_place(member_text(move, "to")));
+    if (builds) {
+        words_add(words, ", %llu%%: building %llu of %llu programs", 100 * built / builds,
+                  built < builds ? built + 1 : builds, builds);
+        if (kernel[0])
+            words_add(words, " (kernel %s)", kernel);
+    } else if (total) {
+        done = done < total ? done : total;
+        bytes_text(done, have, sizeof(have));
+        bytes_text(total, all, sizeof(all));
+        words_add(words, ", %.0f%%: %s of %s copied", 100.0 * (double)done / (double)total, have,
+                  all);
+    } else if (member_text(move, "phase")[0]) {
+        words_add(words, ": %s", member_text(move, "phase"));
+    }
 }
 
 void output_link(const json_t *server, char *ret, size_t size)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "agent/config/paths.h"
 #include "agent/wire/protocol.h"
 #include "agent/wire/size.h"
 #include "state/base/compiler.h"
@@ -62,6 +63,8 @@ int output_done(void);
 
 /** One line on stderr that changes nothing. What others wrote in it is made safe. */
 void output_note(const struct output *output, const char *format, ...) PRINTF(2, 3);
+/** Say that $XDG_RUNTIME_DIR is not used, and what is instead, where that is so. */
+void output_note_paths(const struct output *output, const struct paths *paths);
 /** Report a failure. @code is one of ERR_*, which decides the status that is returned. */
 int output_fail(const struct output *output, const char *code, const char *format, ...)
     PRINTF(3, 4);
@@ -79,6 +82,9 @@ int output_status_of(const char *code);
 const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX]);
 /** Where something is: a device's name, or "host memory" for "". */
 const char *output_place(const char *name);
+
+/** "moving to cpu1, 62%: building 3 of 9 kernels"; "" where @move is NULL. Of an "app"'s "move". */
+void output_moving(const json_t *move, struct words *words);
 
 /** What the link of a server was measured to do: "0.2 ms, 1.1 GB/s"; "" where nobody knows. */
 void output_link(const json_t *server, char *ret, size_t size);

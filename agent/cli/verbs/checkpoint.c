@@ -25,9 +25,10 @@ struct checkpoint {
     const struct output *output;
     const char *to;
     char folder[PATH_MAX];
-    uint64_t every_ms; /**< EVERY_UNSAID: once; 0: none any more. */
+    uint64_t every_ms; /**< EVERY_UNSAID: once. */
     uint64_t keep;     /**< 0: all. */
     uint64_t timeout_ms, max_downtime_ms, bandwidth, lease_ms;
+    bool off;                  /**< None is made any more. */
     bool process, end_process; /**< All of it is kept; and it is not to run on. */
     const char *criu;
     int signals; /**< Ctrl-C and the like, as something to wait for. */
@@ -40,7 +41,7 @@ static void prepare(void *options)
 
 static bool ends(const struct checkpoint *checkpoint)
 {
-    return checkpoint->every_ms == 0;
+    return checkpoint->off;
 }
 
 static int take_bandwidth(struct call *call, const struct verb_option *option, const char *text)
@@ -51,8 +52,7 @@ static int take_bandwidth(struct call *call, const struct verb_option *option, c
     if (size_parse(text, &checkpoint->bandwidth, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
     if (!checkpoint->bandwidth)
-        return output_usage(&call->output, "--%s: with nothing a second it would never end",
-                            option->name);
+        return output_usage(&call->output, "--%s must be above 0", option->name);
     return 0;
 }
 
@@ -62,10 +62,12 @@ static const struct verb_option options[] = {
      OPTION_VALUE(struct checkpoint, to)},
     {"every", "SECONDS",
      "When the first one is there, have the agent make another each so many seconds, until the "
-     "program's end or --every 0; reseat explain shows that. Between them the program's contents "
+     "program's end or --off; reseat explain shows that. Between them the program's contents "
      "stay in host memory too, so that only what changed is copied and written.",
-     OPTION_VALUE(struct checkpoint, every_ms), .number = "a number of seconds", .places = 3,
-     .least = 0, .most = SECONDS_MAX},
+     OPTION_VALUE(struct checkpoint, every_ms), .number = "a number of seconds over 0", .places = 3,
+     .least = 1, .most = SECONDS_MAX},
+    {"off", NULL, "Make no more images of APP, and end its lease.",
+     OPTION_VALUE(struct checkpoint, off)},
     {"keep", "N",
      "Remove all but the last N images of the program, once another one is there; those of other "
      "processes of its name stay.",
@@ -137,7 +139,7 @@ static int print(const struct checkpoint *checkpoint, const json_t *report)
     printf("%s: image %s in %s, stopped for %s, %s, %s of it new\n", name,
            member_text(report, "image"), total, downtime, bytes, written);
     if (checkpoint->every_ms != EVERY_UNSAID)
-        printf("another follows every %.3g s, until its end or reseat checkpoint --every 0\n",
+        printf("another follows every %.3g s, until its end or reseat checkpoint --off\n",
                (double)checkpoint->every_ms / 1e3);
     return output_done();
 }
@@ -256,6 +258,8 @@ static int run(struct call *call)
                                 checkpoint->max_downtime_ms))
         return output_usage(&call->output, "--process stops the program for as long as it takes, "
                                            "once: without --every, --lease and --max-downtime");
+    if (checkpoint->off && (checkpoint->to || checkpoint->every_ms != EVERY_UNSAID))
+        return output_usage(&call->output, "--off takes no --to and no --every");
     if (!ends(checkpoint) && !checkpoint->to)
         return output_usage(&call->output, "--to FOLDER is missing");
     if (!ends(checkpoint))
@@ -285,8 +289,8 @@ const struct verb verb_checkpoint = {
     .summary = "Write an image of a program to disk, while it runs.",
     .text = "An image has all that the program has of OpenCL, its objects and their bytes, as it "
             "was at one moment; the program is stopped for that moment alone. What did not change "
-            "since another image in FOLDER is shared with that. It is there whole or not at all, "
-            "and never touches one that is there. Ctrl-C gives it up.",
+            "since another image in FOLDER is shared with that. An image is complete or "
+            "absent, and never changes another one. Ctrl-C cancels.",
     .options = options,
     .size = sizeof(struct checkpoint),
     .prepare = prepare,

@@ -151,9 +151,11 @@ static int run_print(struct call *call)
 
     if (config_load_effective(print->given, print->count, &config, &error))
         return refuse(&call->output, &error);
-    int status = call->output.json               ? print_json(&call->output, &config)
-                 : config_print(&config, stdout) ? STATUS_ROLLED_BACK
-                                                 : STATUS_DONE;
+    int status = call->output.json ? print_json(&call->output, &config) : 0;
+    if (!call->output.json) {
+        (void)!config_print(&config, stdout);
+        status = output_done();
+    }
     config_finish(&config);
     return status;
 }
@@ -272,7 +274,10 @@ static int say_reloaded(const struct output *output, const json_t *answer)
         output_add_members(object, answer, "file");
         return output_print(object, STATUS_DONE);
     }
-    printf("the agent has read %s\n", file[0] ? file : "that there is no file; the defaults hold");
+    if (file[0])
+        printf("the agent uses %s\n", file);
+    else
+        puts("no configuration file; using defaults");
     return output_done();
 }
 

@@ -91,10 +91,12 @@ static void say_cost(FILE *to, const struct inventory *inventory)
     if (devices.used) {
         fprintf(
             to,
-            "note  choice: that programs may go to %s costs them, of what %s has, %zu extensions "
-            "and features (%s%s) and %zu limits; reseat devices --presented tells which, and "
-            "--profile native leaves them on what is like it\n",
-            devices.text, presented.devices[0]->name, extensions, names.used ? names.text : "none",
+            "note  choice: because %s %s allowed, programs are not offered %zu extensions and "
+            "features of %s (%s%s), and get %zu smaller limits. reseat devices --presented lists "
+            "them; reseat run --profile native offers all, and the program then moves only to "
+            "devices that have them\n",
+            devices.text, strchr(devices.text, ',') ? "are" : "is", extensions,
+            presented.devices[0]->name, names.used ? names.text : "none",
             extensions > NAMES_MAX ? "..." : "", limits);
     }
     presented_finish(&presented);

@@ -24,7 +24,7 @@ static const struct verb_option drain_options[] = {
      "whatever is left of the time. An agent that is started again keeps to the time.",
      OPTION_VALUE(struct steps, in_ns), .number = "a number of seconds", .places = 9,
      .most = SECONDS_MAX_NS},
-    {"undo", NULL,
+    {"off", NULL,
      "Let it take programs again, also before the time has come; those that were told are told so. "
      "A command that waits for the drain fails.",
      OPTION_VALUE(struct steps, undo)},
@@ -79,7 +79,7 @@ static void explain(const json_t *answer, struct words *words)
         words_add(words, "%s%s stays: %s", i ? "; " : "",
                   output_program(json_object_get(one, "app"), name), member_text(one, "reason"));
     }
-    words_add(words, "; %s takes no new programs (reseat drain %s --undo)", device, device);
+    words_add(words, "; %s takes no new programs (reseat drain %s --off)", device, device);
 }
 
 static int finish_json(struct steps *steps, const json_t *answer, int status, const char *code,
@@ -129,7 +129,7 @@ static int finish(struct steps *steps, const json_t *answer)
     } else if (steps->undo) {
         printf("%s takes programs again\n", device);
     } else {
-        printf("%s is empty and takes no new programs (reseat drain %s --undo)\n", device, device);
+        printf("%s is empty and takes no new programs (reseat drain %s --off)\n", device, device);
     }
     return output_done();
 }
@@ -197,7 +197,7 @@ static int drain(struct call *call)
     const struct steps *steps = call->options;
 
     if (steps->undo && steps->in_ns)
-        return output_usage(&call->output, "--undo is done at once; --in does not go with it");
+        return output_usage(&call->output, "--off is done at once; --in does not go with it");
     return carry_out(call, MSG_DRAIN, "drain the device", true);
 }
 

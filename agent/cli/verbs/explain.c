@@ -62,15 +62,16 @@ static void print_protection(const json_t *answer)
         bytes_text(member_number(protection, "point_bytes"), bytes, sizeof(bytes));
         output_seconds(member_number(protection, "point_downtime_ns"), stop, sizeof(stop));
         words_add(&words,
-                  "it is protected: %s were copied %s ago, which stopped it for %s; %llu copies "
-                  "stopped it for %.2f%% of its time",
+                  "it is protected: the last copy, of %s, was made %s ago and paused it for %s; "
+                  "copies so far: %llu, paused for %.2f%% of its time",
                   bytes, ago, stop, member_number(protection, "points"),
                   all ? 100.0 * (double)member_number(protection, "paused_ns") / (double)all : 0.0);
     }
     if (member_number(protection, "put_off_ns")) {
         output_seconds(member_number(protection, "put_off_ns"), stop, sizeof(stop));
         words_add(&words,
-                  "; the next copy is put off, as it keeps writing and would be stopped for %s",
+                  "; the next copy is put off: the program writes so much that it would be paused "
+                  "for %s",
                   stop);
     }
     print_line(words.text);
@@ -162,7 +163,10 @@ static void print_explanation(const json_t *answer)
     char name[OUTPUT_PROGRAM_MAX];
     size_t i, j;
 
-    printf("%s is %s\n", output_program(answer, name), member_text(answer, "state"));
+    struct words moving = {0};
+    output_moving(json_object_get(answer, "move"), &moving);
+    printf("%s is %s\n", output_program(answer, name),
+           moving.text[0] ? moving.text : member_text(answer, "state"));
     json_array_foreach(devices, i, item)
     {
         const char *device = member_text(item, "device");

@@ -3,6 +3,7 @@
 static int help(struct call *call)
 {
     size_t taken;
+    char name[128];
     int status = STATUS_USAGE;
 
     if (call->output.json) {
@@ -12,16 +13,23 @@ static int help(struct call *call)
     }
     if (!call->count) {
         help_print_all(call->verbs, stdout);
-    } else if (!help_print(call->verbs, call->words[0])) {
-        (void)verb_find(call->verbs, &call->output, call->words, 1, &taken, &status);
-        return status;
+        return output_done();
+    }
+    snprintf(name, sizeof(name), "%s%s%s", call->words[0], call->count > 1 ? " " : "",
+             call->count > 1 ? call->words[1] : "");
+    if (!help_print(call->verbs, name)) {
+        const struct verb *verb =
+            verb_find(call->verbs, &call->output, call->words, call->count, &taken, &status);
+        if (!verb)
+            return status;
+        (void)help_print(call->verbs, verb->name);
     }
     return output_done();
 }
 
 const struct verb verb_help = {
     .name = "help",
-    .arguments = "[COMMAND]",
+    .arguments = "[COMMAND] [SUBCOMMAND]",
     .summary = "Say what there is, or what a command does.",
     .run = help,
 };

@@ -6,7 +6,7 @@
 #define LIMIT_MS 10000
 
 struct limit {
-    bool limited;
+    bool limited, off;
     uint64_t bytes;
 };
 
@@ -15,21 +15,21 @@ static int take_memory(struct call *call, const struct verb_option *option, cons
     struct limit *limit = call->options;
     char reason[PROTOCOL_TEXT_MAX];
 
-    limit->limited = strcmp(text, "none") != 0;
-    if (limit->limited && size_parse(text, &limit->bytes, reason, sizeof(reason)))
+    limit->limited = true;
+    if (size_parse(text, &limit->bytes, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
-    if (limit->limited && !limit->bytes) {
+    if (!limit->bytes) {
         return output_usage(&call->output,
-                            "--%s: with nothing no program runs; empty a device with reseat drain, "
-                            "take a program off its device with reseat suspend",
+                            "--%s: the limit must be above 0 (to empty a device: reseat drain; to "
+                            "take a program off its device: reseat suspend)",
                             option->name);
     }
     return 0;
 }
 
 static const struct verb_option limit_options[] = {
-    {"memory", "SIZE|none", "Such as 512MiB or 2GiB; none: all that there is.", .required = true,
-     .take = take_memory},
+    {"memory", "SIZE", "Such as 512MiB or 2GiB.", .take = take_memory},
+    {"off", NULL, "No limit but the memory that there is.", OPTION_VALUE(struct limit, off)},
     {NULL}};
 
 static int print_limit(const struct output *output, const json_t *answer)
@@ -49,6 +49,12 @@ static int print_limit(const struct output *output, const json_t *answer)
     if (app) {
         printf("%s: %s%s%s; granted now: %s\n", output_program(app, name),
                limited ? "at most " : "no limit", limited ? bytes : "", more, granted);
+    } else if (limited &&
+               member_number(answer, "memory_bytes") > member_number(answer, "capacity_bytes")) {
+        char own[32];
+        bytes_text(member_number(answer, "capacity_bytes"), own, sizeof(own));
+        printf("%s: it has only %s, so a limit of %s changes nothing; granted now: %s\n",
+               member_text(answer, "device"), own, bytes, granted);
     } else {
         printf("%s: programs may have %s%s; granted now: %s\n", member_text(answer, "device"),
                limited ? "" : "all of its memory, ", bytes, granted);
@@ -68,6 +74,8 @@ static int run(struct call *call)
     const struct limit *limit = call->options;
     struct frame frame;
 
+    if (limit->off == limit->limited)
+        return output_usage(&call->output, "give --memory SIZE or --off");
     frame_init(&frame, MSG_LIMIT);
     frame_string(&frame, "what", call->words[0]);
     frame_bool(&frame, "limited", limit->limited);

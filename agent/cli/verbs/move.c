@@ -13,6 +13,7 @@
 #define TIMEOUT_MAX_MS 10000000000
 #define DOWNTIME_MAX   3600000
 #define BAR_WIDTH      30
+#define CANCEL_MS      10000
 
 /** move, suspend, resume or prewarm. */
 struct change {
@@ -26,6 +27,7 @@ struct change {
     bool whole;        /**< Of resume. */
     bool non_blocking; /**< Of move. */
     bool prewarms;
+    bool cancels;    /**< Of move: what moves the program, whoever asked for it. */
     const char *to;  /**< Of suspend: the folder of an image; or NULL. */
     bool drop;       /**< Of prewarm: let go of what was made. */
     bool taken;      /**< Whatever a program that registered says to it. */
@@ -72,8 +74,7 @@ static int take_bandwidth(struct call *call, const struct verb_option *option, c
     if (size_parse(text, &change->bandwidth, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
     if (!change->bandwidth)
-        return output_usage(&call->output, "--%s: with nothing a second it would never end",
-                            option->name);
+        return output_usage(&call->output, "--%s must be above 0", option->name);
     return 0;
 }
 
@@ -101,6 +102,11 @@ static const struct verb_option move_options[] = {
      "less.",
      OPTION_VALUE(struct change, on_demand)},
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
+    {"cancel", NULL,
+     "Without DEVICE: cancel the move, suspend, resume or prewarm of APP that is under way, "
+     "whoever "
+     "asked for it. The program stays where it was. reseat ps shows what is under way.",
+     OPTION_VALUE(struct change, cancels)},
     {NULL}};
 
 static const struct verb_option suspend_options[] = {
@@ -135,9 +141,10 @@ static const struct verb_option resume_options[] = {
     {NULL}};
 
 static const struct verb_option prewarm_options[] = {
-    {"drop", NULL,
-     "Let go of what was made on each DEVICE, or without DEVICE on every device: its context and "
-     "what was built for it.",
+    {"off", NULL,
+     "Release what was made ready on each DEVICE, or without DEVICE on every device: the context "
+     "and "
+     "the programs built there.",
      OPTION_VALUE(struct change, drop)},
     {"timeout", "SECONDS",
      "Let go of what was made for a device that is not ready by then. Default: no limit.", TIMEOUT},
@@ -212,47 +219,56 @@ static bool is_not_stored(const struct change *change, const json_t *report)
            strcmp(member_text(report, "result"), RESULT_DONE) == 0;
 }
 
+/** What to do next, for one that did not move. */
+static const char *hint_for(const char *result, const char *to)
+{
+    if (strcmp(result, RESULT_EXPIRED) == 0)
+        return "; try again with a longer --timeout";
+    /* What is wrong with an image is wrong on every device. */
+    return strcmp(result, RESULT_REFUSED) == 0 && to[0] ? "; choose another device (reseat devices)"
+                                                        : "";
+}
+
 /** Where it is now, and what to do next, for one that did not move. */
 static void explain(const struct change *change, const json_t *report, struct words *words)
 {
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
+    const char *hint = hint_for(result, to);
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
     bool canceled = strcmp(result, RESULT_CANCELED) == 0;
     char name[OUTPUT_PROGRAM_MAX];
-    const char *hint = "";
 
     output_program(json_object_get(report, "app"), name);
     if (is_not_stored(change, report)) {
         const char *why = member_text(report, "not_stored");
-        words_add(words, "%s is suspended, and no host memory was freed: %s", name,
-                  *why ? why : "it knows nothing of images");
+        words_add(words, "%s is suspended, but not to an image, so no host memory was freed: %s",
+                  name, *why ? why : "its libreseat.so is older and cannot write images");
         return;
     }
     if (strcmp(result, RESULT_ENDED) == 0) {
-        words_add(words, "%s ended before that was done; nothing is left to do for it", name);
+        words_add(words, "%s ended first; nothing is left to do", name);
         return;
     }
-    if (strcmp(result, RESULT_EXPIRED) == 0)
-        hint = "; try again with a longer --timeout";
-    else if (refused || (!from[0] && to[0] && !canceled))
-        hint = "; choose another device (reseat devices)";
-    else if (canceled && !reason[0])
-        reason = "canceled";
     if (change->prewarms)
-        words_add(words, "%s was not made ready for %s: ", name, output_place(to));
+        words_add(words, "%s was not made ready for %s", name, output_place(to));
+    else if (!to[0])
+        words_add(words, "%s was not suspended", name);
+    else if (!from[0])
+        words_add(words, "%s was not resumed on %s", name, to);
+    else if (refused)
+        words_add(words, "%s cannot move to %s", name, to);
     else
-        words_add(words, "%s %s from %s to %s: ", name,
-                  refused ? "cannot go" : "was rolled back on its way", output_place(from),
-                  output_place(to));
+        words_add(words, "%s: move to %s %s", name, to, canceled ? "canceled" : "failed");
+    if (from[0])
+        words_add(words, "; still on %s", from);
+    else
+        words_add(words, "; still suspended");
     if (reason[0])
-        words_add(words, "%s", reason);
-    else
-        words_add(words, "%s in phase %s", result, member_text(report, "reached"));
-    words_add(words, "; %s%s",
-              from[0] ? "it runs on where it was"
-                      : "it stays suspended, with its data where it was",
-              hint);
+        words_add(words, ": %s", reason);
+    else if (!canceled)
+        words_add(words, ": %s in phase %s", result, member_text(report, "reached"));
+    words_add(words, "%s", hint);
 }
 
 /** What outside of "devices" is that of @report. */
@@ -266,7 +282,7 @@ static int print_json(const struct change *change, const json_t *report, const j
     output_add_members(
         object, report,
         "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
-        "bytes left starting already seats");
+        "bytes left build_ns built drain_ns aim_ns starting already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
     if (change->to)
         output_add_members(object, report, "image image_bytes image_written freed not_stored");
@@ -308,34 +324,79 @@ static void print_stored(const json_t *report)
            member_text(report, "image"), written, freed);
 }
 
-/** Of a program that wrote while it was copied. */
-static void print_rounds(const json_t *report)
+/** What took the time: builds, the wait for launched commands, copies. */
+static void print_causes(const json_t *report, bool stops)
 {
+    unsigned long long built = member_number(report, "built");
     unsigned long long rounds = member_number(report, "rounds");
-    char predicted[32];
+    unsigned long long stop = member_number(report, "downtime_ns");
+    unsigned long long aim = member_number(report, "aim_ns");
+    char time[32], bytes[32], aimed[32];
 
-    output_seconds(member_number(report, "predicted_ns"), predicted, sizeof(predicted));
+    output_seconds(member_number(report, "build_ns"), time, sizeof(time));
+    if (built)
+        printf(", %s of it building %llu program%s", time, built, built == 1 ? "" : "s");
+    output_seconds(stop, time, sizeof(time));
+    if (stops)
+        printf("; paused for %s", time);
+    if (stops && aim && stop > aim) {
+        output_seconds(aim, aimed, sizeof(aimed));
+        output_seconds(member_number(report, "drain_ns"), time, sizeof(time));
+        printf(" (target %s; %s of it waiting for launched commands to end)", aimed, time);
+    }
+    bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
+    printf("; %s copied", bytes);
+    output_seconds(member_number(report, "predicted_ns"), time, sizeof(time));
     if (rounds > 1)
-        printf(" in %llu rounds, the last of which predicted a stop of %s", rounds, predicted);
+        printf(" in %llu rounds, the last of which predicted a pause of %s", rounds, time);
+    print_left(report);
     putchar('\n');
+}
+
+static void print_moved(const json_t *report, const char *name)
+{
+    const char *from = member_text(report, "from"), *to = member_text(report, "to");
+    char total[32], arrived[32];
+
+    output_seconds(member_number(report, "total_ns"), total, sizeof(total));
+    output_seconds(member_number(report, "arrived_ns"), arrived, sizeof(arrived));
+    if (!to[0])
+        printf("%s suspended in %s", name, total);
+    else if (!from[0])
+        printf("%s resumed on %s in %s", name, to, arrived);
+    else
+        printf("%s moved from %s to %s in %s", name, from, to, arrived);
+    print_causes(report, from[0] && to[0]);
+}
+
+static void print_already(const struct change *change, const json_t *report, const char *name)
+{
+    const char *from = member_text(report, "from");
+
+    if (change->prewarms)
+        printf("%s is ready for %s already\n", name, from[0] ? from : member_text(report, "to"));
+    else if (from[0])
+        printf("%s is already on %s\n", name, from);
+    else
+        printf("%s is already suspended\n", name);
 }
 
 static void print_done(const struct change *change, const json_t *report)
 {
-    char name[OUTPUT_PROGRAM_MAX], total[32], arrived[32], downtime[32], bytes[32];
+    char name[OUTPUT_PROGRAM_MAX], total[32];
     const json_t *app = json_object_get(report, "app");
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
 
     output_program(app, name);
-    if (change->drop) {
-        printf("%s %s %s%s\n", name,
-               member_bool(report, "already") ? "was not ready for" : "is not ready any more for",
-               to[0] ? to : "any device", to[0] ? "" : " but its own");
+    if (change->drop && member_bool(report, "already")) {
+        printf("%s: no prewarmed device to release%s%s\n", name, to[0] ? ": " : "", to);
+    } else if (change->drop) {
+        printf("%s: prewarmed %s%s released\n", name, to[0] ? "device " : "devices", to);
     } else if (change->prewarms && !member_bool(report, "already")) {
         output_seconds(member_number(report, "total_ns"), total, sizeof(total));
         printf("%s is ready for %s: made in %s\n", name, to, total);
     } else if (member_bool(report, "already")) {
-        printf("%s is already there: %s\n", name, from[0] ? from : "suspended, in host memory");
+        print_already(change, report, name);
     } else if (strcmp(member_text(report, "result"), RESULT_QUEUED) == 0) {
         printf("%s queues for a device; the policy resumes it when there is room "
                "(reseat explain %llu)\n",
@@ -345,14 +406,7 @@ static void print_done(const struct change *change, const json_t *report)
     } else if (member_bool(report, "starting")) {
         printf("%s has not used OpenCL yet; it will start on %s\n", name, to);
     } else {
-        output_seconds(member_number(report, "total_ns"), total, sizeof(total));
-        output_seconds(member_number(report, "arrived_ns"), arrived, sizeof(arrived));
-        output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
-        bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
-        printf("%s moved from %s to %s in %s: there after %s, stopped for %s, %s copied", name,
-               output_place(from), output_place(to), total, arrived, downtime, bytes);
-        print_left(report);
-        print_rounds(report);
+        print_moved(report, name);
     }
 }
 
@@ -433,7 +487,7 @@ static int cancel(void *context, struct client *client)
     sigprocmask(SIG_UNBLOCK, &change->caught, NULL);
     end_bar(change);
     if (!change->output->json)
-        output_note(change->output, "canceling; once more to leave at once");
+        output_note(change->output, "canceling; press Ctrl-C again to leave without waiting");
     frame_init(&frame, MSG_CANCEL);
     return client_send(client, &frame);
 }
@@ -450,12 +504,37 @@ static bool take_news(void *context, const struct message *message)
     return true;
 }
 
+/** Names with commas. */
 static void put_devices(const struct call *call, struct frame *frame)
 {
+    const char *at = call->count > 1 ? call->words[1] : "";
+
     frame_array(frame, "devices");
-    for (size_t i = 1; i < call->count; i++)
-        frame_string(frame, NULL, call->words[i]);
+    while (*at) {
+        char name[PROTOCOL_WORD_MAX];
+        size_t length = strcspn(at, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)length, at);
+        frame_string(frame, NULL, name);
+        at += length + (at[length] == ',');
+    }
     frame_end(frame);
+}
+
+/** Of prewarm. 0: there are none; SIZE_MAX: one of them is empty. */
+static size_t count_devices(const struct call *call)
+{
+    const char *list = call->count > 1 ? call->words[1] : "";
+    size_t count = 0, length;
+
+    for (const char *at = list; *list; at += length + 1) {
+        length = strcspn(at, ",");
+        if (!length)
+            return SIZE_MAX;
+        count++;
+        if (!at[length])
+            break;
+    }
+    return count;
 }
 
 static void make_request(const struct call *call, struct frame *ret_frame)
@@ -490,7 +569,7 @@ static void make_request(const struct call *call, struct frame *ret_frame)
 static int take_answers(struct call *call, struct client *client, const struct news *news)
 {
     struct change *change = call->options;
-    size_t count = change->prewarms && call->count > 2 ? call->count - 1 : 1;
+    size_t devices = change->prewarms ? count_devices(call) : 1, count = devices ? devices : 1;
     json_t *reports = json_array();
     struct message message;
     struct frame frame;
@@ -513,6 +592,26 @@ static int take_answers(struct call *call, struct client *client, const struct n
     return status;
 }
 
+static int print_canceled(const struct output *output, const json_t *answer)
+{
+    char name[OUTPUT_PROGRAM_MAX];
+
+    (void)output;
+    printf("%s: canceled\n", output_program(json_object_get(answer, "app"), name));
+    return output_done();
+}
+
+static int cancel_other(const struct call *call)
+{
+    static const struct question question = {MSG_CANCEL, "cancel a move", false,
+                                             CANCEL_MS,  "app",           print_canceled};
+    struct frame frame;
+
+    frame_init(&frame, MSG_CANCEL);
+    frame_string(&frame, "app", call->words[0]);
+    return ask_print(&call->output, &question, &frame);
+}
+
 static int run(struct call *call)
 {
     struct change *change = call->options;
@@ -520,16 +619,23 @@ static int run(struct call *call)
     struct client client;
     change->output = &call->output;
     change->prewarms = strcmp(call->verb->name, MSG_PREWARM) == 0;
+    if (change->cancels && call->count > 1)
+        return output_usage(&call->output, "--cancel takes no DEVICE");
+    if (change->cancels)
+        return cancel_other(call);
+    if (strcmp(call->verb->name, MSG_MOVE) == 0 && call->count < 2)
+        return output_usage(&call->output, "DEVICE is missing");
     if (change->prewarms && !change->drop && call->count < 2)
         return output_fail(&call->output, ERR_USAGE,
-                           "prewarm needs a DEVICE to make ready (reseat devices), or --drop");
-    if (change->prewarms && call->count > 1 + PROTOCOL_PREWARM_MAX)
-        return output_usage(&call->output, "name at most %d devices", PROTOCOL_PREWARM_MAX);
+                           "prewarm needs a DEVICE to make ready (reseat devices), or --off");
+    if (change->prewarms && count_devices(call) == SIZE_MAX)
+        return output_usage(&call->output, "a DEVICE in the list is empty");
+    if (change->prewarms && count_devices(call) > PROTOCOL_PREWARM_MAX)
+        return output_usage(&call->output, "give at most %d devices", PROTOCOL_PREWARM_MAX);
     if (change->on_demand && change->non_blocking)
-        return output_usage(&call->output,
-                            "--on-demand does not wait for a launch's end: without --non-blocking");
+        return output_usage(&call->output, "give --on-demand or --non-blocking, not both");
     if (change->on_demand && change->whole)
-        return output_usage(&call->output, "--on-demand and --whole are opposites: give one");
+        return output_usage(&call->output, "give --on-demand or --whole, not both");
     int status = change->to ? images_name_folder(&call->output, change->to, folder) : 0;
     if (status)
         return status;
@@ -548,10 +654,12 @@ static int run(struct call *call)
 
 const struct verb verb_move = {
     .name = MSG_MOVE,
-    .arguments = "APP[:N] DEVICE",
+    .arguments = "APP[:N] [DEVICE]",
     .summary = "Move a program to another device, while it runs.",
     .text = "APP is a pid, a name or an id of reseat ps; DEVICE a name, UUID, PCI address or part "
-            "of the driver's name of reseat devices. Ctrl-C cancels.\n"
+            "of the driver's name of reseat devices. Ctrl-C cancels, and so does reseat move APP "
+            "--cancel "
+            "in another terminal.\n"
             "Of a program with several virtual devices all move there, one after another; APP:N is "
             "one of them, counted from 0.",
     .options = move_options,
@@ -588,7 +696,7 @@ const struct verb verb_resume = {
 
 const struct verb verb_prewarm = {
     .name = MSG_PREWARM,
-    .arguments = "APP[:N] [DEVICE...]",
+    .arguments = "APP[:N] [DEVICE[,DEVICE]]",
     .summary = "Make devices ready for a program that may move there.",
     .text =
         "What takes long of a move, whatever the program's size, is done while it runs on where it "

@@ -67,7 +67,9 @@ static void state(const json_t *app, struct words *words)
         fetched += member_number(seat, "fetched_bytes");
         all += member_number(seat, "to_fetch_bytes");
     }
-    words_add(words, "%s%s", member_text(app, "state"),
+    const json_t *move = json_object_get(app, "move");
+    output_moving(move, words);
+    words_add(words, "%s%s", move ? "" : member_text(app, "state"),
               member_number(app, "stored_bytes") ? ", in an image" : "");
     if (all) {
         bytes_text(fetched, have, sizeof(have));

@@ -1,3 +1,4 @@
+#include <langinfo.h>
 #include <string.h>
 
 #include "agent/cli/client.h"
@@ -9,7 +10,10 @@
 /** Bars of eighths, the newest to the right, each the most of what falls into it. */
 static void draw(const json_t *one, uint64_t full)
 {
-    static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    /* A locale that has no such letters shows each as three. */
+    static const char *const ascii[] = {" ", ".", ".", ":", "-", "=", "+", "*", "#"};
+    const bool utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    static const char *const eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     const json_t *held = json_object_get(one, "held");
     size_t count = json_array_size(held);
     size_t columns = count < GRAPH ? count : GRAPH;
@@ -24,7 +28,7 @@ static void draw(const json_t *one, uint64_t full)
         }
         double part = full ? (double)most / (double)full : 0;
         int bar = most ? 1 + (int)(part * 7.999) : 0;
-        fputs(bars[bar > 8 ? 8 : bar], stdout);
+        fputs((utf8 ? eighths : ascii)[bar > 8 ? 8 : bar], stdout);
     }
 }
 

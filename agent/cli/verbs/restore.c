@@ -187,7 +187,8 @@ static int prepare(struct restore *restore)
         return status;
     if (!criu_works(restore->criu, problem)) {
         return output_fail(output, ERR_REFUSED,
-                           "CRIU cannot restore processes here%s: %s; reseat doctor says more",
+                           "CRIU cannot restore processes here%s: %s; run criu check as root "
+                           "to see what is missing",
                            geteuid() != 0 ? ", where you are not root" : "", problem);
     }
     int error =

@@ -77,6 +77,8 @@ static int take_device(struct call *call, const struct verb_option *option, cons
     struct device_wish *wish = &((struct run *)call->options)->wish;
     char *names = (char *)text; /* A word of the command line is ours. */
 
+    if (wish->named)
+        return output_usage(&call->output, "--%s is given once: names with commas", option->name);
     for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
         if (!*name || wish->named == PROTOCOL_SEATS_MAX) {
             return output_usage(&call->output, "--%s takes at most %d names, none empty",
@@ -196,7 +198,7 @@ static int take_ways(struct call *call, const struct verb_option *option, const 
 
 static const struct verb_option run_options[] = {
     {"device", "DEVICE[,DEVICE]",
-     "Where to start, one name for each virtual device; the option may be given again instead. "
+     "Where to start, one name for each virtual device. "
      "Default, and for those that are not named: spread over the GPUs, or over all devices where "
      "there is no GPU; several on one device where there are fewer.",
      .take = take_device},
@@ -385,6 +387,7 @@ static int find_agent(struct run *run, const char *name)
     char why[PROTOCOL_TEXT_MAX] = "";
     int result = paths_find(&run->paths);
 
+    output_note_paths(run->output, &run->paths);
     if (!result) {
         result = client_connect(&run->paths, &client);
         if (result == -ENOENT || result == -ECONNREFUSED) {

@@ -45,7 +45,7 @@ static int put_names(struct call *call, struct frame *frame)
     frame_array(frame, "devices");
     for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
         if (!*name)
-            return output_usage(&call->output, "an empty name names nothing");
+            return output_usage(&call->output, "a DEVICE in the list is empty");
         frame_string(frame, NULL, name);
     }
     frame_end(frame);
@@ -60,7 +60,7 @@ static int run(struct call *call)
     struct frame frame;
 
     if (spread->off == (call->count > 1))
-        return output_usage(&call->output, "name devices (reseat devices), or say --off");
+        return output_usage(&call->output, "give a DEVICE (reseat devices) or --off, not both");
     frame_init(&frame, MSG_SPREAD);
     frame_string(&frame, "app", call->words[0]);
     int status = put_names(call, &frame);

@@ -32,7 +32,7 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
     }
     snprintf(ret_reason, size,
              "%s %s and takes no programs; choose another device, or let it take them again "
-             "(reseat drain %s --undo)",
+             "(reseat drain %s --off)",
              name, when, name);
     return true;
 }

@@ -169,7 +169,7 @@ void followers_undone(struct agent *agent, uint32_t device)
         next = follower->next;
         if (follower->drains && follower->device == device) {
             peer_error(follower->client, ERR_FAILED,
-                       "the drain of %s was undone (reseat drain --undo) when %u had moved; it "
+                       "the drain of %s was undone (reseat drain --off) when %u had moved; it "
                        "takes programs again",
                        agent->ledger.devices[device].name, follower->done);
             drop(agent->governor, follower);

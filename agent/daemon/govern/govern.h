@@ -103,6 +103,15 @@ struct governor {
 #define GOVERN_DOWNTIME_MS_MAX (24ull * 3600 * 1000)
 
 /** A move, suspend or resume, of a client or of ours, that a program has not answered yet. */
+/** How far a request is: what the program said last. */
+struct request_progress {
+    char phase[16];         /**< "": it has said nothing yet. */
+    uint64_t done, total;   /**< Bytes to be copied. */
+    uint64_t builds, built; /**< Programs to be built. */
+    char building[64];      /**< A kernel of the one being built, or "". */
+    uint64_t round;
+};
+
 struct request {
     struct request *next;
     uint64_t id;
@@ -135,6 +144,7 @@ struct request {
     char folder[PATH_MAX];               /**< Of a suspend: for an image; or "". */
     char fetch[16];                      /**< FETCH_ON_DEMAND, FETCH_WHOLE, or "". */
     char verb[16];
+    struct request_progress progress;
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
                                   memory. */
     /** Who asked is told what the program reports of it; or NULL. */
@@ -162,6 +172,12 @@ MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish,
                               const struct inventory_entry *target, uint64_t timeout_ms);
 /** The client wants its request canceled, or is gone. */
 void requests_cancel(struct peer *client, bool gone);
+/** Another client wants what moves @program canceled, whoever asked for it. Returns false where
+ *  nothing moves it. */
+bool requests_cancel_program(struct agent *agent, const struct program *program);
+/** "move": where @program is being moved, and how far that is; nothing where it stays. */
+void requests_put_progress(const struct agent *agent, const struct program *program,
+                           struct frame *frame);
 /** The program sent MSG_PROGRESS or MSG_REPORT. */
 void requests_progress(struct peer *peer, struct message *message);
 void requests_report(struct peer *peer, struct message *message);
@@ -481,6 +497,8 @@ void resume_later(struct agent *agent, struct program *program, unsigned seats);
 struct peer *resume_ends(struct agent *agent, const struct request *request, const char *result);
 /** Who waits does not any more; @gone: nor is told. */
 void resume_cancel(struct agent *agent, const struct peer *client, bool gone);
+/** The same of all that wait for @program, for another client. Returns whether any did. */
+bool resume_cancel_program(struct agent *agent, const struct program *program);
 /** As time passes, and things change. */
 void resume_tick(struct agent *agent);
 /** @program ended. */

@@ -35,6 +35,10 @@ void report_plain(struct peer *client, const struct program *program, const char
     frame_u64(&frame, "arrived_ns", 0);
     frame_u64(&frame, "downtime_ns", 0);
     frame_u64(&frame, "bytes", 0);
+    frame_u64(&frame, "build_ns", 0);
+    frame_u64(&frame, "built", 0);
+    frame_u64(&frame, "drain_ns", 0);
+    frame_u64(&frame, "aim_ns", 0);
     frame_u64(&frame, "left", 0);
     frame_u64(&frame, "rounds", 0);
     frame_u64(&frame, "predicted_ns", 0);
@@ -55,10 +59,11 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 
 /** What became of a seat that was tried, or of all together. */
 static const char *const outcome[] = {
-    "seat",          "result",      "reached",     "reason",      "already",       "lasting",
-    "total_ns",      "arrived_ns",  "downtime_ns", "bytes",       "left",          "rounds",
-    "predicted_ns",  "image",       "not_stored",  "image_bytes", "image_written", "freed",
-    "not_protected", "not_removed", "box"};
+    "seat",          "result",   "reached",       "reason",      "already",
+    "lasting",       "total_ns", "arrived_ns",    "downtime_ns", "bytes",
+    "left",          "rounds",   "predicted_ns",  "build_ns",    "built",
+    "drain_ns",      "aim_ns",   "image",         "not_stored",  "image_bytes",
+    "image_written", "freed",    "not_protected", "not_removed", "box"};
 
 /* What the program reported of @request. */
 static void report_forward(struct peer *client, const struct request *request,
@@ -255,20 +260,75 @@ static struct request *request_of(struct program *program, const msgpack_object 
     return request;
 }
 
+/** It is on its way to another device, or one is made ready for it. */
+static bool request_moves(const struct request *request)
+{
+    return !request_stays(request) || request->prewarms;
+}
+
+static void put_progress(struct frame *frame, const struct request *request)
+{
+    const struct request_progress *progress = &request->progress;
+
+    frame_string(frame, "to", request->to);
+    frame_string(frame, "phase", progress->phase);
+    frame_u64(frame, "done", progress->done);
+    frame_u64(frame, "total", progress->total);
+    frame_u64(frame, "builds", progress->builds);
+    frame_u64(frame, "built", progress->built);
+    frame_string(frame, "building", progress->building);
+    frame_u64(frame, "round", progress->round);
+}
+
+bool requests_cancel_program(struct agent *agent, const struct program *program)
+{
+    bool any = false;
+
+    for (struct request *request = agent->requests; request; request = request->next) {
+        if (request->program != program || !request_moves(request) || !program->peer)
+            continue;
+        send_cancel(request);
+        any = true;
+    }
+    return any;
+}
+
 void requests_progress(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
     struct request *request = request_of(peer->program, message);
-    static const char *const keys[] = {"phase", "done",     "total", "builds",
-                                       "built", "building", "round"};
     struct frame frame;
 
-    if (!request || !request->client)
+    if (!request)
+        return;
+    struct request_progress *progress = &request->progress;
+    field_string(message, "phase", progress->phase, sizeof(progress->phase));
+    field_text(message, "building", progress->building, sizeof(progress->building));
+    progress->done = field_u64(message, "done", 0);
+    progress->total = field_u64(message, "total", 0);
+    progress->builds = field_u64(message, "builds", 0);
+    progress->built = field_u64(message, "built", 0);
+    progress->round = field_u64(message, "round", 0);
+    if (!request->client)
         return;
     frame_init(&frame, MSG_PROGRESS);
-    frame_forward(&frame, message, keys, ARRAY_SIZE(keys));
-    frame_string(&frame, "to", request->to);
+    put_progress(&frame, request);
     peer_send(request->client, &frame);
+}
+
+void requests_put_progress(const struct agent *agent, const struct program *program,
+                           struct frame *frame)
+{
+    const struct request *request = agent->requests;
+
+    while (request && (request->program != program || !request_moves(request)))
+        request = request->next;
+    if (!request)
+        return;
+    frame_map(frame, "move");
+    frame_string(frame, "verb", request->verb);
+    put_progress(frame, request);
+    frame_end(frame);
 }
 
 /** The seats that are where they should be, as bits. */

@@ -141,6 +141,22 @@ struct peer *resume_ends(struct agent *agent, const struct request *request, con
     return NULL;
 }
 
+bool resume_cancel_program(struct agent *agent, const struct program *program)
+{
+    struct resume *next;
+    bool any = false;
+
+    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
+        next = resume->next;
+        if (resume->program != program)
+            continue;
+        report_devices(resume->client, program, resume->seat, RESULT_CANCELED, false);
+        give_up(agent, resume);
+        any = true;
+    }
+    return any;
+}
+
 void resume_cancel(struct agent *agent, const struct peer *client, bool gone)
 {
     struct resume *next;

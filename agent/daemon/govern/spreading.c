@@ -127,6 +127,19 @@ static void answer(struct peer *client, const struct program *program)
     peer_send(client, &frame);
 }
 
+/** No device but where all of it runs: nothing would be spread. */
+static bool is_home(const struct program *program, const struct program_spread *spread)
+{
+    bool home = spread->count == 1;
+
+    for (size_t i = 0; home && i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
+        home = seat->has_device && !seat->suspended &&
+               device_key_equal(&seat->device, &spread->devices[0]);
+    }
+    return home;
+}
+
 void spreading_handle(struct peer *client, struct message *message)
 {
     struct agent *agent = client->agent;
@@ -155,6 +168,11 @@ void spreading_handle(struct peer *client, struct message *message)
                    "launches are spread for a whole program, not for one virtual device; name it "
                    "as %s",
                    program->id);
+    } else if (is_home(program, &spread)) {
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) runs there already; name other devices to spread its "
+                   "launches to",
+                   program->name, (int)program->pid);
     } else if (spread.count && program->status.known && !program->status.slice_ns) {
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) gives its launches whole, so that no other device can do a "

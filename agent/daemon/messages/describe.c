@@ -165,6 +165,7 @@ void describe_program(const struct agent *agent, const struct program *program, 
     checkpointing_put(agent, program, frame);
     describe_governed(agent, program, frame);
     program_put_wish(program, frame);
+    requests_put_progress(agent, program, frame);
     describe_ready(agent, program, frame);
     spreading_put_names(agent, program, frame);
     frame_array(frame, "seats");

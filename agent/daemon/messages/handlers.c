@@ -125,7 +125,25 @@ void reload_handle(struct peer *peer, struct message *message)
 
 void cancel_handle(struct peer *peer, struct message *message)
 {
-    (void)message;
+    struct frame frame;
+    struct program *program;
+    size_t seat;
+
+    if (field_get(&message->root, "app")) {
+        program = client_program(peer, &message->root, &seat);
+        if (!program)
+            return;
+        bool moved = requests_cancel_program(peer->agent, program);
+        if (!moved && !resume_cancel_program(peer->agent, program)) {
+            peer_error(peer, ERR_REFUSED, "%s (pid %d) is not being moved: nothing to cancel",
+                       program->name, (int)program->pid);
+            return;
+        }
+        frame_init(&frame, MSG_CANCEL);
+        report_put_program(&frame, program);
+        peer_send(peer, &frame);
+        return;
+    }
     requests_cancel(peer, false);
     resume_cancel(peer->agent, peer, false);
     tracing_cancel(peer->agent, peer, false);

@@ -450,9 +450,13 @@ int programs_find(struct agent *agent, const struct peer *peer, const char *text
     if (error)
         return error;
     if (seat >= (*ret_program)->seat_count) {
-        snprintf(ret_error, error_size, "program %s (pid %d) has %zu virtual device%s, from 0 on",
-                 (*ret_program)->name, (int)(*ret_program)->pid, (*ret_program)->seat_count,
-                 (*ret_program)->seat_count == 1 ? "" : "s");
+        size_t count = (*ret_program)->seat_count;
+        if (count == 1)
+            snprintf(ret_error, error_size, "%s (pid %d) has one virtual device (0)",
+                     (*ret_program)->name, (int)(*ret_program)->pid);
+        else
+            snprintf(ret_error, error_size, "%s (pid %d) has %zu virtual devices (0 to %zu)",
+                     (*ret_program)->name, (int)(*ret_program)->pid, count, count - 1);
         return -ENODEV;
     }
     *ret_seat = seat;

@@ -160,7 +160,10 @@ static int open_authority(struct serve *serve)
     if (error == 0 && !realpath(folder, serve->ca))
         error = -errno;
     if (error)
-        fprintf(stderr, "reseat-serve: %s\n", problem);
+        fprintf(stderr, "reseat-serve: %s%s\n", problem,
+                error == -ENOENT ? "; make an authority first: reseat serve --init-ca, or name the "
+                                   "folder of one with --ca"
+                                 : "");
     else
         serve->options.limits.authority = serve->ca;
     return error ? error : check_root(serve);

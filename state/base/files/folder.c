@@ -145,6 +145,22 @@ static bool may_use(const char *runtime)
            !folder_check_above(real, ignored);
 }
 
+bool folder_runtime_refused(char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char real[PATH_MAX];
+
+    if (!runtime || !*runtime || may_use(runtime))
+        return false;
+    if (runtime[0] != '/')
+        refuse(ret_problem, -EINVAL, runtime, "is not an absolute path");
+    else if (!realpath(runtime, real))
+        refuse_error(ret_problem, -errno, runtime);
+    else
+        return folder_check_above(real, ret_problem) != 0;
+    return true;
+}
+
 int folder_runtime_name(char ret[PATH_MAX])
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");

@@ -54,6 +54,8 @@ MUST_CHECK int folder_make_private(const char *wanted, char ret_folder[PATH_MAX]
  * Returns 0 or -ENAMETOOLONG.
  */
 MUST_CHECK int folder_runtime_name(char ret[PATH_MAX]);
+/** True where $XDG_RUNTIME_DIR is set and not used; @ret_problem then names it and says why. */
+bool folder_runtime_refused(char ret_problem[FOLDER_PROBLEM_MAX]);
 /** The same, by folder_make_private(). */
 MUST_CHECK int folder_runtime(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MAX]);
 

@@ -262,7 +262,7 @@ Test(image_verbs, checkpoints_are_made_until_they_are_ended)
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_expect(comes_to("keep", 4, true));
     cr_expect(comes_to("image", 8, true));
-    result = RESEAT("checkpoint", "kept", "--every", "0");
+    result = RESEAT("checkpoint", "kept", "--off");
     cr_expect_eq(result->status, 0, "%s", result->err);
     cr_expect(strstr(result->out, "no more images"), "%s", result->out);
     cr_expect(comes_to("every_ms", 0, false));
@@ -284,7 +284,7 @@ Test(image_verbs, what_is_ended_while_the_first_is_made_is_not_made_again)
     if (command == 0)
         _exit(RESEAT("checkpoint", "kept", "--to", "slow", "--every", "0.1")->status);
     usleep(700000);
-    cr_expect_eq(RESEAT("checkpoint", "kept", "--every", "0")->status, 0);
+    cr_expect_eq(RESEAT("checkpoint", "kept", "--off")->status, 0);
     int status = 1;
     cr_assert_eq(waitpid(command, &status, 0), command);
     cr_expect_eq(status, 0);

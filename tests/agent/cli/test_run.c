@@ -150,6 +150,26 @@ Test(run, nothing_in_a_folder_that_others_may_enter_is_used)
         cr_expect_eq(RESEAT(verbs[i])->status, 1);
 }
 
+Test(run, says_which_agent_it_uses_where_the_runtime_folder_is_refused)
+{
+    unsetenv("RESEAT_SOCKET");
+    setenv("XDG_RUNTIME_DIR", "/no/such/folder", 1);
+    struct result *result = RESEAT("ps");
+    cr_expect(strstr(result->err, "XDG_RUNTIME_DIR is not used: /no/such/folder cannot be entered"),
+              "%s", result->err);
+    cr_expect(strstr(result->err, "the agent is that of /"), "%s", result->err);
+}
+
+Test(run, says_what_keeps_the_agent_from_its_state_folder)
+{
+    setenv("XDG_STATE_HOME", "/dev/null", 1);
+    struct result *result = RESEAT("agent", "start");
+    cr_expect_neq(result->status, 0);
+    cr_expect(strstr(result->err, "the state folder /dev/null/reseat cannot be used: Not a "
+                                  "directory; make it yours, or set XDG_STATE_HOME"),
+              "%s", result->err);
+}
+
 Test(run, one_driver_file_that_was_installed_serves_every_program)
 {
     char expected[512];

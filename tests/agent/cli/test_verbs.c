@@ -134,7 +134,7 @@ Test(verbs, completion_offers_the_words_of_an_argument)
     expect_offered("reseat config ", "print validate path reload");
     expect_offered("reseat config print --minimum", "--minimum-stay");
     expect_offered("reseat notify app --in 3 p", "power");
-    expect_offered("reseat limit --memory none --js", "--json");
+    expect_offered("reseat limit --memory 1GiB --js", "--json");
     expect_offered("reseat agent -- s", "start stop status");
     expect_offered("reseat config validate /proc/self/oom_score_", "/proc/self/oom_score_adj");
     expect_offered("reseat run true /proc/self/oom_score_", "/proc/self/oom_score_adj");
@@ -152,13 +152,30 @@ Test(verbs, completion_offers_devices_and_programs_and_starts_nothing)
     cr_assert(harness_state("two words", "running", 10000));
     expect_offered("reseat drain ", "gpu0 cpu0 cpu1");
     expect_offered("reseat move x cpu1", "cpu1");
-    expect_offered("reseat prewarm x cpu1 cpu0 gp", "gpu0");
+    expect_offered("reseat prewarm x cpu1,cpu0,gp", "cpu1,cpu0,gpu0");
     expect_offered("reseat move x cpu1 gp", "");
     expect_offered("reseat run --device cpu0,", "cpu0,gpu0 cpu0,cpu0 cpu0,cpu1");
     cr_expect_str_eq(offered("reseat explain t"), "\ntwo\\ words\n");
     cr_expect_str_eq(offered("reseat suspend --taken tw"), "\ntwo\\ words\n");
     kill(pid, SIGKILL);
     harness_wait(pid);
+}
+
+/* Whatever prints, it is told that nothing could be written. */
+Test(verbs, output_that_cannot_be_written_is_an_error)
+{
+    static const char *const lines[] = {"version",     "help",    "move --help", "config print",
+                                        "config path", "devices", "library list"};
+    char command[1024];
+
+    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
+        snprintf(command, sizeof(command), "%s %s >/dev/full 2>/dev/null", harness_reseat(),
+                 lines[i]);
+        cr_expect_eq(WEXITSTATUS(system(command)), 1, "%s", lines[i]);
+        snprintf(command, sizeof(command), "%s %s 2>&1 >/dev/full | grep -q 'cannot be written'",
+                 harness_reseat(), lines[i]);
+        cr_expect_eq(WEXITSTATUS(system(command)), 0, "%s", lines[i]);
+    }
 }
 
 Test(verbs, the_manual_has_every_verb_and_option)
@@ -212,10 +229,14 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         {{"move", "app", "cpu0", "--json=yes"}, "option --json=yes takes no value"},
         {{"move", "app", "cpu0", "--timeout=0"}, "--timeout is a number of seconds over 0"},
         {{"move", "app"}, "DEVICE is missing"},
-        {{"move", "app", ""}, "an empty name names nothing"},
+        {{"-v"}, "option -v is unknown; options follow the command"},
+        {{"xy"}, "there is no command \"xy\"; see reseat --help"},
+        {{"help", "library", "lst"}, "there is no \"lst\"; say list|add|verify|prune"},
+        {{"move", "app", ""}, "DEVICE is empty"},
         {{"move", "app", "cpu0", "cpu1"}, "too many arguments: \"cpu1\""},
         {{"notify", "app", "nothing"}, "there is no \"nothing\"; say device-added|"},
-        {{"limit", "cpu0"}, "--memory SIZE|none is needed"},
+        {{"limit", "cpu0"}, "give --memory SIZE or --off"},
+        {{"run", "--device=a", "--device=b", "true"}, "--device is given once: names with commas"},
         {{"run", "--present", "toaster", "true"}, "--present is gpu|cpu|accelerator|native, not"},
     };
 
@@ -226,6 +247,11 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         cr_expect(strstr(result->err, cases[i].reason), "%s: %s", cases[i].reason, result->err);
         cr_expect_str_eq(result->out, "");
     }
+    struct result *help = RESEAT("help", "library", "list");
+    cr_expect_eq(help->status, 0);
+    cr_expect(strstr(help->out, "Usage: reseat library list"), "%s", help->out);
+    cr_expect(!strstr(help->out, "Usage: reseat library list [OPTION...]\n       "), "%s",
+              help->out);
     struct result *result = RESEAT("move", "--wrong", "--json");
     json_t *object = json_loads(result->out, 0, NULL);
     cr_expect_str_eq(result->err, "");

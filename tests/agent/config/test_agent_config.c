@@ -228,7 +228,7 @@ Test(config, another_one_changes_nothing_else_in_the_agent)
     char *after = programs();
     cr_expect_str_eq(after, before);
     cr_expect_eq(harness_agent(), agent);
-    cr_expect(strstr(RESEAT("resume", "app")->out, "to cpu1"));
+    cr_expect(strstr(RESEAT("resume", "app")->out, "on cpu1"));
     /* And none again. */
     unlink(path);
     cr_expect_eq(RESEAT("config", "reload")->status, 0);

@@ -160,7 +160,7 @@ Test(aware, is_told_what_operators_do)
     struct result *drained = RESEAT("drain", device());
     cr_assert(drained->status != 2, "%s", drained->err);
     cr_assert(noted("notice 2 0 0 0 an operator drains the device\n"));
-    cr_assert_eq(RESEAT("drain", device(), "--undo")->status, 0);
+    cr_assert_eq(RESEAT("drain", device(), "--off")->status, 0);
     end(pid);
 }
 

@@ -410,7 +410,7 @@ static bool fits(void *data)
 
 Test(memory, a_limit_below_what_is_in_use_shrinks_it)
 {
-    begin_with("none");
+    begin_with(NULL);
     struct puppet *a = start("a", "gpu:one", NULL);
     struct puppet *b = start("b", "gpu:one", NULL);
 
@@ -424,7 +424,7 @@ Test(memory, a_limit_below_what_is_in_use_shrinks_it)
     cr_assert(a->seats[0].spilled + b->seats[0].spilled >= 344 * MIB);
     cr_assert(state_comes_to("a", a->seats[0].spilled ? "spilled" : "running", SOON));
     /* And they take it back when they may. */
-    puppets_limit("gpu0", "none");
+    puppets_limit("gpu0", NULL);
     cr_assert(devices_come_to("gpu0", "capacity_bytes", 2048 * MIB, SOON));
     puppets_for(1500);
     cr_assert_geq(a->seats[0].granted, 300 * MIB);
@@ -433,7 +433,7 @@ Test(memory, a_limit_below_what_is_in_use_shrinks_it)
 
 Test(memory, one_that_gives_nothing_back_is_not_asked_without_end)
 {
-    begin_with("none");
+    begin_with(NULL);
     struct puppet *a = start("a", "gpu:one", "p");
 
     a->seats[0].least = 10 * MIB;

@@ -22,12 +22,18 @@ Test(moving, moves_suspends_and_resumes)
     cr_assert(strstr(result->out, "from gpu0 to cpu1"), "%s", result->out);
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert(harness_state("app", "suspended", 2000));
+    result = RESEAT("suspend", "app");
+    cr_assert(strstr(result->out, "is already suspended\n"), "%s", result->out);
+    /* It was stopped all along: the time that the copies took is no pause of a running program. */
     result = RESEAT("resume", "app");
     cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "to cpu1"), "%s", result->out);
+    cr_assert(strstr(result->out, "resumed on cpu1 in"), "%s", result->out);
+    cr_assert(!strstr(result->out, "paused") && !strstr(result->out, "stopped"), "%s", result->out);
+    result = RESEAT("move", "app", "cpu1");
+    cr_assert(strstr(result->out, "is already on cpu1\n"), "%s", result->out);
     cr_assert_eq(RESEAT("resume", "app")->status, 0);
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
-    cr_assert(strstr(RESEAT("resume", "app", "cpu0")->out, "to cpu0"));
+    cr_assert(strstr(RESEAT("resume", "app", "cpu0")->out, "on cpu0"));
     harness_end(pid);
 }
 
@@ -55,19 +61,19 @@ Test(moving, makes_a_program_ready_for_a_device_and_lets_go_of_that)
     cr_assert(strstr(result->out, "is ready for cpu1"), "%s", result->out);
     cr_assert_str_eq(ready_for(), "cpu1");
     cr_assert(strstr(RESEAT("ps")->out, "cpu1"));
-    result = RESEAT("prewarm", "app", "cpu1", "--drop");
+    result = RESEAT("prewarm", "app", "cpu1", "--off");
     cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "not ready any more for cpu1"), "%s", result->out);
+    cr_assert(strstr(result->out, "prewarmed device cpu1 released"), "%s", result->out);
     cr_assert_str_eq(ready_for(), "");
-    cr_assert(strstr(RESEAT("prewarm", "app", "--drop")->out, "was not ready"));
+    cr_assert(strstr(RESEAT("prewarm", "app", "--off")->out, "no prewarmed device to release"));
     json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0", "--json"), "prewarm");
     cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
     json_decref(object);
     cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
-    cr_assert_eq(RESEAT("prewarm", "app", "--drop")->status, 0);
+    cr_assert_eq(RESEAT("prewarm", "app", "--off")->status, 0);
     cr_assert_str_eq(ready_for(), "");
     /* Where it is, and what names nothing. */
-    cr_assert(strstr(RESEAT("prewarm", "app", "gpu0")->out, "already there"));
+    cr_assert(strstr(RESEAT("prewarm", "app", "gpu0")->out, "is ready for gpu0 already"));
     cr_assert_eq(RESEAT("prewarm", "app")->status, 2);
     cr_assert_eq(RESEAT("prewarm", "app", "no-such")->status, 3);
     /* A device that is drained is not to be used, and not for this either. */
@@ -109,7 +115,7 @@ static const char *result_of(const json_t *object, const char *name)
 Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
 {
     pid_t pid = harness_start("app", "done");
-    struct result *result = RESEAT("prewarm", "app", "cpu0", "cpu1");
+    struct result *result = RESEAT("prewarm", "app", "cpu0,cpu1");
 
     cr_assert_eq(result->status, 0, "%s", result->err);
     cr_assert(strstr(result->out, "is ready for cpu0"), "%s", result->out);
@@ -117,23 +123,21 @@ Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
     const char *shown = RESEAT("ps")->out; /* in the order in which they were made */
     cr_assert(strstr(shown, "cpu0,cpu1") || strstr(shown, "cpu1,cpu0"), "%s", shown);
     /* Where it is already, and the same twice. */
-    json_t *object =
-        harness_json(RESEAT("prewarm", "app", "cpu1", "cpu1", "gpu0", "--json"), "prewarm");
+    json_t *object = harness_json(RESEAT("prewarm", "app", "cpu1,cpu1,gpu0", "--json"), "prewarm");
     cr_assert_eq(json_array_size(json_object_get(object, "devices")), 3);
     cr_assert_str_eq(result_of(object, "gpu0"), "done");
     json_decref(object);
-    result = RESEAT("prewarm", "app", "--drop", "cpu1", "cpu0");
+    result = RESEAT("prewarm", "app", "--off", "cpu1,cpu0");
     cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "not ready any more for cpu0"), "%s", result->out);
-    cr_assert(strstr(result->out, "not ready any more for cpu1"), "%s", result->out);
+    cr_assert(strstr(result->out, "prewarmed device cpu0 released"), "%s", result->out);
+    cr_assert(strstr(result->out, "prewarmed device cpu1 released"), "%s", result->out);
     cr_assert_str_eq(ready_for(), "");
     /* One that is not to be used, and nothing is asked. */
-    cr_assert_eq(RESEAT("prewarm", "app", "cpu0", "no-such")->status, 3);
-    cr_assert_eq(RESEAT("prewarm", "app", "cpu0", "")->status, 2);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu0,no-such")->status, 3);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu0,")->status, 2);
     cr_assert_eq(RESEAT("drain", "cpu1")->status, 0);
-    cr_assert_eq(RESEAT("prewarm", "app", "cpu0", "cpu1")->status, 4);
-    cr_assert_eq(RESEAT("prewarm", "app", "cpu0", "1", "2", "3", "4", "5", "6", "7", "8")->status,
-                 2);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu0,cpu1")->status, 4);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu0,1,2,3,4,5,6,7,8")->status, 2);
     cr_assert_str_eq(ready_for(), "");
     harness_end(pid);
 }
@@ -141,13 +145,13 @@ Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
 Test(moving, a_device_that_cannot_be_made_ready_keeps_no_other_from_it)
 {
     pid_t pid = harness_start("app", "failtwo");
-    struct result *result = RESEAT("prewarm", "app", "cpu1", "cpu0");
+    struct result *result = RESEAT("prewarm", "app", "cpu1,cpu0");
 
     cr_assert_eq(result->status, 1, "%s", result->out);
     cr_assert(strstr(result->out, "is ready for cpu0"), "%s", result->out);
     cr_assert(strstr(result->err, "was not made ready for cpu1"), "%s", result->err);
     cr_assert_str_eq(ready_for(), "cpu0");
-    json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0", "cpu1", "--json"), "prewarm");
+    json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0,cpu1", "--json"), "prewarm");
     cr_assert_str_eq(result_of(object, "cpu0"), "done");
     cr_assert_str_eq(result_of(object, "cpu1"), "rolled-back");
     cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu1");
@@ -160,12 +164,12 @@ Test(moving, a_deadline_and_an_interruption_end_all_that_is_made_ready)
 {
     pid_t pid = harness_start("app", "slow");
     json_t *object = harness_json(
-        RESEAT("prewarm", "app", "cpu0", "cpu1", "--timeout", "0.3", "--json"), "prewarm");
+        RESEAT("prewarm", "app", "cpu0,cpu1", "--timeout", "0.3", "--json"), "prewarm");
 
     cr_assert_str_eq(result_of(object, "cpu0"), "expired");
     cr_assert_str_eq(result_of(object, "cpu1"), "expired");
     json_decref(object);
-    pid_t mover = harness_spawn(harness_reseat(), "prewarm", "app", "cpu0", "cpu1", NULL);
+    pid_t mover = harness_spawn(harness_reseat(), "prewarm", "app", "cpu0,cpu1", NULL);
     cr_assert(harness_state("app", "moving", 5000));
     kill(mover, SIGINT);
     cr_assert_eq(harness_wait(mover), 1);
@@ -181,9 +185,12 @@ Test(moving, a_resume_that_fails_says_that_the_program_stays_suspended)
     cr_assert(harness_state("app", "suspended", 2000));
     struct result *result = RESEAT("resume", "app", "gpu0");
     cr_assert_eq(result->status, 1);
-    cr_assert(strstr(result->err, "building a program failed: -11; it stays suspended, with its "
-                                  "data where it was; choose another device"),
+    cr_assert(strstr(result->err, "app (pid ") && strstr(result->err, "was not resumed on gpu0; "
+                                                                      "still suspended: building a "
+                                                                      "program failed: -11"),
               "%s", result->err);
+    /* What went wrong once need not be the device's fault: an image may be gone. */
+    cr_assert(!strstr(result->err, "choose another device"), "%s", result->err);
     harness_end(pid);
 }
 
@@ -230,6 +237,41 @@ Test(moving, interrupting_the_command_cancels_the_move)
     kill(mover, SIGKILL);
     harness_wait(mover);
     cr_assert(harness_state("app", "running", 2000));
+    harness_end(pid);
+}
+
+/* Waits for what a move shows in another terminal. */
+static bool shows(const char *verb, const char *text)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        struct result *result = strcmp(verb, "ps") ? RESEAT(verb, "app") : RESEAT(verb);
+        if (strstr(result->out, text))
+            return true;
+        usleep(50000);
+    }
+    return false;
+}
+
+Test(moving, another_terminal_sees_where_a_move_goes_and_cancels_it)
+{
+    pid_t pid = harness_start("app", "slow");
+    struct result *result = RESEAT("move", "app", "--cancel");
+
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "is not being moved: nothing to cancel"), "%s", result->err);
+    cr_assert_eq(RESEAT("move", "app", "cpu0", "--cancel")->status, 2);
+    cr_assert_eq(RESEAT("move", "none", "--cancel")->status, 3);
+    pid_t mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
+    cr_assert(harness_state("app", "moving", 5000));
+    cr_expect(shows("ps", "moving to cpu0"), "%s", RESEAT("ps")->out);
+    cr_expect(shows("ps", "%: "), "it does not say how far it is: %s", RESEAT("ps")->out);
+    cr_expect(shows("explain", "moving to cpu0"));
+    result = RESEAT("move", "app", "--cancel");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "app (pid "), "%s", result->out);
+    cr_assert_eq(harness_wait(mover), 1);
+    cr_assert(harness_state("app", "running", 2000));
+    cr_assert(!strstr(RESEAT("ps")->out, "moving to"));
     harness_end(pid);
 }
 

@@ -73,11 +73,11 @@ Test(operator, drain_moves_every_program_off_and_keeps_new_ones_away_until_undon
     /* New ones: to where programs are taken, and nowhere else. */
     struct result *result = PUPPETS_RESEAT("run", "--device", "gpu0", "true");
     cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "--undo"), "%s", result->err);
+    cr_assert(strstr(result->err, "--off"), "%s", result->err);
     result = PUPPETS_RESEAT("move", "p3", "gpu0");
     cr_assert_eq(result->status, 4);
     cr_assert(strstr(result->err, "drained"), "%s", result->err);
-    result = PUPPETS_RESEAT("drain", "gpu0", "--undo");
+    result = PUPPETS_RESEAT("drain", "gpu0", "--off");
     cr_assert_eq(result->status, 0);
     cr_assert(strstr(result->out, "takes programs again"));
     cr_assert_eq(PUPPETS_RESEAT("move", "p3", "gpu0")->status, 0);
@@ -99,7 +99,7 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
     json_decref(object);
     puppet_kill(pinned);
 
-    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--undo")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--off")->status, 0);
     struct puppet *stopped = start("stopped", "gpu:one", 20 * MIB);
     stopped->stopped = true;
     struct result *held = PUPPETS_RESEAT("drain", "gpu0");
@@ -205,7 +205,7 @@ Test(operator, a_device_on_which_a_program_does_not_build_is_remembered)
     cr_assert_str_eq(json_string_value(json_object_get(one, "to")), "");
     json_decref(object);
     cr_assert_eq(a->moves, 0);
-    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--undo")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--off")->status, 0);
     /* An operator may try. */
     a->move = RESULT_DONE;
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 0);
@@ -350,6 +350,16 @@ Test(operator, limits_are_of_devices_and_of_programs)
     json_decref(object);
 }
 
+Test(operator, a_limit_above_what_a_device_has_is_not_said_to_hold)
+{
+    struct result *result = PUPPETS_RESEAT("limit", "gpu0", "--memory", "100TiB");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "so a limit of 100 TiB changes nothing"), "%s", result->out);
+    result = PUPPETS_RESEAT("limit", "gpu0", "--memory", "64MiB");
+    cr_assert(strstr(result->out, "programs may have 64.0 MiB"), "%s", result->out);
+}
+
 Test(operator, explain_and_report_say_what_the_ledger_knows)
 {
     struct puppet *a = start("alpha", "gpu:one", 300 * MIB);
@@ -421,6 +431,15 @@ Test(operator, report_counts_what_was_wanted_and_names_programs_whole)
     struct result *result = PUPPETS_RESEAT("report");
     cr_assert(strstr(result->out, "\na-name-of-some-length "), "%s", result->out);
     cr_assert(strstr(result->out, "needed at most 1000 MiB, 49% of gpu0"), "%s", result->out);
+    /* A terminal is drawn to with the letters that it has. */
+    setenv("LC_ALL", "C.UTF-8", 1);
+    for (unsigned i = 0; i < 50 && !strstr(PUPPETS_RESEAT("report")->out, "\xe2\x96"); i++)
+        usleep(100000);
+    cr_expect(strstr(PUPPETS_RESEAT("report")->out, "\xe2\x96"), "it draws nothing");
+    setenv("LC_ALL", "C", 1);
+    result = PUPPETS_RESEAT("report");
+    for (const char *at = result->out; *at; at++)
+        cr_assert_gt(*at, 0, "not ASCII: %s", at);
     puppet_kill(a);
     do {
         result = PUPPETS_RESEAT("report");
@@ -468,7 +487,7 @@ Test(operator, the_first_command_of_all_sees_the_devices)
     static const char *const commands[][4] = {{"drain", "gpu1", NULL, NULL},
                                               {"limit", "gpu1", "--memory", "1GiB"},
                                               {"report", "gpu1", NULL, NULL},
-                                              {"drain", "gpu1", "--undo", NULL}};
+                                              {"drain", "gpu1", "--off", NULL}};
 
     for (size_t i = 0; i < 4; i++) {
         /* As after a boot. */

@@ -62,7 +62,7 @@ Test(queue, whom_limits_fit_nowhere_comes_back_when_they_end)
     cr_assert_eq(ps_says("a", "displaced"), 1);
     struct result *result = PUPPETS_RESEAT("explain", "a");
     cr_assert(strstr(result->out, "200 MiB at once"), "%s", result->out);
-    limit_both("none");
+    limit_both(NULL);
     cr_assert(state_comes_to("a", "running", SOON));
     cr_assert_geq(a->seats[0].granted, 300 * MIB);
     cr_assert_eq(a->resumes, 1);
@@ -118,7 +118,7 @@ Test(queue, it_waits_also_where_the_program_may_not_but_what_no_device_has_is_re
     launch(a, 150 * MIB);
     cr_assert(state_comes_to("a", "suspended", SOON));
     cr_assert_eq(a->answers, answers, "%s: %s", a->way, a->reason);
-    limit_both("none");
+    limit_both(NULL);
     cr_assert(puppet_answered(a, answers + 1, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
     launch(a, 9000 * MIB);
@@ -363,7 +363,7 @@ Test(queue, virtual_devices_go_back_to_several_devices_only_where_each_has_room)
     cr_assert_str_eq(a->seats[0].device, "gpu:one");
     cr_assert_str_eq(a->seats[1].device, "gpu:one");
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
-    puppets_limit("gpu1", "none");
+    puppets_limit("gpu1", NULL);
     cr_assert_eq(PUPPETS_RESEAT("resume", "a:0", "gpu0")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("resume", "a:1", "gpu1")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
@@ -383,7 +383,8 @@ Test(queue, what_is_already_there_is_done)
             cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
         struct result *result = PUPPETS_RESEAT(commands[i][0], "a", commands[i][1]);
         cr_assert_eq(result->status, 0, "%s: %s", commands[i][0], result->err);
-        cr_assert(strstr(result->out, "already there"), "%s", result->out);
+        cr_assert(strstr(result->out, i == 2 ? "is already suspended\n" : "is already on gpu0\n"),
+                  "%s", result->out);
         json_t *object = harness_json(PUPPETS_RESEAT(commands[i][0], "--json", "a", commands[i][1]),
                                       commands[i][0]);
         cr_assert_str_eq(text(object, "result"), "done");

@@ -136,7 +136,7 @@ Test(reload, leaves_what_their_own_commands_said)
     struct puppet *third = start("third", (struct puppet_kind){.quota = 300 * MIB});
     struct puppet *fourth = start("fourth", (struct puppet_kind){0});
 
-    cr_assert_eq(PUPPETS_RESEAT("limit", "fourth", "--memory", "none")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("limit", "fourth", "--off")->status, 0);
     cr_assert(puppet_told(fourth, 1, SOON));
     reload(EVERYONE);
     cr_assert_str_eq(treated("first"), "-3 spill,wait preemptible");

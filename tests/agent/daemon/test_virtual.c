@@ -50,8 +50,8 @@ Test(virtual, virtual_devices_start_where_they_are_named_and_then_spread)
     harness_end(pid);
     setenv("POCL_FAKE_DEVICES", "cpu:one,cpu:two", 1);
     RESEAT("devices");
-    pid = harness_spawn(harness_reseat(), "run", "--device", "two", "--device", "one",
-                        harness_program(), "60", NULL);
+    pid = harness_spawn(harness_reseat(), "run", "--device", "two,one", harness_program(), "60",
+                        NULL);
     cr_assert(harness_state("fake_program", "running", 10000));
     /* cpu0 and cpu1 are names of those before. */
     cr_assert(harness_prints("ps", NULL, "cpu3,cpu2", 5000), "%s", RESEAT("ps")->out);

@@ -257,7 +257,7 @@ Test(wishes, it_is_made_ready_for_where_it_would_go_as_long_as_that_takes_progra
     cr_assert_eq(app->drops, 1);
     puppets_for(2500);
     cr_assert_eq(app->prewarms, 1);
-    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu2", "--undo")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu2", "--off")->status, 0);
     cr_assert(puppets_run(is_ready, app, SOON), "it is not made ready again");
     cr_assert_eq(app->prewarms, 2);
 }
@@ -336,7 +336,7 @@ Test(wishes, a_drain_to_come_is_told_and_keeps_new_programs_away)
     /* And is told when it is not to be any more. */
     drain = harness_spawn(harness_reseat(), "drain", "gpu0", "--in", "3000", NULL);
     cr_assert(puppet_told(app, 3, SOON));
-    result = PUPPETS_RESEAT("drain", "gpu0", "--undo");
+    result = PUPPETS_RESEAT("drain", "gpu0", "--off");
     cr_assert_eq(result->status, 0);
     cr_assert(puppet_told(app, 4, SOON));
     cr_assert_str_eq(app->notice.what, NOTICE_TAKEN);
@@ -442,20 +442,20 @@ Test(wishes, what_operators_give_is_told_and_what_they_take_is_not)
     cr_assert_str_eq(app->notice.what, NOTICE_ADDED);
     cr_assert_eq(app->notice.value, 3 * GIB);
     cr_assert_str_eq(app->notice.text, "programs may have 3.0 GiB of gpu1");
-    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "none")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--off")->status, 0);
     cr_assert(puppet_told(app, 2, SOON));
     cr_assert_eq(app->notice.value, 8 * GIB);
     /* More than there is changes nothing. */
     cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "9GiB")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1")->status, 0);
     cr_assert_eq(app->notices, 2);
-    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1", "--undo")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1", "--off")->status, 0);
     cr_assert(puppet_told(app, 3, SOON));
     cr_assert_str_eq(app->notice.what, NOTICE_ADDED);
     cr_assert_eq(app->notice.seat, UINT64_MAX);
     cr_assert_str_eq(app->notice.text, "gpu1 takes programs again");
     /* It takes them already. */
-    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1", "--undo")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1", "--off")->status, 0);
     puppets_for(200);
     cr_assert_eq(app->notices, 3);
 }

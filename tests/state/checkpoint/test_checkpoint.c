@@ -365,6 +365,29 @@ Test(checkpoint, leaves_the_program_and_older_images_alone_when_it_fails, .timeo
     close_program();
 }
 
+Test(checkpoint, has_no_lease_where_the_program_could_not_be_started_again, .timeout = 120)
+{
+    open_program();
+    const struct checkpoint_request request = {.folder = f.folder, .lease_ms = 60000};
+    checkpoint_make(&request, &f.report);
+    cr_expect_eq(f.report.result, MOVE_REFUSED);
+    cr_expect(strstr(f.report.reason, "no save callback"), "%s", f.report.reason);
+    close_program();
+}
+
+Test(checkpoint, is_called_as_its_operator_calls_the_program, .timeout = 120)
+{
+    setenv("RESEAT_NAME", "called so", 1);
+    open_program();
+    const struct checkpoint_request request = {.folder = f.folder};
+    checkpoint_make(&request, &f.report);
+    cr_assert_eq(f.report.result, MOVE_DONE, "%s", f.report.reason);
+    open_image();
+    cr_expect_str_eq(image_manifest_about(&manifest)->program, "called so");
+    close_image();
+    close_program();
+}
+
 Test(checkpoint, is_none_of_what_is_in_an_image_already, .timeout = 120)
 {
     open_program();

@@ -32,6 +32,25 @@ Test(image, is_refused_in_a_folder_that_others_can_enter)
     cr_expect(strstr(problem, "no images"), "%s", problem);
 }
 
+Test(image, is_not_put_among_other_files)
+{
+    struct image_folder *folder;
+    char other[PATH_MAX], file[PATH_MAX + 8];
+    snprintf(other, sizeof(other), "%s/other", above);
+    snprintf(file, sizeof(file), "%s/thesis", other);
+    cr_assert_eq(mkdir(other, 0700), 0);
+    cr_assert_eq(mkdir(file, 0700), 0);
+    cr_expect_eq(image_folder_open(other, IMAGE_TO_WRITE, &folder, problem), -ENOTEMPTY);
+    cr_expect(strstr(problem, "holds other files"), "%s", problem);
+    cr_assert_eq(rmdir(file), 0);
+    cr_assert_eq(image_folder_open(other, IMAGE_TO_WRITE, &folder, problem), 0, "%s", problem);
+    image_folder_close(folder);
+    /* What comes there later does not keep images from it. */
+    cr_assert_eq(mkdir(file, 0700), 0);
+    cr_assert_eq(image_folder_open(other, IMAGE_TO_WRITE, &folder, problem), 0, "%s", problem);
+    image_folder_close(folder);
+}
+
 Test(image, follows_no_link_and_waits_at_no_pipe)
 {
     struct image_written written = write_image(IMAGE_PACKS);
