@@ -19,13 +19,13 @@ struct question {
     bool tried_spill;
 };
 
-static void refuse(struct question *q)
+static void answer_refuse(struct question *q)
 {
     step_set(q->step, POLICY_DO_REFUSE, q->program, q->p->device, 0);
 }
 
 /* "no other device", of those that it may use. */
-static void say_nowhere(struct question *q)
+static void answer_say_nowhere(struct question *q)
 {
     if (q->p->state == POLICY_WAITING && !(q->ways & POLICY_UPGRADE))
         step_say(q->step, "; it does not move");
@@ -35,7 +35,7 @@ static void say_nowhere(struct question *q)
 }
 
 /* Why nothing that is there now would do. */
-static void say_impossible(struct question *q)
+static void answer_say_impossible(struct question *q)
 {
     const struct policy_program *p = q->p;
 
@@ -51,19 +51,19 @@ static void say_impossible(struct question *q)
                  size_text(q->least).text);
 }
 
-static void refuse_impossible(struct question *q)
+static void answer_refuse_impossible(struct question *q)
 {
-    refuse(q);
+    answer_refuse(q);
     if (!q->view->quiet || q->p->need)
-        say_impossible(q);
+        answer_say_impossible(q);
 }
 
-static void wait_for_room(struct question *q, const struct room *room)
+static void answer_wait_for_room(struct question *q, const struct room *room)
 {
     const struct view *view = q->view;
 
     if (is_overdue(view, q->p)) {
-        refuse(q);
+        answer_refuse(q);
         step_say_lack(view, q->program, q->step);
         step_say(q->step, "; it has waited %" PRIu64 " s, the deadline is %" PRIu64 " s",
                  q->p->waited_s, view->settings->wait_deadline_s);
@@ -73,7 +73,7 @@ static void wait_for_room(struct question *q, const struct room *room)
     if (view->quiet)
         return;
     if (!could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE)) {
-        say_impossible(q);
+        answer_say_impossible(q);
         return;
     }
     step_say_lack(view, q->program, q->step);
@@ -89,7 +89,7 @@ static void wait_for_room(struct question *q, const struct room *room)
 }
 
 /* Take room from others: true when a step was written, be it to wait for one that is under way. */
-static bool make_room_as(struct question *q, const struct room *room)
+static bool answer_make_room_as(struct question *q, const struct room *room)
 {
     if (room->device == POLICY_NONE || room->missing)
         return false;
@@ -99,30 +99,30 @@ static bool make_room_as(struct question *q, const struct room *room)
     }
     if (!room->count)
         return false;
-    wait_for_room(q, room);
+    answer_wait_for_room(q, room);
     return true;
 }
 
-static bool make_room(struct question *q, uint64_t bytes, bool from_waiters)
+static bool answer_make_room(struct question *q, uint64_t bytes, bool from_waiters)
 {
     struct room room;
 
     if (bytes > q->p->quota || (!from_waiters && !could_outrank(q->view, q->program)))
         return false;
     room = find_room(q->view, q->program, bytes, from_waiters);
-    return make_room_as(q, &room);
+    return answer_make_room_as(q, &room);
 }
 
 /* Others make way: those who lose nothing by it for the head of the queue, and who is outranked. */
-static bool have_way_made(struct question *q)
+static bool answer_have_way_made(struct question *q)
 {
     if (q->full > q->p->quota)
         return false;
     return (q->view->head == q->program && shift_for(q->view, q->program, q->full, q->step)) ||
-           make_room(q, q->full, false);
+           answer_make_room(q, q->full, false);
 }
 
-static bool grant_in_place(struct question *q)
+static bool answer_grant_in_place(struct question *q)
 {
     const struct policy_program *p = q->p;
     const struct policy_device *d = device_at(q->view, p->device);
@@ -138,7 +138,7 @@ static bool grant_in_place(struct question *q)
     return true;
 }
 
-static bool upgrade(struct question *q)
+static bool answer_upgrade(struct question *q)
 {
     uint32_t to = pick_fitting(q->view, q->program, q->full);
 
@@ -152,7 +152,7 @@ static bool upgrade(struct question *q)
 }
 
 /* In place with what is free there, or on a device with more. */
-static bool spill(struct question *q)
+static bool answer_spill(struct question *q)
 {
     const struct policy_program *p = q->p;
     const struct policy_device *d = device_at(q->view, p->device);
@@ -182,30 +182,31 @@ static bool spill(struct question *q)
 
 /* Nothing is free for it and it is not to spill: take what is to be had, or wait for the rest.
  * False: waiting with @bytes as the aim would be in vain. */
-static bool wait_or_take(struct question *q, uint64_t bytes)
+static bool answer_wait_or_take(struct question *q, uint64_t bytes)
 {
     struct room room;
 
     if (!could_hold(q->view, q->program, bytes, 0))
         return false;
     if (q->view->head != q->program) {
-        wait_for_room(q, NULL);
+        answer_wait_for_room(q, NULL);
         return true;
     }
     room = find_room(q->view, q->program, bytes, true);
     /* A part is made room for only where it is taken, not waited beyond: else those who gave it
      * would have it back, and give it again. */
-    if (!make_room_as(q, &room) &&
-        !(q->least < bytes && spills_first(q->view, q->program) && make_room(q, q->least, true)))
-        wait_for_room(q, &room);
+    if (!answer_make_room_as(q, &room) && !(q->least < bytes && spills_first(q->view, q->program) &&
+                                            answer_make_room(q, q->least, true)))
+        answer_wait_for_room(q, &room);
     return true;
 }
 
 static void answer_pinned(struct question *q)
 {
-    if (have_way_made(q) || (q->view->head == q->program && make_room(q, q->full, true)))
+    if (answer_have_way_made(q) ||
+        (q->view->head == q->program && answer_make_room(q, q->full, true)))
         return;
-    refuse(q);
+    answer_refuse(q);
     if (q->p->need > q->p->quota)
         step_say(q->step, "%s needs %s, its quota is %s", q->p->name, size_text(q->p->need).text,
                  size_text(q->p->quota).text);
@@ -214,21 +215,21 @@ static void answer_pinned(struct question *q)
     step_say(q->step, "; it is pinned there and neither spills nor waits");
 }
 
-static void suspend_self(struct question *q)
+static void answer_suspend_self(struct question *q)
 {
     step_set(q->step, POLICY_DO_SUSPEND, q->program, POLICY_NONE, 0);
     if (could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE)) {
         step_say_lack(q->view, q->program, q->step);
-        say_nowhere(q);
+        answer_say_nowhere(q);
     } else {
-        say_impossible(q);
+        answer_say_impossible(q);
     }
     step_say(q->step, ": it gives %s back and queues for a device", size_text(q->p->granted).text);
 }
 
 /* Only what operators allow is in its way, which is no error. Of what it has already they had it
  * suspended without asking which ways out it would like, had it held as much when they said so. */
-static bool is_limited_out(struct question *q)
+static bool answer_is_limited_out(struct question *q)
 {
     const struct policy_device *d = device_at(q->view, q->p->device);
 
@@ -241,20 +242,21 @@ static bool is_limited_out(struct question *q)
 }
 
 /* One way out, in its turn. False: it leads nowhere now. */
-static bool try_way(struct question *q, unsigned way)
+static bool answer_try_way(struct question *q, unsigned way)
 {
     switch (way) {
     case POLICY_UPGRADE:
-        return upgrade(q);
+        return answer_upgrade(q);
     case POLICY_SPILL:
         q->tried_spill = true;
-        return spill(q);
+        return answer_spill(q);
     case POLICY_WAIT:
-        return wait_or_take(q, q->full) || (q->tried_spill && wait_or_take(q, q->least));
+        return answer_wait_or_take(q, q->full) ||
+               (q->tried_spill && answer_wait_or_take(q, q->least));
     case POLICY_SUSPEND:
         if (!could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE))
             return false;
-        suspend_self(q);
+        answer_suspend_self(q);
         return true;
     default:
         return false;
@@ -269,7 +271,7 @@ static void answer_waiting(struct question *q)
 {
     bool made_room = false;
 
-    if (grant_in_place(q))
+    if (answer_grant_in_place(q))
         return;
     if (q->p->pinned) {
         answer_pinned(q);
@@ -282,31 +284,31 @@ static void answer_waiting(struct question *q)
             made_room = true;
             if ((!(q->ways & POLICY_UPGRADE) ||
                  pick_fitting(q->view, q->program, q->full) == POLICY_NONE) &&
-                have_way_made(q))
+                answer_have_way_made(q))
                 return;
         }
-        if (way && try_way(q, way))
+        if (way && answer_try_way(q, way))
             return;
     }
-    if (!made_room && have_way_made(q))
+    if (!made_room && answer_have_way_made(q))
         return;
-    if (q->ways & POLICY_WAIT && wait_or_take(q, q->least))
+    if (q->ways & POLICY_WAIT && answer_wait_or_take(q, q->least))
         return;
-    if (is_limited_out(q)) {
-        suspend_self(q);
+    if (answer_is_limited_out(q)) {
+        answer_suspend_self(q);
         return;
     }
     if (!could_hold(q->view, q->program, q->least, COULD_LEAVE)) {
-        refuse_impossible(q);
+        answer_refuse_impossible(q);
         return;
     }
-    refuse(q);
+    answer_refuse(q);
     step_say_lack(q->view, q->program, q->step);
-    say_nowhere(q);
+    answer_say_nowhere(q);
     step_say(q->step, ", and it may not wait");
 }
 
-static void resume(struct question *q, uint32_t to, uint64_t bytes)
+static void answer_resume(struct question *q, uint32_t to, uint64_t bytes)
 {
     const struct policy_device *d = device_at(q->view, to);
 
@@ -325,26 +327,26 @@ static void answer_suspended(struct question *q)
     uint32_t to = pick_fitting(q->view, q->program, q->full);
 
     if (to != POLICY_NONE) {
-        resume(q, to, q->full);
+        answer_resume(q, to, q->full);
         return;
     }
-    if (have_way_made(q))
+    if (answer_have_way_made(q))
         return;
     if (spills_first(q->view, q->program)) {
         uint64_t most = least_of(q->full, q->p->quota);
 
         to = pick_roomiest(q->view, q->program, q->least, most);
         if (to != POLICY_NONE) {
-            resume(q, to, least_of(room_for(q->view, q->program, to), most));
+            answer_resume(q, to, least_of(room_for(q->view, q->program, to), most));
             return;
         }
     }
-    if (wait_or_take(q, q->full) || wait_or_take(q, q->least))
+    if (answer_wait_or_take(q, q->full) || answer_wait_or_take(q, q->least))
         return;
     if (could_hold(q->view, q->program, q->least, could_in_time(q->p)))
-        wait_for_room(q, NULL);
+        answer_wait_for_room(q, NULL);
     else
-        refuse_impossible(q);
+        answer_refuse_impossible(q);
 }
 
 void answer(struct view *view, uint32_t program, struct policy_step *ret_step)

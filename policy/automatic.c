@@ -30,7 +30,7 @@ struct outlook {
     uint32_t speed_max, load_min, price_min;
 };
 
-static struct outlook look_out(const struct view *view)
+static struct outlook automatic_look_out(const struct view *view)
 {
     struct outlook ret = {0, UINT32_MAX, UINT32_MAX};
 
@@ -49,21 +49,21 @@ static struct outlook look_out(const struct view *view)
     return ret;
 }
 
-static bool runs_free(const struct policy_program *p)
+static bool automatic_runs_free(const struct policy_program *p)
 {
     return p->state == POLICY_RUNNING && !p->pinned && !p->busy_moving && p->device != POLICY_NONE;
 }
 
-static bool may_move(const struct view *view, const struct policy_program *p, bool held)
+static bool automatic_may_move(const struct view *view, const struct policy_program *p, bool held)
 {
     const struct policy_settings *s = view->settings;
 
-    return runs_free(p) && ways_of(view, p) & POLICY_UPGRADE &&
+    return automatic_runs_free(p) && ways_of(view, p) & POLICY_UPGRADE &&
            (!held || (!p->kept && p->stayed_s >= s->stay_s && p->recent_moves < s->budget_program));
 }
 
 /* Bytes that it has off its device although it may have them there. */
-static uint64_t spilled(const struct policy_program *p)
+static uint64_t automatic_spilled(const struct policy_program *p)
 {
     uint64_t most = least_of(p->wanted, p->quota);
 
@@ -77,9 +77,9 @@ bool next_regrow(struct view *view, struct policy_step *ret_step)
 
     for (uint32_t i = 0; i < view->world->program_count; i++) {
         const struct policy_program *p = program_at(view, i);
-        uint64_t missing = spilled(p), bytes;
+        uint64_t missing = automatic_spilled(p), bytes;
 
-        if (!missing || !runs_free(p) || device_at(view, p->device)->drains)
+        if (!missing || !automatic_runs_free(p) || device_at(view, p->device)->drains)
             continue;
         bytes = least_of(missing, room_for(view, i, p->device));
         /* A trickle is not worth a step each. */
@@ -97,15 +97,16 @@ bool next_regrow(struct view *view, struct policy_step *ret_step)
              device_at(view, ret_step->device)->name,
              size_text(device_free(device_at(view, ret_step->device))).text,
              program_at(view, best)->name, size_text(best_bytes).text,
-             size_text(spilled(program_at(view, best))).text);
+             size_text(automatic_spilled(program_at(view, best))).text);
     return true;
 }
 
 /* Of the devices with room for all of it that @is_better says yes to, the one of the highest score;
  * or NONE. */
-static uint32_t best_where(struct view *view, uint32_t program,
-                           bool (*is_better)(const struct view *, const struct policy_program *,
-                                             uint32_t device))
+static uint32_t automatic_best_where(struct view *view, uint32_t program,
+                                     bool (*is_better)(const struct view *,
+                                                       const struct policy_program *,
+                                                       uint32_t device))
 {
     const struct policy_program *p = program_at(view, program);
     uint32_t best = POLICY_NONE;
@@ -128,7 +129,7 @@ static uint32_t best_where(struct view *view, uint32_t program,
 }
 
 /* Busy with it, and so busy that it holds its programs up. */
-static bool held_up(const struct view *view, const struct policy_program *p)
+static bool automatic_held_up(const struct view *view, const struct policy_program *p)
 {
     return p->busy && !program_light(view, p) &&
            device_at(view, p->device)->busy > view->settings->busy_high;
@@ -137,7 +138,8 @@ static bool held_up(const struct view *view, const struct policy_program *p)
 /* How much faster it would run there, as the load would be shared; @load is of the target with it.
  * Both by the time that it would keep the target busy and by the time that it does now: whichever
  * proves right, the target will be loaded less than the source was. */
-static bool is_faster(const struct view *view, const struct policy_program *p, uint32_t device)
+static bool automatic_is_faster(const struct view *view, const struct policy_program *p,
+                                uint32_t device)
 {
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
     uint64_t gain = WHOLE + view->settings->gain;
@@ -148,7 +150,8 @@ static bool is_faster(const struct view *view, const struct policy_program *p, u
 }
 
 /* What fits runs at the device's speed, what spills at most at the share that fits. */
-static bool is_worth_all(const struct view *view, const struct policy_program *p, uint32_t device)
+static bool automatic_is_worth_all(const struct view *view, const struct policy_program *p,
+                                   uint32_t device)
 {
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
     uint64_t load = to->busy + program_load_on(view, p, device);
@@ -158,34 +161,37 @@ static bool is_worth_all(const struct view *view, const struct policy_program *p
     return then * WHOLE >= now * (WHOLE + view->settings->gain);
 }
 
-static bool could_be_faster(const struct view *view, const struct policy_program *p,
-                            const struct outlook *outlook)
+static bool automatic_could_be_faster(const struct view *view, const struct policy_program *p,
+                                      const struct outlook *outlook)
 {
     const struct policy_device *from = device_at(view, p->device);
     uint64_t load;
 
     if (program_full(p) > view->free_max || !outlook->speed_max)
         return false;
-    if (spilled(p))
+    if (automatic_spilled(p))
         return true;
     load = outlook->load_min + (uint64_t)p->busy * from->speed / outlook->speed_max;
     return (uint64_t)from->busy * WHOLE >= load * (WHOLE + view->settings->gain);
 }
 
-static bool is_up(const struct view *view, const struct policy_program *p, uint32_t device)
+static bool automatic_is_up(const struct view *view, const struct policy_program *p,
+                            uint32_t device)
 {
-    return spilled(p) ? is_worth_all(view, p, device) : is_faster(view, p, device);
+    return automatic_spilled(p) ? automatic_is_worth_all(view, p, device)
+                                : automatic_is_faster(view, p, device);
 }
 
-static void say_up(const struct view *view, struct policy_step *step)
+static void automatic_say_up(const struct view *view, struct policy_step *step)
 {
     const struct policy_program *p = program_at(view, step->program);
     const struct policy_device *from = device_at(view, p->device),
                                *to = device_at(view, step->device);
 
-    if (spilled(p))
+    if (automatic_spilled(p))
         step_say(step, "%s spills %s on %s; %s has %s free for all of it", p->name,
-                 size_text(spilled(p)).text, from->name, to->name, size_text(device_free(to)).text);
+                 size_text(automatic_spilled(p)).text, from->name, to->name,
+                 size_text(device_free(to)).text);
     else
         step_say(step, "%s is busy %u%% of the time, %s is %u%% at %u.%02u times its speed",
                  from->name, from->busy / 10, to->name, to->busy / 10,
@@ -194,28 +200,29 @@ static void say_up(const struct view *view, struct policy_step *step)
 }
 
 /* Where @program would go up to, or NONE. */
-static uint32_t up_to(struct view *view, uint32_t program, const struct outlook *outlook)
+static uint32_t automatic_up_to(struct view *view, uint32_t program, const struct outlook *outlook)
 {
     const struct policy_program *p = program_at(view, program);
 
-    return (spilled(p) || held_up(view, p)) && could_be_faster(view, p, outlook)
-               ? best_where(view, program, is_up)
+    return (automatic_spilled(p) || automatic_held_up(view, p)) &&
+                   automatic_could_be_faster(view, p, outlook)
+               ? automatic_best_where(view, program, automatic_is_up)
                : POLICY_NONE;
 }
 
 bool next_up(struct view *view, bool held, struct policy_step *ret_step)
 {
-    struct outlook outlook = look_out(view);
+    struct outlook outlook = automatic_look_out(view);
     uint32_t best = POLICY_NONE, best_to = POLICY_NONE;
 
     for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
         uint32_t to;
 
-        if (!may_move(view, p, held) ||
+        if (!automatic_may_move(view, p, held) ||
             (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))))
             continue;
-        to = up_to(view, i, &outlook);
+        to = automatic_up_to(view, i, &outlook);
         if (to != POLICY_NONE) {
             best = i;
             best_to = to;
@@ -224,12 +231,13 @@ bool next_up(struct view *view, bool held, struct policy_step *ret_step)
     if (best == POLICY_NONE)
         return false;
     step_set(ret_step, POLICY_DO_MOVE, best, best_to, program_full(program_at(view, best)));
-    say_up(view, ret_step);
+    automatic_say_up(view, ret_step);
     return true;
 }
 
 /* Cheaper, or beside others so that its own device is free; and it stays far from being held up. */
-static bool is_saving(const struct view *view, const struct policy_program *p, uint32_t device)
+static bool automatic_is_saving(const struct view *view, const struct policy_program *p,
+                                uint32_t device)
 {
     const struct policy_settings *s = view->settings;
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
@@ -246,8 +254,8 @@ static bool is_saving(const struct view *view, const struct policy_program *p, u
            to->busy + most_of(busy, p->busy) <= s->busy_high && prefer_keeps(view, p, device);
 }
 
-static bool could_save(const struct view *view, const struct policy_program *p,
-                       const struct outlook *outlook)
+static bool automatic_could_save(const struct view *view, const struct policy_program *p,
+                                 const struct outlook *outlook)
 {
     const struct policy_device *from = device_at(view, p->device);
 
@@ -256,27 +264,28 @@ static bool could_save(const struct view *view, const struct policy_program *p,
 }
 
 /* Where @program would go down to, or NONE. */
-static uint32_t down_to(struct view *view, uint32_t program, const struct outlook *outlook)
+static uint32_t automatic_down_to(struct view *view, uint32_t program,
+                                  const struct outlook *outlook)
 {
     const struct policy_program *p = program_at(view, program);
 
-    return program_light(view, p) && !spilled(p) && could_save(view, p, outlook)
-               ? best_where(view, program, is_saving)
+    return program_light(view, p) && !automatic_spilled(p) && automatic_could_save(view, p, outlook)
+               ? automatic_best_where(view, program, automatic_is_saving)
                : POLICY_NONE;
 }
 
 bool next_down(struct view *view, bool held, struct policy_step *ret_step)
 {
-    struct outlook outlook = look_out(view);
+    struct outlook outlook = automatic_look_out(view);
 
     for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
         const struct policy_device *from, *to;
         uint32_t device;
 
-        if (!may_move(view, p, held))
+        if (!automatic_may_move(view, p, held))
             continue;
-        device = down_to(view, i, &outlook);
+        device = automatic_down_to(view, i, &outlook);
         if (device == POLICY_NONE)
             continue;
         from = device_at(view, p->device);
@@ -295,7 +304,8 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
 }
 
 /* It loads no device above busy_high more than its own was. */
-static bool is_no_busier(const struct view *view, const struct policy_program *p, uint32_t device)
+static bool automatic_is_no_busier(const struct view *view, const struct policy_program *p,
+                                   uint32_t device)
 {
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
     uint64_t load = to->busy + most_of(program_load_on(view, p, device), p->busy);
@@ -303,7 +313,7 @@ static bool is_no_busier(const struct view *view, const struct policy_program *p
     return load <= view->settings->busy_high || (to->speed >= from->speed && load <= from->busy);
 }
 
-static bool may_go(struct view *view, uint32_t program, uint32_t device)
+static bool automatic_may_go(struct view *view, uint32_t program, uint32_t device)
 {
     const struct policy_program *p = program_at(view, program);
 
@@ -312,7 +322,7 @@ static bool may_go(struct view *view, uint32_t program, uint32_t device)
            room_for(view, program, device) >= prefer_room(view, p, device) &&
            is_no_worse(view, p, device, device_at(view, p->device)->busy,
                        device_at(view, device)->busy) &&
-           is_no_busier(view, p, device);
+           automatic_is_no_busier(view, p, device);
 }
 
 uint32_t prefer_best(struct view *view, uint32_t program, bool now)
@@ -326,7 +336,7 @@ uint32_t prefer_best(struct view *view, uint32_t program, bool now)
         uint32_t part;
         int64_t score;
 
-        if (now ? !may_go(view, program, i)
+        if (now ? !automatic_may_go(view, program, i)
                 : i == p->device || !device_open(device_at(view, i)) || program_barred(p, i) ||
                       device_at(view, i)->memory < program_full(p) || !prefer_better(view, p, i))
             continue;
@@ -350,7 +360,7 @@ bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
         uint32_t to;
 
         p = program_at(view, i);
-        if (!p->prefers || !may_move(view, p, held) || prefer_met(view, p, p->device) ||
+        if (!p->prefers || !automatic_may_move(view, p, held) || prefer_met(view, p, p->device) ||
             (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))))
             continue;
         to = prefer_best(view, i, true);
@@ -373,14 +383,15 @@ bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
 }
 
 /* Where @program would go that nobody asks to, or NONE. */
-static uint32_t next_to(struct view *view, uint32_t program, const struct outlook *outlook)
+static uint32_t automatic_next_to(struct view *view, uint32_t program,
+                                  const struct outlook *outlook)
 {
     const struct policy_program *p = program_at(view, program);
-    uint32_t to = up_to(view, program, outlook);
+    uint32_t to = automatic_up_to(view, program, outlook);
 
     if (to == POLICY_NONE && p->prefers && !prefer_met(view, p, p->device))
         to = prefer_best(view, program, true);
-    return to == POLICY_NONE ? down_to(view, program, outlook) : to;
+    return to == POLICY_NONE ? automatic_down_to(view, program, outlook) : to;
 }
 
 /*
@@ -392,7 +403,7 @@ static uint32_t next_to(struct view *view, uint32_t program, const struct outloo
 bool next_ready(struct view *view, struct policy_step *ret_step)
 {
     const struct policy_settings *own = view->settings;
-    struct outlook outlook = look_out(view);
+    struct outlook outlook = automatic_look_out(view);
     uint32_t to = POLICY_NONE, i = 0;
 
     view->near = *own;
@@ -402,9 +413,9 @@ bool next_ready(struct view *view, struct policy_step *ret_step)
     for (; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
 
-        if (!may_move(view, p, false) || p->kept || p->ready_s < own->stay_s)
+        if (!automatic_may_move(view, p, false) || p->kept || p->ready_s < own->stay_s)
             continue;
-        to = next_to(view, i, &outlook);
+        to = automatic_next_to(view, i, &outlook);
         if (to != POLICY_NONE && to != p->ready)
             break;
         to = POLICY_NONE;

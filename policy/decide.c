@@ -12,7 +12,7 @@
         */
 
 /* What it would come to once nothing is free for it. */
-static bool would_only_wait(const struct view *view, const struct policy_program *p)
+static bool decide_would_only_wait(const struct view *view, const struct policy_program *p)
 {
     unsigned ways = ways_of(view, p);
 
@@ -26,7 +26,7 @@ static bool would_only_wait(const struct view *view, const struct policy_program
 }
 
 /* Of one on no device that none which takes programs could hold: it is not refused. */
-static bool goes_on_queuing(struct view *view, uint32_t program)
+static bool decide_goes_on_queuing(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
 
@@ -35,7 +35,7 @@ static bool goes_on_queuing(struct view *view, uint32_t program)
 }
 
 /* Without looking at each device: the answer for one that is not the head is to wait. */
-static bool surely_waits(struct view *view, uint32_t program)
+static bool decide_surely_waits(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     uint64_t least = bytes_at_least(view, p);
@@ -46,9 +46,9 @@ static bool surely_waits(struct view *view, uint32_t program)
     /* None of those in front of the head could be held. */
     if (p->state == POLICY_SUSPENDED &&
         (!waits_behind_head(view, program) || !could_hold(view, program, least, 0)))
-        return goes_on_queuing(view, program);
+        return decide_goes_on_queuing(view, program);
     if ((leaves && least <= view->free_max) || least > view->memory_max || least > p->quota ||
-        !would_only_wait(view, p))
+        !decide_would_only_wait(view, p))
         return false;
     if (p->device != POLICY_NONE &&
         bytes_more(view, program, p->device, least) <= room_for(view, program, p->device))
@@ -56,7 +56,7 @@ static bool surely_waits(struct view *view, uint32_t program)
     return !is_overdue(view, p) && !could_make_room(view, program);
 }
 
-static bool acts(const struct view *view, const struct policy_step *step)
+static bool decide_acts(const struct view *view, const struct policy_step *step)
 {
     if (step->action == POLICY_DO_REFUSE)
         return program_at(view, step->program)->need > 0;
@@ -64,16 +64,16 @@ static bool acts(const struct view *view, const struct policy_step *step)
 }
 
 /* What @program is answered, if that is something to do. */
-static bool answer_acts(struct view *view, uint32_t program, struct policy_step *ret_step)
+static bool decide_answer_acts(struct view *view, uint32_t program, struct policy_step *ret_step)
 {
     view->quiet = true;
     answer(view, program, ret_step);
     view->quiet = false;
-    return acts(view, ret_step);
+    return decide_acts(view, ret_step);
 }
 
 /* Those that would wait in vain where they are are told so, and hold nothing then. */
-static bool end_vain_waits(struct view *view, struct policy_step *ret_step)
+static bool decide_end_vain_waits(struct view *view, struct policy_step *ret_step)
 {
     const struct policy_world *world = view->world;
 
@@ -82,7 +82,7 @@ static bool end_vain_waits(struct view *view, struct policy_step *ret_step)
 
         if (p->state == POLICY_WAITING && !p->busy_moving &&
             !could_hold(view, world->queue[i], bytes_at_least(view, p), 0) &&
-            answer_acts(view, world->queue[i], ret_step))
+            decide_answer_acts(view, world->queue[i], ret_step))
             return true;
     }
     return false;
@@ -100,27 +100,27 @@ static bool end_vain_waits(struct view *view, struct policy_step *ret_step)
  * goes on; if some run, they end, give back or ask for more, and who asks has a place in the queue.
  * Tickets of one rank are served in order and each is the head in its turn, so everyone goes on.
  */
-static bool serve_queue(struct view *view, struct policy_step *ret_step)
+static bool decide_serve_queue(struct view *view, struct policy_step *ret_step)
 {
     const struct policy_world *world = view->world;
 
-    if (end_vain_waits(view, ret_step))
+    if (decide_end_vain_waits(view, ret_step))
         return true;
-    if (view->head != POLICY_NONE && answer_acts(view, view->head, ret_step))
+    if (view->head != POLICY_NONE && decide_answer_acts(view, view->head, ret_step))
         return true;
     for (uint32_t i = 0; i < world->queue_count && view->visits; i++) {
         uint32_t p = world->queue[i];
 
-        if (p == view->head || surely_waits(view, p))
+        if (p == view->head || decide_surely_waits(view, p))
             continue;
         spend_visits(view, world->device_count / ANSWER_PART);
-        if (answer_acts(view, p, ret_step))
+        if (decide_answer_acts(view, p, ret_step))
             return true;
     }
     return false;
 }
 
-static void nothing(struct policy_step *ret_step)
+static void decide_nothing(struct policy_step *ret_step)
 {
     step_set(ret_step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
 }
@@ -141,7 +141,8 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
 
     view_init(&view, world, settings);
     if (next_drain(&view, ret_step) || next_limit(&view, ret_step) ||
-        serve_queue(&view, ret_step) || next_unfit(&view, ret_step) || next_regrow(&view, ret_step))
+        decide_serve_queue(&view, ret_step) || next_unfit(&view, ret_step) ||
+        next_regrow(&view, ret_step))
         return;
     if (settings->automatic && world->recent_moves < settings->budget &&
         (next_up(&view, true, ret_step) || next_prefer(&view, true, ret_step) ||
@@ -149,7 +150,7 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
         return;
     if (settings->automatic && settings->prewarm && next_ready(&view, ret_step))
         return;
-    nothing(ret_step);
+    decide_nothing(ret_step);
 }
 
 void policy_rebalance(const struct policy_world *world, const struct policy_settings *settings,
@@ -161,5 +162,5 @@ void policy_rebalance(const struct policy_world *world, const struct policy_sett
     view.asked = true;
     if (!next_up(&view, false, ret_step) && !next_prefer(&view, false, ret_step) &&
         !next_down(&view, false, ret_step))
-        nothing(ret_step);
+        decide_nothing(ret_step);
 }

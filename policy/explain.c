@@ -17,7 +17,7 @@ struct page {
     bool full;
 };
 
-static void LIKE_PRINTF(2, 3) line(struct page *page, const char *format, ...)
+static void LIKE_PRINTF(2, 3) explain_line(struct page *page, const char *format, ...)
 {
     char text[2 * POLICY_REASON];
     va_list arguments;
@@ -37,7 +37,7 @@ static void LIKE_PRINTF(2, 3) line(struct page *page, const char *format, ...)
     page->text[page->used] = '\0';
 }
 
-static uint32_t place_in_queue(const struct view *view, uint32_t program)
+static uint32_t explain_place_in_queue(const struct view *view, uint32_t program)
 {
     uint32_t place = 1;
 
@@ -49,7 +49,7 @@ static uint32_t place_in_queue(const struct view *view, uint32_t program)
     return place;
 }
 
-static void say_state(struct page *page, const struct view *view, uint32_t program)
+static void explain_say_state(struct page *page, const struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     const char *where = p->device == POLICY_NONE ? "" : device_at(view, p->device)->name;
@@ -58,31 +58,35 @@ static void say_state(struct page *page, const struct view *view, uint32_t progr
     switch (p->state) {
     case POLICY_RUNNING:
         if (p->wanted > p->granted)
-            line(page,
-                 "%s has run on %s for %" PRIu64
-                 " s, with %s of %s on the device and the rest in host memory.",
-                 p->name, where, p->stayed_s, size_text(p->granted).text,
-                 size_text(p->wanted).text);
+            explain_line(page,
+                         "%s has run on %s for %" PRIu64
+                         " s, with %s of %s on the device and the rest in host memory.",
+                         p->name, where, p->stayed_s, size_text(p->granted).text,
+                         size_text(p->wanted).text);
         else
-            line(page, "%s has run on %s for %" PRIu64 " s; it has %s and may have %s there.",
-                 p->name, where, p->stayed_s, size_text(p->wanted).text,
-                 size_text(p->granted).text);
+            explain_line(
+                page, "%s has run on %s for %" PRIu64 " s; it has %s and may have %s there.",
+                p->name, where, p->stayed_s, size_text(p->wanted).text, size_text(p->granted).text);
         break;
     case POLICY_WAITING:
-        line(page, "%s waits on %s for %s more, number %u in the queue for %" PRIu64 " s.", p->name,
-             where, size_text(more).text, place_in_queue(view, program), p->waited_s);
+        explain_line(page, "%s waits on %s for %s more, number %u in the queue for %" PRIu64 " s.",
+                     p->name, where, size_text(more).text, explain_place_in_queue(view, program),
+                     p->waited_s);
         break;
     case POLICY_SUSPENDED:
-        line(page, "%s is on no device and needs %s, number %u in the queue for %" PRIu64 " s.",
-             p->name, size_text(program_full(p)).text, place_in_queue(view, program), p->waited_s);
+        explain_line(page,
+                     "%s is on no device and needs %s, number %u in the queue for %" PRIu64 " s.",
+                     p->name, size_text(program_full(p)).text,
+                     explain_place_in_queue(view, program), p->waited_s);
         break;
     case POLICY_STOPPED:
-        line(page, "%s is suspended until an operator resumes it.", p->name);
+        explain_line(page, "%s is suspended until an operator resumes it.", p->name);
         break;
     }
 }
 
-static void say_device(struct page *page, struct view *view, uint32_t program, uint32_t device)
+static void explain_say_device(struct page *page, struct view *view, uint32_t program,
+                               uint32_t device)
 {
     const struct policy_program *p = program_at(view, program);
     const struct policy_device *d = device_at(view, device);
@@ -91,58 +95,61 @@ static void say_device(struct page *page, struct view *view, uint32_t program, u
     const char *name = d->name;
 
     if (program_barred(p, device))
-        line(page, "%s: %s would not run there.", name, p->name);
+        explain_line(page, "%s: %s would not run there.", name, p->name);
     else if (d->drains)
-        line(page, "%s: is drained.", name);
+        explain_line(page, "%s: is drained.", name);
     else if (d->closed)
-        line(page, "%s: takes no programs now.", name);
+        explain_line(page, "%s: takes no programs now.", name);
     else if (full > d->memory)
-        line(page, "%s: too small, it has %s and %s needs %s.", name, size_text(d->memory).text,
-             p->name, size_text(full).text);
+        explain_line(page, "%s: too small, it has %s and %s needs %s.", name,
+                     size_text(d->memory).text, p->name, size_text(full).text);
     else if (free < full)
-        line(page, "%s: %s free of %s, %s needs %s.", name, size_text(free).text,
-             size_text(d->memory).text, p->name, size_text(full).text);
+        explain_line(page, "%s: %s free of %s, %s needs %s.", name, size_text(free).text,
+                     size_text(d->memory).text, p->name, size_text(full).text);
     else if (room < full)
-        line(page, "%s: %s free of %s, kept for %s, which is first in the queue.", name,
-             size_text(free).text, size_text(d->memory).text, name_for(view, view->head, program));
+        explain_line(page, "%s: %s free of %s, kept for %s, which is first in the queue.", name,
+                     size_text(free).text, size_text(d->memory).text,
+                     name_for(view, view->head, program));
     else if (program_stays_away(view, p, device))
-        line(page,
-             "%s: fits, but the policy moved %s away from it %" PRIu64
-             " s ago and does not move it back for another %" PRIu64 " s.",
-             name, p->name, view->world->now_s - visits_find(p->visits, device)->left_s,
-             visits_bar_s(p->visits, device, view->settings->return_s, view->world->now_s));
+        explain_line(page,
+                     "%s: fits, but the policy moved %s away from it %" PRIu64
+                     " s ago and does not move it back for another %" PRIu64 " s.",
+                     name, p->name, view->world->now_s - visits_find(p->visits, device)->left_s,
+                     visits_bar_s(p->visits, device, view->settings->return_s, view->world->now_s));
     else
-        line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u, price %u.%02u.", name,
-             size_text(free).text, size_text(d->memory).text, d->busy / 10, d->speed / 1000,
-             d->speed % 1000, d->price / 1000, d->price % 1000 / 10);
+        explain_line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u, price %u.%02u.",
+                     name, size_text(free).text, size_text(d->memory).text, d->busy / 10,
+                     d->speed / 1000, d->speed % 1000, d->price / 1000, d->price % 1000 / 10);
 }
 
 /* What keeps a program that runs from being moved without being asked for; false: nothing. */
-static bool say_held(struct page *page, const struct view *view, uint32_t program)
+static bool explain_say_held(struct page *page, const struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     const struct policy_settings *s = view->settings;
 
     if (p->pinned)
-        line(page, "It is pinned: nothing moves it.");
+        explain_line(page, "It is pinned: nothing moves it.");
     else if (!s->automatic)
-        line(page, "It moves when asked to: automatic is off.");
+        explain_line(page, "It moves when asked to: automatic is off.");
     else if (!(ways_of(view, p) & POLICY_UPGRADE))
-        line(page, "It moves when asked to: upgrade is not among its ways.");
+        explain_line(page, "It moves when asked to: upgrade is not among its ways.");
     else if (p->kept)
-        line(page, "It stays where an operator put it; reseat rebalance may move it.");
+        explain_line(page, "It stays where an operator put it; reseat rebalance may move it.");
     else if (p->stayed_s < s->stay_s)
-        line(page, "The policy may move it in %" PRIu64 " s: the minimum stay is %" PRIu64 " s.",
-             s->stay_s - p->stayed_s, s->stay_s);
+        explain_line(page,
+                     "The policy may move it in %" PRIu64 " s: the minimum stay is %" PRIu64 " s.",
+                     s->stay_s - p->stayed_s, s->stay_s);
     else if (p->recent_moves >= s->budget_program || view->world->recent_moves >= s->budget)
-        line(page, "It may move later: %u moves of it and %u of all in %" PRIu64 " s are used up.",
-             p->recent_moves, view->world->recent_moves, s->budget_s);
+        explain_line(
+            page, "It may move later: %u moves of it and %u of all in %" PRIu64 " s are used up.",
+            p->recent_moves, view->world->recent_moves, s->budget_s);
     else
         return false;
     return true;
 }
 
-static void say_change_running(struct page *page, const struct view *view, uint32_t program)
+static void explain_say_change_running(struct page *page, const struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     const struct policy_settings *s = view->settings;
@@ -150,39 +157,43 @@ static void say_change_running(struct page *page, const struct view *view, uint3
     uint64_t most = least_of(p->wanted, p->quota);
 
     if (program_barred(p, p->device) && !p->pinned)
-        line(page, "%s would not do for it now: it moves as soon as another device has room.",
-             d->name);
+        explain_line(page,
+                     "%s would not do for it now: it moves as soon as another device has room.",
+                     d->name);
     if (most > p->granted)
-        line(page, "With %s more free on %s it takes back what it spilled.",
-             size_text(most - p->granted).text, d->name);
+        explain_line(page, "With %s more free on %s it takes back what it spilled.",
+                     size_text(most - p->granted).text, d->name);
     if (p->wanted > p->quota) {
-        line(page, "Its quota of %s keeps it from having all there.", size_text(p->quota).text);
+        explain_line(page, "Its quota of %s keeps it from having all there.",
+                     size_text(p->quota).text);
         return;
     }
-    if (say_held(page, view, program))
+    if (explain_say_held(page, view, program))
         return;
     if (most > p->granted)
-        line(page, "A device with %s free takes it up, if it is %u%% faster so.",
-             size_text(p->wanted).text, s->gain / 10);
+        explain_line(page, "A device with %s free takes it up, if it is %u%% faster so.",
+                     size_text(p->wanted).text, s->gain / 10);
     else if (program_light(view, p))
-        line(page,
-             "It keeps %s busy %u%% of the time: a device %u%% cheaper with %s free, or one in "
-             "use while it is alone here, takes it.",
-             d->name, p->busy / 10, 100 - 100000 / (1000 + s->gain),
-             size_text(program_full(p)).text);
+        explain_line(
+            page,
+            "It keeps %s busy %u%% of the time: a device %u%% cheaper with %s free, or one in "
+            "use while it is alone here, takes it.",
+            d->name, p->busy / 10, 100 - 100000 / (1000 + s->gain),
+            size_text(program_full(p)).text);
     else if (d->busy > s->busy_high)
-        line(page,
-             "%s is busy %u%% of the time: a device that is %u%% faster as loaded, with %s "
-             "free, takes it up.",
-             d->name, d->busy / 10, s->gain / 10, size_text(program_full(p)).text);
+        explain_line(page,
+                     "%s is busy %u%% of the time: a device that is %u%% faster as loaded, with %s "
+                     "free, takes it up.",
+                     d->name, d->busy / 10, s->gain / 10, size_text(program_full(p)).text);
     else
-        line(page,
-             "It moves up when %s is busy more than %u%% of the time (now %u%%), down when it "
-             "uses less than %u%% (now %u%%).",
-             d->name, s->busy_high / 10, d->busy / 10, s->busy_low / 10, p->busy / 10);
+        explain_line(
+            page,
+            "It moves up when %s is busy more than %u%% of the time (now %u%%), down when it "
+            "uses less than %u%% (now %u%%).",
+            d->name, s->busy_high / 10, d->busy / 10, s->busy_low / 10, p->busy / 10);
 }
 
-static void say_prefers(struct page *page, struct view *view, uint32_t program)
+static void explain_say_prefers(struct page *page, struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     const char *here = device_at(view, p->device)->name;
@@ -194,29 +205,29 @@ static void say_prefers(struct page *page, struct view *view, uint32_t program)
     if (!*text.text)
         return;
     if (prefer_met(view, p, p->device)) {
-        line(page, "It would make use of %s; %s has them.", text.text, here);
+        explain_line(page, "It would make use of %s; %s has them.", text.text, here);
         return;
     }
     if (to == POLICY_NONE) {
-        line(page, "It would make use of %s; no device has more of that for it than %s.", text.text,
-             here);
+        explain_line(page, "It would make use of %s; no device has more of that for it than %s.",
+                     text.text, here);
         return;
     }
     amount = prefer_met(view, p, to) ? "them" : "more of that";
     if (now != POLICY_NONE)
-        line(page, "It would make use of %s; %s has %s.", text.text, device_at(view, to)->name,
-             amount);
+        explain_line(page, "It would make use of %s; %s has %s.", text.text,
+                     device_at(view, to)->name, amount);
     else if (room_for(view, program, to) < prefer_room(view, p, to))
-        line(page, "It would make use of %s; %s has %s, once %s are free there.", text.text,
-             device_at(view, to)->name, amount, size_text(prefer_room(view, p, to)).text);
+        explain_line(page, "It would make use of %s; %s has %s, once %s are free there.", text.text,
+                     device_at(view, to)->name, amount, size_text(prefer_room(view, p, to)).text);
     else
-        line(page, "It would make use of %s; %s has %s, but would hold it up.", text.text,
-             device_at(view, to)->name, amount);
+        explain_line(page, "It would make use of %s; %s has %s, but would hold it up.", text.text,
+                     device_at(view, to)->name, amount);
 }
 
 /* The least important there that could be made to leave. */
-static void say_displaceable(struct page *page, const struct view *view, uint32_t program,
-                             uint32_t device)
+static void explain_say_displaceable(struct page *page, const struct view *view, uint32_t program,
+                                     uint32_t device)
 {
     uint32_t lowest = POLICY_NONE;
 
@@ -230,31 +241,32 @@ static void say_displaceable(struct page *page, const struct view *view, uint32_
             lowest = v;
     }
     if (lowest != POLICY_NONE)
-        line(page, "A priority above %d displaces %s there.", program_at(view, lowest)->priority,
-             name_for(view, lowest, program));
+        explain_line(page, "A priority above %d displaces %s there.",
+                     program_at(view, lowest)->priority, name_for(view, lowest, program));
 }
 
-static void say_change_waiting(struct page *page, struct view *view, uint32_t program)
+static void explain_say_change_waiting(struct page *page, struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     struct policy_step step;
     struct room room;
 
     answer(view, program, &step);
-    line(page, "Next: %s (%s).", policy_action_name(step.action), step.reason);
+    explain_line(page, "Next: %s (%s).", policy_action_name(step.action), step.reason);
     if (step.action != POLICY_DO_WAIT)
         return;
     room = find_room(view, program, program_full(p), view->head == program);
     if (room.device != POLICY_NONE && room.missing) {
-        line(page, "It goes on when %s more are free on %s.", size_text(room.missing).text,
-             device_at(view, room.device)->name);
-        say_displaceable(page, view, program, room.device);
+        explain_line(page, "It goes on when %s more are free on %s.", size_text(room.missing).text,
+                     device_at(view, room.device)->name);
+        explain_say_displaceable(page, view, program, room.device);
     }
     if (waits_behind_head(view, program))
-        line(page, "A priority above %d puts it in front.", program_at(view, view->head)->priority);
+        explain_line(page, "A priority above %d puts it in front.",
+                     program_at(view, view->head)->priority);
     if (view->settings->wait_deadline_s && p->need)
-        line(page, "It is refused when it has waited %" PRIu64 " s.",
-             view->settings->wait_deadline_s);
+        explain_line(page, "It is refused when it has waited %" PRIu64 " s.",
+                     view->settings->wait_deadline_s);
 }
 
 void policy_explain(const struct policy_world *world, const struct policy_settings *settings,
@@ -269,18 +281,19 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     *ret_text = '\0';
     view_init(&view, world, settings);
     view.reader = program;
-    say_state(&page, &view, program);
+    explain_say_state(&page, &view, program);
     if (p->silent)
-        line(&page, "It does not answer, or cannot do what it is asked: nothing is until it does.");
+        explain_line(
+            &page, "It does not answer, or cannot do what it is asked: nothing is until it does.");
     else if (p->busy_moving)
-        line(&page, "It is being moved; nothing else is decided for it until that ends.");
+        explain_line(&page, "It is being moved; nothing else is decided for it until that ends.");
     if (p->prefers && p->state == POLICY_RUNNING && p->device != POLICY_NONE)
-        say_prefers(&page, &view, program);
+        explain_say_prefers(&page, &view, program);
     if (p->state == POLICY_RUNNING && p->device != POLICY_NONE)
-        say_change_running(&page, &view, program);
+        explain_say_change_running(&page, &view, program);
     else if (program_queues(p))
-        say_change_waiting(&page, &view, program);
+        explain_say_change_waiting(&page, &view, program);
     for (uint32_t i = 0; i < world->device_count; i++)
         if (i != p->device && !device_at(&view, i)->gone)
-            say_device(&page, &view, program, i);
+            explain_say_device(&page, &view, program, i);
 }

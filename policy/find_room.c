@@ -3,20 +3,20 @@
 #include "policy/score.h"
 
 /* What is kept for the head is found as room is found for others, for whom it is not there. */
-static bool is_kept(struct view *view, uint32_t program, uint32_t device);
+static bool find_room_is_kept(struct view *view, uint32_t program, uint32_t device);
 
 uint64_t room_for(struct view *view, uint32_t program, uint32_t device)
 {
     uint64_t free = device_free(device_at(view, device));
 
-    if (free && is_kept(view, program, device))
+    if (free && find_room_is_kept(view, program, device))
         return free > view->head_bytes ? free - view->head_bytes : 0;
     return free;
 }
 
 /* ---- where others make room ---- */
 
-static int64_t score_in(const struct search *search, struct room *room)
+static int64_t find_room_score_in(const struct search *search, struct room *room)
 {
     const struct policy_program *p = program_at(search->view, search->program);
 
@@ -28,7 +28,7 @@ static int64_t score_in(const struct search *search, struct room *room)
     return room->score;
 }
 
-static bool is_better(const struct search *search, struct room *a, struct room *b)
+static bool find_room_is_better(const struct search *search, struct room *a, struct room *b)
 {
     if (a->missing != b->missing)
         return a->missing < b->missing;
@@ -36,11 +36,13 @@ static bool is_better(const struct search *search, struct room *a, struct room *
         return a->rank < b->rank;
     if (a->count != b->count)
         return a->count < b->count;
-    return a->bytes != b->bytes ? a->bytes < b->bytes : score_in(search, a) > score_in(search, b);
+    return a->bytes != b->bytes ? a->bytes < b->bytes
+                                : find_room_score_in(search, a) > find_room_score_in(search, b);
 }
 
 /* Keeps @device in @best where it is better. */
-static void look_at(const struct search *search, uint32_t device, uint64_t more, struct room *best)
+static void find_room_look_at(const struct search *search, uint32_t device, uint64_t more,
+                              struct room *best)
 {
     uint64_t free = room_for(search->view, search->program, device);
     struct room room = {.device = device, .victim = POLICY_NONE, .rank = INT64_MIN, .more = more};
@@ -49,13 +51,13 @@ static void look_at(const struct search *search, uint32_t device, uint64_t more,
         weigh_victims(search, more - free, &room);
     else if (free < more)
         room.missing = more - free;
-    if (best->device == POLICY_NONE || is_better(search, &room, best))
+    if (best->device == POLICY_NONE || find_room_is_better(search, &room, best))
         *best = room;
 }
 
 /* Bytes that @program would have to get on @device; false where it cannot go at all. */
-static bool could_use(const struct search *search, uint32_t device, uint64_t bytes,
-                      uint64_t *ret_more)
+static bool find_room_could_use(const struct search *search, uint32_t device, uint64_t bytes,
+                                uint64_t *ret_more)
 {
     struct view *view = search->view;
     const struct policy_program *p = program_at(view, search->program);
@@ -67,11 +69,11 @@ static bool could_use(const struct search *search, uint32_t device, uint64_t byt
         return false;
     *ret_more = bytes_more(view, search->program, device, bytes);
     return *ret_more + (own ? p->granted : 0) <= d->memory &&
-           (!search->gives || !is_kept(view, search->program, device));
+           (!search->gives || !find_room_is_kept(view, search->program, device));
 }
 
-static void look_at_all(const struct search *search, uint64_t bytes, bool only_free,
-                        struct room *best)
+static void find_room_look_at_all(const struct search *search, uint64_t bytes, bool only_free,
+                                  struct room *best)
 {
     struct view *view = search->view;
 
@@ -79,9 +81,9 @@ static void look_at_all(const struct search *search, uint64_t bytes, bool only_f
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         uint64_t more;
 
-        if (could_use(search, i, bytes, &more) &&
+        if (find_room_could_use(search, i, bytes, &more) &&
             (!only_free || more <= room_for(view, search->program, i)))
-            look_at(search, i, more, best);
+            find_room_look_at(search, i, more, best);
     }
 }
 
@@ -94,11 +96,11 @@ struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool 
     struct room best = {.device = POLICY_NONE, .victim = POLICY_NONE, .missing = UINT64_MAX};
 
     /* Where it is free there is no need to look at who is there. */
-    look_at_all(&search, bytes, true, &best);
+    find_room_look_at_all(&search, bytes, true, &best);
     if (best.device != POLICY_NONE)
         return best;
     search.gives = could_outrank(view, program) || (from_waiters && view->any_gives);
-    look_at_all(&search, bytes, false, &best);
+    find_room_look_at_all(&search, bytes, false, &best);
     if (best.victim != POLICY_NONE)
         spare_victims(&search, &best);
     return best;
@@ -109,7 +111,7 @@ struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool 
 /* What the head gets where it can be had soonest is not given to those behind it. A part, only
  * where it would take that: or what is kept would change with what others give up for it, and they
  * would give it up again and again. */
-static void keep_for_head(struct view *view)
+static void find_room_keep_for_head(struct view *view)
 {
     const struct policy_program *p = program_at(view, view->head);
     uint64_t full = program_full(p), least = bytes_at_least(view, p);
@@ -129,20 +131,21 @@ static void keep_for_head(struct view *view)
         view->head_bytes = bytes_more(view, view->head, room.device, bytes);
 }
 
-static uint32_t kept_from(struct view *view, uint32_t program)
+static uint32_t find_room_kept_from(struct view *view, uint32_t program)
 {
     if (!waits_behind_head(view, program))
         return POLICY_NONE;
     if (!view->kept) {
         view->kept = true;
-        keep_for_head(view);
+        find_room_keep_for_head(view);
     }
     return view->head_device;
 }
 
-static bool is_kept(struct view *view, uint32_t program, uint32_t device)
+static bool find_room_is_kept(struct view *view, uint32_t program, uint32_t device)
 {
-    return (!view->kept || device == view->head_device) && device == kept_from(view, program);
+    return (!view->kept || device == view->head_device) &&
+           device == find_room_kept_from(view, program);
 }
 
 /* ---- where room is free ---- */
@@ -155,7 +158,7 @@ bool has_room(struct view *view, uint32_t program, uint64_t bytes)
     if (bytes > view->free_max || bytes > p->quota ||
         !device_has(view, POLICY_FREE, p, bytes, POLICY_NONE))
         return false;
-    kept = kept_from(view, program);
+    kept = find_room_kept_from(view, program);
     return device_has(view, POLICY_FREE, p, bytes, kept) ||
            (kept != POLICY_NONE && device_open(device_at(view, kept)) && !program_barred(p, kept) &&
             room_for(view, program, kept) >= bytes);

@@ -6,8 +6,8 @@
 #include "policy/step.h"
 
 /* Off a device at the operator's word: a program is not asked which ways out it would like. */
-static void leave(struct view *view, uint32_t program, const char *why,
-                  struct policy_step *ret_step)
+static void operator_leave(struct view *view, uint32_t program, const char *why,
+                           struct policy_step *ret_step)
 {
     const struct policy_program *p = program_at(view, program);
     const struct policy_device *d = device_at(view, p->device);
@@ -33,7 +33,7 @@ static void leave(struct view *view, uint32_t program, const char *why,
 }
 
 /* Whether another device has room for @p, or for as much of it as it goes on with. */
-static bool could_leave(struct view *view, uint32_t program)
+static bool operator_could_leave(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     uint64_t full = program_full(p);
@@ -43,8 +43,8 @@ static bool could_leave(struct view *view, uint32_t program)
 }
 
 /* Those that would rather leave now than when they have to: only to where there is room. */
-static bool leave_early(struct view *view, const struct policy_device *d,
-                        struct policy_step *ret_step)
+static bool operator_leave_early(struct view *view, const struct policy_device *d,
+                                 struct policy_step *ret_step)
 {
     uint32_t first = POLICY_NONE;
 
@@ -53,12 +53,12 @@ static bool leave_early(struct view *view, const struct policy_device *d,
 
         if (p->leaves && !p->pinned && !p->busy_moving &&
             (first == POLICY_NONE || rank_of(p) > rank_of(program_at(view, first))) &&
-            could_leave(view, v))
+            operator_could_leave(view, v))
             first = v;
     }
     if (first == POLICY_NONE)
         return false;
-    leave(view, first, "will be taken", ret_step);
+    operator_leave(view, first, "will be taken", ret_step);
     return ret_step->action == POLICY_DO_MOVE;
 }
 
@@ -79,13 +79,13 @@ bool next_unfit(struct view *view, struct policy_step *ret_step)
             !p->busy_moving && program_barred(p, p->device) &&
             p->recent_moves < view->settings->budget_program &&
             (first == POLICY_NONE || rank_of(p) > rank_of(program_at(view, first))) &&
-            could_leave(view, i))
+            operator_could_leave(view, i))
             first = i;
     }
     if (first == POLICY_NONE)
         return false;
     snprintf(why, sizeof(why), "would not do for %.80s now", program_at(view, first)->name);
-    leave(view, first, why, ret_step);
+    operator_leave(view, first, why, ret_step);
     return ret_step->action == POLICY_DO_MOVE;
 }
 
@@ -106,23 +106,23 @@ bool next_drain(struct view *view, struct policy_step *ret_step)
                 first = v;
         }
         if (first != POLICY_NONE) {
-            leave(view, first, "is drained", ret_step);
+            operator_leave(view, first, "is drained", ret_step);
             return true;
         }
-        if (d->closed && !d->drains && leave_early(view, d, ret_step))
+        if (d->closed && !d->drains && operator_leave_early(view, d, ret_step))
             return true;
     }
     return false;
 }
 
-static bool could_shrink(const struct policy_program *p)
+static bool operator_could_shrink(const struct policy_program *p)
 {
     return p->ways & POLICY_SPILL && p->granted > p->least;
 }
 
 /* The least important; of equals the one that gives the most. */
-static bool gives_before(const struct policy_program *a, const struct policy_program *b,
-                         bool shrinks)
+static bool operator_gives_before(const struct policy_program *a, const struct policy_program *b,
+                                  bool shrinks)
 {
     uint64_t gives_a = a->granted - (shrinks ? a->least : 0);
     uint64_t gives_b = b->granted - (shrinks ? b->least : 0);
@@ -138,7 +138,7 @@ struct givers {
 
 static const struct givers no_givers = {.keeps = POLICY_NONE, .goes = POLICY_NONE};
 
-static void givers_add(const struct view *view, uint32_t program, struct givers *givers)
+static void operator_givers_add(const struct view *view, uint32_t program, struct givers *givers)
 {
     const struct policy_program *p = program_at(view, program);
 
@@ -146,30 +146,32 @@ static void givers_add(const struct view *view, uint32_t program, struct givers 
         givers->going += p->granted;
     if (p->pinned || p->busy_moving || !p->granted)
         return;
-    if (could_shrink(p) &&
-        (givers->keeps == POLICY_NONE || gives_before(p, program_at(view, givers->keeps), true)))
+    if (operator_could_shrink(p) &&
+        (givers->keeps == POLICY_NONE ||
+         operator_gives_before(p, program_at(view, givers->keeps), true)))
         givers->keeps = program;
-    if (givers->goes == POLICY_NONE || gives_before(p, program_at(view, givers->goes), false))
+    if (givers->goes == POLICY_NONE ||
+        operator_gives_before(p, program_at(view, givers->goes), false))
         givers->goes = program;
 }
 
-static struct givers givers_on(struct view *view, uint32_t device)
+static struct givers operator_givers_on(struct view *view, uint32_t device)
 {
     struct givers ret = no_givers;
 
     for (uint32_t v = device_at(view, device)->first; v != POLICY_NONE;
          v = program_at(view, v)->next)
-        givers_add(view, v, &ret);
+        operator_givers_add(view, v, &ret);
     return ret;
 }
 
 /* Programs there hold more than they may: those that can keep a part elsewhere do, then the least
  * important leave. What is about to leave anyhow is waited for. */
-static bool keep_limit(struct view *view, uint32_t device, struct policy_step *ret_step)
+static bool operator_keep_limit(struct view *view, uint32_t device, struct policy_step *ret_step)
 {
     const struct policy_device *d = device_at(view, device);
     uint64_t excess = d->reserved - d->memory;
-    struct givers givers = givers_on(view, device);
+    struct givers givers = operator_givers_on(view, device);
 
     if (givers.going >= excess)
         return false;
@@ -186,7 +188,7 @@ static bool keep_limit(struct view *view, uint32_t device, struct policy_step *r
     }
     if (givers.goes == POLICY_NONE)
         return false;
-    leave(view, givers.goes, "holds more than its limit", ret_step);
+    operator_leave(view, givers.goes, "holds more than its limit", ret_step);
     return true;
 }
 
@@ -195,7 +197,7 @@ bool next_limit(struct view *view, struct policy_step *ret_step)
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         const struct policy_device *d = device_at(view, i);
 
-        if (!d->drains && d->reserved > d->memory && keep_limit(view, i, ret_step))
+        if (!d->drains && d->reserved > d->memory && operator_keep_limit(view, i, ret_step))
             return true;
     }
     return false;

@@ -11,7 +11,7 @@ static const char *place_kind_name(enum place_kind kind)
 }
 
 /* The share of memory in use, in parts of a million: finer than anyone places programs. */
-static uint64_t share(const struct place_device *device)
+static uint64_t place_share(const struct place_device *device)
 {
     const uint64_t whole = 1000000;
 
@@ -20,11 +20,11 @@ static uint64_t share(const struct place_device *device)
     return (uint64_t)((double)device->memory_used / (double)device->memory_total * (double)whole);
 }
 
-static bool better(const struct place_device *a, const struct place_device *b)
+static bool place_better(const struct place_device *a, const struct place_device *b)
 {
     if (a->kind != b->kind)
         return a->kind < b->kind;
-    return share(a) < share(b);
+    return place_share(a) < place_share(b);
 }
 
 int place_spread(const struct place_device *devices, const unsigned *taken, size_t count,
@@ -38,7 +38,7 @@ int place_spread(const struct place_device *devices, const unsigned *taken, size
         if (best == count || devices[i].kind < devices[best].kind ||
             (devices[i].kind == devices[best].kind &&
              (taken[i] < taken[best] ||
-              (taken[i] == taken[best] && better(&devices[i], &devices[best])))))
+              (taken[i] == taken[best] && place_better(&devices[i], &devices[best])))))
             best = i;
     }
     if (best == count)
@@ -54,7 +54,7 @@ int place_choose(const struct place_device *devices, size_t count, size_t *ret_d
     size_t same = 0;
 
     for (size_t i = 0; i < count; i++)
-        if (!devices[i].closed && (!best || better(&devices[i], best)))
+        if (!devices[i].closed && (!best || place_better(&devices[i], best)))
             best = &devices[i];
     if (!best) {
         snprintf(ret_reason, reason_size,
@@ -69,7 +69,8 @@ int place_choose(const struct place_device *devices, size_t count, size_t *ret_d
                  place_kind_name(best->kind));
     else
         snprintf(ret_reason, reason_size, "%s: %s with %u%% of its memory in use, the least of %zu",
-                 best->name, place_kind_name(best->kind), (unsigned)(share(best) / 10000), same);
+                 best->name, place_kind_name(best->kind), (unsigned)(place_share(best) / 10000),
+                 same);
     *ret_device = (size_t)(best - devices);
     return 0;
 }

@@ -20,25 +20,25 @@ struct ability {
     bool used, offered;
 };
 
-static const char *verb(const struct plan_use *use)
+static const char *plan_verb(const struct plan_use *use)
 {
     return use->stated ? "asks for" : "has used";
 }
 
-static void cap(uint64_t *used, uint64_t offered)
+static void plan_cap(uint64_t *used, uint64_t offered)
 {
     if (*used > offered)
         *used = offered;
 }
 
-static void cap32(uint32_t *used, uint32_t offered)
+static void plan_cap32(uint32_t *used, uint32_t offered)
 {
     if (*used > offered)
         *used = offered;
 }
 
-static bool fits_limits(const struct plan_use *use, const struct plan_offer *offer,
-                        char *ret_reason, size_t reason_size)
+static bool plan_fits_limits(const struct plan_use *use, const struct plan_offer *offer,
+                             char *ret_reason, size_t reason_size)
 {
     const struct plan_use *most = &offer->limits;
     const struct limit limits[] = {
@@ -69,14 +69,14 @@ static bool fits_limits(const struct plan_use *use, const struct plan_offer *off
             continue;
         snprintf(ret_reason, reason_size,
                  "%s: the program %s %" PRIu64 " %s, the device offers %" PRIu64, offer->name,
-                 verb(use), limits[i].used, limits[i].what, limits[i].offered);
+                 plan_verb(use), limits[i].used, limits[i].what, limits[i].offered);
         return false;
     }
     return true;
 }
 
-static bool fits_abilities(const struct plan_use *use, const struct plan_offer *offer,
-                           char *ret_reason, size_t reason_size)
+static bool plan_fits_abilities(const struct plan_use *use, const struct plan_offer *offer,
+                                char *ret_reason, size_t reason_size)
 {
     const struct plan_use *has = &offer->limits;
     const struct ability abilities[] = {
@@ -93,7 +93,7 @@ static bool fits_abilities(const struct plan_use *use, const struct plan_offer *
         if (!abilities[i].used || abilities[i].offered)
             continue;
         snprintf(ret_reason, reason_size, "%s: the program %s %s, the device offers none",
-                 offer->name, verb(use), abilities[i].what);
+                 offer->name, plan_verb(use), abilities[i].what);
         return false;
     }
     return true;
@@ -102,17 +102,17 @@ static bool fits_abilities(const struct plan_use *use, const struct plan_offer *
 /* A driver may take more than its device says, and a compiler may pass over what it does not know:
  * what a program could use of a device without its being offered does not keep it from others. Room
  * for memory objects is not a matter of the device alone. */
-static void cap_to_served(struct plan_use *use, const struct plan_use *has)
+static void plan_cap_to_served(struct plan_use *use, const struct plan_use *has)
 {
-    cap(&use->work_group_size, has->work_group_size);
+    plan_cap(&use->work_group_size, has->work_group_size);
     for (unsigned i = 0; i < 3; i++)
-        cap(&use->work_item_sizes[i], has->work_item_sizes[i]);
-    cap(&use->local_memory, has->local_memory);
-    cap(&use->parameter_size, has->parameter_size);
-    cap32(&use->read_images, has->read_images);
-    cap32(&use->write_images, has->write_images);
-    cap32(&use->samplers, has->samplers);
-    cap32(&use->c_version, has->c_version);
+        plan_cap(&use->work_item_sizes[i], has->work_item_sizes[i]);
+    plan_cap(&use->local_memory, has->local_memory);
+    plan_cap(&use->parameter_size, has->parameter_size);
+    plan_cap32(&use->read_images, has->read_images);
+    plan_cap32(&use->write_images, has->write_images);
+    plan_cap32(&use->samplers, has->samplers);
+    plan_cap32(&use->c_version, has->c_version);
     use->fp64 &= has->fp64;
     use->fp16 &= has->fp16;
     use->int64_atomics &= has->int64_atomics;
@@ -121,7 +121,7 @@ static void cap_to_served(struct plan_use *use, const struct plan_use *has)
     use->subgroups &= has->subgroups;
 }
 
-static bool has_word(const char *words, const char *word)
+static bool plan_has_word(const char *words, const char *word)
 {
     size_t length = strlen(word);
 
@@ -135,17 +135,17 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
-static bool offers_extension(const struct plan_offer *offer, const char *name)
+static bool plan_offers_extension(const struct plan_offer *offer, const char *name)
 {
-    return offer->extensions && has_word(offer->extensions, name);
+    return offer->extensions && plan_has_word(offer->extensions, name);
 }
 
-static bool fits_language(const struct plan_use *use, const struct plan_offer *offer,
-                          char *ret_reason, size_t reason_size)
+static bool plan_fits_language(const struct plan_use *use, const struct plan_offer *offer,
+                               char *ret_reason, size_t reason_size)
 {
     for (size_t i = 0; i < use->extension_count; i++) {
-        if (offers_extension(offer, use->extensions[i]) ||
-            (use->served && !offers_extension(use->served, use->extensions[i])))
+        if (plan_offers_extension(offer, use->extensions[i]) ||
+            (use->served && !plan_offers_extension(use->served, use->extensions[i])))
             continue;
         snprintf(ret_reason, reason_size, "%s: the program has used %s, the device lacks it",
                  offer->name, use->extensions[i]);
@@ -161,8 +161,8 @@ static bool fits_language(const struct plan_use *use, const struct plan_offer *o
 }
 
 /* Not limits but kinds: neither more nor less will do. */
-static bool fits_layout(const struct plan_use *use, const struct plan_offer *offer,
-                        char *ret_reason, size_t reason_size)
+static bool plan_fits_layout(const struct plan_use *use, const struct plan_offer *offer,
+                             char *ret_reason, size_t reason_size)
 {
     const struct plan_use *has = &offer->limits;
 
@@ -189,9 +189,9 @@ bool plan_fits(const struct plan_use *use, const struct plan_offer *offer, char 
     struct plan_use needed = *use;
 
     if (use->served)
-        cap_to_served(&needed, &use->served->limits);
-    return fits_layout(&needed, offer, ret_reason, reason_size) &&
-           fits_abilities(&needed, offer, ret_reason, reason_size) &&
-           fits_language(&needed, offer, ret_reason, reason_size) &&
-           fits_limits(&needed, offer, ret_reason, reason_size);
+        plan_cap_to_served(&needed, &use->served->limits);
+    return plan_fits_layout(&needed, offer, ret_reason, reason_size) &&
+           plan_fits_abilities(&needed, offer, ret_reason, reason_size) &&
+           plan_fits_language(&needed, offer, ret_reason, reason_size) &&
+           plan_fits_limits(&needed, offer, ret_reason, reason_size);
 }

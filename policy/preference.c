@@ -24,7 +24,7 @@ struct amounts {
     uint32_t features;
 };
 
-static struct amounts wanted_by(const struct policy_program *p)
+static struct amounts preference_wanted_by(const struct policy_program *p)
 {
     const struct reseat_limits *prefers = p->prefers;
 
@@ -39,13 +39,13 @@ static struct amounts wanted_by(const struct policy_program *p)
 }
 
 /* Of what the program wants, what a device has. */
-static struct amounts had_on(const struct view *view, const struct policy_program *p,
-                             uint32_t device)
+static struct amounts preference_had_on(const struct view *view, const struct policy_program *p,
+                                        uint32_t device)
 {
     static const struct reseat_limits nothing;
     const struct policy_device *d = device_at(view, device);
     const struct reseat_limits *has = d->has ? d->has : &nothing;
-    struct amounts ret = wanted_by(p);
+    struct amounts ret = preference_wanted_by(p);
 
     ret.numbers[MEMORY] = least_of(ret.numbers[MEMORY], d->memory);
     ret.numbers[ALLOCATION] = least_of(ret.numbers[ALLOCATION], has->allocation);
@@ -56,7 +56,7 @@ static struct amounts had_on(const struct view *view, const struct policy_progra
     return ret;
 }
 
-static bool is_less(const struct amounts *a, const struct amounts *b)
+static bool preference_is_less(const struct amounts *a, const struct amounts *b)
 {
     for (unsigned i = 0; i < NUMBERS; i++)
         if (a->numbers[i] < b->numbers[i])
@@ -70,18 +70,18 @@ bool prefer_keeps(const struct view *view, const struct policy_program *program,
 
     if (!program->prefers)
         return true;
-    here = had_on(view, program, program->device);
-    there = had_on(view, program, device);
-    return !is_less(&there, &here);
+    here = preference_had_on(view, program, program->device);
+    there = preference_had_on(view, program, device);
+    return !preference_is_less(&there, &here);
 }
 
 bool prefer_better(const struct view *view, const struct policy_program *program, uint32_t device)
 {
     const double gain = 1 + view->settings->gain / (double)WHOLE;
-    struct amounts here = had_on(view, program, program->device);
-    struct amounts there = had_on(view, program, device);
+    struct amounts here = preference_had_on(view, program, program->device);
+    struct amounts there = preference_had_on(view, program, device);
 
-    if (is_less(&there, &here))
+    if (preference_is_less(&there, &here))
         return false;
     for (unsigned i = 0; i < NUMBERS; i++)
         if (there.numbers[i] > here.numbers[i] &&
@@ -92,21 +92,23 @@ bool prefer_better(const struct view *view, const struct policy_program *program
 
 bool prefer_met(const struct view *view, const struct policy_program *program, uint32_t device)
 {
-    struct amounts wanted = wanted_by(program), has = had_on(view, program, device);
+    struct amounts wanted = preference_wanted_by(program),
+                   has = preference_had_on(view, program, device);
 
-    return !is_less(&has, &wanted);
+    return !preference_is_less(&has, &wanted);
 }
 
 uint64_t prefer_room(const struct view *view, const struct policy_program *program, uint32_t device)
 {
-    struct amounts has = had_on(view, program, device);
+    struct amounts has = preference_had_on(view, program, device);
 
     return most_of(has.numbers[MEMORY], program_full(program));
 }
 
 uint32_t prefer_part(const struct view *view, const struct policy_program *program, uint32_t device)
 {
-    struct amounts wanted = wanted_by(program), has = had_on(view, program, device);
+    struct amounts wanted = preference_wanted_by(program),
+                   has = preference_had_on(view, program, device);
     unsigned things = 0;
     uint32_t sum = 0;
 
@@ -126,7 +128,7 @@ uint32_t prefer_part(const struct view *view, const struct policy_program *progr
 
 /* ---- in words ---- */
 
-static int name_thing(char *ret, size_t size, enum thing thing, uint64_t amount)
+static int preference_name_thing(char *ret, size_t size, enum thing thing, uint64_t amount)
 {
     switch (thing) {
     case MEMORY:
@@ -147,8 +149,9 @@ static int name_thing(char *ret, size_t size, enum thing thing, uint64_t amount)
 
 struct prefer_text prefer_text(const struct view *view, const struct policy_program *program)
 {
-    struct amounts wanted = wanted_by(program), has = had_on(view, program, program->device);
-    bool all = !is_less(&has, &wanted);
+    struct amounts wanted = preference_wanted_by(program),
+                   has = preference_had_on(view, program, program->device);
+    bool all = !preference_is_less(&has, &wanted);
     char things[NUMBERS + 32][48];
     unsigned count = 0;
     struct prefer_text ret = {""};
@@ -158,7 +161,8 @@ struct prefer_text prefer_text(const struct view *view, const struct policy_prog
 
     for (unsigned i = 0; i < NUMBERS; i++)
         if (all ? wanted.numbers[i] > 0 : has.numbers[i] < wanted.numbers[i])
-            name_thing(things[count++], sizeof(*things), (enum thing)i, wanted.numbers[i]);
+            preference_name_thing(things[count++], sizeof(*things), (enum thing)i,
+                                  wanted.numbers[i]);
     for (size_t i = 0; (feature = reseat_limits_feature(i, &bit)); i++)
         if (wanted.features & bit && (all || !(has.features & bit)))
             snprintf(things[count++], sizeof(*things), "%s", feature);

@@ -138,7 +138,8 @@ const struct setting *settings_find(const char *name)
     return NULL;
 }
 
-static void store(struct policy_settings *settings, const struct setting *setting, uint64_t value)
+static void settings_store(struct policy_settings *settings, const struct setting *setting,
+                           uint64_t value)
 {
     char *field = (char *)settings + setting->offset;
     uint32_t narrow = (uint32_t)value;
@@ -152,7 +153,7 @@ static void store(struct policy_settings *settings, const struct setting *settin
         memcpy(field, &value, sizeof(value));
 }
 
-static uint64_t load(const struct policy_settings *settings, const struct setting *setting)
+static uint64_t settings_load(const struct policy_settings *settings, const struct setting *setting)
 {
     const char *field = (const char *)settings + setting->offset;
     uint64_t value;
@@ -172,7 +173,7 @@ static uint64_t load(const struct policy_settings *settings, const struct settin
 }
 
 /* Digits only: no sign, no spaces. Stops in front of what is no digit. */
-static int read_number(const char *text, uint64_t *ret_value, const char **ret_end)
+static int settings_read_number(const char *text, uint64_t *ret_value, const char **ret_end)
 {
     uint64_t value = 0;
     const char *at = text;
@@ -188,7 +189,7 @@ static int read_number(const char *text, uint64_t *ret_value, const char **ret_e
     return 0;
 }
 
-static int read_seconds(const char *text, uint64_t *ret_value)
+static int settings_read_seconds(const char *text, uint64_t *ret_value)
 {
     static const struct {
         const char *unit;
@@ -197,7 +198,7 @@ static int read_seconds(const char *text, uint64_t *ret_value)
     const char *end;
     uint64_t value;
 
-    if (read_number(text, &value, &end))
+    if (settings_read_number(text, &value, &end))
         return -EINVAL;
     end += *end == ' ';
     for (size_t i = 0; i < COUNT_OF(units); i++)
@@ -206,7 +207,7 @@ static int read_seconds(const char *text, uint64_t *ret_value)
     return -EINVAL;
 }
 
-static int read_flag(const char *text, uint64_t *ret_value)
+static int settings_read_flag(const char *text, uint64_t *ret_value)
 {
     static const char *const names[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
 
@@ -219,8 +220,8 @@ static int read_flag(const char *text, uint64_t *ret_value)
     return -EINVAL;
 }
 
-static int set_ways(struct policy_settings *settings, const char *text, char *ret_reason,
-                    size_t reason_size)
+static int settings_set_ways(struct policy_settings *settings, const char *text, char *ret_reason,
+                             size_t reason_size)
 {
     static const char gap[] = ", \t";
     unsigned order[POLICY_WAYS] = {0}, seen = 0, count = 0;
@@ -258,15 +259,15 @@ int settings_set(struct policy_settings *settings, const struct setting *setting
     int ret;
 
     if (setting->type == SETTING_WAYS)
-        return set_ways(settings, text, ret_reason, reason_size);
+        return settings_set_ways(settings, text, ret_reason, reason_size);
     if (setting->type == SETTING_FLAG) {
-        ret = read_flag(text, &value);
+        ret = settings_read_flag(text, &value);
         if (ret)
             snprintf(ret_reason, reason_size, "%s: \"%.64s\" is neither yes nor no", setting->name,
                      text);
     } else {
-        ret = setting->type == SETTING_SECONDS ? read_seconds(text, &value)
-                                               : read_number(text, &value, &end);
+        ret = setting->type == SETTING_SECONDS ? settings_read_seconds(text, &value)
+                                               : settings_read_number(text, &value, &end);
         if (!ret && (*end || value < setting->min || value > setting->max))
             ret = -EINVAL;
         if (ret)
@@ -276,7 +277,7 @@ int settings_set(struct policy_settings *settings, const struct setting *setting
                      setting->min, setting->max);
     }
     if (!ret)
-        store(settings, setting, value);
+        settings_store(settings, setting, value);
     return ret;
 }
 
@@ -286,9 +287,9 @@ void settings_text(const struct policy_settings *settings, const struct setting 
     size_t used = 0;
 
     if (setting->type == SETTING_FLAG) {
-        snprintf(ret_text, size, "%s", load(settings, setting) ? "yes" : "no");
+        snprintf(ret_text, size, "%s", settings_load(settings, setting) ? "yes" : "no");
     } else if (setting->type != SETTING_WAYS) {
-        snprintf(ret_text, size, "%" PRIu64, load(settings, setting));
+        snprintf(ret_text, size, "%" PRIu64, settings_load(settings, setting));
     } else {
         snprintf(ret_text, size, "none");
         for (unsigned i = 0; i < POLICY_WAYS && settings->order[i] && used < size; i++)
@@ -304,7 +305,7 @@ void settings_init(struct policy_settings *ret_settings)
     memset(ret_settings, 0, sizeof(*ret_settings));
     for (size_t i = 0; i < settings_count; i++)
         if (settings_table[i].type == SETTING_WAYS)
-            set_ways(ret_settings, settings_table[i].initial_ways, reason, sizeof(reason));
+            settings_set_ways(ret_settings, settings_table[i].initial_ways, reason, sizeof(reason));
         else
-            store(ret_settings, &settings_table[i], settings_table[i].initial);
+            settings_store(ret_settings, &settings_table[i], settings_table[i].initial);
 }

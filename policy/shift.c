@@ -26,7 +26,7 @@ struct shift {
     uint32_t visits; /* Left. */
 };
 
-static bool is_moved(const struct shift *shift, uint32_t program)
+static bool shift_is_moved(const struct shift *shift, uint32_t program)
 {
     for (unsigned i = 0; i < shift->count; i++)
         if (shift->moves[i].program == program)
@@ -35,7 +35,7 @@ static bool is_moved(const struct shift *shift, uint32_t program)
 }
 
 /* Free on a device once all moves so far are done. */
-static inline uint64_t free_then(const struct shift *shift, uint32_t device)
+static inline uint64_t shift_free_then(const struct shift *shift, uint32_t device)
 {
     uint64_t plus = device_free(device_at(shift->view, device)), minus = 0;
 
@@ -48,14 +48,14 @@ static inline uint64_t free_then(const struct shift *shift, uint32_t device)
     return plus - least_of(plus, minus);
 }
 
-static inline bool outranks(const struct view *view, const struct policy_program *program,
-                            const struct policy_program *victim)
+static inline bool shift_outranks(const struct view *view, const struct policy_program *program,
+                                  const struct policy_program *victim)
 {
     return rank_outranks(view, rank_of(program), victim);
 }
 
 /* Who is not outranked has its minimum stay, and a share of the budget. */
-static bool may_shift(const struct shift *shift, uint32_t program)
+static bool shift_may_shift(const struct shift *shift, uint32_t program)
 {
     const struct view *view = shift->view;
     const struct policy_settings *s = view->settings;
@@ -64,16 +64,16 @@ static bool may_shift(const struct shift *shift, uint32_t program)
     if (p->state != POLICY_RUNNING || p->busy_moving || p->device == POLICY_NONE || !p->granted ||
         !(ways_of(view, p) & POLICY_UPGRADE) || program_full(p) > p->quota ||
         device_free(device_at(view, p->device)) + p->granted > device_at(view, p->device)->memory ||
-        is_moved(shift, program))
+        shift_is_moved(shift, program))
         return false;
-    return outranks(view, program_at(view, shift->program), p) ||
+    return shift_outranks(view, program_at(view, shift->program), p) ||
            (p->stayed_s >= s->stay_s && p->recent_moves < s->budget_program &&
             view->world->recent_moves + shift->count < s->budget);
 }
 
 /* How busy a device is once all moves so far are done, at the @most or at the least: a program may
  * take as much time on another device as it does now, or as the speeds say. */
-static inline uint64_t busy_then(const struct shift *shift, uint32_t device, bool most)
+static inline uint64_t shift_busy_then(const struct shift *shift, uint32_t device, bool most)
 {
     uint64_t plus = device_at(shift->view, device)->busy, minus = 0;
 
@@ -88,21 +88,21 @@ static inline uint64_t busy_then(const struct shift *shift, uint32_t device, boo
     return plus - least_of(plus, minus);
 }
 
-static bool may_shift_to(const struct shift *shift, uint32_t program, uint32_t device)
+static bool shift_may_shift_to(const struct shift *shift, uint32_t program, uint32_t device)
 {
     const struct view *view = shift->view;
     const struct policy_program *p = program_at(view, program);
 
     return device != p->device && device_open(device_at(view, device)) &&
-           free_then(shift, device) >= program_full(p) && !program_barred(p, device) &&
-           (outranks(view, program_at(view, shift->program), p) ||
+           shift_free_then(shift, device) >= program_full(p) && !program_barred(p, device) &&
+           (shift_outranks(view, program_at(view, shift->program), p) ||
             (!program_stays_away(view, p, device) &&
-             is_no_worse(view, p, device, busy_then(shift, p->device, false),
-                         busy_then(shift, device, true))));
+             is_no_worse(view, p, device, shift_busy_then(shift, p->device, false),
+                         shift_busy_then(shift, device, true))));
 }
 
 /* Whether the head could go to @device if @program left it. */
-static bool would_do(const struct shift *shift, uint32_t program, uint32_t device)
+static bool shift_would_do(const struct shift *shift, uint32_t program, uint32_t device)
 {
     const struct view *view = shift->view;
     const struct policy_program *head = program_at(view, shift->program);
@@ -112,24 +112,24 @@ static bool would_do(const struct shift *shift, uint32_t program, uint32_t devic
             ? d->drains
             : !device_open(d) || program_barred(head, device) || !would_leave(view, head))
         return false;
-    return free_then(shift, device) + program_at(view, program)->granted >=
+    return shift_free_then(shift, device) + program_at(view, program)->granted >=
            bytes_more(view, shift->program, device, shift->bytes);
 }
 
-/* The first question of would_do, of all programs there are. */
-static bool frees_enough(const struct shift *shift, uint32_t program)
+/* The first question of shift_would_do, of all programs there are. */
+static bool shift_frees_enough(const struct shift *shift, uint32_t program)
 {
     const struct view *view = shift->view;
     const struct policy_program *p = program_at(view, program);
 
     return p->device != POLICY_NONE &&
-           free_then(shift, p->device) + p->granted >=
+           shift_free_then(shift, p->device) + p->granted >=
                bytes_more(view, shift->program, p->device, shift->bytes);
 }
 
 /* Seen at once of most devices, as long as nobody else is moved: no room for it, or too busy. */
-static inline bool is_useless(const struct shift *shift, const struct policy_program *p,
-                              uint32_t device, bool minds)
+static inline bool shift_is_useless(const struct shift *shift, const struct policy_program *p,
+                                    uint32_t device, bool minds)
 {
     const struct view *view = shift->view;
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
@@ -139,22 +139,23 @@ static inline bool is_useless(const struct shift *shift, const struct policy_pro
                                            (uint64_t)from->speed * most_of(to->busy, 1000)));
 }
 
-static bool search_last(struct shift *shift, uint32_t program)
+static bool shift_search_last(struct shift *shift, uint32_t program)
 {
     const struct view *view = shift->view;
     const struct policy_program *p = program_at(view, program);
     struct move *move = &shift->moves[shift->count];
-    bool minds = !outranks(view, program_at(view, shift->program), p) && !program_light(view, p);
+    bool minds =
+        !shift_outranks(view, program_at(view, shift->program), p) && !program_light(view, p);
     int64_t best_score = 0;
     bool found = false;
 
-    if (!would_do(shift, program, p->device))
+    if (!shift_would_do(shift, program, p->device))
         return false;
     for (uint32_t to = 0; to < view->world->device_count && shift->visits; to++) {
         int64_t score;
 
         shift->visits--;
-        if (is_useless(shift, p, to, minds) || !may_shift_to(shift, program, to))
+        if (shift_is_useless(shift, p, to, minds) || !shift_may_shift_to(shift, program, to))
             continue;
         score = score_of(view, p, to, program_full(p));
         if (!found || score > best_score) {
@@ -166,22 +167,22 @@ static bool search_last(struct shift *shift, uint32_t program)
     return found;
 }
 
-static bool search(struct shift *shift, unsigned left)
+static bool shift_search(struct shift *shift, unsigned left)
 {
     for (uint32_t p = 0; p < shift->view->world->program_count && shift->visits; p++) {
-        if ((left == 1 && !frees_enough(shift, p)) || !may_shift(shift, p))
+        if ((left == 1 && !shift_frees_enough(shift, p)) || !shift_may_shift(shift, p))
             continue;
         if (left == 1) {
-            if (search_last(shift, p))
+            if (shift_search_last(shift, p))
                 return true;
             continue;
         }
         for (uint32_t to = 0; to < shift->view->world->device_count && shift->visits; to++) {
             shift->visits--;
-            if (!may_shift_to(shift, p, to))
+            if (!shift_may_shift_to(shift, p, to))
                 continue;
             shift->moves[shift->count++] = (struct move){p, to};
-            if (search(shift, left - 1))
+            if (shift_search(shift, left - 1))
                 return true;
             shift->count--;
         }
@@ -197,7 +198,7 @@ bool shift_for(struct view *view, uint32_t program, uint64_t bytes, struct polic
     const struct policy_program *p;
 
     for (unsigned count = 1; count <= most; count++) {
-        if (!search(&shift, count))
+        if (!shift_search(&shift, count))
             continue;
         p = program_at(view, shift.moves[0].program);
         step_set(ret_step, POLICY_DO_MOVE, shift.moves[0].program, shift.moves[0].to,

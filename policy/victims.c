@@ -22,7 +22,8 @@ struct victims {
 };
 
 /* What one that is outranked can be made to give. */
-static uint64_t gives_outranked(const struct view *view, const struct policy_program *victim)
+static uint64_t victims_gives_outranked(const struct view *view,
+                                        const struct policy_program *victim)
 {
     unsigned ways = ways_of(view, victim);
 
@@ -33,13 +34,14 @@ static uint64_t gives_outranked(const struct view *view, const struct policy_pro
     return 0;
 }
 
-static bool search_outranks(const struct search *search, const struct policy_program *victim)
+static bool victims_search_outranks(const struct search *search,
+                                    const struct policy_program *victim)
 {
     return rank_outranks(search->view, rank_of(program_at(search->view, search->program)), victim);
 }
 
 /* What @v can be made to give; 0: nothing. */
-static uint64_t could_give(const struct search *search, uint32_t v, bool *ret_outranked)
+static uint64_t victims_could_give(const struct search *search, uint32_t v, bool *ret_outranked)
 {
     const struct view *view = search->view;
     const struct policy_program *victim = program_at(view, v);
@@ -52,11 +54,11 @@ static uint64_t could_give(const struct search *search, uint32_t v, bool *ret_ou
     *ret_outranked = !(waits && search->from_waiters);
     if (!*ret_outranked)
         return victim->granted;
-    return search_outranks(search, victim) ? gives_outranked(view, victim) : 0;
+    return victims_search_outranks(search, victim) ? victims_gives_outranked(view, victim) : 0;
 }
 
 /* The least harm first: who only waits, then the lowest rank, then the largest, for fewer steps. */
-static bool is_before(const struct victim *a, const struct victim *b)
+static bool victims_is_before(const struct victim *a, const struct victim *b)
 {
     if (a->outranked != b->outranked)
         return !a->outranked;
@@ -65,15 +67,15 @@ static bool is_before(const struct victim *a, const struct victim *b)
     return a->gives != b->gives ? a->gives > b->gives : a->program < b->program;
 }
 
-static void keep_first(struct victims *victims, const struct victim *victim)
+static void victims_keep_first(struct victims *victims, const struct victim *victim)
 {
     unsigned at = victims->count;
 
-    if (at == VICTIMS_MAX && !is_before(victim, &victims->list[at - 1]))
+    if (at == VICTIMS_MAX && !victims_is_before(victim, &victims->list[at - 1]))
         return;
     at -= at == VICTIMS_MAX;
     victims->count = at + 1;
-    for (; at && is_before(victim, &victims->list[at - 1]); at--)
+    for (; at && victims_is_before(victim, &victims->list[at - 1]); at--)
         victims->list[at] = victims->list[at - 1];
     victims->list[at] = *victim;
 }
@@ -83,7 +85,7 @@ static void keep_first(struct victims *victims, const struct victim *victim)
  * be done without, so it is the one to displace now: when it is gone, the question is asked again,
  * and the small ones in front of it are spared if they were not needed.
  */
-static void take_victims(const struct victims *victims, struct room *room)
+static void victims_take_victims(const struct victims *victims, struct room *room)
 {
     const struct victim *last;
 
@@ -112,12 +114,12 @@ void weigh_victims(const struct search *search, uint64_t lack, struct room *room
         struct victim victim = {.program = v, .rank = rank_of(p)};
 
         if (p->busy_moving && v != search->program && !p->silent &&
-            (search->from_waiters || search_outranks(search, p)))
+            (search->from_waiters || victims_search_outranks(search, p)))
             come += p->granted;
-        victim.gives = could_give(search, v, &victim.outranked);
+        victim.gives = victims_could_give(search, v, &victim.outranked);
         give += victim.gives;
         if (victim.gives)
-            keep_first(&victims, &victim);
+            victims_keep_first(&victims, &victim);
     }
     if (come >= lack) {
         room->count = 1;
@@ -125,7 +127,7 @@ void weigh_victims(const struct search *search, uint64_t lack, struct room *room
         room->missing = lack - come - give;
     } else {
         room->amount = lack - come;
-        take_victims(&victims, room);
+        victims_take_victims(&victims, room);
     }
 }
 
@@ -135,12 +137,12 @@ void spare_victims(const struct search *search, struct room *room)
     const struct view *view = search->view;
     int64_t rank = rank_of(program_at(view, room->victim));
     bool like = false;
-    uint64_t best_gives = could_give(search, room->victim, &like);
+    uint64_t best_gives = victims_could_give(search, room->victim, &like);
 
     for (uint32_t v = device_at(view, room->device)->first; v != POLICY_NONE;
          v = program_at(view, v)->next) {
         bool outranked = false;
-        uint64_t gives = could_give(search, v, &outranked);
+        uint64_t gives = victims_could_give(search, v, &outranked);
 
         if (gives >= room->amount && gives < best_gives && outranked == like &&
             rank_of(program_at(view, v)) == rank) {
@@ -154,7 +156,7 @@ void spare_victims(const struct search *search, struct room *room)
 
 /* Bytes that any program of @rank could have on @device, in addition to what it has: free, or of
  * those that it outranks, or about to be. */
-static uint64_t reach_on(const struct view *view, int64_t rank, uint32_t device)
+static uint64_t victims_reach_on(const struct view *view, int64_t rank, uint32_t device)
 {
     uint64_t reach = device_free(device_at(view, device));
 
@@ -167,14 +169,14 @@ static uint64_t reach_on(const struct view *view, int64_t rank, uint32_t device)
         if (victim->busy_moving)
             reach += victim->granted;
         else if (!victim->pinned)
-            reach += gives_outranked(view, victim);
+            reach += victims_gives_outranked(view, victim);
     }
     return reach;
 }
 
 /* An upper bound, from which it is seen at once that a search would be in vain. Kept for two ranks:
  * what is preemptible and what is not take turns in the queue. */
-static uint64_t reach_most(struct view *view, int64_t rank)
+static uint64_t victims_reach_most(struct view *view, int64_t rank)
 {
     struct policy_reach *reach = &view->reach[rank & 1];
 
@@ -183,7 +185,7 @@ static uint64_t reach_most(struct view *view, int64_t rank)
     *reach = (struct policy_reach){.known = true, .rank = rank};
     for (uint32_t i = 0; i < view->world->device_count; i++)
         if (device_open(device_at(view, i)))
-            reach->most = most_of(reach->most, reach_on(view, rank, i));
+            reach->most = most_of(reach->most, victims_reach_on(view, rank, i));
     spend_visits(view, view->placed);
     return reach->most;
 }
@@ -196,10 +198,10 @@ bool could_make_room(struct view *view, uint32_t program)
 
     if (!could_outrank(view, program))
         return false;
-    if (would_leave(view, p) && full <= reach_most(view, rank))
+    if (would_leave(view, p) && full <= victims_reach_most(view, rank))
         return true;
     if (p->device == POLICY_NONE)
         return false;
     spend_visits(view, device_at(view, p->device)->residents / WALK_PART);
-    return bytes_more(view, program, p->device, full) <= reach_on(view, rank, p->device);
+    return bytes_more(view, program, p->device, full) <= victims_reach_on(view, rank, p->device);
 }

@@ -50,7 +50,7 @@ bool is_overdue(const struct view *view, const struct policy_program *program)
     return deadline && program->need && program->waited_s >= deadline;
 }
 
-static bool stays_able(const struct view *view, uint32_t program, uint64_t bytes)
+static bool view_stays_able(const struct view *view, uint32_t program, uint64_t bytes)
 {
     const struct policy_program *p = program_at(view, program);
     const struct policy_device *own;
@@ -75,32 +75,32 @@ bool would_leave(const struct view *view, const struct policy_program *program)
     return false;
 }
 
-static unsigned row_of(uint64_t bytes)
+static unsigned view_row_of(uint64_t bytes)
 {
     return bytes ? 64 - (unsigned)__builtin_clzll(bytes) : 0;
 }
 
-static uint64_t bytes_on(const struct policy_device *device, enum policy_measure measure)
+static uint64_t view_bytes_on(const struct policy_device *device, enum policy_measure measure)
 {
     if (measure == POLICY_FREE)
         return device_free(device);
     return measure == POLICY_LIFTED ? most_of(device->whole, device->memory) : device->memory;
 }
 
-static bool is_measured(const struct policy_device *device, enum policy_measure measure)
+static bool view_is_measured(const struct policy_device *device, enum policy_measure measure)
 {
     return measure >= POLICY_CLOSED || device_open(device);
 }
 
-static void sort_devices(struct view *view, enum policy_measure measure)
+static void view_sort_devices(struct view *view, enum policy_measure measure)
 {
     uint64_t(*rows)[POLICY_SORTED / 64] = view->sorted[measure];
 
     for (uint32_t i = 0; i < view->world->device_count && i < POLICY_SORTED; i++) {
         const struct policy_device *d = device_at(view, i);
 
-        if (is_measured(d, measure))
-            rows[row_of(bytes_on(d, measure))][i / 64] |= UINT64_C(1) << i % 64;
+        if (view_is_measured(d, measure))
+            rows[view_row_of(view_bytes_on(d, measure))][i / 64] |= UINT64_C(1) << i % 64;
     }
     for (unsigned row = 64; row > 0; row--)
         for (unsigned i = 0; i < POLICY_SORTED / 64; i++)
@@ -112,7 +112,7 @@ static void sort_devices(struct view *view, enum policy_measure measure)
 bool device_has(const struct view *view, enum policy_measure measure,
                 const struct policy_program *program, uint64_t bytes, uint32_t except)
 {
-    const uint64_t(*row)[POLICY_SORTED / 64] = &view->sorted[measure][row_of(bytes)];
+    const uint64_t(*row)[POLICY_SORTED / 64] = &view->sorted[measure][view_row_of(bytes)];
     uint32_t count = view->world->device_count;
 
     for (uint32_t i = 0; i < count && i < POLICY_SORTED; i += 64) {
@@ -123,13 +123,14 @@ bool device_has(const struct view *view, enum policy_measure measure,
         if (row[1][i / 64] & may)
             return true;
         for (uint64_t left = row[0][i / 64] & may; left; left &= left - 1)
-            if (bytes_on(device_at(view, i + (uint32_t)__builtin_ctzll(left)), measure) >= bytes)
+            if (view_bytes_on(device_at(view, i + (uint32_t)__builtin_ctzll(left)), measure) >=
+                bytes)
                 return true;
     }
     for (uint32_t i = POLICY_SORTED; i < count; i++) {
         const struct policy_device *d = device_at(view, i);
 
-        if (bytes_on(d, measure) >= bytes && is_measured(d, measure) && i != except &&
+        if (view_bytes_on(d, measure) >= bytes && view_is_measured(d, measure) && i != except &&
             !program_barred(program, i))
             return true;
     }
@@ -143,7 +144,7 @@ bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsig
 
     if (bytes > p->quota && !(flags & COULD_LIFTED))
         return false;
-    if (bytes <= p->quota && stays_able(view, program, bytes))
+    if (bytes <= p->quota && view_stays_able(view, program, bytes))
         return true;
     if (p->device != POLICY_NONE && !(ways_of(view, p) & leaving) && !(flags & COULD_LIFTED))
         return false;
@@ -156,7 +157,7 @@ bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsig
 }
 
 /* The first of those that some device could hold: who fits nowhere must not hold up others. */
-static uint32_t find_head(const struct view *view)
+static uint32_t view_find_head(const struct view *view)
 {
     const struct policy_world *world = view->world;
     uint32_t first = POLICY_NONE;
@@ -194,7 +195,7 @@ bool spills_first(const struct view *view, uint32_t program)
     return !could_hold(view, program, program_full(p), 0);
 }
 
-static void look_at_devices(struct view *view)
+static void view_look_at_devices(struct view *view)
 {
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         const struct policy_device *d = device_at(view, i);
@@ -207,7 +208,7 @@ static void look_at_devices(struct view *view)
     }
 }
 
-static void look_at_programs(struct view *view)
+static void view_look_at_programs(struct view *view)
 {
     for (uint32_t i = 0; i < view->world->program_count; i++) {
         const struct policy_program *p = program_at(view, i);
@@ -231,10 +232,10 @@ void view_init(struct view *view, const struct policy_world *world,
                           .reader = POLICY_NONE};
     for (unsigned i = 0; i < POLICY_WAYS; i++)
         view->ways |= settings->order[i];
-    look_at_devices(view);
+    view_look_at_devices(view);
     for (unsigned i = 0; i < POLICY_MEASURES; i++)
-        sort_devices(view, (enum policy_measure)i);
-    look_at_programs(view);
-    view->head = find_head(view);
+        view_sort_devices(view, (enum policy_measure)i);
+    view_look_at_programs(view);
+    view->head = view_find_head(view);
     view->visits = most_of(VISITS_MIN, (uint64_t)VISITS_TIMES * world->device_count);
 }

@@ -34,7 +34,7 @@ int ask_for_user(const struct output *output, const char *user)
     return 0;
 }
 
-static bool nobody_there(int error)
+static bool ask_nobody_there(int error)
 {
     return error == -ENOENT || error == -ECONNREFUSED || error == -EPIPE;
 }
@@ -48,7 +48,7 @@ int ask_connect(const struct output *output, bool launch, const char *what,
     int error = other ? paths_find_of(whose.user, &paths) : paths_find(&paths);
 
     *ret_client = (struct client){.fd = -1};
-    if (other && nobody_there(error))
+    if (other && ask_nobody_there(error))
         return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)whose.user);
     if (error) {
         return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
@@ -56,10 +56,10 @@ int ask_connect(const struct output *output, bool launch, const char *what,
     }
     output_note_paths(output, &paths);
     error = client_connect(&paths, ret_client);
-    if (other && nobody_there(error))
+    if (other && ask_nobody_there(error))
         return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)whose.user);
     /* One that was killed a moment ago may still be listening, or hold its lock. */
-    for (int tried = 0; launch && nobody_there(error) && tried < LAUNCHES; tried++) {
+    for (int tried = 0; launch && ask_nobody_there(error) && tried < LAUNCHES; tried++) {
         clock_sleep(tried ? LAUNCH_PAUSE_NS : 0);
         error = client_launch_agent(why, sizeof(why));
         if (error) {

@@ -20,7 +20,7 @@
 #define RETRY_MS        20
 #define LAUNCH_PAUSE_MS 2
 
-static int say_hello(struct client *client, int64_t until)
+static int client_say_hello(struct client *client, int64_t until)
 {
     struct message message;
     struct frame frame;
@@ -52,7 +52,7 @@ int client_connect(const struct paths *paths, struct client *ret_client)
         clock_sleep(RETRY_MS * NS_PER_MS);
     int result = client.fd == -EAGAIN ? -ETIMEDOUT : client.fd < 0 ? client.fd : 0;
     if (!result)
-        result = say_hello(&client, until);
+        result = client_say_hello(&client, until);
     if (result)
         client_close(&client);
     *ret_client = client;
@@ -68,7 +68,7 @@ void client_close(struct client *client)
 }
 
 /** For something to be read or sent, or @other to be readable. Returns 0, or -ETIMEDOUT. */
-static int wait_for(struct pollfd polled[2], int64_t until)
+static int client_wait_for(struct pollfd polled[2], int64_t until)
 {
     int64_t left = until - clock_now_ms();
 
@@ -88,7 +88,7 @@ int client_send(struct client *client, struct frame *frame)
             send(client->fd, frame->buffer.data + sent, frame->buffer.size - sent, MSG_NOSIGNAL);
         if (count < 0 && errno == EAGAIN) {
             struct pollfd polled[2] = {{.fd = client->fd, .events = POLLOUT}, {.fd = -1}};
-            result = wait_for(polled, until);
+            result = client_wait_for(polled, until);
         } else if (count < 0 && errno != EINTR) {
             result = errno == ECONNRESET ? -EPIPE : -errno;
         } else if (count > 0) {
@@ -110,7 +110,7 @@ int client_receive(struct client *client, int timeout_ms, int other, struct mess
             return result == 1 ? 1 : -EPROTO;
         struct pollfd polled[2] = {{.fd = client->fd, .events = POLLIN},
                                    {.fd = other, .events = POLLIN}};
-        result = wait_for(polled, until);
+        result = client_wait_for(polled, until);
         if (result)
             return result;
         if (polled[1].revents)
@@ -149,7 +149,7 @@ int client_follow(struct client *client, int patience_ms, int other, struct mess
 }
 
 /** It says so in its log; what its user wrote is worth more than the place of that. */
-static void say_why(int result, char *ret_why, size_t size)
+static void client_say_why(int result, char *ret_why, size_t size)
 {
     struct config_error error;
     struct config config;
@@ -173,7 +173,7 @@ static void say_why(int result, char *ret_why, size_t size)
     snprintf(ret_why, size, "%s", strerror(-result));
 }
 
-static int launch(void)
+static int client_launch(void)
 {
     char path[PATH_MAX];
     char daemon[] = "--daemon";
@@ -210,9 +210,9 @@ static int launch(void)
 
 int client_launch_agent(char *ret_why, size_t why_size)
 {
-    int result = launch();
+    int result = client_launch();
 
     if (result)
-        say_why(result, ret_why, why_size);
+        client_say_why(result, ret_why, why_size);
     return result;
 }

@@ -6,13 +6,13 @@
 /* Columns of what stands in front of a help text; what is longer has a line of its own. */
 #define LABEL_MAX 26
 
-static void label_of(const struct verb_option *option, char *ret, size_t size)
+static void help_label_of(const struct verb_option *option, char *ret, size_t size)
 {
     snprintf(ret, size, "--%s%s%s", option->name, option->argument ? " " : "",
              option->argument ? option->argument : "");
 }
 
-static void print_usage(const struct verb *verb, bool first)
+static void help_print_usage(const struct verb *verb, bool first)
 {
     char options[256] = "", line[1024], label[160];
     const char *arguments = verb->arguments ? verb->arguments : "";
@@ -20,7 +20,7 @@ static void print_usage(const struct verb *verb, bool first)
 
     for (const struct verb_option *option = verb_options(verb); option->name; option++) {
         if (option->required) {
-            label_of(option, label, sizeof(label));
+            help_label_of(option, label, sizeof(label));
             snprintf(options, sizeof(options), " %s", label);
         }
     }
@@ -31,7 +31,7 @@ static void print_usage(const struct verb *verb, bool first)
     output_wrapped(stdout, OUTPUT_COLUMNS, first ? 0 : USAGE, 2 * USAGE, line);
 }
 
-static void print_labelled(FILE *to, const char *label, int width, const char *text)
+static void help_print_labelled(FILE *to, const char *label, int width, const char *text)
 {
     int length = (int)strlen(label);
 
@@ -42,7 +42,7 @@ static void print_labelled(FILE *to, const char *label, int width, const char *t
     output_wrapped(to, OUTPUT_COLUMNS, width + 4, width + 4, text);
 }
 
-static void print_paragraphs(const char *text)
+static void help_print_paragraphs(const char *text)
 {
     while (text && *text) {
         char paragraph[2048];
@@ -54,26 +54,26 @@ static void print_paragraphs(const char *text)
     }
 }
 
-static void print_options(const struct verb *verb)
+static void help_print_options(const struct verb *verb)
 {
     char label[160];
     int width = (int)strlen("--json");
 
     for (const struct verb_option *option = verb_options(verb); option->name; option++) {
-        label_of(option, label, sizeof(label));
+        help_label_of(option, label, sizeof(label));
         int length = (int)strlen(label);
         width = length > width && length <= LABEL_MAX ? length : width;
     }
     putchar('\n');
     for (const struct verb_option *option = verb_options(verb); option->name; option++) {
-        label_of(option, label, sizeof(label));
-        print_labelled(stdout, label, width, option->help);
+        help_label_of(option, label, sizeof(label));
+        help_print_labelled(stdout, label, width, option->help);
     }
     if (!verb->plain)
-        print_labelled(stdout, "--json", width, "Print one JSON object, on errors too.");
+        help_print_labelled(stdout, "--json", width, "Print one JSON object, on errors too.");
 }
 
-static bool begins_with(const struct verb *verb, const char *name)
+static bool help_begins_with(const struct verb *verb, const char *name)
 {
     size_t length = strlen(name);
 
@@ -86,20 +86,20 @@ bool help_print(const struct verb *const *verbs, const char *name)
     bool first = true;
 
     for (size_t i = 0; verbs[i]; i++) {
-        if (begins_with(verbs[i], name)) {
-            print_usage(verbs[i], first);
+        if (help_begins_with(verbs[i], name)) {
+            help_print_usage(verbs[i], first);
             first = false;
         }
     }
     for (size_t i = 0; verbs[i]; i++) {
-        if (begins_with(verbs[i], name)) {
+        if (help_begins_with(verbs[i], name)) {
             char text[256];
             bool several = strlen(verbs[i]->name) > strlen(name);
             snprintf(text, sizeof(text), "%s%s%s", several ? verbs[i]->name : "",
                      several ? ": " : "", verbs[i]->summary);
-            print_paragraphs(text);
-            print_paragraphs(verbs[i]->text);
-            print_options(verbs[i]);
+            help_print_paragraphs(text);
+            help_print_paragraphs(verbs[i]->text);
+            help_print_options(verbs[i]);
         }
     }
     return !first;
@@ -114,7 +114,7 @@ void help_print_all(const struct verb *const *verbs, FILE *to)
         snprintf(label, sizeof(label), "%s%s%s", verbs[i]->name, verbs[i]->arguments ? " " : "",
                  verbs[i]->arguments ? verbs[i]->arguments : "");
         if (!verbs[i]->hidden)
-            print_labelled(to, label, LABEL_MAX, verbs[i]->summary);
+            help_print_labelled(to, label, LABEL_MAX, verbs[i]->summary);
     }
     fputs("\nreseat help COMMAND says more. Most take --json.\n"
           "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "
@@ -123,7 +123,7 @@ void help_print_all(const struct verb *const *verbs, FILE *to)
           to);
 }
 
-static json_t *options_json(const struct verb *verb)
+static json_t *help_options_json(const struct verb *verb)
 {
     json_t *list = json_array();
 
@@ -146,7 +146,7 @@ json_t *help_json(const struct verb *const *verbs)
                 json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", verbs[i]->name, "arguments",
                           verbs[i]->arguments ? verbs[i]->arguments : "", "summary",
                           verbs[i]->summary, "text", verbs[i]->text ? verbs[i]->text : "", "json",
-                          !verbs[i]->plain, "options", options_json(verbs[i])));
+                          !verbs[i]->plain, "options", help_options_json(verbs[i])));
         }
     }
     return list;

@@ -12,7 +12,7 @@
 #define START_MS 10000
 
 /* The server's own: it leaves our terminal, and says on its standard output that it listens. */
-static int launch(const char *address, int output)
+static int isolate_launch(const char *address, int output)
 {
     char path[PATH_MAX], process[16];
     posix_spawn_file_actions_t actions;
@@ -38,7 +38,7 @@ static int launch(const char *address, int output)
     return error;
 }
 
-static int start(const char *address)
+static int isolate_start(const char *address)
 {
     struct pollfd said = {.events = POLLIN};
     int ends[2];
@@ -46,7 +46,7 @@ static int start(const char *address)
 
     if (pipe2(ends, O_CLOEXEC))
         return -errno;
-    int error = launch(address, ends[1]);
+    int error = isolate_launch(address, ends[1]);
     close(ends[1]);
     said.fd = ends[0];
     if (!error && poll(&said, 1, START_MS) != 1)
@@ -70,7 +70,7 @@ int isolate_find(const struct paths *paths, bool alone, char ret_driver[PATH_MAX
     if (!error && snprintf(address, sizeof(address), "unix:%s", socket) >= (int)sizeof(address))
         error = -ENAMETOOLONG;
     if (!error && alone)
-        error = start(address);
+        error = isolate_start(address);
     if (!error)
         strcpy(ret_address, address);
     return error;

@@ -58,7 +58,7 @@ VERBS(DECLARE)
 static const struct verb *const verbs[] = {VERBS(LIST) NULL};
 
 /** Known before the words are parsed, so that a usage error is JSON too. @verb: NULL: not known. */
-static bool wants_json(const struct verb *verb, int argc, char **argv)
+static bool reseat_wants_json(const struct verb *verb, int argc, char **argv)
 {
     if (verb && verb->plain)
         return false;
@@ -71,7 +71,7 @@ static bool wants_json(const struct verb *verb, int argc, char **argv)
     return false;
 }
 
-static int run(struct call *call, int argc, char **argv)
+static int reseat_run(struct call *call, int argc, char **argv)
 {
     int status = VERB_HELP;
 
@@ -91,7 +91,7 @@ static int run(struct call *call, int argc, char **argv)
     return status;
 }
 
-static bool is_help(const char *word)
+static bool reseat_is_help(const char *word)
 {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
@@ -115,19 +115,21 @@ int main(int argc, char **argv)
         help_print_all(verbs, stderr);
         return STATUS_USAGE;
     }
-    argv[1] = is_help(argv[1]) ? help : strcmp(argv[1], "--version") == 0 ? version : argv[1];
-    call.output = (struct output){.command = argv[1], .json = wants_json(NULL, argc, argv)};
+    argv[1] = reseat_is_help(argv[1])             ? help
+              : strcmp(argv[1], "--version") == 0 ? version
+                                                  : argv[1];
+    call.output = (struct output){.command = argv[1], .json = reseat_wants_json(NULL, argc, argv)};
     /* Of several that begin so, too. */
-    if (argc == 3 && is_help(argv[2]) && help_print(verbs, argv[1]))
+    if (argc == 3 && reseat_is_help(argv[2]) && help_print(verbs, argv[1]))
         return output_done();
     call.verb = verb_find(verbs, &call.output, argv + 1, (size_t)argc - 1, &taken, &status);
     if (!call.verb)
         return status;
     argc -= (int)taken;
     argv += taken;
-    call.output.json = wants_json(call.verb, argc, argv);
+    call.output.json = reseat_wants_json(call.verb, argc, argv);
     if (user && !call.verb->users)
         return output_fail(&call.output, ERR_USAGE, "--user is not for reseat %s", call.verb->name);
     status = user ? ask_for_user(&call.output, user) : 0;
-    return status ? status : run(&call, argc, argv);
+    return status ? status : reseat_run(&call, argc, argv);
 }

@@ -23,12 +23,12 @@ const struct verb_option *verb_options(const struct verb *verb)
 /* ---- arguments ---- */
 
 /** Where the argument is a word of its own ("start|stop"), not the name of something. */
-static bool is_choice(const char *argument)
+static bool verb_is_choice(const char *argument)
 {
     return !argument[strcspn(argument, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")];
 }
 
-static bool is_one_of(const char *choice, const char *word)
+static bool verb_is_one_of(const char *choice, const char *word)
 {
     size_t length = strlen(word);
 
@@ -43,7 +43,7 @@ bool verb_takes_program(const struct verb *verb)
     return verb->arguments && strstr(verb->arguments, "ARG...");
 }
 
-static int check_arguments(const struct call *call)
+static int verb_check_arguments(const struct call *call)
 {
     const char *at = call->verb->arguments ? call->verb->arguments : "";
     size_t i = 0;
@@ -61,7 +61,7 @@ static int check_arguments(const struct call *call)
         bool more = end > 3 && strcmp(argument + end - 3, "...") == 0 && i + 1 < call->count;
         if (!call->words[i][0])
             return output_usage(&call->output, "%s is empty", argument);
-        if (is_choice(argument) && !is_one_of(argument, call->words[i])) {
+        if (verb_is_choice(argument) && !verb_is_one_of(argument, call->words[i])) {
             return output_usage(&call->output, "there is no \"%s\"; say %s", call->words[i],
                                 argument);
         }
@@ -94,7 +94,7 @@ bool verb_parse_number(const char *text, const struct verb_option *option, uint6
     return !*end && !errno && value >= option->least && value <= option->most;
 }
 
-static int take(struct call *call, const struct verb_option *option, const char *text)
+static int verb_take(struct call *call, const struct verb_option *option, const char *text)
 {
     char *field = (char *)call->options + option->offset;
     uint64_t number;
@@ -106,7 +106,7 @@ static int take(struct call *call, const struct verb_option *option, const char 
         return 0;
     }
     if (!option->number) {
-        if (is_choice(option->argument) && !is_one_of(option->argument, text)) {
+        if (verb_is_choice(option->argument) && !verb_is_one_of(option->argument, text)) {
             return output_usage(&call->output, "--%s is %s, not \"%s\"", option->name,
                                 option->argument, text);
         }
@@ -127,7 +127,7 @@ static int take(struct call *call, const struct verb_option *option, const char 
 /* ---- words ---- */
 
 /** What getopt_long() did not take: @result is ':' or '?', @number what it says it was. */
-static int refuse_option(const struct call *call, int result, int number, const char *word)
+static int verb_refuse_option(const struct call *call, int result, int number, const char *word)
 {
     const char *names[OPTIONS_MAX], *nearest = NULL;
     size_t count = 0;
@@ -148,7 +148,7 @@ static int refuse_option(const struct call *call, int result, int number, const 
                         nearest ? "?" : "");
 }
 
-static void make_getopt(const struct verb *verb, struct option *ret_options)
+static void verb_make_getopt(const struct verb *verb, struct option *ret_options)
 {
     const struct verb_option *rows = verb_options(verb);
 
@@ -164,12 +164,12 @@ static void make_getopt(const struct verb *verb, struct option *ret_options)
 }
 
 /** Of `--models FILE`: what may be left out is taken from the next word all the same. */
-static char *optional_value(int argc, char **argv)
+static char *verb_optional_value(int argc, char **argv)
 {
     return optarg || optind == argc || argv[optind][0] == '-' ? optarg : argv[optind++];
 }
 
-static int check_required(const struct call *call, const bool *given)
+static int verb_check_required(const struct call *call, const bool *given)
 {
     const struct verb_option *rows = verb_options(call->verb);
 
@@ -186,7 +186,7 @@ int verb_parse(struct call *call, int argc, char **argv)
     bool given[OPTIONS_MAX] = {false};
     int result, index, status;
 
-    make_getopt(call->verb, options);
+    verb_make_getopt(call->verb, options);
     opterr = 0;
     optind = 0;
     while ((result = getopt_long(argc, argv, letters, options, (index = -1, &index))) >= 0) {
@@ -194,22 +194,22 @@ int verb_parse(struct call *call, int argc, char **argv)
         /* An abbreviation would mean something else once there is another option. */
         bool whole = index < 0 || strlen(options[index].name) == strcspn(word + 2, "=");
         if (result == ':' || result == '?' || !whole)
-            return refuse_option(call, result, result == '?' ? optopt : 0, word);
+            return verb_refuse_option(call, result, result == '?' ? optopt : 0, word);
         if (result == 'h')
             return VERB_HELP;
         if (result == ROW) {
             if (options[index].has_arg == optional_argument)
-                optarg = optional_value(argc, argv);
+                optarg = verb_optional_value(argc, argv);
             given[index] = true;
-            status = take(call, &verb_options(call->verb)[index], optarg);
+            status = verb_take(call, &verb_options(call->verb)[index], optarg);
             if (status)
                 return status;
         }
     }
     call->words = argv + optind;
     call->count = (size_t)(argc - optind);
-    status = check_arguments(call);
-    return status ? status : check_required(call, given);
+    status = verb_check_arguments(call);
+    return status ? status : verb_check_required(call, given);
 }
 
 /* ---- which verb ---- */

@@ -41,7 +41,7 @@ void config_error_format(const struct config_error *error, char *ret_text, size_
 /* ---- where it is ---- */
 
 /** One that is there but cannot be reached is an error of its own, not a reason to look on. */
-static bool is_there(const char *path)
+static bool config_is_there(const char *path)
 {
     return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
@@ -56,11 +56,11 @@ int config_find(const char *system, char ret_path[PATH_MAX])
     int error = folder_home("XDG_CONFIG_HOME", ".config", folder);
     if (!error)
         error = paths_join(folder, "reseat.conf", ret_path);
-    if (!error && is_there(ret_path))
+    if (!error && config_is_there(ret_path))
         return 0;
     if (error == -ENAMETOOLONG)
         return error;
-    bool found = is_there(system);
+    bool found = config_is_there(system);
     if (found || error)
         snprintf(ret_path, PATH_MAX, "%s", system);
     return found ? 0 : -ENOENT;
@@ -68,7 +68,7 @@ int config_find(const char *system, char ret_path[PATH_MAX])
 
 /* ---- what it is made of ---- */
 
-static int fail_to_read(struct config_error *error, int result)
+static int config_fail_to_read(struct config_error *error, int result)
 {
     switch (result) {
     case -EINVAL:
@@ -83,7 +83,7 @@ static int fail_to_read(struct config_error *error, int result)
     }
 }
 
-static int take_file(const char *path, struct config *config, struct config_error *error)
+static int config_take_file(const char *path, struct config *config, struct config_error *error)
 {
     CLEANUP(cleanup_free) char *text = NULL;
     size_t size = 0;
@@ -92,7 +92,7 @@ static int take_file(const char *path, struct config *config, struct config_erro
     snprintf(error->file, sizeof(error->file), "%s", path);
     int result = paths_read(path, CONFIG_FILE_MAX, &text, &size);
     if (result)
-        return fail_to_read(error, result);
+        return config_fail_to_read(error, result);
     result = config_scan(text, size, error);
     if (result)
         return result;
@@ -116,7 +116,7 @@ void config_variable(const struct setting *setting, char *ret, size_t size)
         ret[i] = ret[i] == '-' ? '_' : (char)toupper((unsigned char)ret[i]);
 }
 
-static int take_environment(struct config *config, struct config_error *error)
+static int config_take_environment(struct config *config, struct config_error *error)
 {
     char variable[CONFIG_NAME_MAX], reason[CONFIG_REASON_MAX / 2];
 
@@ -134,8 +134,8 @@ static int take_environment(struct config *config, struct config_error *error)
     return 0;
 }
 
-static int take_options(const struct config_source *source, struct config *config,
-                        struct config_error *error)
+static int config_take_options(const struct config_source *source, struct config *config,
+                               struct config_error *error)
 {
     char reason[CONFIG_REASON_MAX / 2];
 
@@ -165,11 +165,11 @@ int config_load(const struct config_source *source, struct config *ret_config,
 
     settings_init(&config.policy);
     if (!result && source->path)
-        result = take_file(source->path, &config, &error);
+        result = config_take_file(source->path, &config, &error);
     if (!result && source->environment)
-        result = take_environment(&config, &error);
+        result = config_take_environment(&config, &error);
     if (!result)
-        result = take_options(source, &config, &error);
+        result = config_take_options(source, &config, &error);
     if (!result) {
         *ret_config = config;
         return 0;
@@ -215,15 +215,15 @@ const struct policy_settings *config_policy(const struct config *config)
     return &config->policy;
 }
 
-static bool fits(const char *pattern, const char *text)
+static bool config_fits(const char *pattern, const char *text)
 {
     return !pattern[0] || (text && fnmatch(pattern, text, 0) == 0);
 }
 
-static bool device_fits(const struct config_device_entry *entry, const char *name,
-                        enum place_kind kind, const char *model)
+static bool config_device_fits(const struct config_device_entry *entry, const char *name,
+                               enum place_kind kind, const char *model)
 {
-    return fits(entry->entry.match, name) && fits(entry->model, model) &&
+    return config_fits(entry->entry.match, name) && config_fits(entry->model, model) &&
            (entry->kind == CONFIG_ANY_KIND || entry->kind == (int)kind);
 }
 
@@ -235,7 +235,7 @@ void config_device(const struct config *config, const char *name, enum place_kin
 
     config_list_devices.init(&none.entry);
     for (size_t i = 0; i < config->device_count; i++) {
-        if (device_fits(&config->devices[i], name, kind, model)) {
+        if (config_device_fits(&config->devices[i], name, kind, model)) {
             entry = &config->devices[i];
             break;
         }
@@ -251,7 +251,7 @@ void config_program(const struct config *config, const char *name, struct config
 
     config_list_programs.init(&none.entry);
     for (size_t i = 0; i < config->program_count; i++) {
-        if (fits(config->programs[i].entry.match, name)) {
+        if (config_fits(config->programs[i].entry.match, name)) {
             entry = &config->programs[i];
             break;
         }

@@ -65,12 +65,12 @@ static const struct config_field server_fields[] = {
      "where it is: \"tcp:HOST:PORT\", \"vsock:CID:PORT\" or \"unix:PATH\"", NULL},
 };
 
-static void server_init(struct config_entry *entry)
+static void config_fields_server_init(struct config_entry *entry)
 {
     *(struct config_server_entry *)entry = (struct config_server_entry){.address = ""};
 }
 
-static bool server_is_wrong(struct config_entry *entry, char *ret_reason, size_t size)
+static bool config_fields_server_is_wrong(struct config_entry *entry, char *ret_reason, size_t size)
 {
     struct config_server_entry *server = (struct config_server_entry *)entry;
 
@@ -83,13 +83,13 @@ static bool server_is_wrong(struct config_entry *entry, char *ret_reason, size_t
     return !server_address_read(server->address, server->address, ret_reason, size);
 }
 
-static void device_init(struct config_entry *entry)
+static void config_fields_device_init(struct config_entry *entry)
 {
     *(struct config_device_entry *)entry =
         (struct config_device_entry){.kind = CONFIG_ANY_KIND, .says = {.memory = CONFIG_UNLIMITED}};
 }
 
-static void program_init(struct config_entry *entry)
+static void config_fields_program_init(struct config_entry *entry)
 {
     *(struct config_program_entry *)entry = (struct config_program_entry){
         .says = {.quota = CONFIG_UNLIMITED, .warm = CONFIG_UNLIMITED, .ways = ALL_WAYS}};
@@ -106,7 +106,7 @@ const struct config_list config_list_devices = {
     .field_count = ARRAY_SIZE(device_fields),
     .selectors = 3,
     .entry_size = sizeof(struct config_device_entry),
-    .init = device_init,
+    .init = config_fields_device_init,
 };
 
 const struct config_list config_list_programs = {
@@ -119,7 +119,7 @@ const struct config_list config_list_programs = {
     .field_count = ARRAY_SIZE(program_fields),
     .selectors = 1,
     .entry_size = sizeof(struct config_program_entry),
-    .init = program_init,
+    .init = config_fields_program_init,
 };
 
 const struct config_list config_list_servers = {
@@ -133,8 +133,8 @@ const struct config_list config_list_servers = {
     .field_count = ARRAY_SIZE(server_fields),
     .selectors = 1,
     .entry_size = sizeof(struct config_server_entry),
-    .init = server_init,
-    .is_wrong = server_is_wrong,
+    .init = config_fields_server_init,
+    .is_wrong = config_fields_server_is_wrong,
 };
 
 const char *config_settings_reason(const struct setting *setting, const char *reason)
@@ -166,7 +166,7 @@ int config_ways_parse(const char *text, unsigned *ret_ways, char *ret_reason, si
     return 0;
 }
 
-static void ways_text(unsigned ways, char *ret, size_t size)
+static void config_fields_ways_text(unsigned ways, char *ret, size_t size)
 {
     struct policy_settings settings = {0};
     unsigned count = 0;
@@ -192,7 +192,8 @@ void config_quote(const char *text, char *ret, size_t size)
 }
 
 /* In quotes only what is neither a truth nor a number. */
-static void protection_text(const struct protection *protection, char *ret, size_t size)
+static void config_fields_protection_text(const struct protection *protection, char *ret,
+                                          size_t size)
 {
     char words[PROTECTION_TEXT_MAX];
 
@@ -205,7 +206,7 @@ static void protection_text(const struct protection *protection, char *ret, size
         snprintf(ret, size, "%s", protection->word == PROTECTION_ON ? "true" : "false");
 }
 
-static const char *kind_name(int kind)
+static const char *config_fields_kind_name(int kind)
 {
     for (size_t i = 0; i < CONFIG_KINDS; i++)
         if ((int)config_kinds[i].kind == kind)
@@ -224,18 +225,18 @@ void config_field_text(const struct config_field *field, const struct config_ent
         config_quote(at, ret_text, CONFIG_VALUE_MAX);
         break;
     case CONFIG_KIND:
-        config_quote(kind_name(*(const int *)at), ret_text, CONFIG_VALUE_MAX);
+        config_quote(config_fields_kind_name(*(const int *)at), ret_text, CONFIG_VALUE_MAX);
         break;
     case CONFIG_SIZE:
         size_format(*(const uint64_t *)at, words);
         config_quote(words, ret_text, CONFIG_VALUE_MAX);
         break;
     case CONFIG_WAYS:
-        ways_text(*(const unsigned *)at, words, sizeof(words));
+        config_fields_ways_text(*(const unsigned *)at, words, sizeof(words));
         config_quote(words, ret_text, CONFIG_VALUE_MAX);
         break;
     case CONFIG_PROTECTION:
-        protection_text(at, ret_text, CONFIG_VALUE_MAX);
+        config_fields_protection_text(at, ret_text, CONFIG_VALUE_MAX);
         break;
     case CONFIG_NUMBER:
         snprintf(ret_text, CONFIG_VALUE_MAX, "%" PRId32, *(const int32_t *)at);

@@ -13,7 +13,8 @@
 static const char indent[] = "    ";
 
 /** A comment of as many lines as it takes; @first begins the first of them, @next the others. */
-static void put_wrapped(FILE *to, const char *first, const char *next, const char *text)
+static void config_print_put_wrapped(FILE *to, const char *first, const char *next,
+                                     const char *text)
 {
     const char *margin = first;
 
@@ -32,13 +33,13 @@ static void put_wrapped(FILE *to, const char *first, const char *next, const cha
     }
 }
 
-static void put_comment(FILE *to, const char *text)
+static void config_print_put_comment(FILE *to, const char *text)
 {
-    put_wrapped(to, "# ", "# ", text);
+    config_print_put_wrapped(to, "# ", "# ", text);
 }
 
 /** A path in a comment: nothing in it may end the line. */
-static void put_place(FILE *to, const struct config *config, unsigned line)
+static void config_print_put_place(FILE *to, const struct config *config, unsigned line)
 {
     fputs(" # ", to);
     for (const char *at = config->path; *at; at++)
@@ -46,7 +47,7 @@ static void put_place(FILE *to, const struct config *config, unsigned line)
     fprintf(to, ":%u\n", line);
 }
 
-static void put_origin(FILE *to, const struct config *config, size_t index)
+static void config_print_put_origin(FILE *to, const struct config *config, size_t index)
 {
     const struct setting *setting = &settings_table[index];
     char variable[CONFIG_NAME_MAX];
@@ -56,7 +57,7 @@ static void put_origin(FILE *to, const struct config *config, size_t index)
         fputs(" # default\n", to);
         break;
     case CONFIG_FILE:
-        put_place(to, config, config->lines[index]);
+        config_print_put_place(to, config, config->lines[index]);
         break;
     case CONFIG_ENVIRONMENT:
         config_variable(setting, variable, sizeof(variable));
@@ -68,7 +69,7 @@ static void put_origin(FILE *to, const struct config *config, size_t index)
     }
 }
 
-static void put_range(FILE *to, const struct setting *setting)
+static void config_print_put_range(FILE *to, const struct setting *setting)
 {
     const char *unit = setting->type == SETTING_SECONDS ? " seconds" : "";
 
@@ -104,7 +105,7 @@ void config_policy_text(const struct config *config, const struct setting *setti
     }
 }
 
-static void put_policy(FILE *to, const struct config *config)
+static void config_print_put_policy(FILE *to, const struct config *config)
 {
     char text[CONFIG_VALUE_MAX];
 
@@ -113,19 +114,19 @@ static void put_policy(FILE *to, const struct config *config)
         const struct setting *setting = &settings_table[i];
         if (i)
             fputc('\n', to);
-        put_wrapped(to, "    # ", "    # ", setting->help);
-        put_range(to, setting);
+        config_print_put_wrapped(to, "    # ", "    # ", setting->help);
+        config_print_put_range(to, setting);
         config_policy_text(config, setting, text, sizeof(text));
         fprintf(to, "%s%s = %s;", indent, setting->name, text);
-        put_origin(to, config, i);
+        config_print_put_origin(to, config, i);
     }
     fputs("};\n", to);
 }
 
-static void put_help(FILE *to, const struct config_list *list)
+static void config_print_put_help(FILE *to, const struct config_list *list)
 {
     fputc('\n', to);
-    put_comment(to, list->help);
+    config_print_put_comment(to, list->help);
     fputs("#\n", to);
     for (unsigned i = 0; i < list->field_count; i++) {
         const struct config_field *field = &list->fields[i];
@@ -138,23 +139,23 @@ static void put_help(FILE *to, const struct config_list *list)
         if (field->initial)
             snprintf(text + length, sizeof(text) - (size_t)length, "; default: %s", field->initial);
         snprintf(name, sizeof(name), "#   %-12s ", field->name);
-        put_wrapped(to, name, "#                ", text);
+        config_print_put_wrapped(to, name, "#                ", text);
     }
     fprintf(to, "#\n# For example:\n%s", list->example);
 }
 
-static void put_list(FILE *to, const struct config *config, const struct config_list *list,
-                     const void *entries, size_t count)
+static void config_print_put_list(FILE *to, const struct config *config,
+                                  const struct config_list *list, const void *entries, size_t count)
 {
     char text[CONFIG_VALUE_MAX];
 
-    put_help(to, list);
+    config_print_put_help(to, list);
     fprintf(to, "%s = (%s", list->name, count ? "\n" : "");
     for (size_t i = 0; i < count; i++) {
         const struct config_entry *entry =
             (const void *)((const char *)entries + i * list->entry_size);
         fprintf(to, "%s{", indent);
-        put_place(to, config, entry->line);
+        config_print_put_place(to, config, entry->line);
         for (unsigned j = 0; j < list->field_count; j++) {
             if (entry->given & 1u << j) {
                 config_field_text(&list->fields[j], entry, text);
@@ -168,12 +169,14 @@ static void put_list(FILE *to, const struct config *config, const struct config_
 
 int config_print(const struct config *config, FILE *to)
 {
-    put_comment(to, "What reseat config print says is in effect, as a file for it; see "
-                    "reseat.conf(5). Behind each value is where it comes from.");
+    config_print_put_comment(to,
+                             "What reseat config print says is in effect, as a file for it; see "
+                             "reseat.conf(5). Behind each value is where it comes from.");
     fputc('\n', to);
-    put_policy(to, config);
-    put_list(to, config, &config_list_devices, config->devices, config->device_count);
-    put_list(to, config, &config_list_programs, config->programs, config->program_count);
-    put_list(to, config, &config_list_servers, config->servers, config->server_count);
+    config_print_put_policy(to, config);
+    config_print_put_list(to, config, &config_list_devices, config->devices, config->device_count);
+    config_print_put_list(to, config, &config_list_programs, config->programs,
+                          config->program_count);
+    config_print_put_list(to, config, &config_list_servers, config->servers, config->server_count);
     return fflush(to) || ferror(to) ? -EIO : 0;
 }

@@ -20,7 +20,7 @@ struct reader {
     struct config_error *error;
 };
 
-static const char *found_name(const config_setting_t *setting)
+static const char *config_read_found_name(const config_setting_t *setting)
 {
     switch (config_setting_type(setting)) {
     case CONFIG_TYPE_GROUP:
@@ -38,27 +38,28 @@ static const char *found_name(const config_setting_t *setting)
     }
 }
 
-static bool is_integer(const config_setting_t *setting)
+static bool config_read_is_integer(const config_setting_t *setting)
 {
     return config_setting_type(setting) == CONFIG_TYPE_INT ||
            config_setting_type(setting) == CONFIG_TYPE_INT64;
 }
 
-static long long integer_of(const config_setting_t *setting)
+static long long config_read_integer_of(const config_setting_t *setting)
 {
     return config_setting_type(setting) == CONFIG_TYPE_INT ? config_setting_get_int(setting)
                                                            : config_setting_get_int64(setting);
 }
 
-static int wrong_type(struct reader *reader, const config_setting_t *setting, const char *wanted)
+static int config_read_wrong_type(struct reader *reader, const config_setting_t *setting,
+                                  const char *wanted)
 {
     return config_wrong(reader->error, config_setting_source_line(setting),
                         "\"%s\" has to be %s, not %s", config_setting_name(setting), wanted,
-                        found_name(setting));
+                        config_read_found_name(setting));
 }
 
-static int unknown(struct reader *reader, const config_setting_t *setting, const char *where,
-                   const char *const *names, size_t count)
+static int config_read_unknown(struct reader *reader, const config_setting_t *setting,
+                               const char *where, const char *const *names, size_t count)
 {
     return config_wrong(reader->error, config_setting_source_line(setting),
                         "there is no \"%.64s\" %s; did you mean \"%s\"?",
@@ -68,8 +69,8 @@ static int unknown(struct reader *reader, const config_setting_t *setting, const
 
 /* ---- policy ---- */
 
-static int text_of(struct reader *reader, const config_setting_t *value, char *ret_text,
-                   size_t size)
+static int config_read_text_of(struct reader *reader, const config_setting_t *value, char *ret_text,
+                               size_t size)
 {
     int length = snprintf(ret_text, size, "%s", config_setting_get_string(value));
 
@@ -82,42 +83,42 @@ static int text_of(struct reader *reader, const config_setting_t *value, char *r
 }
 
 /** The text of a setting's value as settings_set() takes it. */
-static int policy_text(struct reader *reader, const config_setting_t *value,
-                       const struct setting *setting, char *ret_text, size_t size)
+static int config_read_policy_text(struct reader *reader, const config_setting_t *value,
+                                   const struct setting *setting, char *ret_text, size_t size)
 {
     switch (setting->type) {
     case SETTING_FLAG:
         if (config_setting_type(value) != CONFIG_TYPE_BOOL)
-            return wrong_type(reader, value, "true or false");
+            return config_read_wrong_type(reader, value, "true or false");
         snprintf(ret_text, size, "%s", config_setting_get_bool(value) ? "true" : "false");
         return 0;
     case SETTING_WAYS:
         if (config_setting_type(value) != CONFIG_TYPE_STRING)
-            return wrong_type(reader, value, "a text such as \"upgrade, spill\"");
-        return text_of(reader, value, ret_text, size);
+            return config_read_wrong_type(reader, value, "a text such as \"upgrade, spill\"");
+        return config_read_text_of(reader, value, ret_text, size);
     case SETTING_NUMBER:
     case SETTING_SECONDS:
         break;
     }
     if (setting->type == SETTING_SECONDS && config_setting_get_string(value))
-        return text_of(reader, value, ret_text, size);
-    if (!is_integer(value)) {
-        return wrong_type(reader, value,
-                          setting->type == SETTING_SECONDS
-                              ? "a whole number of seconds, or a text such as \"10m\""
-                              : "a whole number, without quotes");
+        return config_read_text_of(reader, value, ret_text, size);
+    if (!config_read_is_integer(value)) {
+        return config_read_wrong_type(reader, value,
+                                      setting->type == SETTING_SECONDS
+                                          ? "a whole number of seconds, or a text such as \"10m\""
+                                          : "a whole number, without quotes");
     }
-    snprintf(ret_text, size, "%lld", integer_of(value));
+    snprintf(ret_text, size, "%lld", config_read_integer_of(value));
     return 0;
 }
 
-static int read_policy(struct reader *reader, const config_setting_t *group)
+static int config_read_policy(struct reader *reader, const config_setting_t *group)
 {
     char text[CONFIG_NAME_MAX], reason[CONFIG_REASON_MAX / 2];
     struct config *config = reader->config;
 
     if (config_setting_type(group) != CONFIG_TYPE_GROUP)
-        return wrong_type(reader, group, "a group in { }");
+        return config_read_wrong_type(reader, group, "a group in { }");
     for (int i = 0; i < config_setting_length(group); i++) {
         const config_setting_t *value = config_setting_get_elem(group, (unsigned)i);
         const struct setting *setting = settings_find(config_setting_name(value));
@@ -126,9 +127,9 @@ static int read_policy(struct reader *reader, const config_setting_t *group)
             size_t count = settings_count < KEYS_MAX ? settings_count : KEYS_MAX;
             for (size_t j = 0; j < count; j++)
                 names[j] = settings_table[j].name;
-            return unknown(reader, value, "in \"policy\"", names, count);
+            return config_read_unknown(reader, value, "in \"policy\"", names, count);
         }
-        int error = policy_text(reader, value, setting, text, sizeof(text));
+        int error = config_read_policy_text(reader, value, setting, text, sizeof(text));
         if (error)
             return error;
         if (settings_set(&config->policy, setting, text, reason, sizeof(reason))) {
@@ -143,13 +144,14 @@ static int read_policy(struct reader *reader, const config_setting_t *group)
 
 /* ---- entries ---- */
 
-static int read_text(struct reader *reader, const config_setting_t *value, char *ret_text)
+static int config_read_setting_text(struct reader *reader, const config_setting_t *value,
+                                    char *ret_text)
 {
     const char *text = config_setting_get_string(value);
     size_t length = text ? strlen(text) : 0;
 
     if (!text)
-        return wrong_type(reader, value, "a text in \"quotes\"");
+        return config_read_wrong_type(reader, value, "a text in \"quotes\"");
     for (size_t i = 0; i < length; i++) {
         if (iscntrl((unsigned char)text[i])) {
             return config_wrong(reader->error, config_setting_source_line(value),
@@ -165,7 +167,7 @@ static int read_text(struct reader *reader, const config_setting_t *value, char 
     return 0;
 }
 
-static int read_kind(struct reader *reader, const config_setting_t *value, int *ret_kind)
+static int config_read_kind(struct reader *reader, const config_setting_t *value, int *ret_kind)
 {
     const char *text = config_setting_get_string(value);
 
@@ -176,7 +178,7 @@ static int read_kind(struct reader *reader, const config_setting_t *value, int *
         }
     }
     if (!text)
-        return wrong_type(reader, value, "\"gpu\", \"accel\", \"cpu\" or \"dev\"");
+        return config_read_wrong_type(reader, value, "\"gpu\", \"accel\", \"cpu\" or \"dev\"");
     return config_wrong(
         reader->error, config_setting_source_line(value),
         "\"%s\" has to be \"gpu\", \"accel\", \"cpu\" or \"dev\" (as reseat devices shows it), not "
@@ -184,15 +186,15 @@ static int read_kind(struct reader *reader, const config_setting_t *value, int *
         config_setting_name(value), text);
 }
 
-static int read_size(struct reader *reader, const config_setting_t *value,
-                     const struct config_field *field, uint64_t *ret_bytes)
+static int config_read_size(struct reader *reader, const config_setting_t *value,
+                            const struct config_field *field, uint64_t *ret_bytes)
 {
     const char *text = config_setting_get_string(value);
     char reason[CONFIG_REASON_MAX / 2];
     uint64_t bytes = 0;
 
     if (!text)
-        return wrong_type(reader, value, "a size in quotes, such as \"512MiB\"");
+        return config_read_wrong_type(reader, value, "a size in quotes, such as \"512MiB\"");
     if (size_parse(text, &bytes, reason, sizeof(reason))) {
         return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
                             config_setting_name(value), reason);
@@ -205,27 +207,28 @@ static int read_size(struct reader *reader, const config_setting_t *value,
     return 0;
 }
 
-static int read_integer(struct reader *reader, const config_setting_t *value,
-                        const struct config_field *field, int64_t *ret_integer)
+static int config_read_integer(struct reader *reader, const config_setting_t *value,
+                               const struct config_field *field, int64_t *ret_integer)
 {
-    if (!is_integer(value))
-        return wrong_type(reader, value, "a whole number, without quotes");
-    if (integer_of(value) < field->min || integer_of(value) > field->max) {
+    if (!config_read_is_integer(value))
+        return config_read_wrong_type(reader, value, "a whole number, without quotes");
+    if (config_read_integer_of(value) < field->min || config_read_integer_of(value) > field->max) {
         return config_wrong(reader->error, config_setting_source_line(value),
                             "\"%s\" has to be from %" PRId64 " to %" PRId64 ", not %lld",
-                            field->name, field->min, field->max, integer_of(value));
+                            field->name, field->min, field->max, config_read_integer_of(value));
     }
-    *ret_integer = integer_of(value);
+    *ret_integer = config_read_integer_of(value);
     return 0;
 }
 
-static int read_ways(struct reader *reader, const config_setting_t *value, unsigned *ret_ways)
+static int config_read_ways(struct reader *reader, const config_setting_t *value,
+                            unsigned *ret_ways)
 {
     const char *text = config_setting_get_string(value);
     char reason[CONFIG_REASON_MAX / 2];
 
     if (!text)
-        return wrong_type(reader, value, "a text such as \"upgrade, spill\"");
+        return config_read_wrong_type(reader, value, "a text such as \"upgrade, spill\"");
     if (config_ways_parse(text, ret_ways, reason, sizeof(reason))) {
         return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
                             config_setting_name(value), reason);
@@ -234,8 +237,8 @@ static int read_ways(struct reader *reader, const config_setting_t *value, unsig
 }
 
 /** true, false, 30 or "512MiB". */
-static int read_protection(struct reader *reader, const config_setting_t *value,
-                           struct protection *ret_protection)
+static int config_read_protection(struct reader *reader, const config_setting_t *value,
+                                  struct protection *ret_protection)
 {
     const char *text = config_setting_get_string(value);
     char reason[CONFIG_REASON_MAX / 2], number[32];
@@ -244,10 +247,11 @@ static int read_protection(struct reader *reader, const config_setting_t *value,
         ret_protection->word = config_setting_get_bool(value) ? PROTECTION_ON : PROTECTION_OFF;
         return 0;
     }
-    if (!text && !is_integer(value))
-        return wrong_type(reader, value, "true, false, a number of seconds or a size in quotes");
+    if (!text && !config_read_is_integer(value))
+        return config_read_wrong_type(reader, value,
+                                      "true, false, a number of seconds or a size in quotes");
     if (!text)
-        snprintf(number, sizeof(number), "%lld", integer_of(value));
+        snprintf(number, sizeof(number), "%lld", config_read_integer_of(value));
     if (protection_parse(text ? text : number, ret_protection, reason, sizeof(reason))) {
         return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
                             config_setting_name(value), reason);
@@ -255,8 +259,8 @@ static int read_protection(struct reader *reader, const config_setting_t *value,
     return 0;
 }
 
-static int read_field(struct reader *reader, const config_setting_t *value,
-                      const struct config_field *field, struct config_entry *entry)
+static int config_read_field(struct reader *reader, const config_setting_t *value,
+                             const struct config_field *field, struct config_entry *entry)
 {
     void *at = config_field_at(field, entry);
     int64_t integer = 0;
@@ -264,30 +268,30 @@ static int read_field(struct reader *reader, const config_setting_t *value,
 
     switch (field->type) {
     case CONFIG_TEXT:
-        return read_text(reader, value, at);
+        return config_read_setting_text(reader, value, at);
     case CONFIG_KIND:
-        return read_kind(reader, value, at);
+        return config_read_kind(reader, value, at);
     case CONFIG_SIZE:
-        return read_size(reader, value, field, at);
+        return config_read_size(reader, value, field, at);
     case CONFIG_NUMBER:
-        error = read_integer(reader, value, field, &integer);
+        error = config_read_integer(reader, value, field, &integer);
         *(int32_t *)at = (int32_t)integer;
         return error;
     case CONFIG_WAYS:
-        return read_ways(reader, value, at);
+        return config_read_ways(reader, value, at);
     case CONFIG_PROTECTION:
-        return read_protection(reader, value, at);
+        return config_read_protection(reader, value, at);
     case CONFIG_TRUTH:
         if (config_setting_type(value) != CONFIG_TYPE_BOOL)
-            return wrong_type(reader, value, "true or false, without quotes");
+            return config_read_wrong_type(reader, value, "true or false, without quotes");
         *(bool *)at = config_setting_get_bool(value);
         return 0;
     }
     return 0;
 }
 
-static int unknown_field(struct reader *reader, const config_setting_t *value,
-                         const struct config_list *list)
+static int config_read_unknown_field(struct reader *reader, const config_setting_t *value,
+                                     const struct config_list *list)
 {
     const char *names[KEYS_MAX];
     char where[64];
@@ -296,16 +300,16 @@ static int unknown_field(struct reader *reader, const config_setting_t *value,
     for (; count < list->field_count && count < KEYS_MAX; count++)
         names[count] = list->fields[count].name;
     snprintf(where, sizeof(where), "in \"%s\"", list->name);
-    return unknown(reader, value, where, names, count);
+    return config_read_unknown(reader, value, where, names, count);
 }
 
-static int read_entry(struct reader *reader, const config_setting_t *group,
-                      const struct config_list *list, struct config_entry *entry)
+static int config_read_entry(struct reader *reader, const config_setting_t *group,
+                             const struct config_list *list, struct config_entry *entry)
 {
     if (config_setting_type(group) != CONFIG_TYPE_GROUP) {
         return config_wrong(reader->error, config_setting_source_line(group),
                             "\"%s\" has to hold groups in { }, not %s", list->name,
-                            found_name(group));
+                            config_read_found_name(group));
     }
     list->init(entry);
     entry->line = config_setting_source_line(group);
@@ -316,8 +320,8 @@ static int read_entry(struct reader *reader, const config_setting_t *group,
                strcmp(list->fields[field].name, config_setting_name(value)) != 0)
             field++;
         if (field == list->field_count)
-            return unknown_field(reader, value, list);
-        int error = read_field(reader, value, &list->fields[field], entry);
+            return config_read_unknown_field(reader, value, list);
+        int error = config_read_field(reader, value, &list->fields[field], entry);
         if (error)
             return error;
         entry->given |= 1u << field;
@@ -333,8 +337,8 @@ static int read_entry(struct reader *reader, const config_setting_t *group,
     return 0;
 }
 
-static bool same_selection(const struct config_list *list, const struct config_entry *a,
-                           const struct config_entry *b)
+static bool config_read_same_selection(const struct config_list *list, const struct config_entry *a,
+                                       const struct config_entry *b)
 {
     unsigned selectors = (1u << list->selectors) - 1;
 
@@ -352,13 +356,13 @@ static bool same_selection(const struct config_list *list, const struct config_e
 }
 
 /** @ret_entries  An array of list->entry_size each; set also on failure. */
-static int read_list(struct reader *reader, const config_setting_t *values,
-                     const struct config_list *list, void **ret_entries, size_t *ret_count)
+static int config_read_list(struct reader *reader, const config_setting_t *values,
+                            const struct config_list *list, void **ret_entries, size_t *ret_count)
 {
     int count = config_setting_length(values);
 
     if (config_setting_type(values) != CONFIG_TYPE_LIST)
-        return wrong_type(reader, values, "a list of groups, ( { ... }, { ... } )");
+        return config_read_wrong_type(reader, values, "a list of groups, ( { ... }, { ... } )");
     if (count > CONFIG_ENTRIES_MAX) {
         return config_wrong(reader->error, config_setting_source_line(values),
                             "\"%s\" has %d entries; %d are allowed, so use patterns", list->name,
@@ -370,12 +374,13 @@ static int read_list(struct reader *reader, const config_setting_t *values,
     *ret_entries = entries;
     for (int i = 0; i < count; i++) {
         struct config_entry *entry = (void *)(entries + (size_t)i * list->entry_size);
-        int error = read_entry(reader, config_setting_get_elem(values, (unsigned)i), list, entry);
+        int error =
+            config_read_entry(reader, config_setting_get_elem(values, (unsigned)i), list, entry);
         if (error)
             return error;
         for (int j = 0; j < i; j++) {
             const struct config_entry *before = (void *)(entries + (size_t)j * list->entry_size);
-            if (same_selection(list, before, entry)) {
+            if (config_read_same_selection(list, before, entry)) {
                 return config_wrong(reader->error, entry->line,
                                     "this entry of \"%s\" never counts: that of line %u is for the "
                                     "same and comes first",
@@ -387,7 +392,7 @@ static int read_list(struct reader *reader, const config_setting_t *values,
     return 0;
 }
 
-static int read_root(struct reader *reader, const config_setting_t *root)
+static int config_read_root(struct reader *reader, const config_setting_t *root)
 {
     static const char *const names[] = {"policy", "devices", "programs", "servers"};
     struct config *config = reader->config;
@@ -399,27 +404,29 @@ static int read_root(struct reader *reader, const config_setting_t *root)
         const char *name = config_setting_name(value);
         entries = NULL;
         if (strcmp(name, "policy") == 0) {
-            error = read_policy(reader, value);
+            error = config_read_policy(reader, value);
         } else if (strcmp(name, "devices") == 0) {
-            error = read_list(reader, value, &config_list_devices, &entries, &config->device_count);
+            error = config_read_list(reader, value, &config_list_devices, &entries,
+                                     &config->device_count);
             config->devices = entries;
         } else if (strcmp(name, "programs") == 0) {
-            error =
-                read_list(reader, value, &config_list_programs, &entries, &config->program_count);
+            error = config_read_list(reader, value, &config_list_programs, &entries,
+                                     &config->program_count);
             config->programs = entries;
         } else if (strcmp(name, "servers") == 0) {
-            error = read_list(reader, value, &config_list_servers, &entries, &config->server_count);
+            error = config_read_list(reader, value, &config_list_servers, &entries,
+                                     &config->server_count);
             config->servers = entries;
         } else {
-            error =
-                unknown(reader, value, "at the top of a configuration", names, ARRAY_SIZE(names));
+            error = config_read_unknown(reader, value, "at the top of a configuration", names,
+                                        ARRAY_SIZE(names));
         }
     }
     return error;
 }
 
 /** What is missing at the end of a text is missing in the last line with anything in it. */
-static unsigned last_line(const char *text)
+static unsigned config_read_last_line(const char *text)
 {
     unsigned line = 1, last = 1;
 
@@ -438,11 +445,11 @@ int config_read_text(const char *text, struct config *config, struct config_erro
 
     config_init(&parsed);
     if (config_read_string(&parsed, text)) {
-        error = read_root(&reader, config_root_setting(&parsed));
+        error = config_read_root(&reader, config_root_setting(&parsed));
     } else {
         const char *said = config_error_text(&parsed);
         bool twice = said && strstr(said, "duplicate");
-        unsigned line = (unsigned)config_error_line(&parsed), last = last_line(text);
+        unsigned line = (unsigned)config_error_line(&parsed), last = config_read_last_line(text);
         error = config_wrong(ret_error, line < last ? line : last, "%s",
                              twice ? "this name is given a second time"
                                    : "this is no NAME = VALUE; is something missing here, or a "

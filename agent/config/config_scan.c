@@ -28,12 +28,12 @@ struct scan {
     struct config_error *error;
 };
 
-static char peek(const struct scan *scan, size_t ahead)
+static char config_scan_peek(const struct scan *scan, size_t ahead)
 {
     return (size_t)(scan->end - scan->at) > ahead ? scan->at[ahead] : '\0';
 }
 
-static int check_characters(const char *text, size_t size, struct config_error *error)
+static int config_scan_check_characters(const char *text, size_t size, struct config_error *error)
 {
     unsigned line = 1;
 
@@ -48,42 +48,43 @@ static int check_characters(const char *text, size_t size, struct config_error *
     return 0;
 }
 
-static bool ends_text(const struct scan *scan)
+static bool config_scan_ends_text(const struct scan *scan)
 {
-    return peek(scan, 0) == '\\' && tolower(peek(scan, 1)) == 'x' && peek(scan, 2) == '0' &&
-           peek(scan, 3) == '0';
+    return config_scan_peek(scan, 0) == '\\' && tolower(config_scan_peek(scan, 1)) == 'x' &&
+           config_scan_peek(scan, 2) == '0' && config_scan_peek(scan, 3) == '0';
 }
 
-static int skip_string(struct scan *scan)
+static int config_scan_skip_string(struct scan *scan)
 {
-    for (scan->at++; peek(scan, 0) && peek(scan, 0) != '\n'; scan->at++) {
-        if (peek(scan, 0) == '"') {
+    for (scan->at++; config_scan_peek(scan, 0) && config_scan_peek(scan, 0) != '\n'; scan->at++) {
+        if (config_scan_peek(scan, 0) == '"') {
             scan->at++;
             return 0;
         }
-        if (ends_text(scan))
+        if (config_scan_ends_text(scan))
             return config_wrong(scan->error, scan->line, "\"\\x00\" ends the text that it is in");
-        scan->at += peek(scan, 0) == '\\' && (peek(scan, 1) == '\\' || peek(scan, 1) == '"');
+        scan->at += config_scan_peek(scan, 0) == '\\' &&
+                    (config_scan_peek(scan, 1) == '\\' || config_scan_peek(scan, 1) == '"');
     }
     return config_wrong(scan->error, scan->line,
                         "the quote that begins here does not end on its line");
 }
 
-static int skip_comment(struct scan *scan)
+static int config_scan_skip_comment(struct scan *scan)
 {
     unsigned begin = scan->line;
 
-    for (scan->at += 2; peek(scan, 0); scan->at++) {
-        if (peek(scan, 0) == '*' && peek(scan, 1) == '/') {
+    for (scan->at += 2; config_scan_peek(scan, 0); scan->at++) {
+        if (config_scan_peek(scan, 0) == '*' && config_scan_peek(scan, 1) == '/') {
             scan->at += 2;
             return 0;
         }
-        scan->line += peek(scan, 0) == '\n';
+        scan->line += config_scan_peek(scan, 0) == '\n';
     }
     return config_wrong(scan->error, begin, "the comment that begins here does not end");
 }
 
-static int open_bracket(struct scan *scan)
+static int config_scan_open_bracket(struct scan *scan)
 {
     if (scan->depth == DEPTH_MAX) {
         return config_wrong(scan->error, scan->line, "more than %d brackets inside each other",
@@ -94,7 +95,7 @@ static int open_bracket(struct scan *scan)
     return 0;
 }
 
-static int close_bracket(struct scan *scan)
+static int config_scan_close_bracket(struct scan *scan)
 {
     static const char pairs[] = "{}()[]";
     char bracket = *scan->at++;
@@ -110,7 +111,8 @@ static int close_bracket(struct scan *scan)
 }
 
 /** The digits of a word, in its base, are at most what its type holds. */
-static bool number_fits(const char *digits, const char *end, unsigned base, uint64_t max)
+static bool config_scan_number_fits(const char *digits, const char *end, unsigned base,
+                                    uint64_t max)
 {
     uint64_t value = 0;
 
@@ -124,7 +126,7 @@ static bool number_fits(const char *digits, const char *end, unsigned base, uint
     return value <= max;
 }
 
-static int check_number(struct scan *scan, const char *word, const char *end)
+static int config_scan_check_number(struct scan *scan, const char *word, const char *end)
 {
     bool hex = end - word > 2 && word[0] == '0' && (word[1] == 'x' || word[1] == 'X');
     const char *digits = word + (hex ? 2 : 0), *behind = digits;
@@ -139,7 +141,7 @@ static int check_number(struct scan *scan, const char *word, const char *end)
             scan->error, scan->line,
             "\"%.*s\" is not a whole number; sizes such as \"512MiB\" are in quotes", length, word);
     }
-    if (!number_fits(digits, behind, hex ? 16 : 10, wide ? INT64_MAX : INT32_MAX)) {
+    if (!config_scan_number_fits(digits, behind, hex ? 16 : 10, wide ? INT64_MAX : INT32_MAX)) {
         return config_wrong(scan->error, scan->line,
                             "%.*s is too large: numbers go up to 2147483647, with an L behind them "
                             "up to 9223372036854775807",
@@ -148,7 +150,7 @@ static int check_number(struct scan *scan, const char *word, const char *end)
     return 0;
 }
 
-static int check_value(struct scan *scan, const char *word, const char *end)
+static int config_scan_check_value(struct scan *scan, const char *word, const char *end)
 {
     size_t length = (size_t)(end - word);
     const char *behind = end + strspn(end, " \t");
@@ -163,21 +165,21 @@ static int check_value(struct scan *scan, const char *word, const char *end)
 }
 
 /** A name or number, with all that looks like part of it. */
-static int skip_word(struct scan *scan)
+static int config_scan_skip_word(struct scan *scan)
 {
     const char *word = scan->at;
 
-    while (isalnum((unsigned char)peek(scan, 0)) ||
-           (peek(scan, 0) && strchr("_*.-", peek(scan, 0))))
+    while (isalnum((unsigned char)config_scan_peek(scan, 0)) ||
+           (config_scan_peek(scan, 0) && strchr("_*.-", config_scan_peek(scan, 0))))
         scan->at++;
     if (isdigit((unsigned char)*word) || *word == '.')
-        return check_number(scan, word, scan->at);
-    return scan->wants_value ? check_value(scan, word, scan->at) : 0;
+        return config_scan_check_number(scan, word, scan->at);
+    return scan->wants_value ? config_scan_check_value(scan, word, scan->at) : 0;
 }
 
-static int take_sign(struct scan *scan)
+static int config_scan_take_sign(struct scan *scan)
 {
-    char at = peek(scan, 0);
+    char at = config_scan_peek(scan, 0);
 
     if (at == '@') {
         return config_wrong(scan->error, scan->line,
@@ -198,50 +200,50 @@ static int take_sign(struct scan *scan)
     return 0;
 }
 
-static int take_token(struct scan *scan)
+static int config_scan_take_token(struct scan *scan)
 {
-    char at = peek(scan, 0);
+    char at = config_scan_peek(scan, 0);
     int error;
 
     if (at == '"')
-        error = skip_string(scan);
+        error = config_scan_skip_string(scan);
     else if (isalnum((unsigned char)at) || at == '*' || at == '.')
-        error = skip_word(scan);
+        error = config_scan_skip_word(scan);
     else if (strchr("{([", at))
-        error = open_bracket(scan);
+        error = config_scan_open_bracket(scan);
     else if (strchr("})]", at))
-        error = close_bracket(scan);
+        error = config_scan_close_bracket(scan);
     else
-        error = take_sign(scan);
+        error = config_scan_take_sign(scan);
     scan->wants_value = at == '=' || at == ':';
     return error;
 }
 
-static int step(struct scan *scan)
+static int config_scan_step(struct scan *scan)
 {
-    char at = peek(scan, 0);
+    char at = config_scan_peek(scan, 0);
 
     if (strchr(" \t\r\n", at)) {
         scan->line += at == '\n';
         scan->at++;
         return 0;
     }
-    if (at == '/' && peek(scan, 1) == '*')
-        return skip_comment(scan);
-    if (at == '#' || (at == '/' && peek(scan, 1) == '/')) {
+    if (at == '/' && config_scan_peek(scan, 1) == '*')
+        return config_scan_skip_comment(scan);
+    if (at == '#' || (at == '/' && config_scan_peek(scan, 1) == '/')) {
         scan->at += strcspn(scan->at, "\n");
         return 0;
     }
-    return take_token(scan);
+    return config_scan_take_token(scan);
 }
 
 int config_scan(const char *text, size_t size, struct config_error *ret_error)
 {
     struct scan scan = {.at = text, .end = text + size, .line = 1, .error = ret_error};
-    int error = check_characters(text, size, ret_error);
+    int error = config_scan_check_characters(text, size, ret_error);
 
     while (!error && scan.at < scan.end)
-        error = step(&scan);
+        error = config_scan_step(&scan);
     if (!error && scan.depth) {
         error = config_wrong(ret_error, scan.open[scan.depth - 1].line,
                              "the \"%c\" of this line is not closed",

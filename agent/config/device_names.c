@@ -16,7 +16,7 @@
 #define NUMBER_MAX     10000
 
 /** A served device's name has its server's in front: "gpuhost/gpu0". */
-static bool valid_name(const char *name)
+static bool device_names_valid_name(const char *name)
 {
     const char *slash = strchr(name, '/');
 
@@ -34,7 +34,8 @@ static bool valid_name(const char *name)
     return islower((unsigned char)name[0]);
 }
 
-static const struct device_name *by_name(const struct device_names *names, const char *name)
+static const struct device_name *device_names_by_name(const struct device_names *names,
+                                                      const char *name)
 {
     for (size_t i = 0; i < names->count; i++)
         if (strcmp(names->names[i].name, name) == 0)
@@ -42,7 +43,8 @@ static const struct device_name *by_name(const struct device_names *names, const
     return NULL;
 }
 
-static int add(struct device_names *names, const char *name, const struct device_key *key)
+static int device_names_add(struct device_names *names, const char *name,
+                            const struct device_key *key)
 {
     struct device_name *grown = realloc(names->names, (names->count + 1) * sizeof(*names->names));
 
@@ -72,10 +74,10 @@ int device_names_load(const char *path, struct device_names *ret_names)
         if (!space || line[0] == '#')
             continue;
         *space = '\0';
-        if (strlen(line) >= sizeof(names.names->name) || !valid_name(line) ||
-            device_key_parse(space + 1, &key) || by_name(&names, line))
+        if (strlen(line) >= sizeof(names.names->name) || !device_names_valid_name(line) ||
+            device_key_parse(space + 1, &key) || device_names_by_name(&names, line))
             continue;
-        if (add(&names, line, &key)) {
+        if (device_names_add(&names, line, &key)) {
             device_names_finish(&names);
             return -ENOMEM;
         }
@@ -119,14 +121,15 @@ const char *device_kind(const struct devinfo *info)
     return type & CL_DEVICE_TYPE_ACCELERATOR ? "accel" : "dev";
 }
 
-static int give_name(struct device_names *names, const char *prefix, struct inventory_entry *entry)
+static int device_names_give_name(struct device_names *names, const char *prefix,
+                                  struct inventory_entry *entry)
 {
     for (unsigned number = 0; number < NUMBER_MAX; number++) {
         char name[32];
         snprintf(name, sizeof(name), "%s%s%u", prefix, device_kind(&entry->info), number);
-        if (!by_name(names, name)) {
+        if (!device_names_by_name(names, name)) {
             memcpy(entry->name, name, sizeof(name));
-            return add(names, name, &entry->key);
+            return device_names_add(names, name, &entry->key);
         }
     }
     return -ENOSPC;
@@ -142,7 +145,7 @@ int device_names_assign(struct device_names *names, struct inventory *inventory,
         for (size_t j = 0; j < before && !entry->name[0]; j++)
             if (device_key_equal(&names->names[j].key, &entry->key))
                 memcpy(entry->name, names->names[j].name, sizeof(entry->name));
-        int error = entry->name[0] ? 0 : give_name(names, "", entry);
+        int error = entry->name[0] ? 0 : device_names_give_name(names, "", entry);
         if (error)
             return error;
     }
@@ -150,7 +153,7 @@ int device_names_assign(struct device_names *names, struct inventory *inventory,
     return 0;
 }
 
-static bool is_of(const struct device_name *name, const char *prefix)
+static bool device_names_is_of(const struct device_name *name, const char *prefix)
 {
     return strncmp(name->name, prefix, strlen(prefix)) == 0;
 }
@@ -171,13 +174,13 @@ int device_names_assign_served(struct device_names *names, const char *server,
             struct device_key key = known->key;
             /* The server may have another address by now: its name says which it is. */
             memcpy(key.icd, entry->key.icd, sizeof(key.icd));
-            if (!is_of(known, prefix) || !device_key_equal(&key, &entry->key))
+            if (!device_names_is_of(known, prefix) || !device_key_equal(&key, &entry->key))
                 continue;
             moved = moved || strcmp(known->key.icd, key.icd) != 0;
             known->key = key;
             memcpy(entry->name, known->name, sizeof(entry->name));
         }
-        int error = entry->name[0] ? 0 : give_name(names, prefix, entry);
+        int error = entry->name[0] ? 0 : device_names_give_name(names, prefix, entry);
         if (error)
             return error;
     }
@@ -192,19 +195,19 @@ bool device_names_forget(struct device_names *names, const char *server)
 
     snprintf(prefix, sizeof(prefix), "%s/", server);
     for (size_t i = 0; i < before; i++)
-        if (!is_of(&names->names[i], prefix))
+        if (!device_names_is_of(&names->names[i], prefix))
             names->names[kept++] = names->names[i];
     names->count = kept;
     return kept != before;
 }
 
-static bool starts_with(const char *text, const char *prefix)
+static bool device_names_starts_with(const char *text, const char *prefix)
 {
     return strncasecmp(text, prefix, strlen(prefix)) == 0;
 }
 
 /** A UUID is written with or without dashes. */
-static void plain_uuid(const char *text, char *ret, size_t size)
+static void device_names_plain_uuid(const char *text, char *ret, size_t size)
 {
     size_t used = 0;
 
@@ -214,7 +217,7 @@ static void plain_uuid(const char *text, char *ret, size_t size)
     ret[used] = '\0';
 }
 
-static bool matches(const struct inventory_entry *entry, const char *text, int how)
+static bool device_names_matches(const struct inventory_entry *entry, const char *text, int how)
 {
     char uuid[64];
 
@@ -227,23 +230,25 @@ static bool matches(const struct inventory_entry *entry, const char *text, int h
                (strcasecmp(entry->key.pci, text) == 0 ||
                 (strlen(entry->key.pci) > 5 && strcasecmp(entry->key.pci + 5, text) == 0));
     case 2:
-        plain_uuid(starts_with(text, "GPU-") ? text + 4 : text, uuid, sizeof(uuid));
-        return strlen(uuid) >= 4 && entry->key.uuid[0] && starts_with(entry->key.uuid, uuid);
+        device_names_plain_uuid(device_names_starts_with(text, "GPU-") ? text + 4 : text, uuid,
+                                sizeof(uuid));
+        return strlen(uuid) >= 4 && entry->key.uuid[0] &&
+               device_names_starts_with(entry->key.uuid, uuid);
     default:
         return strcasestr(entry->key.device, text) ||
                strcasestr(devinfo_string(&entry->info, CL_DEVICE_NAME), text);
     }
 }
 
-static void list_names(const struct inventory *inventory, const char *text, int how, char *ret,
-                       size_t size)
+static void device_names_list_names(const struct inventory *inventory, const char *text, int how,
+                                    char *ret, size_t size)
 {
     size_t used = 0;
 
     ret[0] = '\0';
     for (size_t i = 0; i < inventory->count; i++) {
         const struct inventory_entry *entry = &inventory->entries[i];
-        if (how >= 0 && !matches(entry, text, how))
+        if (how >= 0 && !device_names_matches(entry, text, how))
             continue;
         int length = snprintf(ret + used, size - used, "%s%s", used ? ", " : "", entry->name);
         if (length < 0 || (size_t)length >= size - used)
@@ -261,7 +266,7 @@ int device_resolve(const struct inventory *inventory, const char *text,
         const struct inventory_entry *found = NULL;
         size_t count = 0;
         for (size_t i = 0; i < inventory->count; i++) {
-            if (matches(&inventory->entries[i], text, how)) {
+            if (device_names_matches(&inventory->entries[i], text, how)) {
                 found = &inventory->entries[i];
                 count++;
             }
@@ -271,13 +276,13 @@ int device_resolve(const struct inventory *inventory, const char *text,
             return 0;
         }
         if (count > 1) {
-            list_names(inventory, text, how, names, sizeof(names));
+            device_names_list_names(inventory, text, how, names, sizeof(names));
             snprintf(ret_error, error_size,
                      "device \"%s\" could be any of %s; use one of those names", text, names);
             return -ENOTUNIQ;
         }
     }
-    list_names(inventory, text, -1, names, sizeof(names));
+    device_names_list_names(inventory, text, -1, names, sizeof(names));
     if (names[0]) {
         snprintf(ret_error, error_size, "no device \"%s\"; there are %s (see reseat devices)", text,
                  names);

@@ -21,7 +21,7 @@ bool environment_concerns_drivers(const char *variable)
     return false;
 }
 
-static int by_text(const void *a, const void *b)
+static int environment_by_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -38,7 +38,7 @@ int environment_of_drivers(const char ***ret_variables, size_t *ret_count)
     for (size_t i = 0; i < total; i++)
         if (environment_concerns_drivers(environ[i]))
             variables[count++] = environ[i];
-    qsort(variables, count, sizeof(*variables), by_text);
+    qsort(variables, count, sizeof(*variables), environment_by_text);
     *ret_variables = variables;
     *ret_count = count;
     return 0;

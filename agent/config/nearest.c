@@ -6,7 +6,7 @@
 #define LIKENESS_MAX 64
 
 /** How many letters have to change, come or go to make one word of the other. */
-static size_t distance(const char *a, const char *b)
+static size_t nearest_distance(const char *a, const char *b)
 {
     size_t row[LIKENESS_MAX + 1];
     size_t length = strnlen(b, LIKENESS_MAX);
@@ -32,7 +32,7 @@ const char *nearest_name(const char *name, const char *const *names, size_t coun
     size_t least = most;
 
     for (size_t i = 0; i < count; i++) {
-        size_t now = distance(name, names[i]);
+        size_t now = nearest_distance(name, names[i]);
         if (now < least || (!nearest && now == least)) {
             nearest = names[i];
             least = now;

@@ -14,7 +14,7 @@
 
 #define SOCKET_NAME "agent.sock"
 
-static int put(char *to, size_t size, const char *a, const char *b)
+static int paths_put(char *to, size_t size, const char *a, const char *b)
 {
     int length = snprintf(to, size, "%s%s", a, b);
 
@@ -22,7 +22,7 @@ static int put(char *to, size_t size, const char *a, const char *b)
 }
 
 /** @path without its last name. */
-static int put_above(char *to, size_t size, const char *path)
+static int paths_put_above(char *to, size_t size, const char *path)
 {
     const char *slash = strrchr(path, '/');
     int length = snprintf(to, size, "%.*s", slash > path ? (int)(slash - path) : 1, path);
@@ -40,7 +40,7 @@ int paths_join(const char *folder, const char *name, char ret[PATH_MAX])
 int paths_make(const char *folder)
 {
     char path[PATH_MAX];
-    int error = put(path, sizeof(path), folder, "");
+    int error = paths_put(path, sizeof(path), folder, "");
 
     if (error)
         return error;
@@ -54,7 +54,7 @@ int paths_make(const char *folder)
 }
 
 /** @ret_beside: the folder is the socket's name and ".d". */
-static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
+static int paths_choose_folder(char ret[PATH_MAX], bool *ret_beside)
 {
     const char *named = getenv("RESEAT_SOCKET");
     const char *slash = named ? strrchr(named, '/') : NULL;
@@ -63,13 +63,14 @@ static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
     if (named && *named) {
         *ret_beside = slash && strcmp(slash, "/" SOCKET_NAME);
         return named[0] != '/' ? -EINVAL
-               : *ret_beside   ? put(ret, PATH_MAX, named, ".d")
-                               : put_above(ret, PATH_MAX, named);
+               : *ret_beside   ? paths_put(ret, PATH_MAX, named, ".d")
+                               : paths_put_above(ret, PATH_MAX, named);
     }
     return folder_runtime_name(ret);
 }
 
-static int put_socket(struct paths *paths, const char *folder, size_t length, const char *name)
+static int paths_put_socket(struct paths *paths, const char *folder, size_t length,
+                            const char *name)
 {
     int needed =
         snprintf(paths->socket, sizeof(paths->socket), "%.*s%s", (int)length, folder, name);
@@ -82,34 +83,35 @@ static int put_socket(struct paths *paths, const char *folder, size_t length, co
 }
 
 /** The socket of the folder that was found. */
-static int finish_paths(struct paths *paths, bool beside, int error)
+static int paths_finish_paths(struct paths *paths, bool beside, int error)
 {
     size_t length = strlen(paths->folder) - (!error && beside ? 2 : 0);
 
     if (!error)
-        error = put_socket(paths, paths->folder, length, beside ? "" : "/" SOCKET_NAME);
+        error = paths_put_socket(paths, paths->folder, length, beside ? "" : "/" SOCKET_NAME);
     if (error)
         paths->folder[0] = paths->socket[0] = '\0';
     return error;
 }
 
 /** The socket that $RESEAT_SOCKET names is root's, and nobody else can put another in its place. */
-static bool is_roots_socket(char ret_folder[PATH_MAX], const char **ret_name)
+static bool paths_is_roots_socket(char ret_folder[PATH_MAX], const char **ret_name)
 {
     const char *named = getenv("RESEAT_SOCKET");
     char above[PATH_MAX], ignored[FOLDER_PROBLEM_MAX];
     struct stat stat;
 
     if (geteuid() == 0 || !named || named[0] != '/' || lstat(named, &stat) ||
-        !S_ISSOCK(stat.st_mode) || stat.st_uid != 0 || put_above(above, sizeof(above), named) ||
-        !realpath(above, ret_folder) || folder_check_above(ret_folder, ignored))
+        !S_ISSOCK(stat.st_mode) || stat.st_uid != 0 ||
+        paths_put_above(above, sizeof(above), named) || !realpath(above, ret_folder) ||
+        folder_check_above(ret_folder, ignored))
         return false;
     *ret_name = strrchr(named, '/');
     return true;
 }
 
 /** Another agent than the user meant may be the one in the folder that is used instead. */
-static void note_refused(struct paths *paths)
+static void paths_note_refused(struct paths *paths)
 {
     const char *named = getenv("RESEAT_SOCKET");
 
@@ -125,23 +127,23 @@ int paths_find(struct paths *ret_paths)
     bool beside;
     int error;
 
-    if (is_roots_socket(wanted, &name)) {
+    if (paths_is_roots_socket(wanted, &name)) {
         paths.shared = true;
         error = folder_runtime(paths.folder, paths.problem);
         if (!error)
-            error = put_socket(&paths, wanted, strlen(wanted), name);
+            error = paths_put_socket(&paths, wanted, strlen(wanted), name);
         if (error)
             paths.folder[0] = paths.socket[0] = '\0';
         *ret_paths = paths;
         return error;
     }
-    error = choose_folder(wanted, &beside);
+    error = paths_choose_folder(wanted, &beside);
     if (error)
         snprintf(paths.problem, sizeof(paths.problem), "RESEAT_SOCKET is not an absolute path");
     else
         error = folder_make_private(wanted, paths.folder, paths.problem);
-    error = finish_paths(&paths, beside, error);
-    note_refused(&paths);
+    error = paths_finish_paths(&paths, beside, error);
+    paths_note_refused(&paths);
     *ret_paths = paths;
     return error;
 }
@@ -155,7 +157,7 @@ int paths_find_of(uid_t user, struct paths *ret_paths)
     int error = -ENOENT;
 
     if (named && *named) {
-        error = choose_folder(wanted, &beside);
+        error = paths_choose_folder(wanted, &beside);
         if (!error)
             error = folder_of_user(user, wanted, paths.folder, paths.problem);
     }
@@ -164,7 +166,7 @@ int paths_find_of(uid_t user, struct paths *ret_paths)
                  (unsigned)user);
         error = folder_of_user(user, wanted, paths.folder, paths.problem);
     }
-    error = finish_paths(&paths, beside, error);
+    error = paths_finish_paths(&paths, beside, error);
     *ret_paths = paths;
     return error;
 }
@@ -200,7 +202,7 @@ int paths_beside(const char *variable, const char *const *candidates, char ret[P
     for (; *candidates; candidates++) {
         char path[PATH_MAX];
         /* A folder outside the prefix is named by its whole path. */
-        int error = **candidates == '/' ? put(path, sizeof(path), *candidates, "")
+        int error = **candidates == '/' ? paths_put(path, sizeof(path), *candidates, "")
                                         : paths_join(binary, *candidates, path);
         if (!error && realpath(path, ret) && access(ret, R_OK) == 0)
             return 0;
@@ -214,7 +216,7 @@ int paths_links(char ret[PATH_MAX])
     char above[PATH_MAX];
 
     if (named && *named)
-        return named[0] == '/' ? put(ret, PATH_MAX, named, "") : -EINVAL;
+        return named[0] == '/' ? paths_put(ret, PATH_MAX, named, "") : -EINVAL;
     int error = folder_home("XDG_CACHE_HOME", ".cache", above);
     error = error ? error : paths_make(above);
     return error ? error : paths_join(above, "links", ret);
@@ -232,7 +234,7 @@ int paths_library(char ret[PATH_MAX])
 }
 
 /** True when the file of that path names @library in its first line. */
-static bool names_library(const char *path, const char *library)
+static bool paths_names_library(const char *path, const char *library)
 {
     CLEANUP(cleanup_free) char *text = NULL;
     struct stat named, meant;
@@ -251,8 +253,8 @@ int paths_vendors(const char *library, char ret[PATH_MAX])
     char above[PATH_MAX], file[PATH_MAX];
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (!put_above(above, sizeof(above), library) && !paths_join(above, names[i], ret) &&
-            !paths_join(ret, "reseat.icd", file) && names_library(file, library))
+        if (!paths_put_above(above, sizeof(above), library) && !paths_join(above, names[i], ret) &&
+            !paths_join(ret, "reseat.icd", file) && paths_names_library(file, library))
             return 0;
     return -ENOENT;
 }
@@ -278,7 +280,7 @@ int paths_measure(char ret[PATH_MAX])
     return paths_beside("RESEAT_MEASURE", candidates, ret);
 }
 
-static int write_all(int fd, const char *bytes, size_t size)
+static int paths_write_all(int fd, const char *bytes, size_t size)
 {
     while (size) {
         ssize_t written = write(fd, bytes, size);
@@ -295,14 +297,14 @@ static int write_all(int fd, const char *bytes, size_t size)
 int paths_write(const char *path, const void *bytes, size_t size)
 {
     char temporary[PATH_MAX];
-    int error = put(temporary, sizeof(temporary), path, ".XXXXXX");
+    int error = paths_put(temporary, sizeof(temporary), path, ".XXXXXX");
 
     if (error)
         return error;
     CLEANUP(cleanup_close) int fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    error = write_all(fd, bytes, size);
+    error = paths_write_all(fd, bytes, size);
     if (!error && (fsync(fd) || rename(temporary, path)))
         error = -errno;
     if (error)

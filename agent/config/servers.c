@@ -14,7 +14,7 @@
 
 #define FILE_MAX (64u << 10)
 
-static bool may_begin(char byte)
+static bool servers_may_begin(char byte)
 {
     return (byte >= 'a' && byte <= 'z') || (byte >= '0' && byte <= '9');
 }
@@ -24,9 +24,9 @@ bool server_name_is_valid(const char *name)
     size_t length = strlen(name);
 
     for (const char *at = name; *at; at++)
-        if (!may_begin(*at) && *at != '-' && *at != '.')
+        if (!servers_may_begin(*at) && *at != '-' && *at != '.')
             return false;
-    return length && length < SERVER_NAME_MAX && may_begin(name[0]);
+    return length && length < SERVER_NAME_MAX && servers_may_begin(name[0]);
 }
 
 bool server_address_read(const char *text, char ret_address[SERVER_ADDRESS_MAX], char *ret_reason,
@@ -98,7 +98,7 @@ bool server_name_from(const char *text, char ret_name[SERVER_NAME_MAX])
     return true;
 }
 
-static bool has_name(const struct server_line *lines, size_t count, const char *name)
+static bool servers_has_name(const struct server_line *lines, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(lines[i].name, name) == 0)
@@ -119,7 +119,7 @@ size_t servers_read(const char *path, struct server_line *ret_lines)
          line = strsep(&rest, "\n")) {
         const char *name = strsep(&line, " "), *address = strsep(&line, " ");
         struct server_line one = {.leaves = line && strcmp(line, "leaves") == 0};
-        if (!address || !server_name_is_valid(name) || has_name(ret_lines, count, name) ||
+        if (!address || !server_name_is_valid(name) || servers_has_name(ret_lines, count, name) ||
             !server_address_read(address, one.address, ignored, sizeof(ignored)))
             continue;
         strcpy(one.name, name);

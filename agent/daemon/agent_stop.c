@@ -5,19 +5,19 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/servers/servers.h"
 
-static void close_if_open(uv_handle_t *handle)
+static void agent_stop_close_if_open(uv_handle_t *handle)
 {
     if (!uv_is_closing(handle))
         uv_close(handle, NULL);
 }
 
-static void drop_peers(uv_timer_t *timer)
+static void agent_stop_drop_peers(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
 
     while (agent->peers)
         peer_close(agent->peers);
-    close_if_open((uv_handle_t *)&agent->sweep);
+    agent_stop_close_if_open((uv_handle_t *)&agent->sweep);
 }
 
 void agent_stop(struct agent *agent)
@@ -28,13 +28,13 @@ void agent_stop(struct agent *agent)
     if (agent->devices.listing)
         uv_process_kill(&agent->devices.lister, SIGKILL);
     servers_stop(agent);
-    close_if_open((uv_handle_t *)&agent->listener);
-    close_if_open((uv_handle_t *)&agent->terminate[0]);
-    close_if_open((uv_handle_t *)&agent->terminate[1]);
-    close_if_open((uv_handle_t *)&agent->hangup);
-    close_if_open((uv_handle_t *)&agent->devices.timeout);
+    agent_stop_close_if_open((uv_handle_t *)&agent->listener);
+    agent_stop_close_if_open((uv_handle_t *)&agent->terminate[0]);
+    agent_stop_close_if_open((uv_handle_t *)&agent->terminate[1]);
+    agent_stop_close_if_open((uv_handle_t *)&agent->hangup);
+    agent_stop_close_if_open((uv_handle_t *)&agent->devices.timeout);
     isolation_stop(agent);
     unlink(agent->paths.socket);
     /* Let what is being sent, the answer to a stop among it, leave first. */
-    uv_timer_start(&agent->sweep, drop_peers, 50, 0);
+    uv_timer_start(&agent->sweep, agent_stop_drop_peers, 50, 0);
 }

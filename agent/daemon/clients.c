@@ -171,7 +171,7 @@ void client_renew_devices(struct peer *client, struct message *message)
 }
 
 /** @field is the name of a device that nobody has listed yet. */
-static bool is_unlisted(struct peer *client, const msgpack_object *field, bool or_program)
+static bool clients_is_unlisted(struct peer *client, const msgpack_object *field, bool or_program)
 {
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     const struct inventory_entry *entry;
@@ -195,7 +195,7 @@ bool client_lists_devices(struct peer *client, struct message *message, const ch
     if (names && names->type == MSGPACK_OBJECT_ARRAY)
         count = field_array(&message->root, key, &names);
     for (size_t i = 0; i < count && i < PROTOCOL_PREWARM_MAX; i++)
-        unlisted = unlisted || is_unlisted(client, &names[i], or_program);
+        unlisted = unlisted || clients_is_unlisted(client, &names[i], or_program);
     if (client->retried || !unlisted) {
         client->retried = false;
         return false;

@@ -3,7 +3,7 @@
 
 /* What follows from what happens to connections, programs and the list of devices. */
 
-static void peer_closed(struct peer *peer)
+static void events_peer_closed(struct peer *peer)
 {
     requests_cancel(peer, true);
     resume_cancel(peer->agent, peer, true);
@@ -12,7 +12,7 @@ static void peer_closed(struct peer *peer)
     programs_disconnect(peer->agent, peer);
 }
 
-static void devices_listed(struct agent *agent)
+static void events_devices_listed(struct agent *agent)
 {
     losses_listed(agent);
     capacity_update(agent);
@@ -20,7 +20,7 @@ static void devices_listed(struct agent *agent)
 }
 
 /** It asks again what it waited for. */
-static void program_lost(struct agent *agent, struct program *program)
+static void events_program_lost(struct agent *agent, struct program *program)
 {
     needs_drop(agent, program);
     tracing_ends(agent, program);
@@ -28,7 +28,7 @@ static void program_lost(struct agent *agent, struct program *program)
     agent->changed = true;
 }
 
-static void program_removed(struct agent *agent, struct program *program)
+static void events_program_removed(struct agent *agent, struct program *program)
 {
     govern_remember(agent, program);
     serving_ended(agent, program);
@@ -39,12 +39,12 @@ static void program_removed(struct agent *agent, struct program *program)
 
 const struct agent_events agent_events = {
     .message = messages_take,
-    .peer_closed = peer_closed,
-    .devices_listed = devices_listed,
+    .peer_closed = events_peer_closed,
+    .devices_listed = events_devices_listed,
     .devices_changed = capacity_update,
     .server_changed = serving_changed,
     .server_leaves = serving_leaves,
-    .program_lost = program_lost,
+    .program_lost = events_program_lost,
     .program_unreachable = requests_fail,
-    .program_removed = program_removed,
+    .program_removed = events_program_removed,
 };

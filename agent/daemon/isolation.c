@@ -15,16 +15,16 @@
 /* What it is called in the server. */
 #define INHERITED 3
 
-static void wait_for_clients(struct agent *agent);
+static void isolation_wait_for_clients(struct agent *agent);
 
-static void server_closed(uv_handle_t *handle)
+static void isolation_server_closed(uv_handle_t *handle)
 {
     struct agent *agent = handle->data;
 
     agent->isolation.runs = false;
 }
 
-static void server_exited(uv_process_t *process, int64_t status, int signal)
+static void isolation_server_exited(uv_process_t *process, int64_t status, int signal)
 {
     struct agent *agent = process->data;
 
@@ -32,10 +32,10 @@ static void server_exited(uv_process_t *process, int64_t status, int signal)
         agent_log("the server of isolated programs ended (status %d, signal %d)", (int)status,
                   signal);
     agent->isolation.ended_ms = uv_now(&agent->loop);
-    uv_close((uv_handle_t *)process, server_closed);
+    uv_close((uv_handle_t *)process, isolation_server_closed);
 }
 
-static int spawn_server(struct agent *agent)
+static int isolation_spawn_server(struct agent *agent)
 {
     struct isolation *isolation = &agent->isolation;
     char path[PATH_MAX];
@@ -49,7 +49,7 @@ static int spawn_server(struct agent *agent)
         {.flags = UV_INHERIT_FD, .data.fd = isolation->fd},
     };
     uv_process_options_t options = {
-        .exit_cb = server_exited,
+        .exit_cb = isolation_server_exited,
         .file = path,
         .args = arguments,
         .flags = UV_PROCESS_DETACHED,
@@ -65,30 +65,30 @@ static int spawn_server(struct agent *agent)
     isolation->runs = true;
     error = uv_spawn(&agent->loop, &isolation->server, &options);
     if (error)
-        uv_close((uv_handle_t *)&isolation->server, server_closed);
+        uv_close((uv_handle_t *)&isolation->server, isolation_server_closed);
     return error;
 }
 
 /** Somebody waits: the server takes them, and who comes after, and the agent looks away. */
-static void somebody_connects(uv_poll_t *poll, int status, int events)
+static void isolation_somebody_connects(uv_poll_t *poll, int status, int events)
 {
     struct agent *agent = poll->data;
 
     (void)status, (void)events;
     uv_poll_stop(poll);
     agent->isolation.ended_ms = uv_now(&agent->loop);
-    int error = spawn_server(agent);
+    int error = isolation_spawn_server(agent);
     if (error)
         agent_log("the server of isolated programs cannot be started: %s", strerror(-error));
 }
 
-static void wait_for_clients(struct agent *agent)
+static void isolation_wait_for_clients(struct agent *agent)
 {
-    uv_poll_start(&agent->isolation.poll, UV_READABLE, somebody_connects);
+    uv_poll_start(&agent->isolation.poll, UV_READABLE, isolation_somebody_connects);
 }
 
 /** A socket that nobody listens at is left from an agent that was killed. */
-static int make_way(const char *path)
+static int isolation_make_way(const char *path)
 {
     int fd = agent_connect(path, geteuid());
 
@@ -99,7 +99,7 @@ static int make_way(const char *path)
     return unlink(path) && errno != ENOENT ? -errno : 0;
 }
 
-static int listen_there(struct agent *agent)
+static int isolation_listen_there(struct agent *agent)
 {
     struct isolation *isolation = &agent->isolation;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -107,7 +107,7 @@ static int listen_there(struct agent *agent)
     int error = paths_isolated(&agent->paths, path);
 
     if (!error)
-        error = make_way(path);
+        error = isolation_make_way(path);
     if (error)
         return error;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -126,13 +126,13 @@ static int listen_there(struct agent *agent)
     isolation->poll.data = agent;
     isolation->fd = fd;
     isolation->listens = true;
-    wait_for_clients(agent);
+    isolation_wait_for_clients(agent);
     return 0;
 }
 
 int isolation_init(struct agent *agent)
 {
-    int error = listen_there(agent);
+    int error = isolation_listen_there(agent);
 
     return error == -EADDRINUSE ? 0 : error;
 }
@@ -144,8 +144,8 @@ void isolation_sweep(struct agent *agent)
     if (agent->stopping || isolation->runs || uv_now(&agent->loop) - isolation->ended_ms < RETRY_MS)
         return;
     if (isolation->listens)
-        wait_for_clients(agent);
-    else if (listen_there(agent))
+        isolation_wait_for_clients(agent);
+    else if (isolation_listen_there(agent))
         isolation->ended_ms = uv_now(&agent->loop);
 }
 

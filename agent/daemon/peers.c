@@ -20,9 +20,9 @@
 /* What a connection may have without being counted. */
 #define BYTES_SMALL (64u << 10)
 
-static void receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
+static void peers_receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
 
-static void give_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *ret)
+static void peers_give_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *ret)
 {
     (void)handle;
     (void)wanted;
@@ -30,7 +30,7 @@ static void give_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *ret)
     ret->len = ret->base ? 65536 : 0;
 }
 
-static void closed(uv_handle_t *handle)
+static void peers_closed(uv_handle_t *handle)
 {
     struct peer *peer = handle->data;
 
@@ -55,7 +55,7 @@ void peer_close(struct peer *peer)
         }
     }
     agent->events->peer_closed(peer);
-    uv_close((uv_handle_t *)&peer->pipe, closed);
+    uv_close((uv_handle_t *)&peer->pipe, peers_closed);
 }
 
 /**
@@ -63,7 +63,7 @@ void peer_close(struct peer *peer)
  * which closing it would change: so only its stream ends here, and the loop closes it when it reads
  * that.
  */
-static void peer_break(struct peer *peer)
+static void peers_peer_break(struct peer *peer)
 {
     uv_os_fd_t fd;
 
@@ -72,20 +72,20 @@ static void peer_break(struct peer *peer)
         shutdown(fd, SHUT_RDWR);
 }
 
-static size_t bytes_of(const struct peer *peer)
+static size_t peers_bytes_of(const struct peer *peer)
 {
     return peer->reader.used + uv_stream_get_write_queue_size((const uv_stream_t *)&peer->pipe);
 }
 
 /** False when @peer's user, who may have many connections, has the agent keep too much. */
-static bool may_keep(const struct peer *peer)
+static bool peers_may_keep(const struct peer *peer)
 {
     size_t bytes = 0;
 
-    if (bytes_of(peer) <= BYTES_SMALL || access_may_manage(geteuid(), peer->uid))
+    if (peers_bytes_of(peer) <= BYTES_SMALL || access_may_manage(geteuid(), peer->uid))
         return true;
     for (const struct peer *other = peer->agent->peers; other; other = other->next)
-        bytes += other->uid == peer->uid ? bytes_of(other) : 0;
+        bytes += other->uid == peer->uid ? peers_bytes_of(other) : 0;
     return bytes <= BYTES_USER_MAX;
 }
 
@@ -94,7 +94,7 @@ struct outgoing {
     msgpack_sbuffer buffer;
 };
 
-static void sent(uv_write_t *write, int status)
+static void peers_sent(uv_write_t *write, int status)
 {
     struct outgoing *outgoing = write->data;
     struct peer *peer = write->handle->data;
@@ -113,20 +113,20 @@ void peer_send(struct peer *peer, struct frame *frame)
         goto out;
     if (frame_seal(frame) || !(outgoing = malloc(sizeof(*outgoing))) ||
         uv_stream_get_write_queue_size((uv_stream_t *)&peer->pipe) > UNSENT_MAX ||
-        !may_keep(peer)) {
+        !peers_may_keep(peer)) {
         agent_log("pid %d: cannot send to it; closing its connection", (int)peer->pid);
         free(outgoing);
-        peer_break(peer);
+        peers_peer_break(peer);
         goto out;
     }
     outgoing->buffer = frame->buffer;
     outgoing->write.data = outgoing;
     msgpack_sbuffer_init(&frame->buffer);
     uv_buf_t bytes = uv_buf_init(outgoing->buffer.data, (unsigned)outgoing->buffer.size);
-    if (uv_write(&outgoing->write, (uv_stream_t *)&peer->pipe, &bytes, 1, sent)) {
+    if (uv_write(&outgoing->write, (uv_stream_t *)&peer->pipe, &bytes, 1, peers_sent)) {
         msgpack_sbuffer_destroy(&outgoing->buffer);
         free(outgoing);
-        peer_break(peer);
+        peers_peer_break(peer);
     }
 out:
     frame_finish(frame);
@@ -148,7 +148,7 @@ void peer_error(struct peer *peer, const char *code, const char *format, ...)
 }
 
 /** Handle the frames that have come, until one has to wait. */
-static void drain(struct peer *peer)
+static void peers_drain(struct peer *peer)
 {
     while (!peer->closing && !peer->broken && !peer->is_pending) {
         struct message message;
@@ -187,7 +187,7 @@ void peers_devices_ready(struct agent *agent)
         peer->pending = (struct message){0};
         agent->events->message(peer, &message);
         message_finish(&message);
-        drain(peer);
+        peers_drain(peer);
         if (peer->closing || !peer->is_pending)
             peer = agent->peers;
         else
@@ -195,7 +195,7 @@ void peers_devices_ready(struct agent *agent)
     }
 }
 
-static void receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+static void peers_receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
 {
     struct peer *peer = stream->data;
 
@@ -204,13 +204,13 @@ static void receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
     else if (peer->is_pending && peer->reader.used - peer->reader.start > PROTOCOL_FRAME_MAX)
         peer_close(peer);
     else if (count > 0)
-        drain(peer);
-    if (!peer->closing && !may_keep(peer))
+        peers_drain(peer);
+    if (!peer->closing && !peers_may_keep(peer))
         peer_close(peer);
     free(buffer->base);
 }
 
-static bool identify(struct peer *peer)
+static bool peers_identify(struct peer *peer)
 {
     struct ucred credentials;
     socklen_t size = sizeof(credentials);
@@ -225,7 +225,7 @@ static bool identify(struct peer *peer)
 }
 
 /** Root always gets in; and a user of a host's agent leaves room for the others. */
-static bool has_room(const struct peer *peer)
+static bool peers_has_room(const struct peer *peer)
 {
     const struct agent *agent = peer->agent;
     unsigned own = 0;
@@ -236,7 +236,7 @@ static bool has_room(const struct peer *peer)
                               (access_may_manage(geteuid(), peer->uid) || own <= PEERS_USER_MAX));
 }
 
-static void connected(uv_stream_t *listener, int status)
+static void peers_connected(uv_stream_t *listener, int status)
 {
     struct agent *agent = listener->data;
     struct peer *peer = status ? NULL : calloc(1, sizeof(*peer));
@@ -257,13 +257,13 @@ static void connected(uv_stream_t *listener, int status)
     peer->number = ++agent->connected;
     if (uv_accept(listener, (uv_stream_t *)&peer->pipe)) {
         peer_close(peer);
-    } else if (!identify(peer)) {
+    } else if (!peers_identify(peer)) {
         agent_log("pid %d of user %u refused: not a user of this agent", (int)peer->pid,
                   (unsigned)peer->uid);
         peer_close(peer);
-    } else if (!has_room(peer)) {
+    } else if (!peers_has_room(peer)) {
         peer_close(peer);
-    } else if (uv_read_start((uv_stream_t *)&peer->pipe, give_buffer, receive)) {
+    } else if (uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive)) {
         peer_close(peer);
     }
 }
@@ -279,7 +279,7 @@ int peers_listen(struct agent *agent)
     error = uv_pipe_bind(&agent->listener, agent->paths.socket);
     if (!error && chmod(agent->paths.socket, geteuid() ? 0600 : 0666))
         error = -errno;
-    return error ? error : uv_listen((uv_stream_t *)&agent->listener, BACKLOG, connected);
+    return error ? error : uv_listen((uv_stream_t *)&agent->listener, BACKLOG, peers_connected);
 }
 
 void peers_sweep(struct agent *agent)

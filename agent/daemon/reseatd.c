@@ -36,7 +36,7 @@ static const char usage[] =
     "                            the environment and the configuration file (reseat.conf(5))\n"
     "  --help, --version\n";
 
-static void on_sweep(uv_timer_t *timer)
+static void reseatd_on_sweep(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
 
@@ -49,13 +49,13 @@ static void on_sweep(uv_timer_t *timer)
     govern_tick(agent);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void reseatd_on_signal(uv_signal_t *handle, int number)
 {
     agent_log("signal %d: stopping; programs go on without an agent", number);
     agent_stop(handle->data);
 }
 
-static void on_hangup(uv_signal_t *handle, int number)
+static void reseatd_on_hangup(uv_signal_t *handle, int number)
 {
     struct config_error error; /* It is in the log. */
 
@@ -66,7 +66,7 @@ static void on_hangup(uv_signal_t *handle, int number)
 }
 
 /** Closing stderr's old target and all else that came from whoever started us. */
-static int redirect(const struct agent *agent)
+static int reseatd_redirect(const struct agent *agent)
 {
     char path[PATH_MAX];
     struct stat stat;
@@ -93,7 +93,7 @@ static int redirect(const struct agent *agent)
  *
  * @ret_ready  Where the child writes one byte when it does.
  */
-static int detach(int *ret_ready)
+static int reseatd_detach(int *ret_ready)
 {
     int ends[2];
     char byte;
@@ -118,7 +118,8 @@ static int detach(int *ret_ready)
     return 0;
 }
 
-static int watch_signal(struct agent *agent, uv_signal_t *handle, uv_signal_cb call, int number)
+static int reseatd_watch_signal(struct agent *agent, uv_signal_t *handle, uv_signal_cb call,
+                                int number)
 {
     int error = uv_signal_init(&agent->loop, handle);
 
@@ -126,7 +127,7 @@ static int watch_signal(struct agent *agent, uv_signal_t *handle, uv_signal_cb c
     return error ? error : uv_signal_start(handle, call, number);
 }
 
-static int start(struct agent *agent, uint64_t timeout_ms)
+static int reseatd_start(struct agent *agent, uint64_t timeout_ms)
 {
     struct config_error wrong;
     int error = agent_reload(agent, &wrong);
@@ -134,29 +135,29 @@ static int start(struct agent *agent, uint64_t timeout_ms)
     if (error || (error = paths_join(agent->paths.folder, "apps", agent->programs_folder)) ||
         (error = paths_make(agent->programs_folder)) || (error = uv_loop_init(&agent->loop)) ||
         (error = uv_timer_init(&agent->loop, &agent->sweep)) ||
-        (error = watch_signal(agent, &agent->terminate[0], on_signal, SIGTERM)) ||
-        (error = watch_signal(agent, &agent->terminate[1], on_signal, SIGINT)) ||
-        (error = watch_signal(agent, &agent->hangup, on_hangup, SIGHUP)) ||
+        (error = reseatd_watch_signal(agent, &agent->terminate[0], reseatd_on_signal, SIGTERM)) ||
+        (error = reseatd_watch_signal(agent, &agent->terminate[1], reseatd_on_signal, SIGINT)) ||
+        (error = reseatd_watch_signal(agent, &agent->hangup, reseatd_on_hangup, SIGHUP)) ||
         (error = servers_init(agent)) || (error = devices_init(agent, timeout_ms)) ||
         (error = govern_init(agent)))
         return error;
     agent->sweep.data = agent;
-    uv_timer_start(&agent->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    uv_timer_start(&agent->sweep, reseatd_on_sweep, SWEEP_MS, SWEEP_MS);
     programs_load(agent);
     error = peers_listen(agent);
     return error ? error : isolation_init(agent);
 }
 
-static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
+static int reseatd_run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
 {
     char status = 0;
-    int error = daemon ? redirect(agent) : 0;
+    int error = daemon ? reseatd_redirect(agent) : 0;
 
     if (!error)
         error = lock_take(agent->paths.folder);
     if (error == -EALREADY) {
         agent_log("%s: another agent runs there; nothing to do", agent->paths.folder);
-    } else if (!error && (error = start(agent, timeout_ms))) {
+    } else if (!error && (error = reseatd_start(agent, timeout_ms))) {
         agent_log("%s: cannot start: %s", agent->paths.socket,
                   agent->config_problem[0] ? "the configuration is refused" : strerror(-error));
     } else if (error) {
@@ -182,7 +183,7 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
 }
 
 /** The agent leaves the folder in which it was started. */
-static int make_absolute(const char *variable)
+static int reseatd_make_absolute(const char *variable)
 {
     const char *value = getenv(variable);
     char folder[PATH_MAX], path[PATH_MAX];
@@ -205,7 +206,7 @@ struct arguments {
 
 #define FIRST_SETTING 256
 
-static int arguments_init(struct arguments *arguments, int argc)
+static int reseatd_arguments_init(struct arguments *arguments, int argc)
 {
     static const struct option ours[] = {{"daemon", no_argument, NULL, 'd'},
                                          {"lister-timeout", required_argument, NULL, 't'},
@@ -228,14 +229,14 @@ static int arguments_init(struct arguments *arguments, int argc)
     return 0;
 }
 
-static void arguments_finish(struct arguments *arguments)
+static void reseatd_arguments_finish(struct arguments *arguments)
 {
     free(arguments->options);
     free(arguments->settings);
 }
 
 /** Returns -1, or the status to exit with at once. */
-static int parse(struct arguments *arguments, int argc, char **argv)
+static int reseatd_parse(struct arguments *arguments, int argc, char **argv)
 {
     int option;
 
@@ -268,7 +269,7 @@ static int parse(struct arguments *arguments, int argc, char **argv)
     return -1;
 }
 
-static int serve(const struct arguments *arguments)
+static int reseatd_serve(const struct arguments *arguments)
 {
     struct agent *agent = calloc(1, sizeof(*agent));
     int error = agent ? paths_find(&agent->paths) : -ENOMEM;
@@ -286,10 +287,11 @@ static int serve(const struct arguments *arguments)
     umask(077);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    error = make_absolute("RESEAT_CONFIG");
+    error = reseatd_make_absolute("RESEAT_CONFIG");
     if (!error && arguments->daemon)
-        error = detach(&ready);
-    int status = error ? 1 : run(agent, arguments->daemon, ready, arguments->seconds * 1000);
+        error = reseatd_detach(&ready);
+    int status =
+        error ? 1 : reseatd_run(agent, arguments->daemon, ready, arguments->seconds * 1000);
     free(agent);
     return status;
 }
@@ -297,10 +299,11 @@ static int serve(const struct arguments *arguments)
 int main(int argc, char **argv)
 {
     struct arguments arguments;
-    int status = arguments_init(&arguments, argc) ? 1 : parse(&arguments, argc, argv);
+    int status =
+        reseatd_arguments_init(&arguments, argc) ? 1 : reseatd_parse(&arguments, argc, argv);
 
     if (status < 0)
-        status = serve(&arguments);
-    arguments_finish(&arguments);
+        status = reseatd_serve(&arguments);
+    reseatd_arguments_finish(&arguments);
     return status;
 }

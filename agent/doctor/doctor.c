@@ -15,7 +15,7 @@
 #define DEPTH_MAX 4 /* Scripts that are run by scripts. */
 
 /** The program that the #! line names, as it is written there; -ENOEXEC where there is none. */
-static int interpreter(const char *path, char ret[PATH_MAX])
+static int doctor_interpreter(const char *path, char ret[PATH_MAX])
 {
     char line[512];
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -40,7 +40,7 @@ static int interpreter(const char *path, char ret[PATH_MAX])
     return 0;
 }
 
-static void check_privilege(struct inspection *inspection, const char *path, bool script)
+static void doctor_check_privilege(struct inspection *inspection, const char *path, bool script)
 {
     struct stat now;
     bool other = stat(path, &now) == 0 && now.st_mode & (S_ISUID | S_ISGID);
@@ -65,7 +65,7 @@ static void check_privilege(struct inspection *inspection, const char *path, boo
 }
 
 /** An ELF file that is run. */
-static int take_program(struct inspection *inspection, const char *path)
+static int doctor_take_program(struct inspection *inspection, const char *path)
 {
     int error = strings_add(&inspection->programs, path);
 
@@ -73,7 +73,7 @@ static int take_program(struct inspection *inspection, const char *path)
 }
 
 /** A command: a program and what runs it. What is found goes into @inspection. */
-static int look(struct inspection *inspection, const char *program)
+static int doctor_look_at(struct inspection *inspection, const char *program)
 {
     char path[PATH_MAX], next[PATH_MAX];
     int error = inspection_find(program, path);
@@ -81,16 +81,16 @@ static int look(struct inspection *inspection, const char *program)
     if (error || inspection->depth == DEPTH_MAX)
         return error;
     inspection->depth++;
-    bool script = !interpreter(path, next);
-    check_privilege(inspection, path, script);
+    bool script = !doctor_interpreter(path, next);
+    doctor_check_privilege(inspection, path, script);
     if (!script) {
-        error = take_program(inspection, path);
+        error = doctor_take_program(inspection, path);
     } else {
         inspection->machine = true;
         inspection_say(inspection, "ok",
                        "%s is a script, run by %s; what it starts or imports is not looked at",
                        path, next);
-        error = look(inspection, next);
+        error = doctor_look_at(inspection, next);
         if (error == -ENOENT) {
             inspection_say(inspection, "stop", "%s is a script whose interpreter is not there",
                            path);
@@ -101,7 +101,7 @@ static int look(struct inspection *inspection, const char *program)
     return error;
 }
 
-static int check_entry_points(struct inspection *inspection, const char *library)
+static int doctor_check_entry_points(struct inspection *inspection, const char *library)
 {
     struct elf_facts facts = {0};
     size_t missing = 0;
@@ -142,7 +142,7 @@ static int check_entry_points(struct inspection *inspection, const char *library
     return 0;
 }
 
-static void sum_up(struct inspection *inspection, const char *program, enum road *ret_road)
+static void doctor_sum_up(struct inspection *inspection, const char *program, enum road *ret_road)
 {
     if (inspection->stopped) {
         *ret_road = ROAD_NONE;
@@ -166,14 +166,14 @@ static void sum_up(struct inspection *inspection, const char *program, enum road
 int doctor_program(char *const *command, const char *library, FILE *to, enum road *ret_road)
 {
     struct inspection inspection = {.to = to};
-    int error = look(&inspection, command[0]);
+    int error = doctor_look_at(&inspection, command[0]);
 
     if (!error)
         error = linkage_check(&inspection);
     if (!error)
-        error = check_entry_points(&inspection, library);
+        error = doctor_check_entry_points(&inspection, library);
     if (!error)
-        sum_up(&inspection, command[0], ret_road);
+        doctor_sum_up(&inspection, command[0], ret_road);
     inspection_finish(&inspection);
     return error;
 }

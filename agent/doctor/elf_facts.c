@@ -18,12 +18,12 @@ bool elf_is_loader(const char *library)
 }
 
 /** "clGetPlatformIDs", not "close" or "clock". */
-static bool is_opencl_function(const char *name)
+static bool elf_facts_is_opencl_function(const char *name)
 {
     return name[0] == 'c' && name[1] == 'l' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-static bool same_machine(Elf *elf, const GElf_Ehdr *header)
+static bool elf_facts_same_machine(Elf *elf, const GElf_Ehdr *header)
 {
     CLEANUP(cleanup_close) int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     Elf *self = fd < 0 ? NULL : elf_begin(fd, ELF_C_READ, NULL);
@@ -35,7 +35,7 @@ static bool same_machine(Elf *elf, const GElf_Ehdr *header)
     return same;
 }
 
-static int add_paths(struct strings *strings, const char *list, const char *origin)
+static int elf_facts_add_paths(struct strings *strings, const char *list, const char *origin)
 {
     CLEANUP(cleanup_free) char *copy = strdup(list);
     char *rest = copy;
@@ -56,8 +56,8 @@ static int add_paths(struct strings *strings, const char *list, const char *orig
     return error;
 }
 
-static int read_dynamic(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, const char *origin,
-                        struct elf_facts *facts)
+static int elf_facts_read_dynamic(Elf *elf, Elf_Scn *section, const GElf_Shdr *header,
+                                  const char *origin, struct elf_facts *facts)
 {
     Elf_Data *data = elf_getdata(section, NULL);
     GElf_Dyn entry;
@@ -70,13 +70,13 @@ static int read_dynamic(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, con
         if (text && entry.d_tag == DT_NEEDED)
             error = strings_add(&facts->needed, text);
         else if (text)
-            error = add_paths(&facts->rpath, text, origin);
+            error = elf_facts_add_paths(&facts->rpath, text, origin);
     }
     return error;
 }
 
-static int read_symbols(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, bool exported,
-                        struct elf_facts *facts)
+static int elf_facts_read_symbols(Elf *elf, Elf_Scn *section, const GElf_Shdr *header,
+                                  bool exported, struct elf_facts *facts)
 {
     Elf_Data *data = elf_getdata(section, NULL);
     GElf_Sym symbol;
@@ -84,7 +84,7 @@ static int read_symbols(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, boo
 
     for (int i = 0; data && !error && gelf_getsym(data, i, &symbol); i++) {
         const char *name = elf_strptr(elf, header->sh_link, symbol.st_name);
-        if (!name || !is_opencl_function(name))
+        if (!name || !elf_facts_is_opencl_function(name))
             continue;
         if (symbol.st_shndx == SHN_UNDEF) {
             error = exported ? strings_add(&facts->uses, name) : 0;
@@ -96,7 +96,7 @@ static int read_symbols(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, boo
     return error;
 }
 
-static void read_text(Elf_Scn *section, struct elf_facts *facts)
+static void elf_facts_read_text(Elf_Scn *section, struct elf_facts *facts)
 {
     Elf_Data *data = elf_rawdata(section, NULL);
 
@@ -106,7 +106,7 @@ static void read_text(Elf_Scn *section, struct elf_facts *facts)
     facts->reads = facts->reads || memmem(data->d_buf, data->d_size, "OCL_ICD_VENDORS", 15);
 }
 
-static int read_sections(Elf *elf, const char *origin, struct elf_facts *facts)
+static int elf_facts_read_sections(Elf *elf, const char *origin, struct elf_facts *facts)
 {
     Elf_Scn *section = NULL;
     int error = 0;
@@ -117,19 +117,20 @@ static int read_sections(Elf *elf, const char *origin, struct elf_facts *facts)
             continue;
         if (header.sh_type == SHT_DYNAMIC) {
             facts->dynamic = true;
-            error = read_dynamic(elf, section, &header, origin, facts);
+            error = elf_facts_read_dynamic(elf, section, &header, origin, facts);
         } else if (header.sh_type == SHT_DYNSYM || header.sh_type == SHT_SYMTAB) {
-            error = read_symbols(elf, section, &header, header.sh_type == SHT_DYNSYM, facts);
+            error =
+                elf_facts_read_symbols(elf, section, &header, header.sh_type == SHT_DYNSYM, facts);
         } else if (header.sh_type == SHT_PROGBITS && header.sh_flags & SHF_ALLOC &&
                    !(header.sh_flags & SHF_EXECINSTR)) {
-            read_text(section, facts);
+            elf_facts_read_text(section, facts);
         }
     }
     return error;
 }
 
 /** A static-pie program has a dynamic section, but nobody who would read LD_PRELOAD. */
-static bool has_linker(Elf *elf, const GElf_Ehdr *header, const struct elf_facts *facts)
+static bool elf_facts_has_linker(Elf *elf, const GElf_Ehdr *header, const struct elf_facts *facts)
 {
     size_t count;
 
@@ -160,9 +161,9 @@ int elf_facts_read(const char *path, struct elf_facts *ret_facts)
     int error = 0;
     if (elf && elf_kind(elf) == ELF_K_ELF && gelf_getehdr(elf, &header)) {
         facts.elf = true;
-        facts.native = same_machine(elf, &header);
-        error = read_sections(elf, origin, &facts);
-        facts.dynamic = facts.dynamic && has_linker(elf, &header, &facts);
+        facts.native = elf_facts_same_machine(elf, &header);
+        error = elf_facts_read_sections(elf, origin, &facts);
+        facts.dynamic = facts.dynamic && elf_facts_has_linker(elf, &header, &facts);
     }
     elf_end(elf);
     if (error) {

@@ -60,7 +60,7 @@ void inspection_say(struct inspection *inspection, const char *mark, const char 
     fprintf(inspection->to, "%s\n", text);
 }
 
-static bool is_program(const char *path)
+static bool inspection_is_program(const char *path)
 {
     struct stat stat_now;
 
@@ -72,12 +72,12 @@ int inspection_find(const char *name, char ret[PATH_MAX])
     const char *list = getenv("PATH");
 
     if (strchr(name, '/'))
-        return is_program(name) && realpath(name, ret) ? 0 : -ENOENT;
+        return inspection_is_program(name) && realpath(name, ret) ? 0 : -ENOENT;
     CLEANUP(cleanup_free) char *copy = strdup(list ? list : "/usr/local/bin:/usr/bin:/bin");
     char *rest = copy;
     for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":")) {
         char path[PATH_MAX];
-        if (!paths_join(*part ? part : ".", name, path) && is_program(path) &&
+        if (!paths_join(*part ? part : ".", name, path) && inspection_is_program(path) &&
             access(path, X_OK) == 0 && realpath(path, ret))
             return 0;
     }

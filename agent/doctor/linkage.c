@@ -12,23 +12,24 @@
 #define LINKED_MAX    1024
 #define LIBRARIES_MAX 256 /* Of one folder. */
 
-static bool is_file(const char *path)
+static bool linkage_is_file(const char *path)
 {
     struct stat stat_now;
 
     return stat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode);
 }
 
-static bool try_folder(const char *folder, const char *name, char ret[PATH_MAX])
+static bool linkage_try_folder(const char *folder, const char *name, char ret[PATH_MAX])
 {
     char path[PATH_MAX];
 
-    return !paths_join(folder, name, path) && is_file(path) && realpath(path, ret);
+    return !paths_join(folder, name, path) && linkage_is_file(path) && realpath(path, ret);
 }
 
 /** As the dynamic linker would, near enough: rpaths seen so far, the variable, the usual folders.
  */
-static int find_library(const struct inspection *inspection, const char *name, char ret[PATH_MAX])
+static int linkage_find_library(const struct inspection *inspection, const char *name,
+                                char ret[PATH_MAX])
 {
     static const char *const usual[] = {"/lib/x86_64-linux-gnu",
                                         "/usr/lib/x86_64-linux-gnu",
@@ -44,20 +45,20 @@ static int find_library(const struct inspection *inspection, const char *name, c
     if (strchr(name, '/'))
         return realpath(name, ret) ? 0 : -ENOENT;
     for (size_t i = 0; i < inspection->search.count; i++)
-        if (try_folder(inspection->search.items[i], name, ret))
+        if (linkage_try_folder(inspection->search.items[i], name, ret))
             return 0;
     CLEANUP(cleanup_free) char *copy = strdup(list ? list : "");
     char *rest = copy;
     for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":"))
-        if (*part && try_folder(part, name, ret))
+        if (*part && linkage_try_folder(part, name, ret))
             return 0;
     for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
-        if (try_folder(usual[i], name, ret))
+        if (linkage_try_folder(usual[i], name, ret))
             return 0;
     return -ENOENT;
 }
 
-static int merge(struct strings *to, const struct strings *from)
+static int linkage_merge(struct strings *to, const struct strings *from)
 {
     int error = 0;
 
@@ -67,21 +68,21 @@ static int merge(struct strings *to, const struct strings *from)
 }
 
 /** Linked: whichever loader it is, the library that is preloaded comes before it. */
-static void take_loader(struct inspection *inspection, const char *path, const char *name)
+static void linkage_take_loader(struct inspection *inspection, const char *path, const char *name)
 {
     char found[PATH_MAX];
     bool own = false;
 
     for (size_t i = 0; i < inspection->search.count && !own; i++)
-        own = try_folder(inspection->search.items[i], name, found);
+        own = linkage_try_folder(inspection->search.items[i], name, found);
     inspection->linked = true;
     inspection_say(inspection, "ok",
                    "%s is linked against %s%s%s: road preload, LD_PRELOAD comes first", path, name,
                    own ? ", a loader of its own: " : "", own ? found : "");
 }
 
-static int take_needed(struct inspection *inspection, const char *path,
-                       const struct elf_facts *facts)
+static int linkage_take_needed(struct inspection *inspection, const char *path,
+                               const struct elf_facts *facts)
 {
     int error = 0;
 
@@ -89,20 +90,21 @@ static int take_needed(struct inspection *inspection, const char *path,
         const char *name = facts->needed.items[i];
         char found[PATH_MAX];
         if (elf_is_loader(name)) {
-            take_loader(inspection, path, name);
+            linkage_take_loader(inspection, path, name);
             continue;
         }
         if (strings_have(&inspection->names, name))
             continue;
         error = strings_add(&inspection->names, name);
-        if (!error && !find_library(inspection, name, found))
+        if (!error && !linkage_find_library(inspection, name, found))
             error = strings_add(&inspection->seen, found);
     }
     return error;
 }
 
 /** A loader that comes with a program matters to what opens it at run time. */
-static void check_own_loader(struct inspection *inspection, const char *path, const char *loader)
+static void linkage_check_own_loader(struct inspection *inspection, const char *path,
+                                     const char *loader)
 {
     struct elf_facts facts = {0};
 
@@ -125,20 +127,20 @@ static void check_own_loader(struct inspection *inspection, const char *path, co
     elf_facts_finish(&facts);
 }
 
-static int take_rpath(struct inspection *inspection, const char *path,
-                      const struct elf_facts *facts)
+static int linkage_take_rpath(struct inspection *inspection, const char *path,
+                              const struct elf_facts *facts)
 {
     for (size_t i = 0; i < facts->rpath.count; i++) {
         char loader[PATH_MAX];
-        if (try_folder(facts->rpath.items[i], "libOpenCL.so.1", loader) ||
-            try_folder(facts->rpath.items[i], "libOpenCL.so", loader))
-            check_own_loader(inspection, path, loader);
+        if (linkage_try_folder(facts->rpath.items[i], "libOpenCL.so.1", loader) ||
+            linkage_try_folder(facts->rpath.items[i], "libOpenCL.so", loader))
+            linkage_check_own_loader(inspection, path, loader);
     }
-    return merge(&inspection->search, &facts->rpath);
+    return linkage_merge(&inspection->search, &facts->rpath);
 }
 
 /** One file: a program (@first) or a library that one is linked against. */
-static int check_file(struct inspection *inspection, const char *path, bool first)
+static int linkage_check_file(struct inspection *inspection, const char *path, bool first)
 {
     struct elf_facts facts = {0};
     int error = elf_facts_read(path, &facts);
@@ -161,9 +163,9 @@ static int check_file(struct inspection *inspection, const char *path, bool firs
             "in it is told of reseat; link it dynamically (without -static)",
             path);
     }
-    error = take_rpath(inspection, path, &facts);
-    error = error ? error : take_needed(inspection, path, &facts);
-    error = error ? error : merge(&inspection->uses, &facts.uses);
+    error = linkage_take_rpath(inspection, path, &facts);
+    error = error ? error : linkage_take_needed(inspection, path, &facts);
+    error = error ? error : linkage_merge(&inspection->uses, &facts.uses);
     if (!error && facts.own && !elf_is_loader(path)) {
         inspection_say(
             inspection, "note",
@@ -187,7 +189,7 @@ int linkage_check(struct inspection *inspection)
 
     for (size_t i = 0; !error && i < inspection->seen.count && i < LINKED_MAX; i++) {
         const char *path = inspection->seen.items[i];
-        error = check_file(inspection, path, strings_have(&inspection->programs, path));
+        error = linkage_check_file(inspection, path, strings_have(&inspection->programs, path));
     }
     return error;
 }

@@ -32,7 +32,7 @@ struct probe {
     size_t size, room;
 };
 
-static void copy_entry(struct inventory_entry *entry, struct device *device)
+static void lister_copy_entry(struct inventory_entry *entry, struct device *device)
 {
     int err = devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
 
@@ -43,7 +43,7 @@ static void copy_entry(struct inventory_entry *entry, struct device *device)
 }
 
 /* In the child: send what the driver lists. The exit status is an errno. */
-static int probe_child(const char *icd, int fd)
+static int lister_probe_child(const char *icd, int fd)
 {
     struct inventory inv = {0};
     struct device **devices = NULL;
@@ -55,7 +55,7 @@ static int probe_child(const char *icd, int fd)
         err = -ENOMEM;
     if (!err) {
         for (size_t i = 0; i < inv.count; i++)
-            copy_entry(&inv.entries[i], devices[i]);
+            lister_copy_entry(&inv.entries[i], devices[i]);
         err = inventory_encode(&inv, &data, &size);
     }
     for (size_t sent = 0; !err && sent < size;) {
@@ -69,7 +69,7 @@ static int probe_child(const char *icd, int fd)
     return -err;
 }
 
-static int probe_start(struct probe *probe, const char *icd)
+static int lister_probe_start(struct probe *probe, const char *icd)
 {
     int ends[2];
 
@@ -89,7 +89,7 @@ static int probe_start(struct probe *probe, const char *icd)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(STDERR_FILENO, STDOUT_FILENO);
         /* _exit: drivers' exit handlers are one more chance to hang. */
-        _exit(probe_child(icd, ends[1]));
+        _exit(lister_probe_child(icd, ends[1]));
     }
     setpgid(probe->pid, probe->pid);
     close(ends[1]);
@@ -97,7 +97,7 @@ static int probe_start(struct probe *probe, const char *icd)
     return 0;
 }
 
-static void probe_close(struct probe *probe)
+static void lister_probe_close(struct probe *probe)
 {
     if (probe->fd >= 0)
         close(probe->fd);
@@ -105,7 +105,7 @@ static void probe_close(struct probe *probe)
 }
 
 /* Take what is there. */
-static void probe_receive(struct probe *probe)
+static void lister_probe_receive(struct probe *probe)
 {
     ssize_t got;
 
@@ -114,7 +114,7 @@ static void probe_receive(struct probe *probe)
         char *grown = room <= 2 * (size_t)INVENTORY_SIZE_MAX ? realloc(probe->data, room) : NULL;
 
         if (!grown) {
-            probe_close(probe);
+            lister_probe_close(probe);
             return;
         }
         probe->data = grown;
@@ -124,11 +124,11 @@ static void probe_receive(struct probe *probe)
     if (got > 0)
         probe->size += (size_t)got;
     else if (!got || errno != EINTR)
-        probe_close(probe);
+        lister_probe_close(probe);
 }
 
-static void receive_all(struct probe *probes, struct pollfd *polls, size_t count,
-                        long long deadline)
+static void lister_receive_all(struct probe *probes, struct pollfd *polls, size_t count,
+                               long long deadline)
 {
     for (;;) {
         long long left = deadline - clock_now_ms();
@@ -144,12 +144,12 @@ static void receive_all(struct probe *probes, struct pollfd *polls, size_t count
             return;
         for (size_t i = 0; i < count; i++)
             if (probes[i].fd >= 0 && polls[i].revents)
-                probe_receive(&probes[i]);
+                lister_probe_receive(&probes[i]);
     }
 }
 
 /* A child that has sent everything ends at once; one that has not gets no more time. */
-static void probe_end(struct probe *probe, bool late, unsigned limit)
+static void lister_probe_end(struct probe *probe, bool late, unsigned limit)
 {
     int status = 0;
     pid_t got = 0;
@@ -176,16 +176,16 @@ static void probe_end(struct probe *probe, bool late, unsigned limit)
                 probe->icd, strerror(WEXITSTATUS(status)));
 }
 
-static int collect(struct probe *probe, unsigned limit, struct inventory *inv)
+static int lister_collect(struct probe *probe, unsigned limit, struct inventory *inv)
 {
     struct inventory CLEANUP(inventory_finish) some = {0};
     bool late = probe->fd >= 0;
     int err;
 
-    probe_close(probe);
+    lister_probe_close(probe);
     if (!probe->pid)
         return 0;
-    probe_end(probe, late, limit);
+    lister_probe_end(probe, late, limit);
     if (late || !probe->size)
         return 0;
     err = inventory_decode(probe->data, probe->size, &some);
@@ -198,7 +198,7 @@ static int collect(struct probe *probe, unsigned limit, struct inventory *inv)
     return err ? err : inventory_append(inv, &some);
 }
 
-static int list_all(unsigned limit, struct inventory *ret_inv)
+static int lister_list_all(unsigned limit, struct inventory *ret_inv)
 {
     struct icd_list CLEANUP(icd_list_finish) list = {0};
     struct inventory CLEANUP(inventory_finish) inv = {0};
@@ -215,15 +215,15 @@ static int list_all(unsigned limit, struct inventory *ret_inv)
         goto out;
     }
     for (size_t i = 0; i < list.count; i++) {
-        int failed = probe_start(&probes[i], list.libraries[i]);
+        int failed = lister_probe_start(&probes[i], list.libraries[i]);
 
         if (failed)
             fprintf(stderr, "reseat-lister: driver %s left out: %s\n", list.libraries[i],
                     strerror(-failed));
     }
-    receive_all(probes, polls, list.count, clock_now_ms() + limit * 1000LL);
+    lister_receive_all(probes, polls, list.count, clock_now_ms() + limit * 1000LL);
     for (size_t i = 0; i < list.count; i++) {
-        int failed = collect(&probes[i], limit, &inv);
+        int failed = lister_collect(&probes[i], limit, &inv);
 
         err = err ? err : failed;
         free(probes[i].data);
@@ -238,7 +238,8 @@ out:
     return err;
 }
 
-static bool read_arguments(int argc, char **argv, unsigned *ret_limit, const char **ret_output)
+static bool lister_read_arguments(int argc, char **argv, unsigned *ret_limit,
+                                  const char **ret_output)
 {
     char *end = NULL;
     unsigned long seconds = LIMIT_SECONDS;
@@ -262,11 +263,11 @@ int main(int argc, char **argv)
     unsigned limit = 0;
     int err;
 
-    if (!read_arguments(argc, argv, &limit, &output)) {
+    if (!lister_read_arguments(argc, argv, &limit, &output)) {
         fprintf(stderr, "usage: reseat-lister [--timeout SECONDS] OUTPUT\n");
         return 2;
     }
-    err = list_all(limit, &inv);
+    err = lister_list_all(limit, &inv);
     if (!err)
         err = inventory_write(output, &inv);
     if (err) {

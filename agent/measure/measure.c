@@ -17,7 +17,7 @@
  * that whoever wants to know need not open a driver, and can end one that hangs.
  */
 
-static int fail(const char *what, const char *why)
+static int measure_fail(const char *what, const char *why)
 {
     fprintf(stderr, "reseat-measure: %s: %s\n", what, why);
     return 1;
@@ -30,13 +30,13 @@ static int measure(const struct device_key *key)
     cl_int driver_error = CL_SUCCESS;
     int error = driver_open_device(key, &device);
     if (error)
-        return fail(key->device, "its driver cannot be opened, or shows it no more");
+        return measure_fail(key->device, "its driver cannot be opened, or shows it no more");
     error = residence_create(NULL, device, &residence, &driver_error);
     if (!error)
         error = transfer_measure(residence);
     if (error == -EIO)
-        return fail(key->device, "its driver fails");
-    return error ? fail(key->device, strerror(-error)) : 0;
+        return measure_fail(key->device, "its driver fails");
+    return error ? measure_fail(key->device, strerror(-error)) : 0;
 }
 
 int main(int argc, char **argv)
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     served_set_library(paths_remote(driver) ? NULL : driver);
     int error = paths_links(the_links.folder);
-    int status = error ? fail("figures cannot be kept", strerror(-error)) : measure(&key);
+    int status = error ? measure_fail("figures cannot be kept", strerror(-error)) : measure(&key);
     /* Drivers' exit handlers are one more chance to hang. */
     _exit(status);
 }

@@ -94,7 +94,7 @@ void sim_check_destroy(struct sim_check *check)
     }
 }
 
-static PRINTF(2, 3) bool wrong(struct sim_check *check, const char *format, ...)
+static PRINTF(2, 3) bool sim_check_wrong(struct sim_check *check, const char *format, ...)
 {
     char what[SIM_ERROR - 64];
     va_list arguments;
@@ -108,8 +108,8 @@ static PRINTF(2, 3) bool wrong(struct sim_check *check, const char *format, ...)
 }
 
 /* Millionths of a device's time that a rate takes. */
-static uint64_t used_by(const struct sim_check *check, uint32_t program, uint32_t device,
-                        uint64_t rate)
+static uint64_t sim_check_used_by(const struct sim_check *check, uint32_t program, uint32_t device,
+                                  uint64_t rate)
 {
     uint32_t model = check->trace->devices[device].model;
 
@@ -121,21 +121,22 @@ static uint64_t used_by(const struct sim_check *check, uint32_t program, uint32_
  * Rates change one after the other, so what they come to counts when time goes on. They are whole
  * numbers and at least 1: each may take a device a thousandth of the reference's speed too much.
  */
-static bool within_time(struct sim_check *check, uint32_t device)
+static bool sim_check_within_time(struct sim_check *check, uint32_t device)
 {
     uint32_t speed = check->trace->models.items[check->trace->devices[device].model].speed;
     uint64_t rounding = (uint64_t)check->devices[device].workers * WHOLE / speed;
 
     if (check->devices[device].changed_ms < check->time_ms &&
         check->devices[device].used > WHOLE + rounding) {
-        return wrong(check, "programs kept device %u busy for %" PRIu64 " millionths of its time",
-                     device, check->devices[device].used);
+        return sim_check_wrong(
+            check, "programs kept device %u busy for %" PRIu64 " millionths of its time", device,
+            check->devices[device].used);
     }
     check->devices[device].changed_ms = check->time_ms;
     return true;
 }
 
-static struct hold *find(struct hold *holds, size_t count, uint32_t of)
+static struct hold *sim_check_find(struct hold *holds, size_t count, uint32_t of)
 {
     for (size_t i = 0; i < count; i++)
         if (holds[i].of == of)
@@ -143,36 +144,37 @@ static struct hold *find(struct hold *holds, size_t count, uint32_t of)
     return NULL;
 }
 
-static struct hold *find_hold(struct book *book, uint32_t device)
+static struct hold *sim_check_find_hold(struct book *book, uint32_t device)
 {
-    return find(book->holds, book->hold_count, device);
+    return sim_check_find(book->holds, book->hold_count, device);
 }
 
-static uint32_t node_of(const struct sim_check *check, uint32_t device)
+static uint32_t sim_check_node_of(const struct sim_check *check, uint32_t device)
 {
     return check->trace->devices[device].node;
 }
 
-static bool on_device(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_on_device(struct sim_check *check, const struct sim_event *event)
 {
-    uint32_t node = node_of(check, event->device);
+    uint32_t node = sim_check_node_of(check, event->device);
     bool was = check->devices[event->device].memory, is = event->amount;
 
     if (!is && check->devices[event->device].held) {
-        return wrong(check, "device %u goes while %" PRIu64 " bytes of it are held", event->device,
-                     check->devices[event->device].held);
+        return sim_check_wrong(check, "device %u goes while %" PRIu64 " bytes of it are held",
+                               event->device, check->devices[event->device].held);
     }
     check->nodes[node].up += is && !was;
     check->nodes[node].up -= was && !is;
     if (!check->nodes[node].up && check->nodes[node].held) {
-        return wrong(check, "node %u goes while %" PRIu64 " bytes of its host memory are held",
-                     node, check->nodes[node].held);
+        return sim_check_wrong(check,
+                               "node %u goes while %" PRIu64 " bytes of its host memory are held",
+                               node, check->nodes[node].held);
     }
     check->devices[event->device].memory = event->amount;
     return true;
 }
 
-static bool has_memory(const struct book *book)
+static bool sim_check_has_memory(const struct book *book)
 {
     bool host = false;
 
@@ -183,54 +185,58 @@ static bool has_memory(const struct book *book)
 
 /* Whoever gets memory of a node: has what it did come from somewhere, and is it all on that node?
  */
-static bool may_have(struct sim_check *check, uint32_t program, uint32_t node)
+static bool sim_check_may_have(struct sim_check *check, uint32_t program, uint32_t node)
 {
     struct book *book = &check->books[program];
 
-    if (!has_memory(book) && book->done - book->lost > book->kept) {
-        return wrong(check,
-                     "program %u begins with %" PRIu64 " done, of which nothing has more than "
-                     "%" PRIu64,
-                     program, book->done - book->lost, book->kept);
+    if (!sim_check_has_memory(book) && book->done - book->lost > book->kept) {
+        return sim_check_wrong(check,
+                               "program %u begins with %" PRIu64
+                               " done, of which nothing has more than "
+                               "%" PRIu64,
+                               program, book->done - book->lost, book->kept);
     }
     for (uint32_t i = 0; !check->between && i < book->hold_count; i++) {
-        if (book->holds[i].of != SIM_NONE && node_of(check, book->holds[i].of) != node) {
-            return wrong(check, "program %u is on two nodes, %u and %u", program,
-                         node_of(check, book->holds[i].of), node);
+        if (book->holds[i].of != SIM_NONE && sim_check_node_of(check, book->holds[i].of) != node) {
+            return sim_check_wrong(check, "program %u is on two nodes, %u and %u", program,
+                                   sim_check_node_of(check, book->holds[i].of), node);
         }
     }
     for (size_t i = 0; !check->between && i < TIMES; i++) {
         if (book->hosts[i].of != SIM_NONE && book->hosts[i].of != node) {
-            return wrong(check, "program %u is on two nodes, %u and %u", program, book->hosts[i].of,
-                         node);
+            return sim_check_wrong(check, "program %u is on two nodes, %u and %u", program,
+                                   book->hosts[i].of, node);
         }
     }
     return true;
 }
 
-static bool on_hold(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_on_hold(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
-    struct hold *hold = find_hold(book, event->device);
+    struct hold *hold = sim_check_find_hold(book, event->device);
 
-    if (event->amount && !may_have(check, event->program, node_of(check, event->device)))
+    if (event->amount &&
+        !sim_check_may_have(check, event->program, sim_check_node_of(check, event->device)))
         return false;
-    hold = hold ? hold : find_hold(book, SIM_NONE);
+    hold = hold ? hold : sim_check_find_hold(book, SIM_NONE);
     if (!hold) {
-        return wrong(check, "program %u holds too many devices, and now %u", event->program,
-                     event->device);
+        return sim_check_wrong(check, "program %u holds too many devices, and now %u",
+                               event->program, event->device);
     }
-    if (!event->amount && book->rate && node_of(check, book->on) == node_of(check, event->device)) {
-        return wrong(check, "program %u leaves device %u while it works there", event->program,
-                     event->device);
+    if (!event->amount && book->rate &&
+        sim_check_node_of(check, book->on) == sim_check_node_of(check, event->device)) {
+        return sim_check_wrong(check, "program %u leaves device %u while it works there",
+                               event->program, event->device);
     }
     uint64_t before = hold->of == SIM_NONE ? 0 : hold->bytes;
     uint64_t held = check->devices[event->device].held - before + event->amount;
     if (event->amount > before && held > check->devices[event->device].memory) {
-        return wrong(check,
-                     "%" PRIu64 " bytes of device %u are held, of %" PRIu64 ": program %u "
-                     "was given too much",
-                     held, event->device, check->devices[event->device].memory, event->program);
+        return sim_check_wrong(
+            check,
+            "%" PRIu64 " bytes of device %u are held, of %" PRIu64 ": program %u "
+            "was given too much",
+            held, event->device, check->devices[event->device].memory, event->program);
     }
     check->devices[event->device].held = held;
     book->held += event->amount && !before;
@@ -239,26 +245,26 @@ static bool on_hold(struct sim_check *check, const struct sim_event *event)
     return true;
 }
 
-static bool on_host(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_on_host(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
     uint32_t node = event->device;
-    struct hold *hold = find(book->hosts, TIMES, node);
+    struct hold *hold = sim_check_find(book->hosts, TIMES, node);
 
-    if (event->amount && !may_have(check, event->program, node))
+    if (event->amount && !sim_check_may_have(check, event->program, node))
         return false;
-    hold = hold ? hold : find(book->hosts, TIMES, SIM_NONE);
+    hold = hold ? hold : sim_check_find(book->hosts, TIMES, SIM_NONE);
     if (!hold)
-        return wrong(check, "program %u is on a third node, %u", event->program, node);
+        return sim_check_wrong(check, "program %u is on a third node, %u", event->program, node);
     uint64_t before = hold->of == SIM_NONE ? 0 : hold->bytes;
     uint64_t held = check->nodes[node].held - before + event->amount;
     if (event->amount > before &&
         (held > check->trace->nodes[node].host || !check->nodes[node].up)) {
-        return wrong(check,
-                     "%" PRIu64 " bytes of host memory of node %u are held, of %" PRIu64
-                     ": program %u was given too much",
-                     held, node, check->nodes[node].up ? check->trace->nodes[node].host : 0,
-                     event->program);
+        return sim_check_wrong(
+            check,
+            "%" PRIu64 " bytes of host memory of node %u are held, of %" PRIu64
+            ": program %u was given too much",
+            held, node, check->nodes[node].up ? check->trace->nodes[node].host : 0, event->program);
     }
     check->nodes[node].held = held;
     *hold = (struct hold){event->amount ? node : SIM_NONE, event->amount};
@@ -266,7 +272,7 @@ static bool on_host(struct sim_check *check, const struct sim_event *event)
 }
 
 /* Bring a program's work up to date. */
-static void settle(struct sim_check *check, struct book *book)
+static void sim_check_settle(struct sim_check *check, struct book *book)
 {
     if (check->time_ms > book->since_ms) {
         book->done += (check->time_ms - book->since_ms) * book->rate;
@@ -276,115 +282,118 @@ static void settle(struct sim_check *check, struct book *book)
 }
 
 /* All that it asked for, on one node. */
-static bool is_whole(struct sim_check *check, uint32_t program, uint32_t device)
+static bool sim_check_is_whole(struct sim_check *check, uint32_t program, uint32_t device)
 {
     struct book *book = &check->books[program];
     uint32_t asked = check->trace->tasks[program].more + 1u;
 
-    if (!find_hold(book, device)) {
-        return wrong(check, "program %u works on device %u, of which it holds nothing", program,
-                     device);
+    if (!sim_check_find_hold(book, device)) {
+        return sim_check_wrong(check, "program %u works on device %u, of which it holds nothing",
+                               program, device);
     }
     if (book->held != asked) {
-        return wrong(check, "program %u works with %u devices and asked for %u", program,
-                     book->held, asked);
+        return sim_check_wrong(check, "program %u works with %u devices and asked for %u", program,
+                               book->held, asked);
     }
     for (uint32_t i = 0; i < book->hold_count; i++) {
         if (book->holds[i].of != SIM_NONE &&
-            node_of(check, book->holds[i].of) != node_of(check, device)) {
-            return wrong(check, "program %u works on node %u and has a device of node %u", program,
-                         node_of(check, device), node_of(check, book->holds[i].of));
+            sim_check_node_of(check, book->holds[i].of) != sim_check_node_of(check, device)) {
+            return sim_check_wrong(check, "program %u works on node %u and has a device of node %u",
+                                   program, sim_check_node_of(check, device),
+                                   sim_check_node_of(check, book->holds[i].of));
         }
     }
     return true;
 }
 
-static bool on_rate(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_on_rate(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
 
-    if (event->amount && !is_whole(check, event->program, event->device))
+    if (event->amount && !sim_check_is_whole(check, event->program, event->device))
         return false;
-    settle(check, book);
+    sim_check_settle(check, book);
     if (book->rate) {
-        if (!within_time(check, book->on))
+        if (!sim_check_within_time(check, book->on))
             return false;
-        check->devices[book->on].used -= used_by(check, event->program, book->on, book->rate);
+        check->devices[book->on].used -=
+            sim_check_used_by(check, event->program, book->on, book->rate);
         check->devices[book->on].workers--;
     }
     book->rate = (uint32_t)event->amount;
     book->on = event->amount ? event->device : SIM_NONE;
     if (event->amount) {
-        if (!within_time(check, event->device))
+        if (!sim_check_within_time(check, event->device))
             return false;
         check->devices[event->device].used +=
-            used_by(check, event->program, event->device, event->amount);
+            sim_check_used_by(check, event->program, event->device, event->amount);
         check->devices[event->device].workers++;
     }
     return true;
 }
 
-static bool on_save(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_on_save(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
 
-    settle(check, book);
+    sim_check_settle(check, book);
     if (!book->held || book->rate || event->amount != book->done - book->lost) {
-        return wrong(check,
-                     "program %u saves %" PRIu64 " of %" PRIu64 " done, with %u devices and at "
-                     "the speed %u",
-                     event->program, event->amount, book->done - book->lost, book->held,
-                     book->rate);
+        return sim_check_wrong(
+            check,
+            "program %u saves %" PRIu64 " of %" PRIu64 " done, with %u devices and at "
+            "the speed %u",
+            event->program, event->amount, book->done - book->lost, book->held, book->rate);
     }
     book->kept = event->amount;
     return true;
 }
 
-static bool on_lose(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_on_lose(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
 
-    settle(check, book);
+    sim_check_settle(check, book);
     book->lost += event->amount;
     if (book->lost > book->done) {
-        return wrong(check, "program %u lost %" PRIu64 " in all, but did only %" PRIu64,
-                     event->program, book->lost, book->done);
+        return sim_check_wrong(check, "program %u lost %" PRIu64 " in all, but did only %" PRIu64,
+                               event->program, book->lost, book->done);
     }
     return true;
 }
 
 /* Who ends works until then: the last millisecond may be longer than its work. */
-static bool on_end(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_on_end(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
 
-    settle(check, book);
+    sim_check_settle(check, book);
     uint64_t kept = book->done - book->lost;
     if (kept < book->asked || kept >= book->asked + (book->last ? book->last : 1)) {
-        return wrong(check,
-                     "program %u ends having done %" PRIu64 " and lost %" PRIu64
-                     " of that, asked for %" PRIu64,
-                     event->program, book->done, book->lost, book->asked);
+        return sim_check_wrong(check,
+                               "program %u ends having done %" PRIu64 " and lost %" PRIu64
+                               " of that, asked for %" PRIu64,
+                               event->program, book->done, book->lost, book->asked);
     }
     book->done = book->asked + book->lost;
     book->stage = ENDED;
     return true;
 }
 
-static bool on_refuse(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_on_refuse(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
 
-    settle(check, book);
+    sim_check_settle(check, book);
     if (book->lost != book->done) {
-        return wrong(check, "program %u is refused: it did %" PRIu64 " and lost only %" PRIu64,
-                     event->program, book->done, book->lost);
+        return sim_check_wrong(check,
+                               "program %u is refused: it did %" PRIu64 " and lost only %" PRIu64,
+                               event->program, book->done, book->lost);
     }
     book->stage = REFUSED;
     return true;
 }
 
-static bool on_arrive(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_on_arrive(struct sim_check *check, const struct sim_event *event)
 {
     check->books[event->program].stage = PRESENT;
     check->books[event->program].asked = event->amount;
@@ -392,36 +401,38 @@ static bool on_arrive(struct sim_check *check, const struct sim_event *event)
     return true;
 }
 
-static bool dispatch(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_dispatch(struct sim_check *check, const struct sim_event *event)
 {
     static bool (*const handlers[])(struct sim_check *, const struct sim_event *) = {
-        [SIM_DEVICE] = on_device, [SIM_ARRIVE] = on_arrive, [SIM_HOLD] = on_hold,
-        [SIM_HOST] = on_host,     [SIM_RATE] = on_rate,     [SIM_SAVE] = on_save,
-        [SIM_LOSE] = on_lose,     [SIM_END] = on_end,       [SIM_REFUSE] = on_refuse,
+        [SIM_DEVICE] = sim_check_on_device, [SIM_ARRIVE] = sim_check_on_arrive,
+        [SIM_HOLD] = sim_check_on_hold,     [SIM_HOST] = sim_check_on_host,
+        [SIM_RATE] = sim_check_on_rate,     [SIM_SAVE] = sim_check_on_save,
+        [SIM_LOSE] = sim_check_on_lose,     [SIM_END] = sim_check_on_end,
+        [SIM_REFUSE] = sim_check_on_refuse,
     };
 
     return handlers[event->kind](check, event);
 }
 
-static bool known(struct sim_check *check, const struct sim_event *event)
+static bool sim_check_known(struct sim_check *check, const struct sim_event *event)
 {
     bool device = event->kind == SIM_DEVICE || event->kind == SIM_HOLD ||
                   (event->kind == SIM_RATE && event->amount);
 
     if (device && event->device >= check->trace->device_count)
-        return wrong(check, "there is no device %u", event->device);
+        return sim_check_wrong(check, "there is no device %u", event->device);
     if (event->kind == SIM_HOST && event->device >= check->trace->node_count)
-        return wrong(check, "there is no node %u", event->device);
+        return sim_check_wrong(check, "there is no node %u", event->device);
     if (event->kind == SIM_DEVICE)
         return true;
     if (event->program >= check->trace->task_count)
-        return wrong(check, "there is no program %u", event->program);
+        return sim_check_wrong(check, "there is no program %u", event->program);
     /* Who ended still gives back what it held, and stands. */
     bool leaves = (event->kind == SIM_HOLD || event->kind == SIM_HOST || event->kind == SIM_RATE) &&
                   !event->amount;
     enum stage stage = check->books[event->program].stage;
     if (stage != (event->kind == SIM_ARRIVE ? FUTURE : PRESENT) && !(leaves && stage > PRESENT))
-        return wrong(check, "program %u is not there, or there already", event->program);
+        return sim_check_wrong(check, "program %u is not there, or there already", event->program);
     return true;
 }
 
@@ -431,9 +442,9 @@ bool sim_check_event(struct sim_check *check, const struct sim_event *event)
         return false;
     check->events++;
     if (event->time_ms < check->time_ms)
-        return wrong(check, "the next event is at %" PRIu64 " ms", event->time_ms);
+        return sim_check_wrong(check, "the next event is at %" PRIu64 " ms", event->time_ms);
     check->time_ms = event->time_ms;
-    return known(check, event) && dispatch(check, event);
+    return sim_check_known(check, event) && sim_check_dispatch(check, event);
 }
 
 bool sim_check_end(struct sim_check *check, uint64_t asked, uint64_t lost)
@@ -444,16 +455,17 @@ bool sim_check_end(struct sim_check *check, uint64_t asked, uint64_t lost)
         return false;
     for (uint32_t i = 0; i < check->trace->task_count; i++) {
         struct book *book = &check->books[i];
-        if (book->stage > PRESENT && (has_memory(book) || book->rate))
-            return wrong(check, "program %u ended and still holds a device or host memory", i);
+        if (book->stage > PRESENT && (sim_check_has_memory(book) || book->rate))
+            return sim_check_wrong(check,
+                                   "program %u ended and still holds a device or host memory", i);
         books_asked += book->stage == ENDED ? book->asked : 0;
         books_lost += book->lost;
     }
     if (books_asked != asked || books_lost != lost) {
-        return wrong(check,
-                     "the totals are %" PRIu64 " asked and %" PRIu64 " lost, but the log "
-                     "comes to %" PRIu64 " and %" PRIu64,
-                     asked, lost, books_asked, books_lost);
+        return sim_check_wrong(check,
+                               "the totals are %" PRIu64 " asked and %" PRIu64 " lost, but the log "
+                               "comes to %" PRIu64 " and %" PRIu64,
+                               asked, lost, books_asked, books_lost);
     }
     return true;
 }

@@ -19,27 +19,29 @@
 /* Cells that are asked to make room. */
 #define TRIES 8
 
-static bool is_barred(const struct sim_world *world, uint32_t task, uint32_t device)
+static bool sim_cluster_is_barred(const struct sim_world *world, uint32_t task, uint32_t device)
 {
     const uint64_t *barred = world->trace.rules[sim_task(world, task)->rule].barred;
 
     return barred && barred[device / 64] >> (device % 64) & 1;
 }
 
-static uint64_t free_of(const struct policy_device *device)
+static uint64_t sim_cluster_free_of(const struct policy_device *device)
 {
     return device->reserved < device->memory ? device->memory - device->reserved : 0;
 }
 
-static bool has_room(const struct sim_world *world, uint32_t task, uint32_t device, uint64_t bytes)
+static bool sim_cluster_has_room(const struct sim_world *world, uint32_t task, uint32_t device,
+                                 uint64_t bytes)
 {
     const struct policy_device *d = &world->devices[device];
 
-    return !d->closed && free_of(d) >= bytes && !is_barred(world, task, device);
+    return !d->closed && sim_cluster_free_of(d) >= bytes &&
+           !sim_cluster_is_barred(world, task, device);
 }
 
 /* For @task, whoever it is kept for. */
-static bool is_open(const struct sim_world *world, uint32_t task, uint32_t node)
+static bool sim_cluster_is_open(const struct sim_world *world, uint32_t task, uint32_t node)
 {
     const struct sim_shared *shared = world->shared;
     bool kept = shared->claimer != SIM_NONE && shared->claimer != task &&
@@ -50,7 +52,8 @@ static bool is_open(const struct sim_world *world, uint32_t task, uint32_t node)
 }
 
 /* As many free devices of a node as one of several needs, as bits; 0: it has not so many. */
-static uint64_t free_devices(const struct sim_world *world, uint32_t task, uint32_t node)
+static uint64_t sim_cluster_free_devices(const struct sim_world *world, uint32_t task,
+                                         uint32_t node)
 {
     const struct sim_node *n = &world->trace.nodes[node];
     uint32_t wanted = sim_task(world, task)->more + 1u;
@@ -58,7 +61,7 @@ static uint64_t free_devices(const struct sim_world *world, uint32_t task, uint3
 
     for (uint32_t i = 0; wanted && i < n->count; i++) {
         if (!world->devices[n->first + i].reserved &&
-            has_room(world, task, n->first + i, sim_task(world, task)->bytes)) {
+            sim_cluster_has_room(world, task, n->first + i, sim_task(world, task)->bytes)) {
             bits |= 1ull << i;
             wanted--;
         }
@@ -74,7 +77,7 @@ struct search {
     uint64_t idle; /* Models of which an idle device is there already: others are no better. */
 };
 
-static void add(struct search *search, const struct sim_world *world, uint32_t device)
+static void sim_cluster_add(struct search *search, const struct sim_world *world, uint32_t device)
 {
     const struct policy_device *d = &world->devices[device];
     uint64_t model = 1ull << world->trace.devices[device].model;
@@ -89,29 +92,30 @@ static void add(struct search *search, const struct sim_world *world, uint32_t d
     search->shared->candidates[search->count++].first = POLICY_NONE;
 }
 
-static void add_node(struct search *search, const struct sim_world *world, uint32_t node)
+static void sim_cluster_add_node(struct search *search, const struct sim_world *world,
+                                 uint32_t node)
 {
     const struct sim_node *n = &world->trace.nodes[node];
     uint64_t wanted = sim_wanted(world, search->task);
 
-    if (!is_open(world, search->task, node))
+    if (!sim_cluster_is_open(world, search->task, node))
         return;
     if (sim_task(world, search->task)->more) {
-        uint64_t bits = free_devices(world, search->task, node);
+        uint64_t bits = sim_cluster_free_devices(world, search->task, node);
         if (bits)
-            add(search, world, n->first + (uint32_t)__builtin_ctzll(bits));
+            sim_cluster_add(search, world, n->first + (uint32_t)__builtin_ctzll(bits));
         return;
     }
     for (uint32_t i = n->first; i < n->first + n->count; i++)
-        if (has_room(world, search->task, i, wanted))
-            add(search, world, i);
+        if (sim_cluster_has_room(world, search->task, i, wanted))
+            sim_cluster_add(search, world, i);
 }
 
 /*
  * What it costs to have it there: nothing on a device that others use, with time to spare; else the
  * device's price for as long as it takes there, and a little more where it would slow others down.
  */
-static double cost_of(const struct search *search, uint32_t candidate)
+static double sim_cluster_cost_of(const struct search *search, uint32_t candidate)
 {
     const struct policy_device *device = &search->shared->candidates[candidate];
     uint32_t share = search->shared->trace->tasks[search->task].share;
@@ -121,12 +125,12 @@ static double cost_of(const struct search *search, uint32_t candidate)
     return 1000.0 * device->price / sim_rate(device->speed, share) + device->residents / 10.0;
 }
 
-static bool choose_cheapest(const struct search *search, struct sim_place *ret_place)
+static bool sim_cluster_choose_cheapest(const struct search *search, struct sim_place *ret_place)
 {
     double least = INFINITY;
 
     for (uint32_t i = 0; i < search->count; i++) {
-        double cost = cost_of(search, i);
+        double cost = sim_cluster_cost_of(search, i);
         if (cost < least) {
             least = cost;
             *ret_place = search->shared->places[i];
@@ -136,7 +140,7 @@ static bool choose_cheapest(const struct search *search, struct sim_place *ret_p
 }
 
 /* The one of the candidates that the policy would take. */
-static bool choose(const struct search *search, struct sim_place *ret_place)
+static bool sim_cluster_choose(const struct search *search, struct sim_place *ret_place)
 {
     const struct sim_world *world = search->shared->worlds;
     const struct sim_task *t = sim_task(world, search->task);
@@ -161,7 +165,7 @@ static bool choose(const struct search *search, struct sim_place *ret_place)
     struct policy_step step = {.action = POLICY_NOTHING};
 
     if (world->regime == SIM_CHEAPEST)
-        return choose_cheapest(search, ret_place);
+        return sim_cluster_choose_cheapest(search, ret_place);
     if (search->count)
         policy_answer(&seen, &world->settings, 0, &step);
     if (step.action == POLICY_DO_RESUME)
@@ -171,7 +175,8 @@ static bool choose(const struct search *search, struct sim_place *ret_place)
 
 /* On that node the agent says which device: the one that programs start on (policy/place.h), where
  * that has room for all of it. */
-static uint32_t start_device(const struct sim_world *world, uint32_t task, uint32_t device)
+static uint32_t sim_cluster_start_device(const struct sim_world *world, uint32_t task,
+                                         uint32_t device)
 {
     const struct sim_node *n = &world->trace.nodes[sim_node(world, device)];
     struct place_device devices[SIM_NODE_MAX];
@@ -180,20 +185,20 @@ static uint32_t start_device(const struct sim_world *world, uint32_t task, uint3
 
     for (uint32_t i = 0; i < n->count; i++) {
         const struct policy_device *d = &world->devices[n->first + i];
-        devices[i] =
-            (struct place_device){.name = d->name,
-                                  .kind = d->kind,
-                                  .memory_total = d->memory,
-                                  .memory_used = d->reserved,
-                                  .closed = d->closed || is_barred(world, task, n->first + i)};
+        devices[i] = (struct place_device){
+            .name = d->name,
+            .kind = d->kind,
+            .memory_total = d->memory,
+            .memory_used = d->reserved,
+            .closed = d->closed || sim_cluster_is_barred(world, task, n->first + i)};
     }
     if (place_choose(devices, n->count, &chosen, reason, sizeof(reason)))
         return device;
     uint32_t start = n->first + (uint32_t)chosen;
-    return has_room(world, task, start, sim_wanted(world, task)) ? start : device;
+    return sim_cluster_has_room(world, task, start, sim_wanted(world, task)) ? start : device;
 }
 
-static bool start_at(struct sim_world *world, uint32_t task, uint32_t device)
+static bool sim_cluster_start_at(struct sim_world *world, uint32_t task, uint32_t device)
 {
     struct sim_program *program = &world->shared->programs[task];
     struct policy_step step = {.action = POLICY_DO_RESUME, .device = device};
@@ -204,10 +209,11 @@ static bool start_at(struct sim_world *world, uint32_t task, uint32_t device)
     step.bytes = world->slots[program->slot].wanted;
     if (sim_task(world, task)->more) {
         uint32_t node = sim_node(world, device), first = world->trace.nodes[node].first;
-        program->target_others = free_devices(world, task, node) & ~(1ull << (device - first));
+        program->target_others =
+            sim_cluster_free_devices(world, task, node) & ~(1ull << (device - first));
         step.bytes = world->devices[device].memory;
     } else if (world->regime != SIM_CHEAPEST) {
-        step.device = start_device(world, task, device);
+        step.device = sim_cluster_start_device(world, task, device);
     }
     sim_carry_out(world, &step, SIM_NONE);
     return true;
@@ -217,23 +223,23 @@ static bool start_at(struct sim_world *world, uint32_t task, uint32_t device)
 
 /* How much room a cell has on the devices that a program may use, less what waits there; negative
  * infinity where none of them could hold it. */
-static double room_in(const struct sim_world *world, uint32_t task)
+static double sim_cluster_room_in(const struct sim_world *world, uint32_t task)
 {
     double room = -(double)world->queued_bytes;
     bool fits = false;
 
     for (uint32_t i = 0; i < world->trace.device_count; i++) {
-        if (!world->devices[i].closed && !is_barred(world, task, i) &&
-            is_open(world, task, sim_node(world, i))) {
+        if (!world->devices[i].closed && !sim_cluster_is_barred(world, task, i) &&
+            sim_cluster_is_open(world, task, sim_node(world, i))) {
             fits = fits || world->devices[i].memory >= sim_task(world, task)->bytes;
-            room += (double)free_of(&world->devices[i]);
+            room += (double)sim_cluster_free_of(&world->devices[i]);
         }
     }
     return fits ? room : -INFINITY;
 }
 
 /* Whether a cell's policy starts it, or makes room for it. */
-static bool ask_cell(struct sim_world *world, uint32_t task)
+static bool sim_cluster_ask_cell(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
 
@@ -247,13 +253,13 @@ static bool ask_cell(struct sim_world *world, uint32_t task)
     return false;
 }
 
-static bool ask_cells(struct sim_shared *shared, uint32_t task)
+static bool sim_cluster_ask_cells(struct sim_shared *shared, uint32_t task)
 {
     uint32_t cells[TRIES + 1], count = 0;
     double rooms[TRIES + 1];
 
     for (uint32_t i = 0; i < shared->cells; i++) {
-        double room = room_in(&shared->worlds[i], task);
+        double room = sim_cluster_room_in(&shared->worlds[i], task);
         uint32_t at = count;
         for (; at && room > rooms[at - 1]; at--) {
             cells[at] = cells[at - 1];
@@ -264,30 +270,30 @@ static bool ask_cells(struct sim_shared *shared, uint32_t task)
         count += count < TRIES;
     }
     for (uint32_t i = 0; i < count && rooms[i] > -INFINITY; i++)
-        if (ask_cell(&shared->worlds[cells[i]], task))
+        if (sim_cluster_ask_cell(&shared->worlds[cells[i]], task))
             return true;
     return false;
 }
 
 /* ---- the queue ---- */
 
-static bool try(struct sim_shared *shared, uint32_t task)
+static bool sim_cluster_try(struct sim_shared *shared, uint32_t task)
 {
     struct search search = {.shared = shared, .task = task};
     struct sim_place place = {0};
 
     for (uint32_t i = 0; i < shared->cells; i++)
         for (uint32_t j = 0; j < shared->worlds[i].trace.node_count; j++)
-            add_node(&search, &shared->worlds[i], j);
-    if (choose(&search, &place))
-        return start_at(&shared->worlds[place.cell], task, place.device);
+            sim_cluster_add_node(&search, &shared->worlds[i], j);
+    if (sim_cluster_choose(&search, &place))
+        return sim_cluster_start_at(&shared->worlds[place.cell], task, place.device);
     return !sim_is_rigid(shared->worlds) && !shared->trace->tasks[task].more &&
-           ask_cells(shared, task);
+           sim_cluster_ask_cells(shared, task);
 }
 
 /* Waiting for some time counts as a step of priority, as it does with the policy: who goes first
  * does not change over time then. */
-static int64_t key_of(const struct sim_shared *shared, uint32_t task)
+static int64_t sim_cluster_key_of(const struct sim_shared *shared, uint32_t task)
 {
     uint64_t age = shared->options->settings.age_s * 1000;
 
@@ -303,20 +309,20 @@ void sim_cluster_wait(struct sim_shared *shared)
     }
 }
 
-static bool could_hold(const struct sim_world *world, uint32_t task, uint32_t node)
+static bool sim_cluster_could_hold(const struct sim_world *world, uint32_t task, uint32_t node)
 {
     const struct sim_node *n = &world->trace.nodes[node];
     uint32_t devices = 0;
 
     for (uint32_t i = n->first; i < n->first + n->count; i++) {
-        devices +=
-            world->devices[i].memory >= sim_task(world, task)->bytes && !is_barred(world, task, i);
+        devices += world->devices[i].memory >= sim_task(world, task)->bytes &&
+                   !sim_cluster_is_barred(world, task, i);
     }
     return devices > sim_task(world, task)->more && n->host >= sim_task(world, task)->host;
 }
 
 /* Keep the node with the least on it for one of several devices that is first in the queue. */
-static void claim(struct sim_shared *shared)
+static void sim_cluster_claim(struct sim_shared *shared)
 {
     uint32_t task = shared->queue_count ? shared->queue[0].task : SIM_NONE;
     uint64_t least = UINT64_MAX;
@@ -335,7 +341,8 @@ static void claim(struct sim_shared *shared)
             uint64_t reserved = 0;
             for (uint32_t k = n->first; k < n->first + n->count; k++)
                 reserved += world->devices[k].reserved;
-            if (world->hosts[j].phase == SIM_UP && could_hold(world, task, j) && reserved < least) {
+            if (world->hosts[j].phase == SIM_UP && sim_cluster_could_hold(world, task, j) &&
+                reserved < least) {
                 least = reserved;
                 shared->claimer = task;
                 shared->claim = (struct sim_place){i, n->first};
@@ -346,7 +353,7 @@ static void claim(struct sim_shared *shared)
 
 void sim_queue_up(struct sim_shared *shared, uint32_t task)
 {
-    int64_t key = key_of(shared, task);
+    int64_t key = sim_cluster_key_of(shared, task);
     uint32_t low = 0, high = shared->queue_count;
 
     while (low < high) {
@@ -360,12 +367,12 @@ void sim_queue_up(struct sim_shared *shared, uint32_t task)
             (shared->queue_count - low) * sizeof(*shared->queue));
     shared->queue[low] = (struct sim_waiter){key, task};
     shared->queue_count++;
-    claim(shared);
+    sim_cluster_claim(shared);
     sim_cluster_wait(shared);
 }
 
 /* @at  Where it was; others may have come before it since. */
-static void take_from(struct sim_shared *shared, uint32_t at, uint32_t task)
+static void sim_cluster_take_from(struct sim_shared *shared, uint32_t at, uint32_t task)
 {
     while (shared->queue[at].task != task)
         at++;
@@ -378,7 +385,7 @@ static void take_from(struct sim_shared *shared, uint32_t at, uint32_t task)
 
 void sim_send(struct sim_shared *shared, uint32_t task)
 {
-    if (!try(shared, task))
+    if (!sim_cluster_try(shared, task))
         sim_queue_up(shared, task);
 }
 
@@ -386,7 +393,7 @@ bool sim_is_possible(const struct sim_shared *shared, uint32_t task)
 {
     for (uint32_t i = 0; i < shared->cells; i++) {
         for (uint32_t j = 0; j < shared->worlds[i].trace.node_count; j++)
-            if (could_hold(&shared->worlds[i], task, j))
+            if (sim_cluster_could_hold(&shared->worlds[i], task, j))
                 return true;
     }
     return false;
@@ -399,13 +406,13 @@ void sim_cluster_tick(struct sim_shared *shared)
     if (shared->offering)
         return;
     shared->offering = true;
-    claim(shared);
+    sim_cluster_claim(shared);
     for (int walked = 0, vain = 0; walked < WALK_MAX && vain < VAIN_MAX; walked++) {
         if (at >= shared->queue_count || shared->error)
             break;
         uint32_t task = shared->queue[at].task;
-        if (try(shared, task)) {
-            take_from(shared, at, task);
+        if (sim_cluster_try(shared, task)) {
+            sim_cluster_take_from(shared, at, task);
         } else {
             vain++;
             at++;
@@ -414,23 +421,24 @@ void sim_cluster_tick(struct sim_shared *shared)
     shared->offering = false;
 }
 
-static bool offer_to(struct sim_world *world, uint32_t task, uint32_t device)
+static bool sim_cluster_offer_to(struct sim_world *world, uint32_t task, uint32_t device)
 {
     uint32_t node = sim_node(world, device);
 
-    if (!is_open(world, task, node))
+    if (!sim_cluster_is_open(world, task, node))
         return false;
     if (sim_task(world, task)->more) {
-        uint64_t bits = free_devices(world, task, node);
-        return bits && start_at(world, task,
-                                world->trace.nodes[node].first + (uint32_t)__builtin_ctzll(bits));
+        uint64_t bits = sim_cluster_free_devices(world, task, node);
+        return bits &&
+               sim_cluster_start_at(
+                   world, task, world->trace.nodes[node].first + (uint32_t)__builtin_ctzll(bits));
     }
-    if (has_room(world, task, device, sim_wanted(world, task)))
-        return start_at(world, task, device);
+    if (sim_cluster_has_room(world, task, device, sim_wanted(world, task)))
+        return sim_cluster_start_at(world, task, device);
     return world->ways & POLICY_SPILL &&
            world->devices[device].memory >= sim_task(world, task)->bytes &&
-           has_room(world, task, device, sim_wanted(world, task) / SIM_LEAST_PART) &&
-           ask_cell(world, task);
+           sim_cluster_has_room(world, task, device, sim_wanted(world, task) / SIM_LEAST_PART) &&
+           sim_cluster_ask_cell(world, task);
 }
 
 void sim_offer(struct sim_world *world, uint32_t device)
@@ -442,13 +450,13 @@ void sim_offer(struct sim_world *world, uint32_t device)
     if (shared->offering || world->queue_count)
         return;
     shared->offering = true;
-    claim(shared);
+    sim_cluster_claim(shared);
     for (int walked = 0; walked < WALK_MAX && at < shared->queue_count; walked++) {
-        if (world->devices[device].closed || !free_of(&world->devices[device]))
+        if (world->devices[device].closed || !sim_cluster_free_of(&world->devices[device]))
             break;
         uint32_t task = shared->queue[at].task;
-        if (offer_to(world, task, device))
-            take_from(shared, at, task);
+        if (sim_cluster_offer_to(world, task, device))
+            sim_cluster_take_from(shared, at, task);
         else
             at++;
     }
@@ -463,11 +471,12 @@ bool sim_move_whole(struct sim_world *world, uint32_t task)
     struct sim_place place = {0};
 
     for (uint32_t i = 0; i < world->trace.node_count; i++)
-        add_node(&search, world, i);
-    if (!choose(&search, &place))
+        sim_cluster_add_node(&search, world, i);
+    if (!sim_cluster_choose(&search, &place))
         return false;
     uint32_t node = sim_node(world, place.device), first = world->trace.nodes[node].first;
-    program->target_others = free_devices(world, task, node) & ~(1ull << (place.device - first));
+    program->target_others =
+        sim_cluster_free_devices(world, task, node) & ~(1ull << (place.device - first));
     step.device = place.device;
     step.bytes = world->devices[place.device].memory;
     if (!sim_carry_out(world, &step, SIM_NONE)) {

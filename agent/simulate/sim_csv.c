@@ -18,7 +18,7 @@ int sim_csv_refuse(struct sim_csv *csv, const char *format, ...)
 }
 
 /* One line without its end. Returns 1, 0 at the end of the file, or -EINVAL. */
-static int read_line(struct sim_csv *csv)
+static int sim_csv_read_line(struct sim_csv *csv)
 {
     size_t length = 0;
     int byte;
@@ -52,7 +52,7 @@ int sim_csv_open(struct sim_csv *csv, const char *path, const char *header, char
         snprintf(ret_error, SIM_ERROR, "%s cannot be opened: %s", path, strerror(errno));
         return -EINVAL;
     }
-    int got = read_line(csv);
+    int got = sim_csv_read_line(csv);
     if (got < 0)
         return got;
     if (!got || strcmp(csv->text, header))
@@ -69,7 +69,7 @@ void sim_csv_close(struct sim_csv *csv)
 
 int sim_csv_next(struct sim_csv *csv)
 {
-    int got = read_line(csv);
+    int got = sim_csv_read_line(csv);
     size_t count = 0;
 
     if (got <= 0)

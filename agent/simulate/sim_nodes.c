@@ -5,7 +5,7 @@
 /* Host memory is a node's, and so are its links to storage and to other nodes: each carries one
  * transfer after the other. */
 
-static uint64_t of(const struct sim_program *program, uint32_t node)
+static uint64_t sim_nodes_of(const struct sim_program *program, uint32_t node)
 {
     for (size_t i = 0; i < ARRAY_SIZE(program->host); i++)
         if (program->host[i].node == node)
@@ -20,7 +20,8 @@ bool sim_host_fits(const struct sim_world *world, uint32_t node, uint64_t bytes)
     return used <= host && bytes <= host - used;
 }
 
-static void set(struct sim_world *world, uint32_t task, size_t place, uint32_t node, uint64_t bytes)
+static void sim_nodes_set(struct sim_world *world, uint32_t task, size_t place, uint32_t node,
+                          uint64_t bytes)
 {
     struct sim_program *program = &world->shared->programs[task];
 
@@ -34,7 +35,7 @@ static void set(struct sim_world *world, uint32_t task, size_t place, uint32_t n
 bool sim_host_take(struct sim_world *world, uint32_t task, uint32_t node, uint64_t bytes)
 {
     const struct sim_program *program = &world->shared->programs[task];
-    uint64_t has = of(program, node);
+    uint64_t has = sim_nodes_of(program, node);
     size_t place = 0;
 
     if (bytes <= has)
@@ -43,25 +44,25 @@ bool sim_host_take(struct sim_world *world, uint32_t task, uint32_t node, uint64
         return false;
     while (program->host[place].node != (has ? node : SIM_NONE))
         place++;
-    set(world, task, place, node, bytes);
+    sim_nodes_set(world, task, place, node, bytes);
     return true;
 }
 
 void sim_host_keep(struct sim_world *world, uint32_t task, uint32_t node, uint64_t bytes)
 {
     struct sim_program *program = &world->shared->programs[task];
-    uint64_t has = node == SIM_NONE ? 0 : of(program, node);
+    uint64_t has = node == SIM_NONE ? 0 : sim_nodes_of(program, node);
 
     /* What it waits for is wanted, and nowhere yet. */
     bytes = bytes < has ? bytes : has;
     for (size_t i = 0; i < ARRAY_SIZE(program->host); i++) {
         uint32_t there = program->host[i].node;
         if (there != SIM_NONE && there != node)
-            set(world, task, i, there, 0);
+            sim_nodes_set(world, task, i, there, 0);
     }
     for (size_t i = 0; has != bytes && i < ARRAY_SIZE(program->host); i++) {
         if (program->host[i].node == node) {
-            set(world, task, i, node, bytes);
+            sim_nodes_set(world, task, i, node, bytes);
             return;
         }
     }
@@ -80,12 +81,12 @@ uint64_t sim_size(const struct sim_world *world, uint32_t task)
     return sim_wanted(world, task) * (sim_task(world, task)->more + 1u);
 }
 
-static uint64_t most(uint64_t a, uint64_t b)
+static uint64_t sim_nodes_most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
-static uint64_t over(uint64_t bytes, uint64_t link)
+static uint64_t sim_nodes_over(uint64_t bytes, uint64_t link)
 {
     return (bytes + link - 1) / link;
 }
@@ -96,8 +97,8 @@ uint64_t sim_store(struct sim_world *world, uint32_t node, uint64_t bytes)
 
     if (!world->options->storage)
         return 0;
-    host->storage_ms =
-        most(host->storage_ms, sim_now(world)) + over(bytes, world->options->storage);
+    host->storage_ms = sim_nodes_most(host->storage_ms, sim_now(world)) +
+                       sim_nodes_over(bytes, world->options->storage);
     return host->storage_ms - sim_now(world);
 }
 
@@ -108,7 +109,8 @@ uint64_t sim_send_over(struct sim_world *world, uint32_t from, uint32_t to, uint
                                                                    : world->options->link;
 
     a->network_ms = b->network_ms =
-        most(most(a->network_ms, b->network_ms), sim_now(world)) + over(bytes, link);
+        sim_nodes_most(sim_nodes_most(a->network_ms, b->network_ms), sim_now(world)) +
+        sim_nodes_over(bytes, link);
     return a->network_ms - sim_now(world) + world->options->latency_ms;
 }
 
@@ -121,7 +123,7 @@ uint64_t sim_send_over(struct sim_world *world, uint32_t from, uint32_t to, uint
  * The next time that something of mean @mean_ms happens to a node, in milliseconds from now. A node
  * has one stream of numbers, whatever the regime and the rate: all regimes see the same reclaims.
  */
-static uint64_t draw(struct sim_world *world, uint32_t node, double mean_ms)
+static uint64_t sim_nodes_draw(struct sim_world *world, uint32_t node, double mean_ms)
 {
     uint64_t number =
         sim_random(world->options->seed, world->trace.nodes[node].id, world->hosts[node].draws++);
@@ -130,19 +132,19 @@ static uint64_t draw(struct sim_world *world, uint32_t node, double mean_ms)
     return wait < 1e15 ? (uint64_t)wait + 1 : UINT64_MAX / 2;
 }
 
-static uint64_t draw_rate(struct sim_world *world, uint32_t node, uint32_t rate)
+static uint64_t sim_nodes_draw_rate(struct sim_world *world, uint32_t node, uint32_t rate)
 {
-    uint64_t wait = draw(world, node, HOUR_MS / (rate * MILLIONTH));
+    uint64_t wait = sim_nodes_draw(world, node, HOUR_MS / (rate * MILLIONTH));
 
     return rate ? wait : UINT64_MAX / 2;
 }
 
-static void plan(struct sim_world *world, uint32_t node, uint64_t time_ms)
+static void sim_nodes_plan(struct sim_world *world, uint32_t node, uint64_t time_ms)
 {
     sim_push(world, time_ms, SIM_DUE_NODE, node, ++world->hosts[node].generation);
 }
 
-static void open_devices(struct sim_world *world, uint32_t node, bool open)
+static void sim_nodes_open_devices(struct sim_world *world, uint32_t node, bool open)
 {
     const struct sim_node *n = &world->trace.nodes[node];
 
@@ -152,7 +154,7 @@ static void open_devices(struct sim_world *world, uint32_t node, bool open)
     }
 }
 
-static bool is_used(const struct sim_world *world, uint32_t node)
+static bool sim_nodes_is_used(const struct sim_world *world, uint32_t node)
 {
     const struct sim_node *n = &world->trace.nodes[node];
     bool used = world->hosts[node].used;
@@ -162,23 +164,23 @@ static bool is_used(const struct sim_world *world, uint32_t node)
     return used;
 }
 
-static void up(struct sim_world *world, uint32_t node)
+static void sim_nodes_up(struct sim_world *world, uint32_t node)
 {
     const struct sim_node *n = &world->trace.nodes[node];
     struct sim_host *host = &world->hosts[node];
-    uint64_t reclaim = draw_rate(world, node, world->level.reclaim);
-    uint64_t failure = draw_rate(world, node, world->options->fail);
+    uint64_t reclaim = sim_nodes_draw_rate(world, node, world->level.reclaim);
+    uint64_t failure = sim_nodes_draw_rate(world, node, world->options->fail);
     uint64_t notice = reclaim > world->options->notice_ms ? reclaim - world->options->notice_ms : 0;
 
     host->phase = SIM_UP;
     host->fails = failure < notice;
     host->taken_ms = sim_now(world) + reclaim;
     host->storage_ms = host->network_ms = 0;
-    open_devices(world, node, true);
+    sim_nodes_open_devices(world, node, true);
     for (uint32_t i = n->first; i < n->first + n->count; i++)
         sim_log(world, SIM_DEVICE, SIM_NONE, i, world->devices[i].memory);
     if (host->fails || reclaim < UINT64_MAX / 2)
-        plan(world, node, sim_now(world) + (host->fails ? failure : notice));
+        sim_nodes_plan(world, node, sim_now(world) + (host->fails ? failure : notice));
     for (uint32_t i = n->first; i < n->first + n->count; i++)
         sim_serve(world, i);
 }
@@ -203,7 +205,7 @@ void sim_save(struct sim_world *world, uint32_t task, bool leaves)
 
 /* The next one that is saved within the notice: the smallest, so that they are as many as can be.
  */
-static void save_next(struct sim_world *world, uint32_t node)
+static void sim_nodes_save_next(struct sim_world *world, uint32_t node)
 {
     const struct sim_host *host = &world->hosts[node];
     uint32_t best = SIM_NONE;
@@ -243,12 +245,12 @@ void sim_saved(struct sim_world *world, uint32_t task)
         sim_send(world->shared, task);
     }
     if (world->hosts[node].phase == SIM_NOTICED && world->saves)
-        save_next(world, node);
+        sim_nodes_save_next(world, node);
 }
 
 /* ---- notices and reclaims ---- */
 
-static void leave(struct sim_world *world, uint32_t node)
+static void sim_nodes_leave(struct sim_world *world, uint32_t node)
 {
     const struct sim_node *n = &world->trace.nodes[node];
 
@@ -264,26 +266,26 @@ static void leave(struct sim_world *world, uint32_t node)
         sim_drain(world, i);
 }
 
-static void noticed(struct sim_world *world, uint32_t node)
+static void sim_nodes_noticed(struct sim_world *world, uint32_t node)
 {
     struct sim_host *host = &world->hosts[node];
 
     host->phase = SIM_NOTICED;
-    host->in_use = is_used(world, node);
-    open_devices(world, node, false);
-    plan(world, node, host->taken_ms);
+    host->in_use = sim_nodes_is_used(world, node);
+    sim_nodes_open_devices(world, node, false);
+    sim_nodes_plan(world, node, host->taken_ms);
     if (!host->in_use || !world->options->notice_ms)
         return;
     if (world->regime == SIM_RECONFIGURATION && world->options->between_hosts)
-        leave(world, node);
+        sim_nodes_leave(world, node);
     if (world->saves)
-        save_next(world, node);
+        sim_nodes_save_next(world, node);
 }
 
 /* ---- what is lost ---- */
 
 /* The target of a step is gone: the program is where it was. */
-static void roll_back(struct sim_world *world, uint32_t task)
+static void sim_nodes_roll_back(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
     bool queues = program->step == POLICY_DO_RESUME || program->waits;
@@ -312,7 +314,7 @@ static void roll_back(struct sim_world *world, uint32_t task)
 }
 
 /* Everything that it has is on the node, or it is nowhere yet. */
-static bool is_lost(const struct sim_world *world, uint32_t task, uint32_t node)
+static bool sim_nodes_is_lost(const struct sim_world *world, uint32_t task, uint32_t node)
 {
     const struct sim_program *program = &world->shared->programs[task];
     const struct policy_program *slot = sim_slot(world, task);
@@ -324,7 +326,7 @@ static bool is_lost(const struct sim_world *world, uint32_t task, uint32_t node)
     return program->target != SIM_NONE && sim_node(world, program->target) == node;
 }
 
-static void lose(struct sim_world *world, uint32_t task)
+static void sim_nodes_lose(struct sim_world *world, uint32_t task)
 {
     bool had = sim_slot(world, task)->device != POLICY_NONE ||
                world->shared->programs[task].home != SIM_NONE;
@@ -340,37 +342,37 @@ static void lose(struct sim_world *world, uint32_t task)
 }
 
 /* With all that is on it or goes there. */
-static void lose_node(struct sim_world *world, uint32_t node)
+static void sim_nodes_lose_node(struct sim_world *world, uint32_t node)
 {
     for (uint32_t i = 0; i < world->slot_count;) {
         uint32_t task = world->tasks[i], target = world->shared->programs[task].target;
-        if (is_lost(world, task, node)) {
-            lose(world, task); /* The last slot is the i-th now. */
+        if (sim_nodes_is_lost(world, task, node)) {
+            sim_nodes_lose(world, task); /* The last slot is the i-th now. */
             continue;
         }
         if (target != SIM_NONE && sim_node(world, target) == node)
-            roll_back(world, task);
+            sim_nodes_roll_back(world, task);
         i++;
     }
 }
 
-static void gone(struct sim_world *world, uint32_t node)
+static void sim_nodes_gone(struct sim_world *world, uint32_t node)
 {
     const struct sim_node *n = &world->trace.nodes[node];
     struct sim_host *host = &world->hosts[node];
     bool failed = host->phase == SIM_UP;
 
-    if (failed ? is_used(world, node) : host->in_use) {
+    if (failed ? sim_nodes_is_used(world, node) : host->in_use) {
         world->shared->result->failures += failed;
         world->shared->result->reclaims += !failed;
     }
     host->phase = SIM_AWAY;
-    open_devices(world, node, false);
-    lose_node(world, node);
+    sim_nodes_open_devices(world, node, false);
+    sim_nodes_lose_node(world, node);
     for (uint32_t i = n->first; i < n->first + n->count; i++)
         sim_log(world, SIM_DEVICE, SIM_NONE, i, 0);
-    uint64_t away = draw(world, node, (double)world->options->away_ms);
-    plan(world, node, sim_now(world) + (failed ? world->options->repair_ms : away));
+    uint64_t away = sim_nodes_draw(world, node, (double)world->options->away_ms);
+    sim_nodes_plan(world, node, sim_now(world) + (failed ? world->options->repair_ms : away));
     sim_cluster_tick(world->shared);
 }
 
@@ -379,11 +381,11 @@ void sim_on_node(struct sim_world *world, uint32_t node)
     const struct sim_host *host = &world->hosts[node];
 
     if (host->phase == SIM_LATE || host->phase == SIM_AWAY)
-        up(world, node);
+        sim_nodes_up(world, node);
     else if (host->phase == SIM_UP && !host->fails)
-        noticed(world, node);
+        sim_nodes_noticed(world, node);
     else
-        gone(world, node);
+        sim_nodes_gone(world, node);
 }
 
 void sim_nodes_start(struct sim_world *world)
@@ -391,8 +393,8 @@ void sim_nodes_start(struct sim_world *world)
     for (uint32_t i = 0; i < world->trace.node_count; i++) {
         uint64_t from = world->trace.nodes[i].from_ms;
         if (from)
-            plan(world, i, from);
+            sim_nodes_plan(world, i, from);
         else
-            up(world, i);
+            sim_nodes_up(world, i);
     }
 }

@@ -18,8 +18,8 @@
 enum { SN, NODE_CPU, NODE_MEMORY, NODE_GPU, NODE_MODEL };
 enum { NAME, CPU, MEMORY, GPUS, SHARE, SPEC, QOS, PHASE, CREATED, DELETED, SCHEDULED };
 
-static uint32_t find_model(struct sim_csv *csv, const struct sim_models *models, const char *name,
-                           size_t length)
+static uint32_t sim_openb_find_model(struct sim_csv *csv, const struct sim_models *models,
+                                     const char *name, size_t length)
 {
     uint32_t model = sim_models_find(models, name, length);
 
@@ -30,7 +30,7 @@ static uint32_t find_model(struct sim_csv *csv, const struct sim_models *models,
     return model;
 }
 
-static int read_node(struct sim_csv *csv, struct sim_trace *trace)
+static int sim_openb_read_node(struct sim_csv *csv, struct sim_trace *trace)
 {
     const char *name = csv->fields[NODE_MODEL];
     uint64_t count, memory, unused;
@@ -43,7 +43,7 @@ static int read_node(struct sim_csv *csv, struct sim_trace *trace)
         return -EINVAL;
     if (!count && !*name)
         return 0;
-    uint32_t model = find_model(csv, &trace->models, name, strlen(name));
+    uint32_t model = sim_openb_find_model(csv, &trace->models, name, strlen(name));
     if (model == SIM_NONE)
         return -EINVAL;
     if (trace->device_count + count > SIM_DEVICES_MAX)
@@ -55,14 +55,14 @@ static int read_node(struct sim_csv *csv, struct sim_trace *trace)
 }
 
 /* "T4|P100": the models that it may run on. Empty: all. */
-static int read_rule(struct sim_csv *csv, struct sim_trace *trace, uint64_t *ret_models)
+static int sim_openb_read_rule(struct sim_csv *csv, struct sim_trace *trace, uint64_t *ret_models)
 {
     const char *at = csv->fields[SPEC];
     uint64_t models = 0;
 
     for (; *at; at += *at == '|') {
         size_t length = strcspn(at, "|");
-        uint32_t model = find_model(csv, &trace->models, at, length);
+        uint32_t model = sim_openb_find_model(csv, &trace->models, at, length);
         if (model == SIM_NONE)
             return -EINVAL;
         models |= 1ull << model;
@@ -74,7 +74,7 @@ static int read_rule(struct sim_csv *csv, struct sim_trace *trace, uint64_t *ret
     return 0;
 }
 
-static int read_class(struct sim_csv *csv, struct sim_task *task)
+static int sim_openb_read_class(struct sim_csv *csv, struct sim_task *task)
 {
     static const struct {
         const char *name;
@@ -96,7 +96,7 @@ static int read_class(struct sim_csv *csv, struct sim_task *task)
 
 enum phase { RAN, FAILED, PENDING };
 
-static int read_phase(struct sim_csv *csv, enum phase *ret_phase)
+static int sim_openb_read_phase(struct sim_csv *csv, enum phase *ret_phase)
 {
     static const struct {
         const char *name;
@@ -115,8 +115,8 @@ static int read_phase(struct sim_csv *csv, enum phase *ret_phase)
 }
 
 /* When it came and how long it ran, in seconds. One that never ran: from creation to deletion. */
-static int read_times(struct sim_csv *csv, enum phase phase, uint64_t *ret_arrive,
-                      uint64_t *ret_took)
+static int sim_openb_read_times(struct sim_csv *csv, enum phase phase, uint64_t *ret_arrive,
+                                uint64_t *ret_took)
 {
     bool ran = phase != PENDING || csv->fields[SCHEDULED][0];
     uint64_t created, deleted, scheduled;
@@ -138,8 +138,8 @@ static int read_times(struct sim_csv *csv, enum phase phase, uint64_t *ret_arriv
 }
 
 /* Memory and work, by the smallest and the slowest model in the trace that it may run on. */
-static void size_task(const struct sim_trace *trace, uint64_t models, uint64_t present,
-                      uint64_t took_s, struct sim_task *task)
+static void sim_openb_size_task(const struct sim_trace *trace, uint64_t models, uint64_t present,
+                                uint64_t took_s, struct sim_task *task)
 {
     uint64_t memory = UINT64_MAX, least = 1ull << 20;
     uint32_t speed = UINT32_MAX;
@@ -157,8 +157,8 @@ static void size_task(const struct sim_trace *trace, uint64_t models, uint64_t p
     task->work = took_s * MILLISECOND * sim_rate(speed, task->share);
 }
 
-static int read_task(struct sim_csv *csv, struct sim_trace *trace, const struct sim_load *load,
-                     uint64_t present)
+static int sim_openb_read_task(struct sim_csv *csv, struct sim_trace *trace,
+                               const struct sim_load *load, uint64_t present)
 {
     struct sim_task task = {0};
     uint64_t unused, memory = 0, count = 0, share = 0, models = 0, arrive = 0, took = 0;
@@ -169,8 +169,9 @@ static int read_task(struct sim_csv *csv, struct sim_trace *trace, const struct 
     if (sim_csv_number(csv, CPU, 0, HOST_MAX, &unused) ||
         sim_csv_number(csv, MEMORY, 0, HOST_MAX, &memory) ||
         sim_csv_number(csv, GPUS, 0, GPUS_MAX, &count) ||
-        sim_csv_number(csv, SHARE, count ? 1 : 0, 1000, &share) || read_rule(csv, trace, &models) ||
-        read_class(csv, &task) || read_phase(csv, &phase) || read_times(csv, phase, &arrive, &took))
+        sim_csv_number(csv, SHARE, count ? 1 : 0, 1000, &share) ||
+        sim_openb_read_rule(csv, trace, &models) || sim_openb_read_class(csv, &task) ||
+        sim_openb_read_phase(csv, &phase) || sim_openb_read_times(csv, phase, &arrive, &took))
         return -EINVAL;
     if (trace->task_count == SIM_PROGRAMS_MAX || trace->counts.rows == ROWS_MAX)
         return sim_csv_refuse(csv, "there are more than %d tasks", SIM_PROGRAMS_MAX);
@@ -185,7 +186,7 @@ static int read_task(struct sim_csv *csv, struct sim_trace *trace, const struct 
     task.share = (uint32_t)share;
     task.more = (uint8_t)(count - 1);
     task.host = memory * MIB;
-    size_task(trace, models, present, took, &task);
+    sim_openb_size_task(trace, models, present, took, &task);
     int result = sim_trace_rule(trace, models, &task.rule);
     return result ? result : sim_trace_add_task(trace, &task);
 }
@@ -199,7 +200,7 @@ int sim_trace_read(struct sim_trace *trace, const char *nodes, const char *tasks
 
     snprintf(trace->name, sizeof(trace->name), "%s", tasks);
     while (!result && (result = sim_csv_next(&csv)) > 0)
-        result = read_node(&csv, trace);
+        result = sim_openb_read_node(&csv, trace);
     sim_csv_close(&csv);
     if (result)
         return result;
@@ -207,7 +208,7 @@ int sim_trace_read(struct sim_trace *trace, const char *nodes, const char *tasks
         present |= 1ull << trace->devices[i].model;
     result = sim_csv_open(&csv, tasks, TASKS_HEADER, ret_error);
     while (!result && (result = sim_csv_next(&csv)) > 0)
-        result = read_task(&csv, trace, load, present);
+        result = sim_openb_read_task(&csv, trace, load, present);
     sim_csv_close(&csv);
     return result ? result : sim_trace_seal(trace, load, ret_error);
 }

@@ -44,7 +44,7 @@ void sim_options_init(struct sim_options *ret_options)
 /* ---- what happens ---- */
 
 /* It allocates more: its call waits until the policy says how it goes on. */
-static void grow(struct sim_world *world, uint32_t task)
+static void sim_run_grow(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
@@ -59,7 +59,7 @@ static void grow(struct sim_world *world, uint32_t task)
     sim_ask(world, task);
 }
 
-static void on_program(struct sim_world *world, uint32_t task)
+static void sim_run_on_program(struct sim_world *world, uint32_t task)
 {
     uint32_t device = sim_slot(world, task)->device;
     const struct sim_program *program = &world->shared->programs[task];
@@ -67,7 +67,7 @@ static void on_program(struct sim_world *world, uint32_t task)
     sim_settle(world, task);
     if (program->progress < sim_task(world, task)->work) {
         if (program->progress >= sim_milestone(world, task))
-            grow(world, task);
+            sim_run_grow(world, task);
         else
             sim_save(world, task, false);
         return;
@@ -76,7 +76,7 @@ static void on_program(struct sim_world *world, uint32_t task)
     sim_serve(world, device);
 }
 
-static void end_rest(struct sim_world *world, uint32_t task)
+static void sim_run_end_rest(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
 
@@ -89,7 +89,7 @@ static void end_rest(struct sim_world *world, uint32_t task)
     }
 }
 
-static void on_due(struct sim_world *world, const struct sim_due *due)
+static void sim_run_on_due(struct sim_world *world, const struct sim_due *due)
 {
     struct sim_shared *shared = world->shared;
     bool now =
@@ -98,7 +98,7 @@ static void on_due(struct sim_world *world, const struct sim_due *due)
     switch (due->kind) {
     case SIM_DUE_PROGRAM:
         if (now)
-            on_program(world, due->index);
+            sim_run_on_program(world, due->index);
         break;
     case SIM_DUE_STEP:
         if (now && shared->programs[due->index].saves)
@@ -108,7 +108,7 @@ static void on_due(struct sim_world *world, const struct sim_due *due)
         break;
     case SIM_DUE_REST:
         if (shared->programs[due->index].cell == due->cell)
-            end_rest(world, due->index);
+            sim_run_end_rest(world, due->index);
         break;
     case SIM_DUE_NODE:
         if (world->hosts[due->index].generation == due->generation)
@@ -137,7 +137,7 @@ struct run {
     uint32_t next_task;
 };
 
-static void on_arrival(struct run *run)
+static void sim_run_on_arrival(struct run *run)
 {
     struct sim_shared *shared = &run->shared;
     uint32_t task = run->next_task++;
@@ -157,7 +157,7 @@ static void on_arrival(struct run *run)
     shared->present--;
 }
 
-static void loop(struct run *run)
+static void sim_run_loop(struct run *run)
 {
     struct sim_shared *shared = &run->shared;
     const struct sim_trace *trace = shared->trace;
@@ -173,18 +173,18 @@ static void loop(struct run *run)
             break;
         shared->now_ms = time;
         if (next > arrival) {
-            on_arrival(run);
+            sim_run_on_arrival(run);
             continue;
         }
         struct sim_due due = *first;
         sim_heap_pop(&shared->heap);
-        on_due(&shared->worlds[due.cell], &due);
+        sim_run_on_due(&shared->worlds[due.cell], &due);
     }
 }
 
 /* ---- what it comes to ---- */
 
-static int by_size(const void *left, const void *right)
+static int sim_run_by_size(const void *left, const void *right)
 {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
 
@@ -192,12 +192,12 @@ static int by_size(const void *left, const void *right)
 }
 
 /* The nearest rank: at least @percent of them are no longer. */
-static uint64_t percentile(const uint64_t *sorted, uint64_t count, uint64_t percent)
+static uint64_t sim_run_percentile(const uint64_t *sorted, uint64_t count, uint64_t percent)
 {
     return count ? sorted[(count * percent + 99) / 100 - 1] : 0;
 }
 
-static void sum_occupied(struct run *run)
+static void sim_run_sum_occupied(struct run *run)
 {
     for (uint32_t i = 0; i < run->shared.cells; i++) {
         struct sim_world *world = &run->shared.worlds[i];
@@ -212,20 +212,20 @@ static void sum_occupied(struct run *run)
     }
 }
 
-static void sum_up(struct run *run)
+static void sim_run_sum_up(struct run *run)
 {
     struct sim_shared *shared = &run->shared;
     struct sim_result *result = shared->result;
     double cost = 0, node_cost = 0, waited = 0;
 
-    sum_occupied(run);
+    sim_run_sum_occupied(run);
     for (size_t i = 0; i < run->shared.trace->models.count; i++) {
         result->occupied_ms += shared->occupied_ms[i];
         cost += (double)shared->occupied_ms[i] * run->shared.trace->models.items[i].price / 1000;
     }
     for (size_t i = 0; i < run->shared.trace->models.count; i++)
         node_cost += (double)shared->paid_ms[i] * run->shared.trace->models.items[i].price / 1000;
-    qsort(shared->waits, result->finished, sizeof(*shared->waits), by_size);
+    qsort(shared->waits, result->finished, sizeof(*shared->waits), sim_run_by_size);
     for (uint64_t i = 0; i < result->finished; i++)
         waited += (double)shared->waits[i];
     result->cost = cost * result->level.price / 1000 / HOUR_MS;
@@ -234,8 +234,8 @@ static void sum_up(struct run *run)
     result->asked_ms = shared->asked_us / 1000;
     result->lost_ms = shared->lost_us / 1000;
     result->busy_ms = shared->busy_us / 1000;
-    result->wait_p50_ms = percentile(shared->waits, result->finished, 50);
-    result->wait_p99_ms = percentile(shared->waits, result->finished, 99);
+    result->wait_p50_ms = sim_run_percentile(shared->waits, result->finished, 50);
+    result->wait_p99_ms = sim_run_percentile(shared->waits, result->finished, 99);
     if (result->finished) {
         result->wait_mean_ms = (uint64_t)(waited / (double)result->finished);
         result->took_mean_ms = (uint64_t)(shared->took_ms / (double)result->finished);
@@ -247,7 +247,7 @@ static void sum_up(struct run *run)
     }
 }
 
-static int prepare(struct run *run, size_t level)
+static int sim_run_prepare(struct run *run, size_t level)
 {
     struct sim_shared *shared = &run->shared;
     const struct sim_trace *trace = shared->trace;
@@ -277,7 +277,7 @@ static int prepare(struct run *run, size_t level)
     return 0;
 }
 
-static void finish(struct run *run)
+static void sim_run_finish(struct run *run)
 {
     struct sim_shared *shared = &run->shared;
 
@@ -294,8 +294,8 @@ static void finish(struct run *run)
 }
 
 /* A node is a cell; where programs move between hosts, about so many devices are. */
-static uint32_t cells_of(const struct sim_trace *trace, const struct sim_options *options,
-                         enum sim_regime regime)
+static uint32_t sim_run_cells_of(const struct sim_trace *trace, const struct sim_options *options,
+                                 enum sim_regime regime)
 {
     uint32_t cells = (trace->device_count + options->cell - 1) / options->cell;
 
@@ -313,19 +313,19 @@ int sim_run(const struct sim_trace *trace, const struct sim_options *options,
                                  .result = &result,
                                  .offer = sim_offer,
                                  .claimer = SIM_NONE,
-                                 .cells = cells_of(trace, options, regime)}};
-    int error = prepare(&run, level);
+                                 .cells = sim_run_cells_of(trace, options, regime)}};
+    int error = sim_run_prepare(&run, level);
 
     if (!error) {
         for (uint32_t i = 0; i < run.shared.cells; i++)
             sim_nodes_start(&run.shared.worlds[i]);
-        loop(&run);
+        sim_run_loop(&run);
         error = run.shared.error;
     }
     if (!error) {
-        sum_up(&run);
+        sim_run_sum_up(&run);
         *ret_result = result;
     }
-    finish(&run);
+    sim_run_finish(&run);
     return error;
 }

@@ -13,7 +13,7 @@
 /* How long the policy leaves one alone whose step failed. */
 #define REST_MS 60000
 
-static struct policy_world view(const struct sim_world *world, bool queue)
+static struct policy_world sim_steps_view(const struct sim_world *world, bool queue)
 {
     uint32_t count = world->queue_count < REGION ? world->queue_count : REGION;
 
@@ -27,7 +27,7 @@ static struct policy_world view(const struct sim_world *world, bool queue)
                                  .now_s = sim_now(world) / 1000};
 }
 
-static void refresh_slot(struct sim_world *world, uint32_t slot)
+static void sim_steps_refresh_slot(struct sim_world *world, uint32_t slot)
 {
     struct sim_program *program = &world->shared->programs[world->tasks[slot]];
 
@@ -41,7 +41,7 @@ static void refresh_slot(struct sim_world *world, uint32_t slot)
         world->slots[slot].ready_s = (sim_now(world) - program->asked_ms) / 1000;
 }
 
-static void refresh(struct sim_world *world, uint64_t stale_ms)
+static void sim_steps_refresh(struct sim_world *world, uint64_t stale_ms)
 {
     while (world->move_count) {
         const struct sim_move *move = &world->moves[world->move_first];
@@ -55,13 +55,13 @@ static void refresh(struct sim_world *world, uint64_t stale_ms)
     }
     if (sim_now(world) - world->refreshed_ms >= stale_ms) {
         for (uint32_t i = 0; i < world->slot_count; i++)
-            refresh_slot(world, i);
+            sim_steps_refresh_slot(world, i);
         world->refreshed_ms = sim_now(world);
     }
 }
 
 /* Nothing had to make it. */
-static bool is_unasked(const struct sim_world *world, const struct policy_step *step)
+static bool sim_steps_is_unasked(const struct sim_world *world, const struct policy_step *step)
 {
     const struct policy_program *slot = &world->slots[step->program];
 
@@ -69,7 +69,7 @@ static bool is_unasked(const struct sim_world *world, const struct policy_step *
            !world->devices[slot->device].drains;
 }
 
-static void note_move(struct sim_world *world, uint32_t task)
+static void sim_steps_note_move(struct sim_world *world, uint32_t task)
 {
     if (world->move_count == world->move_room)
         return;
@@ -80,25 +80,25 @@ static void note_move(struct sim_world *world, uint32_t task)
 
 /* ---- steps that take time ---- */
 
-static uint64_t duration(const struct sim_world *world, uint64_t bytes)
+static uint64_t sim_steps_duration(const struct sim_world *world, uint64_t bytes)
 {
     return world->options->fixed_ms + (bytes + world->options->link - 1) / world->options->link;
 }
 
-static uint64_t less(uint64_t a, uint64_t b)
+static uint64_t sim_steps_less(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static uint64_t carries(const struct sim_world *world, uint32_t task, uint64_t bytes)
+static uint64_t sim_steps_carries(const struct sim_world *world, uint32_t task, uint64_t bytes)
 {
     return sim_task(world, task)->more ? sim_size(world, task)
-                                       : less(bytes, sim_slot(world, task)->wanted);
+                                       : sim_steps_less(bytes, sim_slot(world, task)->wanted);
 }
 
 /* What a move takes whatever it carries: what was made ahead it has not to do. Making that takes as
  * long, while the program runs. */
-static uint64_t fixed(const struct sim_world *world, uint32_t task, uint32_t device)
+static uint64_t sim_steps_fixed(const struct sim_world *world, uint32_t task, uint32_t device)
 {
     bool ready =
         sim_slot(world, task)->ready == device && device != POLICY_NONE &&
@@ -108,14 +108,15 @@ static uint64_t fixed(const struct sim_world *world, uint32_t task, uint32_t dev
 }
 
 /* To a device, from another one, from host memory or from storage. */
-static uint64_t bring(struct sim_world *world, uint32_t task, uint32_t device, uint64_t bytes)
+static uint64_t sim_steps_bring(struct sim_world *world, uint32_t task, uint32_t device,
+                                uint64_t bytes)
 {
     const struct sim_program *program = &world->shared->programs[task];
     const struct policy_program *slot = sim_slot(world, task);
     uint32_t to = sim_node(world, device);
     uint32_t from = slot->device != POLICY_NONE ? sim_node(world, slot->device) : program->home;
 
-    bytes = carries(world, task, bytes);
+    bytes = sim_steps_carries(world, task, bytes);
     if (from == SIM_NONE) {
         return program->kept
                    ? world->options->fixed_ms + sim_store(world, to, sim_size(world, task))
@@ -125,34 +126,37 @@ static uint64_t bring(struct sim_world *world, uint32_t task, uint32_t device, u
         world->shared->result->between++;
         return world->options->fixed_ms + sim_send_over(world, from, to, bytes);
     }
-    return duration(world, bytes) - world->options->fixed_ms + fixed(world, task, device);
+    return sim_steps_duration(world, bytes) - world->options->fixed_ms +
+           sim_steps_fixed(world, task, device);
 }
 
-static uint64_t step_time(struct sim_world *world, uint32_t task, const struct policy_step *step)
+static uint64_t sim_steps_step_time(struct sim_world *world, uint32_t task,
+                                    const struct policy_step *step)
 {
     const struct policy_program *slot = sim_slot(world, task);
 
     switch (step->action) {
     case POLICY_DO_MOVE:
     case POLICY_DO_RESUME:
-        return bring(world, task, step->device, step->bytes);
+        return sim_steps_bring(world, task, step->device, step->bytes);
     case POLICY_DO_SUSPEND:
-        return duration(world, less(slot->granted, slot->wanted));
+        return sim_steps_duration(world, sim_steps_less(slot->granted, slot->wanted));
     default:
-        return step->bytes < slot->granted ? duration(world, slot->granted - step->bytes) : 0;
+        return step->bytes < slot->granted ? sim_steps_duration(world, slot->granted - step->bytes)
+                                           : 0;
     }
 }
 
-static void begin(struct sim_world *world, const struct policy_step *step, uint32_t asker)
+static void sim_steps_begin(struct sim_world *world, const struct policy_step *step, uint32_t asker)
 {
     uint32_t task = world->tasks[step->program];
     struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
     bool to = step->action == POLICY_DO_MOVE || step->action == POLICY_DO_RESUME;
-    uint64_t takes = step_time(world, task, step);
+    uint64_t takes = sim_steps_step_time(world, task, step);
 
     program->waits = program->mode == SIM_BLOCKED || slot->need;
-    program->unasked = asker == SIM_NONE && is_unasked(world, step);
+    program->unasked = asker == SIM_NONE && sim_steps_is_unasked(world, step);
     if (program->mode == SIM_BLOCKED || program->mode == SIM_QUEUED)
         sim_queue_remove(world, task);
     program->step = step->action;
@@ -175,7 +179,7 @@ static void begin(struct sim_world *world, const struct policy_step *step, uint3
 }
 
 /* From the reservation into the place. */
-static void arrive(struct sim_world *world, uint32_t task)
+static void sim_steps_arrive(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
@@ -189,7 +193,7 @@ static void arrive(struct sim_world *world, uint32_t task)
     slot->need = 0;
 }
 
-static void suspended(struct sim_world *world, uint32_t task)
+static void sim_steps_suspended(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
@@ -206,7 +210,7 @@ static void suspended(struct sim_world *world, uint32_t task)
     world->shared->result->suspends++;
 }
 
-static void spilled(struct sim_world *world, uint32_t task)
+static void sim_steps_spilled(struct sim_world *world, uint32_t task)
 {
     struct policy_program *slot = sim_slot(world, task);
 
@@ -236,7 +240,7 @@ void sim_step_done(struct sim_world *world, uint32_t task)
     program->step = POLICY_NOTHING;
     program->asker = SIM_NONE;
     if (step == POLICY_DO_SUSPEND) {
-        suspended(world, task);
+        sim_steps_suspended(world, task);
     } else {
         if (step == POLICY_DO_MOVE) {
             visits_moved(&program->visits, slot->device, program->target, slot->busy,
@@ -246,9 +250,9 @@ void sim_step_done(struct sim_world *world, uint32_t task)
         }
         world->shared->result->resumes += program->brings;
         if (step == POLICY_DO_SPILL)
-            spilled(world, task);
+            sim_steps_spilled(world, task);
         else
-            arrive(world, task);
+            sim_steps_arrive(world, task);
         sim_host_keep(world, task, sim_node(world, slot->device), sim_in_host(world, task));
         sim_go_on(world, task);
     }
@@ -266,7 +270,7 @@ void sim_step_done(struct sim_world *world, uint32_t task)
 
 /* ---- what the policy says ---- */
 
-static void granted(struct sim_world *world, uint32_t task)
+static void sim_steps_granted(struct sim_world *world, uint32_t task)
 {
     struct policy_program *slot = sim_slot(world, task);
 
@@ -278,7 +282,7 @@ static void granted(struct sim_world *world, uint32_t task)
 
 /* Whether host memory has room for what a step leaves or brings there; it is taken then. And
  * nothing is brought into host memory that is about to be taken away. */
-static bool is_affordable(struct sim_world *world, const struct policy_step *step)
+static bool sim_steps_is_affordable(struct sim_world *world, const struct policy_step *step)
 {
     uint32_t task = world->tasks[step->program];
     const struct policy_program *slot = &world->slots[step->program];
@@ -299,7 +303,7 @@ static bool is_affordable(struct sim_world *world, const struct policy_step *ste
                          sim_task(world, task)->host + (wanted > bytes ? wanted - bytes : 0));
 }
 
-static void rest(struct sim_world *world, uint32_t task)
+static void sim_steps_rest(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
 
@@ -316,7 +320,7 @@ bool sim_carry_out(struct sim_world *world, const struct policy_step *step, uint
     case POLICY_GRANT:
         sim_regrant(world, task, slot->granted + step->bytes);
         if (slot->state == POLICY_WAITING && slot->granted >= slot->need)
-            granted(world, task);
+            sim_steps_granted(world, task);
         sim_host_keep(world, task, sim_node(world, slot->device), sim_in_host(world, task));
         return true;
     case POLICY_DO_REFUSE:
@@ -331,14 +335,14 @@ bool sim_carry_out(struct sim_world *world, const struct policy_step *step, uint
     default:
         break;
     }
-    if (!is_affordable(world, step)) {
-        rest(world, task);
+    if (!sim_steps_is_affordable(world, step)) {
+        sim_steps_rest(world, task);
         return false;
     }
     /* What a spill leaves it more is its own from now on. */
     if (step->action == POLICY_DO_SPILL && step->bytes > slot->granted)
         sim_regrant(world, task, step->bytes);
-    begin(world, step, asker);
+    sim_steps_begin(world, step, asker);
     return true;
 }
 
@@ -347,14 +351,14 @@ bool sim_ask(struct sim_world *world, uint32_t task)
     const struct sim_program *program = &world->shared->programs[task];
     bool any = false;
 
-    refresh(world, STALE_MS);
+    sim_steps_refresh(world, STALE_MS);
     for (int i = 0; i < ASKS_MAX && (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED);
          i++) {
         if (program->slot == SIM_NONE || world->slots[program->slot].busy_moving)
             return any;
-        struct policy_world seen = view(world, true);
+        struct policy_world seen = sim_steps_view(world, true);
         struct policy_step step;
-        refresh_slot(world, program->slot);
+        sim_steps_refresh_slot(world, program->slot);
         policy_answer(&seen, &world->settings, program->slot, &step);
         if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT)
             return any;
@@ -369,7 +373,7 @@ bool sim_ask(struct sim_world *world, uint32_t task)
 }
 
 /* Whether someone has to be told to leave. */
-static bool is_to_drain(const struct sim_world *world, uint32_t device)
+static bool sim_steps_is_to_drain(const struct sim_world *world, uint32_t device)
 {
     uint32_t at = world->devices[device].drains ? world->devices[device].first : POLICY_NONE;
 
@@ -380,9 +384,9 @@ static bool is_to_drain(const struct sim_world *world, uint32_t device)
 
 void sim_drain(struct sim_world *world, uint32_t device)
 {
-    refresh(world, STALE_MS);
-    for (int i = 0; i < NEXTS_MAX && is_to_drain(world, device); i++) {
-        struct policy_world seen = view(world, false);
+    sim_steps_refresh(world, STALE_MS);
+    for (int i = 0; i < NEXTS_MAX && sim_steps_is_to_drain(world, device); i++) {
+        struct policy_world seen = sim_steps_view(world, false);
         struct policy_step step;
         policy_next(&seen, &world->settings, &step);
         if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT)
@@ -395,22 +399,22 @@ bool sim_next(struct sim_world *world)
 {
     bool any = false;
 
-    refresh(world, 0);
+    sim_steps_refresh(world, 0);
     for (int i = 0; i < NEXTS_MAX; i++) {
-        struct policy_world seen = view(world, true);
+        struct policy_world seen = sim_steps_view(world, true);
         struct policy_step step;
         policy_next(&seen, &world->settings, &step);
         if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT)
             break;
-        if (is_unasked(world, &step))
-            note_move(world, world->tasks[step.program]);
+        if (sim_steps_is_unasked(world, &step))
+            sim_steps_note_move(world, world->tasks[step.program]);
         any = sim_carry_out(world, &step, SIM_NONE) || any;
     }
     return any;
 }
 
 /* Whether what is free on a device might do for one that waits: the policy is asked only then. */
-static bool might_do(const struct sim_world *world, uint32_t slot, uint32_t device)
+static bool sim_steps_might_do(const struct sim_world *world, uint32_t slot, uint32_t device)
 {
     const struct policy_program *program = &world->slots[slot];
     const struct policy_device *d = &world->devices[device];
@@ -430,7 +434,7 @@ void sim_serve(struct sim_world *world, uint32_t device)
         if (at >= world->queue_count || world->devices[device].closed)
             break;
         uint32_t slot = world->queue[at], before = world->queue_count;
-        bool asked = might_do(world, slot, device);
+        bool asked = sim_steps_might_do(world, slot, device);
         bool done = asked && sim_ask(world, world->tasks[slot]);
         vain += asked && !done;
         /* Whoever was served is out of the queue. */
@@ -442,7 +446,7 @@ void sim_serve(struct sim_world *world, uint32_t device)
 /* ---- ends ---- */
 
 /* Off its device, out of the cell; what is reserved for it elsewhere is free again. */
-static void take_out(struct sim_world *world, uint32_t task)
+static void sim_steps_take_out(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
 
@@ -484,7 +488,7 @@ void sim_end(struct sim_world *world, uint32_t task, bool refused)
         world->shared->took_ms += (double)(sim_now(world) - t->arrive_ms);
         world->shared->result->end_ms = sim_now(world);
     }
-    take_out(world, task);
+    sim_steps_take_out(world, task);
     program->mode = SIM_GONE;
     world->shared->present--;
 }
@@ -495,7 +499,7 @@ void sim_put_off(struct sim_world *world, uint32_t task)
     struct sim_program *program = &world->shared->programs[task];
 
     sim_settle(world, task);
-    take_out(world, task);
+    sim_steps_take_out(world, task);
     sim_lose(world, task);
     for (program->grown = 0; program->grown < t->steps; program->grown++)
         if (program->progress < sim_milestone(world, task))

@@ -23,8 +23,8 @@ struct recipe {
 };
 
 /* "T4*6+A10*2": parts of the devices. */
-static int read_mix(const struct sim_models *models, const char *text, struct recipe *recipe,
-                    char *ret_error)
+static int sim_synthetic_read_mix(const struct sim_models *models, const char *text,
+                                  struct recipe *recipe, char *ret_error)
 {
     memset(recipe->parts, 0, sizeof(recipe->parts));
     recipe->parts_total = 0;
@@ -55,8 +55,8 @@ static int read_mix(const struct sim_models *models, const char *text, struct re
     }
 }
 
-static int read_pair(const struct sim_models *models, char *pair, struct recipe *recipe,
-                     char *ret_error)
+static int sim_synthetic_read_pair(const struct sim_models *models, char *pair,
+                                   struct recipe *recipe, char *ret_error)
 {
     const struct {
         const char *key;
@@ -81,7 +81,7 @@ static int read_pair(const struct sim_models *models, char *pair, struct recipe 
     }
     *value++ = '\0';
     if (strcmp(pair, "mix") == 0)
-        return read_mix(models, value, recipe, ret_error);
+        return sim_synthetic_read_mix(models, value, recipe, ret_error);
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
         if (strcmp(pair, keys[i].key))
             continue;
@@ -101,8 +101,8 @@ static int read_pair(const struct sim_models *models, char *pair, struct recipe 
     return -EINVAL;
 }
 
-static int read_recipe(const struct sim_models *models, const char *text, struct recipe *recipe,
-                       char *ret_error)
+static int sim_synthetic_read_recipe(const struct sim_models *models, const char *text,
+                                     struct recipe *recipe, char *ret_error)
 {
     char copy[TEXT_MAX], *rest = NULL;
 
@@ -116,13 +116,13 @@ static int read_recipe(const struct sim_models *models, const char *text, struct
     }
     memcpy(copy, text, strlen(text) + 1);
     for (char *pair = strtok_r(copy, ",", &rest); pair; pair = strtok_r(NULL, ",", &rest))
-        if (read_pair(models, pair, recipe, ret_error))
+        if (sim_synthetic_read_pair(models, pair, recipe, ret_error))
             return -EINVAL;
     return 0;
 }
 
-static int make_node(struct sim_trace *trace, const struct recipe *recipe, uint64_t count,
-                     uint64_t seed)
+static int sim_synthetic_make_node(struct sim_trace *trace, const struct recipe *recipe,
+                                   uint64_t count, uint64_t seed)
 {
     uint64_t number = sim_random(seed, LATE, trace->node_count), from_ms = 0;
 
@@ -132,7 +132,8 @@ static int make_node(struct sim_trace *trace, const struct recipe *recipe, uint6
 }
 
 /* Nodes of one model each; the last of a model may be smaller. */
-static int make_devices(struct sim_trace *trace, const struct recipe *recipe, uint64_t seed)
+static int sim_synthetic_make_devices(struct sim_trace *trace, const struct recipe *recipe,
+                                      uint64_t seed)
 {
     uint32_t of = SIM_NONE, room = 0;
 
@@ -143,7 +144,7 @@ static int make_devices(struct sim_trace *trace, const struct recipe *recipe, ui
         if (model != of || !room) {
             of = model;
             room = (uint32_t)recipe->node;
-            if (make_node(trace, recipe, recipe->node, seed))
+            if (sim_synthetic_make_node(trace, recipe, recipe->node, seed))
                 return -ENOMEM;
         }
         room--;
@@ -154,8 +155,8 @@ static int make_devices(struct sim_trace *trace, const struct recipe *recipe, ui
 }
 
 /* A sixteenth of a small device to all of one, and some that only a larger one holds. */
-static void draw(struct sim_task *task, const struct recipe *recipe, uint64_t small, uint64_t large,
-                 uint64_t seed, uint64_t i)
+static void sim_synthetic_draw(struct sim_task *task, const struct recipe *recipe, uint64_t small,
+                               uint64_t large, uint64_t seed, uint64_t i)
 {
     static const uint32_t shares[] = {100, 250, 250, 500, 500, 750, 1000, 1000, 1000, 1000};
     uint64_t number = sim_random(seed, BYTES, i);
@@ -174,7 +175,8 @@ static void draw(struct sim_task *task, const struct recipe *recipe, uint64_t sm
 }
 
 /* The memory of the smallest model there is, and of the largest. */
-static void span(const struct sim_trace *trace, uint64_t *ret_small, uint64_t *ret_large)
+static void sim_synthetic_span(const struct sim_trace *trace, uint64_t *ret_small,
+                               uint64_t *ret_large)
 {
     *ret_small = UINT64_MAX;
     *ret_large = 0;
@@ -185,15 +187,16 @@ static void span(const struct sim_trace *trace, uint64_t *ret_small, uint64_t *r
     }
 }
 
-static int make_tasks(struct sim_trace *trace, const struct recipe *recipe, uint64_t seed)
+static int sim_synthetic_make_tasks(struct sim_trace *trace, const struct recipe *recipe,
+                                    uint64_t seed)
 {
     uint64_t small, large;
     double asked = 0, able = 0;
 
-    span(trace, &small, &large);
+    sim_synthetic_span(trace, &small, &large);
     for (uint64_t i = 0; i < recipe->programs; i++) {
         struct sim_task task = {0};
-        draw(&task, recipe, small, large, seed, i);
+        sim_synthetic_draw(&task, recipe, small, large, seed, i);
         asked += (double)task.work * task.share / 1000;
         if (sim_trace_rule(trace, UINT64_MAX, &task.rule) || sim_trace_add_task(trace, &task))
             return -ENOMEM;
@@ -220,10 +223,11 @@ int sim_trace_make(struct sim_trace *trace, const char *text, const struct sim_l
                             .node = 4,
                             .host = 64};
 
-    if (read_recipe(&trace->models, text, &recipe, ret_error))
+    if (sim_synthetic_read_recipe(&trace->models, text, &recipe, ret_error))
         return -EINVAL;
     snprintf(trace->name, sizeof(trace->name), "synthetic%s%.200s", *text ? ":" : "", text);
-    if (make_devices(trace, &recipe, load->seed) || make_tasks(trace, &recipe, load->seed))
+    if (sim_synthetic_make_devices(trace, &recipe, load->seed) ||
+        sim_synthetic_make_tasks(trace, &recipe, load->seed))
         return -ENOMEM;
     trace->counts.rows = trace->task_count;
     return sim_trace_seal(trace, load, ret_error);

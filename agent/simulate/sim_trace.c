@@ -37,7 +37,7 @@ uint32_t sim_models_find(const struct sim_models *models, const char *name, size
     return SIM_NONE;
 }
 
-static bool is_name(const char *text)
+static bool sim_trace_is_name(const char *text)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "_.-";
@@ -47,12 +47,12 @@ static bool is_name(const char *text)
            strspn(text, allowed) == length;
 }
 
-static int read_model(struct sim_csv *csv, struct sim_models *models)
+static int sim_trace_read_model(struct sim_csv *csv, struct sim_models *models)
 {
     const char *name = csv->fields[0];
     uint64_t memory, speed, price;
 
-    if (!is_name(name)) {
+    if (!sim_trace_is_name(name)) {
         return sim_csv_refuse(csv, "model is \"%.40s\", not 1 to 31 letters, digits and _ . -",
                               name);
     }
@@ -80,7 +80,7 @@ int sim_models_read(const char *path, struct sim_models *ret_models, char *ret_e
 
     snprintf(models.from, sizeof(models.from), "%s", path);
     while (!result && (result = sim_csv_next(&csv)) > 0)
-        result = read_model(&csv, &models);
+        result = sim_trace_read_model(&csv, &models);
     if (!result && !models.count)
         result = sim_csv_refuse(&csv, "there is no model");
     sim_csv_close(&csv);
@@ -123,14 +123,15 @@ void sim_trace_finish(struct sim_trace *trace)
 }
 
 /* @items with room for one more of @size bytes: it doubles whenever @count is a power of two. */
-static void *grow(void *items, uint32_t count, size_t size)
+static void *sim_trace_grow(void *items, uint32_t count, size_t size)
 {
     return count & (count - 1) ? items : reallocarray(items, count ? (size_t)count * 2 : 1, size);
 }
 
-static int add_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host, uint32_t id)
+static int sim_trace_parse_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host,
+                                uint32_t id)
 {
-    void *items = grow(trace->nodes, trace->node_count, sizeof(*trace->nodes));
+    void *items = sim_trace_grow(trace->nodes, trace->node_count, sizeof(*trace->nodes));
 
     if (!items)
         return -ENOMEM;
@@ -140,9 +141,9 @@ static int add_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host, ui
     return 0;
 }
 
-static int add_device(struct sim_trace *trace, uint32_t model, uint32_t id)
+static int sim_trace_parse_device(struct sim_trace *trace, uint32_t model, uint32_t id)
 {
-    void *items = grow(trace->devices, trace->device_count, sizeof(*trace->devices));
+    void *items = sim_trace_grow(trace->devices, trace->device_count, sizeof(*trace->devices));
 
     if (!items)
         return -ENOMEM;
@@ -155,17 +156,17 @@ static int add_device(struct sim_trace *trace, uint32_t model, uint32_t id)
 
 int sim_trace_add_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host)
 {
-    return add_node(trace, from_ms, host, trace->node_count);
+    return sim_trace_parse_node(trace, from_ms, host, trace->node_count);
 }
 
 int sim_trace_add_device(struct sim_trace *trace, uint32_t model)
 {
-    return add_device(trace, model, trace->device_count);
+    return sim_trace_parse_device(trace, model, trace->device_count);
 }
 
 int sim_trace_add_task(struct sim_trace *trace, const struct sim_task *task)
 {
-    void *items = grow(trace->tasks, trace->task_count, sizeof(*task));
+    void *items = sim_trace_grow(trace->tasks, trace->task_count, sizeof(*task));
 
     if (!items)
         return -ENOMEM;
@@ -183,7 +184,7 @@ int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t *ret_rule)
     while (i < trace->rule_count && trace->rules[i].models != models)
         i++;
     if (i == trace->rule_count) {
-        void *items = grow(trace->rules, trace->rule_count, sizeof(*trace->rules));
+        void *items = sim_trace_grow(trace->rules, trace->rule_count, sizeof(*trace->rules));
         if (!items)
             return -ENOMEM;
         trace->rules = items;
@@ -194,7 +195,7 @@ int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t *ret_rule)
 }
 
 /* Whole nodes, evenly of the list: as many of them as of devices, one at least. */
-static int keep_nodes(struct sim_trace *trace, uint32_t wanted, char *ret_error)
+static int sim_trace_keep_nodes(struct sim_trace *trace, uint32_t wanted, char *ret_error)
 {
     struct sim_trace kept = {0};
     int result = 0;
@@ -222,7 +223,7 @@ static int keep_nodes(struct sim_trace *trace, uint32_t wanted, char *ret_error)
     return result;
 }
 
-static int by_arrival(const void *left, const void *right)
+static int sim_trace_by_arrival(const void *left, const void *right)
 {
     const struct sim_task *a = left, *b = right;
 
@@ -231,7 +232,7 @@ static int by_arrival(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-static int lay_out(const struct sim_trace *trace, struct sim_rule *rule)
+static int sim_trace_lay_out(const struct sim_trace *trace, struct sim_rule *rule)
 {
     for (uint32_t i = 0; i < trace->device_count; i++) {
         if (rule->models >> trace->devices[i].model & 1)
@@ -246,7 +247,7 @@ static int lay_out(const struct sim_trace *trace, struct sim_rule *rule)
     return 0;
 }
 
-static void count_tasks(struct sim_trace *trace, const struct sim_load *load)
+static void sim_trace_count_tasks(struct sim_trace *trace, const struct sim_load *load)
 {
     for (uint32_t i = 0; i < trace->task_count; i++) {
         struct sim_task *task = &trace->tasks[i];
@@ -268,11 +269,11 @@ int sim_trace_seal(struct sim_trace *trace, const struct sim_load *load, char *r
                  trace->device_count ? "task that wants a device" : "device");
         return -EINVAL;
     }
-    int result = load->devices ? keep_nodes(trace, load->devices, ret_error) : 0;
+    int result = load->devices ? sim_trace_keep_nodes(trace, load->devices, ret_error) : 0;
     if (result)
         return result;
     for (uint32_t i = 0; i < trace->rule_count; i++)
-        if (lay_out(trace, &trace->rules[i]))
+        if (sim_trace_lay_out(trace, &trace->rules[i]))
             return -ENOMEM;
     for (uint32_t i = 0; i < trace->task_count; i++) {
         if (__builtin_add_overflow(work, trace->tasks[i].work, &work) || work > UINT64_MAX / 4) {
@@ -281,8 +282,8 @@ int sim_trace_seal(struct sim_trace *trace, const struct sim_load *load, char *r
             return -EINVAL;
         }
     }
-    count_tasks(trace, load);
-    qsort(trace->tasks, trace->task_count, sizeof(*trace->tasks), by_arrival);
+    sim_trace_count_tasks(trace, load);
+    qsort(trace->tasks, trace->task_count, sizeof(*trace->tasks), sim_trace_by_arrival);
     return 0;
 }
 
@@ -298,15 +299,15 @@ int sim_trace_part(const struct sim_trace *trace, uint32_t cell, uint32_t cells,
         return -ENOMEM;
     for (uint32_t i = cell; i < trace->node_count; i += cells) {
         const struct sim_node *node = &trace->nodes[i];
-        if (add_node(ret_part, node->from_ms, node->host, i))
+        if (sim_trace_parse_node(ret_part, node->from_ms, node->host, i))
             return -ENOMEM;
         for (uint32_t j = node->first; j < node->first + node->count; j++)
-            if (add_device(ret_part, trace->devices[j].model, j))
+            if (sim_trace_parse_device(ret_part, trace->devices[j].model, j))
                 return -ENOMEM;
     }
     for (uint32_t i = 0; i < trace->rule_count; i++) {
         ret_part->rules[i].models = trace->rules[i].models;
-        if (lay_out(ret_part, &ret_part->rules[i]))
+        if (sim_trace_lay_out(ret_part, &ret_part->rules[i]))
             return -ENOMEM;
     }
     return 0;

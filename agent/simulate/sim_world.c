@@ -10,12 +10,12 @@ void sim_heap_finish(struct sim_heap *heap)
     *heap = (struct sim_heap){0};
 }
 
-static bool sooner(const struct sim_due *a, const struct sim_due *b)
+static bool sim_world_sooner(const struct sim_due *a, const struct sim_due *b)
 {
     return a->time_ms != b->time_ms ? a->time_ms < b->time_ms : a->number < b->number;
 }
 
-static int heap_push(struct sim_heap *heap, struct sim_due due)
+static int sim_world_heap_push(struct sim_heap *heap, struct sim_due due)
 {
     if (heap->count == heap->room) {
         size_t room = heap->room ? 2 * heap->room : 256;
@@ -27,7 +27,7 @@ static int heap_push(struct sim_heap *heap, struct sim_due due)
     }
     due.number = heap->numbers++;
     size_t at = heap->count++;
-    for (; at && sooner(&due, &heap->items[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at && sim_world_sooner(&due, &heap->items[(at - 1) / 2]); at = (at - 1) / 2)
         heap->items[at] = heap->items[(at - 1) / 2];
     heap->items[at] = due;
     return 0;
@@ -47,8 +47,9 @@ void sim_heap_pop(struct sim_heap *heap)
         size_t child = 2 * at + 1;
         if (child >= heap->count)
             break;
-        child += child + 1 < heap->count && sooner(&heap->items[child + 1], &heap->items[child]);
-        if (!sooner(&heap->items[child], &last))
+        child += child + 1 < heap->count &&
+                 sim_world_sooner(&heap->items[child + 1], &heap->items[child]);
+        if (!sim_world_sooner(&heap->items[child], &last))
             break;
         heap->items[at] = heap->items[child];
         at = child;
@@ -61,7 +62,7 @@ void sim_heap_pop(struct sim_heap *heap)
 #define LOOK_MAX_MS 3600000
 #define LARGE_TIMES 60
 
-static int allocate(struct sim_world *world)
+static int sim_world_allocate(struct sim_world *world)
 {
     const struct sim_trace *trace = &world->trace;
     size_t budget = world->settings.budget;
@@ -97,7 +98,7 @@ int sim_world_init(struct sim_world *world, struct sim_shared *shared, uint32_t 
                            .ways = ways[regime],
                            .saves = regime == SIM_SAVING || (options->save && regime > SIM_SAVING)};
     world->settings.automatic = world->settings.automatic && regime == SIM_RECONFIGURATION;
-    if (sim_trace_part(trace, cell, shared->cells, &world->trace) || allocate(world))
+    if (sim_trace_part(trace, cell, shared->cells, &world->trace) || sim_world_allocate(world))
         return -ENOMEM;
     for (uint32_t i = 0; i < world->trace.device_count; i++) {
         const struct sim_model *model = &trace->models.items[world->trace.devices[i].model];
@@ -148,7 +149,7 @@ void sim_push(struct sim_world *world, uint64_t time_ms, enum sim_due_kind kind,
                                 .cell = world->cell,
                                 .kind = kind};
 
-    if (heap_push(&world->shared->heap, due))
+    if (sim_world_heap_push(&world->shared->heap, due))
         world->shared->error = -ENOMEM;
 }
 
@@ -164,7 +165,7 @@ void sim_pay(struct sim_world *world, uint32_t node)
     host->paid_ms = sim_now(world);
 }
 
-static void note_use(struct sim_world *world, uint32_t device)
+static void sim_world_note_use(struct sim_world *world, uint32_t device)
 {
     struct sim_seat *seat = &world->seats[device];
     bool used = world->devices[device].residents || seat->incoming;
@@ -186,17 +187,17 @@ void sim_reserve(struct sim_world *world, uint32_t device, uint64_t bytes)
 {
     world->devices[device].reserved += bytes;
     world->seats[device].incoming++;
-    note_use(world, device);
+    sim_world_note_use(world, device);
 }
 
 void sim_unreserve(struct sim_world *world, uint32_t device, uint64_t bytes)
 {
     world->devices[device].reserved -= bytes;
     world->seats[device].incoming--;
-    note_use(world, device);
+    sim_world_note_use(world, device);
 }
 
-static uint32_t next_bit(uint64_t *bits)
+static uint32_t sim_world_next_bit(uint64_t *bits)
 {
     uint32_t bit = (uint32_t)__builtin_ctzll(*bits);
 
@@ -207,7 +208,7 @@ static uint32_t next_bit(uint64_t *bits)
 void sim_reserve_others(struct sim_world *world, uint32_t task, uint32_t node, uint64_t others)
 {
     while (others) {
-        uint32_t device = world->trace.nodes[node].first + next_bit(&others);
+        uint32_t device = world->trace.nodes[node].first + sim_world_next_bit(&others);
         sim_reserve(world, device, world->devices[device].memory);
         sim_log(world, SIM_HOLD, task, device, world->devices[device].memory);
     }
@@ -216,7 +217,7 @@ void sim_reserve_others(struct sim_world *world, uint32_t task, uint32_t node, u
 void sim_unreserve_others(struct sim_world *world, uint32_t task, uint32_t node, uint64_t others)
 {
     while (others) {
-        uint32_t device = world->trace.nodes[node].first + next_bit(&others);
+        uint32_t device = world->trace.nodes[node].first + sim_world_next_bit(&others);
         sim_unreserve(world, device, world->devices[device].memory);
         sim_log(world, SIM_HOLD, task, device, 0);
     }
@@ -289,7 +290,7 @@ void sim_settle(struct sim_world *world, uint32_t task)
 }
 
 /* Thousandths of the reference that a program comes to, beside the others that run there. */
-static uint32_t rate_of(const struct sim_world *world, uint32_t task)
+static uint32_t sim_world_rate_of(const struct sim_world *world, uint32_t task)
 {
     const struct policy_program *slot = sim_slot(world, task);
     const struct policy_device *device = &world->devices[slot->device];
@@ -304,7 +305,7 @@ static uint32_t rate_of(const struct sim_world *world, uint32_t task)
     return rate ? (uint32_t)rate : 1;
 }
 
-static void set_rate(struct sim_world *world, uint32_t task, uint32_t rate)
+static void sim_world_set_rate(struct sim_world *world, uint32_t task, uint32_t rate)
 {
     struct sim_program *program = &world->shared->programs[task];
 
@@ -325,7 +326,7 @@ static void set_rate(struct sim_world *world, uint32_t task, uint32_t rate)
 }
 
 /* After programs came, left, stopped or went on there, or changed what they hold. */
-static void update_rates(struct sim_world *world, uint32_t device)
+static void sim_world_update_rates(struct sim_world *world, uint32_t device)
 {
     struct policy_device *d = &world->devices[device];
 
@@ -336,9 +337,9 @@ static void update_rates(struct sim_world *world, uint32_t device)
     for (uint32_t at = d->first; at != POLICY_NONE; at = world->slots[at].next) {
         uint32_t task = world->tasks[at];
         uint32_t rate =
-            world->shared->programs[task].mode == SIM_RUNNING ? rate_of(world, task) : 0;
+            world->shared->programs[task].mode == SIM_RUNNING ? sim_world_rate_of(world, task) : 0;
         if (rate != world->shared->programs[task].rate)
-            set_rate(world, task, rate);
+            sim_world_set_rate(world, task, rate);
     }
 }
 
@@ -351,12 +352,12 @@ void sim_set_mode(struct sim_world *world, uint32_t task, enum sim_mode mode)
     program->mode = mode;
     if (device != POLICY_NONE) {
         if (mode != SIM_RUNNING)
-            set_rate(world, task, 0);
-        update_rates(world, device);
+            sim_world_set_rate(world, task, 0);
+        sim_world_update_rates(world, device);
     }
 }
 
-static bool before(const struct sim_world *world, uint32_t a, uint32_t b)
+static bool sim_world_before(const struct sim_world *world, uint32_t a, uint32_t b)
 {
     const struct policy_program *pa = &world->slots[a], *pb = &world->slots[b];
 
@@ -364,13 +365,13 @@ static bool before(const struct sim_world *world, uint32_t a, uint32_t b)
 }
 
 /* Where a slot is in the queue, or belongs. */
-static uint32_t place_in_queue(const struct sim_world *world, uint32_t slot)
+static uint32_t sim_world_place_in_queue(const struct sim_world *world, uint32_t slot)
 {
     uint32_t low = 0, high = world->queue_count;
 
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (before(world, world->queue[middle], slot))
+        if (sim_world_before(world, world->queue[middle], slot))
             low = middle + 1;
         else
             high = middle;
@@ -401,7 +402,7 @@ void sim_look(struct sim_world *world, bool again)
 
 /* ---- programs ---- */
 
-static bool more_slots(struct sim_world *world)
+static bool sim_world_more_slots(struct sim_world *world)
 {
     uint32_t room = world->slot_room ? 2 * world->slot_room : 64;
     struct policy_program *slots = reallocarray(world->slots, room, sizeof(*slots));
@@ -428,7 +429,7 @@ bool sim_enter(struct sim_world *world, uint32_t task)
     const struct sim_task *t = &world->trace.tasks[task];
     struct sim_program *program = &world->shared->programs[task];
 
-    if (world->slot_count == world->slot_room && !more_slots(world))
+    if (world->slot_count == world->slot_room && !sim_world_more_slots(world))
         return false;
     program->slot = world->slot_count++;
     program->cell = world->cell;
@@ -460,7 +461,7 @@ bool sim_enter(struct sim_world *world, uint32_t task)
 }
 
 /* Whoever names a slot gets to know its new number: its device's list and the queue. */
-static void renumber(struct sim_world *world, uint32_t from, uint32_t to)
+static void sim_world_renumber(struct sim_world *world, uint32_t from, uint32_t to)
 {
     const struct policy_program *slot = &world->slots[from];
 
@@ -470,7 +471,7 @@ static void renumber(struct sim_world *world, uint32_t from, uint32_t to)
             at = &world->slots[*at].next;
         *at = to;
     }
-    uint32_t place = place_in_queue(world, from);
+    uint32_t place = sim_world_place_in_queue(world, from);
     if (place < world->queue_count && world->queue[place] == from)
         world->queue[place] = to;
 }
@@ -481,7 +482,7 @@ void sim_leave(struct sim_world *world, uint32_t task)
     uint32_t last = world->slot_count - 1, slot = program->slot;
 
     if (slot != last) {
-        renumber(world, last, slot);
+        sim_world_renumber(world, last, slot);
         world->slots[slot] = world->slots[last];
         world->tasks[slot] = world->tasks[last];
         world->shared->programs[world->tasks[slot]].slot = slot;
@@ -505,7 +506,7 @@ void sim_attach(struct sim_world *world, uint32_t task, uint32_t device, uint64_
     world->shared->programs[task].others = world->shared->programs[task].target_others;
     world->shared->programs[task].target_others = 0;
     world->shared->programs[task].placed_ms = sim_now(world);
-    note_use(world, device);
+    sim_world_note_use(world, device);
 }
 
 void sim_detach(struct sim_world *world, uint32_t task)
@@ -519,7 +520,7 @@ void sim_detach(struct sim_world *world, uint32_t task)
     world->devices[device].residents--;
     world->devices[device].reserved -= slot->granted;
     if (world->shared->programs[task].rate)
-        set_rate(world, task, 0);
+        sim_world_set_rate(world, task, 0);
     sim_log(world, SIM_HOLD, task, device, 0);
     sim_unreserve_others(world, task, sim_node(world, device),
                          world->shared->programs[task].others);
@@ -527,8 +528,8 @@ void sim_detach(struct sim_world *world, uint32_t task)
     slot->device = slot->next = POLICY_NONE;
     slot->granted = 0;
     slot->busy = world->trace.tasks[task].share;
-    note_use(world, device);
-    update_rates(world, device);
+    sim_world_note_use(world, device);
+    sim_world_update_rates(world, device);
 }
 
 void sim_regrant(struct sim_world *world, uint32_t task, uint64_t bytes)
@@ -538,7 +539,7 @@ void sim_regrant(struct sim_world *world, uint32_t task, uint64_t bytes)
     world->devices[slot->device].reserved += bytes - slot->granted;
     slot->granted = bytes;
     sim_log(world, SIM_HOLD, task, slot->device, bytes);
-    update_rates(world, slot->device);
+    sim_world_update_rates(world, slot->device);
 }
 
 void sim_queue_add(struct sim_world *world, uint32_t task, bool new_ticket)
@@ -550,7 +551,7 @@ void sim_queue_add(struct sim_world *world, uint32_t task, bool new_ticket)
         world->slots[slot].waited_s = 0;
         world->shared->programs[task].since_ms = sim_now(world);
     }
-    uint32_t at = place_in_queue(world, slot);
+    uint32_t at = sim_world_place_in_queue(world, slot);
     memmove(&world->queue[at + 1], &world->queue[at],
             (world->queue_count - at) * sizeof(*world->queue));
     world->queue[at] = slot;
@@ -560,7 +561,7 @@ void sim_queue_add(struct sim_world *world, uint32_t task, bool new_ticket)
 
 void sim_queue_remove(struct sim_world *world, uint32_t task)
 {
-    uint32_t at = place_in_queue(world, world->shared->programs[task].slot);
+    uint32_t at = sim_world_place_in_queue(world, world->shared->programs[task].slot);
 
     world->queue_count--;
     world->queued_bytes -= sim_slot(world, task)->wanted;

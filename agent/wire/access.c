@@ -26,7 +26,7 @@ bool access_may_manage(uid_t agent, uid_t peer)
     return peer == agent || peer == 0;
 }
 
-static int connect_to(int fd, const char *path, uid_t user)
+static int access_connect_to(int fd, const char *path, uid_t user)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct ucred agent;
@@ -47,7 +47,7 @@ int agent_connect(const char *path, uid_t user)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    int error = connect_to(fd, path, user);
+    int error = access_connect_to(fd, path, user);
     if (error) {
         close(fd);
         return error;

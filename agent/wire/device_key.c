@@ -9,16 +9,16 @@
 
 static const char hex_digits[] = "0123456789abcdef";
 
-static char *put_text(char *at, const char *text)
+static char *device_key_put_text(char *at, const char *text)
 {
     while (*text)
         *at++ = *text++;
     return at;
 }
 
-static char *put_escaped(char *at, const char *name, const char *text, size_t size)
+static char *device_key_put_escaped(char *at, const char *name, const char *text, size_t size)
 {
-    at = put_text(at, name);
+    at = device_key_put_text(at, name);
     for (size_t i = 0; i < size && text[i]; i++) {
         unsigned char byte = (unsigned char)text[i];
         if (byte <= ' ' || byte >= 0x7f || byte == ';' || byte == '%') {
@@ -38,16 +38,16 @@ void device_key_format(const struct device_key *key, char *ret_text)
     char *at = ret_text;
 
     snprintf(ordinal, sizeof(ordinal), "%u", (unsigned)key->ordinal);
-    at = put_escaped(at, "icd=", key->icd, sizeof(key->icd) - 1);
-    at = put_escaped(at, ";platform=", key->platform, sizeof(key->platform) - 1);
-    at = put_escaped(at, ";device=", key->device, sizeof(key->device) - 1);
-    at = put_escaped(at, ";ordinal=", ordinal, sizeof(ordinal));
-    at = put_escaped(at, ";uuid=", key->uuid, sizeof(key->uuid) - 1);
-    at = put_escaped(at, ";pci=", key->pci, sizeof(key->pci) - 1);
+    at = device_key_put_escaped(at, "icd=", key->icd, sizeof(key->icd) - 1);
+    at = device_key_put_escaped(at, ";platform=", key->platform, sizeof(key->platform) - 1);
+    at = device_key_put_escaped(at, ";device=", key->device, sizeof(key->device) - 1);
+    at = device_key_put_escaped(at, ";ordinal=", ordinal, sizeof(ordinal));
+    at = device_key_put_escaped(at, ";uuid=", key->uuid, sizeof(key->uuid) - 1);
+    at = device_key_put_escaped(at, ";pci=", key->pci, sizeof(key->pci) - 1);
     *at = '\0';
 }
 
-static int hex_value(char digit)
+static int device_key_hex_value(char digit)
 {
     const char *found = digit ? strchr(hex_digits, digit) : NULL;
 
@@ -55,15 +55,15 @@ static int hex_value(char digit)
 }
 
 /** Unescape one field, which ends at ';' or NUL, into @ret of @size bytes. */
-static bool take_escaped(const char *text, size_t length, char *ret, size_t size)
+static bool device_key_take_escaped(const char *text, size_t length, char *ret, size_t size)
 {
     size_t used = 0;
 
     for (size_t i = 0; i < length; i++) {
         char byte = text[i];
         if (byte == '%') {
-            int high = i + 2 < length ? hex_value(text[i + 1]) : -1;
-            int low = i + 2 < length ? hex_value(text[i + 2]) : -1;
+            int high = i + 2 < length ? device_key_hex_value(text[i + 1]) : -1;
+            int low = i + 2 < length ? device_key_hex_value(text[i + 2]) : -1;
             if (high < 0 || low < 0 || (high == 0 && low == 0))
                 return false;
             byte = (char)(high << 4 | low);
@@ -77,7 +77,7 @@ static bool take_escaped(const char *text, size_t length, char *ret, size_t size
     return text_is_safe(ret, used);
 }
 
-static bool take_number(const char *text, size_t length, uint32_t *ret)
+static bool device_key_take_number(const char *text, size_t length, uint32_t *ret)
 {
     uint64_t value = 0;
 
@@ -118,12 +118,12 @@ int device_key_parse(const char *text, struct device_key *ret_key)
         const char *value = equals + 1;
         size_t value_length = length - name - 1;
         if (name == 7 && memcmp(text, "ordinal", 7) == 0) {
-            if (!take_number(value, value_length, &key.ordinal))
+            if (!device_key_take_number(value, value_length, &key.ordinal))
                 return -EINVAL;
         }
         for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
             if (strlen(fields[i].name) == name && memcmp(fields[i].name, text, name) == 0 &&
-                !take_escaped(value, value_length, fields[i].to, fields[i].size))
+                !device_key_take_escaped(value, value_length, fields[i].to, fields[i].size))
                 return -EINVAL;
         text += length;
         text += *text == ';';

@@ -25,40 +25,40 @@
 #define VALUES_MAX   1024
 #define LISTS_MAX    256 /* Of image formats. */
 
-static void free_pointer(void *pointer)
+static void inventory_free_pointer(void *pointer)
 {
     free(*(void **)pointer);
 }
 
-static void pack_text(msgpack_packer *packer, const char *text)
+static void inventory_pack_text(msgpack_packer *packer, const char *text)
 {
     msgpack_pack_str(packer, strlen(text));
     msgpack_pack_str_body(packer, text, strlen(text));
 }
 
-static void pack_bytes(msgpack_packer *packer, const void *bytes, size_t size)
+static void inventory_pack_bytes(msgpack_packer *packer, const void *bytes, size_t size)
 {
     msgpack_pack_bin(packer, size);
     msgpack_pack_bin_body(packer, bytes, size);
 }
 
-static void pack_entry(msgpack_packer *packer, const struct inventory_entry *entry)
+static void inventory_pack_entry(msgpack_packer *packer, const struct inventory_entry *entry)
 {
     const struct devinfo *info = &entry->info;
 
     msgpack_pack_array(packer, ENTRY_FIELDS);
-    pack_text(packer, entry->name);
-    pack_text(packer, entry->key.icd);
-    pack_text(packer, entry->key.platform);
-    pack_text(packer, entry->key.device);
+    inventory_pack_text(packer, entry->name);
+    inventory_pack_text(packer, entry->key.icd);
+    inventory_pack_text(packer, entry->key.platform);
+    inventory_pack_text(packer, entry->key.device);
     msgpack_pack_uint32(packer, entry->key.ordinal);
-    pack_text(packer, entry->key.uuid);
-    pack_text(packer, entry->key.pci);
+    inventory_pack_text(packer, entry->key.uuid);
+    inventory_pack_text(packer, entry->key.pci);
     msgpack_pack_array(packer, info->value_count);
     for (size_t i = 0; i < info->value_count; i++) {
         msgpack_pack_array(packer, 2);
         msgpack_pack_uint32(packer, info->values[i].name);
-        pack_bytes(packer, info->values[i].bytes, info->values[i].size);
+        inventory_pack_bytes(packer, info->values[i].bytes, info->values[i].size);
     }
     msgpack_pack_array(packer, info->format_count);
     for (size_t i = 0; i < info->format_count; i++) {
@@ -67,7 +67,7 @@ static void pack_entry(msgpack_packer *packer, const struct inventory_entry *ent
         msgpack_pack_array(packer, 3);
         msgpack_pack_uint64(packer, list->flags);
         msgpack_pack_uint32(packer, list->type);
-        pack_bytes(packer, list->formats, list->count * sizeof(*list->formats));
+        inventory_pack_bytes(packer, list->formats, list->count * sizeof(*list->formats));
     }
 }
 
@@ -81,11 +81,11 @@ int inventory_encode(const struct inventory *inv, char **ret_data, size_t *ret_s
         return -E2BIG;
     msgpack_packer_init(&packer, &buffer, msgpack_sbuffer_write);
     msgpack_pack_array(&packer, 3);
-    pack_text(&packer, MAGIC);
+    inventory_pack_text(&packer, MAGIC);
     msgpack_pack_uint32(&packer, VERSION);
     msgpack_pack_array(&packer, inv->count);
     for (size_t i = 0; i < inv->count; i++)
-        pack_entry(&packer, &inv->entries[i]);
+        inventory_pack_entry(&packer, &inv->entries[i]);
     if (buffer.size > INVENTORY_SIZE_MAX)
         return -E2BIG;
     /* The packer's errors are a lack of memory, which leaves a torn object behind. */
@@ -96,23 +96,23 @@ int inventory_encode(const struct inventory *inv, char **ret_data, size_t *ret_s
     return 0;
 }
 
-static bool is_array(const msgpack_object *object, uint32_t size)
+static bool inventory_is_array(const msgpack_object *object, uint32_t size)
 {
     return object->type == MSGPACK_OBJECT_ARRAY && object->via.array.size == size;
 }
 
-static bool is_array_to(const msgpack_object *object, uint32_t most)
+static bool inventory_is_array_to(const msgpack_object *object, uint32_t most)
 {
     return object->type == MSGPACK_OBJECT_ARRAY && object->via.array.size <= most;
 }
 
-static bool is_uint_to(const msgpack_object *object, uint64_t most)
+static bool inventory_is_uint_to(const msgpack_object *object, uint64_t most)
 {
     return object->type == MSGPACK_OBJECT_POSITIVE_INTEGER && object->via.u64 <= most;
 }
 
 /* Text that fits and that a terminal can show. */
-static bool read_text(const msgpack_object *object, char *ret_text, size_t size)
+static bool inventory_read_text(const msgpack_object *object, char *ret_text, size_t size)
 {
     const msgpack_object_str *text = &object->via.str;
 
@@ -126,16 +126,16 @@ static bool read_text(const msgpack_object *object, char *ret_text, size_t size)
     return true;
 }
 
-static bool read_key(const msgpack_object *fields, struct device_key *ret_key)
+static bool inventory_read_key(const msgpack_object *fields, struct device_key *ret_key)
 {
     size_t uuid;
 
-    if (!read_text(&fields[0], ret_key->icd, sizeof(ret_key->icd)) || !ret_key->icd[0] ||
-        !read_text(&fields[1], ret_key->platform, sizeof(ret_key->platform)) ||
-        !read_text(&fields[2], ret_key->device, sizeof(ret_key->device)) ||
-        !is_uint_to(&fields[3], UINT32_MAX) ||
-        !read_text(&fields[4], ret_key->uuid, sizeof(ret_key->uuid)) ||
-        !read_text(&fields[5], ret_key->pci, sizeof(ret_key->pci)))
+    if (!inventory_read_text(&fields[0], ret_key->icd, sizeof(ret_key->icd)) || !ret_key->icd[0] ||
+        !inventory_read_text(&fields[1], ret_key->platform, sizeof(ret_key->platform)) ||
+        !inventory_read_text(&fields[2], ret_key->device, sizeof(ret_key->device)) ||
+        !inventory_is_uint_to(&fields[3], UINT32_MAX) ||
+        !inventory_read_text(&fields[4], ret_key->uuid, sizeof(ret_key->uuid)) ||
+        !inventory_read_text(&fields[5], ret_key->pci, sizeof(ret_key->pci)))
         return false;
     ret_key->ordinal = (uint32_t)fields[3].via.u64;
     uuid = strlen(ret_key->uuid);
@@ -145,9 +145,9 @@ static bool read_key(const msgpack_object *fields, struct device_key *ret_key)
 }
 
 /* Ascending names, so that devinfo_find can search. */
-static int read_values(const msgpack_object *object, struct devinfo *info)
+static int inventory_read_values(const msgpack_object *object, struct devinfo *info)
 {
-    if (!is_array_to(object, VALUES_MAX))
+    if (!inventory_is_array_to(object, VALUES_MAX))
         return -EPROTO;
     info->values = calloc(object->via.array.size + 1, sizeof(*info->values));
     if (!info->values)
@@ -157,7 +157,8 @@ static int read_values(const msgpack_object *object, struct devinfo *info)
         struct devinfo_value *value = &info->values[i];
         const msgpack_object_bin *bytes;
 
-        if (!is_array(pair, 2) || !is_uint_to(&pair->via.array.ptr[0], UINT32_MAX) ||
+        if (!inventory_is_array(pair, 2) ||
+            !inventory_is_uint_to(&pair->via.array.ptr[0], UINT32_MAX) ||
             pair->via.array.ptr[1].type != MSGPACK_OBJECT_BIN)
             return -EPROTO;
         bytes = &pair->via.array.ptr[1].via.bin;
@@ -174,9 +175,9 @@ static int read_values(const msgpack_object *object, struct devinfo *info)
     return 0;
 }
 
-static int read_formats(const msgpack_object *object, struct devinfo *info)
+static int inventory_read_formats(const msgpack_object *object, struct devinfo *info)
 {
-    if (!is_array_to(object, LISTS_MAX))
+    if (!inventory_is_array_to(object, LISTS_MAX))
         return -EPROTO;
     if (!object->via.array.size)
         return 0;
@@ -188,8 +189,9 @@ static int read_formats(const msgpack_object *object, struct devinfo *info)
         struct devinfo_formats *list = &info->formats[i];
         const msgpack_object_bin *bytes;
 
-        if (!is_array(&object->via.array.ptr[i], 3) || !is_uint_to(&fields[0], UINT64_MAX) ||
-            !is_uint_to(&fields[1], UINT32_MAX) || fields[2].type != MSGPACK_OBJECT_BIN)
+        if (!inventory_is_array(&object->via.array.ptr[i], 3) ||
+            !inventory_is_uint_to(&fields[0], UINT64_MAX) ||
+            !inventory_is_uint_to(&fields[1], UINT32_MAX) || fields[2].type != MSGPACK_OBJECT_BIN)
             return -EPROTO;
         bytes = &fields[2].via.bin;
         if (bytes->size % sizeof(*list->formats) ||
@@ -207,27 +209,27 @@ static int read_formats(const msgpack_object *object, struct devinfo *info)
     return 0;
 }
 
-static int read_entry(const msgpack_object *object, struct inventory_entry *entry)
+static int inventory_read_entry(const msgpack_object *object, struct inventory_entry *entry)
 {
     const msgpack_object *fields = object->via.array.ptr;
     int err;
 
-    if (!is_array(object, ENTRY_FIELDS) ||
-        !read_text(&fields[0], entry->name, sizeof(entry->name)) ||
-        !read_key(&fields[1], &entry->key))
+    if (!inventory_is_array(object, ENTRY_FIELDS) ||
+        !inventory_read_text(&fields[0], entry->name, sizeof(entry->name)) ||
+        !inventory_read_key(&fields[1], &entry->key))
         return -EPROTO;
-    err = read_values(&fields[7], &entry->info);
-    return err ? err : read_formats(&fields[8], &entry->info);
+    err = inventory_read_values(&fields[7], &entry->info);
+    return err ? err : inventory_read_formats(&fields[8], &entry->info);
 }
 
-static int read_entries(const msgpack_object *root, struct inventory *inv)
+static int inventory_read_entries(const msgpack_object *root, struct inventory *inv)
 {
     const msgpack_object *fields = root->via.array.ptr;
     char magic[sizeof(MAGIC)];
 
-    if (!is_array(root, 3) || !read_text(&fields[0], magic, sizeof(magic)) ||
-        strcmp(magic, MAGIC) != 0 || !is_uint_to(&fields[1], UINT32_MAX) ||
-        fields[1].via.u64 != VERSION || !is_array_to(&fields[2], INVENTORY_COUNT_MAX))
+    if (!inventory_is_array(root, 3) || !inventory_read_text(&fields[0], magic, sizeof(magic)) ||
+        strcmp(magic, MAGIC) != 0 || !inventory_is_uint_to(&fields[1], UINT32_MAX) ||
+        fields[1].via.u64 != VERSION || !inventory_is_array_to(&fields[2], INVENTORY_COUNT_MAX))
         return -EPROTO;
     inv->entries = calloc(fields[2].via.array.size + 1, sizeof(*inv->entries));
     if (!inv->entries)
@@ -236,7 +238,7 @@ static int read_entries(const msgpack_object *root, struct inventory *inv)
         int err;
 
         inv->count++;
-        err = read_entry(&fields[2].via.array.ptr[i], &inv->entries[i]);
+        err = inventory_read_entry(&fields[2].via.array.ptr[i], &inv->entries[i]);
         if (err)
             return err;
     }
@@ -262,7 +264,7 @@ int inventory_decode(const char *data, size_t size, struct inventory *ret_inv)
         return -ENOMEM;
     if (status != MSGPACK_UNPACK_SUCCESS)
         return -EPROTO;
-    err = read_entries(&unpacked.data, &inv);
+    err = inventory_read_entries(&unpacked.data, &inv);
     if (err)
         return err;
     *ret_inv = inv;
@@ -270,7 +272,7 @@ int inventory_decode(const char *data, size_t size, struct inventory *ret_inv)
     return 0;
 }
 
-static int read_all(const struct owned *file, char *data, size_t size)
+static int inventory_read_all(const struct owned *file, char *data, size_t size)
 {
     for (size_t used = 0; used < size;) {
         ssize_t got = read(owned_fd(file), data + used, size - used);
@@ -286,9 +288,9 @@ static int read_all(const struct owned *file, char *data, size_t size)
     return 0;
 }
 
-static int read_file(const struct owned *file, struct inventory *ret_inv)
+static int inventory_read_file(const struct owned *file, struct inventory *ret_inv)
 {
-    char CLEANUP(free_pointer) *data = NULL;
+    char CLEANUP(inventory_free_pointer) *data = NULL;
     struct stat status;
     int err;
 
@@ -302,7 +304,7 @@ static int read_file(const struct owned *file, struct inventory *ret_inv)
     data = malloc((size_t)status.st_size);
     if (!data)
         return -ENOMEM;
-    err = read_all(file, data, (size_t)status.st_size);
+    err = inventory_read_all(file, data, (size_t)status.st_size);
     return err ? err : inventory_decode(data, (size_t)status.st_size, ret_inv);
 }
 
@@ -312,10 +314,10 @@ int inventory_read(const char *path, struct inventory *ret_inv)
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
     int err = owned_take(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), &file);
 
-    return err ? err : read_file(&file, ret_inv);
+    return err ? err : inventory_read_file(&file, ret_inv);
 }
 
-static int write_all(int fd, const char *data, size_t size)
+static int inventory_write_all(int fd, const char *data, size_t size)
 {
     while (size) {
         ssize_t put = write(fd, data, size);
@@ -331,7 +333,7 @@ static int write_all(int fd, const char *data, size_t size)
 }
 
 /* A rename is on the disk once its folder is. Errors only cost what a crash would lose. */
-static void sync_folder(const char *path)
+static void inventory_sync_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char folder[PATH_MAX];
@@ -349,7 +351,7 @@ static void sync_folder(const char *path)
 
 int inventory_write(const char *path, const struct inventory *inv)
 {
-    char CLEANUP(free_pointer) *data = NULL;
+    char CLEANUP(inventory_free_pointer) *data = NULL;
     char temporary[PATH_MAX];
     size_t size;
     int fd, err, length;
@@ -363,7 +365,7 @@ int inventory_write(const char *path, const struct inventory *inv)
     fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    err = write_all(fd, data, size);
+    err = inventory_write_all(fd, data, size);
     if (close(fd) < 0 && !err)
         err = -errno;
     if (!err && rename(temporary, path) < 0)
@@ -372,7 +374,7 @@ int inventory_write(const char *path, const struct inventory *inv)
         unlink(temporary);
         return err;
     }
-    sync_folder(path);
+    inventory_sync_folder(path);
     return 0;
 }
 

@@ -9,7 +9,7 @@
 #include "agent/wire/size.h"
 
 /* Digits only. UINT64_MAX: it is no number, or a larger one than any that counts. */
-static uint64_t number_of(const char *text)
+static uint64_t protection_number_of(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
     uint64_t number = 0;
@@ -26,7 +26,7 @@ int protection_parse(const char *text, struct protection *ret_protection, char *
 {
     struct protection protection = {.word = PROTECTION_ON};
     bool plain = text[0] && text[strspn(text, "0123456789")] == '\0';
-    uint64_t seconds = number_of(text);
+    uint64_t seconds = protection_number_of(text);
 
     if (strcmp(text, "off") == 0) {
         protection.word = PROTECTION_OFF;

@@ -18,7 +18,7 @@ void message_finish(struct message *message)
     *message = (struct message){0};
 }
 
-static bool keys_are_strings(const msgpack_object *map)
+static bool protocol_keys_are_strings(const msgpack_object *map)
 {
     for (uint32_t i = 0; i < map->via.map.size; i++)
         if (map->via.map.ptr[i].key.type != MSGPACK_OBJECT_STR)
@@ -40,7 +40,7 @@ int message_decode(const uint8_t *bytes, size_t size, struct message *ret_messag
     msgpack_unpack_return result =
         msgpack_unpack_next(&unpacked, (const char *)copy, size, &offset);
     if (result != MSGPACK_UNPACK_SUCCESS || offset != size ||
-        unpacked.data.type != MSGPACK_OBJECT_MAP || !keys_are_strings(&unpacked.data)) {
+        unpacked.data.type != MSGPACK_OBJECT_MAP || !protocol_keys_are_strings(&unpacked.data)) {
         msgpack_unpacked_destroy(&unpacked);
         free(copy);
         return result == MSGPACK_UNPACK_NOMEM_ERROR ? -ENOMEM : -EPROTO;
@@ -108,7 +108,7 @@ int frame_reader_next(struct frame_reader *reader, struct message *ret_message)
 }
 
 /** The unpacker may give NULL for an empty string. */
-static bool string_is(const msgpack_object *object, const char *value)
+static bool protocol_string_is(const msgpack_object *object, const char *value)
 {
     size_t length = strlen(value);
 
@@ -122,7 +122,7 @@ const msgpack_object *field_get(const msgpack_object *map, const char *key)
         return NULL;
     for (uint32_t i = 0; i < map->via.map.size; i++) {
         const msgpack_object_kv *pair = &map->via.map.ptr[i];
-        if (string_is(&pair->key, key))
+        if (protocol_string_is(&pair->key, key))
             return &pair->val;
     }
     return NULL;
@@ -146,7 +146,7 @@ bool field_is(const msgpack_object *map, const char *key, const char *value)
 {
     const msgpack_object *field = field_get(map, key);
 
-    return field && string_is(field, value);
+    return field && protocol_string_is(field, value);
 }
 
 bool field_string(const msgpack_object *map, const char *key, char *ret, size_t size)
@@ -154,7 +154,7 @@ bool field_string(const msgpack_object *map, const char *key, char *ret, size_t 
     return object_string(field_get(map, key), ret, size);
 }
 
-static bool copy(const msgpack_object *field, bool shown, char *ret, size_t size)
+static bool protocol_copy(const msgpack_object *field, bool shown, char *ret, size_t size)
 {
     ret[0] = '\0';
     if (!field || field->type != MSGPACK_OBJECT_STR || field->via.str.size >= size)
@@ -170,12 +170,12 @@ static bool copy(const msgpack_object *field, bool shown, char *ret, size_t size
 
 bool object_string(const msgpack_object *field, char *ret, size_t size)
 {
-    return copy(field, true, ret, size);
+    return protocol_copy(field, true, ret, size);
 }
 
 bool field_path(const msgpack_object *map, const char *key, char *ret, size_t size)
 {
-    return copy(field_get(map, key), false, ret, size);
+    return protocol_copy(field_get(map, key), false, ret, size);
 }
 
 bool field_text(const msgpack_object *map, const char *key, char *ret, size_t size)
@@ -199,18 +199,18 @@ size_t field_array(const msgpack_object *map, const char *key, const msgpack_obj
     return field->via.array.size;
 }
 
-static void check(struct frame *frame, int result)
+static void protocol_check(struct frame *frame, int result)
 {
     if (result && !frame->error)
         frame->error = -ENOMEM;
 }
 
-static void put_bytes(struct frame *frame, const char *bytes, size_t size)
+static void protocol_put_bytes(struct frame *frame, const char *bytes, size_t size)
 {
-    check(frame, msgpack_sbuffer_write(&frame->buffer, bytes, size));
+    protocol_check(frame, msgpack_sbuffer_write(&frame->buffer, bytes, size));
 }
 
-static void put_string(struct frame *frame, const char *value)
+static void protocol_put_string(struct frame *frame, const char *value)
 {
     size_t length = strlen(value);
 
@@ -218,12 +218,12 @@ static void put_string(struct frame *frame, const char *value)
         frame->error = frame->error ? frame->error : -EMSGSIZE;
         return;
     }
-    check(frame, msgpack_pack_str(&frame->packer, length));
-    check(frame, msgpack_pack_str_body(&frame->packer, value, length));
+    protocol_check(frame, msgpack_pack_str(&frame->packer, length));
+    protocol_check(frame, msgpack_pack_str_body(&frame->packer, value, length));
 }
 
 /** Count the value that follows, and write its key. */
-static void put_key(struct frame *frame, const char *key)
+static void protocol_put_key(struct frame *frame, const char *key)
 {
     if (!frame->depth || frame->open[frame->depth - 1].map != (key != NULL)) {
         frame->error = frame->error ? frame->error : -EINVAL;
@@ -231,11 +231,11 @@ static void put_key(struct frame *frame, const char *key)
     }
     frame->open[frame->depth - 1].count++;
     if (key)
-        put_string(frame, key);
+        protocol_put_string(frame, key);
 }
 
 /** A map or array of the widest form, so that its count can be set when it ends. */
-static void put_open(struct frame *frame, bool map)
+static void protocol_put_open(struct frame *frame, bool map)
 {
     const char header[5] = {map ? (char)0xdf : (char)0xdd};
 
@@ -247,10 +247,10 @@ static void put_open(struct frame *frame, bool map)
     frame->open[frame->depth].count = 0;
     frame->open[frame->depth].map = map;
     frame->depth++;
-    put_bytes(frame, header, sizeof(header));
+    protocol_put_bytes(frame, header, sizeof(header));
 }
 
-static void put_close(struct frame *frame)
+static void protocol_put_close(struct frame *frame)
 {
     if (!frame->depth || frame->error) {
         frame->error = frame->error ? frame->error : -EINVAL;
@@ -269,8 +269,8 @@ void frame_init(struct frame *frame, const char *type)
     *frame = (struct frame){0};
     msgpack_sbuffer_init(&frame->buffer);
     msgpack_packer_init(&frame->packer, &frame->buffer, msgpack_sbuffer_write);
-    put_bytes(frame, prefix, sizeof(prefix));
-    put_open(frame, true);
+    protocol_put_bytes(frame, prefix, sizeof(prefix));
+    protocol_put_open(frame, true);
     frame_string(frame, "type", type);
 }
 
@@ -282,32 +282,33 @@ void frame_finish(struct frame *frame)
 
 void frame_u64(struct frame *frame, const char *key, uint64_t value)
 {
-    put_key(frame, key);
-    check(frame, msgpack_pack_uint64(&frame->packer, value));
+    protocol_put_key(frame, key);
+    protocol_check(frame, msgpack_pack_uint64(&frame->packer, value));
 }
 
 void frame_bool(struct frame *frame, const char *key, bool value)
 {
-    put_key(frame, key);
-    check(frame, value ? msgpack_pack_true(&frame->packer) : msgpack_pack_false(&frame->packer));
+    protocol_put_key(frame, key);
+    protocol_check(frame,
+                   value ? msgpack_pack_true(&frame->packer) : msgpack_pack_false(&frame->packer));
 }
 
 void frame_string(struct frame *frame, const char *key, const char *value)
 {
-    put_key(frame, key);
-    put_string(frame, value);
+    protocol_put_key(frame, key);
+    protocol_put_string(frame, value);
 }
 
 void frame_map(struct frame *frame, const char *key)
 {
-    put_key(frame, key);
-    put_open(frame, true);
+    protocol_put_key(frame, key);
+    protocol_put_open(frame, true);
 }
 
 void frame_array(struct frame *frame, const char *key)
 {
-    put_key(frame, key);
-    put_open(frame, false);
+    protocol_put_key(frame, key);
+    protocol_put_open(frame, false);
 }
 
 void frame_end(struct frame *frame)
@@ -316,13 +317,13 @@ void frame_end(struct frame *frame)
         frame->error = frame->error ? frame->error : -EINVAL;
         return;
     }
-    put_close(frame);
+    protocol_put_close(frame);
 }
 
 void frame_object(struct frame *frame, const char *key, const msgpack_object *value)
 {
-    put_key(frame, key);
-    check(frame, msgpack_pack_object(&frame->packer, *value));
+    protocol_put_key(frame, key);
+    protocol_check(frame, msgpack_pack_object(&frame->packer, *value));
 }
 
 void frame_forward(struct frame *frame, const msgpack_object *map, const char *const *keys,
@@ -346,7 +347,7 @@ int frame_seal(struct frame *frame)
         frame->error = -EINVAL;
     if (frame->error)
         return frame->error;
-    put_close(frame);
+    protocol_put_close(frame);
     size_t length = frame->buffer.size - PREFIX;
     if (length > PROTOCOL_FRAME_MAX) {
         frame->error = -EMSGSIZE;

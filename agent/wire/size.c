@@ -13,7 +13,7 @@ static const struct unit {
     unsigned shift;
 } units[] = {{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}};
 
-static const struct unit *find_unit(const char *text)
+static const struct unit *size_find_unit(const char *text)
 {
     for (size_t i = 0; i < ARRAY_SIZE(units); i++)
         if (strcmp(units[i].name, text) == 0)
@@ -22,7 +22,7 @@ static const struct unit *find_unit(const char *text)
 }
 
 /** The beginning of what was given, as part of one line. */
-static void show(const char *text, char ret[SHOWN_MAX])
+static void size_show(const char *text, char ret[SHOWN_MAX])
 {
     size_t i = 0;
 
@@ -43,8 +43,8 @@ int size_parse(const char *text, uint64_t *ret_bytes, char *ret_reason, size_t r
         large = large || __builtin_mul_overflow(number, 10, &number) ||
                 __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number);
     }
-    unit = find_unit(*at == '\0' && at > text && !large && number == 0 ? "B" : at);
-    show(text, shown);
+    unit = size_find_unit(*at == '\0' && at > text && !large && number == 0 ? "B" : at);
+    size_show(text, shown);
     if (at == text || !unit) {
         snprintf(ret_reason, reason_size,
                  "\"%s\" is not a size: a whole number and B, KiB, MiB, GiB or TiB, such as "

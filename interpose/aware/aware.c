@@ -65,7 +65,7 @@ struct call {
     uint32_t seat;
 };
 
-static int make_call(struct call *call)
+static int aware_make_call(struct call *call)
 {
     void *data = call->program.data;
     int (*step)(void *, const struct reseat_change *) = NULL;
@@ -99,8 +99,8 @@ static int make_call(struct call *call)
     return step ? step(data, &call->change) : 0;
 }
 
-static void describe_change(struct call *call, uint32_t seat, uint32_t reason,
-                            const struct device *from, const struct device *to)
+static void aware_describe_change(struct call *call, uint32_t seat, uint32_t reason,
+                                  const struct device *from, const struct device *to)
 {
     aware_describe(from, &call->from);
     aware_describe(to, &call->to);
@@ -123,7 +123,8 @@ void aware_give_up(uint32_t seat)
     one->reason = RESEAT_CANCELED;
 }
 
-static void begin(struct call *call, enum aware_stage stage, uint32_t seat, uint64_t deadline_ns)
+static void aware_begin(struct call *call, enum aware_stage stage, uint32_t seat,
+                        uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
     call->stage = stage;
@@ -137,20 +138,20 @@ static void begin(struct call *call, enum aware_stage stage, uint32_t seat, uint
     };
 }
 
-static bool take_ask(struct call *call)
+static bool aware_take_ask(struct call *call)
 {
     const struct aware_ask ask = aware.ask;
     if (ask.stage == AWARE_IDLE)
         return false;
     aware.ask.stage = AWARE_IDLE;
     aware.seats[ask.seat].begun |= AWARE_BIT(ask.stage) & AWARE_FIRST_HALF;
-    begin(call, ask.stage, ask.seat, ask.deadline_ns);
+    aware_begin(call, ask.stage, ask.seat, ask.deadline_ns);
     aware.now.asked = true;
-    describe_change(call, ask.seat, ask.reason, ask.from, ask.to);
+    aware_describe_change(call, ask.seat, ask.reason, ask.from, ask.to);
     return true;
 }
 
-static bool take_due(struct call *call)
+static bool aware_take_due(struct call *call)
 {
     for (uint32_t seat = 0; seat < SEATS; seat++) {
         unsigned due = aware_due(seat);
@@ -164,8 +165,8 @@ static bool take_due(struct call *call)
         if (stage == AWARE_CONFIGURE ||
             (stage == AWARE_CANCEL && one->due & AWARE_BIT(AWARE_CONFIGURE)))
             aware_follow(seat);
-        begin(call, stage, seat, 0);
-        describe_change(call, seat, one->reason, one->from, here);
+        aware_begin(call, stage, seat, 0);
+        aware_describe_change(call, seat, one->reason, one->from, here);
         call->of_here = here != NULL;
         call->seat = seat;
         return true;
@@ -173,7 +174,7 @@ static bool take_due(struct call *call)
     return false;
 }
 
-static bool take_notice(struct call *call)
+static bool aware_take_notice(struct call *call)
 {
     struct aware_notice *notice = aware.notices;
     if (!notice)
@@ -182,7 +183,7 @@ static bool take_notice(struct call *call)
     if (!aware.notices)
         aware.notices_end = &aware.notices;
     aware.notice_count--;
-    begin(call, AWARE_NOTIFY, notice->seat, 0);
+    aware_begin(call, AWARE_NOTIFY, notice->seat, 0);
     call->taken = notice;
     call->notice = (struct reseat_notice){
         .size = sizeof(call->notice),
@@ -196,7 +197,7 @@ static bool take_notice(struct call *call)
 }
 
 /* @result of the stage that ended, if it is of anybody's concern still. */
-static void take_result(int result)
+static void aware_take_result(int result)
 {
     const struct aware_now *now = &aware.now;
     if (now->abandoned || now->registration != aware.registration || now->stage == AWARE_NOTIFY)
@@ -217,12 +218,12 @@ static void take_result(int result)
 }
 
 /* The callback ended its thread: it has failed, and another thread makes the next. */
-static void thread_gone(void *data)
+static void aware_thread_gone(void *data)
 {
     struct call *call = data;
     free(call->taken);
     pthread_mutex_lock(&aware.lock);
-    take_result(-1);
+    aware_take_result(-1);
     aware.now.stage = AWARE_IDLE;
     aware.thread = false;
     if (aware.registered)
@@ -231,16 +232,16 @@ static void thread_gone(void *data)
     pthread_mutex_unlock(&aware.lock);
 }
 
-static void make_call_at_risk(struct call *call, int *ret_result)
+static void aware_make_call_at_risk(struct call *call, int *ret_result)
 {
-    pthread_cleanup_push(thread_gone, call);
+    pthread_cleanup_push(aware_thread_gone, call);
     cancel_allow(PTHREAD_CANCEL_ENABLE);
-    *ret_result = make_call(call);
+    *ret_result = aware_make_call(call);
     (void)cancel_hold();
     pthread_cleanup_pop(0);
 }
 
-static void *thread_main(void *unused)
+static void *aware_thread_main(void *unused)
 {
     struct call call;
     int result;
@@ -253,20 +254,20 @@ static void *thread_main(void *unused)
         call.of_here = false;
         /* The process ends: what callbacks stand on may be gone. */
         if (!aware.registered || work_is_over() ||
-            !(take_ask(&call) || take_due(&call) || take_notice(&call))) {
+            !(aware_take_ask(&call) || aware_take_due(&call) || aware_take_notice(&call))) {
             pthread_cond_wait(&aware.changed, &aware.lock);
             continue;
         }
         pthread_mutex_unlock(&aware.lock);
         if (call.of_here)
             call.to.granted = aware_granted(call.seat);
-        make_call_at_risk(&call, &result);
+        aware_make_call_at_risk(&call, &result);
         free(call.taken);
         pthread_mutex_lock(&aware.lock);
         /* It forked, and this is the child. */
         if (the_thread.aware != aware.process)
             break;
-        take_result(result);
+        aware_take_result(result);
         aware.now.stage = AWARE_IDLE;
         pthread_cond_broadcast(&aware.changed);
     }
@@ -276,12 +277,12 @@ static void *thread_main(void *unused)
 
 int aware_start_thread(void)
 {
-    int error = aware.thread ? 0 : thread_start("reseat-aware", 0, thread_main, NULL, NULL);
+    int error = aware.thread ? 0 : thread_start("reseat-aware", 0, aware_thread_main, NULL, NULL);
     aware.thread = error == 0;
     return error;
 }
 
-static void drop_notices(void)
+static void aware_drop_notices(void)
 {
     struct aware_notice *next;
     for (struct aware_notice *notice = aware.notices; notice; notice = next) {
@@ -302,12 +303,12 @@ void aware_forget(void)
     for (unsigned i = 0; i < SEATS; i++)
         aware.seats[i] = (struct aware_seat){0};
     aware.ask.stage = AWARE_IDLE;
-    drop_notices();
+    aware_drop_notices();
     if (aware.started)
         aware_follow_none();
 }
 
-static void in_child(void)
+static void aware_in_child(void)
 {
     aware.process++;
     aware.thread = aware.mover = aware.mover_listens = false;
@@ -317,8 +318,10 @@ static void in_child(void)
         aware_forget();
 }
 
-FORK_PART = {
-    .rank = FORK_TABLE, .lock = &aware.lock, .changed = {&aware.changed}, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE,
+             .lock = &aware.lock,
+             .changed = {&aware.changed},
+             .in_child = aware_in_child};
 
 /* ---- what the rest of the library calls ---- */
 

@@ -9,7 +9,7 @@
 
 /* What a program that registered is told of its devices. */
 
-static uint32_t kind_of(const struct devinfo *info)
+static uint32_t aware_device_kind_of(const struct devinfo *info)
 {
     uint64_t type = devinfo_scalar(info, CL_DEVICE_TYPE, 0);
     return type & CL_DEVICE_TYPE_GPU           ? RESEAT_GPU
@@ -24,7 +24,7 @@ void aware_describe(const struct device *device, struct reseat_device *ret_devic
     if (device) {
         struct plan_offer offer;
         offer_from_devinfo(&device->info, &offer);
-        told.kind = kind_of(&device->info);
+        told.kind = aware_device_kind_of(&device->info);
         snprintf(told.name, sizeof(told.name), "%s", device->key.device);
         reseat_limits_offered(&offer, &told.limits);
     }

@@ -15,7 +15,7 @@
 /* How often a mover looks whether it was canceled. */
 #define LOOK_NS 10000000u
 
-static bool minimum_of(struct plan_use *ret_use)
+static bool aware_move_minimum_of(struct plan_use *ret_use)
 {
     pthread_mutex_lock(&aware.lock);
     bool registered = aware.registered;
@@ -26,7 +26,7 @@ static bool minimum_of(struct plan_use *ret_use)
 }
 
 /* 0, -ECANCELED or -ETIMEDOUT, with the reason. */
-static int check(const struct move_request *request, char *ret_reason, size_t size)
+static int aware_move_check(const struct move_request *request, char *ret_reason, size_t size)
 {
     const char *stage = aware_stage_name(aware.now.stage);
     bool runs = aware.now.stage != AWARE_IDLE;
@@ -49,19 +49,19 @@ static int check(const struct move_request *request, char *ret_reason, size_t si
 }
 
 /* Wait for a change, or until it is time to look again. */
-static void look_later(uint64_t until_ns)
+static void aware_move_look_later(uint64_t until_ns)
 {
     uint64_t soon = clock_now_ns() + LOOK_NS;
     aware_wait(until_ns != 0 && until_ns < soon ? until_ns : soon);
 }
 
 /* A callback that is not back in time. */
-static bool is_overdue(void)
+static bool aware_move_is_overdue(void)
 {
     return aware.now.stage != AWARE_IDLE && clock_now_ns() >= aware.now.deadline_ns;
 }
 
-static void say_overdue(char *ret_reason, size_t size)
+static void aware_move_say_overdue(char *ret_reason, size_t size)
 {
     const struct aware_now *now = &aware.now;
     if (now->stage == AWARE_IDLE) {
@@ -75,13 +75,13 @@ static void say_overdue(char *ret_reason, size_t size)
              (unsigned long long)((now->deadline_ns - now->since_ns) / 1000000u));
 }
 
-static void say_failed(char *ret_reason, size_t size)
+static void aware_move_say_failed(char *ret_reason, size_t size)
 {
     snprintf(ret_reason, size, "the program's %s callback failed (%d)",
              aware_stage_name(aware.failed), aware.failure);
 }
 
-static bool is_settled(void)
+static bool aware_move_is_settled(void)
 {
     bool settled = aware.now.stage == AWARE_IDLE || aware.now.stage == AWARE_NOTIFY;
     for (uint32_t i = 0; settled && i < SEATS; i++)
@@ -92,29 +92,29 @@ static bool is_settled(void)
 int aware_claim(const struct move_request *request, char *ret_reason, size_t size)
 {
     while (aware.mover) {
-        int error = check(request, ret_reason, size);
+        int error = aware_move_check(request, ret_reason, size);
         if (error != 0)
             return error;
-        look_later(0);
+        aware_move_look_later(0);
     }
     /* Without a device there is nobody to ask, and a callback may be waiting for one. */
     bool nowhere = !atomic_load(&the_seats[request->seat]->device);
-    while (!nowhere && aware.registered && !is_settled()) {
-        int error = check(request, ret_reason, size);
-        bool overdue = is_overdue();
+    while (!nowhere && aware.registered && !aware_move_is_settled()) {
+        int error = aware_move_check(request, ret_reason, size);
+        bool overdue = aware_move_is_overdue();
         if (error == 0 && overdue && request->manner != MOVE_TAKEN) {
-            say_overdue(ret_reason, size);
+            aware_move_say_overdue(ret_reason, size);
             error = -EBUSY;
         }
         if (error != 0)
             return error;
         if (overdue)
             break; /* goes on without */
-        look_later(aware.now.stage != AWARE_IDLE ? aware.now.deadline_ns : 0);
+        aware_move_look_later(aware.now.stage != AWARE_IDLE ? aware.now.deadline_ns : 0);
     }
-    bool overdue = aware.registered && is_overdue();
+    bool overdue = aware.registered && aware_move_is_overdue();
     if (overdue && !nowhere && request->manner != MOVE_TAKEN) {
-        say_overdue(ret_reason, size);
+        aware_move_say_overdue(ret_reason, size);
         return -EBUSY;
     }
     aware.mover = true;
@@ -125,7 +125,7 @@ int aware_claim(const struct move_request *request, char *ret_reason, size_t siz
     return aware.registered && !overdue && !nowhere ? 0 : 1;
 }
 
-static void release(void)
+static void aware_move_release(void)
 {
     aware.mover = aware.mover_listens = false;
     pthread_cond_broadcast(&aware.changed);
@@ -133,7 +133,7 @@ static void release(void)
 
 /* The callback may wait for what is done when whoever makes the image has let others move the
  * program. The lock is let go meanwhile: it is none for inside the gate. */
-static bool is_lost(uint32_t seat)
+static bool aware_move_is_lost(uint32_t seat)
 {
     pthread_mutex_unlock(&aware.lock);
     bool lost = seat_is_lost(the_seats[seat]);
@@ -163,17 +163,17 @@ int aware_ask(const struct move_request *request, enum aware_stage stage,
     int error = 0;
     while (error == 0 && !(enough && *enough) && aware.registration == registration &&
            (aware.ask.stage != AWARE_IDLE || aware.now.stage == stage)) {
-        error = check(request, ret_reason, size);
-        if (error == 0 && stage == AWARE_SAVE && is_lost(request->seat)) {
+        error = aware_move_check(request, ret_reason, size);
+        if (error == 0 && stage == AWARE_SAVE && aware_move_is_lost(request->seat)) {
             snprintf(ret_reason, size, "its device was lost while it was asked for its progress");
             error = -EIO;
         }
         if (error == 0 && clock_now_ns() >= deadline) {
-            say_overdue(ret_reason, size);
+            aware_move_say_overdue(ret_reason, size);
             error = -EIO;
         }
         if (error == 0)
-            look_later(deadline);
+            aware_move_look_later(deadline);
     }
     if (aware.registration != registration)
         return 1;
@@ -188,22 +188,22 @@ int aware_ask(const struct move_request *request, enum aware_stage stage,
     }
     if (aware.failed == AWARE_IDLE)
         return 0;
-    say_failed(ret_reason, size);
+    aware_move_say_failed(ret_reason, size);
     return -EIO;
 }
 
 /* A `resume` of it runs: it may have gone on, so that its checkpoint is of the past. */
-static bool is_resuming(uint32_t seat)
+static bool aware_move_is_resuming(uint32_t seat)
 {
     return aware.now.stage == AWARE_RESUME && aware.now.seat == seat &&
            aware.now.registration == aware.registration;
 }
 
 /* It is somewhere else now. What it has not cleaned up it does first. */
-static void arrived(uint32_t seat, uint32_t reason)
+static void aware_move_arrived(uint32_t seat, uint32_t reason)
 {
     struct aware_seat *one = &aware.seats[seat];
-    if (is_resuming(seat))
+    if (aware_move_is_resuming(seat))
         one->begun = 0;
     if (aware.now.stage != AWARE_IDLE && aware.now.seat == seat)
         aware.now.abandoned = true; /* it is of where the program was */
@@ -214,8 +214,8 @@ static void arrived(uint32_t seat, uint32_t reason)
         one->from = aware_followed(seat);
 }
 
-static int leave(const struct move_request *request, const struct device *target, char *ret_reason,
-                 size_t reason_size)
+static int aware_move_leave(const struct move_request *request, const struct device *target,
+                            char *ret_reason, size_t reason_size)
 {
     pthread_mutex_lock(&aware.lock);
     int error = aware_claim(request, ret_reason, reason_size);
@@ -228,7 +228,7 @@ static int leave(const struct move_request *request, const struct device *target
         error = 1;
     if (error < 0 && claimed) {
         aware_give_up(request->seat);
-        release();
+        aware_move_release();
     }
     pthread_mutex_unlock(&aware.lock);
     return error;
@@ -236,7 +236,8 @@ static int leave(const struct move_request *request, const struct device *target
 
 /* The second half, for the device that the program has now. Its failure is the mover's to know
  * until its own deadline passes. */
-static int await_second_half(const struct move_request *request, char *ret_reason, size_t size)
+static int aware_move_await_second_half(const struct move_request *request, char *ret_reason,
+                                        size_t size)
 {
     uint64_t registration = aware.registration;
     const struct aware_now *now = &aware.now;
@@ -245,45 +246,45 @@ static int await_second_half(const struct move_request *request, char *ret_reaso
     aware.mover_listens = true;
     pthread_cond_broadcast(&aware.changed);
     while (error == 0 && aware.failed == AWARE_IDLE && aware.registration == registration &&
-           !work_is_over() && !is_settled() &&
+           !work_is_over() && !aware_move_is_settled() &&
            (request->deadline_ns == 0 || clock_now_ns() < request->deadline_ns)) {
-        if (is_overdue()) {
-            say_overdue(ret_reason, size);
+        if (aware_move_is_overdue()) {
+            aware_move_say_overdue(ret_reason, size);
             aware.now.abandoned = true;
             aware.seats[request->seat].due = 0;
             error = -EIO;
         } else {
-            look_later(now->stage != AWARE_IDLE ? now->deadline_ns : 0);
+            aware_move_look_later(now->stage != AWARE_IDLE ? now->deadline_ns : 0);
         }
     }
     if (aware.registration != registration)
         return 0;
     if (aware.failed != AWARE_IDLE) {
-        say_failed(ret_reason, size);
+        aware_move_say_failed(ret_reason, size);
         error = -EIO;
     }
     return error;
 }
 
 /* It goes on where it was, unless somebody else moved it meanwhile. */
-static void stayed(const struct move_request *request)
+static void aware_move_stayed(const struct move_request *request)
 {
     struct aware_seat *seat = &aware.seats[request->seat];
     aware_give_up(request->seat);
     if (seat->elsewhere && !seat->begun)
-        arrived(request->seat, RESEAT_MOVE);
+        aware_move_arrived(request->seat, RESEAT_MOVE);
 }
 
 void aware_unclaim(const struct move_request *request)
 {
     const struct aware_seat *seat = &aware.seats[request->seat];
     if (aware.registered && seat->from)
-        stayed(request);
-    release();
+        aware_move_stayed(request);
+    aware_move_release();
 }
 
-static int arrive(const struct move_request *request, bool done, char *ret_reason,
-                  size_t reason_size)
+static int aware_move_arrive(const struct move_request *request, bool done, char *ret_reason,
+                             size_t reason_size)
 {
     struct aware_seat *seat = &aware.seats[request->seat];
     int error = 0;
@@ -294,27 +295,28 @@ static int arrive(const struct move_request *request, bool done, char *ret_reaso
         bool returns = seat->from && request->target;
         seat->due = 0;
         if (request->target)
-            arrived(request->seat, request->manner == MOVE_TAKEN ? RESEAT_TAKEN : RESEAT_MOVE);
+            aware_move_arrived(request->seat,
+                               request->manner == MOVE_TAKEN ? RESEAT_TAKEN : RESEAT_MOVE);
         if (returns && request->manner != MOVE_TAKEN)
-            error = await_second_half(request, ret_reason, reason_size);
+            error = aware_move_await_second_half(request, ret_reason, reason_size);
     } else if (seat->from) {
-        stayed(request);
+        aware_move_stayed(request);
     }
     /* What goes back stays the mover until it is told. */
     if (error == 0)
-        release();
+        aware_move_release();
     pthread_mutex_unlock(&aware.lock);
     return error;
 }
 
-static void told(const struct move_request *request, enum move_news news)
+static void aware_move_told(const struct move_request *request, enum move_news news)
 {
     struct aware_seat *seat = &aware.seats[request->seat];
     pthread_mutex_lock(&aware.lock);
     bool others = news == MOVE_NEWS_MOVED && aware.mover && aware.mover_seat == request->seat &&
                   !aware.mover_listens;
     if (news != MOVE_NEWS_MOVED)
-        release();
+        aware_move_release();
     if (others) {
         /* That mover is between its halves: what it says then is of where the seat is by then. */
         seat->elsewhere = true;
@@ -324,10 +326,10 @@ static void told(const struct move_request *request, enum move_news news)
             aware.mover_listens = false;
         seat->due = 0;
         if (request->target)
-            arrived(request->seat, RESEAT_MOVE);
+            aware_move_arrived(request->seat, RESEAT_MOVE);
     } else if (aware.registered && news == MOVE_NEWS_BACK) {
-        if (is_resuming(request->seat))
-            arrived(request->seat, RESEAT_MOVED);
+        if (aware_move_is_resuming(request->seat))
+            aware_move_arrived(request->seat, RESEAT_MOVED);
         else
             aware_give_up(request->seat);
     } else if (aware.registered) {
@@ -338,8 +340,8 @@ static void told(const struct move_request *request, enum move_news news)
 }
 
 const struct move_partner aware_partner = {
-    .minimum = minimum_of,
-    .leave = leave,
-    .arrive = arrive,
-    .told = told,
+    .minimum = aware_move_minimum_of,
+    .leave = aware_move_leave,
+    .arrive = aware_move_arrive,
+    .told = aware_move_told,
 };

@@ -12,7 +12,7 @@
  * how the two are of one moment.
  */
 
-static struct move_request request_of(const struct checkpoint_request *request)
+static struct move_request aware_save_request_of(const struct checkpoint_request *request)
 {
     return (struct move_request){.deadline_ns = request->deadline_ns, .cancel = request->cancel};
 }
@@ -56,9 +56,9 @@ int aware_save(const void *bytes, size_t size)
     return result;
 }
 
-static int begin(const struct checkpoint_request *request, char *ret_reason, size_t size)
+static int aware_save_begin(const struct checkpoint_request *request, char *ret_reason, size_t size)
 {
-    const struct move_request move = request_of(request);
+    const struct move_request move = aware_save_request_of(request);
     pthread_mutex_lock(&aware.lock);
     bool saves = aware.registered && aware.program.save;
     int error = saves ? aware_claim(&move, ret_reason, size) : 1;
@@ -77,11 +77,11 @@ static int begin(const struct checkpoint_request *request, char *ret_reason, siz
     return error;
 }
 
-static int stand(const struct checkpoint_request *request, void **ret_bytes, size_t *ret_size,
-                 char *ret_reason, size_t size)
+static int aware_save_stand(const struct checkpoint_request *request, void **ret_bytes,
+                            size_t *ret_size, char *ret_reason, size_t size)
 {
     struct aware_saving *saving = &aware.saving;
-    const struct move_request move = request_of(request);
+    const struct move_request move = aware_save_request_of(request);
     pthread_mutex_lock(&aware.lock);
     saving->asked = true;
     int error = aware_ask(&move, AWARE_SAVE, atomic_load(&the_seats[0]->device), &saving->saved,
@@ -108,7 +108,7 @@ static int stand(const struct checkpoint_request *request, void **ret_bytes, siz
     return error;
 }
 
-static void go_on(bool made)
+static void aware_save_go_on(bool made)
 {
     pthread_mutex_lock(&aware.lock);
     if (aware.saving.asked)
@@ -116,7 +116,7 @@ static void go_on(bool made)
     pthread_mutex_unlock(&aware.lock);
 }
 
-static void end(void)
+static void aware_save_end(void)
 {
     const struct move_request move = {0};
     pthread_mutex_lock(&aware.lock);
@@ -126,7 +126,9 @@ static void end(void)
 
 void aware_save_hook(void)
 {
-    static const struct checkpoint_partner partner = {
-        .begin = begin, .stand = stand, .go_on = go_on, .end = end};
+    static const struct checkpoint_partner partner = {.begin = aware_save_begin,
+                                                      .stand = aware_save_stand,
+                                                      .go_on = aware_save_go_on,
+                                                      .end = aware_save_end};
     checkpoint_set_partner(&partner);
 }

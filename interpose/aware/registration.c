@@ -13,33 +13,34 @@
 static pthread_once_t hook_once = PTHREAD_ONCE_INIT;
 static int hook_error; /* written once */
 
-static void hook(void)
+static void registration_hook(void)
 {
     hook_error = fork_watch();
     move_set_partner(&aware_partner);
     aware_save_hook();
 }
 
-static bool at_most(uint64_t least, uint64_t most)
+static bool registration_at_most(uint64_t least, uint64_t most)
 {
     return most == 0 || least <= most;
 }
 
-static bool limits_valid(const struct reseat_limits *minimum, const struct reseat_limits *preferred)
+static bool registration_limits_valid(const struct reseat_limits *minimum,
+                                      const struct reseat_limits *preferred)
 {
-    return at_most(minimum->memory, preferred->memory) &&
-           at_most(minimum->allocation, preferred->allocation) &&
-           at_most(minimum->local_memory, preferred->local_memory) &&
-           at_most(minimum->work_group_size, preferred->work_group_size) &&
-           at_most(minimum->compute_units, preferred->compute_units);
+    return registration_at_most(minimum->memory, preferred->memory) &&
+           registration_at_most(minimum->allocation, preferred->allocation) &&
+           registration_at_most(minimum->local_memory, preferred->local_memory) &&
+           registration_at_most(minimum->work_group_size, preferred->work_group_size) &&
+           registration_at_most(minimum->compute_units, preferred->compute_units);
 }
 
-static bool program_valid(const struct reseat_program *program)
+static bool registration_program_valid(const struct reseat_program *program)
 {
     return program->save_ms <= PATIENCE_MS_MAX && program->checkpoint_ms <= PATIENCE_MS_MAX &&
            program->clean_up_ms <= PATIENCE_MS_MAX && program->configure_ms <= PATIENCE_MS_MAX &&
            program->resume_ms <= PATIENCE_MS_MAX &&
-           limits_valid(&program->minimum, &program->preferred);
+           registration_limits_valid(&program->minimum, &program->preferred);
 }
 
 int aware_register(const struct reseat_program *given)
@@ -50,9 +51,9 @@ int aware_register(const struct reseat_program *given)
     if (!given || given->size < offsetof(struct reseat_program, save_ms))
         return RESEAT_INVALID;
     memcpy(&program, given, given->size < sizeof(program) ? given->size : sizeof(program));
-    if (!program_valid(&program))
+    if (!registration_program_valid(&program))
         return RESEAT_INVALID;
-    pthread_once(&hook_once, hook);
+    pthread_once(&hook_once, registration_hook);
     if (hook_error != 0)
         return RESEAT_NO_MEMORY;
     pthread_mutex_lock(&aware.lock);
@@ -71,7 +72,7 @@ int aware_register(const struct reseat_program *given)
 }
 
 /* A callback of @registration runs still: wait for it as long as it may take. Locked. */
-static bool await_end(uint64_t registration)
+static bool registration_await_end(uint64_t registration)
 {
     const struct aware_now *now = &aware.now;
     while (now->stage != AWARE_IDLE && now->registration == registration) {
@@ -93,7 +94,7 @@ int aware_unregister(void)
     aware_forget();
     pthread_cond_broadcast(&aware.changed);
     bool from_callback = aware.thread && the_thread.aware != 0 && the_thread.aware == aware.process;
-    bool ended = from_callback || await_end(registration);
+    bool ended = from_callback || registration_await_end(registration);
     pthread_mutex_unlock(&aware.lock);
     return ended ? RESEAT_OK : RESEAT_BUSY;
 }
@@ -106,7 +107,7 @@ int aware_change_wish(const struct reseat_limits *minimum, const struct reseat_l
     if (aware.registered) {
         const struct reseat_limits least = minimum ? *minimum : program->minimum;
         const struct reseat_limits best = preferred ? *preferred : program->preferred;
-        result = limits_valid(&least, &best) ? RESEAT_OK : RESEAT_INVALID;
+        result = registration_limits_valid(&least, &best) ? RESEAT_OK : RESEAT_INVALID;
         if (result == RESEAT_OK) {
             program->minimum = least;
             program->preferred = best;

@@ -98,20 +98,20 @@ static struct control {
              .heard = {.fd = -1},
              .link = {.wire.socket.fd = -1}};
 
-static void wake_locked(void)
+static void control_wake_locked(void)
 {
     control.due = true;
     pthread_cond_signal(&control.woken);
 }
 
-static void wake(void)
+static void control_wake_thread(void)
 {
     pthread_mutex_lock(&control.lock);
-    wake_locked();
+    control_wake_locked();
     pthread_mutex_unlock(&control.lock);
 }
 
-static void resolve_locked(void)
+static void control_resolve_locked(void)
 {
     control.resolved = true;
     pthread_cond_broadcast(&control.answered);
@@ -119,18 +119,18 @@ static void resolve_locked(void)
 
 /* ---- moves, each on its own thread ---- */
 
-static void job_progress(void *data, const struct move_progress *progress)
+static void control_job_progress(void *data, const struct move_progress *progress)
 {
     struct job *job = data;
 
     pthread_mutex_lock(&control.lock);
     job->progress = *progress;
     job->progress_new = true;
-    wake_locked();
+    control_wake_locked();
     pthread_mutex_unlock(&control.lock);
 }
 
-static void *job_main(void *data)
+static void *control_job_main(void *data)
 {
     struct job *job = data;
     struct control_report report;
@@ -143,7 +143,7 @@ static void *job_main(void *data)
     control.parked = control.parked || parked;
     job->report = report;
     job->finished = true;
-    wake_locked();
+    control_wake_locked();
     pthread_mutex_unlock(&control.lock);
     if (!parked)
         return NULL;
@@ -153,14 +153,14 @@ static void *job_main(void *data)
     park_end();
     pthread_mutex_lock(&control.lock);
     control.parked = false;
-    wake_locked();
+    control_wake_locked();
     pthread_mutex_unlock(&control.lock);
     return NULL;
 }
 
 /* ---- the connection ---- */
 
-static void link_drop(struct link *link)
+static void control_link_drop(struct link *link)
 {
     wire_close(&link->wire);
     link->welcome = false;
@@ -172,24 +172,24 @@ static void link_drop(struct link *link)
     for (struct job *job = control.jobs; job; job = job->next)
         atomic_store(&job->cancel, true);
     control.welcome = false;
-    resolve_locked();
+    control_resolve_locked();
     pthread_mutex_unlock(&control.lock);
 }
 
-static void link_send(struct link *link, struct frame *frame)
+static void control_link_send(struct link *link, struct frame *frame)
 {
     if (!wire_is_open(&link->wire))
         frame_finish(frame);
     else if (wire_send(&link->wire, frame))
-        link_drop(link);
+        control_link_drop(link);
 }
 
-static void send_frame(void *data, struct frame *frame)
+static void control_send_frame(void *data, struct frame *frame)
 {
-    link_send(data, frame);
+    control_link_send(data, frame);
 }
 
-static void put_protection(struct frame *frame, const struct protect_status *status)
+static void control_put_protection(struct frame *frame, const struct protect_status *status)
 {
     char as[PROTECTION_TEXT_MAX];
     struct keeper_status right;
@@ -205,7 +205,7 @@ static void put_protection(struct frame *frame, const struct protect_status *sta
     control_frame_right(frame, &right);
 }
 
-static void send_status(struct link *link)
+static void control_send_status(struct link *link)
 {
     struct spread_status spread;
     struct protect_status protection;
@@ -225,7 +225,7 @@ static void send_status(struct link *link)
     control_frame_ready(&frame, ready, status_ready(ready));
     struct pace_refusal whole[STATUS_WHOLE_MAX];
     control_frame_whole(&frame, whole, status_whole(whole));
-    put_protection(&frame, &protection);
+    control_put_protection(&frame, &protection);
     uint64_t digest = XXH64(frame.buffer.data, frame.buffer.size, 0);
     if (!link->status_due && digest == link->sent) {
         frame_finish(&frame);
@@ -233,10 +233,10 @@ static void send_status(struct link *link)
     }
     link->sent = digest;
     link->status_due = false;
-    link_send(link, &frame);
+    control_link_send(link, &frame);
 }
 
-static void send_wish(struct link *link)
+static void control_send_wish(struct link *link)
 {
     struct aware_wish wish;
     struct frame frame;
@@ -246,19 +246,19 @@ static void send_wish(struct link *link)
         return;
     link->wish = wish.edition;
     control_frame_wish(&frame, &wish);
-    link_send(link, &frame);
+    control_link_send(link, &frame);
 }
 
-static void send_report(struct link *link, uint64_t id, const struct control_report *report)
+static void control_send_report(struct link *link, uint64_t id, const struct control_report *report)
 {
     struct frame frame;
 
     control_frame_report(&frame, id, report);
-    link_send(link, &frame);
+    control_link_send(link, &frame);
 }
 
 /** Send what the moving threads left, and free the jobs that ended. */
-static void serve_jobs(struct link *link)
+static void control_serve_jobs(struct link *link)
 {
     for (;;) {
         struct job *job, **at, copy;
@@ -287,13 +287,13 @@ static void serve_jobs(struct link *link)
         if (mine && progress && !finished) {
             struct frame frame;
             control_frame_progress(&frame, copy.id, &copy.progress);
-            link_send(link, &frame);
+            control_link_send(link, &frame);
         }
         if (finished) {
             if (mine) {
                 link->status_due = true;
-                send_status(link);
-                send_report(link, copy.id, &copy.report);
+                control_send_status(link);
+                control_send_report(link, copy.id, &copy.report);
             } else if (copy.report.parked) {
                 control_park_cancel();
             }
@@ -302,7 +302,7 @@ static void serve_jobs(struct link *link)
     }
 }
 
-static void report_refusal(const char *why, struct control_report *ret_report)
+static void control_report_refusal(const char *why, struct control_report *ret_report)
 {
     struct move_report *whole = &ret_report->whole;
 
@@ -310,31 +310,31 @@ static void report_refusal(const char *why, struct control_report *ret_report)
     snprintf(whole->reason, sizeof(whole->reason), "%s", why);
 }
 
-static void refuse(uint64_t id, const char *why)
+static void control_refuse(uint64_t id, const char *why)
 {
     struct control_report report = {0};
 
-    report_refusal(why, &report);
-    send_report(&control.link, id, &report);
+    control_report_refusal(why, &report);
+    control_send_report(&control.link, id, &report);
 }
 
-static void take_request(const msgpack_object *map)
+static void control_take_request(const msgpack_object *map)
 {
     uint64_t id = field_u64(map, "request", 0);
 
     struct job *job = calloc(1, sizeof(*job));
     if (!job) {
-        refuse(id, "no memory for the request");
+        control_refuse(id, "no memory for the request");
         return;
     }
     job->id = id;
     atomic_init(&job->cancel, false);
     job->request.move.cancel = &job->cancel;
-    job->request.move.progress = job_progress;
+    job->request.move.progress = control_job_progress;
     job->request.move.data = job;
     const char *wrong = control_request_read(map, &job->request);
     if (wrong) {
-        refuse(id, wrong);
+        control_refuse(id, wrong);
         free(job);
         return;
     }
@@ -342,7 +342,7 @@ static void take_request(const msgpack_object *map)
     if (control.job_count >= JOBS_MAX) {
         pthread_mutex_unlock(&control.lock);
         free(job);
-        refuse(id, "too many requests wait for this program; try again later");
+        control_refuse(id, "too many requests wait for this program; try again later");
         return;
     }
     span_end(control.link.asked, "recovery", "choose", NULL, 0);
@@ -353,17 +353,17 @@ static void take_request(const msgpack_object *map)
     control.job_count++;
     pthread_mutex_unlock(&control.lock);
 
-    int error = thread_start("reseat-move", 0, job_main, job, NULL);
+    int error = thread_start("reseat-move", 0, control_job_main, job, NULL);
     if (!error)
         return;
     pthread_mutex_lock(&control.lock);
-    report_refusal("the program can start no more threads", &job->report);
+    control_report_refusal("the program can start no more threads", &job->report);
     job->finished = true;
-    wake_locked();
+    control_wake_locked();
     pthread_mutex_unlock(&control.lock);
 }
 
-static void take_cancel(const msgpack_object *map)
+static void control_take_cancel(const msgpack_object *map)
 {
     uint64_t id = field_u64(map, "request", 0);
 
@@ -375,7 +375,7 @@ static void take_cancel(const msgpack_object *map)
 }
 
 /** What the agent heard of the program that this process was before it executed this one. */
-static void follow_right(const msgpack_object *map)
+static void control_follow_right(const msgpack_object *map)
 {
     char path[PATH_MAX], id[RIGHT_ID_MAX];
 
@@ -387,7 +387,7 @@ static void follow_right(const msgpack_object *map)
         log_warn("the right to run, of the images in %s: %s", path, strerror(-error));
 }
 
-static void take_welcome(const msgpack_object *map)
+static void control_take_welcome(const msgpack_object *map)
 {
     struct device_key keys[PROTOCOL_SEATS_MAX];
     char text[DEVICE_KEY_TEXT_MAX];
@@ -408,23 +408,23 @@ static void take_welcome(const msgpack_object *map)
     }
     control.welcome = true;
     control.places = field_bool(map, "places", false);
-    resolve_locked();
+    control_resolve_locked();
     pthread_mutex_unlock(&control.lock);
-    follow_right(field_get(map, "right"));
+    control_follow_right(field_get(map, "right"));
 }
 
-static void take_query(const msgpack_object *map)
+static void control_take_query(const msgpack_object *map)
 {
     (void)map;
     control.link.status_due = true;
 }
 
-static void take_warm(const msgpack_object *map)
+static void control_take_warm(const msgpack_object *map)
 {
     pages_set_limit(field_u64(map, "bytes", 0));
 }
 
-static void take_spread(const msgpack_object *map)
+static void control_take_spread(const msgpack_object *map)
 {
     struct device_key keys[ELASTIC_MAX];
     char text[DEVICE_KEY_TEXT_MAX];
@@ -442,7 +442,7 @@ static void take_spread(const msgpack_object *map)
 }
 
 /** Have the program notified. What says nothing known is ignored. */
-static void take_notice(const msgpack_object *map)
+static void control_take_notice(const msgpack_object *map)
 {
     static const struct {
         const char *word;
@@ -470,20 +470,20 @@ static const struct {
     const char *type;
     void (*take)(const msgpack_object *map);
 } messages[] = {
-    {MSG_TRACE, control_trace_take},   {MSG_WELCOME, take_welcome},
-    {MSG_MOVE, take_request},          {MSG_SUSPEND, take_request},
-    {MSG_RESUME, take_request},        {MSG_PREWARM, take_request},
-    {MSG_CHECKPOINT, take_request},    {MSG_PROTECT, take_request},
-    {MSG_SPREAD, take_spread},         {MSG_CANCEL, take_cancel},
-    {MSG_QUERY, take_query},           {MSG_NOTICE, take_notice},
-    {MSG_ANSWER, control_room_answer}, {MSG_GRANT, control_room_granted},
-    {MSG_SHRINK, control_room_shrink}, {MSG_WARM, take_warm},
+    {MSG_TRACE, control_trace_take},        {MSG_WELCOME, control_take_welcome},
+    {MSG_MOVE, control_take_request},       {MSG_SUSPEND, control_take_request},
+    {MSG_RESUME, control_take_request},     {MSG_PREWARM, control_take_request},
+    {MSG_CHECKPOINT, control_take_request}, {MSG_PROTECT, control_take_request},
+    {MSG_SPREAD, control_take_spread},      {MSG_CANCEL, control_take_cancel},
+    {MSG_QUERY, control_take_query},        {MSG_NOTICE, control_take_notice},
+    {MSG_ANSWER, control_room_answer},      {MSG_GRANT, control_room_granted},
+    {MSG_SHRINK, control_room_shrink},      {MSG_WARM, control_take_warm},
 };
 
-static void take_message(struct link *link, const msgpack_object *map)
+static void control_take_message(struct link *link, const msgpack_object *map)
 {
     if (!link->welcome && !field_is(map, "type", MSG_WELCOME)) {
-        link_drop(link);
+        control_link_drop(link);
         return;
     }
     for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {
@@ -494,26 +494,26 @@ static void take_message(struct link *link, const msgpack_object *map)
     }
 }
 
-static void link_receive(struct link *link)
+static void control_link_receive(struct link *link)
 {
     if (wire_receive(&link->wire))
-        link_drop(link);
+        control_link_drop(link);
     while (wire_is_open(&link->wire)) {
         struct message message;
         int got = frame_reader_next(&link->wire.reader, &message);
         if (got == 0)
             return;
         if (got < 0) {
-            link_drop(link);
+            control_link_drop(link);
             return;
         }
         control_room_heard();
-        take_message(link, &message.root);
+        control_take_message(link, &message.root);
         message_finish(&message);
     }
 }
 
-static void link_connect(struct link *link)
+static void control_link_connect(struct link *link)
 {
     const char *other = control_park_socket(), *path = other ? other : getenv(CONTROL_ENV_SOCKET);
     const char *id = control_park_restored() ? NULL : getenv(CONTROL_ENV_ID);
@@ -528,12 +528,12 @@ static void link_connect(struct link *link)
     aware_wish(&wish);
     link->wish = wish.edition;
     control_frame_hello(&frame, getenv(CONTROL_ENV_NAME), id, &wish);
-    link_send(link, &frame);
+    control_link_send(link, &frame);
 }
 
 /* ---- parked ---- */
 
-static bool is_parked(void)
+static bool control_is_parked(void)
 {
     pthread_mutex_lock(&control.lock);
     bool parked = control.parked;
@@ -542,19 +542,19 @@ static bool is_parked(void)
 }
 
 /** Who asked was told, or will not be; from then on there is no connection until it goes on. */
-static void stay_parked(struct link *link)
+static void control_stay_parked(struct link *link)
 {
     uint64_t until = clock_now_ns() + FLUSH_WHOLE_MS * NS_PER_MS;
 
     while (wire_is_open(&link->wire) && link->wire.out.size && clock_now_ns() < until)
         if (wire_flush(&link->wire))
-            link_drop(link);
+            control_link_drop(link);
         else if (link->wire.out.size)
             clock_sleep(NS_PER_MS);
     if (!wire_is_open(&link->wire) || link->wire.out.size)
         control_park_cancel();
     if (wire_is_open(&link->wire))
-        link_drop(link);
+        control_link_drop(link);
     pthread_mutex_lock(&control.lock);
     control.heard = OWNED_NONE;
     control.listens = false;
@@ -570,7 +570,7 @@ static void stay_parked(struct link *link)
 /* ---- threads ---- */
 
 /** The agent is told at once that the program waits for another device, or does not any more. */
-static bool seeks_anew(struct link *link)
+static bool control_seeks_anew(struct link *link)
 {
     struct protect_status status;
     bool before = link->seeks;
@@ -583,50 +583,51 @@ static bool seeks_anew(struct link *link)
 }
 
 /** Of the thread that looks for another device when the program's own is lost. */
-static bool agent_finds_places(void)
+static bool control_agent_finds_places(void)
 {
     pthread_mutex_lock(&control.lock);
     bool finds = control.started && control.welcome && control.places;
     if (finds)
-        wake_locked();
+        control_wake_locked();
     pthread_mutex_unlock(&control.lock);
     return finds;
 }
 
 /** Say what there is to say, and take what came. */
-static void turn(struct link *link, uint64_t *next_status)
+static void control_turn(struct link *link, uint64_t *next_status)
 {
     if (!wire_is_open(&link->wire))
-        link_connect(link);
+        control_link_connect(link);
     else
-        link_receive(link);
+        control_link_receive(link);
     if (wire_is_open(&link->wire) && wire_flush(&link->wire))
-        link_drop(link);
+        control_link_drop(link);
     if (!wire_is_open(&link->wire)) {
         pthread_mutex_lock(&control.lock);
-        resolve_locked();
+        control_resolve_locked();
         pthread_mutex_unlock(&control.lock);
     }
-    serve_jobs(link);
-    link->status_due = link->status_due || control_room_needs() || seeks_anew(link);
+    control_serve_jobs(link);
+    link->status_due = link->status_due || control_room_needs() || control_seeks_anew(link);
     if (link->welcome && (link->status_due || clock_now_ns() >= *next_status)) {
-        send_status(link);
+        control_send_status(link);
         *next_status = clock_now_ns() + STATUS_MS * 1000000ull;
     }
     if (link->welcome)
-        send_wish(link);
+        control_send_wish(link);
     if (link->wire.out.size == 0)
-        control_trace_serve(link, send_frame); /* an agent that reads slowly is not outrun */
+        control_trace_serve(link,
+                            control_send_frame); /* an agent that reads slowly is not outrun */
     if (!link->welcome) {
         control_room_alone();
-    } else if (!control_room_serve(link->seeks, link, send_frame)) {
+    } else if (!control_room_serve(link->seeks, link, control_send_frame)) {
         log_warn("the agent does not answer: the program goes on without it until it does");
-        link_drop(link);
+        control_link_drop(link);
     }
 }
 
 /** What is due of the pages that are kept warm. */
-static void tend_pages(struct link *link)
+static void control_tend_pages(struct link *link)
 {
     uint64_t now = clock_now_ns();
 
@@ -641,7 +642,7 @@ static void tend_pages(struct link *link)
 }
 
 /** Until something came, somebody woke it, or it is time for the next turn. */
-static void rest(const struct link *link)
+static void control_rest(const struct link *link)
 {
     bool open = wire_is_open(&link->wire);
     uint64_t quiet = control_trace_ms() ? control_trace_ms() : STATUS_MS;
@@ -666,14 +667,14 @@ static void *control_main(void *data)
     uint64_t next_status = 0;
 
     for (;;) {
-        turn(link, &next_status);
-        if (is_parked()) {
-            stay_parked(link);
+        control_turn(link, &next_status);
+        if (control_is_parked()) {
+            control_stay_parked(link);
             link->next_tend = link->next_need = next_status = 0;
             continue;
         }
-        tend_pages(link);
-        rest(link);
+        control_tend_pages(link);
+        control_rest(link);
     }
     return NULL;
 }
@@ -682,7 +683,7 @@ static void *control_main(void *data)
  * Tells the control thread that the agent said something. It only looks whether there is anything:
  * where the program took the socket's number meanwhile, that harms nobody.
  */
-static void *listen_main(void *unused)
+static void *control_listen_main(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&control.lock);
@@ -695,7 +696,7 @@ static void *listen_main(void *unused)
         pthread_mutex_lock(&control.lock);
         if (ready > 0) {
             control.listens = false;
-            wake_locked();
+            control_wake_locked();
         }
     }
     return NULL;
@@ -707,7 +708,7 @@ static void *listen_main(void *unused)
  * The child has neither the threads nor a right to the connection. What the threads were in the
  * middle of is left as it is: their memory may be half changed.
  */
-static void in_child(void)
+static void control_in_child(void)
 {
     owned_close(&control.link.wire.socket);
     control.link = (struct link){.wire.socket = OWNED_NONE};
@@ -724,18 +725,18 @@ static void in_child(void)
 FORK_PART = {.rank = FORK_TABLE,
              .lock = &control.lock,
              .changed = {&control.answered, &control.woken, &control.listened},
-             .in_child = in_child};
+             .in_child = control_in_child};
 
-static int start_locked(void)
+static int control_start_locked(void)
 {
     int error = fork_watch();
 
     if (error)
         return error;
-    control_room_start(wake);
-    protect_let_choose(agent_finds_places);
+    control_room_start(control_wake_thread);
+    protect_let_choose(control_agent_finds_places);
     if (!control.listener) {
-        error = thread_start("reseat-listen", STACK_SMALL, listen_main, NULL, NULL);
+        error = thread_start("reseat-listen", STACK_SMALL, control_listen_main, NULL, NULL);
         control.listener = error == 0;
     }
     if (!error) {
@@ -754,7 +755,7 @@ int control_start(void)
         return 0;
     pthread_mutex_lock(&control.lock);
     if (!control.started)
-        error = start_locked();
+        error = control_start_locked();
     pthread_mutex_unlock(&control.lock);
     return error;
 }
@@ -763,7 +764,7 @@ bool control_wake(void)
 {
     pthread_mutex_lock(&control.lock);
     bool listens = control.started && control.welcome;
-    wake_locked();
+    control_wake_locked();
     pthread_mutex_unlock(&control.lock);
     return listens;
 }

@@ -8,7 +8,8 @@
 #include "state/base/bytes/text.h"
 #include "state/base/memory/pages.h"
 
-static void put_limits(struct frame *frame, const char *key, const struct reseat_limits *limits)
+static void control_frames_put_limits(struct frame *frame, const char *key,
+                                      const struct reseat_limits *limits)
 {
     frame_map(frame, key);
     frame_u64(frame, "memory", limits->memory);
@@ -21,13 +22,13 @@ static void put_limits(struct frame *frame, const char *key, const struct reseat
 }
 
 /* "aware" of a hello or a wish, into an open map: nothing where nobody is registered. */
-static void put_wish(struct frame *frame, const struct aware_wish *wish)
+static void control_frames_put_wish(struct frame *frame, const struct aware_wish *wish)
 {
     if (!wish->registered)
         return;
     frame_map(frame, "aware");
-    put_limits(frame, "minimum", &wish->minimum);
-    put_limits(frame, "preferred", &wish->preferred);
+    control_frames_put_limits(frame, "minimum", &wish->minimum);
+    control_frames_put_limits(frame, "preferred", &wish->preferred);
     frame_end(frame);
 }
 
@@ -40,13 +41,13 @@ void control_frame_hello(struct frame *frame, const char *name, const char *id,
     frame_string(frame, "name", name ? name : "");
     frame_string(frame, "id", id ? id : "");
     frame_string(frame, "program", program_invocation_short_name);
-    put_wish(frame, wish);
+    control_frames_put_wish(frame, wish);
 }
 
 void control_frame_wish(struct frame *frame, const struct aware_wish *wish)
 {
     frame_init(frame, MSG_WISH);
-    put_wish(frame, wish);
+    control_frames_put_wish(frame, wish);
 }
 
 void control_frame_status(struct frame *frame, const struct spread_status *spread)
@@ -59,7 +60,7 @@ void control_frame_status(struct frame *frame, const struct spread_status *sprea
     frame_array(frame, "seats");
 }
 
-static void put_sources(struct frame *frame, const struct seat_status *status)
+static void control_frames_put_sources(struct frame *frame, const struct seat_status *status)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
@@ -96,7 +97,7 @@ void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_st
     frame_u64(frame, "fetched", status->fetched);
     frame_u64(frame, "to_fetch", status->to_fetch);
     if (status->source_count != 0)
-        put_sources(frame, status);
+        control_frames_put_sources(frame, status);
     frame_u64(frame, "busy", status->busy);
     frame_u64(frame, "moves", status->moves);
     frame_u64(frame, "last_downtime_ns", status->last_downtime_ns);
@@ -202,7 +203,7 @@ void control_frame_progress(struct frame *frame, uint64_t request,
     frame_u64(frame, "round", progress->round);
 }
 
-static const char *result_word(enum move_result result)
+static const char *control_frames_result_word(enum move_result result)
 {
     switch (result) {
     case MOVE_DONE:
@@ -221,7 +222,8 @@ static const char *result_word(enum move_result result)
     return RESULT_ROLLED_BACK;
 }
 
-static void put_report(struct frame *frame, const char *result, const struct move_report *report)
+static void control_frames_put_report(struct frame *frame, const char *result,
+                                      const struct move_report *report)
 {
     char reason[sizeof(report->reason)];
 
@@ -243,7 +245,7 @@ static void put_report(struct frame *frame, const char *result, const struct mov
     frame_u64(frame, "predicted_ns", report->predicted_ns);
 }
 
-static void put_stored(struct frame *frame, const struct stored_report *stored)
+static void control_frames_put_stored(struct frame *frame, const struct stored_report *stored)
 {
     char reason[sizeof(stored->reason)], older[sizeof(stored->not_removed)];
 
@@ -262,11 +264,12 @@ void control_frame_report(struct frame *frame, uint64_t request,
 {
     frame_init(frame, MSG_REPORT);
     frame_u64(frame, "request", request);
-    put_report(frame, report->again ? RESULT_AGAIN : result_word(report->whole.result),
-               &report->whole);
+    control_frames_put_report(
+        frame, report->again ? RESULT_AGAIN : control_frames_result_word(report->whole.result),
+        &report->whole);
     frame_bool(frame, "already", report->already);
     if (report->stores)
-        put_stored(frame, &report->stored);
+        control_frames_put_stored(frame, &report->stored);
     if (report->protects) {
         char reason[sizeof(report->not_protected)];
         text_make_safe(reason, sizeof(reason), report->not_protected,
@@ -280,7 +283,7 @@ void control_frame_report(struct frame *frame, uint64_t request,
         frame_map(frame, NULL);
         frame_u64(frame, "seat", report->each[i].seat);
         const struct move_report *one = &report->each[i].report;
-        put_report(frame, result_word(one->result), one);
+        control_frames_put_report(frame, control_frames_result_word(one->result), one);
         frame_end(frame);
     }
     frame_end(frame);

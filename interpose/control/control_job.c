@@ -20,7 +20,8 @@
 #define DOWNTIME_NS_MAX (24ull * 3600 * 1000000000)
 
 /* Without a name each goes back to where it was. */
-static const char *read_targets(const msgpack_object *map, struct control_request *request)
+static const char *control_job_read_targets(const msgpack_object *map,
+                                            struct control_request *request)
 {
     char text[DEVICE_KEY_TEXT_MAX];
     struct device_key target;
@@ -40,8 +41,8 @@ static const char *read_targets(const msgpack_object *map, struct control_reques
 }
 
 /* A number for each seat, or where there is no array @otherwise for each. */
-static void read_numbers(const msgpack_object *map, const char *key, uint64_t otherwise,
-                         uint64_t *ret_numbers)
+static void control_job_read_numbers(const msgpack_object *map, const char *key, uint64_t otherwise,
+                                     uint64_t *ret_numbers)
 {
     const msgpack_object *items;
     size_t count = field_array(map, key, &items);
@@ -52,16 +53,17 @@ static void read_numbers(const msgpack_object *map, const char *key, uint64_t ot
 }
 
 /* "grants", one a seat, or "grant", of the one that is asked for. */
-static void read_grants(const msgpack_object *map, struct control_request *request)
+static void control_job_read_grants(const msgpack_object *map, struct control_request *request)
 {
     const msgpack_object *items;
     request->limited = field_array(map, "grants", &items) != 0 || field_get(map, "grant");
-    read_numbers(map, "grants", field_u64(map, "grant", 0), request->grants);
-    read_numbers(map, "wanted", UINT64_MAX, request->wanted);
+    control_job_read_numbers(map, "grants", field_u64(map, "grant", 0), request->grants);
+    control_job_read_numbers(map, "wanted", UINT64_MAX, request->wanted);
 }
 
 /* Of the control thread, so that of two that follow each other the later holds. */
-static const char *read_protection(const msgpack_object *map, struct control_request *request)
+static const char *control_job_read_protection(const msgpack_object *map,
+                                               struct control_request *request)
 {
     char text[PROTECTION_TEXT_MAX], reason[128];
     request->order = control_protect_order();
@@ -106,14 +108,14 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     /* So that no time that is added to it overflows. */
     if (request->move.max_downtime_ns > DOWNTIME_NS_MAX)
         request->move.max_downtime_ns = DOWNTIME_NS_MAX;
-    read_grants(map, request);
+    control_job_read_grants(map, request);
     request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
                                                                     : MOVE_ASKED;
     bool all = request->drop && field_is(map, "device", "");
     request->protect = field_is(map, "type", MSG_PROTECT);
     if (request->protect)
-        return read_protection(map, request);
+        return control_job_read_protection(map, request);
     if (request->folder[0] && request->folder[0] != '/')
         return "the folder for the image is not named from the root folder on";
     if (request->lease_ms != 0 &&
@@ -123,10 +125,10 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
         return request->folder[0] || request->ends || request->parks
                    ? NULL
                    : "the request names no folder";
-    return request->suspend || all ? NULL : read_targets(map, request);
+    return request->suspend || all ? NULL : control_job_read_targets(map, request);
 }
 
-static bool is_there(const struct control_request *request, uint32_t seat)
+static bool control_job_is_there(const struct control_request *request, uint32_t seat)
 {
     struct seat_status status = {0};
     struct protect_status protection;
@@ -143,20 +145,20 @@ static bool is_there(const struct control_request *request, uint32_t seat)
 
 /* The seats to be moved: none where all are there. One that the program turned out not to have is
  * for move_run to refuse. */
-static uint32_t choose(const struct control_request *request, uint32_t *ret_seats)
+static uint32_t control_job_choose(const struct control_request *request, uint32_t *ret_seats)
 {
     uint32_t count = 0, all = status_seat_count();
     if (request->seat != CONTROL_ALL_SEATS && request->seat >= all)
         ret_seats[count++] = request->seat;
     for (uint32_t seat = 0; seat < all; seat++)
         if ((request->seat == CONTROL_ALL_SEATS || request->seat == seat) &&
-            !is_there(request, seat))
+            !control_job_is_there(request, seat))
             ret_seats[count++] = seat;
     return count;
 }
 
-static void add(struct control_report *report, const struct move_report *one, uint32_t seat,
-                bool named)
+static void control_job_add(struct control_report *report, const struct move_report *one,
+                            uint32_t seat, bool named)
 {
     struct move_report *whole = &report->whole;
     bool first = report->count == 0;
@@ -187,7 +189,7 @@ static void add(struct control_report *report, const struct move_report *one, ui
 }
 
 /* It has allocated since the agent heard of it, and might be made to spill where it need not. */
-static bool outgrew(const struct control_request *request, uint32_t seat)
+static bool control_job_outgrew(const struct control_request *request, uint32_t seat)
 {
     struct seat_status status = {0};
     status_seat(seat, &status);
@@ -197,7 +199,8 @@ static bool outgrew(const struct control_request *request, uint32_t seat)
 }
 
 /* It is no seat's: all of the program's contexts may have a part of it. */
-static void drop(const struct control_request *request, struct control_report *ret_report)
+static void control_job_drop(const struct control_request *request,
+                             struct control_report *ret_report)
 {
     const struct device_key *target = &request->targets[0];
     struct move_report *whole = &ret_report->whole;
@@ -210,7 +213,8 @@ static void drop(const struct control_request *request, struct control_report *r
 }
 
 /* What it has goes from host memory into an image. */
-static void store(const struct control_request *request, struct control_report *ret_report)
+static void control_job_store(const struct control_request *request,
+                              struct control_report *ret_report)
 {
     const struct stored_request stored = {.folder = request->folder,
                                           .deadline_ns = request->move.deadline_ns,
@@ -224,7 +228,8 @@ static void store(const struct control_request *request, struct control_report *
 }
 
 /* All of the program is in it, whichever of its virtual devices is meant. */
-static void checkpoint(const struct control_request *request, struct control_report *ret_report)
+static void control_job_checkpoint(const struct control_request *request,
+                                   struct control_report *ret_report)
 {
     const struct checkpoint_request wanted = {.folder = request->folder,
                                               .deadline_ns = request->move.deadline_ns,
@@ -257,7 +262,8 @@ static void checkpoint(const struct control_request *request, struct control_rep
 }
 
 /* The first point is made at once: whether there can be one is known then. */
-static void protect(const struct control_request *request, struct control_report *ret_report)
+static void control_job_protect(const struct control_request *request,
+                                struct control_report *ret_report)
 {
     const struct point_request wanted = {.deadline_ns = request->move.deadline_ns,
                                          .cancel = request->move.cancel,
@@ -285,7 +291,8 @@ static void protect(const struct control_request *request, struct control_report
 }
 
 /* It is suspended. */
-static void park(const struct control_request *request, struct control_report *ret_report)
+static void control_job_park(const struct control_request *request,
+                             struct control_report *ret_report)
 {
     struct move_report *whole = &ret_report->whole;
     int error = park_begin(request->move.deadline_ns, whole->reason, sizeof(whole->reason));
@@ -298,22 +305,23 @@ static void park(const struct control_request *request, struct control_report *r
                                           : MOVE_ROLLED_BACK;
 }
 
-static void run(const struct control_request *request, struct control_report *ret_report)
+static void control_job_dispatch(const struct control_request *request,
+                                 struct control_report *ret_report)
 {
     uint32_t seats[PROTOCOL_SEATS_MAX];
     if (request->drop) {
-        drop(request, ret_report);
+        control_job_drop(request, ret_report);
         return;
     }
     *ret_report = (struct control_report){0};
     if (!move_await_start(request->move.deadline_ns, &ret_report->whole))
         return;
     if (request->checkpoint && !request->parks) {
-        checkpoint(request, ret_report);
+        control_job_checkpoint(request, ret_report);
         return;
     }
     if (request->protect) {
-        protect(request, ret_report);
+        control_job_protect(request, ret_report);
         return;
     }
     struct move_report *whole = &ret_report->whole;
@@ -321,10 +329,10 @@ static void run(const struct control_request *request, struct control_report *re
         whole->result = MOVE_REFUSED; /* before it is suspended in vain */
         return;
     }
-    uint32_t count = choose(request, seats);
+    uint32_t count = control_job_choose(request, seats);
     *ret_report = (struct control_report){.already = count == 0};
     for (uint32_t i = 0; i < count; i++)
-        ret_report->again = ret_report->again || outgrew(request, seats[i]);
+        ret_report->again = ret_report->again || control_job_outgrew(request, seats[i]);
     if (ret_report->again) {
         ret_report->whole.result = MOVE_ROLLED_BACK;
         return;
@@ -336,18 +344,18 @@ static void run(const struct control_request *request, struct control_report *re
         move.grant = request->limited ? &request->grants[seats[i]] : NULL;
         move.target = request->suspend || request->parks ? NULL : &request->targets[seats[i]];
         move_run(&move, &report);
-        add(ret_report, &report, seats[i], status_seat_count() > 1);
+        control_job_add(ret_report, &report, seats[i], status_seat_count() > 1);
     }
     if (ret_report->whole.result != MOVE_DONE)
         return;
     if (request->parks)
-        park(request, ret_report);
+        control_job_park(request, ret_report);
     else if (request->folder[0])
-        store(request, ret_report);
+        control_job_store(request, ret_report);
 }
 
 /* It cannot do what waits for its own calls. The agent may not know yet. */
-static bool is_fenced(struct control_report *ret_report)
+static bool control_job_is_fenced(struct control_report *ret_report)
 {
     struct move_report *whole = &ret_report->whole;
     struct keeper_status right;
@@ -361,11 +369,11 @@ static bool is_fenced(struct control_report *ret_report)
 
 void control_job_run(const struct control_request *request, struct control_report *ret_report)
 {
-    if (!request->ends && is_fenced(ret_report))
+    if (!request->ends && control_job_is_fenced(ret_report))
         return;
-    run(request, ret_report);
+    control_job_dispatch(request, ret_report);
     if (ret_report->whole.result != MOVE_DONE && ret_report->whole.result != MOVE_REFUSED)
-        (void)is_fenced(ret_report);
+        (void)control_job_is_fenced(ret_report);
 }
 
 uint32_t control_environment_devices(struct device_key *ret_keys)

@@ -20,14 +20,14 @@ static struct {
     uint64_t ordered; /* Of the control thread. */
 } own = {.change = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void note(const struct protection *protection)
+static void control_protect_note(const struct protection *protection)
 {
     pthread_mutex_lock(&own.lock);
     own.now = *protection;
     pthread_mutex_unlock(&own.lock);
 }
 
-static int begin(const struct protection *protection)
+static int control_protect_begin(const struct protection *protection)
 {
     const struct protect_settings settings = {.interval_ns = protection->seconds * NS_PER_S,
                                               .bytes = protection->bytes,
@@ -58,12 +58,12 @@ void control_protect_start(const struct device_key *places, size_t count, const 
         log_warn("RESEAT_PROTECTION: %s: taken as on", reason);
         protection = (struct protection){.word = PROTECTION_ON};
     }
-    int error = protection.word == PROTECTION_ON ? begin(&protection) : 0;
+    int error = protection.word == PROTECTION_ON ? control_protect_begin(&protection) : 0;
     if (error != 0) {
         log_warn("the program is not protected: %s", strerror(-error));
         protection.word = PROTECTION_OFF;
     }
-    note(&protection);
+    control_protect_note(&protection);
 }
 
 uint64_t control_protect_order(void)
@@ -78,11 +78,11 @@ int control_protect_apply(const struct protection *protection, uint64_t order)
     if (order > own.done) {
         own.done = order;
         if (protection->word == PROTECTION_ON)
-            error = begin(protection);
+            error = control_protect_begin(protection);
         else
             protect_end();
         if (error == 0)
-            note(protection);
+            control_protect_note(protection);
     }
     pthread_mutex_unlock(&own.change);
     return error;
@@ -97,11 +97,14 @@ void control_protect_words(char ret_text[PROTECTION_TEXT_MAX])
 }
 
 /* A child is protected when its agent says so; who changed it in the parent is not here. */
-static void in_child(void)
+static void control_protect_in_child(void)
 {
     own.done = own.ordered = 0;
     if (own.now.word == PROTECTION_ON)
         own.now.word = PROTECTION_OFF;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &own.lock, .long_lock = &own.change, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE,
+             .lock = &own.lock,
+             .long_lock = &own.change,
+             .in_child = control_protect_in_child};

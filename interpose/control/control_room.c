@@ -54,7 +54,7 @@ static struct {
     void (*wake)(void);
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
 
-static enum room_answer ask(const struct room_need *asked)
+static enum room_answer control_room_ask(const struct room_need *asked)
 {
     struct need need = {.asked = asked, .answer = ROOM_FORCE};
 
@@ -81,11 +81,11 @@ static enum room_answer ask(const struct room_need *asked)
 void control_room_start(void (*wake)(void))
 {
     room.wake = wake;
-    room_set_policy(ask);
+    room_set_policy(control_room_ask);
 }
 
 /** Seats that nobody said anything of get what the agent grants at first. Locked. */
-static void grant_first(void)
+static void control_room_grant_first(void)
 {
     for (uint32_t seat = 0; room.began && seat < room.initial_count; seat++) {
         struct room_use use;
@@ -101,7 +101,7 @@ void control_room_begin(void)
 {
     pthread_mutex_lock(&room.lock);
     room.began = true;
-    grant_first();
+    control_room_grant_first();
     pthread_mutex_unlock(&room.lock);
 }
 
@@ -123,12 +123,12 @@ void control_room_connected(const msgpack_object *welcome)
         room.initial[room.initial_count] = items[room.initial_count].via.u64;
         room.initial_count++;
     }
-    grant_first();
+    control_room_grant_first();
     pthread_mutex_unlock(&room.lock);
 }
 
 /** Nobody will answer: who waits goes on. Locked. */
-static void answer_all(void)
+static void control_room_answer_all(void)
 {
     for (struct need *need = room.needs; need; need = need->next)
         need->answered = true;
@@ -145,7 +145,7 @@ void control_room_alone(void)
     }
     room.connected = false;
     if (clock_now_ns() >= room.until_ns)
-        answer_all();
+        control_room_answer_all();
     pthread_mutex_unlock(&room.lock);
 }
 
@@ -157,7 +157,7 @@ void control_room_again(void)
 }
 
 /** The next need that was not sent, where there is somebody to send it to. Locked. */
-static struct need *unsent(void)
+static struct need *control_room_unsent(void)
 {
     struct need *need = room.connected ? room.needs : NULL;
 
@@ -169,18 +169,18 @@ static struct need *unsent(void)
 bool control_room_needs(void)
 {
     pthread_mutex_lock(&room.lock);
-    bool needs = unsent() != NULL;
+    bool needs = control_room_unsent() != NULL;
     pthread_mutex_unlock(&room.lock);
     return needs;
 }
 
-static void send_needs(void *data, void (*send)(void *data, struct frame *frame))
+static void control_room_send_needs(void *data, void (*send)(void *data, struct frame *frame))
 {
     for (;;) {
         struct frame frame;
 
         pthread_mutex_lock(&room.lock);
-        struct need *need = unsent();
+        struct need *need = control_room_unsent();
         if (need) {
             need->sent = true;
             frame_init(&frame, MSG_NEED);
@@ -207,7 +207,8 @@ void control_room_heard(void)
 }
 
 /** False when it is time to give up the agent. */
-static bool ask_whether_alive(bool waits, void *data, void (*send)(void *data, struct frame *frame))
+static bool control_room_ask_whether_alive(bool waits, void *data,
+                                           void (*send)(void *data, struct frame *frame))
 {
     struct frame frame;
 
@@ -225,7 +226,7 @@ static bool ask_whether_alive(bool waits, void *data, void (*send)(void *data, s
         room.connected = false;
         room.unheard = 0;
         room.until_ns = clock_now_ns();
-        answer_all();
+        control_room_answer_all();
     } else if (due) {
         room.unheard++;
         room.alive_ns = clock_now_ns();
@@ -242,9 +243,9 @@ bool control_room_serve(bool waits, void *data, void (*send)(void *data, struct 
 {
     bool look = ++room.turns % SLACK_TURNS == 0;
 
-    if (!ask_whether_alive(waits, data, send))
+    if (!control_room_ask_whether_alive(waits, data, send))
         return false;
-    send_needs(data, send);
+    control_room_send_needs(data, send);
     for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
         uint64_t bytes = look ? room_slack(seat) : 0;
 
@@ -265,7 +266,7 @@ bool control_room_serve(bool waits, void *data, void (*send)(void *data, struct 
     return true;
 }
 
-static void shrink_ended(uint32_t seat, uint64_t gone)
+static void control_room_shrink_ended(uint32_t seat, uint64_t gone)
 {
     pthread_mutex_lock(&room.lock);
     room.returns[seat] += gone;
@@ -274,26 +275,26 @@ static void shrink_ended(uint32_t seat, uint64_t gone)
     room.wake();
 }
 
-static void *shrink_main(void *data)
+static void *control_room_shrink_main(void *data)
 {
     struct shrink *shrink = data;
 
-    shrink_ended(shrink->seat, room_shrink(shrink->seat, shrink->bytes));
+    control_room_shrink_ended(shrink->seat, room_shrink(shrink->seat, shrink->bytes));
     free(shrink);
     return NULL;
 }
 
 /** It waits for the device, so not on the control thread. The agent waits for the answer, so that
  * there is one also without memory or a thread for it. */
-static void take_shrink(uint32_t seat, uint64_t bytes)
+static void control_room_take_shrink(uint32_t seat, uint64_t bytes)
 {
     struct shrink *shrink = malloc(sizeof(*shrink));
 
     if (shrink)
         *shrink = (struct shrink){seat, bytes};
-    if (!shrink || thread_start("reseat-shrink", 0, shrink_main, shrink, NULL)) {
+    if (!shrink || thread_start("reseat-shrink", 0, control_room_shrink_main, shrink, NULL)) {
         free(shrink);
-        shrink_ended(seat, 0);
+        control_room_shrink_ended(seat, 0);
     }
 }
 
@@ -330,11 +331,11 @@ void control_room_shrink(const msgpack_object *map)
     uint64_t seat = field_u64(map, "seat", PROTOCOL_SEATS_MAX);
 
     if (seat < PROTOCOL_SEATS_MAX)
-        take_shrink((uint32_t)seat, field_u64(map, "bytes", UINT64_MAX));
+        control_room_take_shrink((uint32_t)seat, field_u64(map, "bytes", UINT64_MAX));
 }
 
 /* What waits in the parent is not waited for. */
-static void in_child(void)
+static void control_room_in_child(void)
 {
     room.connected = false;
     room.until_ns = 0;
@@ -345,5 +346,7 @@ static void in_child(void)
     memset(room.shrunk, 0, sizeof(room.shrunk));
 }
 
-FORK_PART = {
-    .rank = FORK_TABLE, .long_lock = &room.lock, .changed = {&room.answered}, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE,
+             .long_lock = &room.lock,
+             .changed = {&room.answered},
+             .in_child = control_room_in_child};

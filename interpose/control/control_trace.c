@@ -35,7 +35,7 @@ static const char *const tracks[] = {
     [SPAN_LAUNCH] = TRACK_LAUNCH, [SPAN_CHUNK] = TRACK_CHUNK,
 };
 
-static void put_span(struct frame *frame, const struct span *span)
+static void control_trace_put_span(struct frame *frame, const struct span *span)
 {
     frame_map(frame, NULL);
     frame_string(frame, "name", span->name);
@@ -52,14 +52,14 @@ static void put_span(struct frame *frame, const struct span *span)
 }
 
 /* Returns whether there may be more. */
-static bool put_spans(struct frame *frame)
+static bool control_trace_put_spans(struct frame *frame)
 {
     static struct span spans[FRAME_MAX];
     size_t count = span_take(spans, FRAME_MAX);
     frame_init(frame, MSG_SPANS);
     frame_array(frame, "spans");
     for (size_t i = 0; i < count; i++)
-        put_span(frame, &spans[i]);
+        control_trace_put_span(frame, &spans[i]);
     frame_end(frame);
     return count == FRAME_MAX;
 }
@@ -72,7 +72,7 @@ void control_trace_serve(void *data, void (*send)(void *data, struct frame *fram
     if (ends)
         span_stop();
     for (int i = 0; more && i < FRAMES_MAX; i++) {
-        more = put_spans(&frame);
+        more = control_trace_put_spans(&frame);
         if (ends && !more) {
             frame_bool(&frame, "end", true);
             frame_u64(&frame, "lost", span_lost());
@@ -88,9 +88,9 @@ void control_trace_drop(void)
     trace.on = false;
 }
 
-static void in_child(void)
+static void control_trace_in_child(void)
 {
     trace.on = false;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = control_trace_in_child};

@@ -23,7 +23,7 @@ static cl_int check_host_writes(const struct memory *memory)
 }
 
 /* A run of bytes of a buffer. None is an error up to 2.0 (5.2.2). */
-static bool run_fits(const struct memory *buffer, size_t offset, size_t size)
+static bool check_run_fits(const struct memory *buffer, size_t offset, size_t size)
 {
     return range_fits(offset, size, buffer->size) && (size != 0 || the_limits.empty_commands);
 }
@@ -31,7 +31,7 @@ static bool run_fits(const struct memory *buffer, size_t offset, size_t size)
 cl_int check_read_buffer(const struct read_buffer *command)
 {
     const struct memory *buffer = command->base.uses[0];
-    if (!command->ptr || !run_fits(buffer, command->offset, command->size))
+    if (!command->ptr || !check_run_fits(buffer, command->offset, command->size))
         return CL_INVALID_VALUE;
     return check_host_reads(buffer);
 }
@@ -39,15 +39,15 @@ cl_int check_read_buffer(const struct read_buffer *command)
 cl_int check_write_buffer(const struct write_buffer *command)
 {
     const struct memory *buffer = command->base.uses[0];
-    if (!command->ptr || !run_fits(buffer, command->offset, command->size))
+    if (!command->ptr || !check_run_fits(buffer, command->offset, command->size))
         return CL_INVALID_VALUE;
     return check_host_writes(buffer);
 }
 
 /* The boxes of a transfer between a buffer and host memory. */
-static bool host_boxes_fit(const struct memory *buffer, const size_t buffer_origin[3],
-                           const size_t host_origin[3], const size_t region[3],
-                           const size_t buffer_pitch[2], const size_t host_pitch[2])
+static bool check_host_boxes_fit(const struct memory *buffer, const size_t buffer_origin[3],
+                                 const size_t host_origin[3], const size_t region[3],
+                                 const size_t buffer_pitch[2], const size_t host_pitch[2])
 {
     struct box box;
     if (!box_init(&box, host_origin, region, host_pitch[0], host_pitch[1]))
@@ -61,8 +61,8 @@ cl_int check_read_buffer_rect(const struct read_buffer_rect *command)
     const size_t buffer_pitch[2] = {command->buffer_row_pitch, command->buffer_slice_pitch};
     const size_t host_pitch[2] = {command->host_row_pitch, command->host_slice_pitch};
     if (!command->ptr ||
-        !host_boxes_fit(command->base.uses[0], command->buffer_origin, command->host_origin,
-                        command->region, buffer_pitch, host_pitch))
+        !check_host_boxes_fit(command->base.uses[0], command->buffer_origin, command->host_origin,
+                              command->region, buffer_pitch, host_pitch))
         return CL_INVALID_VALUE;
     return check_host_reads(command->base.uses[0]);
 }
@@ -72,8 +72,8 @@ cl_int check_write_buffer_rect(const struct write_buffer_rect *command)
     const size_t buffer_pitch[2] = {command->buffer_row_pitch, command->buffer_slice_pitch};
     const size_t host_pitch[2] = {command->host_row_pitch, command->host_slice_pitch};
     if (!command->ptr ||
-        !host_boxes_fit(command->base.uses[0], command->buffer_origin, command->host_origin,
-                        command->region, buffer_pitch, host_pitch))
+        !check_host_boxes_fit(command->base.uses[0], command->buffer_origin, command->host_origin,
+                              command->region, buffer_pitch, host_pitch))
         return CL_INVALID_VALUE;
     return check_host_writes(command->base.uses[0]);
 }
@@ -91,8 +91,8 @@ cl_int check_fill_buffer(const struct fill_buffer *command)
 cl_int check_copy_buffer(const struct copy_buffer *command)
 {
     const struct memory *from = command->base.uses[0], *to = command->base.uses[1];
-    if (!run_fits(from, command->src_offset, command->size) ||
-        !run_fits(to, command->dst_offset, command->size))
+    if (!check_run_fits(from, command->src_offset, command->size) ||
+        !check_run_fits(to, command->dst_offset, command->size))
         return CL_INVALID_VALUE;
     if (from->root == to->root) {
         size_t a = from->origin + command->src_offset, b = to->origin + command->dst_offset;
@@ -135,8 +135,8 @@ static cl_int check_image_region(const struct memory *image, const size_t origin
 }
 
 /* The pitches of host memory that an image is read into or written from (5.3.3). */
-static bool host_pitches_fit(const struct memory *image, const size_t region[3], size_t row,
-                             size_t slice)
+static bool check_host_pitches_fit(const struct memory *image, const size_t region[3], size_t row,
+                                   size_t slice)
 {
     size_t least = region[0] * image->image->element_size;
     if (row != 0 && row < least)
@@ -159,7 +159,7 @@ cl_int check_read_image(const struct read_image *command)
     const struct memory *image = command->base.uses[0];
     if (!command->ptr ||
         check_image_region(image, command->origin, command->region) != CL_SUCCESS ||
-        !host_pitches_fit(image, command->region, command->row_pitch, command->slice_pitch))
+        !check_host_pitches_fit(image, command->region, command->row_pitch, command->slice_pitch))
         return CL_INVALID_VALUE;
     return check_host_reads(image);
 }
@@ -169,8 +169,8 @@ cl_int check_write_image(const struct write_image *command)
     const struct memory *image = command->base.uses[0];
     if (!command->ptr ||
         check_image_region(image, command->origin, command->region) != CL_SUCCESS ||
-        !host_pitches_fit(image, command->region, command->input_row_pitch,
-                          command->input_slice_pitch))
+        !check_host_pitches_fit(image, command->region, command->input_row_pitch,
+                                command->input_slice_pitch))
         return CL_INVALID_VALUE;
     return check_host_writes(image);
 }

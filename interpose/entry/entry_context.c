@@ -3,7 +3,7 @@
 #include "state/object/lost.h"
 
 /* 4.4: each property once, each known, each value valid. */
-static cl_int check_properties(const cl_context_properties *properties)
+static cl_int entry_context_check_properties(const cl_context_properties *properties)
 {
     bool platform = false, sync = false;
     for (; properties && properties[0] != 0; properties += 2) {
@@ -29,8 +29,8 @@ static cl_int check_properties(const cl_context_properties *properties)
 }
 
 /* The seats that a list of handles names, each once. */
-static cl_int collect_seats(cl_uint count, const cl_device_id *devices, struct seat **ret_seats,
-                            cl_uint *ret_count)
+static cl_int entry_context_collect_seats(cl_uint count, const cl_device_id *devices,
+                                          struct seat **ret_seats, cl_uint *ret_count)
 {
     cl_uint used = 0;
     for (cl_uint i = 0; i < count; i++) {
@@ -50,10 +50,11 @@ static cl_int collect_seats(cl_uint count, const cl_device_id *devices, struct s
 }
 
 /* Where the program is protected, on another device if its own is lost. */
-static cl_int create(const cl_context_properties *properties, cl_uint count,
-                     struct seat *const *seats,
-                     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
-                     void *data, struct context **ret_context)
+static cl_int entry_context_create(const cl_context_properties *properties, cl_uint count,
+                                   struct seat *const *seats,
+                                   void(CL_CALLBACK *notify)(const char *, const void *, size_t,
+                                                             void *),
+                                   void *data, struct context **ret_context)
 {
     cl_int error;
     do
@@ -71,13 +72,13 @@ cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_
     struct context *context = NULL;
     struct seat *seats[SEATS];
     cl_uint count = 0;
-    cl_int error = check_properties(properties);
+    cl_int error = entry_context_check_properties(properties);
     if (error == CL_SUCCESS && (!devices || num_devices == 0 || (!pfn_notify && user_data)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = collect_seats(num_devices, devices, seats, &count);
+        error = entry_context_collect_seats(num_devices, devices, seats, &count);
     if (error == CL_SUCCESS)
-        error = create(properties, count, seats, pfn_notify, user_data, &context);
+        error = entry_context_create(properties, count, seats, pfn_notify, user_data, &context);
     return entry_created(context, error, errcode_ret);
 }
 
@@ -89,13 +90,13 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
     struct context *context = NULL;
     struct seat *seats[SEATS];
     cl_uint count = 0;
-    cl_int error = start() == 0 ? check_properties(properties) : CL_INVALID_PLATFORM;
+    cl_int error = start() == 0 ? entry_context_check_properties(properties) : CL_INVALID_PLATFORM;
     if (error == CL_SUCCESS && !pfn_notify && user_data)
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
         error = device_select(device_type, seats, &count);
     if (error == CL_SUCCESS)
-        error = create(properties, count, seats, pfn_notify, user_data, &context);
+        error = entry_context_create(properties, count, seats, pfn_notify, user_data, &context);
     return entry_created(context, error, errcode_ret);
 }
 

@@ -10,15 +10,15 @@
      CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CUSTOM)
 
 /* A program that keeps CL_DEVICE_TYPE_ALL in a signed number of 32 bits passes 64 of them. */
-static bool is_all(cl_device_type type)
+static bool entry_device_is_all(cl_device_type type)
 {
     return type == CL_DEVICE_TYPE_ALL || type == ~(cl_device_type)0;
 }
 
-static bool is_meant(uint32_t index, cl_device_type type)
+static bool entry_device_is_meant(uint32_t index, cl_device_type type)
 {
     cl_device_type ours = devinfo_scalar(&the_present.device, CL_DEVICE_TYPE, 0);
-    if (is_all(type))
+    if (entry_device_is_all(type))
         return !(ours & CL_DEVICE_TYPE_CUSTOM);
     return (ours & type & ~CL_DEVICE_TYPE_DEFAULT) ||
            ((type & CL_DEVICE_TYPE_DEFAULT) && index == 0);
@@ -26,11 +26,11 @@ static bool is_meant(uint32_t index, cl_device_type type)
 
 cl_int device_select(cl_device_type type, struct seat **ret_seats, cl_uint *ret_count)
 {
-    if (!is_all(type) && (type == 0 || (type & ~(cl_device_type)TYPES) != 0))
+    if (!entry_device_is_all(type) && (type == 0 || (type & ~(cl_device_type)TYPES) != 0))
         return CL_INVALID_DEVICE_TYPE;
     cl_uint count = 0;
     for (uint32_t i = 0; i < the_seat_count; i++)
-        if (is_meant(i, type))
+        if (entry_device_is_meant(i, type))
             ret_seats[count++] = the_seats[i];
     if (count == 0)
         return CL_DEVICE_NOT_FOUND;
@@ -63,8 +63,8 @@ cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type device_type, cl_ui
 }
 
 /* What a sub-device has of its own (table 5, 4.3): the rest is its parent's. */
-static cl_int part_info(const struct seat *seat, cl_device_info name,
-                        const struct info_request *request)
+static cl_int entry_device_part_info(const struct seat *seat, cl_device_info name,
+                                     const struct info_request *request)
 {
     const struct sub_device *part = seat->part;
     switch (name) {
@@ -86,7 +86,7 @@ static cl_int part_info(const struct seat *seat, cl_device_info name,
     }
 }
 
-static bool is_of_part(cl_device_info name)
+static bool entry_device_is_of_part(cl_device_info name)
 {
     return name == CL_DEVICE_PARENT_DEVICE || name == CL_DEVICE_REFERENCE_COUNT ||
            name == CL_DEVICE_MAX_COMPUTE_UNITS ||
@@ -101,8 +101,8 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t pa
     const struct devinfo_value *answer;
     if (!seat)
         return CL_INVALID_DEVICE;
-    if (seat->part && is_of_part(param_name))
-        return part_info(seat, param_name, &request);
+    if (seat->part && entry_device_is_of_part(param_name))
+        return entry_device_part_info(seat, param_name, &request);
     switch (param_name) {
     case CL_DEVICE_PLATFORM:
         return info_pointer(&request, the_platform);
@@ -137,7 +137,7 @@ cl_int clReleaseDevice(cl_device_id device)
 }
 
 /* 4.3.1: a way of partitioning that the device was not said to have is not supported. */
-static bool is_offered(const struct seat *seat, cl_device_partition_property kind)
+static bool entry_device_is_offered(const struct seat *seat, cl_device_partition_property kind)
 {
     cl_device_partition_property kinds[16];
     size_t size = 0;
@@ -158,7 +158,7 @@ cl_int clCreateSubDevices(cl_device_id in_device, const cl_device_partition_prop
     cl_uint count;
     if (!seat)
         return CL_INVALID_DEVICE;
-    if (!properties || !is_offered(seat, properties[0]))
+    if (!properties || !entry_device_is_offered(seat, properties[0]))
         return CL_INVALID_VALUE;
     bool stray;
     cl_int error;

@@ -5,8 +5,8 @@
 #define FORMATS_MAX 512
 
 /* 5.3.1: formats that are offered to the program, which a target has too. */
-static cl_int check_format(cl_mem_flags flags, const cl_image_format *format,
-                           cl_mem_object_type type)
+static cl_int entry_image_check_format(cl_mem_flags flags, const cl_image_format *format,
+                                       cl_mem_object_type type)
 {
     cl_image_format formats[FORMATS_MAX];
     cl_uint count = 0;
@@ -42,7 +42,7 @@ static const struct {
 };
 
 /* Either is wrong in its own way: nothing at all, and more than there is. */
-static cl_int check_extent(size_t extent, cl_device_info name)
+static cl_int entry_image_check_extent(size_t extent, cl_device_info name)
 {
     if (name == 0)
         return CL_SUCCESS;
@@ -52,39 +52,42 @@ static cl_int check_extent(size_t extent, cl_device_info name)
                                                                            : CL_INVALID_IMAGE_SIZE;
 }
 
-static cl_int check_extents(const cl_image_desc *desc)
+static cl_int entry_image_check_extents(const cl_image_desc *desc)
 {
     size_t i = 0;
     while (i < ARRAY_SIZE(largest) && largest[i].type != desc->image_type)
         i++;
     if (i == ARRAY_SIZE(largest))
         return CL_INVALID_IMAGE_DESCRIPTOR;
-    cl_int error = check_extent(desc->image_width, largest[i].width);
+    cl_int error = entry_image_check_extent(desc->image_width, largest[i].width);
     if (error == CL_SUCCESS)
-        error = check_extent(desc->image_height, largest[i].height);
+        error = entry_image_check_extent(desc->image_height, largest[i].height);
     if (error == CL_SUCCESS)
-        error = check_extent(desc->image_depth, largest[i].depth);
-    return error == CL_SUCCESS ? check_extent(desc->image_array_size, largest[i].layers) : error;
+        error = entry_image_check_extent(desc->image_depth, largest[i].depth);
+    return error == CL_SUCCESS ? entry_image_check_extent(desc->image_array_size, largest[i].layers)
+                               : error;
 }
 
 /* Access flags that the image inherits from what it is made from, for its format's sake. */
-static cl_mem_flags access_flags(cl_mem_flags flags, const cl_image_desc *desc)
+static cl_mem_flags entry_image_access_flags(cl_mem_flags flags, const cl_image_desc *desc)
 {
     const cl_mem_flags access = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
     const struct memory *source = memory_get(desc->mem_object);
     return (flags & access) || !source ? flags : flags | (source->flags & access);
 }
 
-static cl_int create_image(cl_context context, const cl_mem_properties *properties,
-                           cl_mem_flags flags, const cl_image_format *format,
-                           const cl_image_desc *desc, void *host_ptr, struct memory **ret_memory)
+static cl_int entry_image_create_image(cl_context context, const cl_mem_properties *properties,
+                                       cl_mem_flags flags, const cl_image_format *format,
+                                       const cl_image_desc *desc, void *host_ptr,
+                                       struct memory **ret_memory)
 {
     struct context *c = context_get(context);
     if (!c)
         return CL_INVALID_CONTEXT;
-    cl_int error = desc ? check_extents(desc) : CL_INVALID_IMAGE_DESCRIPTOR;
+    cl_int error = desc ? entry_image_check_extents(desc) : CL_INVALID_IMAGE_DESCRIPTOR;
     if (error == CL_SUCCESS)
-        error = check_format(access_flags(flags, desc), format, desc->image_type);
+        error = entry_image_check_format(entry_image_access_flags(flags, desc), format,
+                                         desc->image_type);
     if (error != CL_SUCCESS)
         return error;
     return memory_create_image(c, properties, flags, format, desc, host_ptr, ret_memory);
@@ -94,7 +97,8 @@ cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_form
                      const cl_image_desc *image_desc, void *host_ptr, cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
-    cl_int error = create_image(context, NULL, flags, image_format, image_desc, host_ptr, &memory);
+    cl_int error =
+        entry_image_create_image(context, NULL, flags, image_format, image_desc, host_ptr, &memory);
     return entry_created(memory, error, errcode_ret);
 }
 
@@ -104,20 +108,20 @@ cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *
                                    cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
-    cl_int error =
-        create_image(context, properties, flags, image_format, image_desc, host_ptr, &memory);
+    cl_int error = entry_image_create_image(context, properties, flags, image_format, image_desc,
+                                            host_ptr, &memory);
     return entry_created(memory, error, errcode_ret);
 }
 
 /* The calls of 1.1 have sizes where 1.2 has a descriptor, and an error of their own for them. */
-static cl_mem create_sized(cl_context context, cl_mem_flags flags, const cl_image_format *format,
-                           const cl_image_desc *desc, bool sized, void *host_ptr,
-                           cl_int *errcode_ret)
+static cl_mem entry_image_create_sized(cl_context context, cl_mem_flags flags,
+                                       const cl_image_format *format, const cl_image_desc *desc,
+                                       bool sized, void *host_ptr, cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
     cl_int error = context_get(context) ? CL_INVALID_IMAGE_SIZE : CL_INVALID_CONTEXT;
     if (error != CL_INVALID_CONTEXT && sized)
-        error = create_image(context, NULL, flags, format, desc, host_ptr, &memory);
+        error = entry_image_create_image(context, NULL, flags, format, desc, host_ptr, &memory);
     if (error == CL_INVALID_IMAGE_DESCRIPTOR)
         error = CL_INVALID_IMAGE_SIZE;
     return entry_created(memory, error, errcode_ret);
@@ -134,7 +138,8 @@ cl_mem clCreateImage2D(cl_context context, cl_mem_flags flags, const cl_image_fo
         .image_row_pitch = image_row_pitch,
     };
     bool sized = image_width != 0 && image_height != 0;
-    return create_sized(context, flags, image_format, &desc, sized, host_ptr, errcode_ret);
+    return entry_image_create_sized(context, flags, image_format, &desc, sized, host_ptr,
+                                    errcode_ret);
 }
 
 cl_mem clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_format *image_format,
@@ -151,7 +156,8 @@ cl_mem clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_fo
         .image_slice_pitch = image_slice_pitch,
     };
     bool sized = image_width != 0 && image_height != 0 && image_depth > 1;
-    return create_sized(context, flags, image_format, &desc, sized, host_ptr, errcode_ret);
+    return entry_image_create_sized(context, flags, image_format, &desc, sized, host_ptr,
+                                    errcode_ret);
 }
 
 cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,
@@ -165,7 +171,7 @@ cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,
 }
 
 /* 5.3.6: of which types each extent and pitch is; 0 for the others. */
-static size_t extent(const struct memory *memory, cl_image_info name)
+static size_t entry_image_extent(const struct memory *memory, cl_image_info name)
 {
     const struct image_shape *shape = memory->image;
     bool array =
@@ -188,7 +194,7 @@ static size_t extent(const struct memory *memory, cl_image_info name)
 }
 
 /* 5.3.6: the buffer that the image is made from; an image made from an image has none. */
-static struct memory *source_buffer(const struct memory *memory)
+static struct memory *entry_image_source_buffer(const struct memory *memory)
 {
     struct memory *source = memory->associated;
     return source && source->type == CL_MEM_OBJECT_BUFFER ? source : NULL;
@@ -215,9 +221,9 @@ cl_int clGetImageInfo(cl_mem image, cl_image_info param_name, size_t param_value
     case CL_IMAGE_DEPTH:
     case CL_IMAGE_ARRAY_SIZE:
     case CL_IMAGE_SLICE_PITCH:
-        return info_size(&request, extent(memory, param_name));
+        return info_size(&request, entry_image_extent(memory, param_name));
     case CL_IMAGE_BUFFER:
-        return info_object(&request, source_buffer(memory));
+        return info_object(&request, entry_image_source_buffer(memory));
     case CL_IMAGE_NUM_MIP_LEVELS:
     case CL_IMAGE_NUM_SAMPLES:
         return info_uint(&request, 0);

@@ -19,7 +19,7 @@ cl_kernel clCreateKernel(cl_program program_handle, const char *name, cl_int *er
 }
 
 /* The @i-th of names separated by semicolons; owned by the caller, NULL without memory. */
-static char *name_at(const char *names, size_t i)
+static char *entry_kernel_name_at(const char *names, size_t i)
 {
     while (i-- > 0)
         names += strcspn(names, ";") + 1;
@@ -46,7 +46,7 @@ cl_int clCreateKernelsInProgram(cl_program program_handle, cl_uint num_kernels, 
         struct kernel **all = calloc(count, sizeof(struct kernel *));
         error = names && all ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
         while (error == CL_SUCCESS && made < count) {
-            char *name = name_at(names, made);
+            char *name = entry_kernel_name_at(names, made);
             error = name ? kernel_create(program, name, &all[made]) : CL_OUT_OF_HOST_MEMORY;
             made += error == CL_SUCCESS;
             free(name);
@@ -139,7 +139,7 @@ cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info na
 
 /* 5.9.3: of the devices that it was built for; the device may be left out where that is only one.
  */
-static int seat_of(const struct kernel *kernel, cl_device_id handle)
+static int entry_kernel_seat_of(const struct kernel *kernel, cl_device_id handle)
 {
     const struct context *context = kernel->context;
     uint32_t seats = atomic_load(&kernel->program->executable);
@@ -161,7 +161,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
     size_t size;
     if (!kernel)
         return CL_INVALID_KERNEL;
-    int seat = seat_of(kernel, device);
+    int seat = entry_kernel_seat_of(kernel, device);
     if (seat < 0)
         return CL_INVALID_DEVICE;
     unsigned tries = 0;
@@ -188,7 +188,7 @@ cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device, cl_kernel_
     size_t size;
     if (!kernel)
         return CL_INVALID_KERNEL;
-    int seat = seat_of(kernel, device);
+    int seat = entry_kernel_seat_of(kernel, device);
     if (seat < 0)
         return CL_INVALID_DEVICE;
     if (!the_limits.subgroups)

@@ -5,7 +5,7 @@
 #include "state/move/move.h"
 #include "state/program/kernel.h"
 
-static cl_int check_owners(const struct queue *queue, const struct kernel *kernel)
+static cl_int entry_launch_check_owners(const struct queue *queue, const struct kernel *kernel)
 {
     if (UNLIKELY(!queue))
         return CL_INVALID_COMMAND_QUEUE;
@@ -21,7 +21,7 @@ static cl_int check_owners(const struct queue *queue, const struct kernel *kerne
 }
 
 /* reqd_work_group_size: dimensions that are left out are 1. */
-static bool is_required(const struct launch_space *space, const size_t *required)
+static bool entry_launch_is_required(const struct launch_space *space, const size_t *required)
 {
     for (cl_uint i = 0; i < 3; i++)
         if (required[i] != (space->local && i < space->dims ? space->local[i] : 1))
@@ -35,8 +35,9 @@ struct findings {
 };
 
 /* Against what the program was told, so that the launch can be made on another device too. */
-static inline cl_int measure(struct launch_space *space, const struct group_limits *limits,
-                             struct findings *ret_findings)
+static inline cl_int entry_launch_measure(struct launch_space *space,
+                                          const struct group_limits *limits,
+                                          struct findings *ret_findings)
 {
     struct findings found = {.empty = space->global == NULL};
     bool uneven = false;
@@ -62,12 +63,12 @@ static inline cl_int measure(struct launch_space *space, const struct group_limi
 }
 
 /* @space->local is set where only the kernel says what it is. */
-static cl_int run(struct queue *queue, struct kernel *kernel, cl_command_type type,
-                  struct launch_space *space, cl_uint waits, const cl_event *wait_list,
-                  cl_event *ret_event)
+static cl_int entry_launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
+                               struct launch_space *space, cl_uint waits, const cl_event *wait_list,
+                               cl_event *ret_event)
 {
     struct findings found;
-    cl_int error = check_owners(queue, kernel);
+    cl_int error = entry_launch_check_owners(queue, kernel);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
     if (UNLIKELY(space->dims < 1 || space->dims > 3))
@@ -79,7 +80,7 @@ static cl_int run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         the_present.version >= CL_MAKE_VERSION(2, 0, 0))
         space->local = required;
     space->told = &seat_limits[queue->seat->index].groups;
-    error = measure(space, space->told, &found);
+    error = entry_launch_measure(space, space->told, &found);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
     if (UNLIKELY(found.empty))
@@ -88,7 +89,7 @@ static cl_int run(struct queue *queue, struct kernel *kernel, cl_command_type ty
                    : CL_INVALID_GLOBAL_WORK_SIZE;
     if (UNLIKELY(found.overflows))
         return CL_INVALID_GLOBAL_OFFSET;
-    if (UNLIKELY(required != NULL) && !is_required(space, required))
+    if (UNLIKELY(required != NULL) && !entry_launch_is_required(space, required))
         return CL_INVALID_WORK_GROUP_SIZE;
     if (UNLIKELY(space->uneven) && the_limits.uniform_groups)
         return CL_INVALID_WORK_GROUP_SIZE;
@@ -101,8 +102,8 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, 
                               const cl_event *event_wait_list, cl_event *event)
 {
     struct launch_space space = {work_dim, global_work_offset, global_work_size, local_work_size};
-    return run(queue_get(command_queue), kernel_get(kernel), CL_COMMAND_NDRANGE_KERNEL, &space,
-               num_events_in_wait_list, event_wait_list, event);
+    return entry_launch_run(queue_get(command_queue), kernel_get(kernel), CL_COMMAND_NDRANGE_KERNEL,
+                            &space, num_events_in_wait_list, event_wait_list, event);
 }
 
 cl_int clEnqueueTask(cl_command_queue command_queue, cl_kernel kernel,
@@ -111,11 +112,11 @@ cl_int clEnqueueTask(cl_command_queue command_queue, cl_kernel kernel,
 {
     const size_t one = 1;
     struct launch_space space = {1, NULL, &one, &one};
-    return run(queue_get(command_queue), kernel_get(kernel), CL_COMMAND_TASK, &space,
-               num_events_in_wait_list, event_wait_list, event);
+    return entry_launch_run(queue_get(command_queue), kernel_get(kernel), CL_COMMAND_TASK, &space,
+                            num_events_in_wait_list, event_wait_list, event);
 }
 
-static bool native_offered(void)
+static bool entry_launch_native_offered(void)
 {
     return devinfo_scalar(&the_present.device, CL_DEVICE_EXECUTION_CAPABILITIES, 0) &
            CL_EXEC_NATIVE_KERNEL;
@@ -130,7 +131,7 @@ cl_int clEnqueueNativeKernel(cl_command_queue command_queue, void(CL_CALLBACK *u
     struct queue *queue = queue_get(command_queue);
     if (!queue)
         return CL_INVALID_COMMAND_QUEUE;
-    if (!native_offered())
+    if (!entry_launch_native_offered())
         return CL_INVALID_OPERATION;
     if (!user_func || (args == NULL) != (cb_args == 0) || (!args && num_mem_objects != 0) ||
         (num_mem_objects == 0) != (mem_list == NULL) ||

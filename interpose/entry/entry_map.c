@@ -2,7 +2,7 @@
 
 #include "interpose/entry/entry.h"
 
-static cl_int check_owners(cl_command_queue queue, cl_mem object, bool image)
+static cl_int entry_map_check_owners(cl_command_queue queue, cl_mem object, bool image)
 {
     const struct queue *q = queue_get(queue);
     const struct memory *memory = memory_get(object);
@@ -21,7 +21,7 @@ void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
     void *pointer = NULL;
     const size_t origin[3] = {offset, 0, 0}, region[3] = {size, 1, 1};
     struct memory *memory = memory_get(buffer);
-    cl_int error = check_owners(command_queue, buffer, false);
+    cl_int error = entry_map_check_owners(command_queue, buffer, false);
     if (error == CL_SUCCESS)
         error = map_enqueue(queue_get(command_queue), memory, map_flags, origin, region,
                             blocking_map != CL_FALSE, num_events_in_wait_list, event_wait_list,
@@ -29,7 +29,7 @@ void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
     return entry_created(pointer, error, errcode_ret);
 }
 
-static bool has_slices(const struct memory *image)
+static bool entry_map_has_slices(const struct memory *image)
 {
     return image->type == CL_MEM_OBJECT_IMAGE3D || image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ||
            image->type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
@@ -44,16 +44,16 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
     void *pointer = NULL;
     size_t slice_pitch = 0;
     struct memory *memory = memory_get(image);
-    cl_int error = check_owners(command_queue, image, true);
-    if (error == CL_SUCCESS &&
-        (!origin || !region || !image_row_pitch || (has_slices(memory) && !image_slice_pitch)))
+    cl_int error = entry_map_check_owners(command_queue, image, true);
+    if (error == CL_SUCCESS && (!origin || !region || !image_row_pitch ||
+                                (entry_map_has_slices(memory) && !image_slice_pitch)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
         error = map_enqueue(queue_get(command_queue), memory, map_flags, origin, region,
                             blocking_map != CL_FALSE, num_events_in_wait_list, event_wait_list,
                             event, image_row_pitch, &slice_pitch, &pointer);
     if (error == CL_SUCCESS && image_slice_pitch)
-        *image_slice_pitch = has_slices(memory) ? slice_pitch : 0;
+        *image_slice_pitch = entry_map_has_slices(memory) ? slice_pitch : 0;
     return entry_created(pointer, error, errcode_ret);
 }
 

@@ -2,9 +2,9 @@
 #include "state/memory/memory.h"
 
 /* 5.2.1: of what the program was told. More than the device has where it is now is no error. */
-static cl_int create_buffer(cl_context context, const cl_mem_properties *properties,
-                            cl_mem_flags flags, size_t size, void *host_ptr,
-                            struct memory **ret_memory)
+static cl_int entry_memory_create_buffer(cl_context context, const cl_mem_properties *properties,
+                                         cl_mem_flags flags, size_t size, void *host_ptr,
+                                         struct memory **ret_memory)
 {
     struct context *c = context_get(context);
     if (UNLIKELY(!c))
@@ -18,7 +18,7 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void 
                       cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
-    cl_int error = create_buffer(context, NULL, flags, size, host_ptr, &memory);
+    cl_int error = entry_memory_create_buffer(context, NULL, flags, size, host_ptr, &memory);
     return entry_created(memory, error, errcode_ret);
 }
 
@@ -27,7 +27,7 @@ cl_mem clCreateBufferWithProperties(cl_context context, const cl_mem_properties 
                                     cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
-    cl_int error = create_buffer(context, properties, flags, size, host_ptr, &memory);
+    cl_int error = entry_memory_create_buffer(context, properties, flags, size, host_ptr, &memory);
     return entry_created(memory, error, errcode_ret);
 }
 

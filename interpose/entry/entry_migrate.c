@@ -18,7 +18,8 @@ struct migration {
     struct memory *const *objects; /* The program's list: handles are the objects' addresses. */
 };
 
-static struct memory *migration_more(const struct command *base, unsigned *cursor, bool *ret_writes)
+static struct memory *entry_migrate_migration_more(const struct command *base, unsigned *cursor,
+                                                   bool *ret_writes)
 {
     const struct migration *migration = (const struct migration *)base;
     if (*cursor >= migration->count)
@@ -27,9 +28,9 @@ static struct memory *migration_more(const struct command *base, unsigned *curso
     return migration->objects[(*cursor)++];
 }
 
-static cl_int migration_issue(struct command *base, struct residence *residence, uint8_t place,
-                              cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                              cl_event *ret_event)
+static cl_int entry_migrate_migration_issue(struct command *base, struct residence *residence,
+                                            uint8_t place, cl_command_queue queue, cl_uint waits,
+                                            const cl_event *wait_list, cl_event *ret_event)
 {
     const struct migration *migration = (const struct migration *)base;
     if (!residence->cl->clEnqueueMigrateMemObjects)
@@ -53,7 +54,7 @@ static cl_int migration_issue(struct command *base, struct residence *residence,
     return error;
 }
 
-static cl_int migration_defer(struct command *base)
+static cl_int entry_migrate_migration_defer(struct command *base)
 {
     struct migration *migration = (struct migration *)base;
     struct memory **copy = calloc(migration->count, sizeof(struct memory *));
@@ -67,7 +68,7 @@ static cl_int migration_defer(struct command *base)
     return CL_SUCCESS;
 }
 
-static void migration_drop(struct command *base)
+static void entry_migrate_migration_drop(struct command *base)
 {
     struct migration *migration = (struct migration *)base;
     for (cl_uint i = 0; i < migration->count; i++)
@@ -78,9 +79,9 @@ static void migration_drop(struct command *base)
 static const struct command_ops migration_ops = {
     .type = CL_COMMAND_MIGRATE_MEM_OBJECTS,
     .size = sizeof(struct migration),
-    .issue = migration_issue,
-    .defer = migration_defer,
-    .drop = migration_drop,
+    .issue = entry_migrate_migration_issue,
+    .defer = entry_migrate_migration_defer,
+    .drop = entry_migrate_migration_drop,
 };
 
 cl_int clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint num_mem_objects,
@@ -103,7 +104,7 @@ cl_int clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint num_me
             return CL_INVALID_CONTEXT;
     }
     struct migration migration = {
-        .base = {.ops = &migration_ops, .queue = queue, .more = migration_more},
+        .base = {.ops = &migration_ops, .queue = queue, .more = entry_migrate_migration_more},
         .flags = flags,
         .count = num_mem_objects,
         .objects = (struct memory *const *)mem_objects,

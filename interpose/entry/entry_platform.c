@@ -46,7 +46,7 @@ cl_int clGetDeviceAndHostTimer(cl_device_id device, cl_ulong *device_timestamp,
     return seat_get(device) ? CL_INVALID_OPERATION : CL_INVALID_DEVICE;
 }
 
-static int compare_address(const void *name, const void *entry)
+static int entry_platform_compare_address(const void *name, const void *entry)
 {
     return strcmp(name, ((const struct call_address *)entry)->name);
 }
@@ -56,7 +56,7 @@ void *clGetExtensionFunctionAddress(const char *func_name)
 {
     const struct call_address *found =
         func_name ? bsearch(func_name, calls_addresses, calls_address_count,
-                            sizeof(calls_addresses[0]), compare_address)
+                            sizeof(calls_addresses[0]), entry_platform_compare_address)
                   : NULL;
     return found ? (void *)(uintptr_t)found->address : NULL;
 }

@@ -13,26 +13,26 @@
 
 /* Programs (5.8 of the OpenCL 3.0 specification). */
 
-static cl_int error_of(int err)
+static cl_int entry_program_error_of(int err)
 {
     return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
 }
 
 /* Launches of what it was before cannot be given again, and while they may be it has kernels. */
-static void build_begins(const struct program *program)
+static void entry_program_build_begins(const struct program *program)
 {
     if (atomic_load(&program->edition) != 0)
         (void)the_upcalls->relieve(true);
 }
 
-static uint32_t all_seats(const struct context *context)
+static uint32_t entry_program_all_seats(const struct context *context)
 {
     return (1u << context->seat_count) - 1;
 }
 
 /* Seats of a list of devices that must be among @allowed of @context's. */
-static cl_int seats_of(const struct context *context, uint32_t allowed, cl_uint count,
-                       const cl_device_id *devices, uint32_t *ret_seats)
+static cl_int entry_program_seats_of(const struct context *context, uint32_t allowed, cl_uint count,
+                                     const cl_device_id *devices, uint32_t *ret_seats)
 {
     uint32_t seats = 0;
     for (cl_uint i = 0; i < count; i++) {
@@ -46,7 +46,8 @@ static cl_int seats_of(const struct context *context, uint32_t allowed, cl_uint 
     return CL_SUCCESS;
 }
 
-static bool is_part_of_any(const struct context *context, cl_uint index, uint32_t seats)
+static bool entry_program_is_part_of_any(const struct context *context, cl_uint index,
+                                         uint32_t seats)
 {
     const struct sub_device *part = context->seats[index]->part;
     for (; part; part = part->parent->part) {
@@ -59,24 +60,26 @@ static bool is_part_of_any(const struct context *context, cl_uint index, uint32_
 
 /* The same for a list that may be left out, which means all. What is built for a device runs on its
  * parts as well. */
-static cl_int seats_to_build(const struct context *context, uint32_t allowed, cl_uint count,
-                             const cl_device_id *devices, uint32_t *ret_seats)
+static cl_int entry_program_seats_to_build(const struct context *context, uint32_t allowed,
+                                           cl_uint count, const cl_device_id *devices,
+                                           uint32_t *ret_seats)
 {
     uint32_t seats = allowed;
     if (!devices != (count == 0))
         return CL_INVALID_VALUE;
-    cl_int error = devices ? seats_of(context, allowed, count, devices, &seats) : CL_SUCCESS;
+    cl_int error =
+        devices ? entry_program_seats_of(context, allowed, count, devices, &seats) : CL_SUCCESS;
     if (error != CL_SUCCESS)
         return error;
     for (cl_uint i = 0; i < context->seat_count; i++)
-        if ((allowed & (1u << i)) && is_part_of_any(context, i, seats))
+        if ((allowed & (1u << i)) && entry_program_is_part_of_any(context, i, seats))
             seats |= 1u << i;
     *ret_seats = seats;
     return CL_SUCCESS;
 }
 
-static cl_program create(struct context *context, uint32_t seats, struct recipe *recipe,
-                         bool from_binary, cl_int *errcode_ret)
+static cl_program entry_program_create(struct context *context, uint32_t seats,
+                                       struct recipe *recipe, bool from_binary, cl_int *errcode_ret)
 {
     struct program *program = NULL;
     cl_int error = program_create(context, seats, recipe, from_binary, &program);
@@ -96,11 +99,12 @@ cl_program clCreateProgramWithSource(cl_context context_handle, cl_uint count, c
         return entry_created(NULL, context ? CL_INVALID_VALUE : CL_INVALID_CONTEXT, errcode_ret);
     int err = recipe_source(count, strings, lengths, &recipe);
     if (err)
-        return entry_created(NULL, error_of(err), errcode_ret);
-    return create(context, all_seats(context), recipe, false, errcode_ret);
+        return entry_created(NULL, entry_program_error_of(err), errcode_ret);
+    return entry_program_create(context, entry_program_all_seats(context), recipe, false,
+                                errcode_ret);
 }
 
-static bool has_il(void)
+static bool entry_program_has_il(void)
 {
     return devinfo_string(&the_present.device, CL_DEVICE_IL_VERSION)[0] != '\0';
 }
@@ -112,20 +116,22 @@ cl_program clCreateProgramWithIL(cl_context context_handle, const void *il, size
     struct recipe *recipe;
     if (!context)
         return entry_created(NULL, CL_INVALID_CONTEXT, errcode_ret);
-    if (!has_il())
+    if (!entry_program_has_il())
         return entry_created(NULL, CL_INVALID_OPERATION, errcode_ret);
     if (!il || length == 0)
         return entry_created(NULL, CL_INVALID_VALUE, errcode_ret);
     int err = recipe_il(il, length, &recipe);
     if (err)
-        return entry_created(NULL, error_of(err), errcode_ret);
-    return create(context, all_seats(context), recipe, false, errcode_ret);
+        return entry_created(NULL, entry_program_error_of(err), errcode_ret);
+    return entry_program_create(context, entry_program_all_seats(context), recipe, false,
+                                errcode_ret);
 }
 
 /* One binary of a list; the first that is good is what all others must be, for a program has one
  * recipe. CL_SUCCESS, CL_INVALID_VALUE, CL_INVALID_BINARY or CL_OUT_OF_HOST_MEMORY. */
-static cl_int load_binary(const unsigned char *bytes, size_t size, const unsigned char *first,
-                          size_t first_size, struct recipe **recipe)
+static cl_int entry_program_load_binary(const unsigned char *bytes, size_t size,
+                                        const unsigned char *first, size_t first_size,
+                                        struct recipe **recipe)
 {
     char what[80];
     if (!bytes || size == 0)
@@ -154,14 +160,15 @@ cl_program clCreateProgramWithBinary(cl_context context_handle, cl_uint num_devi
     cl_int error = !context ? CL_INVALID_CONTEXT
                    : !devices || num_devices == 0 || !lengths || !binaries
                        ? CL_INVALID_VALUE
-                       : seats_of(context, all_seats(context), num_devices, devices, &seats);
+                       : entry_program_seats_of(context, entry_program_all_seats(context),
+                                                num_devices, devices, &seats);
     if (error != CL_SUCCESS)
         goto out;
     cl_uint first = 0;
     for (cl_uint i = 0; i < num_devices; i++) {
         bool had = recipe != NULL;
-        cl_int status =
-            load_binary(binaries[i], lengths[i], binaries[first], lengths[first], &recipe);
+        cl_int status = entry_program_load_binary(binaries[i], lengths[i], binaries[first],
+                                                  lengths[first], &recipe);
         if (!had && recipe)
             first = i;
         if (binary_status)
@@ -192,7 +199,8 @@ cl_program clCreateProgramWithBuiltInKernels(cl_context context_handle, cl_uint 
     uint32_t seats;
     cl_int error = CL_INVALID_CONTEXT;
     if (context && devices && num_devices && names)
-        error = seats_of(context, all_seats(context), num_devices, devices, &seats);
+        error = entry_program_seats_of(context, entry_program_all_seats(context), num_devices,
+                                       devices, &seats);
     else if (context)
         error = CL_INVALID_VALUE;
     return entry_created(NULL, error ? error : CL_INVALID_VALUE, errcode_ret);
@@ -215,7 +223,8 @@ cl_int clSetProgramSpecializationConstant(cl_program handle, cl_uint id, size_t 
     struct program *program = program_get(handle);
     if (!program)
         return CL_INVALID_PROGRAM;
-    return has_il() ? program_specialise(program, id, size, value) : CL_INVALID_OPERATION;
+    return entry_program_has_il() ? program_specialise(program, id, size, value)
+                                  : CL_INVALID_OPERATION;
 }
 
 cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id *devices,
@@ -228,17 +237,17 @@ cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id
         return CL_INVALID_PROGRAM;
     if (!pfn_notify && user_data)
         return CL_INVALID_VALUE;
-    cl_int error =
-        seats_to_build(program->context, program_seats(program), num_devices, devices, &seats);
+    cl_int error = entry_program_seats_to_build(program->context, program_seats(program),
+                                                num_devices, devices, &seats);
     if (error != CL_SUCCESS)
         return error;
-    build_begins(program);
+    entry_program_build_begins(program);
     return program_build(program, seats, options, (struct program_notify){pfn_notify, user_data});
 }
 
 /* Live programs of @context behind handles; owned by the caller (free()). */
-static cl_int programs_of(const struct context *context, cl_uint count, const cl_program *handles,
-                          struct program ***ret_programs)
+static cl_int entry_program_programs_of(const struct context *context, cl_uint count,
+                                        const cl_program *handles, struct program ***ret_programs)
 {
     struct program **programs = calloc(count ? count : 1, sizeof(struct program *));
     if (!programs)
@@ -270,13 +279,14 @@ cl_int clCompileProgram(cl_program handle, cl_uint num_devices, const cl_device_
     for (cl_uint i = 0; i < num_input_headers; i++)
         if (!header_include_names[i])
             return CL_INVALID_VALUE;
-    cl_int error =
-        seats_to_build(program->context, program_seats(program), num_devices, devices, &seats);
+    cl_int error = entry_program_seats_to_build(program->context, program_seats(program),
+                                                num_devices, devices, &seats);
     if (error == CL_SUCCESS)
-        error = programs_of(program->context, num_input_headers, input_headers, &headers.programs);
+        error = entry_program_programs_of(program->context, num_input_headers, input_headers,
+                                          &headers.programs);
     if (error != CL_SUCCESS)
         return error;
-    build_begins(program);
+    entry_program_build_begins(program);
     error = program_compile(program, seats, options, &headers,
                             (struct program_notify){pfn_notify, user_data});
     free(headers.programs);
@@ -296,9 +306,11 @@ cl_program clLinkProgram(cl_context context_handle, cl_uint num_devices,
     cl_int error = !context ? CL_INVALID_CONTEXT
                    : (!pfn_notify && user_data) || num_input_programs == 0 || !input_programs
                        ? CL_INVALID_VALUE
-                       : seats_to_build(context, all_seats(context), num_devices, devices, &seats);
+                       : entry_program_seats_to_build(context, entry_program_all_seats(context),
+                                                      num_devices, devices, &seats);
     if (error == CL_SUCCESS)
-        error = programs_of(context, num_input_programs, input_programs, &inputs.programs);
+        error = entry_program_programs_of(context, num_input_programs, input_programs,
+                                          &inputs.programs);
     if (error != CL_SUCCESS)
         return entry_created(NULL, error, errcode_ret);
     error = program_link(context, seats, options, &inputs,
@@ -322,7 +334,7 @@ cl_int clUnloadPlatformCompiler(cl_platform_id platform)
 }
 
 /* A text that was copied for this answer, with its NUL. */
-static cl_int info_text(const struct info_request *request, char *text)
+static cl_int entry_program_info_text(const struct info_request *request, char *text)
 {
     if (!text)
         return CL_OUT_OF_HOST_MEMORY;
@@ -332,7 +344,7 @@ static cl_int info_text(const struct info_request *request, char *text)
 }
 
 /* The program's devices, in the order of its context's. */
-static cl_uint list_seats(const struct program *program, cl_uint *ret_indices)
+static cl_uint entry_program_list_seats(const struct program *program, cl_uint *ret_indices)
 {
     cl_uint count = 0;
     for (cl_uint i = 0; i < SEATS; i++)
@@ -341,26 +353,27 @@ static cl_uint list_seats(const struct program *program, cl_uint *ret_indices)
     return count;
 }
 
-static cl_int binary_sizes(struct program *program, const struct info_request *request)
+static cl_int entry_program_binary_sizes(struct program *program,
+                                         const struct info_request *request)
 {
     cl_uint indices[SEATS];
     size_t sizes[SEATS];
-    cl_uint count = list_seats(program, indices);
+    cl_uint count = entry_program_list_seats(program, indices);
     program_settle(program);
     for (cl_uint i = 0; i < count; i++) {
         int err = program_container(program, indices[i], NULL, &sizes[i]);
         if (err)
-            return error_of(err);
+            return entry_program_error_of(err);
     }
     return info_bytes(request, sizes, count * sizeof(sizes[0]));
 }
 
 /* 5.8.7: param_value is an array of pointers to the program's own buffers; NULL ones are skipped.
  */
-static cl_int binaries(struct program *program, const struct info_request *request)
+static cl_int entry_program_binaries(struct program *program, const struct info_request *request)
 {
     cl_uint indices[SEATS];
-    cl_uint count = list_seats(program, indices);
+    cl_uint count = entry_program_list_seats(program, indices);
     unsigned char **buffers = request->param_value;
     if (buffers && request->param_value_size < count * sizeof(buffers[0]))
         return CL_INVALID_VALUE;
@@ -372,7 +385,7 @@ static cl_int binaries(struct program *program, const struct info_request *reque
             continue;
         int err = program_container(program, indices[i], &bytes, &size);
         if (err)
-            return error_of(err);
+            return entry_program_error_of(err);
         if (size)
             memcpy(buffers[i], bytes, size);
         free(bytes);
@@ -383,22 +396,23 @@ static cl_int binaries(struct program *program, const struct info_request *reque
     return CL_SUCCESS;
 }
 
-static cl_int kernels(struct program *program, cl_program_info name,
-                      const struct info_request *request)
+static cl_int entry_program_kernels(struct program *program, cl_program_info name,
+                                    const struct info_request *request)
 {
     program_settle(program);
     if (!program_is_executable(program, ~0u))
         return CL_INVALID_PROGRAM_EXECUTABLE;
     if (name == CL_PROGRAM_KERNEL_NAMES)
-        return info_text(request, program_text(program, 0, PROGRAM_TEXT_KERNELS));
+        return entry_program_info_text(request, program_text(program, 0, PROGRAM_TEXT_KERNELS));
     return info_size(request, program_kernel_count(program));
 }
 
-static cl_int devices_of(const struct program *program, const struct info_request *request)
+static cl_int entry_program_devices_of(const struct program *program,
+                                       const struct info_request *request)
 {
     cl_uint indices[SEATS];
     cl_device_id devices[SEATS];
-    cl_uint count = list_seats(program, indices);
+    cl_uint count = entry_program_list_seats(program, indices);
     for (cl_uint i = 0; i < count; i++)
         devices[i] = (cl_device_id)program->context->seats[indices[i]];
     return info_bytes(request, devices, count * sizeof(devices[0]));
@@ -420,20 +434,20 @@ cl_int clGetProgramInfo(cl_program handle, cl_program_info name, size_t param_va
     case CL_PROGRAM_CONTEXT:
         return info_object(&request, program->context);
     case CL_PROGRAM_NUM_DEVICES:
-        return info_uint(&request, list_seats(program, indices));
+        return info_uint(&request, entry_program_list_seats(program, indices));
     case CL_PROGRAM_DEVICES:
-        return devices_of(program, &request);
+        return entry_program_devices_of(program, &request);
     case CL_PROGRAM_SOURCE:
         return info_bytes(&request, source ? base->bytes : "", source ? base->size + 1 : 1);
     case CL_PROGRAM_IL:
         return info_bytes(&request, il ? base->bytes : NULL, il ? base->size : 0);
     case CL_PROGRAM_BINARY_SIZES:
-        return binary_sizes(program, &request);
+        return entry_program_binary_sizes(program, &request);
     case CL_PROGRAM_BINARIES:
-        return binaries(program, &request);
+        return entry_program_binaries(program, &request);
     case CL_PROGRAM_NUM_KERNELS:
     case CL_PROGRAM_KERNEL_NAMES:
-        return kernels(program, name, &request);
+        return entry_program_kernels(program, name, &request);
     case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
     case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
         return info_uint(&request, CL_FALSE);
@@ -451,7 +465,8 @@ cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device, cl_program_
     uint32_t seats;
     if (!program)
         return CL_INVALID_PROGRAM;
-    if (seats_of(program->context, program_seats(program), 1, &device, &seats) != CL_SUCCESS)
+    if (entry_program_seats_of(program->context, program_seats(program), 1, &device, &seats) !=
+        CL_SUCCESS)
         return CL_INVALID_DEVICE;
     cl_uint seat = (cl_uint)__builtin_ctz(seats);
     program_seat_state(program, seat, &state);
@@ -459,9 +474,9 @@ cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device, cl_program_
     case CL_PROGRAM_BUILD_STATUS:
         return info_uint(&request, (cl_uint)state.status);
     case CL_PROGRAM_BUILD_OPTIONS:
-        return info_text(&request, program_text(program, seat, PROGRAM_TEXT_OPTIONS));
+        return entry_program_info_text(&request, program_text(program, seat, PROGRAM_TEXT_OPTIONS));
     case CL_PROGRAM_BUILD_LOG:
-        return info_text(&request, program_text(program, seat, PROGRAM_TEXT_LOG));
+        return entry_program_info_text(&request, program_text(program, seat, PROGRAM_TEXT_LOG));
     case CL_PROGRAM_BINARY_TYPE:
         return info_uint(&request, state.type);
     case CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE:

@@ -5,7 +5,7 @@
 #define DEVICE_PROPERTIES (CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT)
 
 /* Out-of-order queues and profiling are offered or not; queues on the device never are. */
-static cl_int check_properties(cl_command_queue_properties properties)
+static cl_int entry_queue_check_properties(cl_command_queue_properties properties)
 {
     cl_command_queue_properties offered =
         devinfo_scalar(&the_present.device, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, HOST_PROPERTIES);
@@ -15,22 +15,23 @@ static cl_int check_properties(cl_command_queue_properties properties)
 }
 
 /* 5.1, the table of properties: which of those of queues on the device go with which. */
-static bool are_for_device(cl_command_queue_properties properties, bool has_size)
+static bool entry_queue_are_for_device(cl_command_queue_properties properties, bool has_size)
 {
     if (properties & CL_QUEUE_ON_DEVICE)
         return (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
     return !has_size && !(properties & CL_QUEUE_ON_DEVICE_DEFAULT);
 }
 
-static bool is_hint(cl_queue_properties value)
+static bool entry_queue_is_hint(cl_queue_properties value)
 {
     return value == CL_QUEUE_PRIORITY_LOW_KHR || value == CL_QUEUE_PRIORITY_MED_KHR ||
            value == CL_QUEUE_PRIORITY_HIGH_KHR;
 }
 
 /* 5.1: the list of clCreateCommandQueueWithProperties, each property once. */
-static cl_int read_properties(const cl_queue_properties *list,
-                              cl_command_queue_properties *ret_properties, size_t *ret_count)
+static cl_int entry_queue_read_properties(const cl_queue_properties *list,
+                                          cl_command_queue_properties *ret_properties,
+                                          size_t *ret_count)
 {
     enum { SIZE_SEEN = 8 };
     cl_command_queue_properties properties = 0;
@@ -45,13 +46,13 @@ static cl_int read_properties(const cl_queue_properties *list,
             break;
         case CL_QUEUE_PRIORITY_KHR:
             bit = 2;
-            if (!is_hint(list[at + 1]) ||
+            if (!entry_queue_is_hint(list[at + 1]) ||
                 !devinfo_has_extension(&the_present.device, "cl_khr_priority_hints"))
                 return CL_INVALID_VALUE;
             break;
         case CL_QUEUE_THROTTLE_KHR:
             bit = 4; /* its three values are those of the priorities */
-            if (!is_hint(list[at + 1]) ||
+            if (!entry_queue_is_hint(list[at + 1]) ||
                 !devinfo_has_extension(&the_present.device, "cl_khr_throttle_hints"))
                 return CL_INVALID_VALUE;
             break;
@@ -65,9 +66,9 @@ static cl_int read_properties(const cl_queue_properties *list,
             return CL_INVALID_VALUE;
         seen |= bit;
     }
-    if (!are_for_device(properties, seen & SIZE_SEEN))
+    if (!entry_queue_are_for_device(properties, seen & SIZE_SEEN))
         return CL_INVALID_VALUE;
-    cl_int error = check_properties(properties);
+    cl_int error = entry_queue_check_properties(properties);
     if (error != CL_SUCCESS)
         return error;
     *ret_properties = properties;
@@ -75,7 +76,7 @@ static cl_int read_properties(const cl_queue_properties *list,
     return CL_SUCCESS;
 }
 
-static cl_int check_owners(cl_context context, cl_device_id device)
+static cl_int entry_queue_check_owners(cl_context context, cl_device_id device)
 {
     const struct context *c = context_get(context);
     const struct seat *seat = seat_get(device);
@@ -88,9 +89,10 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
                                       cl_command_queue_properties properties, cl_int *errcode_ret)
 {
     struct queue *queue = NULL;
-    cl_int error = check_owners(context, device);
+    cl_int error = entry_queue_check_owners(context, device);
     if (error == CL_SUCCESS) /* Those of queues on the device are the other call's. */
-        error = properties & DEVICE_PROPERTIES ? CL_INVALID_VALUE : check_properties(properties);
+        error = properties & DEVICE_PROPERTIES ? CL_INVALID_VALUE
+                                               : entry_queue_check_properties(properties);
     if (error == CL_SUCCESS)
         error = queue_create(context_get(context), seat_get(device), properties, NULL, 0, &queue);
     return entry_created(queue, error, errcode_ret);
@@ -103,9 +105,9 @@ cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_devic
     struct queue *queue = NULL;
     cl_command_queue_properties bits = 0;
     size_t count = 0;
-    cl_int error = check_owners(context, device);
+    cl_int error = entry_queue_check_owners(context, device);
     if (error == CL_SUCCESS)
-        error = read_properties(properties, &bits, &count);
+        error = entry_queue_read_properties(properties, &bits, &count);
     if (error == CL_SUCCESS)
         error =
             queue_create(context_get(context), seat_get(device), bits, properties, count, &queue);

@@ -3,10 +3,11 @@
 #include "interpose/entry/entry.h"
 #include "state/object/lost.h"
 
-static cl_int create_sampler(cl_context context, const cl_sampler_properties *properties,
-                             size_t property_count, cl_bool normalized,
-                             cl_addressing_mode addressing, cl_filter_mode filter,
-                             struct sampler **ret_sampler)
+static cl_int entry_sampler_create_sampler(cl_context context,
+                                           const cl_sampler_properties *properties,
+                                           size_t property_count, cl_bool normalized,
+                                           cl_addressing_mode addressing, cl_filter_mode filter,
+                                           struct sampler **ret_sampler)
 {
     struct context *c = context_get(context);
     if (!c)
@@ -34,8 +35,8 @@ cl_sampler clCreateSampler(cl_context context, cl_bool normalized_coords,
                            cl_int *errcode_ret)
 {
     struct sampler *sampler = NULL;
-    cl_int error =
-        create_sampler(context, NULL, 0, normalized_coords, addressing_mode, filter_mode, &sampler);
+    cl_int error = entry_sampler_create_sampler(context, NULL, 0, normalized_coords,
+                                                addressing_mode, filter_mode, &sampler);
     return entry_created(sampler, error, errcode_ret);
 }
 
@@ -45,7 +46,8 @@ struct sampler_choice {
     size_t count;
 };
 
-static bool read_properties(const cl_sampler_properties *list, struct sampler_choice *choice)
+static bool entry_sampler_read_properties(const cl_sampler_properties *list,
+                                          struct sampler_choice *choice)
 {
     unsigned seen = 0;
     size_t at = 0;
@@ -80,12 +82,12 @@ cl_sampler clCreateSamplerWithProperties(cl_context context,
     struct sampler_choice choice = {CL_TRUE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, 0};
     cl_int error = CL_INVALID_CONTEXT;
     if (context_get(context))
-        error =
-            read_properties(sampler_properties, &choice)
-                ? create_sampler(context, sampler_properties, choice.count,
-                                 (cl_bool)choice.normalized, (cl_addressing_mode)choice.addressing,
-                                 (cl_filter_mode)choice.filter, &sampler)
-                : CL_INVALID_VALUE;
+        error = entry_sampler_read_properties(sampler_properties, &choice)
+                    ? entry_sampler_create_sampler(context, sampler_properties, choice.count,
+                                                   (cl_bool)choice.normalized,
+                                                   (cl_addressing_mode)choice.addressing,
+                                                   (cl_filter_mode)choice.filter, &sampler)
+                    : CL_INVALID_VALUE;
     return entry_created(sampler, error, errcode_ret);
 }
 

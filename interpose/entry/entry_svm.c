@@ -9,13 +9,13 @@
 
 /* Shared virtual memory (5.6), where the program was told of it: under --profile native. */
 
-static uint64_t capabilities(void)
+static uint64_t entry_svm_capabilities(void)
 {
     return devinfo_scalar(&the_present.device, CL_DEVICE_SVM_CAPABILITIES, 0);
 }
 
 /* 5.6.1: one access, and nothing that the device was not said to have. */
-static bool flags_valid(cl_svm_mem_flags flags)
+static bool entry_svm_flags_valid(cl_svm_mem_flags flags)
 {
     const cl_svm_mem_flags accesses = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
     cl_svm_mem_flags access = flags & accesses;
@@ -24,16 +24,16 @@ static bool flags_valid(cl_svm_mem_flags flags)
         return false;
     if ((flags & CL_MEM_SVM_ATOMICS) && !(flags & CL_MEM_SVM_FINE_GRAIN_BUFFER))
         return false;
-    return (capabilities() & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) &&
+    return (entry_svm_capabilities() & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) &&
            (!(flags & CL_MEM_SVM_FINE_GRAIN_BUFFER) ||
-            (capabilities() & CL_DEVICE_SVM_FINE_GRAIN_BUFFER)) &&
-           (!(flags & CL_MEM_SVM_ATOMICS) || (capabilities() & CL_DEVICE_SVM_ATOMICS));
+            (entry_svm_capabilities() & CL_DEVICE_SVM_FINE_GRAIN_BUFFER)) &&
+           (!(flags & CL_MEM_SVM_ATOMICS) || (entry_svm_capabilities() & CL_DEVICE_SVM_ATOMICS));
 }
 
 void *clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
 {
     struct context *c = context_get(context);
-    if (!c || !flags_valid(flags) || size == 0 || size > limits_allocation(c) ||
+    if (!c || !entry_svm_flags_valid(flags) || size == 0 || size > limits_allocation(c) ||
         (alignment & (alignment - 1)) != 0)
         return NULL;
     struct seat *stray;
@@ -60,7 +60,7 @@ clEnqueueSVMFree(cl_command_queue command_queue, cl_uint num_svm_pointers, void 
     struct queue *queue = queue_get(command_queue);
     if (!queue)
         return CL_INVALID_COMMAND_QUEUE;
-    if (!capabilities())
+    if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
     if ((num_svm_pointers == 0) != (svm_pointers == NULL))
         return CL_INVALID_VALUE;
@@ -71,7 +71,7 @@ clEnqueueSVMFree(cl_command_queue command_queue, cl_uint num_svm_pointers, void 
 cl_int check_svm_memcpy(const struct svm_memcpy *command)
 {
     const char *to = command->dst_ptr, *from = command->src_ptr;
-    if (!capabilities())
+    if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
     if (!to || !from)
         return CL_INVALID_VALUE;
@@ -83,7 +83,7 @@ cl_int check_svm_memcpy(const struct svm_memcpy *command)
 cl_int check_svm_mem_fill(const struct svm_mem_fill *command)
 {
     size_t width = command->pattern_size;
-    if (!capabilities())
+    if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
     return command->svm_ptr && width != 0 && (width & (width - 1)) == 0 &&
                    (uintptr_t)command->svm_ptr % width == 0 && command->size % width == 0
@@ -94,7 +94,7 @@ cl_int check_svm_mem_fill(const struct svm_mem_fill *command)
 cl_int check_svm_map(const struct svm_map *command)
 {
     const cl_map_flags known = CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
-    if (!capabilities())
+    if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
     return command->svm_ptr && command->size != 0 && !(command->flags & ~known) ? CL_SUCCESS
                                                                                 : CL_INVALID_VALUE;
@@ -102,7 +102,7 @@ cl_int check_svm_map(const struct svm_map *command)
 
 cl_int check_svm_unmap(const struct svm_unmap *command)
 {
-    if (!capabilities())
+    if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
     return command->svm_ptr ? CL_SUCCESS : CL_INVALID_VALUE;
 }
@@ -115,9 +115,9 @@ struct migration {
     const size_t *sizes;         /* Or NULL. */
 };
 
-static cl_int migration_issue(struct command *base, struct residence *residence, uint8_t place,
-                              cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                              cl_event *ret_event)
+static cl_int entry_svm_migration_issue(struct command *base, struct residence *residence,
+                                        uint8_t place, cl_command_queue queue, cl_uint waits,
+                                        const cl_event *wait_list, cl_event *ret_event)
 {
     (void)place;
     const struct migration *migration = (const struct migration *)base;
@@ -130,7 +130,7 @@ static cl_int migration_issue(struct command *base, struct residence *residence,
         migration->flags, waits, wait_list, ret_event);
 }
 
-static cl_int migration_defer(struct command *base)
+static cl_int entry_svm_migration_defer(struct command *base)
 {
     struct migration *migration = (struct migration *)base;
     size_t count = migration->count;
@@ -145,7 +145,7 @@ static cl_int migration_defer(struct command *base)
     return CL_SUCCESS;
 }
 
-static void migration_drop(struct command *base)
+static void entry_svm_migration_drop(struct command *base)
 {
     free((void *)(uintptr_t)((struct migration *)base)->pointers);
 }
@@ -153,9 +153,9 @@ static void migration_drop(struct command *base)
 static const struct command_ops migration_ops = {
     .type = CL_COMMAND_SVM_MIGRATE_MEM,
     .size = sizeof(struct migration),
-    .issue = migration_issue,
-    .defer = migration_defer,
-    .drop = migration_drop,
+    .issue = entry_svm_migration_issue,
+    .defer = entry_svm_migration_defer,
+    .drop = entry_svm_migration_drop,
 };
 
 cl_int clEnqueueSVMMigrateMem(cl_command_queue command_queue, cl_uint num_svm_pointers,
@@ -168,7 +168,7 @@ cl_int clEnqueueSVMMigrateMem(cl_command_queue command_queue, cl_uint num_svm_po
     struct queue *queue = queue_get(command_queue);
     if (!queue)
         return CL_INVALID_COMMAND_QUEUE;
-    if (!capabilities())
+    if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
     if (num_svm_pointers == 0 || !svm_pointers || (flags & ~known) != 0)
         return CL_INVALID_VALUE;
@@ -190,7 +190,8 @@ cl_int clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint arg_index, const void 
     struct kernel *k = kernel_get(kernel);
     if (!k)
         return CL_INVALID_KERNEL;
-    return capabilities() ? kernel_set_arg_svm(k, arg_index, arg_value) : CL_INVALID_OPERATION;
+    return entry_svm_capabilities() ? kernel_set_arg_svm(k, arg_index, arg_value)
+                                    : CL_INVALID_OPERATION;
 }
 
 cl_int clSetKernelExecInfo(cl_kernel kernel, cl_kernel_exec_info param_name,
@@ -200,7 +201,7 @@ cl_int clSetKernelExecInfo(cl_kernel kernel, cl_kernel_exec_info param_name,
     cl_bool system;
     if (!k)
         return CL_INVALID_KERNEL;
-    if (!capabilities())
+    if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
     switch (param_name) {
     case CL_KERNEL_EXEC_INFO_SVM_PTRS:
@@ -211,7 +212,7 @@ cl_int clSetKernelExecInfo(cl_kernel kernel, cl_kernel_exec_info param_name,
         if (!param_value || param_value_size != sizeof(system))
             return CL_INVALID_VALUE;
         memcpy(&system, param_value, sizeof(system));
-        if (system && !(capabilities() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM))
+        if (system && !(entry_svm_capabilities() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM))
             return CL_INVALID_OPERATION;
         return kernel_set_svm_system(k, system);
     default:

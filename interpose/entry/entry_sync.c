@@ -5,9 +5,9 @@
 
 /* Commands that only order others (5.10). They use no object: a struct command is all of them. */
 
-static cl_int marker_issue(struct command *command, struct residence *residence, uint8_t place,
-                           cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                           cl_event *ret_event)
+static cl_int entry_sync_marker_issue(struct command *command, struct residence *residence,
+                                      uint8_t place, cl_command_queue queue, cl_uint waits,
+                                      const cl_event *wait_list, cl_event *ret_event)
 {
     (void)command, (void)place;
     if (LIKELY(residence->cl->clEnqueueMarkerWithWaitList))
@@ -16,9 +16,9 @@ static cl_int marker_issue(struct command *command, struct residence *residence,
                                    : CL_INVALID_OPERATION;
 }
 
-static cl_int barrier_issue(struct command *command, struct residence *residence, uint8_t place,
-                            cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                            cl_event *ret_event)
+static cl_int entry_sync_barrier_issue(struct command *command, struct residence *residence,
+                                       uint8_t place, cl_command_queue queue, cl_uint waits,
+                                       const cl_event *wait_list, cl_event *ret_event)
 {
     (void)command, (void)place;
     if (LIKELY(residence->cl->clEnqueueBarrierWithWaitList))
@@ -26,13 +26,13 @@ static cl_int barrier_issue(struct command *command, struct residence *residence
     return waits == 0 && !ret_event ? residence->cl->clEnqueueBarrier(queue) : CL_INVALID_OPERATION;
 }
 
-static cl_int nothing_to_hold(struct command *command)
+static cl_int entry_sync_nothing_to_hold(struct command *command)
 {
     (void)command;
     return CL_SUCCESS;
 }
 
-static void nothing_to_drop(struct command *command)
+static void entry_sync_nothing_to_drop(struct command *command)
 {
     (void)command;
 }
@@ -41,8 +41,8 @@ static void nothing_to_drop(struct command *command)
  * empty command later than it could be. */
 #define EMPTY(command_type)                                                                        \
     {                                                                                              \
-        .type = command_type, .size = sizeof(struct command), .issue = marker_issue,               \
-        .defer = nothing_to_hold, .drop = nothing_to_drop                                          \
+        .type = command_type, .size = sizeof(struct command), .issue = entry_sync_marker_issue,    \
+        .defer = entry_sync_nothing_to_hold, .drop = entry_sync_nothing_to_drop                    \
     }
 static const struct command_ops empty_ops[] = {
     EMPTY(CL_COMMAND_NDRANGE_KERNEL),
@@ -53,24 +53,24 @@ static const struct command_ops empty_ops[] = {
 static const struct command_ops marker_ops = {
     .type = CL_COMMAND_MARKER,
     .size = sizeof(struct command),
-    .issue = marker_issue,
-    .defer = nothing_to_hold,
-    .drop = nothing_to_drop,
+    .issue = entry_sync_marker_issue,
+    .defer = entry_sync_nothing_to_hold,
+    .drop = entry_sync_nothing_to_drop,
     .waits_for_all = true,
 };
 
 static const struct command_ops barrier_ops = {
     .type = CL_COMMAND_BARRIER,
     .size = sizeof(struct command),
-    .issue = barrier_issue,
-    .defer = nothing_to_hold,
-    .drop = nothing_to_drop,
+    .issue = entry_sync_barrier_issue,
+    .defer = entry_sync_nothing_to_hold,
+    .drop = entry_sync_nothing_to_drop,
     .waits_for_all = true,
     .blocks_later = true,
 };
 
-static cl_int sync_run(const struct command_ops *ops, cl_command_queue handle, cl_uint waits,
-                       const cl_event *wait_list, cl_event *ret_event)
+static cl_int entry_sync_run(const struct command_ops *ops, cl_command_queue handle, cl_uint waits,
+                             const cl_event *wait_list, cl_event *ret_event)
 {
     struct queue *queue = queue_get(handle);
     if (!queue)
@@ -92,25 +92,27 @@ cl_int sync_empty(struct queue *queue, cl_command_type type, bool blocking, cl_u
 cl_int clEnqueueMarkerWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
                                    const cl_event *event_wait_list, cl_event *event)
 {
-    return sync_run(&marker_ops, command_queue, num_events_in_wait_list, event_wait_list, event);
+    return entry_sync_run(&marker_ops, command_queue, num_events_in_wait_list, event_wait_list,
+                          event);
 }
 
 cl_int clEnqueueBarrierWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
                                     const cl_event *event_wait_list, cl_event *event)
 {
-    return sync_run(&barrier_ops, command_queue, num_events_in_wait_list, event_wait_list, event);
+    return entry_sync_run(&barrier_ops, command_queue, num_events_in_wait_list, event_wait_list,
+                          event);
 }
 
 cl_int clEnqueueMarker(cl_command_queue command_queue, cl_event *event)
 {
     if (queue_get(command_queue) && !event)
         return CL_INVALID_VALUE;
-    return sync_run(&marker_ops, command_queue, 0, NULL, event);
+    return entry_sync_run(&marker_ops, command_queue, 0, NULL, event);
 }
 
 cl_int clEnqueueBarrier(cl_command_queue command_queue)
 {
-    return sync_run(&barrier_ops, command_queue, 0, NULL, NULL);
+    return entry_sync_run(&barrier_ops, command_queue, 0, NULL, NULL);
 }
 
 cl_int clEnqueueWaitForEvents(cl_command_queue command_queue, cl_uint num_events,
@@ -128,5 +130,5 @@ cl_int clEnqueueWaitForEvents(cl_command_queue command_queue, cl_uint num_events
         if (event->context != queue->context)
             return CL_INVALID_CONTEXT;
     }
-    return sync_run(&barrier_ops, command_queue, num_events, event_list, NULL);
+    return entry_sync_run(&barrier_ops, command_queue, num_events, event_list, NULL);
 }

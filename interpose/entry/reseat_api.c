@@ -14,7 +14,7 @@
 
 /* What programs that include policy/reseat.h call. */
 
-static int api_add(const struct reseat_program *program)
+static int reseat_api_add(const struct reseat_program *program)
 {
     int result = aware_register(program);
     if (result == RESEAT_OK)
@@ -22,7 +22,7 @@ static int api_add(const struct reseat_program *program)
     return result;
 }
 
-static int api_remove(void)
+static int reseat_api_remove(void)
 {
     int result = aware_unregister();
     if (result != RESEAT_UNREGISTERED)
@@ -30,13 +30,14 @@ static int api_remove(void)
     return result;
 }
 
-static int api_wish(const struct reseat_limits *minimum, const struct reseat_limits *preferred)
+static int reseat_api_wish(const struct reseat_limits *minimum,
+                           const struct reseat_limits *preferred)
 {
     int result = aware_change_wish(minimum, preferred);
     return result != RESEAT_OK ? result : control_wake() ? RESEAT_OK : RESEAT_NO_AGENT;
 }
 
-static int api_current(struct _cl_device_id *handle, struct reseat_device *ret_device)
+static int reseat_api_current(struct _cl_device_id *handle, struct reseat_device *ret_device)
 {
     struct reseat_device device;
     const uint32_t least = offsetof(struct reseat_device, limits);
@@ -55,12 +56,12 @@ static int api_current(struct _cl_device_id *handle, struct reseat_device *ret_d
     return RESEAT_OK;
 }
 
-static int api_save(const void *bytes, size_t count)
+static int reseat_api_save(const void *bytes, size_t count)
 {
     return aware_save(bytes, count);
 }
 
-static int api_restored(struct reseat_restored *ret_restored)
+static int reseat_api_restored(struct reseat_restored *ret_restored)
 {
     const uint32_t least = offsetof(struct reseat_restored, problem);
     struct reseat_restored told = {0};
@@ -90,7 +91,7 @@ static int api_restored(struct reseat_restored *ret_restored)
 }
 
 /* With @memory held. */
-static int name_root(struct memory *memory, const char *name, int *ret_filled)
+static int reseat_api_name_root(struct memory *memory, const char *name, int *ret_filled)
 {
     char problem[IMAGE_PROBLEM_MAX] = "";
     bool filled = false;
@@ -112,7 +113,7 @@ static int name_root(struct memory *memory, const char *name, int *ret_filled)
     return error == 0 ? RESEAT_OK : RESEAT_MISSING;
 }
 
-static int api_name(struct _cl_mem *handle, const char *name, int *ret_filled)
+static int reseat_api_name(struct _cl_mem *handle, const char *name, int *ret_filled)
 {
     if (!name_is_valid(name))
         return RESEAT_INVALID;
@@ -124,7 +125,7 @@ static int api_name(struct _cl_mem *handle, const char *name, int *ret_filled)
     gate_leave();
     if (!whole)
         return RESEAT_INVALID;
-    int result = name_root(memory, name, ret_filled);
+    int result = reseat_api_name_root(memory, name, ret_filled);
     object_unhold(memory);
     return result;
 }
@@ -134,13 +135,13 @@ const struct reseat_api *reseat_api(uint32_t version)
     static const struct reseat_api api = {
         .size = sizeof(api),
         .version = RESEAT_API_VERSION,
-        .add = api_add,
-        .remove = api_remove,
-        .wish = api_wish,
-        .current = api_current,
-        .save = api_save,
-        .restored = api_restored,
-        .name = api_name,
+        .add = reseat_api_add,
+        .remove = reseat_api_remove,
+        .wish = reseat_api_wish,
+        .current = reseat_api_current,
+        .save = reseat_api_save,
+        .restored = reseat_api_restored,
+        .name = reseat_api_name,
     };
     return version >> 16 == RESEAT_API_MAJOR ? &api : NULL;
 }

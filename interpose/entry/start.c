@@ -55,13 +55,13 @@ struct machine {
     size_t listed_count;
 };
 
-static void machine_finish(struct machine *machine)
+static void start_machine_finish(struct machine *machine)
 {
     inventory_finish(&machine->inventory);
     free(machine->listed);
 }
 
-static void machine_read(struct machine *machine)
+static void start_machine_read(struct machine *machine)
 {
     const char *path = getenv(START_ENV_INVENTORY);
     if (!path || !path[0])
@@ -73,13 +73,13 @@ static void machine_read(struct machine *machine)
                  path, strerror(-err));
 }
 
-static bool is_gpu(const struct devinfo *info)
+static bool start_is_gpu(const struct devinfo *info)
 {
     return (devinfo_scalar(info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) != 0;
 }
 
 /* Most of all that goes wrong where it is limited does so for want of it. */
-static const char *limit_words(void)
+static const char *start_limit_words(void)
 {
     static char words[96];
     struct rlimit limit;
@@ -98,7 +98,7 @@ struct start {
 };
 
 /* All of @keys, or none. */
-static int open_named(const struct device_key *keys, uint32_t count, struct start *start)
+static int start_open_named(const struct device_key *keys, uint32_t count, struct start *start)
 {
     int err = 0;
     for (start->count = 0; err == 0 && start->count < count; start->count += err == 0) {
@@ -106,47 +106,47 @@ static int open_named(const struct device_key *keys, uint32_t count, struct star
         err = driver_open_device(key, &start->devices[start->count]);
         if (err != 0)
             log_error("cannot open %s of %s: %s%s", key->device, key->icd, strerror(-err),
-                      limit_words());
+                      start_limit_words());
     }
     start->count = err == 0 ? count : 0;
     return err;
 }
 
 /* The first GPUs that open, else the first devices that do. */
-static int open_from_inventory(const struct inventory *inventory, struct start *start)
+static int start_open_from_inventory(const struct inventory *inventory, struct start *start)
 {
     int err = -ENOENT;
     for (int gpu = 1; gpu >= 0 && start->count == 0; gpu--)
         for (size_t i = 0; i < inventory->count && start->count < start->wanted; i++)
-            if (is_gpu(&inventory->entries[i].info) == (gpu == 1)) {
+            if (start_is_gpu(&inventory->entries[i].info) == (gpu == 1)) {
                 err = driver_open_device(&inventory->entries[i].key, &start->devices[start->count]);
                 start->count += err == 0;
             }
     return start->count != 0 ? 0 : err;
 }
 
-static int open_from_list(struct machine *machine, struct start *start)
+static int start_open_from_list(struct machine *machine, struct start *start)
 {
     int err = driver_list(&machine->listed, &machine->listed_count);
     if (err != 0)
         return err;
     for (int gpu = 1; gpu >= 0 && start->count == 0; gpu--)
         for (size_t i = 0; i < machine->listed_count && start->count < start->wanted; i++)
-            if (is_gpu(&machine->listed[i]->info) == (gpu == 1))
+            if (start_is_gpu(&machine->listed[i]->info) == (gpu == 1))
                 start->devices[start->count++] = machine->listed[i];
     return start->count != 0 ? 0 : -ENOENT;
 }
 
-static int open_any(struct machine *machine, struct start *start)
+static int start_open_any(struct machine *machine, struct start *start)
 {
-    int err = machine->inventory.count != 0 ? open_from_inventory(&machine->inventory, start)
-                                            : open_from_list(machine, start);
+    int err = machine->inventory.count != 0 ? start_open_from_inventory(&machine->inventory, start)
+                                            : start_open_from_list(machine, start);
     if (err != 0)
-        log_error("no OpenCL device opens: %s%s", strerror(-err), limit_words());
+        log_error("no OpenCL device opens: %s%s", strerror(-err), start_limit_words());
     return err;
 }
 
-static uint32_t wanted_count(void)
+static uint32_t start_wanted_count(void)
 {
     const char *text = getenv(START_ENV_DEVICES);
     char *end;
@@ -158,25 +158,25 @@ static uint32_t wanted_count(void)
     return (uint32_t)count;
 }
 
-static int open_devices(struct machine *machine, struct start *start)
+static int start_open_devices(struct machine *machine, struct start *start)
 {
     struct device_key keys[PROTOCOL_SEATS_MAX];
     uint32_t named = control_start_devices(AGENT_TIMEOUT_MS, keys);
     int err = 0;
     _Static_assert(PROTOCOL_SEATS_MAX == SEATS, "one number of virtual devices");
-    start->wanted = wanted_count();
+    start->wanted = start_wanted_count();
     if (named > start->wanted)
         start->wanted = named;
-    err = open_named(keys, named, start);
+    err = start_open_named(keys, named, start);
     /* It was moved before it began, to what is there no more: it stays where it was. */
     if (err != 0) {
         named = control_environment_devices(keys);
-        err = open_named(keys, named, start);
+        err = start_open_named(keys, named, start);
     }
     /* A program that outlives the loss of its device does so before it has it, too. */
     if (named == 0 ||
         (err != 0 && start->wanted == 1 && control_protect_is_wanted(getenv(START_ENV_PROTECT))))
-        err = open_any(machine, start);
+        err = start_open_any(machine, start);
     if (err != 0)
         log_error("the program gets no OpenCL platform");
     /* More virtual devices than real ones: in turn. */
@@ -185,7 +185,7 @@ static int open_devices(struct machine *machine, struct start *start)
     return err;
 }
 
-static enum present_profile wanted_profile(void)
+static enum present_profile start_wanted_profile(void)
 {
     const char *text = getenv(START_ENV_PROFILE);
     if (text && strcmp(text, "native") == 0)
@@ -195,7 +195,7 @@ static enum present_profile wanted_profile(void)
     return PRESENT_PORTABLE;
 }
 
-static cl_device_type wanted_type(void)
+static cl_device_type start_wanted_type(void)
 {
     static const struct {
         const char *word;
@@ -216,7 +216,7 @@ static cl_device_type wanted_type(void)
     return 0;
 }
 
-static uint64_t wanted_memory(enum present_profile profile)
+static uint64_t start_wanted_memory(enum present_profile profile)
 {
     const char *text = getenv(START_ENV_MEMORY);
     char reason[128] = "there has to be some";
@@ -231,7 +231,7 @@ static uint64_t wanted_memory(enum present_profile profile)
     return bytes;
 }
 
-static uint64_t wanted_slice_ns(void)
+static uint64_t start_wanted_slice_ns(void)
 {
     const char *text = getenv(START_ENV_SLICE);
     char *end = NULL;
@@ -251,8 +251,8 @@ static uint64_t wanted_slice_ns(void)
  * The device's answers with its image formats. The inventory has them; asking costs a context,
  * which is only done where there is none.
  */
-static int own_answers(struct machine *machine, struct device *device,
-                       const struct devinfo **ret_info)
+static int start_own_answers(struct machine *machine, struct device *device,
+                             const struct devinfo **ret_info)
 {
     for (size_t i = 0; i < machine->inventory.count; i++)
         if (device_key_equal(&machine->inventory.entries[i].key, &device->key)) {
@@ -269,7 +269,8 @@ static int own_answers(struct machine *machine, struct device *device,
     return err == -ENOMEM ? err : 0;
 }
 
-static bool is_among(const struct devinfo *const *infos, size_t count, const struct devinfo *info)
+static bool start_is_among(const struct devinfo *const *infos, size_t count,
+                           const struct devinfo *info)
 {
     for (size_t i = 0; i < count; i++)
         if (infos[i] == info)
@@ -279,24 +280,25 @@ static bool is_among(const struct devinfo *const *infos, size_t count, const str
 
 /* Several virtual devices get the same answers: under --profile native those that all the devices
  * give on which they start. */
-static int build_present(struct machine *machine, const struct start *start)
+static int start_build_present(struct machine *machine, const struct start *start)
 {
     size_t most = machine->inventory.count + start->wanted, count = 0;
     const struct devinfo **infos = calloc(most, sizeof(struct devinfo *));
-    enum present_profile profile = wanted_profile();
-    struct present_terms terms = {profile, wanted_type(), wanted_memory(profile), isolated_is_on()};
+    enum present_profile profile = start_wanted_profile();
+    struct present_terms terms = {profile, start_wanted_type(), start_wanted_memory(profile),
+                                  isolated_is_on()};
     int err = 0;
     if (!infos)
         return -ENOMEM;
     for (uint32_t i = 0; err == 0 && i < start->wanted; i++) {
-        err = own_answers(machine, start->devices[i], &infos[count]);
-        count += err == 0 && !is_among(infos, count, infos[count]);
+        err = start_own_answers(machine, start->devices[i], &infos[count]);
+        count += err == 0 && !start_is_among(infos, count, infos[count]);
     }
     if (profile == PRESENT_NATIVE && count > 1)
         terms.profile = PRESENT_COMMON;
     else if (profile == PRESENT_PORTABLE)
         for (size_t i = 0; i < machine->inventory.count; i++)
-            if (!is_among(infos, count, &machine->inventory.entries[i].info))
+            if (!start_is_among(infos, count, &machine->inventory.entries[i].info))
                 infos[count++] = &machine->inventory.entries[i].info;
     if (err == 0)
         err = present_build(infos, count, &terms, &the_present);
@@ -305,7 +307,7 @@ static int build_present(struct machine *machine, const struct start *start)
 }
 
 /* Not for set-uid programs, which would run what is in a folder that their caller names. */
-static void library_begin(void)
+static void start_library_begin(void)
 {
     const char *folder = secure_getenv(START_ENV_BINARIES), *text = getenv(START_ENV_LIMIT);
     char *end;
@@ -322,7 +324,7 @@ static void library_begin(void)
 }
 
 /* Not for set-uid programs, which would write to a folder that their caller names. */
-static void links_begin(void)
+static void start_links_begin(void)
 {
     const char *folder = secure_getenv(START_ENV_LINKS);
     if (folder && folder[0] == '/' && strlen(folder) < sizeof(the_links.folder))
@@ -340,7 +342,7 @@ EXPORT void exit(int status)
 }
 
 /* What there is to go to when the device is lost; without an inventory, what the drivers list. */
-static void protect_start(const struct machine *machine)
+static void start_protect_start(const struct machine *machine)
 {
     struct device_key *keys = calloc(machine->inventory.count + 1, sizeof(*keys));
     size_t count = keys ? machine->inventory.count : 0;
@@ -356,30 +358,30 @@ static int start_all(struct machine *machine)
     int err = fork_watch();
     if (err != 0)
         return err;
-    machine_read(machine);
+    start_machine_read(machine);
     /* Not for set-uid programs, which would load what their caller names. */
     served_set_library(secure_getenv(START_ENV_REMOTE));
     /* Before the agent is heard, which may say where launches are done too. */
-    atomic_store(&pace_slice_ns, wanted_slice_ns());
-    err = open_devices(machine, &start);
+    atomic_store(&pace_slice_ns, start_wanted_slice_ns());
+    err = start_open_devices(machine, &start);
     if (err != 0)
         return err;
-    err = build_present(machine, &start);
+    err = start_build_present(machine, &start);
     if (err == 0)
         err = seats_init(start.devices, start.wanted);
     if (err != 0) {
         log_error("cannot start on %s: %s%s; the program gets no OpenCL platform",
-                  start.devices[0]->key.device, strerror(-err), limit_words());
+                  start.devices[0]->key.device, strerror(-err), start_limit_words());
         return err;
     }
     presented_limits_read();
     move_begin();
-    links_begin();
+    start_links_begin();
     control_room_begin();
     program_prologue = the_present.prologue;
-    library_begin();
+    start_library_begin();
     aware_started();
-    protect_start(machine);
+    start_protect_start(machine);
     /* The program runs without an agent as well as with one. */
     err = control_start();
     if (err != 0)
@@ -388,7 +390,7 @@ static int start_all(struct machine *machine)
 }
 
 /* Before the program can change what it was started with. */
-__attribute__((constructor)) static void loaded(void)
+__attribute__((constructor)) static void start_loaded(void)
 {
     isolated_init();
 }
@@ -400,7 +402,7 @@ static void start_once(void)
     the_thread.starting = true;
     result = start_all(&machine);
     the_thread.starting = false;
-    machine_finish(&machine);
+    start_machine_finish(&machine);
 }
 
 int start(void)

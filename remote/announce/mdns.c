@@ -45,7 +45,7 @@ struct mdns {
     char problem[256]; /* The last that was told. */
 };
 
-static void send_frame(struct frame *frame)
+static void mdns_send_frame(struct frame *frame)
 {
     int error = frame_seal(frame);
 
@@ -58,7 +58,7 @@ static void send_frame(struct frame *frame)
     frame_finish(frame);
 }
 
-static void tell_found(const char *host, uint16_t port, bool gone)
+static void mdns_tell_found(const char *host, uint16_t port, bool gone)
 {
     char address[HOST_MAX + 16];
     struct frame frame;
@@ -69,11 +69,11 @@ static void tell_found(const char *host, uint16_t port, bool gone)
     frame_init(&frame, MSG_SERVER);
     frame_string(&frame, "address", address);
     frame_bool(&frame, "gone", gone);
-    send_frame(&frame);
+    mdns_send_frame(&frame);
 }
 
 /** How it goes, as reseat-watch tells it of a server. */
-static void tell_state(struct mdns *mdns, const char *problem)
+static void mdns_tell_state(struct mdns *mdns, const char *problem)
 {
     struct frame frame;
 
@@ -84,16 +84,16 @@ static void tell_state(struct mdns *mdns, const char *problem)
         frame_init(&frame, MSG_SERVER);
         frame_string(&frame, "code", problem[0] ? "avahi" : "");
         frame_string(&frame, "problem", problem);
-        send_frame(&frame);
+        mdns_send_frame(&frame);
     }
     snprintf(mdns->problem, sizeof(mdns->problem), "%s", problem);
 }
 
 /* ---- announce ---- */
 
-static void announce(struct mdns *mdns);
+static void mdns_announce(struct mdns *mdns);
 
-static void group_changed(AvahiEntryGroup *group, AvahiEntryGroupState state, void *data)
+static void mdns_group_changed(AvahiEntryGroup *group, AvahiEntryGroupState state, void *data)
 {
     struct mdns *mdns = data;
 
@@ -102,20 +102,20 @@ static void group_changed(AvahiEntryGroup *group, AvahiEntryGroupState state, vo
         char *other = avahi_alternative_service_name(mdns->name);
         avahi_free(mdns->name);
         mdns->name = other;
-        announce(mdns);
+        mdns_announce(mdns);
     } else if (state == AVAHI_ENTRY_GROUP_FAILURE) {
-        tell_state(mdns, avahi_strerror(avahi_client_errno(mdns->client)));
+        mdns_tell_state(mdns, avahi_strerror(avahi_client_errno(mdns->client)));
     }
 }
 
-static void announce(struct mdns *mdns)
+static void mdns_announce(struct mdns *mdns)
 {
     int error = 0;
 
     if (!mdns->group)
-        mdns->group = avahi_entry_group_new(mdns->client, group_changed, mdns);
+        mdns->group = avahi_entry_group_new(mdns->client, mdns_group_changed, mdns);
     if (!mdns->group) {
-        tell_state(mdns, avahi_strerror(avahi_client_errno(mdns->client)));
+        mdns_tell_state(mdns, avahi_strerror(avahi_client_errno(mdns->client)));
         return;
     }
     avahi_entry_group_reset(mdns->group);
@@ -130,56 +130,58 @@ static void announce(struct mdns *mdns)
     } while (error == AVAHI_ERR_COLLISION);
     error = error ? error : avahi_entry_group_commit(mdns->group);
     if (error)
-        tell_state(mdns, avahi_strerror(error));
+        mdns_tell_state(mdns, avahi_strerror(error));
 }
 
 /* ---- browse ---- */
 
-static void resolved(AvahiServiceResolver *resolver, AvahiIfIndex interface, AvahiProtocol protocol,
-                     AvahiResolverEvent event, const char *name, const char *type,
-                     const char *domain, const char *host, const AvahiAddress *address,
-                     uint16_t port, AvahiStringList *text, AvahiLookupResultFlags flags, void *data)
+static void mdns_resolved(AvahiServiceResolver *resolver, AvahiIfIndex interface,
+                          AvahiProtocol protocol, AvahiResolverEvent event, const char *name,
+                          const char *type, const char *domain, const char *host,
+                          const AvahiAddress *address, uint16_t port, AvahiStringList *text,
+                          AvahiLookupResultFlags flags, void *data)
 {
     struct mdns *mdns = data;
 
     (void)interface, (void)protocol, (void)name, (void)type, (void)domain, (void)address;
     (void)text, (void)flags;
     if (event == AVAHI_RESOLVER_FOUND)
-        tell_found(host, port, false);
+        mdns_tell_found(host, port, false);
     mdns->resolving--;
     avahi_service_resolver_free(resolver);
 }
 
-static void browsed(AvahiServiceBrowser *browser, AvahiIfIndex interface, AvahiProtocol protocol,
-                    AvahiBrowserEvent event, const char *name, const char *type, const char *domain,
-                    AvahiLookupResultFlags flags, void *data)
+static void mdns_browsed(AvahiServiceBrowser *browser, AvahiIfIndex interface,
+                         AvahiProtocol protocol, AvahiBrowserEvent event, const char *name,
+                         const char *type, const char *domain, AvahiLookupResultFlags flags,
+                         void *data)
 {
     struct mdns *mdns = data;
 
     (void)browser, (void)flags;
     if (event == AVAHI_BROWSER_FAILURE)
-        tell_state(mdns, avahi_strerror(avahi_client_errno(mdns->client)));
+        mdns_tell_state(mdns, avahi_strerror(avahi_client_errno(mdns->client)));
     if (event != AVAHI_BROWSER_NEW || mdns->resolving >= RESOLVE_MAX)
         return;
     mdns->resolving +=
         avahi_service_resolver_new(mdns->client, interface, protocol, name, type, domain,
-                                   AVAHI_PROTO_UNSPEC, 0, resolved, mdns) != NULL;
+                                   AVAHI_PROTO_UNSPEC, 0, mdns_resolved, mdns) != NULL;
 }
 
 /* ---- both ---- */
 
-static void client_changed(AvahiClient *client, AvahiClientState state, void *data)
+static void mdns_client_changed(AvahiClient *client, AvahiClientState state, void *data)
 {
     struct mdns *mdns = data;
 
     mdns->client = client;
     if (state == AVAHI_CLIENT_S_RUNNING) {
         if (mdns->name)
-            announce(mdns);
+            mdns_announce(mdns);
         else if (!mdns->browser)
             mdns->browser = avahi_service_browser_new(client, AVAHI_IF_UNSPEC, AVAHI_PROTO_UNSPEC,
-                                                      SERVICE, NULL, 0, browsed, mdns);
-        tell_state(mdns, mdns->name || mdns->browser ? "" : "Avahi does not browse");
+                                                      SERVICE, NULL, 0, mdns_browsed, mdns);
+        mdns_tell_state(mdns, mdns->name || mdns->browser ? "" : "Avahi does not browse");
     } else if (state == AVAHI_CLIENT_FAILURE) {
         avahi_simple_poll_quit(mdns->poll);
     } else if (mdns->name && mdns->group) {
@@ -189,7 +191,7 @@ static void client_changed(AvahiClient *client, AvahiClientState state, void *da
 }
 
 /** Whoever began this ends it by closing its end. */
-static int poll_input(struct pollfd *polls, unsigned count, int timeout_ms, void *data)
+static int mdns_poll_input(struct pollfd *polls, unsigned count, int timeout_ms, void *data)
 {
     struct pollfd all[64];
     char word[64];
@@ -209,7 +211,7 @@ static int poll_input(struct pollfd *polls, unsigned count, int timeout_ms, void
     return found;
 }
 
-static void run_once(struct mdns *mdns)
+static void mdns_run_once(struct mdns *mdns)
 {
     int error = 0;
 
@@ -219,9 +221,9 @@ static void run_once(struct mdns *mdns)
     mdns->poll = avahi_simple_poll_new();
     if (!mdns->poll)
         return;
-    avahi_simple_poll_set_func(mdns->poll, poll_input, NULL);
+    avahi_simple_poll_set_func(mdns->poll, mdns_poll_input, NULL);
     mdns->client =
-        avahi_client_new(avahi_simple_poll_get(mdns->poll), 0, client_changed, mdns, &error);
+        avahi_client_new(avahi_simple_poll_get(mdns->poll), 0, mdns_client_changed, mdns, &error);
     if (mdns->client) {
         avahi_simple_poll_loop(mdns->poll);
         error = avahi_client_errno(mdns->client);
@@ -231,10 +233,10 @@ static void run_once(struct mdns *mdns)
     char problem[256];
     snprintf(problem, sizeof(problem), "Avahi cannot be used: %s",
              error ? avahi_strerror(error) : "it ended");
-    tell_state(mdns, problem);
+    mdns_tell_state(mdns, problem);
 }
 
-static bool read_arguments(int argc, char **argv, struct mdns *mdns)
+static bool mdns_read_arguments(int argc, char **argv, struct mdns *mdns)
 {
     char *end = NULL;
 
@@ -252,7 +254,7 @@ int main(int argc, char **argv)
 {
     struct mdns mdns = {.poll = NULL};
 
-    if (!read_arguments(argc, argv, &mdns)) {
+    if (!mdns_read_arguments(argc, argv, &mdns)) {
         fprintf(stderr, "usage: reseat-mdns announce NAME PORT | reseat-mdns browse\n");
         return 2;
     }
@@ -260,7 +262,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     for (;;) {
         struct pollfd none = {.fd = -1};
-        run_once(&mdns);
-        (void)poll_input(&none, 0, RETRY_MS, NULL);
+        mdns_run_once(&mdns);
+        (void)mdns_poll_input(&none, 0, RETRY_MS, NULL);
     }
 }

@@ -22,7 +22,7 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned threads_most;
 
-static void in_child(void)
+static void copy_in_child(void)
 {
     pool.first = NULL;
     pool.last = &pool.first;
@@ -30,10 +30,10 @@ static void in_child(void)
 }
 
 FORK_PART = {
-    .rank = FORK_OBJECT, .lock = &pool.lock, .changed = {&pool.posted}, .in_child = in_child};
+    .rank = FORK_OBJECT, .lock = &pool.lock, .changed = {&pool.posted}, .in_child = copy_in_child};
 
 /* Half of the processors are the server's and the program's, and one copy is the caller's. */
-static void choose(void)
+static void copy_choose(void)
 {
     cpu_set_t processors;
     const char *asked = getenv(THREADS_ENV);
@@ -48,7 +48,7 @@ static void choose(void)
 
 unsigned copy_threads(void)
 {
-    pthread_once(&once, choose);
+    pthread_once(&once, copy_choose);
     return threads_most;
 }
 
@@ -95,7 +95,7 @@ bool copy_post(struct copy *copy)
 }
 
 /* False: it was begun. */
-static bool take_back(const struct copy *copy)
+static bool copy_take_back(const struct copy *copy)
 {
     pthread_mutex_lock(&pool.lock);
     struct copy **at = &pool.first;
@@ -112,7 +112,7 @@ static bool take_back(const struct copy *copy)
     return found;
 }
 
-static void help(struct copy *copy)
+static void copy_help(struct copy *copy)
 {
     struct copy_team *team = container_of(copy, struct copy_helper, copy)->team;
     while (team->next(team))
@@ -127,7 +127,7 @@ void copy_team_begin(struct copy_team *team, bool (*next)(struct copy_team *team
     atomic_init(&team->helpers, wanted);
     for (team->asked = 0; team->asked < wanted; team->asked++) {
         struct copy_helper *helper = &team->helping[team->asked];
-        *helper = (struct copy_helper){.copy = {.run = help}, .team = team};
+        *helper = (struct copy_helper){.copy = {.run = copy_help}, .team = team};
         if (!copy_post(&helper->copy))
             break;
     }
@@ -137,7 +137,7 @@ void copy_team_begin(struct copy_team *team, bool (*next)(struct copy_team *team
 void copy_team_end(struct copy_team *team)
 {
     for (unsigned i = 0; i < team->asked; i++)
-        if (take_back(&team->helping[i].copy))
+        if (copy_take_back(&team->helping[i].copy))
             atomic_fetch_sub(&team->helpers, 1);
     while (atomic_load(&team->helpers))
         sched_yield();
@@ -151,7 +151,7 @@ struct pieces {
     atomic_size_t begun;
 };
 
-static bool next_piece(struct copy_team *team)
+static bool copy_next_piece(struct copy_team *team)
 {
     struct pieces *pieces = container_of(team, struct pieces, team);
     size_t piece = atomic_fetch_add(&pieces->begun, 1);
@@ -165,8 +165,8 @@ void copy_pieces(void (*copy)(void *data, size_t piece), void *data, size_t coun
 {
     struct pieces pieces = {.copy = copy, .data = data, .count = count};
     if (count > 1)
-        copy_team_begin(&pieces.team, next_piece, count - 1);
-    while (next_piece(&pieces.team))
+        copy_team_begin(&pieces.team, copy_next_piece, count - 1);
+    while (copy_next_piece(&pieces.team))
         ;
     copy_team_end(&pieces.team);
 }

@@ -22,7 +22,7 @@ static struct {
 FORK_PART = {.rank = FORK_TABLE, .lock = &lock};
 
 /* A place that nothing uses, with memory for an object. Under the lock. */
-static struct place *take_place(enum id_type type, size_t size, uint32_t *ret_index)
+static struct place *handle_take_place(enum id_type type, size_t size, uint32_t *ret_index)
 {
     uint32_t index = tables[type].free;
     if (index) {
@@ -55,7 +55,7 @@ void *handle_create(struct client *client, enum id_type type, const struct objec
 {
     uint32_t index = 0;
     pthread_mutex_lock(&lock);
-    struct place *place = take_place(type, class->size, &index);
+    struct place *place = handle_take_place(type, class->size, &index);
     struct object *object = place ? place->object : NULL;
     if (place) {
         object->client = client;
@@ -101,7 +101,7 @@ void handle_use(void *pointer)
 }
 
 /* Unless it is the last one. */
-static bool unuse_one(struct object *object)
+static bool handle_unuse_one(struct object *object)
 {
     unsigned uses = atomic_load(&object->uses);
     while (uses > 1)
@@ -113,7 +113,7 @@ static bool unuse_one(struct object *object)
 void handle_unuse(void *pointer)
 {
     struct object *object = pointer;
-    if (unuse_one(object))
+    if (handle_unuse_one(object))
         return;
     enum id_type type = id_type(object->id);
     /* The last use goes under the lock, so that no id leads to what ends. */
@@ -170,16 +170,16 @@ void handle_each(enum id_type type, void (*each)(void *object, void *data), void
     }
 }
 
-static void unuse_owed(struct callback_job *job);
+static void handle_unuse_owed(struct callback_job *job);
 
 static struct {
     pthread_mutex_t lock;
     struct object *first; /* Guarded by lock, with their `later` and `owed`. */
     struct callback_job job;
     bool posted;
-} owed = {.lock = PTHREAD_MUTEX_INITIALIZER, .job = {.run = unuse_owed}};
+} owed = {.lock = PTHREAD_MUTEX_INITIALIZER, .job = {.run = handle_unuse_owed}};
 
-static void unuse_owed(struct callback_job *job)
+static void handle_unuse_owed(struct callback_job *job)
 {
     (void)job;
     pthread_mutex_lock(&owed.lock);
@@ -200,7 +200,7 @@ static void unuse_owed(struct callback_job *job)
 void handle_unuse_later(void *pointer)
 {
     struct object *object = pointer;
-    if (unuse_one(object))
+    if (handle_unuse_one(object))
         return; /* Nobody was made to wait, and no thread woken for it. */
     pthread_mutex_lock(&owed.lock);
     if (object->owed++ == 0) {

@@ -34,32 +34,32 @@ struct whole {
     void (*copy)(char *to, const char *from, size_t size);
 };
 
-static void copy_piece(void *data, size_t piece)
+static void layout_copy_piece(void *data, size_t piece)
 {
     const struct whole *whole = data;
     size_t at = piece * COPY_LEAST, left = whole->size - at;
     whole->copy(whole->to + at, whole->from + at, left < COPY_LEAST ? left : COPY_LEAST);
 }
 
-static void copy_bytes(char *to, const char *from, size_t size)
+static void layout_copy_bytes(char *to, const char *from, size_t size)
 {
     memcpy(to, from, size);
 }
 
-static void copy_whole(const struct layout *layout, void *to, const void *from,
-                       void (*copy)(char *to, const char *from, size_t size))
+static void layout_copy_whole(const struct layout *layout, void *to, const void *from,
+                              void (*copy)(char *to, const char *from, size_t size))
 {
     struct whole whole = {to, from, layout->row * layout->rows * layout->slices, copy};
-    if (copy == copy_bytes && whole.size >= MUCH)
+    if (copy == layout_copy_bytes && whole.size >= MUCH)
         whole.copy = copy_past_caches;
-    copy_pieces(copy_piece, &whole, (whole.size + COPY_LEAST - 1) / COPY_LEAST);
+    copy_pieces(layout_copy_piece, &whole, (whole.size + COPY_LEAST - 1) / COPY_LEAST);
 }
 
 void layout_gather(const struct layout *layout, void *packed, const void *memory)
 {
     unsigned char *to = packed;
     if (layout_is_packed(layout)) {
-        copy_whole(layout, packed, memory, copy_bytes);
+        layout_copy_whole(layout, packed, memory, layout_copy_bytes);
         return;
     }
     for (size_t z = 0; z < layout->slices; z++)
@@ -72,7 +72,7 @@ void layout_scatter(const struct layout *layout, const void *packed, void *memor
 {
     const unsigned char *from = packed;
     if (layout_is_packed(layout)) {
-        copy_whole(layout, memory, packed, copy_bytes);
+        layout_copy_whole(layout, memory, packed, layout_copy_bytes);
         return;
     }
     for (size_t z = 0; z < layout->slices; z++)
@@ -84,7 +84,7 @@ void layout_scatter(const struct layout *layout, const void *packed, void *memor
 #define PAGE 4096
 
 /* Page by page, as memory is protected. */
-static void refresh_bytes(char *to, const char *from, size_t size)
+static void layout_refresh_bytes(char *to, const char *from, size_t size)
 {
     for (size_t at = 0, some; at < size; at += some) {
         some = PAGE - (uintptr_t)(to + at) % PAGE;
@@ -99,11 +99,11 @@ void layout_refresh(const struct layout *layout, const void *packed, void *memor
 {
     const char *from = packed;
     if (layout_is_packed(layout)) {
-        copy_whole(layout, memory, packed, refresh_bytes);
+        layout_copy_whole(layout, memory, packed, layout_refresh_bytes);
         return;
     }
     for (size_t z = 0; z < layout->slices; z++)
         for (size_t y = 0; y < layout->rows; y++, from += layout->row)
-            refresh_bytes((char *)memory + z * layout->slice_pitch + y * layout->row_pitch, from,
-                          layout->row);
+            layout_refresh_bytes((char *)memory + z * layout->slice_pitch + y * layout->row_pitch,
+                                 from, layout->row);
 }

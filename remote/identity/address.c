@@ -18,7 +18,7 @@ static const char digits[] = "0123456789";
 static const char hex_digits[] = "0123456789abcdef";
 static const char letters[] = "abcdefghijklmnopqrstuvwxyz";
 
-static int refuse(const char *text, const char *why, char *ret_reason)
+static int address_refuse(const char *text, const char *why, char *ret_reason)
 {
     char shown[SHOWN_MAX];
 
@@ -28,7 +28,7 @@ static int refuse(const char *text, const char *why, char *ret_reason)
 }
 
 /** Digits and nothing else, at most @most. */
-static bool read_number(const char *text, uint64_t most, uint32_t *ret_number)
+static bool address_read_number(const char *text, uint64_t most, uint32_t *ret_number)
 {
     uint64_t number = 0;
 
@@ -45,12 +45,12 @@ static bool read_number(const char *text, uint64_t most, uint32_t *ret_number)
     return true;
 }
 
-static bool has_only(const char *text, size_t length, const char *allowed)
+static bool address_has_only(const char *text, size_t length, const char *allowed)
 {
     return strspn(text, allowed) >= length;
 }
 
-static bool is_label(const char *label, size_t length)
+static bool address_is_label(const char *label, size_t length)
 {
     if (length < 1 || length > LABEL_MAX || label[0] == '-' || label[length - 1] == '-')
         return false;
@@ -65,12 +65,12 @@ static bool is_label(const char *label, size_t length)
  * No name ends in a label that is a number, so that what looks like an address is one or is
  * refused.
  */
-static bool is_number(const char *label)
+static bool address_is_number(const char *label)
 {
     bool hex = label[0] == '0' && label[1] == 'x';
 
-    return hex ? has_only(label + 2, strlen(label + 2), hex_digits)
-               : has_only(label, strlen(label), digits);
+    return hex ? address_has_only(label + 2, strlen(label + 2), hex_digits)
+               : address_has_only(label, strlen(label), digits);
 }
 
 bool address_is_name(const char *host)
@@ -81,16 +81,16 @@ bool address_is_name(const char *host)
         return false;
     for (;;) {
         size_t length = strcspn(label, ".");
-        if (!is_label(label, length))
+        if (!address_is_label(label, length))
             return false;
         if (!label[length])
-            return !is_number(label);
+            return !address_is_number(label);
         label += length + 1;
     }
 }
 
 /** An IPv6 address, also of one interface only, in the one way to write it. */
-static bool read_v6(const char *text, char ret_host[ADDRESS_HOST_MAX])
+static bool address_read_v6(const char *text, char ret_host[ADDRESS_HOST_MAX])
 {
     char number[INET6_ADDRSTRLEN], canonical[INET6_ADDRSTRLEN];
     size_t length = strcspn(text, "%");
@@ -111,7 +111,7 @@ static bool read_v6(const char *text, char ret_host[ADDRESS_HOST_MAX])
     return true;
 }
 
-static bool read_host(char *host, char ret_host[ADDRESS_HOST_MAX])
+static bool address_read_host(char *host, char ret_host[ADDRESS_HOST_MAX])
 {
     struct in_addr v4;
 
@@ -124,7 +124,7 @@ static bool read_host(char *host, char ret_host[ADDRESS_HOST_MAX])
     return true;
 }
 
-static const char *read_tcp(const char *rest, struct address *address)
+static const char *address_read_tcp(const char *rest, struct address *address)
 {
     char host[ADDRESS_HOST_MAX];
     bool bracketed = rest[0] == '[';
@@ -140,16 +140,16 @@ static const char *read_tcp(const char *rest, struct address *address)
         return "an IPv6 address is written in brackets, such as tcp:[2001:db8::1]:7460";
     memcpy(host, rest, (size_t)(end - rest));
     host[end - rest] = '\0';
-    if (bracketed && !read_v6(host, address->host))
+    if (bracketed && !address_read_v6(host, address->host))
         return "what is in the brackets is not an IPv6 address";
-    if (!bracketed && !read_host(host, address->host))
+    if (!bracketed && !address_read_host(host, address->host))
         return "its host is neither a name nor an IPv4 address";
-    if (!read_number(end + 1 + bracketed, UINT16_MAX, &address->port))
+    if (!address_read_number(end + 1 + bracketed, UINT16_MAX, &address->port))
         return "a port of tcp is a number up to 65535";
     return NULL;
 }
 
-static const char *read_vsock(const char *rest, struct address *address)
+static const char *address_read_vsock(const char *rest, struct address *address)
 {
     static const struct {
         const char *name;
@@ -169,14 +169,14 @@ static const char *read_vsock(const char *rest, struct address *address)
         address->cid = names[i].cid;
     }
     /* 0 is reserved, and the largest number stands for any. */
-    if (!named && (!read_number(cid, VMADDR_CID_ANY - 1, &address->cid) || !address->cid))
+    if (!named && (!address_read_number(cid, VMADDR_CID_ANY - 1, &address->cid) || !address->cid))
         return "a CID is a number from 1, or host, local, any";
-    if (!read_number(colon + 1, VMADDR_PORT_ANY - 1, &address->port))
+    if (!address_read_number(colon + 1, VMADDR_PORT_ANY - 1, &address->port))
         return "a port of vsock is a number up to 4294967294";
     return NULL;
 }
 
-static const char *read_unix(const char *rest, struct address *address)
+static const char *address_read_unix(const char *rest, struct address *address)
 {
     size_t length = strlen(rest);
 
@@ -197,9 +197,9 @@ int address_parse(const char *text, struct address *ret_address,
         const char *prefix;
         enum address_kind kind;
         const char *(*read)(const char *rest, struct address *address);
-    } kinds[] = {{"unix:", ADDRESS_UNIX, read_unix},
-                 {"tcp:", ADDRESS_TCP, read_tcp},
-                 {"vsock:", ADDRESS_VSOCK, read_vsock}};
+    } kinds[] = {{"unix:", ADDRESS_UNIX, address_read_unix},
+                 {"tcp:", ADDRESS_TCP, address_read_tcp},
+                 {"vsock:", ADDRESS_VSOCK, address_read_vsock}};
 
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
         struct address address = {.kind = kinds[i].kind};
@@ -208,11 +208,11 @@ int address_parse(const char *text, struct address *ret_address,
             continue;
         const char *why = kinds[i].read(text + length, &address);
         if (why)
-            return refuse(text, why, ret_reason);
+            return address_refuse(text, why, ret_reason);
         *ret_address = address;
         return 0;
     }
-    return refuse(text, "it begins with unix:, tcp: or vsock:", ret_reason);
+    return address_refuse(text, "it begins with unix:, tcp: or vsock:", ret_reason);
 }
 
 void address_format(const struct address *address, char ret_text[ADDRESS_TEXT_MAX])

@@ -20,23 +20,23 @@
 #define DAY_S      (24 * 3600)
 #define LINE_BYTES (CERTIFICATE_SERIAL_MAX + ADDRESS_HOST_MAX + 32)
 
-static int refuse(char *ret_problem, int error, const char *what, const char *why)
+static int ca_refuse(char *ret_problem, int error, const char *what, const char *why)
 {
     snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.300s %.200s", what, why);
     return error;
 }
 
-static int refuse_error(char *ret_problem, int error, const char *what)
+static int ca_refuse_error(char *ret_problem, int error, const char *what)
 {
-    return refuse(ret_problem, error, what, strerror(-error));
+    return ca_refuse(ret_problem, error, what, strerror(-error));
 }
 
-static int refuse_crypto(char *ret_problem, const char *what)
+static int ca_refuse_crypto(char *ret_problem, const char *what)
 {
     char why[CRYPTO_PROBLEM_MAX];
 
     crypto_problem(why);
-    return refuse(ret_problem, -EIO, what, why);
+    return ca_refuse(ret_problem, -EIO, what, why);
 }
 
 int ca_folder(const char *named, char ret_folder[PATH_MAX])
@@ -88,17 +88,17 @@ static int ca_lock(struct ca *ca, char *ret_problem)
     char path[PATH_MAX];
 
     if (ca_file(ca->folder, LOCK, path))
-        return refuse_error(ret_problem, -ENAMETOOLONG, ca->folder);
+        return ca_refuse_error(ret_problem, -ENAMETOOLONG, ca->folder);
     ca->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (ca->lock < 0 || flock(ca->lock, LOCK_EX | LOCK_NB))
         return errno == EWOULDBLOCK
-                   ? refuse(ret_problem, -EBUSY, ca->folder, "is in use by another command")
-                   : refuse_error(ret_problem, -errno, path);
+                   ? ca_refuse(ret_problem, -EBUSY, ca->folder, "is in use by another command")
+                   : ca_refuse_error(ret_problem, -errno, path);
     return 0;
 }
 
 /** Absolute, and without a slash at its end. */
-static int absolute(const char *folder, char ret[PATH_MAX])
+static int ca_absolute(const char *folder, char ret[PATH_MAX])
 {
     char current[PATH_MAX] = "";
     bool relative = folder[0] != '/';
@@ -117,53 +117,53 @@ static int absolute(const char *folder, char ret[PATH_MAX])
 static int ca_open(const char *folder, bool make, struct ca *ca, char *ret_problem)
 {
     char wanted[PATH_MAX];
-    int error = absolute(folder, wanted);
+    int error = ca_absolute(folder, wanted);
 
     *ca = (struct ca){.lock = -1};
     if (error)
-        return refuse_error(ret_problem, error, folder);
+        return ca_refuse_error(ret_problem, error, folder);
     if (!crypto_context())
-        return refuse(ret_problem, -ENOSYS, "OpenSSL", "cannot be used here");
+        return ca_refuse(ret_problem, -ENOSYS, "OpenSSL", "cannot be used here");
     if (!make && access(wanted, F_OK))
-        return refuse(ret_problem, -ENOENT, folder, "has no authority");
+        return ca_refuse(ret_problem, -ENOENT, folder, "has no authority");
     error = folder_make_private(wanted, ca->folder, ret_problem);
     return error ? error : ca_lock(ca, ret_problem);
 }
 
-static int read_list(const struct ca *ca, const char *name, struct list *ret_list,
-                     char *ret_problem)
+static int ca_read_list(const struct ca *ca, const char *name, struct list *ret_list,
+                        char *ret_problem)
 {
     char path[PATH_MAX];
 
     if (ca_file(ca->folder, name, path))
-        return refuse_error(ret_problem, -ENAMETOOLONG, ca->folder);
+        return ca_refuse_error(ret_problem, -ENAMETOOLONG, ca->folder);
     return private_file_read(path, LIST_MAX, &ret_list->bytes, &ret_list->size, ret_problem);
 }
 
-static int read_lists(struct ca *ca, char *ret_problem)
+static int ca_read_lists(struct ca *ca, char *ret_problem)
 {
-    int error = read_list(ca, ISSUED, &ca->issued, ret_problem);
+    int error = ca_read_list(ca, ISSUED, &ca->issued, ret_problem);
 
-    return error ? error : read_list(ca, CA_REVOKED, &ca->revoked, ret_problem);
+    return error ? error : ca_read_list(ca, CA_REVOKED, &ca->revoked, ret_problem);
 }
 
 /** Put a list with lines behind it in place of it. */
-static int replace_list(const struct ca *ca, const char *name, const struct list *list,
-                        const char *lines, char *ret_problem)
+static int ca_replace_list(const struct ca *ca, const char *name, const struct list *list,
+                           const char *lines, char *ret_problem)
 {
     char path[PATH_MAX];
     size_t more = strlen(lines);
     CLEANUP(cleanup_free) char *bytes = malloc(list->size + more + 1);
 
     if (!bytes || ca_file(ca->folder, name, path))
-        return refuse_error(ret_problem, bytes ? -ENAMETOOLONG : -ENOMEM, name);
+        return ca_refuse_error(ret_problem, bytes ? -ENAMETOOLONG : -ENOMEM, name);
     if (list->size + more > LIST_MAX)
-        return refuse(ret_problem, -EFBIG, path, "would be too long");
+        return ca_refuse(ret_problem, -EFBIG, path, "would be too long");
     if (list->size)
         memcpy(bytes, list->bytes, list->size);
     memcpy(bytes + list->size, lines, more + 1);
     int error = private_file_replace(path, bytes, list->size + more);
-    return error ? refuse_error(ret_problem, error, path) : 0;
+    return error ? ca_refuse_error(ret_problem, error, path) : 0;
 }
 
 /** One line of the list of what was issued. */
@@ -174,7 +174,7 @@ struct issued {
 };
 
 /** The line at *@at, which goes on to the next. 1, 0 (no more) or -EINVAL. */
-static int next_issued(const char **at, struct issued *ret)
+static int ca_next_issued(const char **at, struct issued *ret)
 {
     char line[LINE_BYTES];
     size_t length = strcspn(*at, "\n");
@@ -199,40 +199,40 @@ static int next_issued(const char **at, struct issued *ret)
 typedef int (*issued_visit)(void *data, const struct issued *issued);
 
 /** Each certificate of a name that counts at @now. 0, or what a visit said, or -EINVAL. */
-static int each_that_counts(const struct ca *ca, const char *name, time_t now, issued_visit visit,
-                            void *data, char *ret_problem)
+static int ca_each_that_counts(const struct ca *ca, const char *name, time_t now,
+                               issued_visit visit, void *data, char *ret_problem)
 {
     const char *at = ca->issued.bytes;
     struct issued issued;
     int result;
 
-    while ((result = next_issued(&at, &issued)) == 1) {
+    while ((result = ca_next_issued(&at, &issued)) == 1) {
         if (strcmp(issued.name, name) != 0 || issued.until <= now)
             continue;
         int revoked = revoked_find(ca->revoked.bytes, ca->revoked.size, issued.serial);
         if (revoked == -EINVAL)
-            return refuse(ret_problem, -EINVAL, ca->folder,
-                          "has a damaged list \"" CA_REVOKED "\"");
+            return ca_refuse(ret_problem, -EINVAL, ca->folder,
+                             "has a damaged list \"" CA_REVOKED "\"");
         result = revoked ? 0 : visit(data, &issued);
         if (result)
             return result;
     }
-    return result ? refuse(ret_problem, -EINVAL, ca->folder, "has a damaged list \"" ISSUED "\"")
+    return result ? ca_refuse(ret_problem, -EINVAL, ca->folder, "has a damaged list \"" ISSUED "\"")
                   : 0;
 }
 
-static int load_authority(const struct ca *ca, struct credentials *ret, char *ret_problem)
+static int ca_load_authority(const struct ca *ca, struct credentials *ret, char *ret_problem)
 {
     char path[PATH_MAX];
     int error = ca_file(ca->folder, CA_KEY, path);
 
-    return error ? refuse_error(ret_problem, error, ca->folder)
+    return error ? ca_refuse_error(ret_problem, error, ca->folder)
                  : credentials_load(path, ret, ret_problem);
 }
 
 /** Write credentials into a file that is not there yet. */
-static int write_credentials(const char *path, const struct credentials *credentials,
-                             char *ret_problem)
+static int ca_write_credentials(const char *path, const struct credentials *credentials,
+                                char *ret_problem)
 {
     char *bytes;
     size_t size;
@@ -242,24 +242,24 @@ static int write_credentials(const char *path, const struct credentials *credent
         error = private_file_create(path, bytes, size);
         private_file_free(bytes, size);
     }
-    return error == -EEXIST ? refuse(ret_problem, error, path, "is there already")
-           : error          ? refuse_error(ret_problem, error, path)
+    return error == -EEXIST ? ca_refuse(ret_problem, error, path, "is there already")
+           : error          ? ca_refuse_error(ret_problem, error, path)
                             : 0;
 }
 
-static int write_in_folder(const struct ca *ca, const char *name,
-                           const struct credentials *credentials, char *ret_problem)
+static int ca_write_in_folder(const struct ca *ca, const char *name,
+                              const struct credentials *credentials, char *ret_problem)
 {
     char path[PATH_MAX];
     int error = ca_file(ca->folder, name, path);
 
-    return error ? refuse_error(ret_problem, error, name)
-                 : write_credentials(path, credentials, ret_problem);
+    return error ? ca_refuse_error(ret_problem, error, name)
+                 : ca_write_credentials(path, credentials, ret_problem);
 }
 
 /** A key and its certificate by @authority; NULL: by itself. */
-static int make(const struct certificate_wish *wish, const struct credentials *authority,
-                struct credentials *ret, char *ret_problem)
+static int ca_make(const struct certificate_wish *wish, const struct credentials *authority,
+                   struct credentials *ret, char *ret_problem)
 {
     struct credentials made = {.key = certificate_new_key()};
 
@@ -269,7 +269,7 @@ static int make(const struct certificate_wish *wish, const struct credentials *a
                              authority ? authority->key : NULL);
     if (!made.certificate) {
         credentials_finish(&made);
-        return refuse_crypto(ret_problem, "no certificate can be made:");
+        return ca_refuse_crypto(ret_problem, "no certificate can be made:");
     }
     made.authority = authority ? authority->certificate : made.certificate;
     X509_up_ref(made.authority);
@@ -277,18 +277,18 @@ static int make(const struct certificate_wish *wish, const struct credentials *a
     return 0;
 }
 
-static int record(const struct ca *ca, const struct credentials *made, const char *name,
-                  time_t until, char *ret_problem)
+static int ca_record(const struct ca *ca, const struct credentials *made, const char *name,
+                     time_t until, char *ret_problem)
 {
     char serial[CERTIFICATE_SERIAL_MAX], line[LINE_BYTES];
 
     if (certificate_serial(made->certificate, serial))
-        return refuse(ret_problem, -EINVAL, name, "got no serial number");
+        return ca_refuse(ret_problem, -EINVAL, name, "got no serial number");
     snprintf(line, sizeof(line), "%s %lld %s\n", serial, (long long)until, name);
-    return replace_list(ca, ISSUED, &ca->issued, line, ret_problem);
+    return ca_replace_list(ca, ISSUED, &ca->issued, line, ret_problem);
 }
 
-static int create_in(const struct ca *ca, const char *server, time_t now, char *ret_problem)
+static int ca_create_in(const struct ca *ca, const char *server, time_t now, char *ret_problem)
 {
     char common[CERTIFICATE_NAME_MAX], key[PATH_MAX], own[PATH_MAX];
     const time_t from = now - CA_CLOCKS_S, until = now + (time_t)CA_DAYS_MAX * DAY_S;
@@ -297,19 +297,19 @@ static int create_in(const struct ca *ca, const char *server, time_t now, char *
     struct credentials authority = {.key = NULL}, made = {.key = NULL};
 
     if (ca_file(ca->folder, CA_KEY, key) || ca_file(ca->folder, CA_SERVER, own))
-        return refuse_error(ret_problem, -ENAMETOOLONG, ca->folder);
+        return ca_refuse_error(ret_problem, -ENAMETOOLONG, ca->folder);
     /* The key may be kept elsewhere. */
     if (access(key, F_OK) == 0 || access(own, F_OK) == 0)
-        return refuse(ret_problem, -EEXIST, ca->folder, "has an authority already");
+        return ca_refuse(ret_problem, -EEXIST, ca->folder, "has an authority already");
     snprintf(common, sizeof(common), "reseat %.50s", server);
-    int error = make(&root, NULL, &authority, ret_problem);
-    error = error ? error : make(&leaf, &authority, &made, ret_problem);
+    int error = ca_make(&root, NULL, &authority, ret_problem);
+    error = error ? error : ca_make(&leaf, &authority, &made, ret_problem);
     snprintf(authority.server, sizeof(authority.server), "%s", server);
     snprintf(made.server, sizeof(made.server), "%s", server);
-    error = error ? error : replace_list(ca, CA_REVOKED, &ca->revoked, "", ret_problem);
-    error = error ? error : record(ca, &made, server, until, ret_problem);
-    error = error ? error : write_in_folder(ca, CA_SERVER, &made, ret_problem);
-    error = error ? error : write_in_folder(ca, CA_KEY, &authority, ret_problem);
+    error = error ? error : ca_replace_list(ca, CA_REVOKED, &ca->revoked, "", ret_problem);
+    error = error ? error : ca_record(ca, &made, server, until, ret_problem);
+    error = error ? error : ca_write_in_folder(ca, CA_SERVER, &made, ret_problem);
+    error = error ? error : ca_write_in_folder(ca, CA_KEY, &authority, ret_problem);
     credentials_finish(&made);
     credentials_finish(&authority);
     return error;
@@ -321,14 +321,14 @@ int ca_create(const char *folder, const char *server, time_t now,
     struct ca ca;
 
     if (!address_is_name(server))
-        return refuse(ret_problem, -EINVAL, server, "is not a name that a server can have");
+        return ca_refuse(ret_problem, -EINVAL, server, "is not a name that a server can have");
     int error = ca_open(folder, true, &ca, ret_problem);
-    error = error ? error : create_in(&ca, server, now, ret_problem);
+    error = error ? error : ca_create_in(&ca, server, now, ret_problem);
     ca_close(&ca);
     return error;
 }
 
-static int refuse_second(void *data, const struct issued *issued)
+static int ca_refuse_second(void *data, const struct issued *issued)
 {
     (void)data, (void)issued;
     return -EEXIST;
@@ -336,21 +336,21 @@ static int refuse_second(void *data, const struct issued *issued)
 
 /* Whoever has credentials is in the list: so it is written first, and taken back when nobody has.
  */
-static int hand_out(const struct ca *ca, const struct credentials *made, const struct ca_wish *wish,
-                    time_t until, char *ret_problem)
+static int ca_hand_out(const struct ca *ca, const struct credentials *made,
+                       const struct ca_wish *wish, time_t until, char *ret_problem)
 {
     char ignored[FOLDER_PROBLEM_MAX];
-    int error = record(ca, made, wish->name, until, ret_problem);
+    int error = ca_record(ca, made, wish->name, until, ret_problem);
 
     if (error)
         return error;
-    error = write_credentials(wish->to_file, made, ret_problem);
+    error = ca_write_credentials(wish->to_file, made, ret_problem);
     if (error)
-        (void)replace_list(ca, ISSUED, &ca->issued, "", ignored);
+        (void)ca_replace_list(ca, ISSUED, &ca->issued, "", ignored);
     return error;
 }
 
-static int issue_in(struct ca *ca, const struct ca_wish *wish, time_t now, char *ret_problem)
+static int ca_issue_in(struct ca *ca, const struct ca_wish *wish, time_t now, char *ret_problem)
 {
     const time_t until = now + (time_t)wish->days * DAY_S;
     const struct certificate_wish leaf = {
@@ -361,17 +361,17 @@ static int issue_in(struct ca *ca, const struct ca_wish *wish, time_t now, char 
         .until = until,
     };
     struct credentials authority, made = {.key = NULL};
-    int error = read_lists(ca, ret_problem);
+    int error = ca_read_lists(ca, ret_problem);
 
-    error = error ? error : load_authority(ca, &authority, ret_problem);
+    error = error ? error : ca_load_authority(ca, &authority, ret_problem);
     if (error)
         return error;
-    error = each_that_counts(ca, wish->name, now, refuse_second, NULL, ret_problem);
+    error = ca_each_that_counts(ca, wish->name, now, ca_refuse_second, NULL, ret_problem);
     if (error == -EEXIST)
-        refuse(ret_problem, error, wish->name, "has a certificate; revoke it first");
-    error = error ? error : make(&leaf, &authority, &made, ret_problem);
+        ca_refuse(ret_problem, error, wish->name, "has a certificate; revoke it first");
+    error = error ? error : ca_make(&leaf, &authority, &made, ret_problem);
     snprintf(made.server, sizeof(made.server), "%s", wish->server ? wish->name : authority.server);
-    error = error ? error : hand_out(ca, &made, wish, until, ret_problem);
+    error = error ? error : ca_hand_out(ca, &made, wish, until, ret_problem);
     credentials_finish(&made);
     credentials_finish(&authority);
     return error;
@@ -383,9 +383,9 @@ int ca_issue(const char *folder, const struct ca_wish *wish, time_t now,
     struct ca ca;
 
     if (wish->server ? !address_is_name(wish->name) : !certificate_name_is_valid(wish->name))
-        return refuse(ret_problem, -EINVAL, wish->name, "is not a name that can be given");
+        return ca_refuse(ret_problem, -EINVAL, wish->name, "is not a name that can be given");
     int error = ca_open(folder, false, &ca, ret_problem);
-    error = error ? error : issue_in(&ca, wish, now, ret_problem);
+    error = error ? error : ca_issue_in(&ca, wish, now, ret_problem);
     ca_close(&ca);
     return error;
 }
@@ -396,7 +396,7 @@ struct revoking {
     size_t size, count;
 };
 
-static int revoke_one(void *data, const struct issued *issued)
+static int ca_revoke_one(void *data, const struct issued *issued)
 {
     struct revoking *revoking = data;
     char line[LINE_BYTES];
@@ -412,16 +412,18 @@ static int revoke_one(void *data, const struct issued *issued)
     return 0;
 }
 
-static int revoke_in(struct ca *ca, const char *name, time_t now, size_t *ret_count,
-                     char *ret_problem)
+static int ca_revoke_in(struct ca *ca, const char *name, time_t now, size_t *ret_count,
+                        char *ret_problem)
 {
     struct revoking revoking = {.count = 0};
-    int error = read_lists(ca, ret_problem);
+    int error = ca_read_lists(ca, ret_problem);
 
-    error = error ? error : each_that_counts(ca, name, now, revoke_one, &revoking, ret_problem);
+    error =
+        error ? error : ca_each_that_counts(ca, name, now, ca_revoke_one, &revoking, ret_problem);
     if (!error && !revoking.count)
-        error = refuse(ret_problem, -ESRCH, name, "has no certificate that counts");
-    error = error ? error : replace_list(ca, CA_REVOKED, &ca->revoked, revoking.lines, ret_problem);
+        error = ca_refuse(ret_problem, -ESRCH, name, "has no certificate that counts");
+    error =
+        error ? error : ca_replace_list(ca, CA_REVOKED, &ca->revoked, revoking.lines, ret_problem);
     if (!error)
         *ret_count = revoking.count;
     free(revoking.lines);
@@ -434,7 +436,7 @@ int ca_revoke(const char *folder, const char *name, time_t now, size_t *ret_coun
     struct ca ca;
     int error = ca_open(folder, false, &ca, ret_problem);
 
-    error = error ? error : revoke_in(&ca, name, now, ret_count, ret_problem);
+    error = error ? error : ca_revoke_in(&ca, name, now, ret_count, ret_problem);
     ca_close(&ca);
     return error;
 }

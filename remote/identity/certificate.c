@@ -28,7 +28,7 @@ EVP_PKEY *certificate_new_key(void)
     return EVP_PKEY_Q_keygen(crypto_context(), NULL, "ED25519");
 }
 
-static bool set_serial(X509 *certificate)
+static bool certificate_set_serial(X509 *certificate)
 {
     unsigned char bytes[SERIAL_BYTES];
     BIGNUM *number = NULL;
@@ -43,7 +43,7 @@ static bool set_serial(X509 *certificate)
     return done;
 }
 
-static bool set_names(X509 *certificate, const char *name, const X509 *authority)
+static bool certificate_set_names(X509 *certificate, const char *name, const X509 *authority)
 {
     X509_NAME *subject = X509_get_subject_name(certificate);
 
@@ -53,7 +53,8 @@ static bool set_names(X509 *certificate, const char *name, const X509 *authority
                                 authority ? X509_get_subject_name(authority) : subject);
 }
 
-static bool set_times(X509 *certificate, const struct certificate_wish *wish, const X509 *authority)
+static bool certificate_set_times(X509 *certificate, const struct certificate_wish *wish,
+                                  const X509 *authority)
 {
     return ASN1_TIME_set(X509_getm_notBefore(certificate), wish->from) &&
            ASN1_TIME_set(X509_getm_notAfter(certificate), wish->until) &&
@@ -63,7 +64,7 @@ static bool set_times(X509 *certificate, const struct certificate_wish *wish, co
             X509_set1_notAfter(certificate, X509_get0_notAfter(authority)));
 }
 
-static bool add(X509 *certificate, X509V3_CTX *context, int what, const char *value)
+static bool certificate_add(X509 *certificate, X509V3_CTX *context, int what, const char *value)
 {
     X509_EXTENSION *extension = X509V3_EXT_nconf_nid(NULL, context, what, value);
     bool done = extension && X509_add_ext(certificate, extension, -1);
@@ -72,25 +73,27 @@ static bool add(X509 *certificate, X509V3_CTX *context, int what, const char *va
     return done;
 }
 
-static bool add_usage(X509 *certificate, X509V3_CTX *context, const struct certificate_wish *wish)
+static bool certificate_add_usage(X509 *certificate, X509V3_CTX *context,
+                                  const struct certificate_wish *wish)
 {
     char name[CERTIFICATE_NAME_MAX + 256];
 
     if (wish->kind == CERTIFICATE_AUTHORITY)
-        return add(certificate, context, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
-               add(certificate, context, NID_key_usage, "critical,keyCertSign,cRLSign");
-    if (!add(certificate, context, NID_basic_constraints, "critical,CA:FALSE") ||
-        !add(certificate, context, NID_key_usage, "critical,digitalSignature") ||
-        !add(certificate, context, NID_authority_key_identifier, "keyid:always"))
+        return certificate_add(certificate, context, NID_basic_constraints,
+                               "critical,CA:TRUE,pathlen:0") &&
+               certificate_add(certificate, context, NID_key_usage, "critical,keyCertSign,cRLSign");
+    if (!certificate_add(certificate, context, NID_basic_constraints, "critical,CA:FALSE") ||
+        !certificate_add(certificate, context, NID_key_usage, "critical,digitalSignature") ||
+        !certificate_add(certificate, context, NID_authority_key_identifier, "keyid:always"))
         return false;
     if (wish->kind == CERTIFICATE_CLIENT)
-        return add(certificate, context, NID_ext_key_usage, "clientAuth");
+        return certificate_add(certificate, context, NID_ext_key_usage, "clientAuth");
     snprintf(name, sizeof(name), "DNS:%s", wish->name);
-    return add(certificate, context, NID_ext_key_usage, "serverAuth") &&
-           add(certificate, context, NID_subject_alt_name, name);
+    return certificate_add(certificate, context, NID_ext_key_usage, "serverAuth") &&
+           certificate_add(certificate, context, NID_subject_alt_name, name);
 }
 
-static bool add_grant(X509 *certificate, const struct grant *grant)
+static bool certificate_add_grant(X509 *certificate, const struct grant *grant)
 {
     char text[GRANT_TEXT_MAX];
     ASN1_OBJECT *number = OBJ_txt2obj(CERTIFICATE_GRANT_OID, 1);
@@ -115,19 +118,19 @@ static bool add_grant(X509 *certificate, const struct grant *grant)
     return done;
 }
 
-static bool fill(X509 *certificate, const struct certificate_wish *wish, EVP_PKEY *key,
-                 X509 *authority)
+static bool certificate_fill(X509 *certificate, const struct certificate_wish *wish, EVP_PKEY *key,
+                             X509 *authority)
 {
     X509V3_CTX context;
 
-    if (!X509_set_version(certificate, VERSION_3) || !set_serial(certificate) ||
-        !set_names(certificate, wish->name, authority) ||
-        !set_times(certificate, wish, authority) || !X509_set_pubkey(certificate, key))
+    if (!X509_set_version(certificate, VERSION_3) || !certificate_set_serial(certificate) ||
+        !certificate_set_names(certificate, wish->name, authority) ||
+        !certificate_set_times(certificate, wish, authority) || !X509_set_pubkey(certificate, key))
         return false;
     X509V3_set_ctx(&context, authority ? authority : certificate, certificate, NULL, NULL, 0);
-    return add(certificate, &context, NID_subject_key_identifier, "hash") &&
-           add_usage(certificate, &context, wish) &&
-           (!wish->grant || add_grant(certificate, wish->grant));
+    return certificate_add(certificate, &context, NID_subject_key_identifier, "hash") &&
+           certificate_add_usage(certificate, &context, wish) &&
+           (!wish->grant || certificate_add_grant(certificate, wish->grant));
 }
 
 X509 *certificate_make(const struct certificate_wish *wish, EVP_PKEY *key, X509 *authority,
@@ -136,7 +139,7 @@ X509 *certificate_make(const struct certificate_wish *wish, EVP_PKEY *key, X509 
     X509 *certificate = X509_new_ex(crypto_context(), NULL);
 
     /* Ed25519 has its digest inside. */
-    if (certificate && fill(certificate, wish, key, authority) &&
+    if (certificate && certificate_fill(certificate, wish, key, authority) &&
         X509_sign(certificate, authority ? authority_key : key, NULL))
         return certificate;
     X509_free(certificate);
@@ -163,7 +166,7 @@ int certificate_name(const X509 *certificate, char ret_name[CERTIFICATE_NAME_MAX
     return 0;
 }
 
-static int read_grant(const ASN1_OCTET_STRING *octets, struct grant *ret_grant)
+static int certificate_read_grant(const ASN1_OCTET_STRING *octets, struct grant *ret_grant)
 {
     const unsigned char *at = ASN1_STRING_get0_data(octets);
     const unsigned char *end = at + ASN1_STRING_length(octets);
@@ -191,7 +194,8 @@ int certificate_grant(const X509 *certificate, struct grant *ret_grant)
         return -ENOENT;
     if (next >= 0)
         return -EINVAL;
-    return read_grant(X509_EXTENSION_get_data(X509_get_ext(certificate, first)), ret_grant);
+    return certificate_read_grant(X509_EXTENSION_get_data(X509_get_ext(certificate, first)),
+                                  ret_grant);
 }
 
 int certificate_serial(const X509 *certificate, char ret_serial[CERTIFICATE_SERIAL_MAX])

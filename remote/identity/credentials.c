@@ -14,14 +14,14 @@
 #define HEADER   "reseat-server: "
 #define SUFFIX   ".pem"
 
-static int refuse(char *ret_problem, int error, const char *name, const char *why)
+static int credentials_refuse(char *ret_problem, int error, const char *name, const char *why)
 {
     snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.300s %.200s", name, why);
     return error;
 }
 
 /** The name in the first line. */
-static bool read_server(const char *bytes, char ret_server[ADDRESS_HOST_MAX])
+static bool credentials_read_server(const char *bytes, char ret_server[ADDRESS_HOST_MAX])
 {
     size_t header = strlen(HEADER), length = strcspn(bytes, "\n");
 
@@ -32,14 +32,15 @@ static bool read_server(const char *bytes, char ret_server[ADDRESS_HOST_MAX])
 }
 
 /** NULL, or what is wrong. */
-static const char *read_parts(const char *bytes, size_t size, struct credentials *credentials)
+static const char *credentials_read_parts(const char *bytes, size_t size,
+                                          struct credentials *credentials)
 {
     CLEANUP(cleanup_bio) BIO *keys = BIO_new_mem_buf(bytes, (int)size);
     CLEANUP(cleanup_bio) BIO *certificates = BIO_new_mem_buf(bytes, (int)size);
 
     if (!keys || !certificates)
         return "does not fit into memory";
-    if (!read_server(bytes, credentials->server))
+    if (!credentials_read_server(bytes, credentials->server))
         return "does not begin with \"" HEADER "NAME\"";
     if (!(credentials->key = certificate_read_key(keys)))
         return "has no private key";
@@ -59,12 +60,14 @@ int credentials_parse(const char *name, const char *bytes, size_t size,
     struct credentials credentials = {.key = NULL};
 
     if (!crypto_context())
-        return refuse(ret_problem, -ENOSYS, name, "needs OpenSSL, which cannot be used here");
-    const char *why = size > FILE_MAX ? "is too large" : read_parts(bytes, size, &credentials);
+        return credentials_refuse(ret_problem, -ENOSYS, name,
+                                  "needs OpenSSL, which cannot be used here");
+    const char *why =
+        size > FILE_MAX ? "is too large" : credentials_read_parts(bytes, size, &credentials);
     ERR_clear_error();
     if (why) {
         credentials_finish(&credentials);
-        return refuse(ret_problem, -EINVAL, name, why);
+        return credentials_refuse(ret_problem, -EINVAL, name, why);
     }
     *ret_credentials = credentials;
     return 0;
@@ -116,7 +119,7 @@ void credentials_finish(struct credentials *credentials)
 }
 
 /** The only file of credentials in a folder. */
-static int find_only(const char *folder, char ret_path[PATH_MAX])
+static int credentials_find_only(const char *folder, char ret_path[PATH_MAX])
 {
     DIR *listing = opendir(folder);
     int found = 0, length = 0;
@@ -141,7 +144,7 @@ static struct environment {
     char home[PATH_MAX];
 } * remembered;
 
-static void look(struct environment *environment)
+static void credentials_look(struct environment *environment)
 {
     environment->named = secure_getenv("RESEAT_CREDENTIALS");
     environment->error = folder_home("XDG_CONFIG_HOME", ".config", environment->home);
@@ -153,7 +156,7 @@ int credentials_remember(void)
 
     if (!environment)
         return -ENOMEM;
-    look(environment);
+    credentials_look(environment);
     if (environment->named && !(environment->named = strdup(environment->named))) {
         free(environment);
         return -ENOMEM;
@@ -171,7 +174,7 @@ int credentials_find(const struct address *address, char ret_path[PATH_MAX])
     if (remembered)
         environment = *remembered;
     else
-        look(&environment);
+        credentials_look(&environment);
     const char *named = environment.named, *home = environment.home;
 
     if (named && *named) {
@@ -188,5 +191,5 @@ int credentials_find(const struct address *address, char ret_path[PATH_MAX])
                  : snprintf(ret_path, PATH_MAX, "%s/vsock-%u" SUFFIX, folder, address->cid);
     if (length >= PATH_MAX)
         return -ENAMETOOLONG;
-    return access(ret_path, F_OK) == 0 ? 0 : find_only(folder, ret_path);
+    return access(ret_path, F_OK) == 0 ? 0 : credentials_find_only(folder, ret_path);
 }

@@ -10,24 +10,24 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static OSSL_LIB_CTX *context;
 
 /* Never freed: threads may be inside until the process is gone. */
-static void begin(void)
+static void crypto_begin(void)
 {
     if (OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, NULL))
         context = OSSL_LIB_CTX_new();
 }
 
 /* What its locks were in the middle of, nobody finishes in the child. */
-static void in_child(void)
+static void crypto_in_child(void)
 {
     once = (pthread_once_t)PTHREAD_ONCE_INIT;
     context = NULL;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = crypto_in_child};
 
 OSSL_LIB_CTX *crypto_context(void)
 {
-    pthread_once(&once, begin);
+    pthread_once(&once, crypto_begin);
     return context;
 }
 

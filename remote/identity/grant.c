@@ -13,7 +13,7 @@
 #define ALL       "*"
 #define UNLIMITED "-"
 
-static bool is_device(const char *name, size_t length)
+static bool grant_is_device(const char *name, size_t length)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "._-";
@@ -30,7 +30,7 @@ bool grant_has_device(const struct grant *grant, const char *device)
     return grant->device_count == 0;
 }
 
-static int refuse(const char *name, size_t length, const char *why, char *ret_reason)
+static int grant_refuse(const char *name, size_t length, const char *why, char *ret_reason)
 {
     char shown[64];
 
@@ -49,14 +49,15 @@ int grant_set_devices(struct grant *grant, const char *list, char ret_reason[GRA
     }
     for (const char *name = list;; name++) {
         size_t length = strcspn(name, ",");
-        if (!is_device(name, length))
-            return refuse(name, length, "is not the name of a device, such as gpu0", ret_reason);
+        if (!grant_is_device(name, length))
+            return grant_refuse(name, length, "is not the name of a device, such as gpu0",
+                                ret_reason);
         if (set.device_count == GRANT_DEVICES_MAX)
-            return refuse(name, length, "is one device too many; * is all", ret_reason);
+            return grant_refuse(name, length, "is one device too many; * is all", ret_reason);
         char *device = set.devices[set.device_count];
         memcpy(device, name, length);
         if (set.device_count && grant_has_device(&set, device))
-            return refuse(name, length, "is in the list twice", ret_reason);
+            return grant_refuse(name, length, "is in the list twice", ret_reason);
         set.device_count++;
         name += length;
         if (!*name)
@@ -84,7 +85,7 @@ void grant_format(const struct grant *grant, char ret_text[GRANT_TEXT_MAX])
 }
 
 /** Cut the value of the next field, " NAME=...", off @rest. NULL: that is not what is there. */
-static char *take(char **rest, const char *name)
+static char *grant_take(char **rest, const char *name)
 {
     size_t length = strlen(name);
     char *value = *rest + length;
@@ -95,7 +96,7 @@ static char *take(char **rest, const char *name)
     return value;
 }
 
-static bool read_memory(const char *text, uint64_t *ret_memory)
+static bool grant_read_memory(const char *text, uint64_t *ret_memory)
 {
     char ignored[128];
 
@@ -105,7 +106,7 @@ static bool read_memory(const char *text, uint64_t *ret_memory)
     return true;
 }
 
-static bool read_sessions(const char *text, uint32_t *ret_sessions)
+static bool grant_read_sessions(const char *text, uint32_t *ret_sessions)
 {
     if (strcmp(text, UNLIMITED) != 0) {
         unsigned long sessions = strtoul(text, NULL, 10);
@@ -116,7 +117,7 @@ static bool read_sessions(const char *text, uint32_t *ret_sessions)
     return true;
 }
 
-static bool read_share(const char *text, uint32_t *ret_share)
+static bool grant_read_share(const char *text, uint32_t *ret_share)
 {
     unsigned long share = strtoul(text, NULL, 10);
     *ret_share = (uint32_t)share;
@@ -133,16 +134,17 @@ int grant_parse(const char *text, size_t length, struct grant *ret_grant)
         return -EINVAL;
     memcpy(copy, text, length);
     copy[length] = '\0';
-    if (!take(&rest, MAGIC) || !(devices = take(&rest, " devices=")) ||
-        !(memory = take(&rest, " memory=")) || !(sessions = take(&rest, " sessions=")) ||
-        !(share = take(&rest, " share=")) || *rest)
+    if (!grant_take(&rest, MAGIC) || !(devices = grant_take(&rest, " devices=")) ||
+        !(memory = grant_take(&rest, " memory=")) ||
+        !(sessions = grant_take(&rest, " sessions=")) || !(share = grant_take(&rest, " share=")) ||
+        *rest)
         return -EINVAL;
     /* Only now: each field was found by the blank in front of the next. */
     memory[-(ptrdiff_t)strlen(" memory=")] = '\0';
     sessions[-(ptrdiff_t)strlen(" sessions=")] = '\0';
     share[-(ptrdiff_t)strlen(" share=")] = '\0';
-    if (grant_set_devices(&grant, devices, ignored) || !read_memory(memory, &grant.memory) ||
-        !read_sessions(sessions, &grant.sessions) || !read_share(share, &grant.share))
+    if (grant_set_devices(&grant, devices, ignored) || !grant_read_memory(memory, &grant.memory) ||
+        !grant_read_sessions(sessions, &grant.sessions) || !grant_read_share(share, &grant.share))
         return -EINVAL;
     grant_format(&grant, again);
     if (strlen(again) != length || memcmp(again, text, length) != 0)

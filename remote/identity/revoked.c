@@ -10,7 +10,7 @@
 #define LIST_MAX (1u << 20)
 
 /** Length of a serial number that begins a line as it should be; 0: it does not. */
-static size_t line_serial(const char *line, size_t length)
+static size_t revoked_line_serial(const char *line, size_t length)
 {
     size_t serial = strspn(line, "0123456789abcdef");
 
@@ -26,7 +26,7 @@ int revoked_find(const char *bytes, size_t size, const char *serial)
 
     for (size_t at = 0; at < size;) {
         const char *line = bytes + at, *end = memchr(line, '\n', size - at);
-        size_t found = end ? line_serial(line, (size_t)(end - line)) : 0;
+        size_t found = end ? revoked_line_serial(line, (size_t)(end - line)) : 0;
         /* Also a list that was cut, or that somebody wrote into by hand, in a line further down. */
         if (!found)
             return -EINVAL;

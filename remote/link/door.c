@@ -12,7 +12,7 @@
 #define VM 3
 
 /** Where somebody comes from, as far as it is one place. The rest is zero: this machine. */
-static void read_source(const struct sockaddr *from, unsigned char ret_source[10])
+static void door_read_source(const struct sockaddr *from, unsigned char ret_source[10])
 {
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
 
@@ -32,7 +32,7 @@ static void read_source(const struct sockaddr *from, unsigned char ret_source[10
     }
 }
 
-static size_t count_of(const struct door *door, const unsigned char source[10])
+static size_t door_count_of(const struct door *door, const unsigned char source[10])
 {
     size_t count = 0;
 
@@ -42,8 +42,8 @@ static size_t count_of(const struct door *door, const unsigned char source[10])
 }
 
 /** The first to have come of a source. They are in the order in which they came. */
-static const struct door_stranger *oldest_of(const struct door *door,
-                                             const unsigned char source[10])
+static const struct door_stranger *door_oldest_of(const struct door *door,
+                                                  const unsigned char source[10])
 {
     for (size_t i = 0; i < door->count; i++)
         if (memcmp(door->strangers[i].source, source, 10) == 0)
@@ -52,12 +52,12 @@ static const struct door_stranger *oldest_of(const struct door *door,
 }
 
 /** The oldest of those who are most. */
-static const struct door_stranger *oldest_of_most(const struct door *door)
+static const struct door_stranger *door_oldest_of_most(const struct door *door)
 {
     const struct door_stranger *found = &door->strangers[0];
 
     for (size_t i = 1; i < door->count; i++)
-        if (count_of(door, door->strangers[i].source) > count_of(door, found->source))
+        if (door_count_of(door, door->strangers[i].source) > door_count_of(door, found->source))
             found = &door->strangers[i];
     return found;
 }
@@ -69,13 +69,13 @@ int door_enter(struct door *door, const struct sockaddr *from, uint64_t now_ns, 
     struct door_stranger stranger = {.id = door->last_id + 1, .since_ns = now_ns};
     bool may_stay = true;
 
-    read_source(from, stranger.source);
-    size_t count = count_of(door, stranger.source);
+    door_read_source(from, stranger.source);
+    size_t count = door_count_of(door, stranger.source);
     if (count >= DOOR_SOURCE_MAX) {
-        leaves = oldest_of(door, stranger.source);
+        leaves = door_oldest_of(door, stranger.source);
     } else if (door->count == DOOR_MAX) {
-        leaves = oldest_of_most(door);
-        may_stay = count_of(door, leaves->source) <= count + 1;
+        leaves = door_oldest_of_most(door);
+        may_stay = door_count_of(door, leaves->source) <= count + 1;
     }
     if (leaves && may_stay && now_ns - leaves->since_ns < DOOR_TURN_NS)
         return -EBUSY;

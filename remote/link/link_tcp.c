@@ -18,24 +18,24 @@
 /* Who connects and says nothing is not even heard of, for so long. */
 #define DEFER_S 5
 
-static bool set(int fd, int option, int value)
+static bool link_tcp_set(int fd, int option, int value)
 {
     return setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)) == 0;
 }
 
-static bool set_up(int fd)
+static bool link_tcp_set_up(int fd)
 {
     static const int on = 1;
 
-    return set(fd, TCP_NODELAY, 1) &&
+    return link_tcp_set(fd, TCP_NODELAY, 1) &&
            setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) == 0 &&
-           set(fd, TCP_KEEPIDLE, IDLE_S) && set(fd, TCP_KEEPINTVL, INTERVAL_S) &&
-           set(fd, TCP_KEEPCNT, PROBES) && set(fd, TCP_USER_TIMEOUT, GIVE_UP_MS);
+           link_tcp_set(fd, TCP_KEEPIDLE, IDLE_S) && link_tcp_set(fd, TCP_KEEPINTVL, INTERVAL_S) &&
+           link_tcp_set(fd, TCP_KEEPCNT, PROBES) && link_tcp_set(fd, TCP_USER_TIMEOUT, GIVE_UP_MS);
 }
 
 /** Each of a name's addresses gets its part of the time. */
-static int connect_to_one(const struct addrinfo *found, uint64_t deadline_ns,
-                          struct owned *ret_socket)
+static int link_tcp_connect_to_one(const struct addrinfo *found, uint64_t deadline_ns,
+                                   struct owned *ret_socket)
 {
     unsigned count = 0;
     int error = -ENOENT;
@@ -47,7 +47,7 @@ static int connect_to_one(const struct addrinfo *found, uint64_t deadline_ns,
         if (deadline_ns != UINT64_MAX && deadline_ns > now)
             until = now + (deadline_ns - now) / count;
         error = socket_connect(found->ai_addr, found->ai_addrlen, until, ret_socket);
-        if (!error && set_up(owned_fd(ret_socket)))
+        if (!error && link_tcp_set_up(owned_fd(ret_socket)))
             return 0;
         if (!error) {
             error = socket_error(errno);
@@ -57,30 +57,31 @@ static int connect_to_one(const struct addrinfo *found, uint64_t deadline_ns,
     return error;
 }
 
-static int tcp_dial(const struct address *address, uint64_t deadline_ns, struct owned *ret_socket)
+static int link_tcp_dial(const struct address *address, uint64_t deadline_ns,
+                         struct owned *ret_socket)
 {
     struct addrinfo *found;
     int error = address->port ? resolve(address, false, deadline_ns, &found) : -EINVAL;
 
     if (error)
         return error;
-    error = connect_to_one(found, deadline_ns, ret_socket);
+    error = link_tcp_connect_to_one(found, deadline_ns, ret_socket);
     freeaddrinfo(found);
     return error;
 }
 
-static int tcp_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
+static int link_tcp_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
 {
-    return tls_connect_to("tcp", where, tcp_dial, deadline_ns, ret_link);
+    return tls_connect_to("tcp", where, link_tcp_dial, deadline_ns, ret_link);
 }
 
-static int tcp_connect_ticket(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
-                              struct link **ret_link)
+static int link_tcp_connect_ticket(const char *where, const struct ticket *ticket,
+                                   uint64_t deadline_ns, struct link **ret_link)
 {
-    return tls_connect_ticket_to("tcp", where, tcp_dial, ticket, deadline_ns, ret_link);
+    return tls_connect_ticket_to("tcp", where, link_tcp_dial, ticket, deadline_ns, ret_link);
 }
 
-static int tcp_listen(const char *where, int *ret_fd)
+static int link_tcp_listen(const char *where, int *ret_fd)
 {
     struct addrinfo *found;
     struct address address;
@@ -93,19 +94,19 @@ static int tcp_listen(const char *where, int *ret_fd)
     freeaddrinfo(found);
     if (error)
         return error;
-    (void)set(fd, TCP_DEFER_ACCEPT, DEFER_S);
+    (void)link_tcp_set(fd, TCP_DEFER_ACCEPT, DEFER_S);
     *ret_fd = fd;
     return 0;
 }
 
-static int tcp_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
+static int link_tcp_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
 {
     struct owned socket;
     int error = owned_take(fd, &socket);
 
     if (error)
         return error;
-    if (!set_up(owned_fd(&socket))) {
+    if (!link_tcp_set_up(owned_fd(&socket))) {
         error = socket_error(errno);
         owned_close(&socket);
         return error;
@@ -116,8 +117,8 @@ static int tcp_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
 const struct link_kind link_tcp = {
     .scheme = "tcp",
     .anyone = true,
-    .connect = tcp_connect,
-    .connect_ticket = tcp_connect_ticket,
-    .listen = tcp_listen,
-    .admit = tcp_admit,
+    .connect = link_tcp_connect,
+    .connect_ticket = link_tcp_connect_ticket,
+    .listen = link_tcp_listen,
+    .admit = link_tcp_admit,
 };

@@ -31,13 +31,13 @@ struct unix_link {
     unsigned arrived_count;
 };
 
-static struct unix_link *unix_link(struct link *link)
+static struct unix_link *link_unix_link(struct link *link)
 {
     return container_of(link, struct unix_link, base);
 }
 
 /* Wait until the socket is ready: 0, or what `send` and `receive` say. */
-static int wait_ready(struct unix_link *link, short events, uint64_t deadline_ns)
+static int link_unix_wait_ready(struct unix_link *link, short events, uint64_t deadline_ns)
 {
     for (;;) {
         struct pollfd ready = {.fd = owned_fd(&link->socket), .events = events};
@@ -61,16 +61,16 @@ static int wait_ready(struct unix_link *link, short events, uint64_t deadline_ns
     }
 }
 
-static int failed(const struct unix_link *link, int error)
+static int link_unix_failed(const struct unix_link *link, int error)
 {
     if (atomic_load(&link->shut))
         return -ECANCELED;
     return error == ECONNRESET ? -EPIPE : -error;
 }
 
-static int unix_send(struct link *base, struct iovec *iov, size_t count, uint64_t deadline_ns)
+static int link_unix_send(struct link *base, struct iovec *iov, size_t count, uint64_t deadline_ns)
 {
-    struct unix_link *link = unix_link(base);
+    struct unix_link *link = link_unix_link(base);
     while (count != 0) {
         char control[CMSG_SPACE(sizeof(int))] = {0};
         struct msghdr message = {.msg_iov = iov, .msg_iovlen = count};
@@ -83,16 +83,16 @@ static int unix_send(struct link *base, struct iovec *iov, size_t count, uint64_
             memcpy(CMSG_DATA(header), &link->passing, sizeof(int));
         }
         if (fd < 0)
-            return failed(link, EBADF);
+            return link_unix_failed(link, EBADF);
         ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
-            int error = wait_ready(link, POLLOUT, deadline_ns);
+            int error = link_unix_wait_ready(link, POLLOUT, deadline_ns);
             if (error)
                 return error;
             continue;
         }
         if (sent < 0)
-            return failed(link, errno);
+            return link_unix_failed(link, errno);
         if (link->passing >= 0)
             close(link->passing);
         link->passing = -1;
@@ -107,7 +107,7 @@ static int unix_send(struct link *base, struct iovec *iov, size_t count, uint64_
 }
 
 /* Those that nobody asks for are closed. */
-static void keep_descriptors(struct unix_link *link, struct msghdr *message)
+static void link_unix_keep_descriptors(struct unix_link *link, struct msghdr *message)
 {
     for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
         if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
@@ -123,10 +123,10 @@ static void keep_descriptors(struct unix_link *link, struct msghdr *message)
     }
 }
 
-static int unix_receive(struct link *base, void *bytes, size_t size, uint64_t deadline_ns,
-                        size_t *ret_received)
+static int link_unix_receive(struct link *base, void *bytes, size_t size, uint64_t deadline_ns,
+                             size_t *ret_received)
 {
-    struct unix_link *link = unix_link(base);
+    struct unix_link *link = link_unix_link(base);
     for (;;) {
         char control[CMSG_SPACE(sizeof(int))];
         struct iovec iov = {bytes, size};
@@ -136,26 +136,26 @@ static int unix_receive(struct link *base, void *bytes, size_t size, uint64_t de
                                  .msg_controllen = sizeof(control)};
         int fd = owned_fd(&link->socket);
         if (fd < 0)
-            return failed(link, EBADF);
+            return link_unix_failed(link, EBADF);
         ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got > 0) {
-            keep_descriptors(link, &message);
+            link_unix_keep_descriptors(link, &message);
             *ret_received = (size_t)got;
             return 0;
         }
         if (got == 0)
-            return failed(link, EPIPE);
+            return link_unix_failed(link, EPIPE);
         if (errno != EAGAIN && errno != EINTR)
-            return failed(link, errno);
-        int error = wait_ready(link, POLLIN, deadline_ns);
+            return link_unix_failed(link, errno);
+        int error = link_unix_wait_ready(link, POLLIN, deadline_ns);
         if (error)
             return error;
     }
 }
 
-static void unix_shut_down(struct link *base)
+static void link_unix_shut_down(struct link *base)
 {
-    struct unix_link *link = unix_link(base);
+    struct unix_link *link = link_unix_link(base);
     if (!atomic_exchange(&link->shut, true)) {
         int fd = owned_fd(&link->socket);
         if (fd >= 0)
@@ -163,9 +163,9 @@ static void unix_shut_down(struct link *base)
     }
 }
 
-static void unix_destroy(struct link *base)
+static void link_unix_destroy(struct link *base)
 {
-    struct unix_link *link = unix_link(base);
+    struct unix_link *link = link_unix_link(base);
     for (unsigned i = 0; i < link->arrived_count; i++)
         close(link->arrived[i]);
     if (link->passing >= 0)
@@ -174,9 +174,9 @@ static void unix_destroy(struct link *base)
     free(link);
 }
 
-static int unix_send_descriptor(struct link *base, int fd)
+static int link_unix_send_descriptor(struct link *base, int fd)
 {
-    struct unix_link *link = unix_link(base);
+    struct unix_link *link = link_unix_link(base);
     int copy = link->passing >= 0 ? -1 : dup(fd);
     if (copy < 0)
         return link->passing >= 0 ? -EBUSY : -errno;
@@ -184,9 +184,9 @@ static int unix_send_descriptor(struct link *base, int fd)
     return 0;
 }
 
-static int unix_take_descriptor(struct link *base, int *ret_fd)
+static int link_unix_take_descriptor(struct link *base, int *ret_fd)
 {
-    struct unix_link *link = unix_link(base);
+    struct unix_link *link = link_unix_link(base);
     if (link->arrived_count == 0)
         return -ENOENT;
     *ret_fd = link->arrived[0];
@@ -195,19 +195,19 @@ static int unix_take_descriptor(struct link *base, int *ret_fd)
     return 0;
 }
 
-static struct owned *unix_socket(struct link *base)
+static struct owned *link_unix_socket(struct link *base)
 {
-    return &unix_link(base)->socket;
+    return &link_unix_link(base)->socket;
 }
 
 static const struct link_ops unix_ops = {
-    .send = unix_send,
-    .receive = unix_receive,
-    .shut_down = unix_shut_down,
-    .destroy = unix_destroy,
-    .send_descriptor = unix_send_descriptor,
-    .take_descriptor = unix_take_descriptor,
-    .socket = unix_socket,
+    .send = link_unix_send,
+    .receive = link_unix_receive,
+    .shut_down = link_unix_shut_down,
+    .destroy = link_unix_destroy,
+    .send_descriptor = link_unix_send_descriptor,
+    .take_descriptor = link_unix_take_descriptor,
+    .socket = link_unix_socket,
 };
 
 int link_unix_of(int fd, struct link **ret_link)
@@ -233,7 +233,7 @@ int link_unix_of(int fd, struct link **ret_link)
     return 0;
 }
 
-static int unix_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
+static int link_unix_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
 {
     for (;;) {
         int fd = agent_connect(where, geteuid());
@@ -248,7 +248,7 @@ static int unix_connect(const char *where, uint64_t deadline_ns, struct link **r
 }
 
 /* The folder that the socket is in, and that no other user can put another in the place of. */
-static int check_folder(const char *where)
+static int link_unix_check_folder(const char *where)
 {
     char problem[FOLDER_PROBLEM_MAX];
     char folder[PATH_MAX], real[PATH_MAX];
@@ -263,7 +263,7 @@ static int check_folder(const char *where)
 }
 
 /* A socket that nobody listens at is left from one that was killed. */
-static int make_way(const char *where)
+static int link_unix_make_way(const char *where)
 {
     int fd = agent_connect(where, geteuid());
     if (fd >= 0)
@@ -275,12 +275,12 @@ static int make_way(const char *where)
     return fd == -ECONNREFUSED || fd == -ENOENT ? 0 : fd;
 }
 
-static int unix_listen(const char *where, int *ret_fd)
+static int link_unix_listen(const char *where, int *ret_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int error = check_folder(where);
+    int error = link_unix_check_folder(where);
     if (error == 0)
-        error = make_way(where);
+        error = link_unix_make_way(where);
     if (error)
         return error;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -298,12 +298,12 @@ static int unix_listen(const char *where, int *ret_fd)
     return 0;
 }
 
-static void unix_unlisten(const char *where)
+static void link_unix_unlisten(const char *where)
 {
     unlink(where);
 }
 
-static int unix_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
+static int link_unix_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
 {
     struct ucred peer;
     socklen_t size = sizeof(peer);
@@ -318,8 +318,8 @@ static int unix_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
 
 const struct link_kind link_unix = {
     .scheme = "unix",
-    .connect = unix_connect,
-    .listen = unix_listen,
-    .unlisten = unix_unlisten,
-    .admit = unix_admit,
+    .connect = link_unix_connect,
+    .listen = link_unix_listen,
+    .unlisten = link_unix_unlisten,
+    .admit = link_unix_admit,
 };

@@ -20,7 +20,7 @@ struct question {
     struct addrinfo *found; /**< Freed with it, unless it was taken. */
 };
 
-static void question_free(struct question *question)
+static void resolve_question_free(struct question *question)
 {
     if (question->found)
         freeaddrinfo(question->found);
@@ -29,13 +29,13 @@ static void question_free(struct question *question)
     free(question);
 }
 
-static void ask(struct question *question)
+static void resolve_ask(struct question *question)
 {
     question->result =
         getaddrinfo(question->host, question->port, &question->hints, &question->found);
 }
 
-static void *run(void *data)
+static void *resolve_run(void *data)
 {
     struct question *question = data;
     struct addrinfo *found = NULL;
@@ -49,12 +49,12 @@ static void *run(void *data)
     pthread_cond_signal(&question->answered);
     pthread_mutex_unlock(&question->lock);
     if (given_up)
-        question_free(question);
+        resolve_question_free(question);
     return NULL;
 }
 
 /** True: it was answered. False: it is the thread's. */
-static bool await(struct question *question, uint64_t deadline_ns)
+static bool resolve_await(struct question *question, uint64_t deadline_ns)
 {
     pthread_mutex_lock(&question->lock);
     while (!question->done && clock_now_ns() < deadline_ns)
@@ -66,7 +66,7 @@ static bool await(struct question *question, uint64_t deadline_ns)
     return done;
 }
 
-static int result_error(int result)
+static int resolve_result_error(int result)
 {
     return result == 0            ? 0
            : result == EAI_AGAIN  ? -EAGAIN
@@ -74,7 +74,7 @@ static int result_error(int result)
                                   : -ENOENT;
 }
 
-static struct question *question_create(const struct address *address, bool listens)
+static struct question *resolve_question_create(const struct address *address, bool listens)
 {
     struct question *question = calloc(1, sizeof(*question));
 
@@ -93,27 +93,27 @@ static struct question *question_create(const struct address *address, bool list
 int resolve(const struct address *address, bool listens, uint64_t deadline_ns,
             struct addrinfo **ret_found)
 {
-    struct question *question = question_create(address, listens);
+    struct question *question = resolve_question_create(address, listens);
 
     if (!question)
         return -ENOMEM;
     if (address_is_name(address->host)) {
-        int error = thread_start("reseat-resolve", 0, run, question, NULL);
-        if (!error && !await(question, deadline_ns))
+        int error = thread_start("reseat-resolve", 0, resolve_run, question, NULL);
+        if (!error && !resolve_await(question, deadline_ns))
             return -ETIMEDOUT;
         if (error) {
-            question_free(question);
+            resolve_question_free(question);
             return error;
         }
     } else {
         question->hints.ai_flags |= AI_NUMERICHOST;
-        ask(question);
+        resolve_ask(question);
     }
-    int error = result_error(question->result);
+    int error = resolve_result_error(question->result);
     if (!error) {
         *ret_found = question->found;
         question->found = NULL;
     }
-    question_free(question);
+    resolve_question_free(question);
     return error;
 }

@@ -25,7 +25,7 @@ int socket_wait(const struct owned *socket, short events, uint64_t deadline_ns)
     return ppoll(&poll, 1, &timeout, NULL) < 0 && errno != EINTR ? -errno : 0;
 }
 
-static int await_connection(const struct owned *owned, uint64_t deadline_ns)
+static int socket_await_connection(const struct owned *owned, uint64_t deadline_ns)
 {
     int error = 0;
 
@@ -52,8 +52,9 @@ int socket_connect(const struct sockaddr *address, socklen_t size, uint64_t dead
     if (error)
         return error;
     if (connect(owned_fd(&owned), address, size))
-        error =
-            errno == EINPROGRESS || errno == EINTR ? await_connection(&owned, deadline_ns) : -errno;
+        error = errno == EINPROGRESS || errno == EINTR
+                    ? socket_await_connection(&owned, deadline_ns)
+                    : -errno;
     if (error)
         owned_close(&owned);
     else

@@ -60,7 +60,7 @@ void tls_server_close(void)
     server.open = false;
 }
 
-static struct tls_link *create(struct owned *socket)
+static struct tls_link *tls_create(struct owned *socket)
 {
     struct tls_link *tls = calloc(1, sizeof(*tls));
 
@@ -81,11 +81,11 @@ static struct tls_link *create(struct owned *socket)
 }
 
 /** @revoked: NULL of a client, which has credentials or a ticket. */
-static int begin(struct owned *socket, const struct credentials *credentials,
-                 const struct ticket *ticket, const char *revoked, uint64_t deadline_ns,
-                 struct link **ret_link)
+static int tls_begin(struct owned *socket, const struct credentials *credentials,
+                     const struct ticket *ticket, const char *revoked, uint64_t deadline_ns,
+                     struct link **ret_link)
 {
-    struct tls_link *tls = create(socket);
+    struct tls_link *tls = tls_create(socket);
 
     if (!tls) {
         owned_close(socket);
@@ -117,14 +117,14 @@ int tls_connect(struct owned *socket, const struct credentials *credentials, uin
                 struct link **ret_link)
 {
     reason[0] = '\0';
-    return begin(socket, credentials, NULL, NULL, deadline_ns, ret_link);
+    return tls_begin(socket, credentials, NULL, NULL, deadline_ns, ret_link);
 }
 
 int tls_connect_ticket(struct owned *socket, const struct ticket *ticket, uint64_t deadline_ns,
                        struct link **ret_link)
 {
     reason[0] = '\0';
-    return begin(socket, NULL, ticket, NULL, deadline_ns, ret_link);
+    return tls_begin(socket, NULL, ticket, NULL, deadline_ns, ret_link);
 }
 
 void tls_server_tickets(tls_ticket_finder find, void *data)
@@ -141,10 +141,10 @@ int tls_admit(struct owned *socket, uint64_t deadline_ns, struct link **ret_link
         snprintf(reason, sizeof(reason), "there is no authority here");
         return -EPERM;
     }
-    return begin(socket, &server.credentials, NULL, server.revoked, deadline_ns, ret_link);
+    return tls_begin(socket, &server.credentials, NULL, server.revoked, deadline_ns, ret_link);
 }
 
-static const struct tls_link *admitted(const struct link *link)
+static const struct tls_link *tls_admitted(const struct link *link)
 {
     const struct tls_link *tls = (const struct tls_link *)link;
 
@@ -158,7 +158,7 @@ bool tls_has_ticket(const struct link *link)
 
 int tls_grant(const struct link *link, struct grant *ret_grant)
 {
-    const struct tls_link *tls = admitted(link);
+    const struct tls_link *tls = tls_admitted(link);
 
     if (!tls)
         return -ENOENT;
@@ -168,7 +168,7 @@ int tls_grant(const struct link *link, struct grant *ret_grant)
 
 int tls_until(const struct link *link, int64_t *ret_until)
 {
-    const struct tls_link *tls = admitted(link);
+    const struct tls_link *tls = tls_admitted(link);
 
     if (!tls)
         return -ENOENT;

@@ -7,7 +7,8 @@
 #include "state/base/log.h"
 
 /** 0 or -EINVAL, which was said. */
-static int read_address(const char *scheme, const char *where, struct address *ret_address)
+static int tls_connect_read_address(const char *scheme, const char *where,
+                                    struct address *ret_address)
 {
     char text[PATH_MAX], problem[ADDRESS_REASON_MAX];
 
@@ -20,7 +21,8 @@ static int read_address(const char *scheme, const char *where, struct address *r
     return error;
 }
 
-static int find_credentials(const struct address *address, struct credentials *ret_credentials)
+static int tls_connect_find_credentials(const struct address *address,
+                                        struct credentials *ret_credentials)
 {
     char path[PATH_MAX], problem[FOLDER_PROBLEM_MAX], text[ADDRESS_TEXT_MAX];
     int error = credentials_find(address, path);
@@ -44,9 +46,9 @@ int tls_connect_to(const char *scheme, const char *where, tls_dial dial, uint64_
     struct credentials credentials;
     struct address address;
     struct owned socket;
-    int error = read_address(scheme, where, &address);
+    int error = tls_connect_read_address(scheme, where, &address);
 
-    error = error ? error : find_credentials(&address, &credentials);
+    error = error ? error : tls_connect_find_credentials(&address, &credentials);
     if (error)
         return error;
     error = dial(&address, deadline_ns, &socket);
@@ -60,7 +62,7 @@ int tls_connect_ticket_to(const char *scheme, const char *where, tls_dial dial,
 {
     struct address address;
     struct owned socket;
-    int error = read_address(scheme, where, &address);
+    int error = tls_connect_read_address(scheme, where, &address);
 
     error = error ? error : dial(&address, deadline_ns, &socket);
     return error ? error : tls_connect_ticket(&socket, ticket, deadline_ns, ret_link);
@@ -73,5 +75,5 @@ int tls_listen_address(const char *scheme, const char *where, struct address *re
                   scheme);
         return -EPERM;
     }
-    return read_address(scheme, where, ret_address);
+    return tls_connect_read_address(scheme, where, ret_address);
 }

@@ -23,7 +23,7 @@
 /* ---- OpenSSL's way to the socket: nothing blocks in it, raises a signal, or is ours no more ----
  */
 
-static int bio_write(BIO *bio, const char *bytes, int size)
+static int tls_handshake_bio_write(BIO *bio, const char *bytes, int size)
 {
     struct tls_link *tls = BIO_get_data(bio);
 
@@ -36,7 +36,7 @@ static int bio_write(BIO *bio, const char *bytes, int size)
     return size;
 }
 
-static int bio_read(BIO *bio, char *bytes, int size)
+static int tls_handshake_bio_read(BIO *bio, char *bytes, int size)
 {
     struct tls_link *tls = BIO_get_data(bio);
     size_t most = size > 0 ? (size_t)size : 0;
@@ -64,7 +64,7 @@ static int bio_read(BIO *bio, char *bytes, int size)
     return -1;
 }
 
-static long bio_control(BIO *bio, int what, long number, void *pointer)
+static long tls_handshake_bio_control(BIO *bio, int what, long number, void *pointer)
 {
     (void)bio, (void)number, (void)pointer;
     return what == BIO_CTRL_FLUSH;
@@ -74,13 +74,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static BIO_METHOD *method;
 static int tls_index;
 
-static void make_method(void)
+static void tls_handshake_make_method(void)
 {
     BIO_METHOD *made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "reseat");
 
     tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
-    if (made && tls_index >= 0 && BIO_meth_set_write(made, bio_write) &&
-        BIO_meth_set_read(made, bio_read) && BIO_meth_set_ctrl(made, bio_control))
+    if (made && tls_index >= 0 && BIO_meth_set_write(made, tls_handshake_bio_write) &&
+        BIO_meth_set_read(made, tls_handshake_bio_read) &&
+        BIO_meth_set_ctrl(made, tls_handshake_bio_control))
         method = made;
     else
         BIO_meth_free(made);
@@ -89,7 +90,7 @@ static void make_method(void)
 /* ---- whom to believe ---- */
 
 /** The client's certificate is the authority's: does it still count, and for what? */
-static int admit(struct tls_link *tls, const X509 *certificate)
+static int tls_handshake_admit(struct tls_link *tls, const X509 *certificate)
 {
     char problem[FOLDER_PROBLEM_MAX] = "";
     struct tm until;
@@ -115,7 +116,7 @@ static int admit(struct tls_link *tls, const X509 *certificate)
 }
 
 /** OpenSSL looked at a certificate of the chain, and @good says what it thinks. */
-static int verify(int good, X509_STORE_CTX *store)
+static int tls_handshake_verify(int good, X509_STORE_CTX *store)
 {
     SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
     struct tls_link *tls = SSL_get_ex_data(ssl, tls_index);
@@ -128,7 +129,7 @@ static int verify(int good, X509_STORE_CTX *store)
     }
     if (!tls->serves || X509_STORE_CTX_get_error_depth(store) != 0)
         return 1;
-    tls->refusal = admit(tls, X509_STORE_CTX_get_current_cert(store));
+    tls->refusal = tls_handshake_admit(tls, X509_STORE_CTX_get_current_cert(store));
     if (tls->refusal)
         X509_STORE_CTX_set_error(store, tls->refusal == -EKEYREVOKED
                                             ? X509_V_ERR_CERT_REVOKED
@@ -137,7 +138,7 @@ static int verify(int good, X509_STORE_CTX *store)
 }
 
 /** One version, few algorithms, no second way in. */
-static bool restrict_context(SSL_CTX *context)
+static bool tls_handshake_restrict_context(SSL_CTX *context)
 {
     SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -154,28 +155,30 @@ static bool restrict_context(SSL_CTX *context)
 }
 
 /** The authority alone is believed, and directly; NULL: nobody is. */
-static bool believe(SSL_CTX *context, X509 *authority)
+static bool tls_handshake_believe(SSL_CTX *context, X509 *authority)
 {
     X509_VERIFY_PARAM *rules = SSL_CTX_get0_param(context);
 
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, verify);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                       tls_handshake_verify);
     SSL_CTX_set_verify_depth(context, 0);
     return X509_VERIFY_PARAM_set_flags(rules, X509_V_FLAG_X509_STRICT) &&
            (!authority || X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority));
 }
 
 /** Only the name that the credentials were made for. */
-static bool expect_server(SSL *ssl, const char *name)
+static bool tls_handshake_expect_server(SSL *ssl, const char *name)
 {
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     return SSL_set1_host(ssl, name);
 }
 
-static bool set_up(struct tls_link *tls, const struct credentials *credentials, SSL_CTX *context)
+static bool tls_handshake_set_up(struct tls_link *tls, const struct credentials *credentials,
+                                 SSL_CTX *context)
 {
     /* Who comes with a ticket believes nothing else. */
-    if (!restrict_context(context) ||
-        !believe(context, credentials ? credentials->authority : NULL) ||
+    if (!tls_handshake_restrict_context(context) ||
+        !tls_handshake_believe(context, credentials ? credentials->authority : NULL) ||
         !(tls->ssl = SSL_new(context)))
         return false;
     BIO *bio = BIO_new(method);
@@ -195,18 +198,19 @@ static bool set_up(struct tls_link *tls, const struct credentials *credentials, 
         SSL_set_accept_state(tls->ssl);
     else
         SSL_set_connect_state(tls->ssl);
-    return tls->serves || !credentials || expect_server(tls->ssl, credentials->server);
+    return tls->serves || !credentials ||
+           tls_handshake_expect_server(tls->ssl, credentials->server);
 }
 
 int tls_prepare(struct tls_link *tls, const struct credentials *credentials)
 {
     char problem[CRYPTO_PROBLEM_MAX];
 
-    pthread_once(&once, make_method);
+    pthread_once(&once, tls_handshake_make_method);
     SSL_CTX *context = method ? SSL_CTX_new_ex(crypto_context(), NULL, TLS_method()) : NULL;
     tls->records_max = RECORDS_MAX;
     tls->budget = TLS_STRANGER_BYTES;
-    bool done = context && set_up(tls, credentials, context);
+    bool done = context && tls_handshake_set_up(tls, credentials, context);
     SSL_CTX_free(context);
     if (done)
         return 0;
@@ -218,7 +222,7 @@ int tls_prepare(struct tls_link *tls, const struct credentials *credentials)
 /* ---- the handshake ---- */
 
 /** Call @step until it is done, between what comes and goes. */
-static int advance(struct tls_link *tls, uint64_t deadline_ns, int (*step)(SSL *ssl))
+static int tls_handshake_advance(struct tls_link *tls, uint64_t deadline_ns, int (*step)(SSL *ssl))
 {
     for (;;) {
         ERR_clear_error();
@@ -235,7 +239,7 @@ static int advance(struct tls_link *tls, uint64_t deadline_ns, int (*step)(SSL *
 }
 
 /** The server's one byte, or what it has against us. */
-static int read_word(SSL *ssl)
+static int tls_handshake_read_word(SSL *ssl)
 {
     char word = 0;
     size_t size;
@@ -244,7 +248,7 @@ static int read_word(SSL *ssl)
     return result == 1 && word != ADMITTED ? -1 : result;
 }
 
-static int send_word(SSL *ssl)
+static int tls_handshake_send_word(SSL *ssl)
 {
     static const char word = ADMITTED;
     size_t size;
@@ -253,7 +257,7 @@ static int send_word(SSL *ssl)
 }
 
 /** What follows from a failure, in words where nobody found some. */
-static int explain(struct tls_link *tls, int error)
+static int tls_handshake_explain(struct tls_link *tls, int error)
 {
     unsigned long said = ERR_peek_error();
     bool alert = ERR_GET_LIB(said) == ERR_LIB_SSL && ERR_GET_REASON(said) >= SSL_AD_REASON_OFFSET;
@@ -283,7 +287,7 @@ static int explain(struct tls_link *tls, int error)
 }
 
 /* Nobody's key is needed any more, and larger pieces are read. */
-static void settle(struct tls_link *tls)
+static void tls_handshake_settle(struct tls_link *tls)
 {
     tls->budget = SIZE_MAX;
     SSL_certs_clear(tls->ssl);
@@ -296,7 +300,7 @@ static void settle(struct tls_link *tls)
 
 int tls_handshake(struct tls_link *tls, uint64_t deadline_ns)
 {
-    int error = advance(tls, deadline_ns, SSL_do_handshake);
+    int error = tls_handshake_advance(tls, deadline_ns, SSL_do_handshake);
 
     /* There is no other resumption. */
     tls->ticketed = !error && SSL_session_reused(tls->ssl);
@@ -305,9 +309,10 @@ int tls_handshake(struct tls_link *tls, uint64_t deadline_ns)
         error = -EPERM;
     }
     if (!error)
-        error = advance(tls, deadline_ns, tls->serves ? send_word : read_word);
+        error = tls_handshake_advance(
+            tls, deadline_ns, tls->serves ? tls_handshake_send_word : tls_handshake_read_word);
     if (error)
-        return explain(tls, error);
-    settle(tls);
+        return tls_handshake_explain(tls, error);
+    tls_handshake_settle(tls);
     return 0;
 }

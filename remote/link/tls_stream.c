@@ -21,8 +21,8 @@ int tls_outcome(struct tls_link *tls, int result)
 }
 
 /** @bytes, to the kernel. */
-static int send_bytes(struct tls_link *tls, const unsigned char *bytes, size_t size,
-                      uint64_t deadline_ns)
+static int tls_stream_send_bytes(struct tls_link *tls, const unsigned char *bytes, size_t size,
+                                 uint64_t deadline_ns)
 {
     while (size) {
         if (atomic_load(&tls->down))
@@ -58,14 +58,14 @@ int tls_flush(struct tls_link *tls, uint64_t deadline_ns)
         pthread_mutex_unlock(&tls->lock);
         if (!size)
             return 0;
-        int error = send_bytes(tls, bytes, size, deadline_ns);
+        int error = tls_stream_send_bytes(tls, bytes, size, deadline_ns);
         if (error)
             return error;
     }
 }
 
 /** Make records of at most TLS_PLAIN_MAX bytes. */
-static int seal(struct tls_link *tls, const void *bytes, size_t size)
+static int tls_stream_seal(struct tls_link *tls, const void *bytes, size_t size)
 {
     size_t written;
     int error = 0;
@@ -89,8 +89,8 @@ static int seal(struct tls_link *tls, const void *bytes, size_t size)
  * Cut the next bytes to be sealed off @iov: large ones where they are, small ones together.
  * Returns how many; 0: there are none.
  */
-static size_t next_bytes(struct tls_link *tls, struct iovec **iov, size_t *count,
-                         const void **ret_bytes)
+static size_t tls_stream_next_bytes(struct tls_link *tls, struct iovec **iov, size_t *count,
+                                    const void **ret_bytes)
 {
     size_t staged = 0;
 
@@ -116,14 +116,15 @@ static size_t next_bytes(struct tls_link *tls, struct iovec **iov, size_t *count
     return staged;
 }
 
-static int tls_send(struct link *link, struct iovec *iov, size_t count, uint64_t deadline_ns)
+static int tls_stream_tls_send(struct link *link, struct iovec *iov, size_t count,
+                               uint64_t deadline_ns)
 {
     struct tls_link *tls = (struct tls_link *)link;
     const void *bytes;
     size_t size;
 
-    while (!tls->send_error && (size = next_bytes(tls, &iov, &count, &bytes)) > 0) {
-        tls->send_error = atomic_load(&tls->down) ? -ECANCELED : seal(tls, bytes, size);
+    while (!tls->send_error && (size = tls_stream_next_bytes(tls, &iov, &count, &bytes)) > 0) {
+        tls->send_error = atomic_load(&tls->down) ? -ECANCELED : tls_stream_seal(tls, bytes, size);
         if (!tls->send_error)
             tls->send_error = tls_flush(tls, deadline_ns);
     }
@@ -131,7 +132,8 @@ static int tls_send(struct link *link, struct iovec *iov, size_t count, uint64_t
 }
 
 /** What is there of @size bytes; -EAGAIN: nothing yet. */
-static int open_records(struct tls_link *tls, char *bytes, size_t size, size_t *ret_received)
+static int tls_stream_open_records(struct tls_link *tls, char *bytes, size_t size,
+                                   size_t *ret_received)
 {
     size_t received = 0, count;
     int error = 0;
@@ -153,8 +155,8 @@ static int open_records(struct tls_link *tls, char *bytes, size_t size, size_t *
     return received ? 0 : error;
 }
 
-static int tls_receive(struct link *link, void *bytes, size_t size, uint64_t deadline_ns,
-                       size_t *ret_received)
+static int tls_stream_tls_receive(struct link *link, void *bytes, size_t size, uint64_t deadline_ns,
+                                  size_t *ret_received)
 {
     struct tls_link *tls = (struct tls_link *)link;
     size_t received = 0;
@@ -165,7 +167,7 @@ static int tls_receive(struct link *link, void *bytes, size_t size, uint64_t dea
         if (atomic_load(&tls->down))
             return -ECANCELED;
         int error = tls->receive_error;
-        error = error ? error : open_records(tls, bytes, size, &received);
+        error = error ? error : tls_stream_open_records(tls, bytes, size, &received);
         if (error == -EAGAIN) {
             error = socket_wait(&tls->socket, POLLIN, deadline_ns);
             if (!error)
@@ -178,7 +180,7 @@ static int tls_receive(struct link *link, void *bytes, size_t size, uint64_t dea
     }
 }
 
-static void tls_shut_down(struct link *link)
+static void tls_stream_tls_shut_down(struct link *link)
 {
     struct tls_link *tls = (struct tls_link *)link;
     int fd = owned_fd(&tls->socket);
@@ -188,7 +190,7 @@ static void tls_shut_down(struct link *link)
         (void)shutdown(fd, SHUT_RDWR);
 }
 
-static void tls_destroy(struct link *link)
+static void tls_stream_tls_destroy(struct link *link)
 {
     struct tls_link *tls = (struct tls_link *)link;
 
@@ -201,7 +203,7 @@ static void tls_destroy(struct link *link)
         return;
     }
     /* A child of ours may have the descriptor as well. */
-    tls_shut_down(link);
+    tls_stream_tls_shut_down(link);
     owned_close(&tls->socket);
     SSL_free(tls->ssl);
     pthread_mutex_destroy(&tls->lock);
@@ -212,8 +214,8 @@ static void tls_destroy(struct link *link)
 }
 
 const struct link_ops tls_ops = {
-    .send = tls_send,
-    .receive = tls_receive,
-    .shut_down = tls_shut_down,
-    .destroy = tls_destroy,
+    .send = tls_stream_tls_send,
+    .receive = tls_stream_tls_receive,
+    .shut_down = tls_stream_tls_shut_down,
+    .destroy = tls_stream_tls_destroy,
 };

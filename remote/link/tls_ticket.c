@@ -8,7 +8,7 @@
  * key exchange is done all the same, so that who learns the key later reads nothing.
  */
 
-static SSL_SESSION *make_session(SSL *ssl, const unsigned char key[TICKET_KEY_SIZE])
+static SSL_SESSION *tls_ticket_make_session(SSL *ssl, const unsigned char key[TICKET_KEY_SIZE])
 {
     static const unsigned char aes_128_gcm_sha256[] = {0x13, 0x01};
     const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, aes_128_gcm_sha256);
@@ -23,8 +23,8 @@ static SSL_SESSION *make_session(SSL *ssl, const unsigned char key[TICKET_KEY_SI
 }
 
 /* The client's: which it has. @digest: for another key exchange than it asked for there is none. */
-static int use(SSL *ssl, const EVP_MD *digest, const unsigned char **name, size_t *size,
-               SSL_SESSION **session)
+static int tls_ticket_use(SSL *ssl, const EVP_MD *digest, const unsigned char **name, size_t *size,
+                          SSL_SESSION **session)
 {
     const struct tls_link *tls = BIO_get_data(SSL_get_rbio(ssl));
 
@@ -33,12 +33,12 @@ static int use(SSL *ssl, const EVP_MD *digest, const unsigned char **name, size_
         return 1;
     *name = (const unsigned char *)&tls->ticket->name;
     *size = sizeof(tls->ticket->name);
-    *session = make_session(ssl, tls->ticket->key);
+    *session = tls_ticket_make_session(ssl, tls->ticket->key);
     return *session != NULL;
 }
 
 /* The server's. Who comes with another goes on as one without. */
-static int find(SSL *ssl, const unsigned char *bytes, size_t size, SSL_SESSION **session)
+static int tls_ticket_find(SSL *ssl, const unsigned char *bytes, size_t size, SSL_SESSION **session)
 {
     struct tls_link *tls = BIO_get_data(SSL_get_rbio(ssl));
     unsigned char key[TICKET_KEY_SIZE];
@@ -52,7 +52,7 @@ static int find(SSL *ssl, const unsigned char *bytes, size_t size, SSL_SESSION *
     tls->find = NULL; /* One a connection. */
     if (error)
         return 1;
-    *session = make_session(ssl, key);
+    *session = tls_ticket_make_session(ssl, key);
     OPENSSL_cleanse(key, sizeof(key));
     return *session != NULL;
 }
@@ -62,9 +62,9 @@ bool tls_ticket_prepare(struct tls_link *tls)
     static const unsigned char context[] = "reseat";
 
     if (tls->ticket)
-        SSL_set_psk_use_session_callback(tls->ssl, use);
+        SSL_set_psk_use_session_callback(tls->ssl, tls_ticket_use);
     if (!tls->find)
         return true;
-    SSL_set_psk_find_session_callback(tls->ssl, find);
+    SSL_set_psk_find_session_callback(tls->ssl, tls_ticket_find);
     return SSL_set_session_id_context(tls->ssl, context, sizeof(context) - 1);
 }

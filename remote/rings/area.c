@@ -66,7 +66,7 @@ int area_reserve(size_t size, char **ret_bytes)
     return 0;
 }
 
-static int map_fixed(int fd, size_t offset, size_t size, char *at)
+static int area_map_fixed(int fd, size_t offset, size_t size, char *at)
 {
     return mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) == at
                ? 0
@@ -75,7 +75,7 @@ static int map_fixed(int fd, size_t offset, size_t size, char *at)
 
 int area_map_at(int fd, size_t offset, size_t size, char *at)
 {
-    int err = map_fixed(fd, offset, size, at);
+    int err = area_map_fixed(fd, offset, size, at);
     if (err == 0 && madvise(at, size, MADV_DONTFORK) != 0)
         err = -ENOMEM;
     return err;
@@ -88,7 +88,7 @@ int area_map(int fd, size_t size, char **ret_bytes)
         return -ENOMEM;
     size_t before = -(uintptr_t)got % AREA_ALIGNMENT;
     char *bytes = got + before;
-    if (map_fixed(fd, 0, size, bytes) != 0) {
+    if (area_map_fixed(fd, 0, size, bytes) != 0) {
         munmap(got, size + AREA_ALIGNMENT);
         return -ENOMEM;
     }

@@ -27,7 +27,7 @@
 
 uint64_t bell_look_first_ns = 10 * NS_PER_MS, bell_look_most_ns = 500 * NS_PER_MS;
 
-static uint32_t spin_most(enum bell_spin_for what)
+static uint32_t bell_spin_most(enum bell_spin_for what)
 {
     cpu_set_t set;
     /* It fails where there are more than fit. */
@@ -41,12 +41,12 @@ static uint32_t spin_most(enum bell_spin_for what)
 
 void bell_spin_init(struct bell_spin *spin, enum bell_spin_for what)
 {
-    uint32_t most_ns = spin_most(what);
+    uint32_t most_ns = bell_spin_most(what);
     *spin = (struct bell_spin){.what = what, .budget_ns = most_ns, .most_ns = most_ns, .pause = 1};
 }
 
 /* How often others took the processor from this thread. */
-static long preemptions(void)
+static long bell_preemptions(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
@@ -65,7 +65,7 @@ uint64_t bell_spin_begin(struct bell_spin *spin)
         return 0;
     }
     if (spin->budget_ns == 0)
-        spin->most_ns = spin_most(spin->what); /* the program may have been given others */
+        spin->most_ns = bell_spin_most(spin->what); /* the program may have been given others */
     if (spin->most_ns == 0) {
         spin->budget_ns = 0;
         spin->skip = PAUSE_MOST;
@@ -73,13 +73,13 @@ uint64_t bell_spin_begin(struct bell_spin *spin)
     }
     uint64_t budget = spin->budget_ns ? spin->budget_ns : spin->most_ns;
     if (budget > SPIN_MOST_NS)
-        spin->preempted = preemptions();
+        spin->preempted = bell_preemptions();
     return budget;
 }
 
 void bell_spin_paid(struct bell_spin *spin, uint64_t took_ns)
 {
-    if (took_ns > SPIN_MOST_NS && preemptions() != spin->preempted) {
+    if (took_ns > SPIN_MOST_NS && bell_preemptions() != spin->preempted) {
         bell_spin_failed(spin);
         return;
     }
@@ -100,7 +100,7 @@ void bell_spin_failed(struct bell_spin *spin)
     spin->pause = spin->pause < PAUSE_MOST ? 2 * spin->pause : PAUSE_MOST;
 }
 
-static bool spin(struct bell_waiter *waiter, bool (*there)(void *data), void *data)
+static bool bell_spin_until(struct bell_waiter *waiter, bool (*there)(void *data), void *data)
 {
     uint64_t budget = bell_spin_begin(&waiter->spin);
     if (budget == 0)
@@ -123,7 +123,7 @@ static bool spin(struct bell_waiter *waiter, bool (*there)(void *data), void *da
 }
 
 /* 0: woken, or for nothing. ETIMEDOUT. */
-static int sleep_until(struct bell *bell, uint64_t until_ns)
+static int bell_sleep_until(struct bell *bell, uint64_t until_ns)
 {
     const struct timespec until = clock_timespec(until_ns);
     return syscall(SYS_futex, &bell->sleeps, FUTEX_WAIT_BITSET, 1, &until, NULL,
@@ -134,8 +134,8 @@ static int sleep_until(struct bell *bell, uint64_t until_ns)
 }
 
 /* Why not to wait any longer: 0 or -errno. @look_ns is when the peer is looked at next. */
-static int over(struct bell_peer *peer, uint64_t deadline_ns, uint64_t now, uint64_t *look_ns,
-                uint64_t *look_pause)
+static int bell_over(struct bell_peer *peer, uint64_t deadline_ns, uint64_t now, uint64_t *look_ns,
+                     uint64_t *look_pause)
 {
     int err = now >= *look_ns ? bell_peer_look(peer) : atomic_load(&peer->ended);
     if (err != 0)
@@ -153,13 +153,13 @@ int bell_wait(struct bell_waiter *waiter, bool (*there)(void *data), void *data,
               uint64_t deadline_ns)
 {
     struct bell *bell = waiter->bell;
-    if (there(data) || spin(waiter, there, data))
+    if (there(data) || bell_spin_until(waiter, there, data))
         return 0;
     uint64_t look_pause = bell_look_first_ns, look_ns = clock_now_ns() + look_pause;
     bool unwoken = false;
     for (;;) {
         atomic_store(&bell->sleeps, 1);
-        int err = over(waiter->peer, deadline_ns, clock_now_ns(), &look_ns, &look_pause);
+        int err = bell_over(waiter->peer, deadline_ns, clock_now_ns(), &look_ns, &look_pause);
         bool is_there = there(data);
         if (is_there || err != 0) {
             atomic_store_explicit(&bell->sleeps, 0, memory_order_relaxed);
@@ -167,7 +167,8 @@ int bell_wait(struct bell_waiter *waiter, bool (*there)(void *data), void *data,
             return is_there ? 0 : err;
         }
         waiter->slept++;
-        unwoken = sleep_until(bell, deadline_ns < look_ns ? deadline_ns : look_ns) == ETIMEDOUT;
+        unwoken =
+            bell_sleep_until(bell, deadline_ns < look_ns ? deadline_ns : look_ns) == ETIMEDOUT;
     }
 }
 

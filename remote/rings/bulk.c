@@ -45,12 +45,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 FORK_PART = {.rank = FORK_OBJECT, .lock = &lock};
 
-static size_t round_up(size_t size, size_t unit)
+static size_t bulk_round_up(size_t size, size_t unit)
 {
     return size > SIZE_MAX - unit ? 0 : (size + unit - 1) / unit * unit;
 }
 
-static bool are_valid(const struct bulk_limits *limits)
+static bool bulk_are_valid(const struct bulk_limits *limits)
 {
     return limits->areas > 0 && limits->areas <= BULK_AREAS_MOST && limits->area_size > 0 &&
            limits->area_size % AREA_ALIGNMENT == 0;
@@ -59,7 +59,7 @@ static bool are_valid(const struct bulk_limits *limits)
 int bulk_create(const struct bulk_limits *limits, const struct bulk_link *link,
                 struct bulk **ret_bulk)
 {
-    if (!are_valid(limits))
+    if (!bulk_are_valid(limits))
         return -EINVAL;
     uint64_t process = process_mark();
     struct bulk *bulk = calloc(1, sizeof(*bulk));
@@ -74,7 +74,7 @@ int bulk_create(const struct bulk_limits *limits, const struct bulk_link *link,
     return 0;
 }
 
-static void area_finish(const struct area *area)
+static void bulk_area_finish(const struct area *area)
 {
     area_unmap(area->bytes, area->size);
     free(area->holes);
@@ -85,7 +85,7 @@ void bulk_destroy(struct bulk *bulk)
     if (!bulk)
         return;
     for (unsigned i = 0; i < bulk->count; i++)
-        area_finish(&bulk->areas[i]);
+        bulk_area_finish(&bulk->areas[i]);
     free(bulk->areas);
     free(bulk);
 }
@@ -93,33 +93,34 @@ void bulk_destroy(struct bulk *bulk)
 /* ---- blocks of an area; the lock is held, or nobody else has the area ---- */
 
 /* A hole cannot begin with what a block of @size bytes may not. */
-static size_t begin_in(const struct hole *hole, size_t size)
+static size_t bulk_begin_in(const struct hole *hole, size_t size)
 {
-    size_t begin = size < AREA_ALIGNMENT ? hole->offset : round_up(hole->offset, AREA_ALIGNMENT);
+    size_t begin =
+        size < AREA_ALIGNMENT ? hole->offset : bulk_round_up(hole->offset, AREA_ALIGNMENT);
     return begin - hole->offset <= hole->size && hole->size - (begin - hole->offset) >= size
                ? begin
                : SIZE_MAX;
 }
 
 /* The smallest hole that does; or hole_count. */
-static size_t best_hole(const struct area *area, size_t size)
+static size_t bulk_best_hole(const struct area *area, size_t size)
 {
     size_t best = area->hole_count;
     for (size_t i = 0; i < area->hole_count; i++)
-        if (begin_in(&area->holes[i], size) != SIZE_MAX &&
+        if (bulk_begin_in(&area->holes[i], size) != SIZE_MAX &&
             (best == area->hole_count || area->holes[i].size < area->holes[best].size))
             best = i;
     return best;
 }
 
-static void hole_remove(struct area *area, size_t i)
+static void bulk_hole_remove(struct area *area, size_t i)
 {
     area->hole_count--;
     memmove(&area->holes[i], &area->holes[i + 1], (area->hole_count - i) * sizeof(area->holes[0]));
 }
 
 /* There is room for it. */
-static void hole_insert(struct area *area, size_t i, struct hole hole)
+static void bulk_hole_insert(struct area *area, size_t i, struct hole hole)
 {
     memmove(&area->holes[i + 1], &area->holes[i], (area->hole_count - i) * sizeof(area->holes[0]));
     area->holes[i] = hole;
@@ -127,40 +128,41 @@ static void hole_insert(struct area *area, size_t i, struct hole hole)
 }
 
 /* Take @size bytes of a hole, of which up to two are left. */
-static int area_take(struct area *area, size_t i, size_t size, struct bulk_block *ret_block)
+static int bulk_area_take(struct area *area, size_t i, size_t size, struct bulk_block *ret_block)
 {
     const struct hole hole = area->holes[i];
-    size_t begin = begin_in(&hole, size), end = begin + size, hole_end = hole.offset + hole.size;
+    size_t begin = bulk_begin_in(&hole, size), end = begin + size,
+           hole_end = hole.offset + hole.size;
     /* To give it back must not need memory: there are at most as many holes as blocks and one, and
      * one more for a moment. */
     struct hole *holes = reallocarray(area->holes, area->blocks + 3, sizeof(*holes));
     if (!holes)
         return -ENOMEM;
     area->holes = holes;
-    hole_remove(area, i);
+    bulk_hole_remove(area, i);
     if (end < hole_end)
-        hole_insert(area, i, (struct hole){end, hole_end - end});
+        bulk_hole_insert(area, i, (struct hole){end, hole_end - end});
     if (hole.offset < begin)
-        hole_insert(area, i, (struct hole){hole.offset, begin - hole.offset});
+        bulk_hole_insert(area, i, (struct hole){hole.offset, begin - hole.offset});
     area->blocks++;
     *ret_block = (struct bulk_block){area->number, begin, size, area->bytes + begin};
     return 0;
 }
 
-static void area_give(struct area *area, size_t offset, size_t size)
+static void bulk_area_give(struct area *area, size_t offset, size_t size)
 {
     size_t i = 0;
     while (i < area->hole_count && area->holes[i].offset < offset)
         i++;
-    hole_insert(area, i, (struct hole){offset, size});
+    bulk_hole_insert(area, i, (struct hole){offset, size});
     struct hole *holes = area->holes;
     if (i + 1 < area->hole_count && offset + size == holes[i + 1].offset) {
         holes[i].size += holes[i + 1].size;
-        hole_remove(area, i + 1);
+        bulk_hole_remove(area, i + 1);
     }
     if (i > 0 && holes[i - 1].offset + holes[i - 1].size == offset) {
         holes[i - 1].size += holes[i].size;
-        hole_remove(area, i);
+        bulk_hole_remove(area, i);
     }
     area->blocks--;
 }
@@ -168,7 +170,8 @@ static void area_give(struct area *area, size_t offset, size_t size)
 /* ---- areas ---- */
 
 /* Locked. Take it from the smallest hole of all that does. 0, -ENOSPC, -ENOMEM. */
-static int take_here(struct bulk *bulk, uint32_t after, size_t size, struct bulk_block *ret_block)
+static int bulk_take_here(struct bulk *bulk, uint32_t after, size_t size,
+                          struct bulk_block *ret_block)
 {
     struct area *best = NULL;
     size_t best_i = 0;
@@ -176,17 +179,17 @@ static int take_here(struct bulk *bulk, uint32_t after, size_t size, struct bulk
         struct area *area = &bulk->areas[k];
         if (area->number <= after)
             continue;
-        size_t i = best_hole(area, size);
+        size_t i = bulk_best_hole(area, size);
         if (i < area->hole_count && (!best || area->holes[i].size < best->holes[best_i].size)) {
             best = area;
             best_i = i;
         }
     }
-    return best ? area_take(best, best_i, size, ret_block) : -ENOSPC;
+    return best ? bulk_area_take(best, best_i, size, ret_block) : -ENOSPC;
 }
 
 /* Locked. Room in the limits for one more area. */
-static bool announce_area(struct bulk *bulk, size_t size, uint32_t *ret_number)
+static bool bulk_announce_area(struct bulk *bulk, size_t size, uint32_t *ret_number)
 {
     if (bulk->count + bulk->making >= bulk->limits.areas ||
         size > bulk->limits.all_bytes - bulk->bytes)
@@ -197,7 +200,7 @@ static bool announce_area(struct bulk *bulk, size_t size, uint32_t *ret_number)
     return true;
 }
 
-static int area_init(struct area *area, uint32_t number, size_t size, int *ret_fd)
+static int bulk_area_init(struct area *area, uint32_t number, size_t size, int *ret_fd)
 {
     *area = (struct area){.number = number, .size = size, .hole_count = 1};
     CLEANUP(cleanup_close) int fd = -1;
@@ -210,7 +213,7 @@ static int area_init(struct area *area, uint32_t number, size_t size, int *ret_f
     area->holes = malloc(sizeof(area->holes[0]));
     /* What the threads could not get is told now, by an error. */
     if (!area->holes || area_populate(area->bytes, size) != 0) {
-        area_finish(area);
+        bulk_area_finish(area);
         return -ENOMEM;
     }
     area->holes[0] = (struct hole){0, size};
@@ -220,19 +223,19 @@ static int area_init(struct area *area, uint32_t number, size_t size, int *ret_f
 }
 
 /* A new area, which was announced, with the first block of it. */
-static int take_of_new(struct bulk *bulk, uint32_t number, size_t area_size, size_t size,
-                       struct bulk_block *ret_block)
+static int bulk_take_of_new(struct bulk *bulk, uint32_t number, size_t area_size, size_t size,
+                            struct bulk_block *ret_block)
 {
     struct area area;
     struct bulk_block block;
     CLEANUP(cleanup_close) int fd = -1;
-    int err = area_init(&area, number, area_size, &fd);
+    int err = bulk_area_init(&area, number, area_size, &fd);
     if (err == 0) {
-        err = area_take(&area, 0, size, &block);
+        err = bulk_area_take(&area, 0, size, &block);
         if (err == 0)
             err = bulk->link.offer(bulk->link.data, number, fd, area_size);
         if (err != 0)
-            area_finish(&area);
+            bulk_area_finish(&area);
     }
     pthread_mutex_lock(&lock);
     bulk->making--;
@@ -268,17 +271,18 @@ int bulk_take_after(struct bulk *bulk, uint32_t after, size_t size, struct bulk_
     uint32_t number = 0;
     if (process_mark() != bulk->process)
         return -ECHILD;
-    size_t whole = round_up(size, area_page()), area_size = round_up(whole, AREA_ALIGNMENT);
+    size_t whole = bulk_round_up(size, area_page()),
+           area_size = bulk_round_up(whole, AREA_ALIGNMENT);
     if (whole == 0 || area_size == 0)
         return -ENOSPC;
     area_size = area_size > bulk->limits.area_size ? area_size : bulk->limits.area_size;
     int cancel = cancel_hold();
     pthread_mutex_lock(&lock);
-    int err = take_here(bulk, after, whole, ret_block);
-    bool makes = err == -ENOSPC && announce_area(bulk, area_size, &number);
+    int err = bulk_take_here(bulk, after, whole, ret_block);
+    bool makes = err == -ENOSPC && bulk_announce_area(bulk, area_size, &number);
     pthread_mutex_unlock(&lock);
     if (makes)
-        err = take_of_new(bulk, number, area_size, whole, ret_block);
+        err = bulk_take_of_new(bulk, number, area_size, whole, ret_block);
     cancel_allow(cancel);
     return err;
 }
@@ -291,7 +295,7 @@ void bulk_give(struct bulk *bulk, const struct bulk_block *block)
     pthread_mutex_lock(&lock);
     for (unsigned k = 0; k < bulk->count; k++)
         if (bulk->areas[k].number == block->area)
-            area_give(&bulk->areas[k], (size_t)block->offset, block->size);
+            bulk_area_give(&bulk->areas[k], (size_t)block->offset, block->size);
     pthread_mutex_unlock(&lock);
     cancel_allow(cancel);
 }
@@ -320,7 +324,7 @@ bool bulk_find(struct bulk *bulk, const void *bytes, size_t size, uint32_t *ret_
 
 /* Locked. An area without a block, which is taken off; false when no more than @keep bytes are
  * such. */
-static bool take_idle(struct bulk *bulk, uint64_t keep, struct area *ret_area)
+static bool bulk_take_idle(struct bulk *bulk, uint64_t keep, struct area *ret_area)
 {
     uint64_t idle = 0;
     unsigned last = bulk->count;
@@ -346,14 +350,14 @@ uint64_t bulk_trim(struct bulk *bulk, uint64_t keep)
     int cancel = cancel_hold();
     for (;;) {
         pthread_mutex_lock(&lock);
-        bool found = take_idle(bulk, keep, &area);
+        bool found = bulk_take_idle(bulk, keep, &area);
         uint64_t left = bulk->bytes;
         pthread_mutex_unlock(&lock);
         if (!found) {
             cancel_allow(cancel);
             return left;
         }
-        area_finish(&area);
+        bulk_area_finish(&area);
         bulk->link.withdraw(bulk->link.data, area.number);
     }
 }

@@ -48,7 +48,7 @@ void bulk_map_destroy(struct bulk_map *map)
 }
 
 /* Locked. NULL: there is none of that number. */
-static struct mapped *find(struct bulk_map *map, uint32_t number)
+static struct mapped *bulk_map_find(struct bulk_map *map, uint32_t number)
 {
     for (unsigned i = 0; i < map->count; i++)
         if (map->areas[i].number == number)
@@ -57,16 +57,16 @@ static struct mapped *find(struct bulk_map *map, uint32_t number)
 }
 
 /* Locked. */
-static void forget(struct bulk_map *map, struct mapped *mapped)
+static void bulk_map_forget(struct bulk_map *map, struct mapped *mapped)
 {
     map->bytes -= mapped->size;
     *mapped = map->areas[--map->count];
 }
 
 /* Locked. Count it before it is mapped. */
-static int announce(struct bulk_map *map, uint32_t number, size_t size)
+static int bulk_map_announce(struct bulk_map *map, uint32_t number, size_t size)
 {
-    if (find(map, number))
+    if (bulk_map_find(map, number))
         return -EPROTO;
     if (map->count >= map->limits.areas || size > map->limits.all_bytes - map->bytes)
         return -ENOSPC;
@@ -81,7 +81,7 @@ int bulk_map_add(struct bulk_map *map, uint32_t area, int fd, size_t size)
     if (size == 0 || size % AREA_ALIGNMENT != 0)
         return -EPROTO;
     pthread_mutex_lock(&map->lock);
-    int err = announce(map, area, size);
+    int err = bulk_map_announce(map, area, size);
     pthread_mutex_unlock(&map->lock);
     if (err != 0)
         return err;
@@ -89,22 +89,23 @@ int bulk_map_add(struct bulk_map *map, uint32_t area, int fd, size_t size)
     if (err == 0)
         err = area_map(fd, size, &bytes);
     pthread_mutex_lock(&map->lock);
-    struct mapped *mapped = find(map, area); /* it is: until it is mapped, nobody removes it */
+    struct mapped *mapped =
+        bulk_map_find(map, area); /* it is: until it is mapped, nobody removes it */
     if (err == 0)
         mapped->bytes = bytes;
     else
-        forget(map, mapped);
+        bulk_map_forget(map, mapped);
     pthread_mutex_unlock(&map->lock);
     return err;
 }
 
 /* Unlocks. */
-static void unmap_if_over(struct bulk_map *map, struct mapped *mapped)
+static void bulk_map_unmap_if_over(struct bulk_map *map, struct mapped *mapped)
 {
     struct mapped over = *mapped;
     bool is_over = over.withdrawn && over.held == 0;
     if (is_over)
-        forget(map, mapped);
+        bulk_map_forget(map, mapped);
     pthread_mutex_unlock(&map->lock);
     if (is_over)
         area_unmap(over.bytes, over.size);
@@ -113,13 +114,13 @@ static void unmap_if_over(struct bulk_map *map, struct mapped *mapped)
 int bulk_map_remove(struct bulk_map *map, uint32_t area)
 {
     pthread_mutex_lock(&map->lock);
-    struct mapped *mapped = find(map, area);
+    struct mapped *mapped = bulk_map_find(map, area);
     if (!mapped || !mapped->bytes || mapped->withdrawn) {
         pthread_mutex_unlock(&map->lock);
         return -EPROTO;
     }
     mapped->withdrawn = true;
-    unmap_if_over(map, mapped);
+    bulk_map_unmap_if_over(map, mapped);
     return 0;
 }
 
@@ -128,7 +129,7 @@ int bulk_map_hold(struct bulk_map *map, uint32_t area, uint64_t offset, uint64_t
 {
     int err = -EPROTO;
     pthread_mutex_lock(&map->lock);
-    struct mapped *mapped = find(map, area);
+    struct mapped *mapped = bulk_map_find(map, area);
     if (mapped && mapped->bytes && !mapped->withdrawn && offset <= mapped->size &&
         size <= mapped->size - offset) {
         mapped->held++;
@@ -142,7 +143,7 @@ int bulk_map_hold(struct bulk_map *map, uint32_t area, uint64_t offset, uint64_t
 bool bulk_map_whole(struct bulk_map *map, uint32_t area, char **ret_bytes, size_t *ret_size)
 {
     pthread_mutex_lock(&map->lock);
-    const struct mapped *mapped = find(map, area);
+    const struct mapped *mapped = bulk_map_find(map, area);
     bool is_there = mapped && mapped->bytes && !mapped->withdrawn;
     if (is_there) {
         *ret_bytes = mapped->bytes;
@@ -155,11 +156,11 @@ bool bulk_map_whole(struct bulk_map *map, uint32_t area, char **ret_bytes, size_
 void bulk_map_release(struct bulk_map *map, uint32_t area)
 {
     pthread_mutex_lock(&map->lock);
-    struct mapped *mapped = find(map, area);
+    struct mapped *mapped = bulk_map_find(map, area);
     if (!mapped || mapped->held == 0) {
         pthread_mutex_unlock(&map->lock);
         return;
     }
     mapped->held--;
-    unmap_if_over(map, mapped);
+    bulk_map_unmap_if_over(map, mapped);
 }

@@ -22,7 +22,7 @@ struct lookout {
 };
 
 /* None of the program's stays open in it: who reads a pipe waits until nobody can write there. */
-static int have_alone(const struct owned *socket, int *ret_fd)
+static int lookout_have_alone(const struct owned *socket, int *ret_fd)
 {
     if (unshare(CLONE_FILES) != 0)
         return -ENOSYS;
@@ -36,12 +36,12 @@ static int have_alone(const struct owned *socket, int *ret_fd)
     return 0;
 }
 
-static void *look(void *data)
+static void *lookout_look(void *data)
 {
     struct lookout *lookout = data;
     const short over = POLLHUP | POLLRDHUP | POLLERR | POLLNVAL;
     struct pollfd socket = {.events = POLLRDHUP};
-    int error = have_alone(&lookout->peer->socket, &socket.fd);
+    int error = lookout_have_alone(&lookout->peer->socket, &socket.fd);
     lookout->error = error;
     sem_post(&lookout->begun);
     while (error == 0 && !atomic_load(&lookout->over)) {
@@ -64,7 +64,7 @@ int lookout_create(struct bell_peer *peer, void (*wake)(void *data), void *data,
     lookout->wake = wake;
     lookout->data = data;
     sem_init(&lookout->begun, 0, 0);
-    int error = thread_start("reseat-lookout", 0, look, lookout, &lookout->thread);
+    int error = thread_start("reseat-lookout", 0, lookout_look, lookout, &lookout->thread);
     if (error == 0) {
         while (sem_wait(&lookout->begun) != 0)
             ;

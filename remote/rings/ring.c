@@ -10,7 +10,7 @@ struct header {
 _Static_assert(sizeof(struct header) == RING_HEADER, "frames are aligned to it");
 
 /* What a frame takes. */
-static size_t whole(size_t size)
+static size_t ring_whole(size_t size)
 {
     return RING_HEADER + (size + RING_HEADER - 1) / RING_HEADER * RING_HEADER;
 }
@@ -28,13 +28,13 @@ void ring_reader_init(struct ring_reader *reader, struct ring_shared *shared, co
     *reader = (struct ring_reader){.shared = shared, .bytes = bytes, .capacity = capacity};
 }
 
-static size_t room(const struct ring_writer *writer)
+static size_t ring_room(const struct ring_writer *writer)
 {
     return writer->capacity - (size_t)(writer->head - writer->tail);
 }
 
 /* Read how far the reader is: between where it was and where we are. */
-static void look_at_tail(struct ring_writer *writer)
+static void ring_look_at_tail(struct ring_writer *writer)
 {
     uint64_t tail = atomic_load(&writer->shared->tail);
     if (tail - writer->tail > writer->head - writer->tail)
@@ -47,15 +47,15 @@ int ring_begin(struct ring_writer *writer, size_t size, char **ret_bytes)
 {
     if (size > ring_frame_most(writer->capacity))
         return -EMSGSIZE;
-    if (room(writer) < whole(size))
-        look_at_tail(writer);
+    if (ring_room(writer) < ring_whole(size))
+        ring_look_at_tail(writer);
     if (writer->broken)
         return -EPROTO;
-    if (room(writer) < whole(size))
+    if (ring_room(writer) < ring_whole(size))
         return -EAGAIN;
     char *at = writer->bytes + (writer->head & (writer->capacity - 1));
     atomic_store_explicit(&((struct header *)at)->size, size, memory_order_relaxed);
-    writer->open = whole(size);
+    writer->open = ring_whole(size);
     *ret_bytes = at + RING_HEADER;
     return 0;
 }
@@ -65,17 +65,17 @@ struct wanted {
     size_t room;
 };
 
-static bool has_room(void *data)
+static bool ring_has_room(void *data)
 {
     const struct wanted *wanted = data;
-    look_at_tail(wanted->writer);
-    return wanted->writer->broken || room(wanted->writer) >= wanted->room;
+    ring_look_at_tail(wanted->writer);
+    return wanted->writer->broken || ring_room(wanted->writer) >= wanted->room;
 }
 
 int ring_await_room(struct ring_writer *writer, size_t size, uint64_t deadline_ns)
 {
-    struct wanted wanted = {writer, whole(size)};
-    int err = bell_wait(&writer->room, has_room, &wanted, deadline_ns);
+    struct wanted wanted = {writer, ring_whole(size)};
+    int err = bell_wait(&writer->room, ring_has_room, &wanted, deadline_ns);
     return writer->broken ? -EPROTO : err;
 }
 
@@ -90,7 +90,7 @@ void ring_publish(struct ring_writer *writer, uint64_t number)
 }
 
 /* Read how far the writer is: no farther than the ring is long. */
-static void look_at_head(struct ring_reader *reader)
+static void ring_look_at_head(struct ring_reader *reader)
 {
     uint64_t head = atomic_load(&reader->shared->head);
     if (head - reader->tail > reader->capacity)
@@ -99,13 +99,14 @@ static void look_at_head(struct ring_reader *reader)
         reader->head = head;
 }
 
-static void read_header(struct ring_reader *reader)
+static void ring_read_header(struct ring_reader *reader)
 {
     const struct header *header =
         (const struct header *)(reader->bytes + (reader->tail & (reader->capacity - 1)));
     uint64_t size = atomic_load_explicit(&header->size, memory_order_relaxed);
     uint64_t number = atomic_load_explicit(&header->number, memory_order_relaxed);
-    if (size > ring_frame_most(reader->capacity) || whole(size) > reader->head - reader->tail) {
+    if (size > ring_frame_most(reader->capacity) ||
+        ring_whole(size) > reader->head - reader->tail) {
         reader->broken = true;
         return;
     }
@@ -117,9 +118,9 @@ static void read_header(struct ring_reader *reader)
 int ring_front(struct ring_reader *reader, uint64_t *ret_number, size_t *ret_size)
 {
     if (!reader->front && !reader->broken && reader->head == reader->tail)
-        look_at_head(reader);
+        ring_look_at_head(reader);
     if (!reader->front && !reader->broken && reader->head != reader->tail)
-        read_header(reader);
+        ring_read_header(reader);
     if (reader->broken)
         return -EPROTO;
     if (!reader->front)
@@ -133,7 +134,7 @@ void ring_take(struct ring_reader *reader, void *buffer)
 {
     const char *at = reader->bytes + (reader->tail & (reader->capacity - 1));
     memcpy(buffer, at + RING_HEADER, reader->size);
-    reader->tail += whole(reader->size);
+    reader->tail += ring_whole(reader->size);
     reader->front = false;
     atomic_store(&reader->shared->tail, reader->tail);
     /* A writer that waits is woken once there is room for whatever it may wait for, not for each

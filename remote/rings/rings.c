@@ -78,7 +78,7 @@ uint64_t rings_gap_ns = 60 * NS_PER_S;
 
 /* ---- the area ---- */
 
-static size_t ring_size(const struct rings_shape *shape)
+static size_t rings_ring_size(const struct rings_shape *shape)
 {
     return area_page() + shape->capacity;
 }
@@ -89,25 +89,26 @@ size_t rings_size(const struct rings_shape *shape)
     if (shape->count < 2 || shape->count > RINGS_MOST || capacity < area_page() ||
         capacity > RINGS_CAPACITY_MOST || (capacity & (capacity - 1)) != 0)
         return 0;
-    return area_page() + shape->count * ring_size(shape);
+    return area_page() + shape->count * rings_ring_size(shape);
 }
 
 /* In memory every ring is longer by its second copy. */
-static size_t mapped_size(const struct rings_shape *shape)
+static size_t rings_mapped_size(const struct rings_shape *shape)
 {
-    return area_page() + shape->count * (ring_size(shape) + shape->capacity);
+    return area_page() + shape->count * (rings_ring_size(shape) + shape->capacity);
 }
 
-static char *ring_at(const struct rings *rings, unsigned i)
+static char *rings_ring_at(const struct rings *rings, unsigned i)
 {
-    return rings->bytes + area_page() + i * (ring_size(&rings->shape) + rings->shape.capacity);
+    return rings->bytes + area_page() +
+           i * (rings_ring_size(&rings->shape) + rings->shape.capacity);
 }
 
-static int map_ring(const struct rings *rings, int fd, unsigned i)
+static int rings_map_ring(const struct rings *rings, int fd, unsigned i)
 {
     const size_t page = area_page(), capacity = rings->shape.capacity;
-    size_t offset = page + i * ring_size(&rings->shape);
-    char *at = ring_at(rings, i);
+    size_t offset = page + i * rings_ring_size(&rings->shape);
+    char *at = rings_ring_at(rings, i);
     int err = area_map_at(fd, offset, page + capacity, at);
     return err ? err : area_map_at(fd, offset + page, capacity, at + page + capacity);
 }
@@ -118,18 +119,18 @@ static int rings_map(struct rings *rings, const struct rings_shape *shape, int f
     *rings = (struct rings){.shape = *shape, .process = process_mark()};
     int err = size == 0 ? -EINVAL : rings->process == 0 ? -ENOMEM : area_check(fd, size);
     if (err == 0)
-        err = area_reserve(mapped_size(shape), &rings->bytes);
+        err = area_reserve(rings_mapped_size(shape), &rings->bytes);
     if (err != 0)
         return err;
     err = area_map_at(fd, 0, area_page(), rings->bytes);
     for (unsigned i = 0; err == 0 && i < shape->count; i++)
-        err = map_ring(rings, fd, i);
+        err = rings_map_ring(rings, fd, i);
     if (err != 0)
-        area_unmap(rings->bytes, mapped_size(shape));
+        area_unmap(rings->bytes, rings_mapped_size(shape));
     return err;
 }
 
-static bool is_ours(const struct rings *rings)
+static bool rings_is_ours(const struct rings *rings)
 {
     return LIKELY(process_mark() == rings->process);
 }
@@ -137,14 +138,14 @@ static bool is_ours(const struct rings *rings)
 /* What is at those addresses in a child of a fork is the child's. */
 static void rings_unmap(struct rings *rings)
 {
-    if (is_ours(rings))
-        area_unmap(rings->bytes, mapped_size(&rings->shape));
+    if (rings_is_ours(rings))
+        area_unmap(rings->bytes, rings_mapped_size(&rings->shape));
 }
 
 /* ---- who writes ---- */
 
 /* A thread ends, maybe after the set. */
-static void thread_ends(void *data)
+static void rings_thread_ends(void *data)
 {
     uint64_t value = (uint64_t)(uintptr_t)data;
     pthread_mutex_lock(&registry);
@@ -174,7 +175,7 @@ int rings_writer_create(const struct rings_shape *shape, int fd, struct bell_pee
         return -ENOMEM;
     }
     memset(writer, 0, size);
-    if (pthread_key_create(&writer->key, thread_ends) != 0) {
+    if (pthread_key_create(&writer->key, rings_thread_ends) != 0) {
         free(writer);
         rings_unmap(&rings);
         return -EAGAIN;
@@ -184,7 +185,7 @@ int rings_writer_create(const struct rings_shape *shape, int fd, struct bell_pee
     writer->shared = (struct shared *)rings.bytes;
     long_lock_init(&writer->common);
     for (unsigned i = 0; i < shape->count; i++) {
-        char *at = ring_at(&rings, i);
+        char *at = rings_ring_at(&rings, i);
         ring_writer_init(&writer->slots[i].ring, (struct ring_shared *)at, at + area_page(),
                          shape->capacity, peer);
     }
@@ -213,7 +214,7 @@ void rings_writer_destroy(struct rings_writer *writer)
 }
 
 /* A ring for this thread, until it ends; or the common one. */
-static struct slot *slot_find(struct rings_writer *writer)
+static struct slot *rings_slot_find(struct rings_writer *writer)
 {
     for (unsigned i = COMMON + 1; i < writer->rings.shape.count; i++) {
         struct slot *slot = &writer->slots[i];
@@ -230,7 +231,7 @@ static struct slot *slot_find(struct rings_writer *writer)
 }
 
 /* The first frame of a ring: have its memory there, and the reader look at it. */
-static int slot_prepare(struct rings_writer *writer, struct slot *slot)
+static int rings_slot_prepare(struct rings_writer *writer, struct slot *slot)
 {
     char *bytes = slot->ring.bytes;
     size_t page = area_page(), capacity = slot->ring.capacity;
@@ -245,8 +246,9 @@ static int slot_prepare(struct rings_writer *writer, struct slot *slot)
 }
 
 /* From here to the publication nothing waits. 0, -EAGAIN: no room; -EMSGSIZE, -EPROTO. */
-static int slot_write(struct rings_writer *writer, struct slot *slot, const struct iovec *parts,
-                      unsigned count, size_t size, uint64_t *ret_number)
+static int rings_slot_write(struct rings_writer *writer, struct slot *slot,
+                            const struct iovec *parts, unsigned count, size_t size,
+                            uint64_t *ret_number)
 {
     char *bytes;
     if (atomic_exchange_explicit(&slot->open, true, memory_order_relaxed)) {
@@ -269,15 +271,16 @@ static int slot_write(struct rings_writer *writer, struct slot *slot, const stru
     return err;
 }
 
-static int slot_post(struct rings_writer *writer, struct slot *slot, const struct iovec *parts,
-                     unsigned count, size_t size, uint64_t deadline_ns, uint64_t *ret_number)
+static int rings_slot_post(struct rings_writer *writer, struct slot *slot,
+                           const struct iovec *parts, unsigned count, size_t size,
+                           uint64_t deadline_ns, uint64_t *ret_number)
 {
-    int err = UNLIKELY(!slot->ready) ? slot_prepare(writer, slot) : 0;
+    int err = UNLIKELY(!slot->ready) ? rings_slot_prepare(writer, slot) : 0;
     while (err == 0) {
         int ended = atomic_load_explicit(&writer->peer->ended, memory_order_relaxed);
         if (UNLIKELY(ended != 0))
             return ended;
-        err = slot_write(writer, slot, parts, count, size, ret_number);
+        err = rings_slot_write(writer, slot, parts, count, size, ret_number);
         if (err != -EAGAIN)
             break;
         err = ring_await_room(&slot->ring, size, deadline_ns);
@@ -288,7 +291,7 @@ static int slot_post(struct rings_writer *writer, struct slot *slot, const struc
 }
 
 /* The lock of the common ring. 0, -ETIMEDOUT or why the peer has ended. */
-static int common_take(struct rings_writer *writer, uint64_t deadline_ns)
+static int rings_common_take(struct rings_writer *writer, uint64_t deadline_ns)
 {
     for (;;) {
         uint64_t look_ns = clock_now_ns() + COMMON_LOOK_NS;
@@ -303,7 +306,7 @@ static int common_take(struct rings_writer *writer, uint64_t deadline_ns)
 }
 
 /* -EMSGSIZE where it cannot even be counted. */
-static int total(const struct iovec *parts, unsigned count, size_t most, size_t *ret_size)
+static int rings_total(const struct iovec *parts, unsigned count, size_t most, size_t *ret_size)
 {
     size_t size = 0;
     for (unsigned i = 0; i < count; i++) {
@@ -319,18 +322,18 @@ int rings_post(struct rings_writer *writer, const struct iovec *parts, unsigned 
                uint64_t deadline_ns, uint64_t *ret_number)
 {
     size_t size;
-    if (!is_ours(&writer->rings))
+    if (!rings_is_ours(&writer->rings))
         return -ECHILD;
-    int err = total(parts, count, rings_frame_most(&writer->rings.shape), &size);
+    int err = rings_total(parts, count, rings_frame_most(&writer->rings.shape), &size);
     if (err != 0)
         return err;
     int cancel = cancel_hold();
     uintptr_t value = (uintptr_t)pthread_getspecific(writer->key);
-    struct slot *slot = value ? &writer->slots[value % RINGS_MOST] : slot_find(writer);
+    struct slot *slot = value ? &writer->slots[value % RINGS_MOST] : rings_slot_find(writer);
     if (UNLIKELY(slot == &writer->slots[COMMON]))
-        err = common_take(writer, deadline_ns);
+        err = rings_common_take(writer, deadline_ns);
     if (err == 0) {
-        err = slot_post(writer, slot, parts, count, size, deadline_ns, ret_number);
+        err = rings_slot_post(writer, slot, parts, count, size, deadline_ns, ret_number);
         if (slot == &writer->slots[COMMON])
             long_lock_release(&writer->common);
     }
@@ -340,7 +343,7 @@ int rings_post(struct rings_writer *writer, const struct iovec *parts, unsigned 
 
 void rings_writer_end(struct rings_writer *writer)
 {
-    if (!is_ours(&writer->rings))
+    if (!rings_is_ours(&writer->rings))
         return;
     bell_peer_end(writer->peer, -ECANCELED);
     for (unsigned i = 0; i < writer->rings.shape.count; i++)
@@ -367,7 +370,7 @@ int rings_reader_create(const struct rings_shape *shape, int fd, struct bell_pee
     reader->shared = (struct shared *)rings.bytes;
     bell_waiter_init(&reader->waiter, &reader->shared->frames, peer);
     for (unsigned i = 0; i < shape->count; i++) {
-        char *at = ring_at(&rings, i);
+        char *at = rings_ring_at(&rings, i);
         ring_reader_init(&reader->slots[i], (struct ring_shared *)at, at + area_page(),
                          shape->capacity);
     }
@@ -385,7 +388,7 @@ void rings_reader_destroy(struct rings_reader *reader)
 
 /* Whether it has the next frame. What is later than all that can be in the rings, or has been, is
  * no number of this session. */
-static bool has_next(struct rings_reader *reader, unsigned i, bool *ret_later)
+static bool rings_ring_has_next(struct rings_reader *reader, unsigned i, bool *ret_later)
 {
     const struct rings_shape *shape = &reader->rings.shape;
     uint64_t number;
@@ -402,7 +405,7 @@ static bool has_next(struct rings_reader *reader, unsigned i, bool *ret_later)
 }
 
 /* There are later ones, but not the next. */
-static void look_at_gap(struct rings_reader *reader)
+static void rings_look_at_gap(struct rings_reader *reader)
 {
     uint64_t now = clock_now_ns();
     if (reader->gap_ns == 0)
@@ -412,40 +415,41 @@ static void look_at_gap(struct rings_reader *reader)
 }
 
 /* Find the next frame, and where it is. */
-static bool find(struct rings_reader *reader)
+static bool rings_find(struct rings_reader *reader)
 {
     const unsigned count = reader->rings.shape.count;
     const uint64_t all = ~UINT64_C(0) >> (RINGS_MOST - count);
     bool later = false;
-    if (has_next(reader, reader->last, &later)) /* most often it is where the last one was */
+    if (rings_ring_has_next(reader, reader->last,
+                            &later)) /* most often it is where the last one was */
         return true;
     reader->used |= atomic_load(&reader->shared->used) & all;
     for (uint64_t left = reader->used; left != 0; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctzll(left);
-        if (has_next(reader, i, &later)) {
+        if (rings_ring_has_next(reader, i, &later)) {
             reader->last = i;
             return true;
         }
     }
     if (later)
-        look_at_gap(reader);
+        rings_look_at_gap(reader);
     else
         reader->gap_ns = 0;
     return false;
 }
 
-static bool found_or_broken(void *data)
+static bool rings_found_or_broken(void *data)
 {
     struct rings_reader *reader = data;
-    return find(reader) || reader->broken;
+    return rings_find(reader) || reader->broken;
 }
 
 int rings_take(struct rings_reader *reader, void *buffer, uint64_t deadline_ns, size_t *ret_size,
                uint64_t *ret_number)
 {
-    if (!is_ours(&reader->rings))
+    if (!rings_is_ours(&reader->rings))
         return -ECHILD;
-    int err = bell_wait(&reader->waiter, found_or_broken, reader, deadline_ns);
+    int err = bell_wait(&reader->waiter, rings_found_or_broken, reader, deadline_ns);
     if (reader->broken)
         return -EPROTO;
     if (err != 0)
@@ -472,28 +476,28 @@ void rings_leave(struct rings_reader *reader)
 }
 
 /* While somebody leads there is nothing for others. */
-static bool found_unled(void *data)
+static bool rings_found_unled(void *data)
 {
     struct rings_reader *reader = data;
     if (!rings_lead(reader))
         return false;
-    bool found = found_or_broken(reader);
+    bool found = rings_found_or_broken(reader);
     rings_leave(reader);
     return found;
 }
 
 /* Nor does who may sleep look, and get in the way of, who does not. */
-static bool found_unattended(void *data)
+static bool rings_found_unattended(void *data)
 {
     struct rings_reader *reader = data;
-    return atomic_load(&reader->attended) == 0 && found_unled(reader);
+    return atomic_load(&reader->attended) == 0 && rings_found_unled(reader);
 }
 
 int rings_await(struct rings_reader *reader, uint64_t deadline_ns)
 {
-    if (!is_ours(&reader->rings))
+    if (!rings_is_ours(&reader->rings))
         return -ECHILD;
-    return bell_wait(&reader->waiter, found_unattended, reader, deadline_ns);
+    return bell_wait(&reader->waiter, rings_found_unattended, reader, deadline_ns);
 }
 
 bool rings_attend(struct rings_reader *reader)
@@ -520,17 +524,17 @@ bool rings_attend_no_more(struct rings_reader *reader, bool leads)
     if (leads)
         rings_leave(reader);
     atomic_store(&reader->shared->frames.sleeps, 1);
-    return found_unled(reader);
+    return rings_found_unled(reader);
 }
 
 bool rings_has_next(struct rings_reader *reader)
 {
-    return !is_ours(&reader->rings) || found_or_broken(reader);
+    return !rings_is_ours(&reader->rings) || rings_found_or_broken(reader);
 }
 
 void rings_reader_end(struct rings_reader *reader)
 {
-    if (!is_ours(&reader->rings))
+    if (!rings_is_ours(&reader->rings))
         return;
     bell_peer_end(reader->peer, -ECANCELED);
     bell_ring(&reader->shared->frames);

@@ -16,7 +16,7 @@
 
 /* False, so that who finds something wrong returns what this does. */
 PRINTF(3, 4)
-static bool wrong(struct contact *contact, const char *code, const char *format, ...)
+static bool contact_wrong(struct contact *contact, const char *code, const char *format, ...)
 {
     char text[CONTACT_PROBLEM_MAX];
     va_list list;
@@ -32,7 +32,7 @@ static bool wrong(struct contact *contact, const char *code, const char *format,
 
 /* ---- who we are ---- */
 
-static void day_of(const ASN1_TIME *time, char ret[32])
+static void contact_day_of(const ASN1_TIME *time, char ret[32])
 {
     struct tm day;
 
@@ -41,28 +41,30 @@ static void day_of(const ASN1_TIME *time, char ret[32])
 }
 
 /** A certificate that does not count today is refused by the other end without many words. */
-static bool counts_now(const X509 *certificate, struct contact *contact)
+static bool contact_counts_now(const X509 *certificate, struct contact *contact)
 {
     char day[32];
 
     if (X509_cmp_current_time(X509_get0_notBefore(certificate)) > 0) {
-        day_of(X509_get0_notBefore(certificate), day);
-        return wrong(contact, "clock",
-                     "our certificate begins at %s, which is later than this machine's clock says: "
-                     "this clock or the server's is wrong",
-                     day);
+        contact_day_of(X509_get0_notBefore(certificate), day);
+        return contact_wrong(
+            contact, "clock",
+            "our certificate begins at %s, which is later than this machine's clock says: "
+            "this clock or the server's is wrong",
+            day);
     }
     if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) {
-        day_of(X509_get0_notAfter(certificate), day);
-        return wrong(contact, "expired",
-                     "our certificate ended at %s; on the server, reseat serve --revoke NAME and "
-                     "--issue NAME make another",
-                     day);
+        contact_day_of(X509_get0_notAfter(certificate), day);
+        return contact_wrong(
+            contact, "expired",
+            "our certificate ended at %s; on the server, reseat serve --revoke NAME and "
+            "--issue NAME make another",
+            day);
     }
     return true;
 }
 
-static bool has_credentials(const struct address *address, struct contact *contact)
+static bool contact_has_credentials(const struct address *address, struct contact *contact)
 {
     char path[PATH_MAX], problem[FOLDER_PROBLEM_MAX], name[ADDRESS_TEXT_MAX];
     struct credentials credentials;
@@ -75,17 +77,18 @@ static bool has_credentials(const struct address *address, struct contact *conta
     if (error == -ENOENT || error == -ENOTUNIQ) {
         if (folder_home("XDG_CONFIG_HOME", ".config", path))
             strcpy(path, "~/.config/reseat");
-        return wrong(contact, "no-credentials",
-                     "there are no credentials for it; reseat serve --issue NAME on its host makes "
-                     "some, which belong here as %.300s/servers/%s.pem",
-                     path, name);
+        return contact_wrong(
+            contact, "no-credentials",
+            "there are no credentials for it; reseat serve --issue NAME on its host makes "
+            "some, which belong here as %.300s/servers/%s.pem",
+            path, name);
     }
     if (error)
-        return wrong(contact, "credentials", "its credentials: %s", strerror(-error));
+        return contact_wrong(contact, "credentials", "its credentials: %s", strerror(-error));
     error = credentials_load(path, &credentials, problem);
     if (error)
-        return wrong(contact, "credentials", "%s", problem);
-    bool counts = counts_now(credentials.certificate, contact);
+        return contact_wrong(contact, "credentials", "%s", problem);
+    bool counts = contact_counts_now(credentials.certificate, contact);
     credentials_finish(&credentials);
     return counts;
 }
@@ -93,41 +96,44 @@ static bool has_credentials(const struct address *address, struct contact *conta
 /* ---- who is there ---- */
 
 /** What connect() of link.h returned. */
-static bool not_connected(const struct address *address, int error, struct contact *contact)
+static bool contact_not_connected(const struct address *address, int error, struct contact *contact)
 {
     const char *said = address->kind == ADDRESS_UNIX ? "" : tls_reason();
 
     switch (error) {
     case -EACCES:
         if (strstr(said, "revoked"))
-            return wrong(contact, "revoked",
-                         "the server does not count our certificate any more: it was revoked there "
-                         "(reseat serve --issue makes another)");
-        return wrong(contact, "refused", "the server does not admit us: %s", said);
+            return contact_wrong(
+                contact, "revoked",
+                "the server does not count our certificate any more: it was revoked there "
+                "(reseat serve --issue makes another)");
+        return contact_wrong(contact, "refused", "the server does not admit us: %s", said);
     case -EPERM:
         if (address->kind == ADDRESS_UNIX)
-            return wrong(
+            return contact_wrong(
                 contact, "permission",
                 "whoever listens there is another user: a socket is for the devices of the "
                 "same user, in a folder that is theirs alone (mode 0700)");
-        return wrong(contact, "unbelieved",
-                     "whoever answers there is not the server that our credentials are for: %s",
-                     said);
+        return contact_wrong(
+            contact, "unbelieved",
+            "whoever answers there is not the server that our credentials are for: %s", said);
     case -EPROTO:
     case -EPIPE:
-        return wrong(contact, "protocol", "whoever answers there is no device server: %s", said);
+        return contact_wrong(contact, "protocol", "whoever answers there is no device server: %s",
+                             said);
     case -ETIMEDOUT:
         if (said[0])
-            return wrong(contact, "silent", "something accepts connections there and says nothing");
+            return contact_wrong(contact, "silent",
+                                 "something accepts connections there and says nothing");
         break;
     default:
         break;
     }
-    return wrong(contact, "unreachable", "cannot connect: %s",
-                 error == -ENOENT ? "there is no such host or socket" : strerror(-error));
+    return contact_wrong(contact, "unreachable", "cannot connect: %s",
+                         error == -ENOENT ? "there is no such host or socket" : strerror(-error));
 }
 
-static bool greet(struct link *link, uint64_t deadline_ns, struct contact *contact)
+static bool contact_greet(struct link *link, uint64_t deadline_ns, struct contact *contact)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct message message;
@@ -143,18 +149,18 @@ static bool greet(struct link *link, uint64_t deadline_ns, struct contact *conta
     if (!error)
         error = greeting_receive(link, buffer, deadline_ns, &message);
     if (error == -ETIMEDOUT)
-        return wrong(contact, "silent", "it accepts connections and says nothing");
+        return contact_wrong(contact, "silent", "it accepts connections and says nothing");
     if (error)
-        return wrong(contact, "protocol", "it ended the connection: %s", strerror(-error));
+        return contact_wrong(contact, "protocol", "it ended the connection: %s", strerror(-error));
     contact->round_trip_ns = clock_now_ns() - asked;
     struct unpack body = {message.body, message.body + message.size, false};
     if (message.type == MSG_REFUSED && unpack_refused(&body, &refused))
-        return wrong(contact, strstr(refused.reason, "version") ? "version" : "busy",
+        return contact_wrong(contact, strstr(refused.reason, "version") ? "version" : "busy",
                      "it is there, and refuses: %.300s", refused.reason);
     if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome))
-        return wrong(contact, "protocol", "whoever answers there is no device server");
+        return contact_wrong(contact, "protocol", "whoever answers there is no device server");
     if (welcome.version != WIRE_VERSION)
-        return wrong(contact, "version", "it speaks version %u of the protocol, and we version %u",
+        return contact_wrong(contact, "version", "it speaks version %u of the protocol, and we version %u",
                      welcome.version, WIRE_VERSION);
     return true;
 }
@@ -170,13 +176,14 @@ void contact_look(const char *address, uint64_t deadline_ns, struct contact *ret
     bool good = kind && !address_parse(address, &parsed, reason);
 
     if (!good) {
-        wrong(&contact, "address", "%s", kind ? reason : "it begins with unix:, tcp: or vsock:");
-    } else if (parsed.kind == ADDRESS_UNIX || has_credentials(&parsed, &contact)) {
+        contact_wrong(&contact, "address", "%s",
+                      kind ? reason : "it begins with unix:, tcp: or vsock:");
+    } else if (parsed.kind == ADDRESS_UNIX || contact_has_credentials(&parsed, &contact)) {
         int error = kind->connect(where, deadline_ns, &link);
         if (error)
-            not_connected(&parsed, error, &contact);
+            contact_not_connected(&parsed, error, &contact);
         else
-            greet(link, deadline_ns, &contact);
+            contact_greet(link, deadline_ns, &contact);
     }
     if (link)
         link->ops->destroy(link);

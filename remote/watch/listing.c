@@ -21,7 +21,8 @@ struct bench {
     char *bytes;
 };
 
-static uint64_t rate_of(const struct bench *bench, bool read, size_t size, uint64_t *ret_took)
+static uint64_t listing_rate_of(const struct bench *bench, bool read, size_t size,
+                                uint64_t *ret_took)
 {
     uint64_t begun = clock_now_ns();
     cl_int error = read ? bench->cl->clEnqueueReadBuffer(bench->queue, bench->memory, CL_TRUE, 0,
@@ -36,12 +37,12 @@ static uint64_t rate_of(const struct bench *bench, bool read, size_t size, uint6
     return error ? 0 : (uint64_t)((double)size * 1e9 / (double)(*ret_took + 1));
 }
 
-static uint64_t measure_way(const struct bench *bench, bool read)
+static uint64_t listing_measure_way(const struct bench *bench, bool read)
 {
     uint64_t rate = 0, took = 0;
 
     for (size_t size = FIRST_BYTES; size <= MOST_BYTES && took < ENOUGH_NS; size *= 4) {
-        uint64_t now = rate_of(bench, read, size, &took);
+        uint64_t now = listing_rate_of(bench, read, size, &took);
         if (!now)
             break; /* It has no more memory than that. */
         rate = now > rate ? now : rate;
@@ -49,17 +50,17 @@ static uint64_t measure_way(const struct bench *bench, bool read)
     return rate;
 }
 
-static uint64_t measure_round_trip(const struct bench *bench)
+static uint64_t listing_measure_round_trip(const struct bench *bench)
 {
     uint64_t least = UINT64_MAX, took = 0, all = 0;
 
     for (unsigned i = 0; i < ROUND_TRIPS && all < ENOUGH_NS; i++, all += took)
-        if (rate_of(bench, true, 4, &took) && took < least)
+        if (listing_rate_of(bench, true, 4, &took) && took < least)
             least = took;
     return least == UINT64_MAX ? 0 : least;
 }
 
-static void measure(const struct device *device, struct listing *listing)
+static void listing_measure(const struct device *device, struct listing *listing)
 {
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)device->platform, 0};
@@ -75,9 +76,9 @@ static void measure(const struct device *device, struct listing *listing)
         bench.memory =
             bench.cl->clCreateBuffer(context, CL_MEM_READ_WRITE, MOST_BYTES, NULL, &error);
     if (bench.memory) {
-        listing->write = measure_way(&bench, false);
-        listing->read = measure_way(&bench, true);
-        listing->round_trip_ns = measure_round_trip(&bench);
+        listing->write = listing_measure_way(&bench, false);
+        listing->read = listing_measure_way(&bench, true);
+        listing->round_trip_ns = listing_measure_round_trip(&bench);
         bench.cl->clReleaseMemObject(bench.memory);
     } else {
         log_info("the link to %s is not measured (%d)", device->key.device, error);
@@ -115,7 +116,7 @@ int listing_make(const char *address, const char *path, struct listing *ret_list
         inventory.entries[i].info = device->info; /* Borrowed: they live as long as the process. */
     }
     listing.devices = inventory.count;
-    measure(devices[0], &listing);
+    listing_measure(devices[0], &listing);
     error = inventory_write(path, &inventory);
     if (!error)
         *ret_listing = listing;

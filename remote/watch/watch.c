@@ -50,7 +50,7 @@ struct found {
     int listing_error; /* 1: not tried. */
 };
 
-static void in_child(const struct watch *watch, bool list, int to)
+static void watch_run_in_child(const struct watch *watch, bool list, int to)
 {
     static struct found found;
 
@@ -63,7 +63,7 @@ static void in_child(const struct watch *watch, bool list, int to)
 }
 
 /** Whoever started this wants something, or is gone. */
-static void take_word(struct watch *watch)
+static void watch_take_word(struct watch *watch)
 {
     char words[64];
     ssize_t got = read(STDIN_FILENO, words, sizeof(words));
@@ -74,7 +74,7 @@ static void take_word(struct watch *watch)
 }
 
 /** Wait until @fd (-1: none) can be read, at most so long. False: it cannot. */
-static bool await(struct watch *watch, int fd, uint64_t deadline_ns, bool until_woken)
+static bool watch_await(struct watch *watch, int fd, uint64_t deadline_ns, bool until_woken)
 {
     while (!watch->over && !(until_woken && watch->woken)) {
         struct pollfd polls[] = {{.fd = fd, .events = POLLIN},
@@ -84,14 +84,14 @@ static bool await(struct watch *watch, int fd, uint64_t deadline_ns, bool until_
             return false;
         int count = poll(polls, 2, (int)((deadline_ns - now) / NS_PER_MS) + 1);
         if (count > 0 && polls[1].revents)
-            take_word(watch);
+            watch_take_word(watch);
         if (count > 0 && polls[0].revents)
             return true;
     }
     return false;
 }
 
-static bool run_child(struct watch *watch, bool list, struct found *ret_found)
+static bool watch_run_child(struct watch *watch, bool list, struct found *ret_found)
 {
     int ends[2];
     uint64_t deadline = clock_now_ns() + (list ? LIST_NS : LOOK_NS) + GRACE_NS;
@@ -102,12 +102,12 @@ static bool run_child(struct watch *watch, bool list, struct found *ret_found)
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() == parent)
-            in_child(watch, list, ends[1]);
+            watch_run_in_child(watch, list, ends[1]);
         /* Drivers' exit handlers are one more chance to hang. */
         _exit(0);
     }
     close(ends[1]);
-    bool came = child > 0 && await(watch, ends[0], deadline, false) &&
+    bool came = child > 0 && watch_await(watch, ends[0], deadline, false) &&
                 read(ends[0], ret_found, sizeof(*ret_found)) == (ssize_t)sizeof(*ret_found);
     close(ends[0]);
     if (child > 0) {
@@ -117,7 +117,7 @@ static bool run_child(struct watch *watch, bool list, struct found *ret_found)
     return came;
 }
 
-static void tell(struct watch *watch, const struct contact *contact, bool listed)
+static void watch_tell(struct watch *watch, const struct contact *contact, bool listed)
 {
     struct frame frame;
 
@@ -141,13 +141,13 @@ static void tell(struct watch *watch, const struct contact *contact, bool listed
 }
 
 /** True when the server is there, with its devices listed. */
-static bool look(struct watch *watch)
+static bool watch_look_once(struct watch *watch)
 {
     static struct found found;
     bool listed = false;
 
     watch->woken = false;
-    if (!run_child(watch, false, &found)) {
+    if (!watch_run_child(watch, false, &found)) {
         found.contact = (struct contact){.code = "silent"};
         snprintf(found.contact.problem, sizeof(found.contact.problem),
                  "looking for it took more than %u s", (unsigned)(LOOK_NS / NS_PER_S));
@@ -157,7 +157,7 @@ static bool look(struct watch *watch)
     bool there = !contact.code[0] || (watch->listed && !strcmp(contact.code, "busy"));
     if (there && !contact.code[0] && !watch->once && (watch->asked || !watch->listed)) {
         watch->asked = false;
-        listed = run_child(watch, true, &found) && !found.listing_error;
+        listed = watch_run_child(watch, true, &found) && !found.listing_error;
         if (listed) {
             watch->listing = found.listing;
         } else if (!watch->listed) {
@@ -170,7 +170,7 @@ static bool look(struct watch *watch)
     watch->listed = there && (watch->listed || listed);
     if (there)
         contact.code[0] = contact.problem[0] = '\0';
-    tell(watch, &contact, listed);
+    watch_tell(watch, &contact, listed);
     return there;
 }
 
@@ -189,10 +189,11 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     served_set_library(watch.once ? NULL : argv[3]);
     for (uint64_t wait = FIRST_MS; !watch.over;) {
-        bool there = look(&watch);
+        bool there = watch_look_once(&watch);
         if (watch.once)
             break;
-        (void)await(&watch, -1, clock_now_ns() + (there ? PERIOD_MS : wait) * NS_PER_MS, true);
+        (void)watch_await(&watch, -1, clock_now_ns() + (there ? PERIOD_MS : wait) * NS_PER_MS,
+                          true);
         wait = there ? FIRST_MS : wait * 2 < BACKOFF_MS ? wait * 2 : BACKOFF_MS;
         /* Somebody waits for it: then there is no point in waiting longer each time. */
         if (watch.woken && !there)

@@ -14,7 +14,7 @@ void pool_init(struct pool *pool, size_t most)
 }
 
 /* Under the lock. */
-static void unlink_free(struct pool *pool, struct pooled *memory)
+static void pool_unlink_free(struct pool *pool, struct pooled *memory)
 {
     if (memory->newer)
         memory->newer->older = memory->older;
@@ -28,17 +28,17 @@ static void unlink_free(struct pool *pool, struct pooled *memory)
 }
 
 /* Until no more than @most is free. Under the lock. */
-static void shrink(struct pool *pool, size_t most)
+static void pool_shrink(struct pool *pool, size_t most)
 {
     while (pool->free_bytes > most) {
         struct pooled *memory = pool->oldest;
-        unlink_free(pool, memory);
+        pool_unlink_free(pool, memory);
         free(memory);
     }
 }
 
 /* Under the lock. */
-static struct pooled *find_free(struct pool *pool, size_t size)
+static struct pooled *pool_find_free(struct pool *pool, size_t size)
 {
     struct pooled *memory = pool->newest;
     for (unsigned i = 0; memory && i < LOOKED_AT; i++, memory = memory->older)
@@ -47,23 +47,23 @@ static struct pooled *find_free(struct pool *pool, size_t size)
     return NULL;
 }
 
-static struct pooled *allocate(size_t room)
+static struct pooled *pool_allocate(size_t room)
 {
     const size_t align = _Alignof(struct pooled);
     return aligned_alloc(align, (sizeof(struct pooled) + room + align - 1) / align * align);
 }
 
-static struct pooled *create(struct pool *pool, size_t size)
+static struct pooled *pool_create(struct pool *pool, size_t size)
 {
     if (size > SIZE_MAX / 2)
         return NULL;
     size_t room = size > ROOM_UNIT ? (size + ROOM_UNIT - 1) / ROOM_UNIT * ROOM_UNIT : size;
-    struct pooled *memory = allocate(room);
+    struct pooled *memory = pool_allocate(room);
     if (!memory) { /* What is free may be in the way. */
         pthread_mutex_lock(&pool->lock);
-        shrink(pool, 0);
+        pool_shrink(pool, 0);
         pthread_mutex_unlock(&pool->lock);
-        memory = allocate(room);
+        memory = pool_allocate(room);
     }
     if (memory)
         *memory = (struct pooled){.pool = pool, .room = room};
@@ -73,13 +73,13 @@ static struct pooled *create(struct pool *pool, size_t size)
 struct pooled *pool_take(struct pool *pool, size_t size)
 {
     pthread_mutex_lock(&pool->lock);
-    struct pooled *memory = find_free(pool, size);
+    struct pooled *memory = pool_find_free(pool, size);
     if (memory)
-        unlink_free(pool, memory);
+        pool_unlink_free(pool, memory);
     pool->taken = true;
     pthread_mutex_unlock(&pool->lock);
     if (!memory)
-        memory = create(pool, size);
+        memory = pool_create(pool, size);
     if (memory)
         atomic_init(&memory->holders, 1);
     return memory;
@@ -104,7 +104,7 @@ void pooled_drop(struct pooled *memory)
         pool->oldest = memory;
     pool->newest = memory;
     pool->free_bytes += memory->room;
-    shrink(pool, pool->most);
+    pool_shrink(pool, pool->most);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -112,7 +112,7 @@ void pool_tidy(struct pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     if (!pool->taken)
-        shrink(pool, 0);
+        pool_shrink(pool, 0);
     pool->taken = false;
     pthread_mutex_unlock(&pool->lock);
 }
@@ -121,6 +121,6 @@ void pool_finish(struct pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     pool->most = 0;
-    shrink(pool, 0);
+    pool_shrink(pool, 0);
     pthread_mutex_unlock(&pool->lock);
 }

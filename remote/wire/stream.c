@@ -49,7 +49,7 @@ struct packet {
 
 /* ---- sending ---- */
 
-static void packet_free(struct packet *packet)
+static void stream_packet_free(struct packet *packet)
 {
     owned_close(&packet->descriptor);
     pooled_drop(packet->apart.memory);
@@ -57,13 +57,13 @@ static void packet_free(struct packet *packet)
 }
 
 /* Bytes that it sends. */
-static size_t packet_size(const struct packet *packet)
+static size_t stream_packet_size(const struct packet *packet)
 {
     return packet->used + packet->apart.size;
 }
 
 /* Those from @at on; returns of how many parts. */
-static size_t packet_rest(const struct packet *packet, size_t at, struct iovec parts[2])
+static size_t stream_packet_rest(const struct packet *packet, size_t at, struct iovec parts[2])
 {
     size_t count = 0;
     if (at < packet->used)
@@ -74,7 +74,7 @@ static size_t packet_rest(const struct packet *packet, size_t at, struct iovec p
     return count;
 }
 
-static void trim(struct stream *stream)
+static void stream_trim(struct stream *stream)
 {
     while (!stream->sending && stream->first && stream->first != stream->unsent &&
            stream->first->last <= stream->acknowledged) {
@@ -84,19 +84,19 @@ static void trim(struct stream *stream)
             stream->last = NULL;
         stream->first = packet->next;
         stream->kept -= packet->room + packet->apart.size;
-        packet_free(packet);
+        stream_packet_free(packet);
     }
 }
 
 /* One that the program has closed does not go; the other side does without. */
-static int send_descriptor(struct link *link, const struct owned *descriptor)
+static int stream_send_descriptor(struct link *link, const struct owned *descriptor)
 {
     int fd = descriptor ? owned_fd(descriptor) : -1;
     return fd >= 0 && link->ops->send_descriptor ? link->ops->send_descriptor(link, fd) : 0;
 }
 
 /* Under the lock. The receiver sees to it. */
-static void break_link(struct stream *stream)
+static void stream_break_link(struct stream *stream)
 {
     if (!stream->broken)
         stream->broken_ns = clock_now_ns();
@@ -106,7 +106,7 @@ static void break_link(struct stream *stream)
 }
 
 /* Under the lock, which is let go meanwhile. Only one at a time: it sends for all. */
-static void send_posted(struct stream *stream)
+static void stream_send_posted(struct stream *stream)
 {
     if (stream->sending)
         return;
@@ -128,31 +128,31 @@ static void send_posted(struct stream *stream)
                 break;
             if (packet->descriptor.fd >= 0)
                 descriptor = &packet->descriptor;
-            count += packet_rest(packet, at, iov + count);
+            count += stream_packet_rest(packet, at, iov + count);
             last = packet;
-            end = packet_size(packet);
+            end = stream_packet_size(packet);
             sent += end - at;
         }
         struct link *link = stream->link;
         pthread_mutex_unlock(&stream->lock);
-        int error = send_descriptor(link, descriptor);
+        int error = stream_send_descriptor(link, descriptor);
         if (error == 0 && count)
             error = link->ops->send(link, iov, count, UINT64_MAX);
         pthread_mutex_lock(&stream->lock);
         stream->sent_ns = clock_now_ns();
         if (error) {
-            break_link(stream);
+            stream_break_link(stream);
             break;
         }
         if (last) {
             stream->waiting -= sent;
-            bool grew = end < packet_size(last);
+            bool grew = end < stream_packet_size(last);
             stream->unsent = grew ? last : last->next;
             stream->unsent_at = grew ? end : 0;
         }
     }
     stream->sending = stream->soon = false;
-    trim(stream);
+    stream_trim(stream);
     pthread_cond_broadcast(&stream->changed);
 }
 
@@ -161,7 +161,7 @@ void stream_flush(struct stream *stream)
     if (stream->rings)
         return; /* What was posted is there. */
     pthread_mutex_lock(&stream->lock);
-    send_posted(stream);
+    stream_send_posted(stream);
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -173,7 +173,7 @@ void stream_flush_soon(struct stream *stream)
     /* Whoever sends does so until there is nothing left. */
     if (!stream->sending && !stream->soon) {
         if (clock_now_ns() - stream->sent_ns >= MOMENT_NS) {
-            send_posted(stream);
+            stream_send_posted(stream);
         } else {
             stream->soon = true;
             pthread_cond_broadcast(&stream->changed);
@@ -182,7 +182,7 @@ void stream_flush_soon(struct stream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
-static void *sender(void *data)
+static void *stream_sender(void *data)
 {
     struct stream *stream = data;
     pthread_mutex_lock(&stream->lock);
@@ -191,7 +191,7 @@ static void *sender(void *data)
             stream->link && !stream->broken && !stream->sending && (stream->unsent || stream->beat);
         uint64_t moment = stream->soon ? stream->sent_ns + MOMENT_NS : 0;
         if (ready && clock_now_ns() >= moment)
-            send_posted(stream);
+            stream_send_posted(stream);
         else if (ready)
             (void)clock_wait(&stream->changed, &stream->lock, moment);
         else if (clock_wait(&stream->changed, &stream->lock, clock_now_ns() + BEAT_NS)) {
@@ -205,8 +205,8 @@ static void *sender(void *data)
 
 /* A packet with room for a frame, as the last one; one of its own for one with a descriptor, or
    with bytes apart. Under the lock. */
-static struct packet *room_for(struct stream *stream, size_t size, const struct apart *apart,
-                               struct owned descriptor)
+static struct packet *stream_room_for(struct stream *stream, size_t size, const struct apart *apart,
+                                      struct owned descriptor)
 {
     struct packet *packet = stream->last;
     bool alone = apart->memory || descriptor.fd >= 0;
@@ -232,7 +232,7 @@ struct posting {
     struct pooled *lies_in; /* Where the second part does; or NULL. */
 };
 
-static void gather(unsigned char *to, struct posting *posting, size_t size)
+static void stream_gather(unsigned char *to, struct posting *posting, size_t size)
 {
     while (size != 0) {
         struct iovec *part = &posting->parts[posting->parts[0].iov_len == 0];
@@ -247,8 +247,8 @@ static void gather(unsigned char *to, struct posting *posting, size_t size)
 
 /* What need not be in the packet of a frame with a body of @size bytes: it is held, or copied. By
    who posts, without the lock. 0 or -ENOMEM. */
-static int set_apart(struct stream *stream, struct posting *posting, size_t size,
-                     struct apart *ret_apart)
+static int stream_set_apart(struct stream *stream, struct posting *posting, size_t size,
+                            struct apart *ret_apart)
 {
     size_t head = posting->parts[0].iov_len;
     if (size <= PACKET_LEAST || (posting->lies_in && head >= size))
@@ -264,24 +264,24 @@ static int set_apart(struct stream *stream, struct posting *posting, size_t size
     struct pooled *memory = pool_take(&stream->pool, size);
     if (!memory)
         return -ENOMEM;
-    gather(memory->bytes, posting, size);
+    stream_gather(memory->bytes, posting, size);
     *ret_apart = (struct apart){memory, memory->bytes, size};
     return 0;
 }
 
 /* Under the lock. What is apart is the frame's once that is 0. */
-static int post_frame(struct stream *stream, struct header header, struct posting *posting,
-                      const struct apart *apart, struct owned descriptor)
+static int stream_post_frame(struct stream *stream, struct header header, struct posting *posting,
+                             const struct apart *apart, struct owned descriptor)
 {
     size_t size = sizeof(header) + header.size;
     while (!stream->ended && stream->window && stream->kept > stream->window) {
-        send_posted(stream);
+        stream_send_posted(stream);
         if (!stream->ended && stream->kept > stream->window)
             pthread_cond_wait(&stream->changed, &stream->lock);
     }
     if (stream->ended)
         return stream->ended;
-    struct packet *packet = room_for(stream, size - apart->size, apart, descriptor);
+    struct packet *packet = stream_room_for(stream, size - apart->size, apart, descriptor);
     if (!packet)
         return -ENOMEM;
     header.number = ++stream->posted;
@@ -291,7 +291,8 @@ static int post_frame(struct stream *stream, struct header header, struct postin
         stream->unsent_at = packet->used;
     }
     memcpy(packet->bytes + packet->used, &header, sizeof(header));
-    gather(packet->bytes + packet->used + sizeof(header), posting, header.size - apart->size);
+    stream_gather(packet->bytes + packet->used + sizeof(header), posting,
+                  header.size - apart->size);
     packet->used += size - apart->size;
     stream->waiting += size;
     packet->last = stream->posted;
@@ -300,13 +301,13 @@ static int post_frame(struct stream *stream, struct header header, struct postin
 
 static const struct apart in_one; /* Nothing is. */
 
-static int post_apart(struct stream *stream, struct header header, struct posting *posting)
+static int stream_post_apart(struct stream *stream, struct header header, struct posting *posting)
 {
     struct apart apart = {0};
-    int error = set_apart(stream, posting, header.size, &apart);
+    int error = stream_set_apart(stream, posting, header.size, &apart);
     pthread_mutex_lock(&stream->lock);
     if (error == 0)
-        error = post_frame(stream, header, posting, &apart, OWNED_NONE);
+        error = stream_post_frame(stream, header, posting, &apart, OWNED_NONE);
     /* The first part of a long one can go while the rest is copied. */
     if (error == 0 && ((header.flags & FLAG_MORE) || !stream->window))
         pthread_cond_broadcast(&stream->changed);
@@ -338,7 +339,7 @@ int stream_post_pooled(struct stream *stream, unsigned type, const void *body, s
         left -= some;
         struct header header = {
             .size = some, .type = (uint16_t)type, .flags = left ? FLAG_MORE : 0};
-        error = post_apart(stream, header, &posting);
+        error = stream_post_apart(stream, header, &posting);
     } while (error == 0 && left != 0);
     /* Half a message cannot be taken back. */
     if (error == -ENOMEM && left + FRAGMENT_MAX < size + tail_size)
@@ -356,7 +357,7 @@ int stream_post_descriptor(struct stream *stream, unsigned type, const void *bod
         return -EMSGSIZE;
     pthread_mutex_lock(&stream->posting);
     pthread_mutex_lock(&stream->lock);
-    int error = post_frame(stream, header, &posting, &in_one, *descriptor);
+    int error = stream_post_frame(stream, header, &posting, &in_one, *descriptor);
     if (error == 0)
         *descriptor = OWNED_NONE;
     pthread_mutex_unlock(&stream->lock);
@@ -365,12 +366,12 @@ int stream_post_descriptor(struct stream *stream, unsigned type, const void *bod
 }
 
 /* Post a last frame, and wait until it is sent. Under both locks. */
-static void post_last(struct stream *stream, unsigned type, uint64_t deadline_ns)
+static void stream_post_last(struct stream *stream, unsigned type, uint64_t deadline_ns)
 {
     struct header header = {.type = (uint16_t)type};
     struct posting none = {{{0}}, NULL};
     stream->window = 0; /* It has room in any case. */
-    if (post_frame(stream, header, &none, &in_one, OWNED_NONE))
+    if (stream_post_frame(stream, header, &none, &in_one, OWNED_NONE))
         return;
     pthread_cond_broadcast(&stream->changed);
     while (stream->link && !stream->broken && !stream->ended && (stream->unsent || stream->sending))
@@ -386,7 +387,7 @@ void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns)
         return;
     if (clock_lock(&stream->lock, deadline_ns) == 0) {
         if (stream->link && !stream->broken)
-            post_last(stream, type, deadline_ns);
+            stream_post_last(stream, type, deadline_ns);
         pthread_mutex_unlock(&stream->lock);
     }
     pthread_mutex_unlock(&stream->posting);
@@ -403,23 +404,23 @@ size_t stream_waiting(struct stream *stream)
 /* ---- receiving ---- */
 
 /* The other side has all frames up to @received. Under the lock. */
-static bool acknowledge(struct stream *stream, uint64_t received)
+static bool stream_acknowledge(struct stream *stream, uint64_t received)
 {
     if (received > stream->posted)
         return false;
     if (received > stream->acknowledged) {
         stream->acknowledged = received;
-        trim(stream);
+        stream_trim(stream);
         pthread_cond_broadcast(&stream->changed);
     }
     return true;
 }
 
 /* Check a header, and count its frame. */
-static int take_header(struct stream *stream, const struct header *header)
+static int stream_take_header(struct stream *stream, const struct header *header)
 {
     pthread_mutex_lock(&stream->lock);
-    bool good = acknowledge(stream, header->received);
+    bool good = stream_acknowledge(stream, header->received);
     if (header->number != 0) {
         good = good && header->number == stream->received + 1;
         stream->received += good;
@@ -437,7 +438,7 @@ static int take_header(struct stream *stream, const struct header *header)
 }
 
 /* Room for more of a message of several frames: of such as came before, or twice as much. */
-static int make_room(struct stream *stream, size_t needed)
+static int stream_make_room(struct stream *stream, size_t needed)
 {
     size_t wished = stream->whole                       ? 2 * needed
                     : stream->whole_last < EXPECTED_MAX ? stream->whole_last
@@ -455,20 +456,21 @@ static int make_room(struct stream *stream, size_t needed)
 }
 
 /* Have room for a frame of a message of several, the first bytes of which are there. */
-static int begin_fragment(struct stream *stream, size_t size, const unsigned char *body,
-                          size_t there)
+static int stream_begin_fragment(struct stream *stream, size_t size, const unsigned char *body,
+                                 size_t there)
 {
     size_t needed = stream->whole_used + size;
     if (needed > atomic_load(&stream->longest))
         return -EPROTO;
-    int error = stream->whole && needed <= stream->whole->room ? 0 : make_room(stream, needed);
+    int error =
+        stream->whole && needed <= stream->whole->room ? 0 : stream_make_room(stream, needed);
     if (error == 0)
         memcpy(stream->whole->bytes + stream->whole_used, body, there);
     return error;
 }
 
 /* A message of several frames was used. */
-static void drop_whole(struct stream *stream)
+static void stream_drop_whole(struct stream *stream)
 {
     stream->whole_last = stream->whole_used;
     stream->whole_used = 0;
@@ -483,16 +485,16 @@ struct pooled *stream_lies_in(const struct stream *stream)
 }
 
 /* Is it one of a message's several frames? */
-static bool is_fragment(const struct stream *stream, const struct header *header)
+static bool stream_is_fragment(const struct stream *stream, const struct header *header)
 {
     return header->number != 0 && ((header->flags & FLAG_MORE) || stream->whole_used != 0);
 }
 
 /* Have the rest of a frame's body come to where it is to be. */
-static int begin_straight(struct stream *stream, const struct header *header, size_t there)
+static int stream_begin_straight(struct stream *stream, const struct header *header, size_t there)
 {
     const unsigned char *body = stream->in + stream->in_at + sizeof(*header);
-    int error = begin_fragment(stream, header->size, body, there);
+    int error = stream_begin_fragment(stream, header->size, body, there);
     if (error)
         return error;
     stream->in_used -= there;
@@ -502,8 +504,8 @@ static int begin_straight(struct stream *stream, const struct header *header, si
 }
 
 /* One frame, if there is a whole one: 1. Its body is NULL where it is in the message already. */
-static int take_frame(struct stream *stream, struct header *ret_header,
-                      const unsigned char **ret_body)
+static int stream_take_frame(struct stream *stream, struct header *ret_header,
+                             const unsigned char **ret_body)
 {
     struct header header;
     size_t there = stream->in_used - stream->in_at;
@@ -516,26 +518,27 @@ static int take_frame(struct stream *stream, struct header *ret_header,
     if (stream->straight && stream->straight_at < header.size)
         return 0;
     if (!stream->straight && there < header.size)
-        return is_fragment(stream, &header) ? begin_straight(stream, &header, there) : 0;
+        return stream_is_fragment(stream, &header) ? stream_begin_straight(stream, &header, there)
+                                                   : 0;
     *ret_body = stream->straight ? NULL : stream->in + stream->in_at + sizeof(header);
     *ret_header = header;
     stream->in_at += sizeof(header) + (stream->straight ? 0 : header.size);
     stream->straight = false;
-    int error = take_header(stream, &header);
+    int error = stream_take_header(stream, &header);
     return error ? error : 1;
 }
 
 /* The message that a frame ends: 1. */
-static int end_message(struct stream *stream, const struct header *header,
-                       const unsigned char *body, struct message *ret_message)
+static int stream_end_message(struct stream *stream, const struct header *header,
+                              const unsigned char *body, struct message *ret_message)
 {
     if (header->number == 0)
         return 0;
-    if (!is_fragment(stream, header)) {
+    if (!stream_is_fragment(stream, header)) {
         *ret_message = (struct message){header->type, body, header->size};
         return 1;
     }
-    int error = body ? begin_fragment(stream, header->size, body, header->size) : 0;
+    int error = body ? stream_begin_fragment(stream, header->size, body, header->size) : 0;
     if (error)
         return error;
     stream->whole_used += header->size;
@@ -548,7 +551,7 @@ static int end_message(struct stream *stream, const struct header *header,
 
 /* Where the next bytes go; returns how many at most. Into `in`, which has room for the rest of any
    frame; but in the middle of a message only the next header does. */
-static size_t place_for_more(struct stream *stream, unsigned char **ret_place)
+static size_t stream_place_for_more(struct stream *stream, unsigned char **ret_place)
 {
     struct header header;
     stream->in_used -= stream->in_at;
@@ -564,11 +567,11 @@ static size_t place_for_more(struct stream *stream, unsigned char **ret_place)
     return (in_message ? sizeof(header) : IN_SIZE) - stream->in_used;
 }
 
-static int receive_some(struct stream *stream, uint64_t silence_ns)
+static int stream_receive_some(struct stream *stream, uint64_t silence_ns)
 {
     struct link *link = stream->link; /* Only the receiver changes it. */
     unsigned char *place;
-    size_t got = 0, most = place_for_more(stream, &place);
+    size_t got = 0, most = stream_place_for_more(stream, &place);
     int error = link->ops->receive(link, place, most,
                                    silence_ns ? clock_now_ns() + silence_ns : UINT64_MAX, &got);
     if (error == 0 && stream->straight)
@@ -583,15 +586,15 @@ int stream_receive(struct stream *stream, uint64_t silence_ns, struct message *r
     if (stream->rings)
         return stream_rings_receive(stream->rings, silence_ns, ret_message);
     if (stream->whole_done)
-        drop_whole(stream);
+        stream_drop_whole(stream);
     for (;;) {
         const unsigned char *body = NULL;
         struct header header = {0};
-        int taken = take_frame(stream, &header, &body);
+        int taken = stream_take_frame(stream, &header, &body);
         if (taken == 1)
-            taken = end_message(stream, &header, body, ret_message);
+            taken = stream_end_message(stream, &header, body, ret_message);
         else if (taken == 0)
-            taken = receive_some(stream, silence_ns);
+            taken = stream_receive_some(stream, silence_ns);
         if (taken != 0)
             return taken < 0 ? taken : 0;
     }
@@ -623,8 +626,8 @@ int stream_init(struct stream *stream, size_t window)
                               .longest = WIRE_MESSAGE_MAX};
     pool_init(&stream->pool, STREAM_POOL_MOST);
     stream->in = malloc(IN_SIZE);
-    int error =
-        stream->in ? thread_start("reseat-send", 0, sender, stream, &stream->sender) : -ENOMEM;
+    int error = stream->in ? thread_start("reseat-send", 0, stream_sender, stream, &stream->sender)
+                           : -ENOMEM;
     if (error)
         free(stream->in);
     return error;
@@ -642,7 +645,7 @@ void stream_finish(struct stream *stream)
     while (stream->first) {
         struct packet *packet = stream->first;
         stream->first = packet->next;
-        packet_free(packet);
+        stream_packet_free(packet);
     }
     free(stream->in);
     pooled_drop(stream->whole);
@@ -650,12 +653,12 @@ void stream_finish(struct stream *stream)
 }
 
 /* Where frame @number begins, of those that are kept. Under the lock. */
-static bool seek(struct stream *stream, uint64_t number)
+static bool stream_seek(struct stream *stream, uint64_t number)
 {
     stream->waiting = 0;
     for (struct packet *packet = stream->first; packet; packet = packet->next)
         if (packet->last >= number)
-            stream->waiting += packet_size(packet);
+            stream->waiting += stream_packet_size(packet);
     for (struct packet *packet = stream->first; packet; packet = packet->next) {
         if (packet->last < number)
             continue;
@@ -678,8 +681,8 @@ static bool seek(struct stream *stream, uint64_t number)
 bool stream_attach(struct stream *stream, struct link *link, uint64_t received)
 {
     pthread_mutex_lock(&stream->lock);
-    bool good = received >= stream->acknowledged && acknowledge(stream, received) &&
-                seek(stream, received + 1);
+    bool good = received >= stream->acknowledged && stream_acknowledge(stream, received) &&
+                stream_seek(stream, received + 1);
     if (good) {
         stream->in_at = stream->in_used = 0;
         stream->straight = false;
@@ -696,7 +699,7 @@ void stream_detach(struct stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
     struct link *link = stream->link;
-    break_link(stream);
+    stream_break_link(stream);
     while (stream->sending)
         pthread_cond_wait(&stream->changed, &stream->lock);
     stream->link = NULL;
@@ -709,7 +712,7 @@ void stream_interrupt(struct stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
     if (stream->link)
-        break_link(stream);
+        stream_break_link(stream);
     if (stream->rings)
         stream_rings_end(stream->rings, -EPIPE);
     pthread_mutex_unlock(&stream->lock);
@@ -762,7 +765,7 @@ int greeting_send(struct link *link, unsigned type, const void *body, size_t siz
     return link->ops->send(link, iov, ARRAY_SIZE(iov), deadline_ns);
 }
 
-static int receive_exactly(struct link *link, void *bytes, size_t size, uint64_t deadline_ns)
+static int stream_receive_exactly(struct link *link, void *bytes, size_t size, uint64_t deadline_ns)
 {
     int error = 0;
     for (size_t at = 0; error == 0 && at < size;) {
@@ -777,11 +780,11 @@ int greeting_receive(struct link *link, unsigned char buffer[STREAM_GREETING_MAX
                      uint64_t deadline_ns, struct message *ret_message)
 {
     struct header header;
-    int error = receive_exactly(link, &header, sizeof(header), deadline_ns);
+    int error = stream_receive_exactly(link, &header, sizeof(header), deadline_ns);
     if (error == 0 && (header.size > STREAM_GREETING_MAX || header.flags || header.number))
         error = -EPROTO;
     if (error == 0)
-        error = receive_exactly(link, buffer, header.size, deadline_ns);
+        error = stream_receive_exactly(link, buffer, header.size, deadline_ns);
     if (error == 0)
         *ret_message = (struct message){header.type, buffer, header.size};
     return error;

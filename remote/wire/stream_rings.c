@@ -57,7 +57,7 @@ struct stream_rings {
 /* ---- posting ---- */
 
 /* As much of both parts as fits in a frame. */
-static unsigned take_part(struct iovec left[2], size_t most, struct iovec ret_part[2])
+static unsigned stream_rings_take_part(struct iovec left[2], size_t most, struct iovec ret_part[2])
 {
     unsigned count = 0;
     for (int i = 0; i < 2; i++) {
@@ -72,23 +72,23 @@ static unsigned take_part(struct iovec left[2], size_t most, struct iovec ret_pa
     return count;
 }
 
-static size_t size_of(const struct iovec left[2])
+static size_t stream_rings_size_of(const struct iovec left[2])
 {
     return left[0].iov_len + left[1].iov_len;
 }
 
 /* Others' frames may come between its frames: the message is where its last one is. */
-static int post_parts(struct stream_rings *rings, unsigned type, struct iovec left[2])
+static int stream_rings_post_parts(struct stream_rings *rings, unsigned type, struct iovec left[2])
 {
     int error = 0;
     bool begun = false;
     int cancel = cancel_hold();
     pthread_mutex_lock(&rings->posting);
-    while (error == 0 && size_of(left) != 0) {
+    while (error == 0 && stream_rings_size_of(left) != 0) {
         struct head head = {.type = (uint16_t)type, .flags = FLAG_PART};
         struct iovec frame[3] = {{&head, sizeof(head)}};
-        unsigned count = take_part(left, rings->part_most, frame + 1);
-        if (size_of(left) != 0)
+        unsigned count = stream_rings_take_part(left, rings->part_most, frame + 1);
+        if (stream_rings_size_of(left) != 0)
             head.flags |= FLAG_MORE;
         error = rings_post(rings->writer, frame, count + 1, UINT64_MAX, NULL);
         begun |= error == 0;
@@ -110,13 +110,13 @@ int stream_rings_post(struct stream_rings *rings, unsigned type, const void *bod
         return -EMSGSIZE;
     tsan_before(rings);
     if (size + tail_size > rings->part_most)
-        return post_parts(rings, type, frame + 1);
+        return stream_rings_post_parts(rings, type, frame + 1);
     return rings_post(rings->writer, frame, ARRAY_SIZE(frame), UINT64_MAX, NULL);
 }
 
 /* ---- receiving ---- */
 
-static int add_part(struct stream_rings *rings, const unsigned char *body, size_t size)
+static int stream_rings_add_part(struct stream_rings *rings, const unsigned char *body, size_t size)
 {
     size_t needed = rings->whole_used + size;
     if (needed > WIRE_MESSAGE_MAX)
@@ -135,7 +135,7 @@ static int add_part(struct stream_rings *rings, const unsigned char *body, size_
 }
 
 /* It was used. What a long one needed is not kept. */
-static void drop_whole(struct stream_rings *rings)
+static void stream_rings_drop_whole(struct stream_rings *rings)
 {
     free(rings->whole);
     rings->whole = NULL;
@@ -144,7 +144,8 @@ static void drop_whole(struct stream_rings *rings)
 }
 
 /* The message that a frame is, or ends: 1. */
-static int end_message(struct stream_rings *rings, size_t size, struct message *ret_message)
+static int stream_rings_end_message(struct stream_rings *rings, size_t size,
+                                    struct message *ret_message)
 {
     struct head head;
     if (size < sizeof(head))
@@ -160,7 +161,7 @@ static int end_message(struct stream_rings *rings, size_t size, struct message *
     }
     if (head.type == 0 || (head.flags & ~FLAG_MORE) != FLAG_PART)
         return -EPROTO;
-    int error = add_part(rings, body, size);
+    int error = stream_rings_add_part(rings, body, size);
     if (error || (head.flags & FLAG_MORE))
         return error;
     rings->whole_done = true;
@@ -172,30 +173,30 @@ int stream_rings_receive(struct stream_rings *rings, uint64_t silence_ns,
                          struct message *ret_message)
 {
     if (rings->whole_done)
-        drop_whole(rings);
+        stream_rings_drop_whole(rings);
     for (;;) {
         size_t size = 0;
         uint64_t until = silence_ns ? clock_now_ns() + silence_ns : UINT64_MAX;
         int error = rings_take(rings->reader, rings->frame, until, &size, NULL);
         if (error == 0)
-            error = end_message(rings, size, ret_message);
+            error = stream_rings_end_message(rings, size, ret_message);
         if (error != 0)
             return error < 0 ? error : 0;
     }
 }
 
 /* One message, if there is: 1. By who leads. */
-static int take_one(struct stream_rings *rings, struct message *ret_message)
+static int stream_rings_take_one(struct stream_rings *rings, struct message *ret_message)
 {
     int error = 0;
     if (rings->whole_done)
-        drop_whole(rings);
+        stream_rings_drop_whole(rings);
     while (error == 0 && rings_has_next(rings->reader)) {
         size_t size = 0;
         error = rings_take(rings->reader, rings->frame, 0, &size, NULL);
         if (error == 0) {
             atomic_store_explicit(&rings->heard_ns, clock_now_ns(), memory_order_relaxed);
-            error = end_message(rings, size, ret_message);
+            error = stream_rings_end_message(rings, size, ret_message);
         }
     }
     return error;
@@ -215,7 +216,7 @@ int stream_rings_lead(struct stream_rings *rings, uint64_t silence_ns, struct me
             return error;
         if (!rings_lead(rings->reader))
             continue;
-        error = take_one(rings, ret_message);
+        error = stream_rings_take_one(rings, ret_message);
         if (error == 1)
             return 0;
         rings_leave(rings->reader);
@@ -230,12 +231,13 @@ void stream_rings_leave(struct stream_rings *rings)
 }
 
 /* 1: there may be more. */
-static int take_all(struct stream_rings *rings,
-                    void (*take)(void *data, const struct message *message), void *data)
+static int stream_rings_take_all(struct stream_rings *rings,
+                                 void (*take)(void *data, const struct message *message),
+                                 void *data)
 {
     struct message message;
     int taken;
-    while ((taken = take_one(rings, &message)) == 1)
+    while ((taken = stream_rings_take_one(rings, &message)) == 1)
         take(data, &message);
     return taken; /* What is wrong stays so, and is found by who ends the session. */
 }
@@ -243,17 +245,18 @@ static int take_all(struct stream_rings *rings,
 #define LOOKS 16
 
 /* By who leads, and spins. */
-static int attend(struct stream_rings *rings, bool (*over)(void *data),
-                  void (*take)(void *data, const struct message *message), void *data)
+static int stream_rings_attend_ring(struct stream_rings *rings, bool (*over)(void *data),
+                                    void (*take)(void *data, const struct message *message),
+                                    void *data)
 {
     uint64_t budget = bell_spin_begin(&rings->spin), begin = clock_now_ns(), took = 0;
     bool is_over = false;
-    int error = take_all(rings, take, data);
+    int error = stream_rings_take_all(rings, take, data);
     while (error == 0 && !(is_over = over(data)) && took < budget) {
         rings_look(rings->reader);
         for (int i = 0; i < LOOKS && !rings_has_next(rings->reader); i++)
             bell_relax();
-        error = take_all(rings, take, data);
+        error = stream_rings_take_all(rings, take, data);
         took = clock_now_ns() - begin;
     }
     if (is_over && took > 0)
@@ -268,12 +271,12 @@ void stream_rings_attend(struct stream_rings *rings, bool (*over)(void *data),
 {
     int cancel = cancel_hold();
     bool leads = rings_attend(rings->reader);
-    int error = leads ? attend(rings, over, take, data) : 0;
+    int error = leads ? stream_rings_attend_ring(rings, over, take, data) : 0;
     /* What came last is for who sleeps, who was not woken for it. */
     while (rings_attend_no_more(rings->reader, leads) && error == 0) {
         leads = rings_attend(rings->reader);
         if (leads)
-            error = take_all(rings, take, data);
+            error = stream_rings_take_all(rings, take, data);
     }
     cancel_allow(cancel);
 }
@@ -285,7 +288,7 @@ bool stream_rings_has_more(const struct stream_rings *rings)
 
 /* ---- its life ---- */
 
-static void *beat(void *data)
+static void *stream_rings_beat(void *data)
 {
     struct stream_rings *rings = data;
     pthread_mutex_lock(&rings->lock);
@@ -304,7 +307,7 @@ static void *beat(void *data)
 }
 
 /* Why they end is said already. */
-static void wake_all(void *data)
+static void stream_rings_wake_all(void *data)
 {
     struct stream_rings *rings = data;
     rings_writer_end(rings->writer);
@@ -314,7 +317,7 @@ static void wake_all(void *data)
 void stream_rings_end(struct stream_rings *rings, int error)
 {
     bell_peer_end(&rings->peer, error);
-    wake_all(rings);
+    stream_rings_wake_all(rings);
     rings->stream->link->ops->shut_down(rings->stream->link);
 }
 
@@ -340,8 +343,9 @@ void stream_rings_destroy(struct stream_rings *rings)
     free(rings);
 }
 
-static int begin(struct stream *stream, struct link *link, const struct rings_shape *out,
-                 const struct rings_shape *in, const struct rings_areas *areas, bool beats)
+static int stream_rings_begin(struct stream *stream, struct link *link,
+                              const struct rings_shape *out, const struct rings_shape *in,
+                              const struct rings_areas *areas, bool beats)
 {
     struct stream_rings *rings = calloc(1, sizeof(*rings));
     if (!rings)
@@ -361,9 +365,9 @@ static int begin(struct stream *stream, struct link *link, const struct rings_sh
         error = rings_reader_create(in, areas->in, &rings->peer, &rings->reader);
     /* Without it, a program that closes the socket ends its session. */
     if (error == 0 && !beats)
-        (void)!lookout_create(&rings->peer, wake_all, rings, &rings->lookout);
+        (void)!lookout_create(&rings->peer, stream_rings_wake_all, rings, &rings->lookout);
     if (error == 0 && beats)
-        error = thread_start("reseat-beat", 0, beat, rings, &rings->beat);
+        error = thread_start("reseat-beat", 0, stream_rings_beat, rings, &rings->beat);
     if (error) {
         stream_rings_destroy(rings);
         return error;
@@ -402,7 +406,7 @@ void rings_areas_close(struct rings_areas *areas)
     *areas = (struct rings_areas){-1, -1};
 }
 
-static int give(struct link *link, uint32_t incoming, int fd, uint64_t deadline_ns)
+static int stream_rings_give(struct link *link, uint32_t incoming, int fd, uint64_t deadline_ns)
 {
     struct pack pack;
     pack_init(&pack);
@@ -417,13 +421,16 @@ static int give(struct link *link, uint32_t incoming, int fd, uint64_t deadline_
 int stream_begin_rings(struct stream *stream, struct link *link, const struct rings_areas *areas,
                        uint64_t deadline_ns)
 {
-    int error = give(link, 1, areas->out, deadline_ns);
+    int error = stream_rings_give(link, 1, areas->out, deadline_ns);
     if (error == 0)
-        error = give(link, 0, areas->in, deadline_ns);
-    return error ? error : begin(stream, link, &rings_to_server, &rings_to_client, areas, false);
+        error = stream_rings_give(link, 0, areas->in, deadline_ns);
+    return error
+               ? error
+               : stream_rings_begin(stream, link, &rings_to_server, &rings_to_client, areas, false);
 }
 
-static int take(struct link *link, uint32_t incoming, uint64_t deadline_ns, int *ret_fd)
+static int stream_rings_take(struct link *link, uint32_t incoming, uint64_t deadline_ns,
+                             int *ret_fd)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct message message;
@@ -440,11 +447,11 @@ static int take(struct link *link, uint32_t incoming, uint64_t deadline_ns, int 
 int stream_accept_rings(struct stream *stream, struct link *link, uint64_t deadline_ns)
 {
     struct rings_areas areas = {-1, -1};
-    int error = take(link, 1, deadline_ns, &areas.in);
+    int error = stream_rings_take(link, 1, deadline_ns, &areas.in);
     if (error == 0)
-        error = take(link, 0, deadline_ns, &areas.out);
+        error = stream_rings_take(link, 0, deadline_ns, &areas.out);
     if (error == 0)
-        error = begin(stream, link, &rings_to_client, &rings_to_server, &areas, true);
+        error = stream_rings_begin(stream, link, &rings_to_client, &rings_to_server, &areas, true);
     rings_areas_close(&areas);
     return error;
 }

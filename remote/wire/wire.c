@@ -16,7 +16,7 @@ void pack_finish(struct pack *pack)
         free(pack->bytes);
 }
 
-static bool grow(struct pack *pack, size_t size)
+static bool wire_grow(struct pack *pack, size_t size)
 {
     size_t room = pack->room;
     while (room - pack->used < size)
@@ -37,7 +37,7 @@ void pack_bytes(struct pack *pack, const void *bytes, size_t size)
 {
     if (size == 0 || pack->failed)
         return;
-    if (pack->room - pack->used < size && !grow(pack, size)) {
+    if (pack->room - pack->used < size && !wire_grow(pack, size)) {
         pack->failed = true;
         return;
     }
@@ -89,7 +89,7 @@ void unpack_size3(struct unpack *unpack, uint64_t ret[3])
         ret[i] = unpack_u64(unpack);
 }
 
-static bool id_fits(uint64_t id, enum id_type type)
+static bool wire_id_fits(uint64_t id, enum id_type type)
 {
     return id_place(id) < WIRE_OBJECTS_MAX &&
            (type == ID_NONE ? id_type(id) != ID_NONE : id_type(id) == type);
@@ -98,7 +98,7 @@ static bool id_fits(uint64_t id, enum id_type type)
 uint64_t unpack_id(struct unpack *unpack, enum id_type type, bool optional)
 {
     uint64_t id = unpack_u64(unpack);
-    if (!(optional && id == 0) && !id_fits(id, type))
+    if (!(optional && id == 0) && !wire_id_fits(id, type))
         unpack->bad = true;
     return id;
 }
@@ -108,7 +108,7 @@ const void *unpack_ids(struct unpack *unpack, enum id_type type, uint32_t *ret_c
     uint32_t count = unpack_u32(unpack);
     const void *ids = unpack_bytes(unpack, (uint64_t)count * sizeof(uint64_t));
     for (uint32_t i = 0; ids && i < count; i++)
-        if (!id_fits(id_at(ids, i), type))
+        if (!wire_id_fits(id_at(ids, i), type))
             unpack->bad = true;
     *ret_count = ids ? count : 0;
     return ids;

@@ -9,7 +9,7 @@ static _Atomic uint64_t ahead;
 /* A kernel that waits until some time is not told that the clock is another: it waits no longer. */
 #define WAIT_NS (5 * NS_PER_S)
 
-static uint64_t host_now_ns(void)
+static uint64_t clock_host_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -18,7 +18,7 @@ static uint64_t host_now_ns(void)
 
 uint64_t clock_now_ns(void)
 {
-    return host_now_ns() + atomic_load_explicit(&ahead, memory_order_relaxed);
+    return clock_host_now_ns() + atomic_load_explicit(&ahead, memory_order_relaxed);
 }
 
 uint64_t clock_boot_ns(void)

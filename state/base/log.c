@@ -27,7 +27,7 @@ static char log_path[PATH_MAX];              /* "" for stderr. Written by log_st
 static struct owned log_stderr = {.fd = -1}; /* Written before main(). */
 
 /* The program may change its working directory later: keep the path as it is meant now. */
-static bool keep_path(const char *path)
+static bool log_keep_path(const char *path)
 {
     char folder[PATH_MAX];
     int length;
@@ -43,7 +43,7 @@ static bool keep_path(const char *path)
 }
 
 /* The program may have closed it, and opened a file of its own, by the time of the first line. */
-__attribute__((constructor)) static void find_stderr(void)
+__attribute__((constructor)) static void log_find_stderr(void)
 {
     if (secure_getenv("RESEAT_LOG"))
         log_stderr = owned_of(STDERR_FILENO);
@@ -60,7 +60,7 @@ static void log_start(void)
         for (size_t i = LOG_LEVEL_ERROR; i < ARRAY_SIZE(level_names); i++)
             if (strlen(level_names[i]) == length && !strncmp(value, level_names[i], length))
                 level = (enum log_level)i;
-        if (value[length] == ':' && value[length + 1] && !keep_path(value + length + 1))
+        if (value[length] == ':' && value[length + 1] && !log_keep_path(value + length + 1))
             level = LOG_LEVEL_OFF;
     }
     atomic_store_explicit(&log_threshold, (int)level, memory_order_relaxed);
@@ -70,7 +70,7 @@ static void log_start(void)
  * The file is opened for each line, not kept: programs close descriptors that they do not know and
  * reuse the numbers. What the program made of its stderr since it began is its own.
  */
-static void write_line(const char *line, size_t length)
+static void log_write_line(const char *line, size_t length)
 {
     struct owned file = log_stderr;
 
@@ -112,7 +112,7 @@ void log_write(enum log_level level, const char *format, ...)
     text_make_safe(line, used + 1, line, used);
     used = strlen(line);
     line[used++] = '\n';
-    write_line(line, used);
+    log_write_line(line, used);
 out:
     cancel_allow(before);
     errno = saved;

@@ -107,7 +107,7 @@ uint64_t span_lost(void)
 }
 
 /* The child traces nothing; what the parent's threads were writing is never read. */
-static void in_child(void)
+static void span_in_child(void)
 {
     atomic_store(&span_on, false);
     atomic_store(&ring, NULL);
@@ -115,4 +115,4 @@ static void in_child(void)
     next_out = 0;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = span_in_child};

@@ -33,12 +33,12 @@ static struct {
     bool keeps; /* a point */
 } last;
 
-static void in_child(void)
+static void checkpoint_in_child(void)
 {
     long_lock_init(&turn);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = checkpoint_in_child};
 
 static const struct checkpoint_partner *_Atomic partner;
 
@@ -65,14 +65,14 @@ struct source {
     uint64_t *stamps; /* owned */
 };
 
-static int fail(struct making *m, int error, const char *why)
+static int checkpoint_fail(struct making *m, int error, const char *why)
 {
     if (!m->report->reason[0] && *why)
         (void)!snprintf(m->report->reason, sizeof(m->report->reason), "%s", why);
     return error;
 }
 
-static int check(void *data, uint64_t done, uint64_t total)
+static int checkpoint_check(void *data, uint64_t done, uint64_t total)
 {
     struct making *m = data;
     const struct checkpoint_request *request = m->request;
@@ -94,21 +94,22 @@ static int check(void *data, uint64_t done, uint64_t total)
 
 /* ---- the point ---- */
 
-static int moment(void *data, const struct point *point)
+static int checkpoint_moment(void *data, const struct point *point)
 {
     struct making *m = data;
     (void)point;
     image_manifest_finish(&m->manifest);
     /* What waits for the program was given, and is not in the bytes. */
     if (m->partner && hold_any())
-        return fail(m, -EBUSY,
-                    "commands of the program wait for an event of its own, so that its progress "
-                    "is not that of its contents");
+        return checkpoint_fail(
+            m, -EBUSY,
+            "commands of the program wait for an event of its own, so that its progress "
+            "is not that of its contents");
     int error = graph_describe_program(&m->manifest, "checkpoint");
     return error ? error : graph_describe(&m->manifest);
 }
 
-static int stand(void *data)
+static int checkpoint_stand(void *data)
 {
     struct making *m = data;
     void *bytes = NULL;
@@ -121,7 +122,7 @@ static int stand(void *data)
 }
 
 /* What a new process needs to go on from here. */
-static int describe_progress(struct making *m)
+static int checkpoint_describe_progress(struct making *m)
 {
     struct image_record *record = image_manifest_add(&m->manifest, IMAGE_PROGRESS);
     if (!record)
@@ -136,7 +137,7 @@ static int describe_progress(struct making *m)
 }
 
 /* The one whose objects are described, pinned. */
-static int make_point(struct making *m)
+static int checkpoint_make_point(struct making *m)
 {
     const struct checkpoint_request *request = m->request;
     const struct point_request wanted = {.deadline_ns = request->deadline_ns,
@@ -144,8 +145,8 @@ static int make_point(struct making *m)
                                          .max_downtime_ns = request->max_downtime_ns,
                                          .strict = request->strict,
                                          .bandwidth = request->bandwidth,
-                                         .moment = moment,
-                                         .stand = m->partner ? stand : NULL,
+                                         .moment = checkpoint_moment,
+                                         .stand = m->partner ? checkpoint_stand : NULL,
                                          .data = m};
     for (unsigned i = 0; i < TRIES; i++) {
         struct point_report made = {0};
@@ -155,20 +156,20 @@ static int make_point(struct making *m)
         m->report->downtime_ns += made.downtime_ns;
         m->report->copied += made.copied;
         if (error)
-            return fail(m, error, made.reason);
+            return checkpoint_fail(m, error, made.reason);
         m->point = point_pin();
         if (m->point && point_serial(m->point) == made.serial)
             return 0;
         point_unpin(m->point);
         m->point = NULL;
     }
-    return fail(m, -EBUSY, "points are made faster than one can be looked at");
+    return checkpoint_fail(m, -EBUSY, "points are made faster than one can be looked at");
 }
 
 /* ---- its bytes ---- */
 
-static const void *look(const struct image_source *image_source, uint64_t at, size_t size,
-                        void *room)
+static const void *checkpoint_look(const struct image_source *image_source, uint64_t at,
+                                   size_t size, void *room)
 {
     const struct source *source = image_source->data;
     const struct point *point = source->making->point;
@@ -193,7 +194,8 @@ static const void *look(const struct image_source *image_source, uint64_t at, si
 
 /* Of each of its parts the point that first had all of its bytes: from then on they are the same.
  * *ret_written: some of it was written ever. */
-static int stamp(const struct making *m, struct source *source, size_t size, bool *ret_written)
+static int checkpoint_stamp(const struct making *m, struct source *source, size_t size,
+                            bool *ret_written)
 {
     uint64_t count = image_part_total(size);
     source->stamps = calloc(count + 1, sizeof(*source->stamps));
@@ -213,7 +215,7 @@ static int stamp(const struct making *m, struct source *source, size_t size, boo
     return 0;
 }
 
-static int write_image(struct making *m, struct image_folder *folder, char *ret_problem)
+static int checkpoint_write_image(struct making *m, struct image_folder *folder, char *ret_problem)
 {
     size_t count = point_root_count(m->point);
     struct image_source *sources = calloc(count + 1, sizeof(*sources));
@@ -224,9 +226,9 @@ static int write_image(struct making *m, struct image_folder *folder, char *ret_
         m->sources[i] = (struct source){.making = m, .root = i};
         sources[i] = (struct image_source){.id = (uintptr_t)root.memory.object,
                                            .size = root.size,
-                                           .look = look,
+                                           .look = checkpoint_look,
                                            .data = &m->sources[i]};
-        error = stamp(m, &m->sources[i], root.size, &sources[i].written);
+        error = checkpoint_stamp(m, &m->sources[i], root.size, &sources[i].written);
         sources[i].stamps = m->sources[i].stamps;
     }
     if (!error && strcmp(last.path, folder->path) != 0) {
@@ -238,7 +240,7 @@ static int write_image(struct making *m, struct image_folder *folder, char *ret_
                                     .sources = sources,
                                     .count = count,
                                     .known = &last.known,
-                                    .check = check,
+                                    .check = checkpoint_check,
                                     .data = m};
     if (!error)
         error = image_write(folder, &plan, &written, ret_problem);
@@ -255,16 +257,17 @@ static int write_image(struct making *m, struct image_folder *folder, char *ret_
 }
 
 /* From here on somebody may start it again. */
-static int describe_right(struct making *m, const char *path)
+static int checkpoint_describe_right(struct making *m, const char *path)
 {
     uint32_t lease_ms = m->request->lease_ms;
     struct right right;
     if (lease_ms) {
         int error = keeper_begin(path, lease_ms);
         if (error)
-            return fail(m, error,
-                        error == -EBUSY ? "the right to run it is for images in another folder"
-                                        : strerror(-error));
+            return checkpoint_fail(m, error,
+                                   error == -EBUSY
+                                       ? "the right to run it is for images in another folder"
+                                       : strerror(-error));
     }
     if (!keeper_right(path, &right))
         return 0;
@@ -276,23 +279,24 @@ static int describe_right(struct making *m, const char *path)
 }
 
 /* The point, with what the program says to it. */
-static int make_point_with(struct making *m, const struct checkpoint_partner *asked)
+static int checkpoint_make_point_with(struct making *m, const struct checkpoint_partner *asked)
 {
     int has_none = 1;
     if (asked)
         has_none = asked->begin(m->request, m->report->reason, sizeof(m->report->reason));
     if (has_none > 0 && m->request->lease_ms)
-        return fail(m, -EPERM,
-                    "it has no save callback (reseat.h), so that reseat recover could not start it "
-                    "again: make images without --lease");
+        return checkpoint_fail(
+            m, -EPERM,
+            "it has no save callback (reseat.h), so that reseat recover could not start it "
+            "again: make images without --lease");
     m->partner = has_none == 0 ? asked : NULL;
-    int error = has_none < 0 ? has_none : make_point(m);
+    int error = has_none < 0 ? has_none : checkpoint_make_point(m);
     if (m->partner)
         m->partner->end();
     return error;
 }
 
-static int make(struct making *m)
+static int checkpoint_make_image(struct making *m)
 {
     const struct checkpoint_request *request = m->request;
     char problem[IMAGE_PROBLEM_MAX] = "";
@@ -307,23 +311,23 @@ static int make(struct making *m)
         do {
             m->report->reason[0] = '\0';
             before = protect_recoveries();
-            error = make_point_with(m, asked);
+            error = checkpoint_make_point_with(m, asked);
         } while (error && ++tries < TRIES &&
                  protect_outlives_loss(before, request->deadline_ns, request->cancel));
     if (!error && m->partner)
-        error = describe_progress(m);
+        error = checkpoint_describe_progress(m);
     if (!error)
-        error = describe_right(m, folder->path);
+        error = checkpoint_describe_right(m, folder->path);
     if (!error)
-        error = write_image(m, folder, problem);
+        error = checkpoint_write_image(m, folder, problem);
     image_folder_close(folder);
     point_unpin(m->point);
     free(m->progress.bytes);
-    return error ? fail(m, error, problem) : 0;
+    return error ? checkpoint_fail(m, error, problem) : 0;
 }
 
 /* With the turn. */
-static void let_go(void)
+static void checkpoint_let_go(void)
 {
     image_known_finish(&last.known);
     if (last.keeps)
@@ -339,13 +343,13 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
     *ret_report = (struct checkpoint_report){0};
     int error = -ETIMEDOUT;
     if (long_lock_take(&turn, request->deadline_ns)) {
-        error = work_is_over() ? -ESHUTDOWN : make(&m);
+        error = work_is_over() ? -ESHUTDOWN : checkpoint_make_image(&m);
         if (!error && request->keep)
             (void)!image_keep_last(request->folder, ret_report->image, request->keep,
                                    ret_report->not_removed); /* the next one tries */
         last.keeps = last.keeps || m.point;
         if (!request->keeps)
-            let_go();
+            checkpoint_let_go();
         long_lock_release(&turn);
     }
     image_manifest_finish(&m.manifest);
@@ -363,7 +367,7 @@ void checkpoint_end(void)
 {
     int before = cancel_hold();
     (void)long_lock_take(&turn, 0);
-    let_go();
+    checkpoint_let_go();
     long_lock_release(&turn);
     cancel_allow(before);
 }

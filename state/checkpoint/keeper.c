@@ -35,20 +35,20 @@ static struct {
     char problem[KEEPER_PROBLEM_MAX];
 } keeper = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static uint64_t lease_ns(void)
+static uint64_t keeper_lease_ns(void)
 {
     return keeper.right.holder.lease_ms * NS_PER_MS;
 }
 
 /* Locked. Others may take it for dead, or have. */
-static bool has_lapsed(void)
+static bool keeper_has_lapsed(void)
 {
-    return keeper.kept &&
-           (keeper.taken || keeper.restored || clock_boot_ns() >= keeper.renewed_ns + lease_ns());
+    return keeper.kept && (keeper.taken || keeper.restored ||
+                           clock_boot_ns() >= keeper.renewed_ns + keeper_lease_ns());
 }
 
 /* Locked. Until @boot_ns, or something changed. */
-static void wait_until(uint64_t boot_ns)
+static void keeper_wait_until(uint64_t boot_ns)
 {
     uint64_t now = clock_boot_ns(), left = boot_ns > now ? boot_ns - now : 0;
     (void)clock_wait(&keeper.changed, &keeper.lock,
@@ -56,7 +56,8 @@ static void wait_until(uint64_t boot_ns)
 }
 
 /* In words that an operator can act on. */
-static void name_problem(const struct right *right, int error, char ret_problem[KEEPER_PROBLEM_MAX])
+static void keeper_name_problem(const struct right *right, int error,
+                                char ret_problem[KEEPER_PROBLEM_MAX])
 {
     struct right now = {.generation = right->generation};
     if (error != -ESTALE)
@@ -72,7 +73,7 @@ static void name_problem(const struct right *right, int error, char ret_problem[
                         "somebody took its right to run, of the images in %.300s", right->path);
 }
 
-static void renew(bool ends)
+static void keeper_renew(bool ends)
 {
     struct right right = keeper.right;
     bool restored = keeper.restored;
@@ -81,7 +82,7 @@ static void renew(bool ends)
     pthread_mutex_unlock(&keeper.lock);
     int error = right_renew(&right, ends ? RIGHT_ENDED : RIGHT_RUNNING);
     if (error)
-        name_problem(&right, error, problem);
+        keeper_name_problem(&right, error, problem);
     if (error && strcmp(problem, keeper.problem) != 0)
         log_warn("%s", problem);
     pthread_mutex_lock(&keeper.lock);
@@ -95,16 +96,16 @@ static void renew(bool ends)
     pthread_cond_broadcast(&keeper.changed);
 }
 
-static void *keep(void *unused)
+static void *keeper_thread(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&keeper.lock);
     for (bool tried = false; !keeper.ended && !keeper.taken;) {
-        uint64_t next = clock_boot_ns() + RIGHT_BEAT(lease_ns());
+        uint64_t next = clock_boot_ns() + RIGHT_BEAT(keeper_lease_ns());
         while (!keeper.ends && (!keeper.restored || tried) && clock_boot_ns() < next)
-            wait_until(next);
+            keeper_wait_until(next);
         bool restored = keeper.restored, ends = keeper.ends;
-        renew(ends);
+        keeper_renew(ends);
         tried = restored && keeper.restored;
         keeper.ended = ends;
     }
@@ -114,13 +115,13 @@ static void *keep(void *unused)
 }
 
 /* A disk that does not answer keeps the other thread: this one closes the gate in time. */
-static void *fence(void *unused)
+static void *keeper_fence(void *unused)
 {
     bool closed = false;
     (void)unused;
     pthread_mutex_lock(&keeper.lock);
     while (!keeper.ends) {
-        bool lapsed = has_lapsed();
+        bool lapsed = keeper_has_lapsed();
         if (lapsed != closed) {
             pthread_mutex_unlock(&keeper.lock);
             if (!lapsed)
@@ -135,7 +136,7 @@ static void *fence(void *unused)
             pthread_mutex_lock(&keeper.lock);
             continue;
         }
-        wait_until(lapsed ? UINT64_MAX : keeper.renewed_ns + lease_ns());
+        keeper_wait_until(lapsed ? UINT64_MAX : keeper.renewed_ns + keeper_lease_ns());
     }
     bool taken = keeper.taken;
     pthread_mutex_unlock(&keeper.lock);
@@ -146,7 +147,7 @@ static void *fence(void *unused)
 
 /* Behind all handlers of exit(), and destructors of what the program is linked with: they may write
  * what others are to read still, and may be long. */
-__attribute__((destructor)) static void process_ends(void)
+__attribute__((destructor)) static void keeper_process_ends(void)
 {
     uint64_t until = clock_now_ns() + END_NS;
     pthread_mutex_lock(&keeper.lock);
@@ -158,24 +159,24 @@ __attribute__((destructor)) static void process_ends(void)
 }
 
 /* Locked. */
-static int start(const struct right *right, bool settled)
+static int keeper_start_locked(const struct right *right, bool settled)
 {
     int error = fork_watch();
     keeper.settled = settled;
     keeper.right = *right;
     keeper.renewed_ns = clock_boot_ns();
     if (!error)
-        error = thread_start("reseat-right", 0, keep, NULL, NULL);
+        error = thread_start("reseat-right", 0, keeper_thread, NULL, NULL);
     keeper.kept = !error;
     if (!error)
-        error = thread_start("reseat-fence", 0, fence, NULL, NULL);
+        error = thread_start("reseat-fence", 0, keeper_fence, NULL, NULL);
     return error;
 }
 
-static int keep_from_now(const struct right *right, bool settled)
+static int keeper_keep_from_now(const struct right *right, bool settled)
 {
     pthread_mutex_lock(&keeper.lock);
-    int error = keeper.kept ? -EBUSY : start(right, settled);
+    int error = keeper.kept ? -EBUSY : keeper_start_locked(right, settled);
     pthread_mutex_unlock(&keeper.lock);
     return error;
 }
@@ -189,20 +190,20 @@ int keeper_begin(const char *path, uint32_t lease_ms)
     if (kept)
         return same ? 0 : -EBUSY;
     int error = right_begin(path, lease_ms, &right);
-    return error ? error : keep_from_now(&right, true);
+    return error ? error : keeper_keep_from_now(&right, true);
 }
 
 int keeper_adopt(const struct right *right)
 {
-    return keep_from_now(right, false);
+    return keeper_keep_from_now(right, false);
 }
 
-static void *follow(void *data)
+static void *keeper_follow_thread(void *data)
 {
     struct right *CLEANUP(cleanup_free) right = data;
     int error = right_find(right->path, right->id, right);
     if (!error)
-        error = right_is_own(right) ? keep_from_now(right, true) : -ESTALE;
+        error = right_is_own(right) ? keeper_keep_from_now(right, true) : -ESTALE;
     if (error && error != -EBUSY)
         log_warn(
             "the right to run of the process before it executed this program, of the images in "
@@ -226,7 +227,7 @@ int keeper_follow(const char *path, const char *id)
         return -ENOMEM;
     strcpy(right->path, path);
     strcpy(right->id, id);
-    int error = thread_start("reseat-follow", 0, follow, right, NULL);
+    int error = thread_start("reseat-follow", 0, keeper_follow_thread, right, NULL);
     if (error)
         free(right);
     return error;
@@ -253,7 +254,7 @@ void keeper_restored(void)
 void keeper_read(struct keeper_status *ret_status)
 {
     pthread_mutex_lock(&keeper.lock);
-    *ret_status = (struct keeper_status){.fenced = has_lapsed()};
+    *ret_status = (struct keeper_status){.fenced = keeper_has_lapsed()};
     if (keeper.kept) {
         memcpy(ret_status->path, keeper.right.path, sizeof(keeper.right.path));
         memcpy(ret_status->id, keeper.right.id, sizeof(keeper.right.id));
@@ -279,10 +280,12 @@ bool keeper_right(const char *path, struct right *ret_right)
 }
 
 /* The right is the parent's. Its end is not the program's. */
-static void in_child(void)
+static void keeper_in_child(void)
 {
     keeper.kept = keeper.taken = keeper.restored = false;
 }
 
-FORK_PART = {
-    .rank = FORK_TABLE, .lock = &keeper.lock, .changed = {&keeper.changed}, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE,
+             .lock = &keeper.lock,
+             .changed = {&keeper.changed},
+             .in_child = keeper_in_child};

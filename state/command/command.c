@@ -35,7 +35,8 @@ struct range command_range(const struct command *command, unsigned use, const st
  * of them was just told to write is not the other's to keep. So who writes which part is changed
  * with the gate closed only.
  */
-static bool may_write(const struct command *command, const struct memory *root, uint8_t place)
+static bool command_may_write(const struct command *command, const struct memory *root,
+                              uint8_t place)
 {
     return command->queue->context->seat_count == 1 ||
            atomic_load_explicit(&root->writer, memory_order_relaxed) == place;
@@ -43,25 +44,26 @@ static bool may_write(const struct command *command, const struct memory *root, 
 
 /* True when @place has no bytes for what @command does with the object at cursor @use. What was
  * said of all bytes of it was no: they may have been told apart. */
-static NOINLINE bool lacks(const struct command *command, unsigned use, const struct memory *memory,
-                           bool writes, uint8_t place)
+static NOINLINE bool command_lacks(const struct command *command, unsigned use,
+                                   const struct memory *memory, bool writes, uint8_t place)
 {
     const struct memory *root = memory->root;
     if (!memory->real[place])
         return true;
     struct range range = command_range(command, use, memory);
     return !extents_latest(root, place, range) ||
-           (writes && !may_write(command, root, place) && !extents_written_by(root, place, range));
+           (writes && !command_may_write(command, root, place) &&
+            !extents_written_by(root, place, range));
 }
 
 /* What could not be brought once is not tried for ever: a held command ends in that error. */
-static cl_int absent(const struct command *command)
+static cl_int command_absent(const struct command *command)
 {
     return command->refused != CL_SUCCESS ? command->refused : COMMAND_ABSENT;
 }
 
 /* Bytes that it names, an object that is named twice once. */
-static uint64_t distinct_bytes(const struct command *command)
+static uint64_t command_distinct_bytes(const struct command *command)
 {
     struct memory *one, *before;
     uint64_t bytes = 0;
@@ -90,22 +92,22 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
         if (UNLIKELY(tight))
             memory_stamp(root);
         if (UNLIKELY(!memory->real[place] || !replica_is_latest_whole(root, place) ||
-                     (writes && !may_write(command, root, place))) &&
-            lacks(command, i - 1, memory, writes, place))
-            return absent(command);
+                     (writes && !command_may_write(command, root, place))) &&
+            command_lacks(command, i - 1, memory, writes, place))
+            return command_absent(command);
         if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
             atomic_store_explicit(&root->used, true, memory_order_relaxed);
     }
     /* Who says what the program may have there has to know what it needs at once. */
     if (UNLIKELY(bytes > atomic_load_explicit(&account->least, memory_order_relaxed)) &&
         account_limit(account) != ACCOUNT_UNLIMITED)
-        account_raise(&account->least, distinct_bytes(command));
+        account_raise(&account->least, command_distinct_bytes(command));
     cl_int error =
         command->ops->ready ? command->ops->ready(command, residence, place) : CL_SUCCESS;
-    return UNLIKELY(error == COMMAND_ABSENT) ? absent(command) : error;
+    return UNLIKELY(error == COMMAND_ABSENT) ? command_absent(command) : error;
 }
 
-static void given(const struct command *command, uint8_t place)
+static void command_given(const struct command *command, uint8_t place)
 {
     struct memory *memory;
     bool writes;
@@ -117,7 +119,7 @@ static void given(const struct command *command, uint8_t place)
 }
 
 /* Inside the gate with the queue on a device: like context_enter, for one queue. */
-static struct residence *queue_enter(struct queue *queue, uint8_t *ret_place)
+static struct residence *command_queue_enter(struct queue *queue, uint8_t *ret_place)
 {
     gate_enter();
     while (UNLIKELY(!queue->real))
@@ -128,7 +130,8 @@ static struct residence *queue_enter(struct queue *queue, uint8_t *ret_place)
 }
 
 /* 5.11 and the errors of every enqueue call. Handles of events are the events. */
-static cl_int check_wait_list(const struct queue *queue, cl_uint waits, const cl_event *wait_list)
+static cl_int command_check_wait_list(const struct queue *queue, cl_uint waits,
+                                      const cl_event *wait_list)
 {
     if ((waits == 0) != (wait_list == NULL))
         return CL_INVALID_EVENT_WAIT_LIST;
@@ -144,8 +147,8 @@ static cl_int check_wait_list(const struct queue *queue, cl_uint waits, const cl
 
 /* What the driver has to wait for: events that it knows; those of another residence have ended.
  * Inside the gate. */
-static cl_uint real_waits(uint8_t place, cl_uint waits, struct event *const *wait_list,
-                          cl_event *ret_real)
+static cl_uint command_real_waits(uint8_t place, cl_uint waits, struct event *const *wait_list,
+                                  cl_event *ret_real)
 {
     cl_uint count = 0;
     for (cl_uint i = 0; i < waits; i++)
@@ -158,8 +161,8 @@ static cl_uint real_waits(uint8_t place, cl_uint waits, struct event *const *wai
 /* Drivers may find only when they are given a command that its objects do not fit: then room is
  * made for it, and then the policy is asked. The same error says that a launch does not fit the
  * device's compute units, which no room helps. */
-static cl_int issue_failed(struct command *command, struct residence *residence, uint8_t place,
-                           cl_int error)
+static cl_int command_issue_failed(struct command *command, struct residence *residence,
+                                   uint8_t place, cl_int error)
 {
     const struct command_ops *ops = command->ops;
     if (!is_shortage(error) || command->squeezes > COMMAND_SQUEEZES ||
@@ -187,7 +190,7 @@ cl_int command_issue_in(struct command *command, struct residence *residence, ui
         if (!real)
             return CL_OUT_OF_HOST_MEMORY;
     }
-    cl_uint count = real_waits(place, waits, wait_list, real);
+    cl_uint count = command_real_waits(place, waits, wait_list, real);
     if (UNLIKELY(residence->runs_at_once))
         account_wait_begin(&residence->device->account, clock_now_ns());
     cl_int error =
@@ -197,8 +200,8 @@ cl_int command_issue_in(struct command *command, struct residence *residence, ui
     if (real != on_stack)
         free(real);
     if (UNLIKELY(error != CL_SUCCESS))
-        return issue_failed(command, residence, place, error);
-    given(command, place);
+        return command_issue_failed(command, residence, place, error);
+    command_given(command, place);
     if (UNLIKELY(command->turn != 0))
         turn_end(command);
     return CL_SUCCESS;
@@ -218,7 +221,8 @@ struct call {
 
 /* A blocking call: wait in the driver, with references that outlive a move (G2). The call's event,
  * held, has the real one; without it the real one is ours. */
-static cl_int wait_outside(const struct call *call, struct residence *residence, cl_event real)
+static cl_int command_wait_outside(const struct call *call, struct residence *residence,
+                                   cl_event real)
 {
     struct queue *queue = call->command->queue;
     cl_int error = residence_wait(residence, 1, &real);
@@ -244,8 +248,8 @@ static cl_int wait_outside(const struct call *call, struct residence *residence,
 
 /* The command can go: give it to the driver. Inside the gate, which is left. @ret_real is for a
  * blocking call to wait for. */
-static cl_int give(struct call *call, struct residence *residence, uint8_t place,
-                   cl_event *ret_real)
+static cl_int command_give(struct call *call, struct residence *residence, uint8_t place,
+                           cl_event *ret_real)
 {
     if (call->event || call->blocking)
         call->begun = queue_step(call->command->queue);
@@ -281,16 +285,16 @@ static cl_int give(struct call *call, struct residence *residence, uint8_t place
     return CL_SUCCESS;
 }
 
-static void release_event(void *event)
+static void command_release_event(void *event)
 {
     object_release(event);
 }
 
 /* For as long as the program likes, which may cancel the thread; it gets no event then. */
-static cl_int wait_for_held(const struct call *call, struct event *event)
+static cl_int command_wait_for_held(const struct call *call, struct event *event)
 {
     cl_int error;
-    pthread_cleanup_push(release_event, event);
+    pthread_cleanup_push(command_release_event, event);
     cancel_allow(call->cancel);
     error = event_wait(1, &event);
     (void)cancel_hold();
@@ -300,7 +304,7 @@ static cl_int wait_for_held(const struct call *call, struct event *event)
 
 /* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
  * gate, which is left. */
-static cl_int run_held(const struct call *call)
+static cl_int command_run_held(const struct call *call)
 {
     struct queue *queue = call->command->queue;
     struct event *event = call->event;
@@ -320,7 +324,7 @@ static cl_int run_held(const struct call *call)
     gate_leave();
     hold_pump(); /* what it waited for may have come in between */
     if (call->blocking)
-        error = wait_for_held(call, event);
+        error = command_wait_for_held(call, event);
     if (call->event)
         *call->ret_event = (cl_event)event;
     else if (event)
@@ -328,26 +332,26 @@ static cl_int run_held(const struct call *call)
     return error;
 }
 
-static inline cl_int run(struct call *call)
+static inline cl_int command_run_call(struct call *call)
 {
     struct command *command = call->command;
     unsigned tries = 0;
     uint8_t place;
 
     for (;;) {
-        struct residence *residence = queue_enter(command->queue, &place);
+        struct residence *residence = command_queue_enter(command->queue, &place);
         if (UNLIKELY(hold_needed(command, place, call->waits, call->wait_list)))
-            return run_held(call);
+            return command_run_held(call);
         cl_int error = command_ready(command, residence, place);
         if (LIKELY(error == CL_SUCCESS)) {
             cl_event real = NULL;
-            error = give(call, residence, place, &real);
+            error = command_give(call, residence, place, &real);
             if (LIKELY(error == CL_SUCCESS))
-                return call->blocking ? wait_outside(call, residence, real) : CL_SUCCESS;
+                return call->blocking ? command_wait_outside(call, residence, real) : CL_SUCCESS;
             if (error == GIVE_AGAIN)
                 continue;
         } else if (error == COMMAND_ABSENT && elsewhere_can(command, place)) {
-            return run_held(call);
+            return command_run_held(call);
         } else {
             gate_leave();
         }
@@ -366,7 +370,7 @@ static inline cl_int run(struct call *call)
 
 /* What the driver said of a first piece that was to go at once, if it took none. Where another
  * thread was about to give it, only the event says so. */
-static cl_int refusal(const struct event *event)
+static cl_int command_refusal(const struct event *event)
 {
     if (event_state(event) != EVENT_DONE || event->parts || atomic_load(&event->status) >= 0)
         return CL_SUCCESS;
@@ -376,19 +380,19 @@ static cl_int refusal(const struct event *event)
 
 /* What keeps a command from ever being given is found now, as it would be of one that is given
  * whole. */
-static cl_int hold_pieces(struct call *call)
+static cl_int command_hold_pieces(struct call *call)
 {
     struct command *command = call->command;
     cl_int error;
     uint8_t place;
     do {
-        struct residence *residence = queue_enter(command->queue, &place);
+        struct residence *residence = command_queue_enter(command->queue, &place);
         if (hold_needed(command, place, call->waits, call->wait_list))
-            return run_held(call);
+            return command_run_held(call);
         error = command_ready(command, residence, place);
         if (error == CL_SUCCESS) {
-            error = run_held(call);
-            cl_int refused = error == CL_SUCCESS ? refusal(call->event) : CL_SUCCESS;
+            error = command_run_held(call);
+            cl_int refused = error == CL_SUCCESS ? command_refusal(call->event) : CL_SUCCESS;
             if (refused != CL_SUCCESS)
                 object_release(call->event);
             return refused != CL_SUCCESS ? refused : error;
@@ -408,7 +412,7 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
     struct queue *queue = command->queue;
     cl_event made;
     struct call call = {command, false, waits, (struct event *const *)wait_list, NULL, &made, 0, 0};
-    cl_int error = check_wait_list(queue, waits, wait_list);
+    cl_int error = command_check_wait_list(queue, waits, wait_list);
     if (error != CL_SUCCESS)
         return error;
     command->wait_list_empty = waits == 0;
@@ -416,7 +420,7 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
     if (!call.event)
         return CL_OUT_OF_HOST_MEMORY;
     call.cancel = cancel_hold();
-    error = hold_pieces(&call);
+    error = command_hold_pieces(&call);
     if (error == CL_SUCCESS && ret_event)
         *ret_event = made;
     else if (error == CL_SUCCESS)
@@ -426,7 +430,7 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
 }
 
 /* The program has it from now on: where it is read again, it is to be the same. */
-static void note_read(struct command *command, struct event *event)
+static void command_note_read(struct command *command, struct event *event)
 {
     size_t size;
     void **output = command->ops->output ? command->ops->output(command, &size) : NULL;
@@ -441,7 +445,7 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
     struct call call = {command, blocking,  waits, (struct event *const *)wait_list,
                         NULL,    ret_event, 0,     0};
 
-    cl_int error = check_wait_list(queue, waits, wait_list);
+    cl_int error = command_check_wait_list(queue, waits, wait_list);
     if (error != CL_SUCCESS)
         return error;
     command->wait_list_empty = waits == 0;
@@ -456,9 +460,9 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
             return CL_OUT_OF_HOST_MEMORY;
     }
     call.cancel = cancel_hold();
-    error = run(&call);
+    error = command_run_call(&call);
     if (blocking && error == CL_SUCCESS && UNLIKELY(call.event && call.event->kept))
-        note_read(command, call.event);
+        command_note_read(command, call.event);
     if (UNLIKELY(own != NULL))
         object_release(own);
     cancel_allow(call.cancel);

@@ -5,7 +5,7 @@
 
 /* Where the latest of the bytes that @command reads are; PLACE_NONE: in no residence all of them.
  */
-static uint8_t place_of(const struct command *command)
+static uint8_t elsewhere_place_of(const struct command *command)
 {
     const struct memory *memory = command->uses[0];
     const struct context *context = memory->context;
@@ -19,13 +19,13 @@ static uint8_t place_of(const struct command *command)
 
 bool elsewhere_can(const struct command *command, uint8_t place)
 {
-    return command->ops->reads_to_host && place_of(command) != PLACE_NONE &&
+    return command->ops->reads_to_host && elsewhere_place_of(command) != PLACE_NONE &&
            !command->queue->context->at[place]->runs_in_caller;
 }
 
-static cl_int mark_issue(struct command *command, struct residence *residence, uint8_t place,
-                         cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                         cl_event *ret_event)
+static cl_int elsewhere_mark_issue(struct command *command, struct residence *residence,
+                                   uint8_t place, cl_command_queue queue, cl_uint waits,
+                                   const cl_event *wait_list, cl_event *ret_event)
 {
     (void)command, (void)place;
     return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
@@ -35,7 +35,8 @@ struct event *elsewhere_mark(const struct command *command, struct residence *re
                              uint8_t place, cl_uint waits, struct event *const *wait_list,
                              uint64_t since)
 {
-    static const struct command_ops ops = {.type = CL_COMMAND_MARKER, .issue = mark_issue};
+    static const struct command_ops ops = {.type = CL_COMMAND_MARKER,
+                                           .issue = elsewhere_mark_issue};
     struct queue *queue = command->queue;
     struct command mark;
     cl_event real;
@@ -57,15 +58,15 @@ struct event *elsewhere_mark(const struct command *command, struct residence *re
     return NULL;
 }
 
-static cl_int read_there(void *data, struct residence *residence, uint8_t place,
-                         cl_command_queue queue, cl_event *ret_event)
+static cl_int elsewhere_read_there(void *data, struct residence *residence, uint8_t place,
+                                   cl_command_queue queue, cl_event *ret_event)
 {
     struct command *command = data;
     return command->ops->issue(command, residence, place, queue, 0, NULL, ret_event);
 }
 
 /* Of what its driver says nothing, the time is now. */
-static cl_ulong time_of(struct event *marker, cl_profiling_info name)
+static cl_ulong elsewhere_time_of(struct event *marker, cl_profiling_info name)
 {
     cl_ulong time;
     return event_profiling(marker, name, &time) == CL_SUCCESS
@@ -77,21 +78,21 @@ cl_int elsewhere_give(struct command *command, struct event *marker, struct even
 {
     if (event_failed(marker))
         return CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-    uint8_t place = place_of(command);
+    uint8_t place = elsewhere_place_of(command);
     struct parts *parts = place != PLACE_NONE && event_watch(event) ? parts_create(1) : NULL;
     if (!parts)
         return COMMAND_ABSENT;
-    if (part_issue(&parts->of[0], event->context, place, event->profiled, read_there, command) !=
-        CL_SUCCESS) {
+    if (part_issue(&parts->of[0], event->context, place, event->profiled, elsewhere_read_there,
+                   command) != CL_SUCCESS) {
         parts_release(parts, event->context);
         parts_leave(parts);
         return COMMAND_ABSENT;
     }
     event->begun = marker->begun;
     if (event->profiled) {
-        parts->queued = time_of(marker, CL_PROFILING_COMMAND_QUEUED);
-        parts->submit = time_of(marker, CL_PROFILING_COMMAND_SUBMIT);
-        parts->due = time_of(marker, CL_PROFILING_COMMAND_END);
+        parts->queued = elsewhere_time_of(marker, CL_PROFILING_COMMAND_QUEUED);
+        parts->submit = elsewhere_time_of(marker, CL_PROFILING_COMMAND_SUBMIT);
+        parts->due = elsewhere_time_of(marker, CL_PROFILING_COMMAND_END);
     }
     event_issued_in_parts(event, parts);
     return CL_SUCCESS;

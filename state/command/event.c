@@ -75,7 +75,7 @@ void event_issued_late(struct event *event, uint8_t place, cl_event real)
 }
 
 /* HELD or ISSUED becomes DONE; callbacks to come are due. */
-static void end(struct event *event, cl_int status)
+static void event_set_done(struct event *event, cl_int status)
 {
     pthread_mutex_lock(&engine_lock);
     if (atomic_load(&event->ended))
@@ -89,7 +89,7 @@ static void end(struct event *event, cl_int status)
 
 void event_finish(struct event *event, cl_int status)
 {
-    end(event, status);
+    event_set_done(event, status);
 }
 
 cl_int event_set_user_status(struct event *event, cl_int status)
@@ -107,7 +107,7 @@ cl_int event_set_user_status(struct event *event, cl_int status)
     if (!first)
         return CL_INVALID_OPERATION;
     object_hold(event);
-    end(event, status);
+    event_set_done(event, status);
     hold_pump();
     object_unhold(event);
     return CL_SUCCESS;
@@ -131,7 +131,7 @@ bool event_real_status(const struct event *event, cl_int *ret_status)
 
 /* What it was told stays so, if what it was told of is done again; of what came before in order,
  * too. */
-static void note_seen(struct event *event, cl_int status)
+static void event_note_seen(struct event *event, cl_int status)
 {
     if (status < atomic_load(&event->seen))
         atomic_store(&event->seen, status);
@@ -147,7 +147,7 @@ struct doubt_job {
     cl_int status;
 };
 
-static void ask(struct callback_job *job)
+static void event_ask(struct callback_job *job)
 {
     struct doubt_job *doubt = container_of(job, struct doubt_job, job);
     struct event *event = doubt->event;
@@ -179,7 +179,7 @@ bool event_stands(struct event *event, cl_int status)
         atomic_store(&event->doubt, DOUBT_OVER);
         return true;
     }
-    *doubt = (struct doubt_job){.job = {.run = ask}, .event = event, .status = status};
+    *doubt = (struct doubt_job){.job = {.run = event_ask}, .event = event, .status = status};
     object_hold(event);
     callback_post(&doubt->job);
     return false;
@@ -191,7 +191,7 @@ bool event_is_doubted(const struct event *event)
 }
 
 /* The last that the program knows of it, by a query or by a callback. */
-static cl_int told(const struct event *event)
+static cl_int event_told(const struct event *event)
 {
     cl_int seen = atomic_load(&event->seen), reached = watch_reached(event);
     return reached < seen ? reached : seen;
@@ -208,16 +208,16 @@ cl_int event_status_inside(struct event *event)
     if (!event_real_status(event, &status))
         status = CL_OUT_OF_RESOURCES;
     if (UNLIKELY(status < 0) && !event_stands(event, status))
-        return told(event);
+        return event_told(event);
     if (UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed)))
-        note_seen(event, reached < status ? reached : status);
+        event_note_seen(event, reached < status ? reached : status);
     if (status == CL_COMPLETE) /* what the program was told stays, whatever becomes of the device */
         atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     return reached < status ? reached : status;
 }
 
 /* The device that a command was given to whose driver said what may be its loss; held. */
-static struct residence *doubted_by(const struct event *event)
+static struct residence *event_doubted_by(const struct event *event)
 {
     if (!event_is_doubted(event) || event_state(event) != EVENT_ISSUED || event->parts)
         return NULL;
@@ -229,7 +229,7 @@ static struct residence *doubted_by(const struct event *event)
 bool event_is_lost(struct event *event)
 {
     gate_enter();
-    struct residence *doubted = doubted_by(event);
+    struct residence *doubted = event_doubted_by(event);
     gate_leave();
     bool lost = doubted && residence_failed(doubted, CL_OUT_OF_RESOURCES);
     residence_unref(doubted);
@@ -241,7 +241,7 @@ cl_int event_status(struct event *event)
     for (;;) {
         gate_enter();
         cl_int status = event_status_inside(event);
-        struct residence *doubted = doubted_by(event);
+        struct residence *doubted = event_doubted_by(event);
         gate_leave();
         if (LIKELY(!doubted))
             return status;
@@ -263,8 +263,8 @@ struct wait_batch {
 /* Collect the events of one residence that are ISSUED, from *@at on. Inside the gate. The caller
  * holds the events, and the residence keeps what a mover sets aside: the real ones live until the
  * wait ends. */
-static void collect(struct wait_batch *batch, cl_uint count, struct event *const *events,
-                    cl_uint *at)
+static void event_collect(struct wait_batch *batch, cl_uint count, struct event *const *events,
+                          cl_uint *at)
 {
     batch->residence = NULL;
     batch->count = 0;
@@ -282,11 +282,12 @@ static void collect(struct wait_batch *batch, cl_uint count, struct event *const
     }
 }
 
-/* Of wait_batch: their device was lost, and what they are of was done again. */
+/* Of event_wait_batch: their device was lost, and what they are of was done again. */
 #define WAIT_AGAIN 2
 
 /* @events are those that were collected from. */
-static cl_int wait_batch(const struct wait_batch *batch, cl_uint count, struct event *const *events)
+static cl_int event_wait_batch(const struct wait_batch *batch, cl_uint count,
+                               struct event *const *events)
 {
     cl_int error = residence_wait(batch->residence, batch->count, batch->real);
     if (UNLIKELY(error != CL_SUCCESS) && residence_is_lost(batch->residence) &&
@@ -315,7 +316,7 @@ struct waiter {
     cl_int result;
 };
 
-static void wait_ends(void *data)
+static void event_wait_ends(void *data)
 {
     struct waiter *waiter = data;
     for (cl_uint i = 0; i < waiter->held; i++)
@@ -324,7 +325,7 @@ static void wait_ends(void *data)
         free(waiter->real);
 }
 
-static void wait_for_all(struct waiter *waiter)
+static void event_wait_for_all(struct waiter *waiter)
 {
     struct wait_batch batch = {.real = waiter->real};
     for (cl_uint i = 0; i < waiter->count; i++) {
@@ -335,11 +336,11 @@ static void wait_for_all(struct waiter *waiter)
     for (cl_uint at = 0, from; at < waiter->count;) {
         from = at;
         gate_enter();
-        collect(&batch, waiter->count, waiter->events, &at);
+        event_collect(&batch, waiter->count, waiter->events, &at);
         gate_leave();
         if (batch.count == 0)
             continue;
-        cl_int error = wait_batch(&batch, at - from, waiter->events + from);
+        cl_int error = event_wait_batch(&batch, at - from, waiter->events + from);
         if (error == WAIT_AGAIN) {
             for (cl_uint i = from; i < at; i++)
                 hold_wait_event(waiter->events[i]);
@@ -368,8 +369,8 @@ cl_int event_wait(cl_uint count, struct event *const *events)
         if (!waiter.real)
             return CL_OUT_OF_HOST_MEMORY;
     }
-    pthread_cleanup_push(wait_ends, &waiter);
-    wait_for_all(&waiter);
+    pthread_cleanup_push(event_wait_ends, &waiter);
+    event_wait_for_all(&waiter);
     pthread_cleanup_pop(1);
     return waiter.result;
 }
@@ -382,7 +383,7 @@ struct there {
 };
 
 /* As the driver has it. Inside the gate, ISSUED. */
-static cl_int device_time(struct there at, cl_profiling_info name, cl_ulong *ret_time)
+static cl_int event_device_time(struct there at, cl_profiling_info name, cl_ulong *ret_time)
 {
     const struct event *event = at.event;
     struct residence *residence = event->context->at[at.place];
@@ -395,27 +396,27 @@ static cl_int device_time(struct there at, cl_profiling_info name, cl_ulong *ret
                                                        NULL);
     /* 2.0 added COMPLETE: without child kernels it is END. */
     if (error == CL_INVALID_VALUE && name == CL_PROFILING_COMMAND_COMPLETE)
-        return device_time(at, CL_PROFILING_COMMAND_END, ret_time);
+        return event_device_time(at, CL_PROFILING_COMMAND_END, ret_time);
     return error;
 }
 
 /* NVIDIA's driver says 0 of when some commands (barriers, migrations) were queued, or of all there
  * is to say: then it was as late as what followed. 0 where nothing is known. */
-static cl_int told_time(struct there at, cl_profiling_info name, cl_ulong *ret_time)
+static cl_int event_told_time(struct there at, cl_profiling_info name, cl_ulong *ret_time)
 {
-    cl_int error = device_time(at, name, ret_time);
+    cl_int error = event_device_time(at, name, ret_time);
     while (error == CL_SUCCESS && *ret_time == 0 && name < CL_PROFILING_COMMAND_END)
-        error = device_time(at, ++name, ret_time);
+        error = event_device_time(at, ++name, ret_time);
     return error;
 }
 
-static struct there there_of(const struct event *event)
+static struct there event_there_of(const struct event *event)
 {
     return (struct there){event, event->place, event->real};
 }
 
 /* In the program's clock; 0 of what has not ended, or says nothing, or is not known. */
-static cl_ulong known_time(struct event *event, cl_profiling_info name)
+static cl_ulong event_known_time(struct event *event, cl_profiling_info name)
 {
     struct device_clock *clock = &event->queue->seat->clock;
     enum event_state state = event_state(event);
@@ -429,15 +430,15 @@ static cl_ulong known_time(struct event *event, cl_profiling_info name)
     time = __atomic_load_n(&event->times[ARRAY_SIZE(event->times) - 1], __ATOMIC_RELAXED);
     if (time != 0) /* guessed before */
         return time;
-    if (!device_clock_is_known(clock) || told_time(there_of(event), name, &time) != CL_SUCCESS ||
-        time == 0)
+    if (!device_clock_is_known(clock) ||
+        event_told_time(event_there_of(event), name, &time) != CL_SUCCESS || time == 0)
         return 0;
     return device_clock_translate(clock, time);
 }
 
 /* A guess at when @event ended may come long after that: it lies behind what ended before it in
  * order, and in front of what began after it. */
-static cl_ulong among_neighbours(const struct event *event, cl_ulong guess)
+static cl_ulong event_among_neighbours(const struct event *event, cl_ulong guess)
 {
     cl_ulong low = 0, high = CL_ULONG_MAX, time;
     uintptr_t cursor = 0;
@@ -445,8 +446,8 @@ static cl_ulong among_neighbours(const struct event *event, cl_ulong guess)
     while (event->queue->in_order && (other = object_next(OBJECT_EVENT, &cursor))) {
         bool before = other->begun < event->begun;
         if (other->queue == event->queue && other != event && other->profiled) {
-            time =
-                known_time(other, before ? CL_PROFILING_COMMAND_END : CL_PROFILING_COMMAND_START);
+            time = event_known_time(other,
+                                    before ? CL_PROFILING_COMMAND_END : CL_PROFILING_COMMAND_START);
             if (before && time > low)
                 low = time;
             else if (!before && time != 0 && time < high)
@@ -458,10 +459,10 @@ static cl_ulong among_neighbours(const struct event *event, cl_ulong guess)
 }
 
 /* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
-static cl_ulong guessed_time(struct event *event)
+static cl_ulong event_guessed_time(struct event *event)
 {
     cl_ulong none = 0;
-    cl_ulong guess = among_neighbours(event, device_clock_guess(&event->queue->seat->clock));
+    cl_ulong guess = event_among_neighbours(event, device_clock_guess(&event->queue->seat->clock));
     cl_ulong *kept = &event->times[CL_PROFILING_COMMAND_COMPLETE - CL_PROFILING_COMMAND_QUEUED];
     if (__atomic_compare_exchange_n(kept, &none, guess, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return guess;
@@ -474,13 +475,13 @@ cl_int event_real_time(struct event *event, uint8_t place, cl_event real, cl_pro
     struct device_clock *clock = &event->queue->seat->clock;
     const struct there at = {event, place, real};
     cl_ulong time, end;
-    cl_int error = told_time(at, name, &time);
+    cl_int error = event_told_time(at, name, &time);
     if (error == CL_SUCCESS && time == 0) {
         *ret_time = 0;
         return CL_SUCCESS;
     }
     if (error == CL_SUCCESS && UNLIKELY(!device_clock_is_known(clock))) {
-        error = device_time(at, CL_PROFILING_COMMAND_END, &end);
+        error = event_device_time(at, CL_PROFILING_COMMAND_END, &end);
         if (error == CL_SUCCESS)
             device_clock_find(clock, end != 0 ? end : time);
     }
@@ -490,14 +491,14 @@ cl_int event_real_time(struct event *event, uint8_t place, cl_event real, cl_pro
 }
 
 /* In the program's clock. A command that was held was enqueued before the driver had it. */
-static cl_int real_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+static cl_int event_single_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     cl_ulong time;
     cl_int error = event_real_time(event, event->place, event->real, name, &time);
     if (error != CL_SUCCESS)
         return error;
     if (time == 0)
-        time = guessed_time(event);
+        time = event_guessed_time(event);
     else if (name == CL_PROFILING_COMMAND_QUEUED)
         time -= time > event->times[0] ? event->times[0] : time;
     *ret_time = time;
@@ -505,8 +506,8 @@ static cl_int real_time(struct event *event, cl_profiling_info name, cl_ulong *r
 }
 
 /* As its driver says it, if it has one. */
-static cl_int profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time,
-                        bool *ret_lost)
+static cl_int event_driver_profiling(struct event *event, cl_profiling_info name,
+                                     cl_ulong *ret_time, bool *ret_lost)
 {
     cl_int error = CL_PROFILING_INFO_NOT_AVAILABLE;
     *ret_lost = false;
@@ -514,7 +515,7 @@ static cl_int profiling(struct event *event, cl_profiling_info name, cl_ulong *r
     if (event_state(event) == EVENT_ISSUED && event->parts) {
         error = parts_time(event, name, ret_time);
     } else if (event_state(event) == EVENT_ISSUED) {
-        error = real_time(event, name, ret_time);
+        error = event_single_time(event, name, ret_time);
         *ret_lost = residence_is_lost(event->context->at[event->place]);
         if (error == CL_SUCCESS && name != CL_PROFILING_COMMAND_QUEUED &&
             name != CL_PROFILING_COMMAND_COMPLETE)
@@ -538,20 +539,21 @@ cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *re
     if (!event->profiled)
         return CL_PROFILING_INFO_NOT_AVAILABLE;
     do
-        error = profiling(event, name, ret_time, &lost);
+        error = event_driver_profiling(event, name, ret_time, &lost);
     while (error != CL_SUCCESS &&
            context_outlives(event->context, lost ? CL_OUT_OF_RESOURCES : error, &tries));
     return error != CL_SUCCESS && lost ? CL_PROFILING_INFO_NOT_AVAILABLE : error;
 }
 
 /* The times of a command that ended. What the driver does not say lies beside what it does. */
-static void keep_times(struct event *event)
+static void event_keep_times(struct event *event)
 {
     enum { COUNT = ARRAY_SIZE(event->times) };
     cl_ulong times[COUNT], known = 0;
     bool told[COUNT] = {false};
     for (unsigned i = 0; i < COUNT; i++) {
-        told[i] = real_time(event, CL_PROFILING_COMMAND_QUEUED + i, &times[i]) == CL_SUCCESS;
+        told[i] =
+            event_single_time(event, CL_PROFILING_COMMAND_QUEUED + i, &times[i]) == CL_SUCCESS;
         if (told[i] && !known)
             known = times[i];
     }
@@ -572,7 +574,7 @@ void event_ended_at(struct event *event, cl_ulong time)
 
 /* The times of a command that ended on a device which is lost. What the program was told stays: it
  * was told of later commands by that device, too. Without any, @last is all of them. */
-static void keep_told_times(struct event *event, cl_ulong last)
+static void event_keep_told_times(struct event *event, cl_ulong last)
 {
     cl_ulong known = 0;
     for (unsigned i = 1; i < ARRAY_SIZE(event->times) && known == 0; i++)
@@ -587,7 +589,7 @@ static void keep_told_times(struct event *event, cl_ulong last)
 }
 
 /* The program may know that it ended. */
-static bool is_known_ended(const struct event *event)
+static bool event_is_known_ended(const struct event *event)
 {
     return event_has_ended(event) || queue_is_past(event->queue, event);
 }
@@ -597,12 +599,12 @@ static bool is_known_ended(const struct event *event)
 static void event_again(struct event *event)
 {
     pthread_mutex_lock(&engine_lock);
-    atomic_store(&event->status, told(event));
+    atomic_store(&event->status, event_told(event));
     atomic_store_explicit(&event->state, EVENT_HELD, memory_order_release);
     pthread_mutex_unlock(&engine_lock);
 }
 
-static void settle(struct event *event, struct residence *residence)
+static void event_settle(struct event *event, struct residence *residence)
 {
     cl_int status;
     /* Its queue was finished: a driver may be slow to say so, or not answer. What was waited for
@@ -614,22 +616,22 @@ static void settle(struct event *event, struct residence *residence)
     else if (!event_real_status(event, &status) || status > CL_COMPLETE)
         status = CL_COMPLETE;
     if (event->profiled && status == CL_COMPLETE && residence_is_lost(residence))
-        keep_told_times(event, device_clock_last(&event->queue->seat->clock));
+        event_keep_told_times(event, device_clock_last(&event->queue->seat->clock));
     else if (event->profiled && status == CL_COMPLETE)
-        keep_times(event);
+        event_keep_times(event);
     residence_retire(residence, OBJECT_EVENT, event->real, NULL);
     event->real = NULL;
-    end(event, status);
+    event_set_done(event, status);
 }
 
 /* Where its last part was, it is DONE. */
-static void settle_parts(struct event *event, struct residence *residence, uint8_t place)
+static void event_settle_parts(struct event *event, struct residence *residence, uint8_t place)
 {
     if (!parts_settle(event, residence, place))
         return;
     for (unsigned i = 0; event->profiled && i < ARRAY_SIZE(event->times); i++)
         (void)parts_time(event, CL_PROFILING_COMMAND_QUEUED + i, &event->times[i]);
-    end(event, atomic_load(&event->status));
+    event_set_done(event, atomic_load(&event->status));
 }
 
 /* Everything of the virtual device in its place is complete. */
@@ -639,16 +641,16 @@ static void event_vacate(struct object *object, const struct move_context *move,
     if (place != move->from || place == PLACE_HOST)
         return;
     if (move->recovers && event->kept && event->real && event->place == place &&
-        !is_known_ended(event)) {
+        !event_is_known_ended(event)) {
         residence_retire(move->context->at[place], OBJECT_EVENT, event->real, NULL);
         event->real = NULL;
         event_again(event);
         return;
     }
     if (event->real && event->place == place && event->queue->seat_index == move->seat_index)
-        settle(event, move->context->at[place]);
+        event_settle(event, move->context->at[place]);
     else if (event_state(event) == EVENT_ISSUED && event->parts)
-        settle_parts(event, move->context->at[place], place);
+        event_settle_parts(event, move->context->at[place], place);
 }
 
 static void event_release_real(const cl_icd_dispatch *cl, void *real, void *kept)

@@ -34,12 +34,12 @@ struct held {
     struct event *wait_list[]; /* held */
 };
 
-/* Of let_go: neither errors of OpenCL's nor COMMAND_ABSENT. */
+/* Of hold_let_go: neither errors of OpenCL's nor COMMAND_ABSENT. */
 #define MARKED      2
 #define PARTS_GIVEN 3
 
 /* True when a driver can take care of @event for a command in @place. */
-static bool driver_can_wait(const struct event *event, uint8_t place)
+static bool hold_driver_can_wait(const struct event *event, uint8_t place)
 {
     switch (event_state(event)) {
     case EVENT_HELD:
@@ -51,15 +51,15 @@ static bool driver_can_wait(const struct event *event, uint8_t place)
     }
 }
 
-static bool waits_for_all(const struct command *command)
+static bool hold_waits_for_all(const struct command *command)
 {
     return command->ops->waits_for_all && command->wait_list_empty;
 }
 
 /* Out of order: only barriers hold what follows, and wait for what precedes. */
-static bool behind_barrier(struct queue *queue, const struct command *command)
+static bool hold_behind_barrier(struct queue *queue, const struct command *command)
 {
-    bool behind = waits_for_all(command);
+    bool behind = hold_waits_for_all(command);
     pthread_mutex_lock(&engine_lock);
     for (const struct held *h = queue->held_first; h && !behind; h = h->next)
         behind = h->command->ops->blocks_later;
@@ -73,14 +73,14 @@ bool hold_needed(const struct command *command, uint8_t place, cl_uint waits,
 {
     struct queue *queue = command->queue;
     for (cl_uint i = 0; i < waits; i++)
-        if (UNLIKELY(!driver_can_wait(wait_list[i], place) || event_failed(wait_list[i])))
+        if (UNLIKELY(!hold_driver_can_wait(wait_list[i], place) || event_failed(wait_list[i])))
             return true;
     if (LIKELY(atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0))
         return false;
-    return queue->in_order || behind_barrier(queue, command);
+    return queue->in_order || hold_behind_barrier(queue, command);
 }
 
-static void held_free(struct held *held)
+static void hold_held_free(struct held *held)
 {
     for (cl_uint i = 0; i < held->waits; i++)
         object_unhold(held->wait_list[i]);
@@ -91,7 +91,8 @@ static void held_free(struct held *held)
 }
 
 /* Virtual devices may be, or get, apart: no driver tells another of the end of a command. */
-static bool watch_others(const struct queue *queue, cl_uint waits, struct event *const *wait_list)
+static bool hold_watch_others(const struct queue *queue, cl_uint waits,
+                              struct event *const *wait_list)
 {
     for (cl_uint i = 0; i < waits; i++) {
         const struct queue *other = wait_list[i]->queue;
@@ -106,7 +107,7 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
 {
     struct queue *queue = command->queue;
     /* hold_pump_soon needs the thread. */
-    if (!watch_others(queue, waits, wait_list) || callback_start() != 0)
+    if (!hold_watch_others(queue, waits, wait_list) || callback_start() != 0)
         return CL_OUT_OF_HOST_MEMORY;
     struct held *held = calloc(1, sizeof(*held) + waits * sizeof(struct event *));
     if (!held)
@@ -144,18 +145,18 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
     return CL_SUCCESS;
 }
 
-static bool is_ready(const struct held *held, uint8_t place)
+static bool hold_is_ready(const struct held *held, uint8_t place)
 {
     if (held->marker && !event_has_ended(held->marker))
         return false;
     for (cl_uint i = 0; i < held->waits; i++)
-        if (!driver_can_wait(held->wait_list[i], place))
+        if (!hold_driver_can_wait(held->wait_list[i], place))
             return false;
     return true;
 }
 
 /* The driver has fewer than it may, and there are more. Under engine_lock. */
-static bool pieces_wanted(const struct command *command, const struct event *event)
+static bool hold_pieces_wanted(const struct command *command, const struct event *event)
 {
     const struct parts *parts = event->parts;
     const struct pieces *pieces = command->ops->pieces((struct command *)(uintptr_t)command);
@@ -165,21 +166,21 @@ static bool pieces_wanted(const struct command *command, const struct event *eve
 }
 
 /* Of one whose parts run: have they ended, or is there another piece to give? Under engine_lock. */
-static bool goes_on(const struct queue *queue, const struct held *held)
+static bool hold_goes_on(const struct queue *queue, const struct held *held)
 {
     return event_has_ended(held->event) ||
            (held->command->ops->pieces && queue->real && !held->issuing &&
-            pieces_wanted(held->command, held->event));
+            hold_pieces_wanted(held->command, held->event));
 }
 
 /* The next command of @queue that can go, or has gone and ended. Under engine_lock. */
-static struct held *pick(struct queue *queue, uint8_t place)
+static struct held *hold_pick(struct queue *queue, uint8_t place)
 {
     for (struct held *h = queue->held_first; h; h = h->next) {
         bool first = h == queue->held_first;
-        if (!h->left && (h->given ? goes_on(queue, h)
-                                  : queue->real && !h->issuing && is_ready(h, place) &&
-                                        (first || !waits_for_all(h->command))))
+        if (!h->left && (h->given ? hold_goes_on(queue, h)
+                                  : queue->real && !h->issuing && hold_is_ready(h, place) &&
+                                        (first || !hold_waits_for_all(h->command))))
             return h;
         if (queue->in_order || h->command->ops->blocks_later)
             return NULL;
@@ -188,7 +189,7 @@ static struct held *pick(struct queue *queue, uint8_t place)
 }
 
 /* Under engine_lock. */
-static void unlink_held(struct queue *queue, struct held *held)
+static void hold_unlink_held(struct queue *queue, struct held *held)
 {
     struct held **link = &queue->held_first;
     struct held *previous = NULL;
@@ -203,7 +204,7 @@ static void unlink_held(struct queue *queue, struct held *held)
     pthread_cond_broadcast(&engine_changed);
 }
 
-static bool waited_for_an_error(const struct held *held)
+static bool hold_waited_for_an_error(const struct held *held)
 {
     for (cl_uint i = 0; i < held->waits; i++)
         if (event_failed(held->wait_list[i]))
@@ -212,7 +213,7 @@ static bool waited_for_an_error(const struct held *held)
 }
 
 /* Its bytes are elsewhere: first a marker holds its place in its queue, then it is given there. */
-static cl_int read_elsewhere(struct held *held, struct residence *residence, uint8_t place)
+static cl_int hold_read_elsewhere(struct held *held, struct residence *residence, uint8_t place)
 {
     struct command *command = held->command;
     struct queue *queue = command->queue;
@@ -231,7 +232,7 @@ static cl_int read_elsewhere(struct held *held, struct residence *residence, uin
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
-static void measure(struct pieces *pieces, struct parts *parts)
+static void hold_measure(struct pieces *pieces, struct parts *parts)
 {
     uint64_t items, ns;
     if (!parts || !parts_measure(parts, &items, &ns))
@@ -244,8 +245,8 @@ static void measure(struct pieces *pieces, struct parts *parts)
 
 /* Where pieces of one kernel must not run beside others it is alone, or what is left goes whole: as
  * its program has it, if it has not begun. */
-static void be_alone(struct pieces *pieces, const struct queue *queue,
-                     const struct residence *residence)
+static void hold_be_alone(struct pieces *pieces, const struct queue *queue,
+                          const struct residence *residence)
 {
     if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures)
         return;
@@ -255,7 +256,7 @@ static void be_alone(struct pieces *pieces, const struct queue *queue,
     pieces->told = pieces->told && (pieces->alone || pieces->given != 0);
 }
 
-static void end_alone(struct pieces *pieces)
+static void hold_end_alone(struct pieces *pieces)
 {
     if (pieces->alone)
         queue_alone_end();
@@ -263,7 +264,7 @@ static void end_alone(struct pieces *pieces)
 }
 
 /* Once for each launch, when it can be said how long it will take. */
-static void tell(struct pieces *pieces)
+static void hold_tell(struct pieces *pieces)
 {
     if (LIKELY(!atomic_load_explicit(&pieces_shared, memory_order_relaxed)) || pieces->announced ||
         pieces->stays || pieces->measures || !pieces_know_pace(pieces))
@@ -277,7 +278,7 @@ static void tell(struct pieces *pieces)
 }
 
 /* The next piece, if others have left one. */
-static bool take(struct pieces *pieces)
+static bool hold_take(struct pieces *pieces)
 {
     pthread_mutex_lock(&engine_lock);
     bool any = !pieces_none_left(pieces);
@@ -287,7 +288,7 @@ static bool take(struct pieces *pieces)
     return any;
 }
 
-static void untake(struct pieces *pieces)
+static void hold_untake(struct pieces *pieces)
 {
     pthread_mutex_lock(&engine_lock);
     pieces_untake(pieces);
@@ -295,7 +296,7 @@ static void untake(struct pieces *pieces)
 }
 
 /* No more come where nobody else has some. */
-static cl_int close_given(const struct pieces *pieces, struct parts *parts)
+static cl_int hold_close_given(const struct pieces *pieces, struct parts *parts)
 {
     pthread_mutex_lock(&engine_lock);
     bool given = pieces_are_given(pieces);
@@ -307,9 +308,9 @@ static cl_int close_given(const struct pieces *pieces, struct parts *parts)
 
 /* Ready and given to the driver, in @beside if that is not NULL: then what it comes after has
  * ended. As command_issue. */
-static cl_int issue(struct command *command, struct residence *residence, uint8_t place,
-                    cl_command_queue beside, cl_uint waits, struct event *const *wait_list,
-                    uint64_t *ret_begun, uint64_t *ret_given, cl_event *ret_real)
+static cl_int hold_issue(struct command *command, struct residence *residence, uint8_t place,
+                         cl_command_queue beside, cl_uint waits, struct event *const *wait_list,
+                         uint64_t *ret_begun, uint64_t *ret_given, cl_event *ret_real)
 {
     cl_int error = command_ready(command, residence, place);
     if (error != CL_SUCCESS)
@@ -326,47 +327,48 @@ static cl_int issue(struct command *command, struct residence *residence, uint8_
 }
 
 /* Its parts are the event's once the first piece was given. */
-static cl_int give(struct command *command, struct pieces *pieces, struct event *event,
-                   struct parts *parts, struct residence *residence, uint8_t place, cl_uint waits,
-                   struct event *const *wait_list)
+static cl_int hold_give(struct command *command, struct pieces *pieces, struct event *event,
+                        struct parts *parts, struct residence *residence, uint8_t place,
+                        cl_uint waits, struct event *const *wait_list)
 {
     cl_event real;
     struct part *part = parts_vacant(event, parts);
     if (!part)
         return COMMAND_ABSENT; /* cannot be: there are fewer than may be */
-    be_alone(pieces, command->queue, residence);
+    hold_be_alone(pieces, command->queue, residence);
     uint64_t begun, given;
     cl_int error = CL_SUCCESS;
-    bool any = take(pieces);
+    bool any = hold_take(pieces);
     if (any)
-        error = issue(command, residence, place, parts_queue(event, part, residence, place), waits,
-                      wait_list, &begun, &given, &real);
+        error = hold_issue(command, residence, place, parts_queue(event, part, residence, place),
+                           waits, wait_list, &begun, &given, &real);
     if (any && error != CL_SUCCESS)
-        untake(pieces);
+        hold_untake(pieces);
     if (error != CL_SUCCESS)
         return error;
     if (!any)
-        return close_given(pieces, parts);
+        return hold_close_given(pieces, parts);
     command_begin_anew(command); /* each may need room of its own */
     if (event_state(event) == EVENT_HELD) {
         event->begun = begun;
         event_issued_in_parts(event, parts);
     }
     parts_give(event, part, place, real, given, pieces->count * pieces->row);
-    tell(pieces);
-    return close_given(pieces, parts);
+    hold_tell(pieces);
+    return hold_close_given(pieces, parts);
 }
 
 /* Give the next piece, with the command's event, HELD before the first and ISSUED afterwards.
  * COMMAND_ABSENT; or, before the first, the error that it ends in. Inside the gate. */
-static cl_int pieces_give(struct command *command, struct event *event, struct residence *residence,
-                          uint8_t place, cl_uint waits, struct event *const *wait_list)
+static cl_int hold_pieces_give(struct command *command, struct event *event,
+                               struct residence *residence, uint8_t place, cl_uint waits,
+                               struct event *const *wait_list)
 {
     struct pieces *pieces = command->ops->pieces(command);
     if (event->parts) {
-        measure(pieces, event->parts);
+        hold_measure(pieces, event->parts);
         cl_int error =
-            give(command, pieces, event, event->parts, residence, place, waits, wait_list);
+            hold_give(command, pieces, event, event->parts, residence, place, waits, wait_list);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT) {
             parts_close(event->parts, error);
             return CL_SUCCESS;
@@ -376,20 +378,20 @@ static cl_int pieces_give(struct command *command, struct event *event, struct r
     struct parts *parts = event_watch(event) ? parts_create_open(PIECES_AT_ONCE) : NULL;
     if (!parts)
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = give(command, pieces, event, parts, residence, place, waits, wait_list);
+    cl_int error = hold_give(command, pieces, event, parts, residence, place, waits, wait_list);
     if (error != CL_SUCCESS) {
-        end_alone(pieces);
+        hold_end_alone(pieces);
         parts_leave(parts);
     }
     return error;
 }
 
 /* All have ended, and the event with them. */
-static void pieces_ended(struct command *command, struct event *event)
+static void hold_pieces_ended(struct command *command, struct event *event)
 {
     struct pieces *pieces = command->ops->pieces(command);
-    end_alone(pieces);
-    measure(pieces, event->parts);
+    hold_end_alone(pieces);
+    hold_measure(pieces, event->parts);
     traced_pieces(command->queue, pieces);
     if (event_failed(event))
         return;
@@ -398,8 +400,8 @@ static void pieces_ended(struct command *command, struct event *event)
         pace_goes_whole(pieces->pace, pieces->whole);
 }
 
-/* The next piece of a command, or the end of those. As let_go. */
-static cl_int let_piece_go(struct held *held, struct residence *residence, uint8_t place)
+/* The next piece of a command, or the end of those. As hold_let_go. */
+static cl_int hold_let_piece_go(struct held *held, struct residence *residence, uint8_t place)
 {
     cl_int error = held->error;
     if (held->given && error != CL_SUCCESS) {
@@ -409,13 +411,14 @@ static cl_int let_piece_go(struct held *held, struct residence *residence, uint8
     }
     if (!held->given)
         held->event->times[0] = clock_now_ns() - held->since;
-    error = pieces_give(held->command, held->event, residence, place, held->waits, held->wait_list);
+    error = hold_pieces_give(held->command, held->event, residence, place, held->waits,
+                             held->wait_list);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
 /* As command_issue. Where the program is protected the command may be the journal's afterwards. */
-static cl_int give_whole(struct held *held, struct residence *residence, uint8_t place,
-                         cl_event *ret_real)
+static cl_int hold_give_whole(struct held *held, struct residence *residence, uint8_t place,
+                              cl_event *ret_real)
 {
     bool kept = atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
     struct journal_entry *entry =
@@ -430,7 +433,7 @@ static cl_int give_whole(struct held *held, struct residence *residence, uint8_t
 }
 
 /* Where the program is protected the device may be lost: that is asked outside the gate. */
-static cl_int doubt(struct held *held, cl_int error)
+static cl_int hold_doubt(struct held *held, cl_int error)
 {
     if (!atomic_load_explicit(&journal_is_kept, memory_order_relaxed) || journal_broken())
         return error;
@@ -440,29 +443,29 @@ static cl_int doubt(struct held *held, cl_int error)
 
 /* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
  * PARTS_GIVEN: it stays held. */
-static cl_int let_go(struct held *held, struct residence *residence, uint8_t place)
+static cl_int hold_let_go(struct held *held, struct residence *residence, uint8_t place)
 {
     struct command *command = held->command;
     cl_event real = NULL;
     uint64_t given = clock_now_ns();
     cl_int error = held->error;
     if (held->given)
-        return let_piece_go(held, residence, place);
-    if (waited_for_an_error(held))
+        return hold_let_piece_go(held, residence, place);
+    if (hold_waited_for_an_error(held))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     if (error == CL_SUCCESS && command->ops->pieces) {
-        error = let_piece_go(held, residence, place);
+        error = hold_let_piece_go(held, residence, place);
     } else if (error == CL_SUCCESS) {
         error = command_ready(command, residence, place);
         if (error == COMMAND_ABSENT && elsewhere_can(command, place))
-            error = read_elsewhere(held, residence, place);
+            error = hold_read_elsewhere(held, residence, place);
         if (error == CL_SUCCESS && held->event)
             held->event->begun = queue_step(command->queue);
         if (error == CL_SUCCESS)
-            error = give_whole(held, residence, place, held->event ? &real : NULL);
+            error = hold_give_whole(held, residence, place, held->event ? &real : NULL);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT && error != MARKED &&
             error != PARTS_GIVEN)
-            error = doubt(held, error);
+            error = hold_doubt(held, error);
     }
     if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
         return error;
@@ -482,7 +485,7 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
  * Issue what is ready in one queue, one thread at a time so that the order stays. Returns whether
  * anything went; sets *ret_absent to what is to be brought, outside the gate.
  */
-static bool pump_inside(struct queue *queue, struct held **ret_absent)
+static bool hold_pump_inside(struct queue *queue, struct held **ret_absent)
 {
     bool progress = false;
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
@@ -496,17 +499,17 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
     }
     queue->pumping = true;
     /* There are drivers that run a piece within the call: then the next one can go at once. */
-    while (!gate_is_awaited() && (held = pick(queue, place))) {
+    while (!gate_is_awaited() && (held = hold_pick(queue, place))) {
         bool ended = held->given && event_has_ended(held->event);
         held->issuing = true;
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
         if (ended && held->command->ops->pieces)
-            pieces_ended(held->command, held->event);
+            hold_pieces_ended(held->command, held->event);
         if (ended)
             parts_ended(held->event);
         else
-            error = let_go(held, residence, place);
+            error = hold_let_go(held, residence, place);
         pthread_mutex_lock(&engine_lock);
         held->issuing = false;
         if (error == COMMAND_ABSENT) {
@@ -521,13 +524,13 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
         progress = progress || (held->given && held->command->ops->pieces);
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
-        unlink_held(queue, held);
+        hold_unlink_held(queue, held);
         pthread_mutex_unlock(&engine_lock);
         if (held->kept)
             held->command = NULL;
         else
             held->command->ops->drop(held->command);
-        held_free(held);
+        hold_held_free(held);
         object_unhold(queue);
         progress = true;
         pthread_mutex_lock(&engine_lock);
@@ -540,7 +543,7 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
 }
 
 /* It was to be brought something, or its driver refused it. CL_SUCCESS: it is looked at again. */
-static cl_int bring(struct held *held)
+static cl_int hold_bring(struct held *held)
 {
     struct command *command = held->command;
     cl_int error = held->refused;
@@ -554,17 +557,17 @@ static cl_int bring(struct held *held)
     return error;
 }
 
-static bool pump_queue(struct queue *queue)
+static bool hold_pump_queue(struct queue *queue)
 {
     bool progress = false, again = true;
     while (again) {
         struct held *absent = NULL;
         gate_enter();
-        progress = pump_inside(queue, &absent) || progress;
+        progress = hold_pump_inside(queue, &absent) || progress;
         again = absent != NULL || gate_is_awaited();
         gate_leave();
         if (absent) {
-            cl_int error = bring(absent);
+            cl_int error = hold_bring(absent);
             pthread_mutex_lock(&engine_lock);
             absent->error = error;
             queue->pumping = false;
@@ -584,7 +587,7 @@ void hold_pump(void)
         struct queue *queue;
         while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
             if (atomic_load_explicit(&queue->held_count, memory_order_acquire) != 0)
-                progress = pump_queue(queue) || progress;
+                progress = hold_pump_queue(queue) || progress;
             object_unhold(queue);
         }
     }
@@ -593,7 +596,7 @@ void hold_pump(void)
 
 static atomic_bool pump_posted;
 
-static void pump_posted_job(struct callback_job *job)
+static void hold_pump_posted_job(struct callback_job *job)
 {
     (void)job;
     atomic_store(&pump_posted, false); /* what becomes ready from here on is another job's */
@@ -602,7 +605,7 @@ static void pump_posted_job(struct callback_job *job)
 
 void hold_pump_soon(void)
 {
-    static struct callback_job job = {.run = pump_posted_job};
+    static struct callback_job job = {.run = hold_pump_posted_job};
     if (!atomic_exchange(&pump_posted, true))
         callback_post(&job);
 }
@@ -632,7 +635,7 @@ bool hold_any(void)
 }
 
 /* Sets *ret_event, held, to that of one whose parts run, if there is one. Under engine_lock. */
-static bool held_until(const struct queue *queue, uint64_t serial, struct event **ret_event)
+static bool hold_held_until(const struct queue *queue, uint64_t serial, struct event **ret_event)
 {
     bool any = false;
     for (const struct held *h = queue->held_first; h && !*ret_event; h = h->next) {
@@ -645,7 +648,7 @@ static bool held_until(const struct queue *queue, uint64_t serial, struct event 
     return any;
 }
 
-static void unlock_engine(void *unused)
+static void hold_unlock_engine(void *unused)
 {
     (void)unused;
     pthread_mutex_unlock(&engine_lock);
@@ -653,7 +656,7 @@ static void unlock_engine(void *unused)
 
 /* Until all parts of @runs have ended, whose hold is the caller's. Gives engine_lock up meanwhile.
  */
-static void wait_unlocked(struct event *runs)
+static void hold_wait_unlocked(struct event *runs)
 {
     int before = cancel_hold();
     pthread_mutex_unlock(&engine_lock);
@@ -669,15 +672,15 @@ void hold_wait_queue(struct queue *queue)
     if (atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0)
         return;
     pthread_mutex_lock(&engine_lock);
-    pthread_cleanup_push(unlock_engine, NULL);
+    pthread_cleanup_push(hold_unlock_engine, NULL);
     uint64_t serial = queue->held_serial;
     struct event *runs = NULL;
-    while (held_until(queue, serial, &runs)) {
+    while (hold_held_until(queue, serial, &runs)) {
         if (!runs) {
             pthread_cond_wait(&engine_changed, &engine_lock);
             continue;
         }
-        wait_unlocked(runs);
+        hold_wait_unlocked(runs);
         runs = NULL;
     }
     pthread_cleanup_pop(1);
@@ -688,7 +691,7 @@ void hold_wait_queue(struct queue *queue)
 
 /* A command of several parts that @event, which is held, has to come after and whose parts run,
  * held for the caller; or NULL. Under engine_lock. */
-static struct event *runs_before(const struct event *event, unsigned chain)
+static struct event *hold_runs_before(const struct event *event, unsigned chain)
 {
     const struct queue *queue = event->queue;
     const struct held *last = queue ? queue->held_first : NULL;
@@ -697,14 +700,14 @@ static struct event *runs_before(const struct event *event, unsigned chain)
         last = last->next;
     for (const struct held *h = queue ? queue->held_first : NULL; last && h && !runs; h = h->next) {
         bool before = queue->in_order || h->command->ops->blocks_later ||
-                      waits_for_all(last->command) || h == last;
+                      hold_waits_for_all(last->command) || h == last;
         if (before && h->given && !event_has_ended(h->event))
             runs = h->event;
         for (cl_uint i = 0; before && !runs && i < h->waits; i++)
             if (h->wait_list[i]->parts && !event_has_ended(h->wait_list[i]))
                 runs = h->wait_list[i];
             else if (event_state(h->wait_list[i]) == EVENT_HELD)
-                return chain < CHAIN_MAX ? runs_before(h->wait_list[i], chain + 1) : NULL;
+                return chain < CHAIN_MAX ? hold_runs_before(h->wait_list[i], chain + 1) : NULL;
         if (h == last)
             break;
     }
@@ -720,20 +723,20 @@ void hold_wait_event(struct event *event)
     if (LIKELY(event_state(event) != EVENT_HELD))
         return;
     pthread_mutex_lock(&engine_lock);
-    pthread_cleanup_push(unlock_engine, NULL);
+    pthread_cleanup_push(hold_unlock_engine, NULL);
     while (event_state(event) == EVENT_HELD) {
-        struct event *runs = runs_before(event, 0);
+        struct event *runs = hold_runs_before(event, 0);
         if (!runs) {
             pthread_cond_wait(&engine_changed, &engine_lock);
             continue;
         }
-        wait_unlocked(runs);
+        hold_wait_unlocked(runs);
     }
     pthread_cleanup_pop(1);
 }
 
 /* Whoever issued what was held is gone. */
-static void in_child(void)
+static void hold_in_child(void)
 {
     uintptr_t cursor = 0;
     struct queue *queue;
@@ -749,4 +752,4 @@ static void in_child(void)
     }
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = hold_in_child};

@@ -18,7 +18,7 @@ static struct journal_entry *first, **last = &first;
 static _Atomic uint64_t count, bytes;
 static const char *_Atomic broken = "no point was made yet";
 
-static struct journal_entry *take_all(void)
+static struct journal_entry *journal_take_all(void)
 {
     struct journal_entry *list = first;
     first = NULL;
@@ -30,7 +30,7 @@ static struct journal_entry *take_all(void)
 
 struct journal_entry *journal_begin(void)
 {
-    struct journal_entry *list = take_all();
+    struct journal_entry *list = journal_take_all();
     atomic_store(&broken, NULL);
     atomic_store(&journal_is_kept, true);
     return list;
@@ -40,10 +40,10 @@ struct journal_entry *journal_end(void)
 {
     atomic_store(&journal_is_kept, false);
     atomic_store(&broken, "no point was made yet");
-    return take_all();
+    return journal_take_all();
 }
 
-static void entry_free(struct journal_entry *entry)
+static void journal_entry_free(struct journal_entry *entry)
 {
     struct queue *queue = NULL;
     if (entry->command) {
@@ -63,7 +63,7 @@ void journal_free(struct journal_entry *list)
 {
     while (list) {
         struct journal_entry *next = list->next;
-        entry_free(list);
+        journal_entry_free(list);
         list = next;
     }
 }
@@ -87,7 +87,7 @@ void journal_size(uint64_t *ret_count, uint64_t *ret_bytes)
 }
 
 /* A copy of @command that can be given again, with what it writes from the program's memory. */
-static bool record(struct journal_entry *entry, const struct command *command, bool held)
+static bool journal_record(struct journal_entry *entry, const struct command *command, bool held)
 {
     const struct command_ops *ops = command->ops;
     size_t size = 0;
@@ -120,7 +120,7 @@ struct journal_entry *journal_prepare(const struct command *command, bool held, 
         journal_break(command->ops->unrepeatable);
     else
         entry = calloc(1, sizeof(*entry) + waits * sizeof(struct event *));
-    if (entry && !record(entry, command, held)) {
+    if (entry && !journal_record(entry, command, held)) {
         free(entry);
         entry = NULL;
     }
@@ -132,7 +132,7 @@ struct journal_entry *journal_prepare(const struct command *command, bool held, 
 }
 
 /* Under the lock. */
-static void append(struct journal_entry *entry)
+static void journal_append(struct journal_entry *entry)
 {
     uint64_t limit = atomic_load(&journal_limit);
     *last = entry;
@@ -159,7 +159,7 @@ bool journal_add(struct journal_entry *entry, struct command *command, struct ev
         object_hold(queue);
         entry->command->queue = queue;
         entry->given = queue_order(queue);
-        append(entry);
+        journal_append(entry);
     }
     pthread_mutex_unlock(&lock);
     return takes;
@@ -173,7 +173,7 @@ void journal_drop(struct journal_entry *entry)
     /* Its queue is not held yet. */
     if (entry->command)
         entry->command->queue = NULL;
-    entry_free(entry);
+    journal_entry_free(entry);
 }
 
 uint64_t journal_digest(const void *from, size_t size)
@@ -199,9 +199,9 @@ struct rewrite {
     const char *bytes;
 };
 
-static cl_int rewrite_issue(struct command *command, struct residence *residence, uint8_t place,
-                            cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                            cl_event *ret_event)
+static cl_int journal_rewrite_issue(struct command *command, struct residence *residence,
+                                    uint8_t place, cl_command_queue queue, cl_uint waits,
+                                    const cl_event *wait_list, cl_event *ret_event)
 {
     const struct rewrite *rewrite = (const struct rewrite *)command;
     const struct memory *memory = command->uses[0];
@@ -217,18 +217,18 @@ static cl_int rewrite_issue(struct command *command, struct residence *residence
                                               waits, wait_list, ret_event);
 }
 
-static cl_int rewrite_defer(struct command *command)
+static cl_int journal_rewrite_defer(struct command *command)
 {
     object_hold(command->uses[0]);
     return CL_SUCCESS;
 }
 
-static void rewrite_drop(struct command *command)
+static void journal_rewrite_drop(struct command *command)
 {
     object_unhold(command->uses[0]);
 }
 
-static void rewrite_range(const struct command *command, unsigned use, struct range *range)
+static void journal_rewrite_range(const struct command *command, unsigned use, struct range *range)
 {
     const struct rewrite *rewrite = (const struct rewrite *)command;
     (void)use;
@@ -239,10 +239,10 @@ static void rewrite_range(const struct command *command, unsigned use, struct ra
 static const struct command_ops rewrite_ops = {
     .type = CL_COMMAND_UNMAP_MEM_OBJECT,
     .size = sizeof(struct rewrite),
-    .issue = rewrite_issue,
-    .range = rewrite_range,
-    .defer = rewrite_defer,
-    .drop = rewrite_drop,
+    .issue = journal_rewrite_issue,
+    .range = journal_rewrite_range,
+    .defer = journal_rewrite_defer,
+    .drop = journal_rewrite_drop,
 };
 
 int journal_rewrite(struct queue *queue, struct memory *memory, const size_t origin[3],
@@ -266,7 +266,7 @@ int journal_rewrite(struct queue *queue, struct memory *memory, const size_t ori
     rewrite->offset = range.begin;
     rewrite->length = range.end - range.begin;
     rewrite->bytes = copy;
-    (void)rewrite_defer(&rewrite->base);
+    (void)journal_rewrite_defer(&rewrite->base);
     *ret_command = &rewrite->base;
     *ret_bytes = copy;
     return 0;
@@ -292,7 +292,7 @@ void journal_add_content(struct memory *root, const void *content)
     entry->cost = sizeof(*entry) + sizeof(struct rewrite) + root->size;
     entry->ended = true;
     pthread_mutex_lock(&lock);
-    append(entry);
+    journal_append(entry);
     pthread_mutex_unlock(&lock);
 }
 
@@ -301,12 +301,12 @@ void journal_add_content(struct memory *root, const void *content)
  * then ended as well, told or not.
  */
 
-static bool comes_after_all(const struct command *command, cl_uint waits)
+static bool journal_comes_after_all(const struct command *command, cl_uint waits)
 {
     return command->ops->waits_for_all && waits == 0;
 }
 
-static bool is_known(const struct journal_entry *entry)
+static bool journal_is_known(const struct journal_entry *entry)
 {
     const struct queue *queue = entry->command->queue;
     if (entry->ended || (entry->event && event_has_ended(entry->event)))
@@ -316,7 +316,7 @@ static bool is_known(const struct journal_entry *entry)
                       queue_is_past(queue, entry->event)));
 }
 
-static struct journal_entry *reversed(struct journal_entry *list)
+static struct journal_entry *journal_reversed(struct journal_entry *list)
 {
     struct journal_entry *before = NULL;
     while (list) {
@@ -329,14 +329,14 @@ static struct journal_entry *reversed(struct journal_entry *list)
 }
 
 /* What @entry came after stands before it, so that each is looked at once, the last first. */
-static void settle(struct journal_entry *entry, uint64_t serial)
+static void journal_settle_entry(struct journal_entry *entry, uint64_t serial)
 {
     struct queue *queue = entry->command->queue;
-    entry->ended = is_known(entry) || (queue && queue->settled == serial) ||
+    entry->ended = journal_is_known(entry) || (queue && queue->settled == serial) ||
                    (entry->event && entry->event->settled == serial);
     if (!entry->ended || !queue)
         return;
-    if (queue->in_order || comes_after_all(entry->command, entry->waits))
+    if (queue->in_order || journal_comes_after_all(entry->command, entry->waits))
         queue->settled = serial;
     for (cl_uint i = 0; i < entry->waits; i++)
         entry->wait_list[i]->settled = serial;
@@ -346,10 +346,10 @@ void journal_settle(void)
 {
     static uint64_t serial; /* the gate is closed by one at a time */
     serial++;
-    first = reversed(first);
+    first = journal_reversed(first);
     for (struct journal_entry *entry = first; entry; entry = entry->next)
-        settle(entry, serial);
-    first = reversed(first);
+        journal_settle_entry(entry, serial);
+    first = journal_reversed(first);
 }
 
 void journal_all_ended(void)
@@ -359,11 +359,11 @@ void journal_all_ended(void)
 }
 
 /* What was given is the parent's. */
-static void in_child(void)
+static void journal_in_child(void)
 {
-    (void)take_all();
+    (void)journal_take_all();
     atomic_store(&journal_is_kept, false);
     atomic_store(&broken, "no point was made yet");
 }
 
-FORK_PART = {.rank = FORK_OBJECT, .long_lock = &lock, .in_child = in_child};
+FORK_PART = {.rank = FORK_OBJECT, .long_lock = &lock, .in_child = journal_in_child};

@@ -33,7 +33,8 @@ struct launch {
 };
 
 /* The object of an argument, or NULL; of a launch that is not held. */
-static inline struct memory *use_of(const struct launch *launch, cl_uint index, bool *ret_writes)
+static inline struct memory *launch_use_of(const struct launch *launch, cl_uint index,
+                                           bool *ret_writes)
 {
     const struct kernel_arg *arg = &launch->kernel->args[index];
     if (arg->kind != ARG_MEMORY)
@@ -55,7 +56,7 @@ static struct memory *launch_uses(const struct command *command, unsigned *curso
     if (launch->snapshot)
         return kernel_snapshot_memory(launch->snapshot, (*cursor)++, ret_writes);
     while (!memory && launch->rest + *cursor < launch->kernel->arg_count)
-        memory = use_of(launch, launch->rest + (*cursor)++, ret_writes);
+        memory = launch_use_of(launch, launch->rest + (*cursor)++, ret_writes);
     return memory;
 }
 
@@ -73,7 +74,7 @@ static void launch_gather(struct command *command)
     if (launch->snapshot)
         return;
     for (; i < count && uses < COMMAND_USES; i++) {
-        struct memory *memory = use_of(launch, i, &writes);
+        struct memory *memory = launch_use_of(launch, i, &writes);
         if (!memory)
             continue;
         all_writes |= (uint8_t)(writes << uses);
@@ -93,7 +94,7 @@ static void launch_scatter(struct launch *launch)
     launch->rest = 0;
 }
 
-static bool is_told(const struct launch *launch)
+static bool launch_is_told(const struct launch *launch)
 {
     return launch->base.ops->pieces && launch->pieces.told;
 }
@@ -102,7 +103,7 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
 {
     const struct launch *launch = (const struct launch *)command;
     struct kernel *kernel = launch->kernel;
-    if (launch->snapshot && is_told(launch) && !program_cut_real(kernel->program, place))
+    if (launch->snapshot && launch_is_told(launch) && !program_cut_real(kernel->program, place))
         return launch->refused == residence->device ? CL_BUILD_PROGRAM_FAILURE : COMMAND_ABSENT;
     /* The program was told that it would run: a move may have come since, to where it cannot. */
     if (launch->snapshot)
@@ -116,7 +117,7 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
     return LIKELY(error == CL_SUCCESS) ? kernel_apply(kernel, residence, place) : error;
 }
 
-static uint64_t local_bytes(const struct launch *launch)
+static uint64_t launch_local_bytes(const struct launch *launch)
 {
     return launch->snapshot ? kernel_snapshot_local_bytes(launch->snapshot)
                             : kernel_local_bytes(launch->kernel);
@@ -124,29 +125,30 @@ static uint64_t local_bytes(const struct launch *launch)
 
 /* What takes more local memory than there is some drivers run, and some end the process for. Where
  * the program began that is as it would be natively; it was moved to where it is not. */
-static bool is_to_be_refused(const struct launch *launch, const struct residence *residence)
+static bool launch_is_to_be_refused(const struct launch *launch, const struct residence *residence)
 {
     return residence->device != launch->base.queue->seat->origin &&
-           !kernel_local_fits(launch->kernel, residence->device, local_bytes(launch));
+           !kernel_local_fits(launch->kernel, residence->device, launch_local_bytes(launch));
 }
 
 static bool launch_exceeds(const struct command *command, struct residence *residence,
                            uint8_t place)
 {
     const struct launch *launch = (const struct launch *)command;
-    if (launch->snapshot && is_told(launch) && program_cut_real(launch->kernel->program, place) &&
+    if (launch->snapshot && launch_is_told(launch) &&
+        program_cut_real(launch->kernel->program, place) &&
         !program_cut_fits(launch->kernel->program, launch->kernel->name, residence, place,
                           launch->space.items))
         return true;
     return kernel_exceeds(launch->kernel, residence, place, launch->space.items,
-                          local_bytes(launch));
+                          launch_local_bytes(launch));
 }
 
 /* Of a held launch: the program that its next kernel is made of. */
-static cl_program program_of(const struct launch *launch, uint8_t place)
+static cl_program launch_program_of(const struct launch *launch, uint8_t place)
 {
     const struct program *program = launch->kernel->program;
-    return is_told(launch) ? program_cut_real(program, place) : program->real[place];
+    return launch_is_told(launch) ? program_cut_real(program, place) : program->real[place];
 }
 
 static cl_int launch_issue(struct command *command, struct residence *residence, uint8_t place,
@@ -168,8 +170,8 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
         return CL_INVALID_KERNEL_ARGS;
     /* The program may be setting arguments of its kernel: a held launch has one of its own. */
     if (launch->snapshot)
-        error = kernel_snapshot_make(launch->snapshot, residence, place, program_of(launch, place),
-                                     &real);
+        error = kernel_snapshot_make(launch->snapshot, residence, place,
+                                     launch_program_of(launch, place), &real);
     if (error != CL_SUCCESS)
         return error;
     if (!local)
@@ -183,7 +185,7 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
     }
     uint64_t traced = span_begin();
     cl_event own = NULL, *event = UNLIKELY(traced != 0) && !ret_event ? &own : ret_event;
-    error = UNLIKELY(is_to_be_refused(launch, residence)) ? CL_OUT_OF_RESOURCES
+    error = UNLIKELY(launch_is_to_be_refused(launch, residence)) ? CL_OUT_OF_RESOURCES
             : command->ops->type == CL_COMMAND_TASK
                 ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, event)
                 : residence->cl->clEnqueueNDRangeKernel(queue, real, dims, offset, global, local,
@@ -195,20 +197,20 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
         residence->cl->clReleaseEvent(own);
     if (launch->snapshot)
         residence->cl->clReleaseKernel(real);
-    if (error == CL_SUCCESS && is_told(launch) && !launch->under_way) {
+    if (error == CL_SUCCESS && launch_is_told(launch) && !launch->under_way) {
         launch->under_way = true;
         program_cut_begin(launch->kernel->program);
     }
     /* The program was told that it would run, so a held launch is relocated. */
-    bool refused =
-        error == CL_OUT_OF_RESOURCES || (error == CL_INVALID_WORK_GROUP_SIZE && is_told(launch));
+    bool refused = error == CL_OUT_OF_RESOURCES ||
+                   (error == CL_INVALID_WORK_GROUP_SIZE && launch_is_told(launch));
     return refused && launch->snapshot && launch->refused != residence->device &&
                    launch_exceeds(command, residence, place)
                ? COMMAND_ABSENT
                : error;
 }
 
-static const size_t *copy_sizes(size_t *copy, const size_t *sizes, cl_uint dims)
+static const size_t *launch_copy_sizes(size_t *copy, const size_t *sizes, cl_uint dims)
 {
     if (!sizes)
         return NULL;
@@ -233,9 +235,9 @@ static cl_int launch_defer(struct command *command)
     }
     launch_scatter(launch);
     launch->gone = NULL;
-    space->offset = copy_sizes(launch->offset_copy, space->offset, space->dims);
-    space->global = copy_sizes(launch->global_copy, space->global, space->dims);
-    space->local = copy_sizes(launch->local_copy, space->local, space->dims);
+    space->offset = launch_copy_sizes(launch->offset_copy, space->offset, space->dims);
+    space->global = launch_copy_sizes(launch->global_copy, space->global, space->dims);
+    space->local = launch_copy_sizes(launch->local_copy, space->local, space->dims);
     launch->edition = atomic_load(&launch->kernel->program->edition);
     object_hold(launch->kernel);
     return CL_SUCCESS;
@@ -260,17 +262,17 @@ static void launch_drop(struct command *command)
 }
 
 /* Errors that say "not on this device" rather than "not like this". */
-static bool device_refuses(cl_int error)
+static bool launch_device_refuses(cl_int error)
 {
     return error == CL_INVALID_WORK_GROUP_SIZE || error == CL_INVALID_WORK_ITEM_SIZE ||
            error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
 /* What its pieces are made from, where the program is now. One that has not begun can go whole. */
-static bool can_tell(struct launch *launch)
+static bool launch_can_tell(struct launch *launch)
 {
     struct queue *queue = launch->base.queue;
-    if (!launch->snapshot || !is_told(launch) ||
+    if (!launch->snapshot || !launch_is_told(launch) ||
         program_cut_make(launch->kernel->program, queue->seat_index) == CL_SUCCESS)
         return true;
     if (launch->under_way)
@@ -286,7 +288,7 @@ static void launch_relocate(struct command *command)
     struct queue *queue = launch->base.queue;
     struct device *here = atomic_load(&queue->seat->device);
     launch_scatter(launch);
-    bool fits = can_tell(launch);
+    bool fits = launch_can_tell(launch);
     gate_enter();
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
     fits = fits && (!launch->snapshot || place == PLACE_NONE ||
@@ -318,7 +320,7 @@ static const struct command_ops piece_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNE
 #define GROUP_MOST  256
 
 /* Inside the gate. False where no size that is known here is as good as a driver's. */
-static bool choose_local(struct launch *launch, struct residence *residence, uint8_t place)
+static bool launch_choose_local(struct launch *launch, struct residence *residence, uint8_t place)
 {
     struct launch_space *space = &launch->space;
     const struct group_limits *limits = space->told ? space->told : &residence->groups;
@@ -344,7 +346,7 @@ static bool choose_local(struct launch *launch, struct residence *residence, uin
     return true;
 }
 
-static bool is_one_group(const struct launch_space *space)
+static bool launch_is_one_group(const struct launch_space *space)
 {
     for (cl_uint i = 0; i < space->dims; i++)
         if (space->global[i] > (space->local ? space->local[i] : GROUP_LEAST))
@@ -352,15 +354,15 @@ static bool is_one_group(const struct launch_space *space)
     return true;
 }
 
-static bool is_long(const struct launch *launch)
+static bool launch_is_long(const struct launch *launch)
 {
     return pace_is_long(launch->kernel->pace, launch_item_count(&launch->space));
 }
 
 /* Where its kernel asks for its place, and is not made for pieces yet, it is measured. NULL: it is
  * to be given so; else why not. */
-static const char *begin_pieces(struct launch *launch, struct residence *residence, uint8_t place,
-                                bool places)
+static const char *launch_begin_pieces(struct launch *launch, struct residence *residence,
+                                       uint8_t place, bool places)
 {
     const struct kernel *kernel = launch->kernel;
     bool told = places && program_cut_real(kernel->program, place);
@@ -369,7 +371,7 @@ static const char *begin_pieces(struct launch *launch, struct residence *residen
                "say";
     launch->pieces.pace = kernel->pace;
     launch->pieces.measures = places && !told;
-    launch->pieces.probes = !launch->pieces.measures && !is_long(launch);
+    launch->pieces.probes = !launch->pieces.measures && !launch_is_long(launch);
     if (launch->pieces.measures)
         launch->pieces.whole = "it asks where in the launch a group is, and was not built yet with "
                                "functions of ours that say so";
@@ -387,7 +389,7 @@ static const char *begin_pieces(struct launch *launch, struct residence *residen
 #define WAIT_PART       4
 
 /* How long it waits for its program to be made for pieces. */
-static uint64_t patience(const struct launch *launch, const struct residence *residence)
+static uint64_t launch_patience(const struct launch *launch, const struct residence *residence)
 {
     const struct pace *pace = launch->kernel->pace;
     uint64_t items = launch_item_count(&launch->space);
@@ -403,22 +405,22 @@ static uint64_t patience(const struct launch *launch, const struct residence *re
 /* Have its program made for pieces where it is not, and wait for that while the launch is likely to
  * be worth it: one that is long, or one of which nothing is predicted, if its kernel has loops.
  * Without loops most are short, and the first is measured. */
-static void make_for_pieces(struct launch *launch, const struct kernel_traits *traits)
+static void launch_make_for_pieces(struct launch *launch, const struct kernel_traits *traits)
 {
     struct program *program = launch->kernel->program;
     const struct queue *queue = launch->base.queue;
     bool predicted = pace_predicts(launch->kernel->pace, launch_item_count(&launch->space));
     uint64_t ns = 0;
-    if (!traits->places || !(predicted ? is_long(launch) : traits->loops))
+    if (!traits->places || !(predicted ? launch_is_long(launch) : traits->loops))
         return;
     gate_enter();
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
     struct residence *residence = place != PLACE_NONE ? queue->context->at[place] : NULL;
     bool lacks = residence && !program_cut_real(program, place) &&
                  kernel_make_real(launch->kernel, residence, place) == 0 &&
-                 choose_local(launch, residence, place);
+                 launch_choose_local(launch, residence, place);
     if (lacks)
-        ns = patience(launch, residence);
+        ns = launch_patience(launch, residence);
     gate_leave();
     if (!lacks)
         return;
@@ -427,30 +429,31 @@ static void make_for_pieces(struct launch *launch, const struct kernel_traits *t
         program_cut_await(program, clock_now_ns() + ns);
 }
 
-static bool goes_whole(const struct launch *launch, const char *reason)
+static bool launch_goes_whole(const struct launch *launch, const char *reason)
 {
     pace_goes_whole(launch->kernel->pace, reason);
     return false;
 }
 
 /* The journal has launches whole. */
-static bool is_kept(void)
+static bool launch_is_kept(void)
 {
     return atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
 }
 
 /* True when it is to be given in pieces, where it may be: the slow half of the question. */
-static bool cut(struct launch *launch)
+static bool launch_cut(struct launch *launch)
 {
     struct kernel *kernel = launch->kernel;
     struct queue *queue = launch->base.queue;
     struct kernel_traits traits;
     const char *whole = NULL;
     bool cuts = false;
-    if (is_one_group(&launch->space))
-        return goes_whole(launch, "its launches have one work-group");
-    if (is_kept())
-        return goes_whole(launch, "the program is protected, and its journal has launches whole");
+    if (launch_is_one_group(&launch->space))
+        return launch_goes_whole(launch, "its launches have one work-group");
+    if (launch_is_kept())
+        return launch_goes_whole(launch,
+                                 "the program is protected, and its journal has launches whole");
     /* Who gives the pieces is a thread of ours, which is to be in no driver when the process ends.
      */
     if (work_is_over() || callback_start() != 0)
@@ -467,13 +470,13 @@ static bool cut(struct launch *launch)
     }
     if (traits.even && launch->space.uneven)
         return false;
-    make_for_pieces(launch, &traits);
+    launch_make_for_pieces(launch, &traits);
     gate_enter();
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
     struct residence *residence = place != PLACE_NONE ? queue->context->at[place] : NULL;
     if (residence && kernel_make_real(kernel, residence, place) == 0) {
-        whole = choose_local(launch, residence, place)
-                    ? begin_pieces(launch, residence, place, traits.places)
+        whole = launch_choose_local(launch, residence, place)
+                    ? launch_begin_pieces(launch, residence, place, traits.places)
                     : "its launches leave the size of work-groups to the driver";
         cuts = !whole && !launch_exceeds(&launch->base, residence, place);
     }
@@ -482,12 +485,12 @@ static bool cut(struct launch *launch)
                                ? "two of its work-groups write the same bytes"
                                : traits.stays;
     if (whole)
-        return goes_whole(launch, whole);
+        return launch_goes_whole(launch, whole);
     if (cuts && !launch->pieces.measures)
         pace_goes_whole(kernel->pace, NULL);
     /* Where it is known that it is long, the next one may be cut. */
-    if (cuts && launch->pieces.measures && is_long(launch))
-        return goes_whole(launch, launch->pieces.whole);
+    if (cuts && launch->pieces.measures && launch_is_long(launch))
+        return launch_goes_whole(launch, launch->pieces.whole);
     return cuts;
 }
 
@@ -511,14 +514,14 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         launch.refused = NULL;
         launch.under_way = false;
         launch_scatter(&launch);
-        if (pace_asks(kernel->pace, space) && type != CL_COMMAND_TASK && cut(&launch)) {
+        if (pace_asks(kernel->pace, space) && type != CL_COMMAND_TASK && launch_cut(&launch)) {
             launch.base.ops = &piece_ops;
             error = command_run_in_pieces(&launch.base, waits, wait_list, ret_event);
         } else {
             launch.space = *space;
             error = command_run(&launch.base, false, waits, wait_list, ret_event);
         }
-        again = UNLIKELY(device_refuses(error)) && returns++ < RETURNS_MOST &&
+        again = UNLIKELY(launch_device_refuses(error)) && returns++ < RETURNS_MOST &&
                 !seat_is_lost(queue->seat) &&
                 the_upcalls->move_back(queue->seat, here, kernel->name);
     } while (again);

@@ -14,23 +14,23 @@ struct map_command {
     struct range range;      /* of the object's bytes */
 };
 
-static bool backed_at(const struct mapping *mapping, uint8_t place)
+static bool map_backed_at(const struct mapping *mapping, uint8_t place)
 {
     return (mapping->memory->root->backed & (1u << place)) != 0;
 }
 
 /* Buffers, and images that are one run of a buffer's bytes. */
-static bool is_run(const struct memory *memory)
+static bool map_is_run(const struct memory *memory)
 {
     return !memory->image || memory->type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
 }
 
-static cl_int read_region(const struct mapping *m, struct residence *residence, uint8_t place,
-                          cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                          cl_event *ret_event)
+static cl_int map_read_region(const struct mapping *m, struct residence *residence, uint8_t place,
+                              cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                              cl_event *ret_event)
 {
     const struct memory *memory = m->memory;
-    if (is_run(memory))
+    if (map_is_run(memory))
         return residence->cl->clEnqueueReadBuffer(queue, memory->root->real[place], CL_FALSE,
                                                   m->offset, m->length, m->pointer, waits,
                                                   wait_list, ret_event);
@@ -39,12 +39,12 @@ static cl_int read_region(const struct mapping *m, struct residence *residence, 
         image_slice_argument(memory->image), m->pointer, waits, wait_list, ret_event);
 }
 
-static cl_int write_region(const struct mapping *m, struct residence *residence, uint8_t place,
-                           cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                           cl_event *ret_event)
+static cl_int map_write_region(const struct mapping *m, struct residence *residence, uint8_t place,
+                               cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                               cl_event *ret_event)
 {
     const struct memory *memory = m->memory;
-    if (is_run(memory))
+    if (map_is_run(memory))
         return residence->cl->clEnqueueWriteBuffer(queue, memory->root->real[place], CL_FALSE,
                                                    m->offset, m->length, m->pointer, waits,
                                                    wait_list, ret_event);
@@ -55,7 +55,7 @@ static cl_int write_region(const struct mapping *m, struct residence *residence,
 
 /* The driver maps one run of bytes. Those between the rows of an image are not for the program to
  * overwrite: they have to be there when the run is written back. */
-static cl_map_flags native_flags(const struct mapping *mapping)
+static cl_map_flags map_native_flags(const struct mapping *mapping)
 {
     bool gaps = mapping->memory->image && (mapping->region[1] > 1 || mapping->region[2] > 1);
     return gaps && (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION) ? CL_MAP_WRITE
@@ -68,11 +68,11 @@ static cl_map_flags native_flags(const struct mapping *mapping)
  * writes can be seen by a kernel before, since an earlier unmap is copied when the queue comes to
  * it. So the map has ended when all that was queued before has.
  */
-static cl_int enter_after(const struct mapping *mapping, struct residence *residence, uint8_t place,
-                          cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                          cl_event *ret_event)
+static cl_int map_enter_after(const struct mapping *mapping, struct residence *residence,
+                              uint8_t place, cl_command_queue queue, cl_uint waits,
+                              const cl_event *wait_list, cl_event *ret_event)
 {
-    cl_int error = mapping_enter(mapping, residence, place, queue, native_flags(mapping), waits,
+    cl_int error = mapping_enter(mapping, residence, place, queue, map_native_flags(mapping), waits,
                                  wait_list, NULL);
     if (error != CL_SUCCESS || !ret_event)
         return error;
@@ -84,12 +84,12 @@ static cl_int enter_after(const struct mapping *mapping, struct residence *resid
     return error;
 }
 
-static struct range root_range(const struct mapping *mapping)
+static struct range map_root_range(const struct mapping *mapping)
 {
     return (struct range){mapping->offset, mapping->offset + mapping->length};
 }
 
-static struct range object_range(const struct mapping *mapping)
+static struct range map_object_range(const struct mapping *mapping)
 {
     size_t begin = mapping->offset - mapping->memory->origin;
     return (struct range){begin, begin + mapping->length};
@@ -103,10 +103,10 @@ static void map_range(const struct command *command, unsigned use, struct range 
 
 /* The window has the bytes already, as the host's replica or as somebody maps them: what the
  * program lent may be read-only. */
-static bool window_has(struct mapping *mapping)
+static bool map_window_has(struct mapping *mapping)
 {
     const struct memory *root = mapping->memory->root;
-    return (!root->store && replica_has(root, PLACE_HOST, root_range(mapping))) ||
+    return (!root->store && replica_has(root, PLACE_HOST, map_root_range(mapping))) ||
            mapping_is_covered(mapping);
 }
 
@@ -116,33 +116,34 @@ static cl_int map_issue(struct command *command, struct residence *residence, ui
 {
     struct map_command *map = (struct map_command *)command;
     struct mapping *mapping = map->mapping;
-    bool native = !mapping->unlinked && backed_at(mapping, place);
+    bool native = !mapping->unlinked && map_backed_at(mapping, place);
     cl_int error;
-    if (native && !residence->in_place && (native_flags(mapping) & CL_MAP_WRITE_INVALIDATE_REGION))
-        error = enter_after(mapping, residence, place, queue, waits, wait_list, ret_event);
+    if (native && !residence->in_place &&
+        (map_native_flags(mapping) & CL_MAP_WRITE_INVALIDATE_REGION))
+        error = map_enter_after(mapping, residence, place, queue, waits, wait_list, ret_event);
     else if (native)
-        error = mapping_enter(mapping, residence, place, queue, native_flags(mapping), waits,
+        error = mapping_enter(mapping, residence, place, queue, map_native_flags(mapping), waits,
                               wait_list, ret_event);
     else if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION) ||
-             window_has(mapping))
+             map_window_has(mapping))
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     else
-        error = read_region(mapping, residence, place, queue, waits, wait_list, ret_event);
+        error = map_read_region(mapping, residence, place, queue, waits, wait_list, ret_event);
     if (error == CL_SUCCESS)
         mapping_issued(mapping, native ? place : PLACE_NONE);
     return error;
 }
 
-static cl_int unmap_ready(struct command *command, struct residence *residence, uint8_t place)
+static cl_int map_unmap_ready(struct command *command, struct residence *residence, uint8_t place)
 {
     const struct mapping *mapping = ((struct map_command *)command)->mapping;
     (void)residence;
-    uint8_t wanted = !mapping->pending && backed_at(mapping, place) ? place : PLACE_NONE;
+    uint8_t wanted = !mapping->pending && map_backed_at(mapping, place) ? place : PLACE_NONE;
     return mapping->place == wanted ? CL_SUCCESS : COMMAND_ABSENT;
 }
 
 /* Mapped by the driver of one device, unmapped in a queue of another. */
-static cl_int unmap_bring(struct command *command, uint8_t place)
+static cl_int map_unmap_bring(struct command *command, uint8_t place)
 {
     struct mapping *mapping = ((struct map_command *)command)->mapping;
     cl_int error = CL_SUCCESS;
@@ -151,9 +152,9 @@ static cl_int unmap_bring(struct command *command, uint8_t place)
     return error == CL_SUCCESS ? mapping_carry(mapping, place) : error;
 }
 
-static cl_int unmap_issue(struct command *command, struct residence *residence, uint8_t place,
-                          cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                          cl_event *ret_event)
+static cl_int map_unmap_issue(struct command *command, struct residence *residence, uint8_t place,
+                              cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                              cl_event *ret_event)
 {
     struct map_command *map = (struct map_command *)command;
     struct mapping *mapping = map->mapping;
@@ -163,14 +164,14 @@ static cl_int unmap_issue(struct command *command, struct residence *residence, 
             queue, mapping->memory->root->real[place],
             mapping->memory->root->window->bytes + mapping->offset, waits, wait_list, ret_event);
     else if ((mapping->flags & WRITE_FLAGS) && !mapping->pending)
-        error = write_region(mapping, residence, place, queue, waits, wait_list, ret_event);
+        error = map_write_region(mapping, residence, place, queue, waits, wait_list, ret_event);
     else
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     if (error != CL_SUCCESS)
         return error;
     /* The version first: a mover that finds nothing mapped must not take the window for idle. */
     if (mapping->flags & WRITE_FLAGS)
-        replica_written(mapping->memory->root, place, root_range(mapping));
+        replica_written(mapping->memory->root, place, map_root_range(mapping));
     mapping_unlink(mapping);
     return CL_SUCCESS;
 }
@@ -187,7 +188,7 @@ static void map_drop(struct command *command)
 }
 
 /* What it waited for failed: a map never came about, and what was to be unmapped is given up. */
-static void unmap_cancel(struct command *command)
+static void map_unmap_cancel(struct command *command)
 {
     gate_enter();
     mapping_unlink(((struct map_command *)command)->mapping);
@@ -196,17 +197,17 @@ static void unmap_cancel(struct command *command)
 
 static void map_cancel(struct command *command)
 {
-    unmap_cancel(command);
+    map_unmap_cancel(command);
     mapping_settle(((struct map_command *)command)->mapping);
 }
 
 /* What the program wrote while it was mapped, as it is now. */
-static int unmap_record(const struct command *command, struct command **ret_command,
-                        char **ret_bytes, size_t *ret_size)
+static int map_unmap_record(const struct command *command, struct command **ret_command,
+                            char **ret_bytes, size_t *ret_size)
 {
     const struct mapping *mapping = ((const struct map_command *)command)->mapping;
     bool writes = (mapping->flags & WRITE_FLAGS) && !mapping->pending;
-    struct range range = root_range(mapping);
+    struct range range = map_root_range(mapping);
     if (!writes)
         range.end = range.begin;
     *ret_size = range.end - range.begin;
@@ -227,7 +228,7 @@ static cl_int map_again_issue(struct command *command, struct residence *residen
     const struct mapping *mapping = ((struct map_again *)command)->mapping;
     if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION))
         return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
-    return read_region(mapping, residence, place, queue, waits, wait_list, ret_event);
+    return map_read_region(mapping, residence, place, queue, waits, wait_list, ret_event);
 }
 
 static cl_int map_again_defer(struct command *command)
@@ -292,18 +293,18 @@ static const struct command_ops map_image_ops = {
 static const struct command_ops unmap_ops = {
     .type = CL_COMMAND_UNMAP_MEM_OBJECT,
     .size = sizeof(struct map_command),
-    .issue = unmap_issue,
-    .record = unmap_record,
+    .issue = map_unmap_issue,
+    .record = map_unmap_record,
     .range = map_range,
     .defer = map_defer,
     .drop = map_drop,
-    .cancel = unmap_cancel,
-    .ready = unmap_ready,
-    .bring = unmap_bring,
+    .cancel = map_unmap_cancel,
+    .ready = map_unmap_ready,
+    .bring = map_unmap_bring,
 };
 
 /* What @memory lets the host do with a map of it. */
-static cl_map_flags flags_allowed(const struct memory *memory)
+static cl_map_flags map_flags_allowed(const struct memory *memory)
 {
     cl_map_flags allowed = CL_MAP_READ | WRITE_FLAGS;
     if (memory->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS))
@@ -325,11 +326,11 @@ static cl_int map_check(const struct memory *memory, cl_map_flags flags, const s
         if (region[i] == 0 || origin[i] > extent || region[i] > extent - origin[i])
             return CL_INVALID_VALUE;
     }
-    return flags == 0 || (flags & ~flags_allowed(memory)) ? CL_INVALID_OPERATION : CL_SUCCESS;
+    return flags == 0 || (flags & ~map_flags_allowed(memory)) ? CL_INVALID_OPERATION : CL_SUCCESS;
 }
 
-static struct mapping *mapping_create(struct memory *memory, cl_map_flags flags,
-                                      const size_t origin[3], const size_t region[3])
+static struct mapping *map_mapping_create(struct memory *memory, cl_map_flags flags,
+                                          const size_t origin[3], const size_t region[3])
 {
     struct mapping *mapping = calloc(1, sizeof(*mapping));
     if (!mapping)
@@ -350,7 +351,7 @@ static struct mapping *mapping_create(struct memory *memory, cl_map_flags flags,
 }
 
 /* With a window, which no mover is filling. False without memory. */
-static bool mapping_place(struct mapping *mapping)
+static bool map_mapping_place(struct mapping *mapping)
 {
     struct memory *root = mapping->memory->root;
     for (;;) {
@@ -371,12 +372,12 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
 {
     /* The specification has no map without a flag; drivers do, and programs ask for it. */
     if (flags == 0)
-        flags = flags_allowed(memory) & (CL_MAP_READ | CL_MAP_WRITE);
+        flags = map_flags_allowed(memory) & (CL_MAP_READ | CL_MAP_WRITE);
     cl_int error = map_check(memory, flags, origin, region);
     if (error != CL_SUCCESS)
         return error;
-    struct mapping *mapping = mapping_create(memory, flags, origin, region);
-    if (!mapping || !mapping_place(mapping)) {
+    struct mapping *mapping = map_mapping_create(memory, flags, origin, region);
+    if (!mapping || !map_mapping_place(mapping)) {
         free(mapping);
         return CL_OUT_OF_HOST_MEMORY;
     }
@@ -388,7 +389,7 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
                  .uses = {memory},
                  .use_count = 1},
         .mapping = mapping,
-        .range = object_range(mapping),
+        .range = map_object_range(mapping),
     };
     error = command_run(&map.base, blocking, waits, wait_list, ret_event);
     if (error != CL_SUCCESS) {
@@ -421,7 +422,7 @@ cl_int map_unmap(struct queue *queue, struct memory *memory, void *pointer, cl_u
                  .use_count = 1,
                  .writes = mapping->flags & WRITE_FLAGS ? 1 : 0},
         .mapping = mapping,
-        .range = object_range(mapping),
+        .range = map_object_range(mapping),
     };
     cl_int error = command_run(&map.base, false, waits, wait_list, ret_event);
     if (error != CL_SUCCESS)

@@ -22,7 +22,7 @@ struct native {
  * Outside the gate the program may take its time, and wait for other threads: a mover that closes
  * the gate meanwhile sees the pin before it touches anything that this driver call is using.
  */
-static void CL_CALLBACK run(void *block)
+static void CL_CALLBACK native_run(void *block)
 {
     struct header *header = block;
     uint32_t depth = atomic_load_explicit(&the_thread.gate.inside, memory_order_relaxed);
@@ -59,9 +59,9 @@ static cl_int native_issue(struct command *base, struct residence *residence, ui
             real[i] = native->objects[i]->real[place];
             locations[i] = (char *)native->block + native->offsets[i];
         }
-        error = residence->cl->clEnqueueNativeKernel(queue, run, native->block, native->size, count,
-                                                     count ? real : NULL, count ? locations : NULL,
-                                                     waits, wait_list, ret_event);
+        error = residence->cl->clEnqueueNativeKernel(
+            queue, native_run, native->block, native->size, count, count ? real : NULL,
+            count ? locations : NULL, waits, wait_list, ret_event);
     }
     free(real);
     free(locations);
@@ -70,7 +70,7 @@ static cl_int native_issue(struct command *base, struct residence *residence, ui
 
 /* What a command points to: the objects, the offsets and the block, in one piece. NULL without
  * memory. */
-static void *pieces_copy(const struct native *from, struct native *ret_to)
+static void *native_pieces_copy(const struct native *from, struct native *ret_to)
 {
     size_t objects = from->count * sizeof(from->objects[0]);
     size_t offsets = from->count * sizeof(from->offsets[0]);
@@ -91,7 +91,7 @@ static void *pieces_copy(const struct native *from, struct native *ret_to)
 static cl_int native_defer(struct command *base)
 {
     struct native *native = (struct native *)base;
-    if (!pieces_copy(native, native))
+    if (!native_pieces_copy(native, native))
         return CL_OUT_OF_HOST_MEMORY;
     for (cl_uint i = 0; i < native->count; i++)
         object_hold(native->objects[i]);

@@ -116,13 +116,13 @@ void event_issued_in_parts(struct event *event, struct parts *parts)
 }
 
 /* More may come of it than what the drivers have. Under engine_lock. */
-static bool goes_on(const struct parts *parts)
+static bool parts_goes_on(const struct parts *parts)
 {
     return atomic_load(&parts->open) || parts->sharers != 0;
 }
 
 /* All have ended. */
-static cl_int result(const struct parts *parts)
+static cl_int parts_result(const struct parts *parts)
 {
     cl_int status = parts->failed ? parts->error : CL_COMPLETE;
     for (unsigned i = parts->count; !parts->pieces && i-- > 0;)
@@ -132,7 +132,7 @@ static cl_int result(const struct parts *parts)
 }
 
 /* Under engine_lock. After one that failed none is given: there is nothing to save. */
-static void piece_failed(struct parts *parts, uint64_t serial, cl_int error)
+static void parts_piece_failed(struct parts *parts, uint64_t serial, cl_int error)
 {
     if (parts->failed == 0 || serial < parts->failed) {
         parts->failed = serial;
@@ -142,7 +142,7 @@ static void piece_failed(struct parts *parts, uint64_t serial, cl_int error)
 }
 
 /* Under engine_lock. While two are with the driver it goes from one to the next. */
-static void piece_ended(struct part *part, cl_int status)
+static void parts_piece_ended(struct part *part, cl_int status)
 {
     struct parts *parts = part->all;
     uint64_t now = clock_now_ns();
@@ -151,21 +151,21 @@ static void piece_ended(struct part *part, cl_int status)
     parts->ns += now > since ? now - since : 0;
     parts->ended = now;
     if (status < CL_COMPLETE)
-        piece_failed(parts, part->serial, status);
+        parts_piece_failed(parts, part->serial, status);
 }
 
 /* Under engine_lock. */
-static void reach(struct parts *parts, bool running)
+static void parts_reach(struct parts *parts, bool running)
 {
     if (parts->event && parts->left == 0 && parts->sharers == 0 && !atomic_load(&parts->open))
-        watch_advance(parts->event, result(parts));
+        watch_advance(parts->event, parts_result(parts));
     else if (parts->event && running)
         watch_advance(parts->event, CL_RUNNING);
     pthread_cond_broadcast(&engine_changed);
 }
 
 /* Under engine_lock. */
-static void part_reached(struct part *part, uint64_t serial, cl_int status)
+static void parts_part_reached(struct part *part, uint64_t serial, cl_int status)
 {
     struct parts *parts = part->all;
     if (part->serial != serial)
@@ -174,17 +174,17 @@ static void part_reached(struct part *part, uint64_t serial, cl_int status)
         atomic_store(&part->status, status);
         parts->left--;
         if (parts->pieces)
-            piece_ended(part, status);
+            parts_piece_ended(part, status);
         if (parts->pieces && parts->event)
             hold_pump_soon(); /* the next one */
     }
-    reach(parts, status <= CL_RUNNING);
+    parts_reach(parts, status <= CL_RUNNING);
 }
 
-static void part_reaches(struct part *part, uint64_t serial, cl_int status)
+static void parts_part_reaches(struct part *part, uint64_t serial, cl_int status)
 {
     pthread_mutex_lock(&engine_lock);
-    part_reached(part, serial, status);
+    parts_part_reached(part, serial, status);
     pthread_mutex_unlock(&engine_lock);
 }
 
@@ -195,26 +195,26 @@ struct report {
 };
 
 /* A driver's thread: whatever it says, the part has ended. */
-static void CL_CALLBACK part_has_ended(cl_event real, cl_int status, void *data)
+static void CL_CALLBACK parts_part_has_ended(cl_event real, cl_int status, void *data)
 {
     struct report *report = data;
     struct parts *parts = report->part->all;
     (void)real;
     /* With the release in ask: how a driver hands it over is not ours to see. */
     (void)atomic_load_explicit(&parts->refs, memory_order_acquire);
-    part_reaches(report->part, report->serial, status < CL_COMPLETE ? status : CL_COMPLETE);
+    parts_part_reaches(report->part, report->serial, status < CL_COMPLETE ? status : CL_COMPLETE);
     free(report);
     parts_unref(parts);
 }
 
-static bool runs(const struct part *part)
+static bool parts_runs(const struct part *part)
 {
     return part->real && atomic_load(&part->status) > CL_COMPLETE;
 }
 
 /* Have the driver report its end; what it does not report we look for. Inside the gate; the event
  * keeps the parts. */
-static void ask(const struct event *event, struct part *part)
+static void parts_ask_one(const struct event *event, struct part *part)
 {
     struct report *report = malloc(sizeof(*report));
     if (!report)
@@ -222,7 +222,7 @@ static void ask(const struct event *event, struct part *part)
     *report = (struct report){part, part->serial};
     atomic_fetch_add_explicit(&part->all->refs, 1, memory_order_release);
     if (event->context->at[part->place]->cl->clSetEventCallback(
-            part->real, CL_COMPLETE, part_has_ended, report) == CL_SUCCESS)
+            part->real, CL_COMPLETE, parts_part_has_ended, report) == CL_SUCCESS)
         return;
     atomic_fetch_sub_explicit(&part->all->refs, 1, memory_order_relaxed);
     free(report);
@@ -233,8 +233,8 @@ void parts_ask(struct event *event)
 {
     struct parts *parts = event->parts;
     for (unsigned i = 0; !parts->pieces && i < parts->count; i++)
-        if (runs(&parts->of[i]))
-            ask(event, &parts->of[i]);
+        if (parts_runs(&parts->of[i]))
+            parts_ask_one(event, &parts->of[i]);
 }
 
 uint8_t parts_place(const struct event *event)
@@ -243,14 +243,14 @@ uint8_t parts_place(const struct event *event)
     uint8_t place = PLACE_NONE;
     pthread_mutex_lock(&parts->lock);
     for (unsigned i = 0; i < parts->count && place == PLACE_NONE; i++)
-        if (runs(&parts->of[i]))
+        if (parts_runs(&parts->of[i]))
             place = parts->of[i].place;
     pthread_mutex_unlock(&parts->lock);
     return place;
 }
 
 /* What the driver says of a part that runs, if it answers. Inside the gate. */
-static cl_int ask_status(const struct event *event, const struct part *part)
+static cl_int parts_ask_status(const struct event *event, const struct part *part)
 {
     cl_int status;
     if (residence_is_lost(event->context->at[part->place]))
@@ -267,10 +267,10 @@ cl_int parts_status(struct event *event)
         struct part *part = &parts->of[i];
         pthread_mutex_lock(&parts->lock);
         uint64_t serial = part->serial;
-        cl_int status = runs(part) ? ask_status(event, part) : CL_SUBMITTED;
+        cl_int status = parts_runs(part) ? parts_ask_status(event, part) : CL_SUBMITTED;
         pthread_mutex_unlock(&parts->lock);
         if (status <= CL_RUNNING)
-            part_reaches(part, serial, status);
+            parts_part_reaches(part, serial, status);
     }
     /* A part that was refused, or one that ended before anybody asked, has run. */
     cl_int reached = watch_reached(event);
@@ -285,10 +285,10 @@ struct awaited {
 };
 
 /* Inside the gate. */
-static bool keep(const struct event *event, struct part *part, struct awaited *ret_awaited)
+static bool parts_keep(const struct event *event, struct part *part, struct awaited *ret_awaited)
 {
     pthread_mutex_lock(&part->all->lock);
-    bool any = runs(part);
+    bool any = parts_runs(part);
     if (any) {
         *ret_awaited = (struct awaited){event->context->at[part->place], part->real, part->serial};
         residence_ref(ret_awaited->residence); /* a mover retires the real event with it */
@@ -299,11 +299,11 @@ static bool keep(const struct event *event, struct part *part, struct awaited *r
 }
 
 /* Returns whether it ran. */
-static bool wait_for_part(struct event *event, struct part *part)
+static bool parts_wait_for_part(struct event *event, struct part *part)
 {
     struct awaited awaited;
     gate_enter();
-    bool any = keep(event, part, &awaited);
+    bool any = parts_keep(event, part, &awaited);
     gate_leave();
     if (!any)
         return false;
@@ -311,17 +311,17 @@ static bool wait_for_part(struct event *event, struct part *part)
     gate_enter();
     pthread_mutex_lock(&part->all->lock);
     bool is_there = part->real == awaited.real && part->serial == awaited.serial;
-    if (status != CL_SUCCESS && is_there && ask_status(event, part) < CL_COMPLETE)
-        status = ask_status(event, part);
+    if (status != CL_SUCCESS && is_there && parts_ask_status(event, part) < CL_COMPLETE)
+        status = parts_ask_status(event, part);
     pthread_mutex_unlock(&part->all->lock);
-    part_reaches(part, awaited.serial, status);
+    parts_part_reaches(part, awaited.serial, status);
     gate_leave();
     awaited.residence->cl->clReleaseEvent(awaited.real);
     residence_unref(awaited.residence);
     return true;
 }
 
-static void unlock_engine(void *unused)
+static void parts_unlock_engine(void *unused)
 {
     (void)unused;
     pthread_mutex_unlock(&engine_lock);
@@ -329,11 +329,11 @@ static void unlock_engine(void *unused)
 
 /* Until another piece than @serial was given, or none comes any more: its program may be moving, or
  * suspended. */
-static void wait_for_more(const struct parts *parts, uint64_t serial)
+static void parts_wait_for_more(const struct parts *parts, uint64_t serial)
 {
     pthread_mutex_lock(&engine_lock);
-    pthread_cleanup_push(unlock_engine, NULL);
-    while (goes_on(parts) && parts->serial == serial && parts->left == 0)
+    pthread_cleanup_push(parts_unlock_engine, NULL);
+    while (parts_goes_on(parts) && parts->serial == serial && parts->left == 0)
         pthread_cond_wait(&engine_changed, &engine_lock);
     pthread_cleanup_pop(1);
 }
@@ -345,21 +345,21 @@ void parts_wait(struct event *event)
     do {
         bool any = false;
         pthread_mutex_lock(&engine_lock);
-        more = goes_on(parts);
+        more = parts_goes_on(parts);
         uint64_t serial = parts->serial;
         pthread_mutex_unlock(&engine_lock);
         for (unsigned i = 0; i < parts->count; i++)
-            any = wait_for_part(event, &parts->of[i]) || any;
+            any = parts_wait_for_part(event, &parts->of[i]) || any;
         if (more)
             hold_pump();
         if (more && !any)
-            wait_for_more(parts, serial);
+            parts_wait_for_more(parts, serial);
     } while (more);
 }
 
 /* When it started and ended, since it was queued. 0 of what the driver does not say. */
-static void ask_times(const struct residence *residence, const struct part *part,
-                      cl_ulong *ret_start, cl_ulong *ret_end)
+static void parts_ask_times(const struct residence *residence, const struct part *part,
+                            cl_ulong *ret_start, cl_ulong *ret_end)
 {
     static const cl_profiling_info names[] = {CL_PROFILING_COMMAND_QUEUED,
                                               CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_END};
@@ -375,7 +375,8 @@ static void ask_times(const struct residence *residence, const struct part *part
 }
 
 /* By the program's clock. What the driver does not say lies beside what it does. */
-static cl_ulong piece_time(struct event *event, const struct part *part, cl_profiling_info name)
+static cl_ulong parts_piece_time(struct event *event, const struct part *part,
+                                 cl_profiling_info name)
 {
     cl_ulong time;
     if (event_real_time(event, part->place, part->real, name, &time) == CL_SUCCESS && time != 0)
@@ -384,15 +385,15 @@ static cl_ulong piece_time(struct event *event, const struct part *part, cl_prof
 }
 
 /* A piece that has ended leaves its times. Under the parts' lock, or by a mover. */
-static void piece_leave_times(struct event *event, struct part *part)
+static void parts_piece_leave_times(struct event *event, struct part *part)
 {
     struct parts *parts = part->all;
     if (!event->profiled || atomic_load(&part->status) < CL_COMPLETE)
         return;
-    cl_ulong start = piece_time(event, part, CL_PROFILING_COMMAND_START);
-    cl_ulong end = piece_time(event, part, CL_PROFILING_COMMAND_END);
-    cl_ulong queued = piece_time(event, part, CL_PROFILING_COMMAND_QUEUED);
-    cl_ulong submit = piece_time(event, part, CL_PROFILING_COMMAND_SUBMIT);
+    cl_ulong start = parts_piece_time(event, part, CL_PROFILING_COMMAND_START);
+    cl_ulong end = parts_piece_time(event, part, CL_PROFILING_COMMAND_END);
+    cl_ulong queued = parts_piece_time(event, part, CL_PROFILING_COMMAND_QUEUED);
+    cl_ulong submit = parts_piece_time(event, part, CL_PROFILING_COMMAND_SUBMIT);
     queued -= queued > event->times[0] ? event->times[0] : 0; /* it was held so long */
     if (parts->queued == 0 || queued < parts->queued)
         parts->queued = queued;
@@ -414,7 +415,7 @@ struct part *parts_vacant(struct event *event, struct parts *parts)
             (!vacant || parts->of[i].serial < vacant->serial))
             vacant = &parts->of[i];
     if (vacant && vacant->real) {
-        piece_leave_times(event, vacant);
+        parts_piece_leave_times(event, vacant);
         event->context->at[vacant->place]->cl->clReleaseEvent(vacant->real);
         vacant->real = NULL;
     }
@@ -422,7 +423,7 @@ struct part *parts_vacant(struct event *event, struct parts *parts)
     return vacant;
 }
 
-static bool runs_beside(const struct residence *residence)
+static bool parts_runs_beside(const struct residence *residence)
 {
     return (devinfo_scalar(&residence->device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) &&
            !residence->runs_in_caller;
@@ -433,7 +434,7 @@ cl_command_queue parts_queue(struct event *event, struct part *part, struct resi
 {
     struct parts *parts = part->all;
     cl_int error;
-    if (!runs_beside(residence))
+    if (!parts_runs_beside(residence))
         return NULL;
     pthread_mutex_lock(&engine_lock);
     bool begun = parts->ended != 0;
@@ -465,7 +466,7 @@ void parts_give(struct event *event, struct part *part, uint8_t place, cl_event 
     parts->left++;
     pthread_cond_broadcast(&engine_changed);
     pthread_mutex_unlock(&engine_lock);
-    ask(event, part);
+    parts_ask_one(event, part);
     pthread_mutex_unlock(&parts->lock);
 }
 
@@ -473,9 +474,9 @@ void parts_close(struct parts *parts, cl_int error)
 {
     pthread_mutex_lock(&engine_lock);
     if (error != CL_SUCCESS)
-        piece_failed(parts, parts->serial + 1, error);
+        parts_piece_failed(parts, parts->serial + 1, error);
     atomic_store(&parts->open, false);
-    reach(parts, false);
+    parts_reach(parts, false);
     pthread_mutex_unlock(&engine_lock);
 }
 
@@ -494,7 +495,7 @@ void parts_unshare(struct event *event)
     }
     pthread_mutex_lock(&engine_lock);
     parts->sharers--;
-    reach(parts, false);
+    parts_reach(parts, false);
     pthread_mutex_unlock(&engine_lock);
     pthread_mutex_unlock(&parts->lock);
 }
@@ -513,13 +514,13 @@ bool parts_measure(struct parts *parts, uint64_t *ret_items, uint64_t *ret_ns)
 }
 
 /* When the first piece began and the last one ended. */
-static cl_int pieces_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+static cl_int parts_pieces_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     struct parts *parts = event->parts;
     pthread_mutex_lock(&parts->lock);
     for (unsigned i = 0; i < parts->count; i++)
         if (parts->of[i].real)
-            piece_leave_times(event, &parts->of[i]);
+            parts_piece_leave_times(event, &parts->of[i]);
     const cl_ulong times[] = {parts->queued, parts->submit, parts->start, parts->end, parts->end};
     pthread_mutex_unlock(&parts->lock);
     *ret_time = times[name - CL_PROFILING_COMMAND_QUEUED];
@@ -532,13 +533,13 @@ cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_tim
     if (!atomic_load(&event->ended) || atomic_load(&event->status) != CL_COMPLETE)
         return CL_PROFILING_INFO_NOT_AVAILABLE;
     if (parts->pieces)
-        return pieces_time(event, name, ret_time);
+        return parts_pieces_time(event, name, ret_time);
     cl_ulong first = 0, last = 0;
     for (unsigned i = 0; i < parts->count; i++) {
         const struct part *part = &parts->of[i];
         cl_ulong start = part->start, end = part->end;
         if (part->real)
-            ask_times(event->context->at[part->place], part, &start, &end);
+            parts_ask_times(event->context->at[part->place], part, &start, &end);
         if (i == 0 || start < first)
             first = start;
         if (end > last)
@@ -569,7 +570,7 @@ void parts_drain(const struct context *context, uint8_t place)
         struct parts *parts =
             event->context == context && event_state(event) == EVENT_ISSUED ? event->parts : NULL;
         for (unsigned i = 0; parts && i < parts->count; i++)
-            if (parts->of[i].place == place && runs(&parts->of[i]))
+            if (parts->of[i].place == place && parts_runs(&parts->of[i]))
                 (void)residence_wait(context->at[place], 1, &parts->of[i].real);
         object_unhold(event);
     }
@@ -584,7 +585,7 @@ void parts_each_beside(void (*visit)(void *data, const struct event *event, uint
     while (parts_real_count() != 0 && (event = object_next(OBJECT_EVENT, &cursor))) {
         struct parts *parts = event_state(event) == EVENT_ISSUED ? event->parts : NULL;
         for (unsigned i = 0; parts && parts->pieces && i < parts->count; i++)
-            if (parts->of[i].queue && runs(&parts->of[i]))
+            if (parts->of[i].queue && parts_runs(&parts->of[i]))
                 visit(data, event, parts->of[i].place, parts->of[i].real);
         object_unhold(event);
     }
@@ -593,21 +594,21 @@ void parts_each_beside(void (*visit)(void *data, const struct event *event, uint
 bool parts_settle(struct event *event, struct residence *residence, uint8_t place)
 {
     struct parts *parts = event->parts;
-    bool gone = !goes_on(parts); /* only movers share */
+    bool gone = !parts_goes_on(parts); /* only movers share */
     for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
         if (part->place != place) {
             gone = gone && !part->real;
             continue;
         }
-        if (runs(part)) {
-            cl_int status = ask_status(event, part);
-            part_reaches(part, part->serial, status < CL_COMPLETE ? status : CL_COMPLETE);
+        if (parts_runs(part)) {
+            cl_int status = parts_ask_status(event, part);
+            parts_part_reaches(part, part->serial, status < CL_COMPLETE ? status : CL_COMPLETE);
         }
         if (part->real && parts->pieces)
-            piece_leave_times(event, part);
+            parts_piece_leave_times(event, part);
         else if (part->real && event->profiled)
-            ask_times(residence, part, &part->start, &part->end);
+            parts_ask_times(residence, part, &part->start, &part->end);
         if (part->real)
             residence_retire(residence, OBJECT_EVENT, part->real, NULL);
         if (part->queue)
@@ -619,7 +620,7 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t plac
 }
 
 /* Who held the lock is gone. */
-static void in_child(void)
+static void parts_in_child(void)
 {
     uintptr_t cursor = 0;
     struct event *event;
@@ -630,4 +631,4 @@ static void in_child(void)
         }
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = parts_in_child};

@@ -12,38 +12,38 @@
 
 atomic_bool pieces_shared;
 
-static size_t groups_of(size_t global, size_t local)
+static size_t pieces_groups_of(size_t global, size_t local)
 {
     return global / local + (global % local != 0);
 }
 
-static size_t offset_of(const struct launch_space *space, uint32_t dim)
+static size_t pieces_offset_of(const struct launch_space *space, uint32_t dim)
 {
     return space->offset ? space->offset[dim] : 0;
 }
 
 /* Cut along @dim, what there is to tell fits into what it is told with. */
-static bool fits(const struct launch_space *space, uint32_t dim)
+static bool pieces_fits(const struct launch_space *space, uint32_t dim)
 {
     if (space->dims == 1)
-        return offset_of(space, 0) < CUT_SIZE_MAX && space->global[0] <= OFFSET_MAX;
-    return dim < 2 && offset_of(space, dim) == 0 && space->global[dim] < CUT_SIZE_MAX &&
-           (space->dims < 3 || offset_of(space, 2) == 0);
+        return pieces_offset_of(space, 0) < CUT_SIZE_MAX && space->global[0] <= OFFSET_MAX;
+    return dim < 2 && pieces_offset_of(space, dim) == 0 && space->global[dim] < CUT_SIZE_MAX &&
+           (space->dims < 3 || pieces_offset_of(space, 2) == 0);
 }
 
 /* The slowest dimension keeps what lies together in memory in one piece; where it has few groups,
  * the one with the most. */
-static uint32_t choose_dim(const struct launch_space *space, bool told)
+static uint32_t pieces_choose_dim(const struct launch_space *space, bool told)
 {
     enum { MANY = 64 };
     uint32_t best = space->dims - 1;
-    while (told && best > 0 && !fits(space, best))
+    while (told && best > 0 && !pieces_fits(space, best))
         best--;
     for (uint32_t i = best; i-- > 0;) {
-        size_t groups = groups_of(space->global[i], space->local[i]);
-        if ((!told || fits(space, i)) &&
-            groups_of(space->global[best], space->local[best]) < MANY &&
-            groups > groups_of(space->global[best], space->local[best]))
+        size_t groups = pieces_groups_of(space->global[i], space->local[i]);
+        if ((!told || pieces_fits(space, i)) &&
+            pieces_groups_of(space->global[best], space->local[best]) < MANY &&
+            groups > pieces_groups_of(space->global[best], space->local[best]))
             best = i;
     }
     return best;
@@ -53,7 +53,7 @@ static uint32_t choose_dim(const struct launch_space *space, bool told)
 #define GPU_ITEMS 2048
 
 /* Groups that keep all of a device busy: with fewer it would take as long. */
-static uint64_t groups_to_fill(const struct residence *residence, uint64_t group)
+static uint64_t pieces_groups_to_fill(const struct residence *residence, uint64_t group)
 {
     const struct devinfo *info = &residence->device->info;
     uint64_t units = devinfo_scalar(info, CL_DEVICE_MAX_COMPUTE_UNITS, 1), groups = 2;
@@ -65,37 +65,38 @@ static uint64_t groups_to_fill(const struct residence *residence, uint64_t group
 void pieces_refit(struct pieces *pieces, const struct residence *residence)
 {
     uint64_t others = pieces->row / pieces->group;
-    pieces->fill = (groups_to_fill(residence, pieces->group) + others - 1) / others;
+    pieces->fill = (pieces_groups_to_fill(residence, pieces->group) + others - 1) / others;
 }
 
 bool pieces_begin(const struct launch_space *space, const struct residence *residence, bool told,
                   struct pieces *ret_pieces)
 {
-    uint32_t dim = choose_dim(space, told);
+    uint32_t dim = pieces_choose_dim(space, told);
     uint64_t group = 1, others = 1, row = 0, items = 0;
     bool counted = true;
     for (uint32_t i = 0; i < space->dims; i++) {
-        uint64_t groups = i == dim ? 1 : groups_of(space->global[i], space->local[i]);
+        uint64_t groups = i == dim ? 1 : pieces_groups_of(space->global[i], space->local[i]);
         counted = counted && !__builtin_mul_overflow(group, space->local[i], &group) &&
                   !__builtin_mul_overflow(others, groups, &others);
     }
     /* What has more work-items than can be counted is the driver's to refuse. */
     if (!counted || __builtin_mul_overflow(others, group, &row) ||
-        __builtin_mul_overflow(row, groups_of(space->global[dim], space->local[dim]), &items))
+        __builtin_mul_overflow(row, pieces_groups_of(space->global[dim], space->local[dim]),
+                               &items))
         return false;
     struct pieces pieces = {
         .dim = dim,
         .local = space->local[dim],
         .global = space->global[dim],
-        .offset = offset_of(space, dim),
-        .groups = groups_of(space->global[dim], space->local[dim]),
-        .end = groups_of(space->global[dim], space->local[dim]),
+        .offset = pieces_offset_of(space, dim),
+        .groups = pieces_groups_of(space->global[dim], space->local[dim]),
+        .end = pieces_groups_of(space->global[dim], space->local[dim]),
         .row = row,
         .group = group,
     };
     pieces_refit(&pieces, residence);
     pieces.told = told;
-    if (pieces.groups < 2 || pieces.offset > OFFSET_MAX || (told && !fits(space, dim)))
+    if (pieces.groups < 2 || pieces.offset > OFFSET_MAX || (told && !pieces_fits(space, dim)))
         return false;
     *ret_pieces = pieces;
     return true;
@@ -119,13 +120,13 @@ size_t pieces_left(const struct pieces *pieces)
 }
 
 /* What is smaller than a group is not given alone: not every driver takes that. */
-static bool is_small(const struct pieces *pieces, size_t at, size_t count)
+static bool pieces_is_small(const struct pieces *pieces, size_t at, size_t count)
 {
     return count == 1 && at + count == pieces->groups && pieces->global % pieces->local != 0;
 }
 
 /* True when every driver carries the offset of a piece that begins there. */
-static bool is_reached(const struct pieces *pieces, size_t at)
+static bool pieces_is_reached(const struct pieces *pieces, size_t at)
 {
     return at <= (OFFSET_MAX - pieces->offset) / pieces->local;
 }
@@ -141,8 +142,8 @@ void pieces_take(struct pieces *pieces, size_t count)
     }
     size_t left = pieces->end - pieces->done;
     count = count < left ? count : left;
-    if (is_small(pieces, pieces->done + count, left - count) ||
-        !is_reached(pieces, pieces->done + count))
+    if (pieces_is_small(pieces, pieces->done + count, left - count) ||
+        !pieces_is_reached(pieces, pieces->done + count))
         count = left;
     if (pieces->given++ == 0)
         pieces->traced = span_begin();
@@ -183,9 +184,9 @@ size_t pieces_claim(struct pieces *pieces, size_t count, size_t *ret_at)
     if (pieces->measures || count == 0 || left < 2)
         return 0;
     count = count < left ? count : left - 1; /* whoever takes the last waits for the other */
-    if (is_small(pieces, pieces->end - count, count))
+    if (pieces_is_small(pieces, pieces->end - count, count))
         count++;
-    if (count >= left || !is_reached(pieces, pieces->end - count))
+    if (count >= left || !pieces_is_reached(pieces, pieces->end - count))
         return 0;
     pieces->end -= count;
     pieces->taken += count;
@@ -224,7 +225,7 @@ void pieces_space(const struct pieces *pieces, const struct launch_space *space,
     struct piece_space piece = {space->dims, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}};
     uint32_t dim = pieces->dim;
     for (uint32_t i = 0; i < space->dims; i++) {
-        piece.offset[i] = offset_of(space, i);
+        piece.offset[i] = pieces_offset_of(space, i);
         piece.global[i] = space->global[i];
         piece.local[i] = space->local[i];
     }

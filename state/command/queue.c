@@ -30,7 +30,7 @@ void queue_alone_end(void)
 }
 
 /* Another one is to be: what runs alone goes on to its end, and nothing begins to. */
-static void begin_beside_others(void)
+static void queue_begin_beside_others(void)
 {
     pthread_mutex_lock(&engine_lock);
     queue_count++;
@@ -39,14 +39,14 @@ static void begin_beside_others(void)
     pthread_mutex_unlock(&engine_lock);
 }
 
-static void end_beside_others(void)
+static void queue_end_beside_others(void)
 {
     pthread_mutex_lock(&engine_lock);
     queue_count--;
     pthread_mutex_unlock(&engine_lock);
 }
 
-static void release_at(const struct queue *queue, uint8_t place, cl_command_queue real)
+static void queue_release_at(const struct queue *queue, uint8_t place, cl_command_queue real)
 {
     if (real)
         queue->context->at[place]->cl->clReleaseCommandQueue(real);
@@ -55,8 +55,8 @@ static void release_at(const struct queue *queue, uint8_t place, cl_command_queu
 static void queue_leave(struct object *object)
 {
     struct queue *queue = (struct queue *)object;
-    release_at(queue, atomic_load(&queue->context->place[queue->seat_index]), queue->real);
-    release_at(queue, queue->next_place, queue->next);
+    queue_release_at(queue, atomic_load(&queue->context->place[queue->seat_index]), queue->real);
+    queue_release_at(queue, queue->next_place, queue->next);
 }
 
 static void queue_destroy(struct object *object)
@@ -64,7 +64,7 @@ static void queue_destroy(struct object *object)
     struct queue *queue = (struct queue *)object;
     free(queue->property_list);
     object_unhold(queue->context);
-    end_beside_others();
+    queue_end_beside_others();
 }
 
 static void queue_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
@@ -126,7 +126,7 @@ cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_comm
     return CL_SUCCESS;
 }
 
-static cl_int begin_where_it_is(struct queue *queue)
+static cl_int queue_begin_where_it_is(struct queue *queue)
 {
     const struct context *context = queue->context;
     gate_enter();
@@ -149,7 +149,7 @@ cl_int queue_create(struct context *context, struct seat *seat,
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     unsigned tries = 0;
     int before = cancel_hold();
-    begin_beside_others();
+    queue_begin_beside_others();
     cancel_allow(before);
     queue->context = context;
     queue->seat = seat;
@@ -165,7 +165,7 @@ cl_int queue_create(struct context *context, struct seat *seat,
         queue->property_count = list_count;
     }
     do
-        error = begin_where_it_is(queue);
+        error = queue_begin_where_it_is(queue);
     while (error != CL_SUCCESS && context_outlives(context, error, &tries));
     if (error != CL_SUCCESS)
         goto failed;
@@ -175,7 +175,7 @@ failed:
     free(queue->property_list);
     object_unhold(context);
     object_discard(queue);
-    end_beside_others();
+    queue_end_beside_others();
     return error;
 }
 
@@ -262,9 +262,9 @@ cl_int queue_drain(struct context *context, uint8_t place)
 }
 
 /* What ran alone is not the child's. */
-static void in_child(void)
+static void queue_in_child(void)
 {
     alone_count = 0;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = queue_in_child};

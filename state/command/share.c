@@ -6,7 +6,7 @@
 
 #include "state/command/parts.h"
 
-static struct command *copy_of(const struct command *command)
+static struct command *share_copy_of(const struct command *command)
 {
     struct command *copy = malloc(command->ops->size);
     if (!copy)
@@ -18,7 +18,7 @@ static struct command *copy_of(const struct command *command)
 }
 
 /* Under engine_lock. */
-static int join(struct queue *queue, struct shared_launch *ret_launch)
+static int share_join_locked(struct queue *queue, struct shared_launch *ret_launch)
 {
     struct event *event;
     bool busy = false;
@@ -28,7 +28,7 @@ static int join(struct queue *queue, struct shared_launch *ret_launch)
     struct pieces *pieces = command->ops->pieces(command);
     if (pieces->stays || pieces->measures || event->parts->sharers != 0)
         return -ENOENT;
-    struct command *copy = copy_of(command);
+    struct command *copy = share_copy_of(command);
     if (!copy)
         return -ENOMEM;
     parts_share(event->parts);
@@ -47,7 +47,7 @@ int share_join(const struct seat *seat, struct shared_launch *ret_launch)
         if (queue->seat != seat || atomic_load(&queue->held_count) == 0)
             continue;
         pthread_mutex_lock(&engine_lock);
-        int joined = join(queue, ret_launch);
+        int joined = share_join_locked(queue, ret_launch);
         pthread_mutex_unlock(&engine_lock);
         error = joined == -ENOENT ? error : joined;
     }
@@ -56,7 +56,7 @@ int share_join(const struct seat *seat, struct shared_launch *ret_launch)
 
 struct command *share_copy(const struct shared_launch *launch)
 {
-    return copy_of(launch->command);
+    return share_copy_of(launch->command);
 }
 
 uint64_t share_left(const struct shared_launch *launch)
@@ -106,7 +106,7 @@ void share_rest(const struct shared_launch *launch, bool rests)
 }
 
 /* What its drivers say nothing of until they are asked. */
-static void ask(const struct shared_launch *launch)
+static void share_ask(const struct shared_launch *launch)
 {
     gate_enter();
     (void)parts_status(launch->event);
@@ -115,7 +115,7 @@ static void ask(const struct shared_launch *launch)
 
 bool share_has_begun(const struct shared_launch *launch)
 {
-    ask(launch);
+    share_ask(launch);
     pthread_mutex_lock(&engine_lock);
     bool begun = launch->event->parts->ended != 0;
     pthread_mutex_unlock(&engine_lock);
@@ -126,7 +126,7 @@ bool share_is_idle(const struct shared_launch *launch)
 {
     struct event *event = launch->event, *same;
     bool busy = false;
-    ask(launch);
+    share_ask(launch);
     pthread_mutex_lock(&engine_lock);
     bool idle =
         event->parts->left == 0 && (pieces_none_left(launch->pieces) || launch->pieces->rests ||

@@ -21,21 +21,21 @@ struct release {
     void *pointers[];
 };
 
-static cl_int step_issue(struct command *command, struct residence *residence, uint8_t place,
-                         cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                         cl_event *ret_event)
+static cl_int svm_free_step_issue(struct command *command, struct residence *residence,
+                                  uint8_t place, cl_command_queue queue, cl_uint waits,
+                                  const cl_event *wait_list, cl_event *ret_event)
 {
     (void)command, (void)place;
     return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
 }
 
-static cl_int nothing_to_hold(struct command *command)
+static cl_int svm_free_nothing_to_hold(struct command *command)
 {
     (void)command;
     return CL_SUCCESS;
 }
 
-static void nothing_to_drop(struct command *command)
+static void svm_free_nothing_to_drop(struct command *command)
 {
     (void)command;
 }
@@ -43,13 +43,13 @@ static void nothing_to_drop(struct command *command)
 static const struct command_ops step_ops = {
     .type = CL_COMMAND_SVM_FREE,
     .size = sizeof(struct command),
-    .issue = step_issue,
-    .defer = nothing_to_hold,
+    .issue = svm_free_step_issue,
+    .defer = svm_free_nothing_to_hold,
     .unrepeatable = "it has shared virtual memory",
-    .drop = nothing_to_drop,
+    .drop = svm_free_nothing_to_drop,
 };
 
-static void release_free(struct release *release)
+static void svm_free_release_free(struct release *release)
 {
     object_unhold(release->queue);
     object_unhold(release->done);
@@ -57,7 +57,8 @@ static void release_free(struct release *release)
 }
 
 /* NULL without memory, or without a thread to call the program in. */
-static struct release *release_new(struct queue *queue, cl_uint count, void *const *pointers)
+static struct release *svm_free_release_new(struct queue *queue, cl_uint count,
+                                            void *const *pointers)
 {
     struct release *release = calloc(1, sizeof(*release) + count * sizeof(pointers[0]));
     struct event *done = event_create(queue->context, NULL, CL_COMMAND_USER);
@@ -76,21 +77,21 @@ static struct release *release_new(struct queue *queue, cl_uint count, void *con
     return release;
 }
 
-static void release_ends(void *data)
+static void svm_free_release_ends(void *data)
 {
     struct release *release = data;
     (void)event_set_user_status(release->done, release->status);
-    release_free(release);
+    svm_free_release_free(release);
 }
 
-static void CL_CALLBACK reached(cl_event event, cl_int status, void *data)
+static void CL_CALLBACK svm_free_reached(cl_event event, cl_int status, void *data)
 {
     (void)event;
     struct release *release = data;
     struct queue *queue = release->queue;
     release->status = status < 0 ? status : CL_COMPLETE;
     /* Also where the program ends the thread. */
-    pthread_cleanup_push(release_ends, release);
+    pthread_cleanup_push(svm_free_release_ends, release);
     if (status == CL_COMPLETE && release->call)
         release->call(object_lend(queue), release->count, release->pointers, release->data);
     for (cl_uint i = 0; status == CL_COMPLETE && !release->call && i < release->count; i++)
@@ -103,7 +104,7 @@ cl_int svm_enqueue_free(struct queue *queue, cl_uint count, void *const *pointer
                         void *data, cl_uint waits, const cl_event *wait_list, cl_event *ret_event)
 {
     struct command step = {.ops = &step_ops, .queue = queue};
-    struct release *release = release_new(queue, count, pointers);
+    struct release *release = svm_free_release_new(queue, count, pointers);
     cl_event first;
     if (!release)
         return CL_OUT_OF_HOST_MEMORY;
@@ -116,8 +117,9 @@ cl_int svm_enqueue_free(struct queue *queue, cl_uint count, void *const *pointer
         (void)queue_flush(queue);
         cl_event last = (cl_event)done;
         object_hold(done);
-        if (event_set_callback((struct event *)first, CL_COMPLETE, reached, release) != CL_SUCCESS)
-            reached(first, event_wait(1, (struct event *const *)&first), release);
+        if (event_set_callback((struct event *)first, CL_COMPLETE, svm_free_reached, release) !=
+            CL_SUCCESS)
+            svm_free_reached(first, event_wait(1, (struct event *const *)&first), release);
         step = (struct command){.ops = &step_ops, .queue = queue};
         error = command_run(&step, false, 1, &last, ret_event);
         object_release(first);
@@ -125,7 +127,7 @@ cl_int svm_enqueue_free(struct queue *queue, cl_uint count, void *const *pointer
         object_unhold(done);
     } else {
         object_release(done);
-        release_free(release);
+        svm_free_release_free(release);
     }
     return error;
 }

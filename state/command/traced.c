@@ -18,7 +18,7 @@ struct running {
 };
 
 /* How long it ran, as the device says; 0 where that is not known. */
-static uint64_t ran_ns(const struct running *running)
+static uint64_t traced_ran_ns(const struct running *running)
 {
     cl_ulong start = 0, end = 0;
     const cl_icd_dispatch *cl = running->cl;
@@ -30,14 +30,14 @@ static uint64_t ran_ns(const struct running *running)
     return end > start ? end - start : 0;
 }
 
-static void CL_CALLBACK ended(cl_event event, cl_int status, void *data)
+static void CL_CALLBACK traced_ended(cl_event event, cl_int status, void *data)
 {
     struct running *running = data;
     uint64_t now = clock_now_ns();
     (void)event;
     /* Once the process ends nobody reads it, and the driver is left alone. */
     if (work_begin()) {
-        uint64_t ran = ran_ns(running);
+        uint64_t ran = traced_ran_ns(running);
         bool piece = running->share != 0;
         struct span span = {.category = piece ? "piece" : "kernel",
                             .begin_ns = running->issued_ns,
@@ -61,7 +61,7 @@ static void CL_CALLBACK ended(cl_event event, cl_int status, void *data)
 }
 
 /* A queue's number in a picture: its slot. */
-static uint32_t number_of(const struct queue *queue)
+static uint32_t traced_number_of(const struct queue *queue)
 {
     return (uint32_t)(((uintptr_t)queue - object_base) >> 4);
 }
@@ -70,7 +70,7 @@ static uint32_t number_of(const struct queue *queue)
 #define PIECE_NAME_MAX 24
 
 /* Never 0: that is none. */
-static uint32_t share_of(const struct pieces *piece)
+static uint32_t traced_share_of(const struct pieces *piece)
 {
     double share = 1e6 * (double)piece->count / (double)piece->groups;
     return share < 1 ? 1 : (uint32_t)share;
@@ -82,16 +82,18 @@ void traced_launch(uint64_t issued_ns, cl_event event, const struct residence *r
     struct running *running = calloc(1, sizeof(*running));
     if (!running)
         return;
-    *running = (struct running){
-        .cl = residence->cl, .event = event, .issued_ns = issued_ns, .queue = number_of(queue)};
+    *running = (struct running){.cl = residence->cl,
+                                .event = event,
+                                .issued_ns = issued_ns,
+                                .queue = traced_number_of(queue)};
     (void)!snprintf(running->name, sizeof(running->name), "%s", kernel);
     if (piece) {
-        running->share = share_of(piece);
+        running->share = traced_share_of(piece);
         (void)!snprintf(running->name, sizeof(running->name), "%.*s, groups %zu to %zu",
                         PIECE_NAME_MAX, kernel, piece->at, piece->at + piece->count - 1);
     }
     running->cl->clRetainEvent(event);
-    if (running->cl->clSetEventCallback(event, CL_COMPLETE, ended, running) == CL_SUCCESS)
+    if (running->cl->clSetEventCallback(event, CL_COMPLETE, traced_ended, running) == CL_SUCCESS)
         return;
     running->cl->clReleaseEvent(event);
     free(running);
@@ -105,7 +107,7 @@ void traced_pieces(const struct queue *queue, const struct pieces *pieces)
                         .begin_ns = pieces->traced,
                         .end_ns = clock_now_ns(),
                         .track = SPAN_LAUNCH,
-                        .of = number_of(queue),
+                        .of = traced_number_of(queue),
                         .key = "pieces",
                         .value = pieces->given};
     (void)!snprintf(span.name, sizeof(span.name), "%s", pieces->pace->name);

@@ -49,10 +49,12 @@ void turn_end(struct command *command)
     command->turn = 0;
 }
 
-static void in_child(void)
+static void turn_in_child(void)
 {
     turn.current = 0;
 }
 
-FORK_PART = {
-    .rank = FORK_TABLE, .long_lock = &turn.lock, .changed = {&turn.free}, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE,
+             .long_lock = &turn.lock,
+             .changed = {&turn.free},
+             .in_child = turn_in_child};

@@ -52,7 +52,7 @@ static struct {
     bool running;
 } watched = {.listed = PTHREAD_COND_INITIALIZER};
 
-static void list_add(struct callback_list *list, struct event_callback *callback)
+static void watch_list_add(struct callback_list *list, struct event_callback *callback)
 {
     callback->next = NULL;
     *list->last = callback;
@@ -66,13 +66,13 @@ static void watch_unref(struct watch *watch)
 }
 
 /* Once the process ends, what nobody waits for stays: the driver may have taken itself apart. */
-static void let_go(struct event *event)
+static void watch_let_go(struct event *event)
 {
     if (!work_is_over())
         object_unhold(event);
 }
 
-static struct event_callback *next_due(struct watch *watch, struct event *event)
+static struct event_callback *watch_next_due(struct watch *watch, struct event *event)
 {
     bool unlisted = false;
     pthread_mutex_lock(&engine_lock);
@@ -88,7 +88,7 @@ static struct event_callback *next_due(struct watch *watch, struct event *event)
     }
     pthread_mutex_unlock(&engine_lock);
     if (unlisted)
-        let_go(event);
+        watch_let_go(event);
     return callback;
 }
 
@@ -98,13 +98,13 @@ struct due {
     struct event_callback *callback;
 };
 
-static void due_call(void *data)
+static void watch_due_call(void *data)
 {
     const struct due *due = data;
     due->callback->call((cl_event)due->event, due->callback->status, due->callback->data);
 }
 
-static void due_called(const struct due *due)
+static void watch_due_called(const struct due *due)
 {
     free(due->callback);
     atomic_fetch_sub(&due->event->callback_refs, 1);
@@ -113,27 +113,27 @@ static void due_called(const struct due *due)
 }
 
 /* It ended its thread: the others are called in another, as the job still is posted. */
-static void due_gone(void *data)
+static void watch_due_gone(void *data)
 {
     const struct due *due = data;
-    due_called(due);
+    watch_due_called(due);
     callback_post(&due->watch->job);
 }
 
 /* One job an event, so that its callbacks are never called side by side or out of order. */
-static void call_due(struct callback_job *job)
+static void watch_call_due(struct callback_job *job)
 {
     struct due due = {.watch = container_of(job, struct watch, job)};
     due.event = due.watch->event;
-    while ((due.callback = next_due(due.watch, due.event))) {
-        callback_program(due_call, due_gone, &due);
-        due_called(&due);
+    while ((due.callback = watch_next_due(due.watch, due.event))) {
+        callback_program(watch_due_call, watch_due_gone, &due);
+        watch_due_called(&due);
     }
-    let_go(due.event); /* the job's */
+    watch_let_go(due.event); /* the job's */
 }
 
 /* Under engine_lock. */
-static void post(struct watch *watch)
+static void watch_post(struct watch *watch)
 {
     if (watch->posted)
         return;
@@ -143,7 +143,7 @@ static void post(struct watch *watch)
 }
 
 /* Those whose status was reached are due, the earliest status first. Under engine_lock. */
-static void make_due(struct watch *watch)
+static void watch_make_due(struct watch *watch)
 {
     cl_int reached = atomic_load_explicit(&watch->reached, memory_order_relaxed);
     for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE && type >= reached; type--)
@@ -157,14 +157,14 @@ static void make_due(struct watch *watch)
             if (!*link)
                 watch->ahead.last = link;
             callback->status = reached < 0 ? reached : type;
-            list_add(&watch->due, callback);
+            watch_list_add(&watch->due, callback);
         }
     if (watch->due.first)
-        post(watch);
+        watch_post(watch);
 }
 
 /* Under engine_lock. The hold goes with the job: nobody unholds in a driver's thread (the gate). */
-static void unlist(struct watch *watch)
+static void watch_unlist(struct watch *watch)
 {
     if (!watch->listed)
         return;
@@ -179,11 +179,11 @@ static void unlist(struct watch *watch)
     watched.count--;
     watch->listed = false;
     watch->unlisted = true;
-    post(watch);
+    watch_post(watch);
 }
 
 /* Under engine_lock. */
-static void enlist(struct watch *watch)
+static void watch_enlist(struct watch *watch)
 {
     watch->next = NULL;
     watch->previous = watched.last;
@@ -202,7 +202,7 @@ static void enlist(struct watch *watch)
         pthread_cond_signal(&watched.listed);
 }
 
-static void advance(struct watch *watch, cl_int status)
+static void watch_advance_locked(struct watch *watch, cl_int status)
 {
     if (!watch->event || status >= atomic_load_explicit(&watch->reached, memory_order_relaxed))
         return;
@@ -215,11 +215,11 @@ static void advance(struct watch *watch, cl_int status)
     atomic_store(&watch->reached, status);
     if (status <= CL_COMPLETE && event_state(event) == EVENT_ISSUED)
         atomic_store(&event->status, status);
-    make_due(watch);
+    watch_make_due(watch);
     if (status > CL_COMPLETE)
         return;
     atomic_store(&event->ended, true);
-    unlist(watch);
+    watch_unlist(watch);
     if (watch->pumps)
         hold_pump_soon();
 }
@@ -234,41 +234,41 @@ void watch_advance(struct event *event, cl_int status)
 {
     struct watch *watch = atomic_load_explicit(&event->watch, memory_order_acquire);
     if (watch)
-        advance(watch, status);
+        watch_advance_locked(watch, status);
 }
 
-static void reported(struct watch *watch, cl_int status)
+static void watch_reported(struct watch *watch, cl_int status)
 {
     /* With the release in ask: how a driver hands it over is not ours to see. */
     (void)atomic_load_explicit(&watch->refs, memory_order_acquire);
     pthread_mutex_lock(&engine_lock);
-    advance(watch, status);
+    watch_advance_locked(watch, status);
     pthread_mutex_unlock(&engine_lock);
     watch_unref(watch);
 }
 
 /* The driver's threads: whatever it says, what was asked for has been reached. */
-static void CL_CALLBACK is_submitted(cl_event real, cl_int status, void *data)
+static void CL_CALLBACK watch_is_submitted(cl_event real, cl_int status, void *data)
 {
     (void)real;
-    reported(data, status < CL_SUBMITTED ? status : CL_SUBMITTED);
+    watch_reported(data, status < CL_SUBMITTED ? status : CL_SUBMITTED);
 }
-static void CL_CALLBACK is_running(cl_event real, cl_int status, void *data)
+static void CL_CALLBACK watch_is_running(cl_event real, cl_int status, void *data)
 {
     (void)real;
-    reported(data, status < CL_RUNNING ? status : CL_RUNNING);
+    watch_reported(data, status < CL_RUNNING ? status : CL_RUNNING);
 }
-static void CL_CALLBACK has_ended(cl_event real, cl_int status, void *data)
+static void CL_CALLBACK watch_has_ended(cl_event real, cl_int status, void *data)
 {
     (void)real;
-    reported(data, status < CL_COMPLETE ? status : CL_COMPLETE);
+    watch_reported(data, status < CL_COMPLETE ? status : CL_COMPLETE);
 }
 
 /* Have the driver report what callbacks wait for, and the end. Inside the gate, ISSUED. */
-static void ask(struct event *event, struct watch *watch)
+static void watch_ask(struct event *event, struct watch *watch)
 {
-    static void(CL_CALLBACK *const reports[])(cl_event, cl_int, void *) = {has_ended, is_running,
-                                                                           is_submitted};
+    static void(CL_CALLBACK *const reports[])(cl_event, cl_int, void *) = {
+        watch_has_ended, watch_is_running, watch_is_submitted};
     uint8_t wanted = 1u << CL_COMPLETE;
     pthread_mutex_lock(&engine_lock);
     for (const struct event_callback *c = watch->ahead.first; c; c = c->next)
@@ -277,7 +277,7 @@ static void ask(struct event *event, struct watch *watch)
     if (atomic_load(&watch->reached) <= CL_COMPLETE)
         wanted = 0;
     else if (!watch->listed)
-        enlist(watch);
+        watch_enlist(watch);
     watch->asked |= wanted;
     pthread_mutex_unlock(&engine_lock);
     if (event->parts) {
@@ -299,7 +299,7 @@ void watch_issued(struct event *event)
 {
     struct watch *watch = atomic_load_explicit(&event->watch, memory_order_acquire);
     if (watch)
-        ask(event, watch);
+        watch_ask(event, watch);
 }
 
 void watch_leave(struct event *event)
@@ -317,7 +317,7 @@ void watch_leave(struct event *event)
 
 /* What the driver says of one event, if it did not say so by itself. Nobody may be waiting there
  * who would notice that its device is lost: where nothing comes for long, that is asked. */
-static void look_at(struct event *event)
+static void watch_look_at(struct event *event)
 {
     cl_int status;
     struct residence *doubted = NULL;
@@ -343,11 +343,11 @@ static void look_at(struct event *event)
     if (doubted)
         residence_doubt(doubted);
     residence_unref(doubted);
-    let_go(event);
+    watch_let_go(event);
 }
 
 /* Each in turn: the one looked at goes to the end of the list. */
-static void look(void)
+static void watch_look_at_all(void)
 {
     struct event *events[LOOK_COUNT];
     size_t count = 0;
@@ -360,13 +360,13 @@ static void look(void)
         else
             watched.last = NULL;
         watched.count--;
-        enlist(watch);
+        watch_enlist(watch);
         events[count] = watch->event;
         object_hold(watch->event);
     }
     pthread_mutex_unlock(&engine_lock);
     for (size_t i = 0; i < count; i++)
-        look_at(events[i]);
+        watch_look_at(events[i]);
 }
 
 static void *watch_thread(void *unused)
@@ -382,7 +382,7 @@ static void *watch_thread(void *unused)
         pthread_mutex_unlock(&engine_lock);
         clock_sleep(pause);
         (void)work_begin();
-        look();
+        watch_look_at_all();
         work_end();
         if (pause < LOOK_MOST_NS)
             pause *= 2;
@@ -390,7 +390,7 @@ static void *watch_thread(void *unused)
     return NULL;
 }
 
-static int start(void)
+static int watch_start(void)
 {
     int error = callback_start();
     pthread_mutex_lock(&engine_lock);
@@ -409,12 +409,12 @@ static struct watch *watch_of(struct event *event)
     if (watch)
         return watch;
     watch = calloc(1, sizeof(*watch));
-    if (!watch || start() != 0) {
+    if (!watch || watch_start() != 0) {
         free(watch);
         return NULL;
     }
     watch->event = event;
-    watch->job.run = call_due;
+    watch->job.run = watch_call_due;
     watch->ahead.last = &watch->ahead.first;
     watch->due.last = &watch->due.first;
     atomic_init(&watch->reached, CL_QUEUED);
@@ -441,7 +441,7 @@ bool event_watch(struct event *event)
     pthread_mutex_unlock(&engine_lock);
     if (!first || !issued)
         return true;
-    ask(event, watch);
+    watch_ask(event, watch);
     /* Nobody waits for it there, so nobody would send it off. */
     const struct queue *queue = event->queue;
     if (queue->real && atomic_load(&queue->context->place[queue->seat_index]) == event->place)
@@ -468,20 +468,20 @@ cl_int event_set_callback(struct event *event, cl_int type,
     gate_enter();
     pthread_mutex_lock(&engine_lock);
     enum event_state state = event_state(event);
-    list_add(&watch->ahead, callback);
+    watch_list_add(&watch->ahead, callback);
     if (state != EVENT_ISSUED)
-        advance(watch, atomic_load(&event->status));
-    make_due(watch);
+        watch_advance_locked(watch, atomic_load(&event->status));
+    watch_make_due(watch);
     pthread_mutex_unlock(&engine_lock);
     if (state == EVENT_ISSUED)
-        ask(event, watch);
+        watch_ask(event, watch);
     gate_leave();
     return CL_SUCCESS;
 }
 
-static void in_child(void)
+static void watch_forget_in_child(void)
 {
     watched.running = false;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .changed = {&watched.listed}, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .changed = {&watched.listed}, .in_child = watch_forget_in_child};

@@ -16,13 +16,13 @@ unsigned cost_threads(const struct cost_choice *choice)
     return threads;
 }
 
-static uint64_t steps_of(const struct cost_problem *problem, size_t chunk)
+static uint64_t cost_steps_of(const struct cost_problem *problem, size_t chunk)
 {
     return (problem->total + chunk - 1) / chunk;
 }
 
 /* Of an average chunk. */
-static double stage_seconds(const struct cost_stage *stage, double bytes, unsigned threads)
+static double cost_stage_seconds(const struct cost_stage *stage, double bytes, unsigned threads)
 {
     double workers = threads < 2 ? 1 : 1 + (threads - 1) * COST_EFFICIENCY;
     return stage->setup + bytes / (stage->bandwidth * workers);
@@ -37,14 +37,14 @@ struct part {
     double slowest; /* of them, and COST_TURN */
 };
 
-static double part_seconds(const struct part *part)
+static double cost_part_seconds(const struct part *part)
 {
     double around = (part->sum + COST_LATE) / (part->chunks > 1 ? part->chunks - 1 : 1);
     double period = around > part->slowest ? around : part->slowest;
     return part->once + part->sum + (part->steps - 1) * period;
 }
 
-static void part_add(struct part *part, double seconds)
+static void cost_part_add(struct part *part, double seconds)
 {
     part->sum += seconds;
     if (seconds > part->slowest)
@@ -52,9 +52,10 @@ static void part_add(struct part *part, double seconds)
 }
 
 /* What no thread changes: links and the ring. */
-static struct part part_begin(const struct cost_problem *problem, size_t chunk, unsigned chunks)
+static struct part cost_part_begin(const struct cost_problem *problem, size_t chunk,
+                                   unsigned chunks)
 {
-    double steps = (double)steps_of(problem, chunk);
+    double steps = (double)cost_steps_of(problem, chunk);
     struct part part = {.steps = steps,
                         .bytes = (double)problem->total / steps,
                         .chunks = chunks,
@@ -64,7 +65,7 @@ static struct part part_begin(const struct cost_problem *problem, size_t chunk, 
         if (stage->kind == COST_RING)
             part.once += stage->setup + (double)chunk * chunks / stage->bandwidth;
         else if (stage->kind == COST_LINK)
-            part_add(&part, stage_seconds(stage, part.bytes, 1));
+            cost_part_add(&part, cost_stage_seconds(stage, part.bytes, 1));
         else if (stage->kind == COST_HAND)
             part.sum += stage->setup;
     }
@@ -72,32 +73,33 @@ static struct part part_begin(const struct cost_problem *problem, size_t chunk, 
 }
 
 /* All work is the caller's: one stage. */
-static void part_add_caller(struct part *part, const struct cost_problem *problem)
+static void cost_part_add_caller(struct part *part, const struct cost_problem *problem)
 {
     double sum = 0;
     for (size_t i = 0; i < problem->count; i++)
         if (problem->stages[i].kind == COST_WORK)
-            sum += stage_seconds(&problem->stages[i], part->bytes, 1);
-    part_add(part, sum);
+            sum += cost_stage_seconds(&problem->stages[i], part->bytes, 1);
+    cost_part_add(part, sum);
 }
 
-static void part_add_threads(struct part *part, const struct cost_stage *stage, unsigned threads)
+static void cost_part_add_threads(struct part *part, const struct cost_stage *stage,
+                                  unsigned threads)
 {
     part->once += threads * COST_THREAD_START;
-    part_add(part, stage_seconds(stage, part->bytes, threads));
+    cost_part_add(part, cost_stage_seconds(stage, part->bytes, threads));
 }
 
 double cost_predict(const struct cost_problem *problem, const struct cost_choice *choice)
 {
-    struct part part = part_begin(problem, choice->chunk, choice->chunks);
+    struct part part = cost_part_begin(problem, choice->chunk, choice->chunks);
     if (cost_threads(choice) == 0) {
-        part_add_caller(&part, problem);
-        return part_seconds(&part);
+        cost_part_add_caller(&part, problem);
+        return cost_part_seconds(&part);
     }
     for (size_t i = 0; i < problem->count; i++)
         if (problem->stages[i].kind == COST_WORK)
-            part_add_threads(&part, &problem->stages[i], choice->threads[i]);
-    return part_seconds(&part);
+            cost_part_add_threads(&part, &problem->stages[i], choice->threads[i]);
+    return cost_part_seconds(&part);
 }
 
 struct search {
@@ -110,7 +112,7 @@ struct search {
     struct cost_choice choice, best;
 };
 
-static bool is_better(const struct search *search, const struct cost_choice *choice)
+static bool cost_is_better(const struct search *search, const struct cost_choice *choice)
 {
     const struct cost_choice *best = &search->best;
     if (choice->seconds > search->limit)
@@ -127,17 +129,17 @@ static bool is_better(const struct search *search, const struct cost_choice *cho
     return ring != best_ring ? ring < best_ring : choice->seconds < best->seconds;
 }
 
-static void consider(struct search *search, const struct part *part)
+static void cost_consider(struct search *search, const struct part *part)
 {
-    search->choice.seconds = part_seconds(part);
-    if (!is_better(search, &search->choice))
+    search->choice.seconds = cost_part_seconds(part);
+    if (!cost_is_better(search, &search->choice))
         return;
     search->best = search->choice;
     if (!search->least)
         search->limit = search->best.seconds;
 }
 
-static unsigned most_threads(const struct search *search, size_t work, unsigned cores)
+static unsigned cost_most_threads(const struct search *search, size_t work, unsigned cores)
 {
     unsigned most = search->problem->stages[search->work[work]].most;
     most = most && most < cores ? most : cores;
@@ -145,11 +147,11 @@ static unsigned most_threads(const struct search *search, size_t work, unsigned 
 }
 
 /* Threads for the work from @work on, of which each has one at least. */
-static void search_threads(struct search *search, const struct part *part, size_t work,
-                           unsigned cores)
+static void cost_search_threads(struct search *search, const struct part *part, size_t work,
+                                unsigned cores)
 {
     if (work == search->work_count) {
-        consider(search, part);
+        cost_consider(search, part);
         return;
     }
     unsigned others = (unsigned)(search->work_count - work - 1);
@@ -159,36 +161,36 @@ static void search_threads(struct search *search, const struct part *part, size_
     for (size_t i = work; i < search->work_count; i++) {
         const struct cost_stage *stage = &search->problem->stages[search->work[i]];
         bound.once += COST_THREAD_START;
-        part_add(&bound,
-                 stage_seconds(stage, bound.bytes, most_threads(search, i, cores - others)));
+        cost_part_add(&bound, cost_stage_seconds(stage, bound.bytes,
+                                                 cost_most_threads(search, i, cores - others)));
     }
-    if (part_seconds(&bound) > search->limit)
+    if (cost_part_seconds(&bound) > search->limit)
         return;
     size_t place = search->work[work];
-    unsigned most = most_threads(search, work, cores - others);
+    unsigned most = cost_most_threads(search, work, cores - others);
     for (unsigned threads = 1; threads <= most; threads++) {
         struct part more = *part;
-        part_add_threads(&more, &search->problem->stages[place], threads);
+        cost_part_add_threads(&more, &search->problem->stages[place], threads);
         search->choice.threads[place] = threads;
-        search_threads(search, &more, work + 1, cores - threads);
+        cost_search_threads(search, &more, work + 1, cores - threads);
     }
     search->choice.threads[place] = 0;
 }
 
-static void search_all(struct search *search)
+static void cost_search_all(struct search *search)
 {
     const struct cost_problem *problem = search->problem;
     for (size_t chunk = COST_CHUNK_MIN; chunk <= COST_CHUNK_MAX; chunk *= 2) {
-        uint64_t steps = steps_of(problem, chunk);
+        uint64_t steps = cost_steps_of(problem, chunk);
         for (unsigned chunks = 1; chunks <= COST_CHUNKS_MAX && chunks <= steps; chunks++) {
             if ((uint64_t)chunk * chunks > problem->ring)
                 break;
-            struct part part = part_begin(problem, chunk, chunks), alone = part;
+            struct part part = cost_part_begin(problem, chunk, chunks), alone = part;
             search->choice = (struct cost_choice){.chunk = chunk, .chunks = chunks};
-            part_add_caller(&alone, problem);
-            consider(search, &alone);
+            cost_part_add_caller(&alone, problem);
+            cost_consider(search, &alone);
             if (search->work_count && search->cores > 1)
-                search_threads(search, &part, 0, search->cores);
+                cost_search_threads(search, &part, 0, search->cores);
         }
         if (steps == 1)
             break;
@@ -203,16 +205,16 @@ void cost_choose(const struct cost_problem *problem, double slack, struct cost_c
             search.work[search.work_count++] = i;
     if (search.cores > COST_THREADS_MAX)
         search.cores = COST_THREADS_MAX;
-    search_all(&search);
+    cost_search_all(&search);
     if (slack > 0) {
         search.limit = search.best.seconds * (1 + slack);
         search.least = true;
-        search_all(&search);
+        cost_search_all(&search);
     }
     *ret = search.best;
 }
 
-static size_t add_stage(struct cost_problem *problem, const struct cost_stage *stage)
+static size_t cost_add_stage(struct cost_problem *problem, const struct cost_stage *stage)
 {
     problem->stages[problem->count] = *stage;
     return problem->count++;
@@ -221,7 +223,7 @@ static size_t add_stage(struct cost_problem *problem, const struct cost_stage *s
 /* What a thread does that copies to host memory. It makes the pages of a part, and copies it; the
  * kernel has no more than PAGES_THREADS at the one, and as many at the other keep up (an H200's
  * host: 0.37 to 0.50 of the link's speed with 11 and 12 threads, 0.30 to 0.37 with 6 to 9). */
-static struct cost_stage out_stage(const struct cost_way *way)
+static struct cost_stage cost_out_stage(const struct cost_way *way)
 {
     struct cost_stage stage = way->host->out;
     if (way->fresh) {
@@ -238,25 +240,25 @@ static void cost_stages(const struct cost_way *way, struct cost_problem *ret_pro
     struct cost_problem problem = {.total = way->total, .cores = way->cores, .ring = COST_RING_MAX};
     struct cost_places places = {.copy = COST_STAGES_MAX, .work = COST_STAGES_MAX};
     if (way->from)
-        add_stage(&problem, &way->from->read);
+        cost_add_stage(&problem, &way->from->read);
     if (!way->from)
-        places.copy = add_stage(&problem, &way->host->copy);
+        places.copy = cost_add_stage(&problem, &way->host->copy);
     if (way->work)
-        places.work = add_stage(&problem, way->work);
-    const struct cost_stage out = out_stage(way);
+        places.work = cost_add_stage(&problem, way->work);
+    const struct cost_stage out = cost_out_stage(way);
     if (!way->to)
-        places.copy = add_stage(&problem, &out);
+        places.copy = cost_add_stage(&problem, &out);
     if (way->to)
-        add_stage(&problem, &way->to->write);
+        cost_add_stage(&problem, &way->to->write);
     struct cost_stage hands = way->host->hand;
     hands.setup *= way->work ? HANDS + 1 : HANDS;
-    add_stage(&problem, &hands);
-    add_stage(&problem, &way->host->ring);
+    cost_add_stage(&problem, &hands);
+    cost_add_stage(&problem, &way->host->ring);
     *ret_problem = problem;
     *ret_places = places;
 }
 
-static bool needs_ring(const struct cost_way *way)
+static bool cost_needs_ring(const struct cost_way *way)
 {
     return way->ring || way->work || (way->from && way->to);
 }
@@ -267,7 +269,7 @@ bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret)
     if (measured && way->total >= COST_MEASURE_FROM)
         return false;
     *ret = (struct cost_choice){0};
-    if (needs_ring(way)) {
+    if (cost_needs_ring(way)) {
         size_t half = way->total / 2 + 1;
         ret->chunk = COST_CHUNK_MIN;
         while (ret->chunk < half && ret->chunk < (1u << 20))
@@ -277,7 +279,7 @@ bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret)
     return true;
 }
 
-static double plain_seconds(const struct cost_way *way)
+static double cost_plain_seconds(const struct cost_way *way)
 {
     const struct cost_stage *plain = way->from ? &way->from->plain_read : &way->to->plain_write;
     double seconds = plain->setup + (double)way->total / plain->bandwidth;
@@ -293,10 +295,10 @@ void cost_route(const struct cost_way *way, struct cost_choice *ret, struct cost
     struct cost_problem problem;
     cost_stages(way, &problem, ret_places);
     if (cost_is_simple(way, ret)) {
-        ret->seconds = ret->chunk ? cost_predict(&problem, ret) : plain_seconds(way);
+        ret->seconds = ret->chunk ? cost_predict(&problem, ret) : cost_plain_seconds(way);
         return;
     }
     cost_choose(&problem, COST_SLACK, ret);
-    if (!needs_ring(way) && plain_seconds(way) <= ret->seconds)
-        *ret = (struct cost_choice){.seconds = plain_seconds(way)};
+    if (!cost_needs_ring(way) && cost_plain_seconds(way) <= ret->seconds)
+        *ret = (struct cost_choice){.seconds = cost_plain_seconds(way)};
 }

@@ -7,7 +7,7 @@
 
 #include "state/base/log.h"
 
-static int compare_param(const void *key, const void *row)
+static int devinfo_compare_param(const void *key, const void *row)
 {
     cl_device_info name = *(const cl_device_info *)key;
     cl_device_info other = ((const struct devinfo_param *)row)->name;
@@ -18,12 +18,12 @@ static int compare_param(const void *key, const void *row)
 const struct devinfo_param *devinfo_param_find(cl_device_info name)
 {
     return bsearch(&name, devinfo_params, devinfo_param_count, sizeof(devinfo_params[0]),
-                   compare_param);
+                   devinfo_compare_param);
 }
 
 /* One answer; 0 with no bytes where the device refuses it. */
-static int query_value(const cl_icd_dispatch *cl, cl_device_id device, cl_device_info name,
-                       struct devinfo_value *ret_value)
+static int devinfo_query_value(const cl_icd_dispatch *cl, cl_device_id device, cl_device_info name,
+                               struct devinfo_value *ret_value)
 {
     size_t size = 0, written = 0;
     uint8_t *bytes;
@@ -47,7 +47,8 @@ static int query_value(const cl_icd_dispatch *cl, cl_device_id device, cl_device
 }
 
 /* The two answers that say which others the device has. */
-static int query_basics(const cl_icd_dispatch *cl, cl_device_id device, struct devinfo *basics)
+static int devinfo_query_basics(const cl_icd_dispatch *cl, cl_device_id device,
+                                struct devinfo *basics)
 {
     static const cl_device_info names[] = {CL_DEVICE_VERSION, CL_DEVICE_EXTENSIONS};
 
@@ -55,7 +56,7 @@ static int query_basics(const cl_icd_dispatch *cl, cl_device_id device, struct d
     if (!basics->values)
         return -ENOMEM;
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        int err = query_value(cl, device, names[i], &basics->values[i]);
+        int err = devinfo_query_value(cl, device, names[i], &basics->values[i]);
 
         if (err)
             return err;
@@ -71,7 +72,7 @@ int devinfo_query(const cl_icd_dispatch *cl, cl_device_id device, struct devinfo
     struct devinfo CLEANUP(devinfo_finish) basics = {0};
     struct devinfo CLEANUP(devinfo_finish) info = {0};
     cl_version version;
-    int err = query_basics(cl, device, &basics);
+    int err = devinfo_query_basics(cl, device, &basics);
 
     if (err)
         return err;
@@ -86,7 +87,7 @@ int devinfo_query(const cl_icd_dispatch *cl, cl_device_id device, struct devinfo
         if (!(param->since && param->since <= version) &&
             !(param->extension && devinfo_has_extension(&basics, param->extension)))
             continue;
-        err = query_value(cl, device, param->name, value);
+        err = devinfo_query_value(cl, device, param->name, value);
         if (err)
             return err;
         if (value->bytes)
@@ -100,8 +101,9 @@ int devinfo_query(const cl_icd_dispatch *cl, cl_device_id device, struct devinfo
     return 0;
 }
 
-static int query_formats(const cl_icd_dispatch *cl, cl_context context, cl_mem_flags flags,
-                         cl_mem_object_type type, struct devinfo_formats *ret_formats)
+static int devinfo_query_formats_of(const cl_icd_dispatch *cl, cl_context context,
+                                    cl_mem_flags flags, cl_mem_object_type type,
+                                    struct devinfo_formats *ret_formats)
 {
     cl_uint count = 0;
     cl_image_format *formats;
@@ -149,8 +151,8 @@ int devinfo_query_formats(const cl_icd_dispatch *cl, cl_platform_id platform, cl
         return -EIO;
     }
     for (size_t i = 0; !err && i < flag_count * type_count; i++) {
-        err = query_formats(cl, context, flags[i / type_count], types[i % type_count],
-                            &asked.formats[i]);
+        err = devinfo_query_formats_of(cl, context, flags[i / type_count], types[i % type_count],
+                                       &asked.formats[i]);
         asked.format_count += !err;
     }
     cl->clReleaseContext(context);
@@ -173,7 +175,7 @@ void devinfo_finish(struct devinfo *info)
     *info = (struct devinfo){0};
 }
 
-static int compare_value(const void *key, const void *row)
+static int devinfo_compare_value(const void *key, const void *row)
 {
     cl_device_info name = *(const cl_device_info *)key;
     cl_device_info other = ((const struct devinfo_value *)row)->name;
@@ -185,7 +187,8 @@ const struct devinfo_value *devinfo_find(const struct devinfo *info, cl_device_i
 {
     if (!info->value_count)
         return NULL;
-    return bsearch(&name, info->values, info->value_count, sizeof(*info->values), compare_value);
+    return bsearch(&name, info->values, info->value_count, sizeof(*info->values),
+                   devinfo_compare_value);
 }
 
 size_t devinfo_list_count(const struct devinfo_value *list)

@@ -54,7 +54,7 @@ static pthread_once_t configured_once = PTHREAD_ONCE_INIT;
 static struct icd_list configured; /* Constant once read. */
 
 /* Names go to terminals and into JSON: safe, and no blanks at either end. */
-static void copy_name(char *ret_name, size_t size, const char *text)
+static void driver_copy_name(char *ret_name, size_t size, const char *text)
 {
     static const char blanks[] = " \t\r\n";
     size_t length;
@@ -67,8 +67,8 @@ static void copy_name(char *ret_name, size_t size, const char *text)
         ret_name[length - 1] = '\0'; /* where it was cut */
 }
 
-static int platform_name(const cl_icd_dispatch *cl, cl_platform_id platform, char *ret_name,
-                         size_t size)
+static int driver_platform_name(const cl_icd_dispatch *cl, cl_platform_id platform, char *ret_name,
+                                size_t size)
 {
     char CLEANUP(cleanup_free) *text = NULL;
     size_t length = 0;
@@ -81,12 +81,12 @@ static int platform_name(const cl_icd_dispatch *cl, cl_platform_id platform, cha
         return -ENOMEM;
     if (cl->clGetPlatformInfo(platform, CL_PLATFORM_NAME, length, text, NULL))
         return -EIO;
-    copy_name(ret_name, size, text);
+    driver_copy_name(ret_name, size, text);
     return 0;
 }
 
-static void write_pci(struct device_key *key, uint32_t domain, uint32_t bus, uint32_t device,
-                      uint32_t function)
+static void driver_write_pci(struct device_key *key, uint32_t domain, uint32_t bus, uint32_t device,
+                             uint32_t function)
 {
     char text[64];
     int length = snprintf(text, sizeof(text), "%04x:%02x:%02x.%x", domain, bus, device, function);
@@ -95,13 +95,13 @@ static void write_pci(struct device_key *key, uint32_t domain, uint32_t bus, uin
         memcpy(key->pci, text, (size_t)length + 1);
 }
 
-static bool query_uint(const struct device *device, cl_device_info name, cl_uint *ret_value)
+static bool driver_query_uint(const struct device *device, cl_device_info name, cl_uint *ret_value)
 {
     return device->cl->clGetDeviceInfo(device->id, name, sizeof(*ret_value), ret_value, NULL) ==
            CL_SUCCESS;
 }
 
-static void find_pci(struct device *device)
+static void driver_find_pci(struct device *device)
 {
     const struct devinfo_value *value = devinfo_find(&device->info, CL_DEVICE_PCI_BUS_INFO_KHR);
     cl_device_pci_bus_info_khr pci;
@@ -110,23 +110,25 @@ static void find_pci(struct device *device)
 
     if (value && value->size == sizeof(pci)) {
         memcpy(&pci, value->bytes, sizeof(pci));
-        write_pci(&device->key, pci.pci_domain, pci.pci_bus, pci.pci_device, pci.pci_function);
+        driver_write_pci(&device->key, pci.pci_domain, pci.pci_bus, pci.pci_device,
+                         pci.pci_function);
     } else if (devinfo_has_extension(&device->info, "cl_nv_device_attribute_query")) {
-        if (!query_uint(device, NV_PCI_BUS, &bus) || !query_uint(device, NV_PCI_SLOT, &slot))
+        if (!driver_query_uint(device, NV_PCI_BUS, &bus) ||
+            !driver_query_uint(device, NV_PCI_SLOT, &slot))
             return;
-        if (!query_uint(device, NV_PCI_DOMAIN, &domain))
+        if (!driver_query_uint(device, NV_PCI_DOMAIN, &domain))
             domain = 0;
-        write_pci(&device->key, domain, bus, slot >> 3, slot & 7);
+        driver_write_pci(&device->key, domain, bus, slot >> 3, slot & 7);
     } else if (devinfo_has_extension(&device->info, "cl_amd_device_attribute_query")) {
         if (device->cl->clGetDeviceInfo(device->id, CL_DEVICE_TOPOLOGY_AMD, sizeof(amd), &amd,
                                         NULL) == CL_SUCCESS &&
             amd.raw.type == CL_DEVICE_TOPOLOGY_TYPE_PCIE_AMD)
-            write_pci(&device->key, 0, (uint8_t)amd.pcie.bus, (uint8_t)amd.pcie.device,
-                      (uint8_t)amd.pcie.function);
+            driver_write_pci(&device->key, 0, (uint8_t)amd.pcie.bus, (uint8_t)amd.pcie.device,
+                             (uint8_t)amd.pcie.function);
     }
 }
 
-static void find_uuid(struct device *device)
+static void driver_find_uuid(struct device *device)
 {
     const struct devinfo_value *value = devinfo_find(&device->info, CL_DEVICE_UUID_KHR);
     bool zero = true;
@@ -139,8 +141,8 @@ static void find_uuid(struct device *device)
         snprintf(device->key.uuid + 2 * i, 3, "%02x", value->bytes[i]);
 }
 
-static int device_create(const struct driver *driver, cl_platform_id platform, const char *name,
-                         cl_device_id id, struct device **ret_device)
+static int driver_device_create(const struct driver *driver, cl_platform_id platform,
+                                const char *name, cl_device_id id, struct device **ret_device)
 {
     struct device *device = calloc(1, sizeof(*device));
     int err;
@@ -163,16 +165,16 @@ static int device_create(const struct driver *driver, cl_platform_id platform, c
     if (device->cl->clGetExtensionFunctionAddressForPlatform)
         device->between = (between_function)device->cl->clGetExtensionFunctionAddressForPlatform(
             platform, BETWEEN_NAME);
-    copy_name(device->key.device, sizeof(device->key.device),
-              devinfo_string(&device->info, CL_DEVICE_NAME));
-    find_uuid(device);
-    find_pci(device);
+    driver_copy_name(device->key.device, sizeof(device->key.device),
+                     devinfo_string(&device->info, CL_DEVICE_NAME));
+    driver_find_uuid(device);
+    driver_find_pci(device);
     reach_read(&device->reach);
     *ret_device = device;
     return 0;
 }
 
-static void devices_destroy(struct device **devices, size_t count)
+static void driver_devices_destroy(struct device **devices, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         devinfo_finish(&devices[i]->info);
@@ -182,8 +184,8 @@ static void devices_destroy(struct device **devices, size_t count)
 }
 
 /* Devices of one platform are appended to *devices, which has room for DEVICES_MAX more. */
-static int list_platform(const struct driver *driver, cl_platform_id platform,
-                         struct device **devices, size_t *count)
+static int driver_list_platform(const struct driver *driver, cl_platform_id platform,
+                                struct device **devices, size_t *count)
 {
     const cl_icd_dispatch *cl = platform ? *(const cl_icd_dispatch **)platform : NULL;
     cl_device_id ids[DEVICES_MAX];
@@ -194,7 +196,7 @@ static int list_platform(const struct driver *driver, cl_platform_id platform,
 
     if (!cl || !cl->clGetPlatformInfo || !cl->clGetDeviceIDs || !cl->clGetDeviceInfo)
         return -EIO;
-    err = platform_name(cl, platform, name, sizeof(name));
+    err = driver_platform_name(cl, platform, name, sizeof(name));
     if (err)
         return err;
     status = cl->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES_MAX, ids, &found);
@@ -203,7 +205,7 @@ static int list_platform(const struct driver *driver, cl_platform_id platform,
     if (status)
         return -EIO;
     for (cl_uint i = 0; i < found && i < DEVICES_MAX; i++) {
-        err = device_create(driver, platform, name, ids[i], &devices[*count]);
+        err = driver_device_create(driver, platform, name, ids[i], &devices[*count]);
         if (err == -ENOMEM)
             return err;
         if (err)
@@ -214,7 +216,7 @@ static int list_platform(const struct driver *driver, cl_platform_id platform,
     return 0;
 }
 
-static bool same_names(const struct device_key *a, const struct device_key *b)
+static bool driver_same_names(const struct device_key *a, const struct device_key *b)
 {
     return !strcmp(a->icd, b->icd) && !strcmp(a->platform, b->platform) &&
            !strcmp(a->device, b->device);
@@ -224,7 +226,7 @@ static bool same_names(const struct device_key *a, const struct device_key *b)
  * Number devices of equal names. What two of them share (a UUID that stands for the driver, the
  * PCI address of one card's parts) tells nothing apart, so it leaves the keys.
  */
-static void tell_apart(struct device **devices, size_t count)
+static void driver_tell_apart(struct device **devices, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct device_key *key = &devices[i]->key;
@@ -234,7 +236,7 @@ static void tell_apart(struct device **devices, size_t count)
             struct device_key *other = &devices[j]->key;
             bool uuid_same, pci_same;
 
-            if (!same_names(key, other))
+            if (!driver_same_names(key, other))
                 continue;
             other->ordinal = key->ordinal + 1;
             uuid_same = key->uuid[0] && !strcmp(key->uuid, other->uuid);
@@ -254,8 +256,9 @@ static void tell_apart(struct device **devices, size_t count)
     }
 }
 
-static int list_devices(const struct driver *driver, const cl_platform_id *platforms,
-                        cl_uint platform_count, struct device ***ret_devices, size_t *ret_count)
+static int driver_list_devices(const struct driver *driver, const cl_platform_id *platforms,
+                               cl_uint platform_count, struct device ***ret_devices,
+                               size_t *ret_count)
 {
     struct device **devices = NULL;
     size_t count = 0;
@@ -266,10 +269,10 @@ static int list_devices(const struct driver *driver, const cl_platform_id *platf
 
         if (!err) {
             devices = grown;
-            err = list_platform(driver, platforms[i], devices, &count);
+            err = driver_list_platform(driver, platforms[i], devices, &count);
         }
         if (err == -ENOMEM) {
-            devices_destroy(devices, count);
+            driver_devices_destroy(devices, count);
             return err;
         }
         if (err)
@@ -279,14 +282,14 @@ static int list_devices(const struct driver *driver, const cl_platform_id *platf
         free(devices);
         return -ENOENT;
     }
-    tell_apart(devices, count);
+    driver_tell_apart(devices, count);
     *ret_devices = devices;
     *ret_count = count;
     return 0;
 }
 
 /* The one way in that every driver has (cl_khr_icd): by its extension function, or by its name. */
-static clIcdGetPlatformIDsKHR_fn find_entry(void *handle)
+static clIcdGetPlatformIDsKHR_fn driver_find_entry(void *handle)
 {
     void *(CL_API_CALL * address)(const char *);
     clIcdGetPlatformIDsKHR_fn entry = NULL;
@@ -299,7 +302,7 @@ static clIcdGetPlatformIDsKHR_fn find_entry(void *handle)
     return entry;
 }
 
-static served_leave_fn find_leave(void *handle)
+static served_leave_fn driver_find_leave(void *handle)
 {
     void *(CL_API_CALL * address)(const char *);
     served_leave_fn leave = NULL;
@@ -310,8 +313,8 @@ static served_leave_fn find_leave(void *handle)
     return leave;
 }
 
-static int library_platforms(struct driver *driver, cl_platform_id *ret_platforms,
-                             cl_uint *ret_count)
+static int driver_library_platforms(struct driver *driver, cl_platform_id *ret_platforms,
+                                    cl_uint *ret_count)
 {
     const char *icd = driver->icd;
     clIcdGetPlatformIDsKHR_fn entry;
@@ -330,13 +333,13 @@ static int library_platforms(struct driver *driver, cl_platform_id *ret_platform
         return -ENOENT;
     }
     rebind_own_calls(handle);
-    entry = find_entry(handle);
+    entry = driver_find_entry(handle);
     if (!entry) {
         log_warn("driver %s not used: it has no clIcdGetPlatformIDsKHR", icd);
         dlclose(handle);
         return -ENOENT;
     }
-    atomic_store(&driver->leave, find_leave(handle));
+    atomic_store(&driver->leave, driver_find_leave(handle));
     atomic_store(&driver->stays, !atomic_load(&driver->leave));
     status = entry(PLATFORMS_MAX, ret_platforms, ret_count);
     if (status || !*ret_count) {
@@ -356,11 +359,11 @@ static int driver_start(struct driver *driver)
     int err = served_is_address(driver->icd)
                   ? served_open(driver->icd, PLATFORMS_MAX, platforms, &count)
               : isolated_is_on() ? isolated_open(driver->icd, PLATFORMS_MAX, platforms, &count)
-                                 : library_platforms(driver, platforms, &count);
+                                 : driver_library_platforms(driver, platforms, &count);
 
     if (err)
         return err;
-    err = list_devices(driver, platforms, count, &driver->devices, &driver->count);
+    err = driver_list_devices(driver, platforms, count, &driver->devices, &driver->count);
     work_arm(); /* to run before what the driver has for the end of the process */
     return err;
 }
@@ -432,7 +435,7 @@ bool device_key_equal(const struct device_key *a, const struct device_key *b)
     bool uuids = a->uuid[0] && b->uuid[0];
     bool addresses = a->pci[0] && b->pci[0];
 
-    if (!same_names(a, b))
+    if (!driver_same_names(a, b))
         return false;
     if (uuids && strcmp(a->uuid, b->uuid) != 0)
         return false;
@@ -441,13 +444,13 @@ bool device_key_equal(const struct device_key *a, const struct device_key *b)
     return uuids || addresses || a->ordinal == b->ordinal;
 }
 
-static void read_configured(void)
+static void driver_read_configured(void)
 {
     if (icd_list_read(&configured))
         log_warn("no memory for the list of drivers");
 }
 
-static bool list_has(const struct icd_list *list, const char *icd)
+static bool driver_list_has(const struct icd_list *list, const char *icd)
 {
     for (size_t i = 0; i < list->count; i++)
         if (!strcmp(list->libraries[i], icd))
@@ -460,7 +463,7 @@ static bool list_has(const struct icd_list *list, const char *icd)
  * program may have cleared its environment): keys come from an agent and from files, which do not
  * decide what is loaded into the program.
  */
-static bool may_open(const char *icd)
+static bool driver_may_open(const char *icd)
 {
     struct icd_list CLEANUP(icd_list_finish) now = {0};
     bool may;
@@ -468,8 +471,8 @@ static bool may_open(const char *icd)
     /* What is loaded for a server is ours, and believes no server by its address. */
     if (served_is_address(icd))
         return true;
-    pthread_once(&configured_once, read_configured);
-    may = list_has(&configured, icd) || (!icd_list_read(&now) && list_has(&now, icd));
+    pthread_once(&configured_once, driver_read_configured);
+    may = driver_list_has(&configured, icd) || (!icd_list_read(&now) && driver_list_has(&now, icd));
     if (!may)
         log_warn("driver %s not used: no OpenCL configuration of this user names it", icd);
     return may;
@@ -486,7 +489,7 @@ void device_call(struct device *device, const char *name)
 int driver_open_device(const struct device_key *key, struct device **ret_device)
 {
     struct driver *driver = NULL;
-    int err = may_open(key->icd) ? driver_open(key->icd, &driver) : -ENOENT;
+    int err = driver_may_open(key->icd) ? driver_open(key->icd, &driver) : -ENOENT;
 
     if (err)
         return err;
@@ -557,7 +560,7 @@ int driver_list(struct device ***ret_devices, size_t *ret_count)
 }
 
 /* @ret_leave: what ends the sessions of ours that a loader's configuration names; or NULL. */
-static int may_leave(served_leave_fn *ret_leave, char *ret_reason, size_t size)
+static int driver_may_leave_with(served_leave_fn *ret_leave, char *ret_reason, size_t size)
 {
     const char *stays = NULL;
 
@@ -581,13 +584,13 @@ int driver_may_leave(char *ret_reason, size_t size)
 {
     served_leave_fn leave;
 
-    return may_leave(&leave, ret_reason, size);
+    return driver_may_leave_with(&leave, ret_reason, size);
 }
 
 int driver_leave_all(char *ret_reason, size_t size)
 {
     served_leave_fn leave;
-    int error = may_leave(&leave, ret_reason, size);
+    int error = driver_may_leave_with(&leave, ret_reason, size);
 
     if (error)
         return error;
@@ -608,10 +611,10 @@ cl_version device_version(const struct device *device)
 }
 
 /* What another thread was opening is begun anew by who needs it. */
-static void in_child(void)
+static void driver_in_child(void)
 {
     for (struct driver *driver = drivers; driver; driver = driver->next)
         pthread_mutex_init(&driver->opening, NULL);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &drivers_lock, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &drivers_lock, .in_child = driver_in_child};

@@ -27,14 +27,14 @@ bool icd_is_ours(const char *library)
     return !strncmp(slash ? slash + 1 : library, ours, sizeof(ours) - 1);
 }
 
-static bool has_suffix(const char *name, const char *suffix)
+static bool icd_has_suffix(const char *name, const char *suffix)
 {
     size_t length = strlen(name), end = strlen(suffix);
 
     return length > end && !strcmp(name + length - end, suffix);
 }
 
-static int list_add(struct icd_list *list, const char *library)
+static int icd_list_add(struct icd_list *list, const char *library)
 {
     char *copy;
 
@@ -63,7 +63,7 @@ static int list_add(struct icd_list *list, const char *library)
 }
 
 /* An .icd file holds the name of one library in its first line, with or without a newline. */
-static int add_icd_file(struct icd_list *list, const char *path)
+static int icd_add_icd_file(struct icd_list *list, const char *path)
 {
     char text[4096];
     char *name = text;
@@ -91,24 +91,24 @@ static int add_icd_file(struct icd_list *list, const char *path)
         log_warn("%s skipped: it names no library", path);
         return 0;
     }
-    return list_add(list, name);
+    return icd_list_add(list, name);
 }
 
-static int is_icd_name(const struct dirent *entry)
+static int icd_is_icd_name(const struct dirent *entry)
 {
-    return has_suffix(entry->d_name, ICD_SUFFIX);
+    return icd_has_suffix(entry->d_name, ICD_SUFFIX);
 }
 
 /* Not alphasort: the program's locale must not change the order. */
-static int compare_names(const struct dirent **a, const struct dirent **b)
+static int icd_compare_names(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static int add_folder(struct icd_list *list, const char *folder)
+static int icd_add_folder(struct icd_list *list, const char *folder)
 {
     struct dirent **names = NULL;
-    int count = scandir(folder, &names, is_icd_name, compare_names);
+    int count = scandir(folder, &names, icd_is_icd_name, icd_compare_names);
     int err = 0;
 
     if (count < 0) {
@@ -120,7 +120,7 @@ static int add_folder(struct icd_list *list, const char *folder)
         int length = snprintf(path, sizeof(path), "%s/%s", folder, names[i]->d_name);
 
         if (!err && length > 0 && (size_t)length < sizeof(path))
-            err = add_icd_file(list, path);
+            err = icd_add_icd_file(list, path);
         free(names[i]);
     }
     free(names);
@@ -129,23 +129,23 @@ static int add_folder(struct icd_list *list, const char *folder)
 
 /* The value is a folder, an .icd file (in the default folder when it has no slash), or a library.
  */
-static int add_vendors(struct icd_list *list, const char *value, const char *default_folder)
+static int icd_add_vendors(struct icd_list *list, const char *value, const char *default_folder)
 {
     struct stat status;
     char path[4096];
 
     if (value[strlen(value) - 1] == '/' || (stat(value, &status) == 0 && S_ISDIR(status.st_mode)))
-        return add_folder(list, value);
-    if (!has_suffix(value, ICD_SUFFIX))
-        return list_add(list, value);
+        return icd_add_folder(list, value);
+    if (!icd_has_suffix(value, ICD_SUFFIX))
+        return icd_list_add(list, value);
     if (strchr(value, '/') || access(value, R_OK) == 0)
-        return add_icd_file(list, value);
+        return icd_add_icd_file(list, value);
     if (snprintf(path, sizeof(path), "%s/%s", default_folder, value) >= (int)sizeof(path))
         return 0;
-    return add_icd_file(list, path);
+    return icd_add_icd_file(list, path);
 }
 
-static int add_filenames(struct icd_list *list, const char *value)
+static int icd_add_filenames(struct icd_list *list, const char *value)
 {
     char *copy = strdup(value), *rest = copy, *name;
     int err = 0;
@@ -154,7 +154,7 @@ static int add_filenames(struct icd_list *list, const char *value)
         return -ENOMEM;
     while (!err && (name = strsep(&rest, ":")))
         if (name[0])
-            err = list_add(list, name);
+            err = icd_list_add(list, name);
     free(copy);
     return err;
 }
@@ -176,9 +176,9 @@ int icd_list_read(struct icd_list *ret_list)
     if (!filenames)
         filenames = secure_getenv("OCL_ICD_FILENAMES");
 
-    err = add_vendors(&list, vendors, folder);
+    err = icd_add_vendors(&list, vendors, folder);
     if (!err && filenames)
-        err = add_filenames(&list, filenames);
+        err = icd_add_filenames(&list, filenames);
     if (err) {
         icd_list_finish(&list);
         return err;

@@ -32,7 +32,7 @@ bool isolated_is_on(void)
     return driver[0] != '\0';
 }
 
-static void load(void)
+static void isolated_load(void)
 {
     void *(CL_API_CALL * address)(const char *) = NULL;
     void *handle = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
@@ -50,7 +50,7 @@ static void load(void)
 
 int isolated_open(const char *icd, cl_uint room, cl_platform_id *ret_platforms, cl_uint *ret_count)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, isolated_load);
     int error = open_isolated && spare_isolated && leave_isolated
                     ? open_isolated(server, icd, room, ret_platforms, ret_count)
                     : -ENOSYS;

@@ -40,7 +40,7 @@ struct text {
     size_t used;
 };
 
-static void add(struct text *text, const char *more)
+static void links_add(struct text *text, const char *more)
 {
     size_t room = sizeof(text->bytes) - text->used;
     int length = snprintf(text->bytes + text->used, room, "%s\n", more);
@@ -48,7 +48,7 @@ static void add(struct text *text, const char *more)
 }
 
 /* A line of a file, the first or the one that begins so; "" where it cannot be read. */
-static void add_line(struct text *text, const char *path, const char *begin)
+static void links_add_line(struct text *text, const char *path, const char *begin)
 {
     char bytes[4096] = "";
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
@@ -59,32 +59,32 @@ static void add_line(struct text *text, const char *path, const char *begin)
     char *line = strstr(bytes, begin);
     if (line)
         line[strcspn(line, "\n")] = '\0';
-    add(text, line ? line : "");
+    links_add(text, line ? line : "");
 }
 
 /* The record that it would be, without figures; of the host where @key is NULL. */
-static struct record identify(const struct device_key *key, const struct devinfo *info)
+static struct record links_identify(const struct device_key *key, const struct devinfo *info)
 {
     struct record record = {.magic = MAGIC, .count = key ? 4 : 5};
     struct text text = {.used = 0};
     struct utsname names = {0};
     /* The same until the machine gets another kernel or CPU. */
     (void)uname(&names);
-    add(&text, names.nodename);
-    add(&text, names.machine);
-    add(&text, names.release);
-    add_line(&text, "/etc/machine-id", "");
-    add_line(&text, "/proc/cpuinfo", "model name");
+    links_add(&text, names.nodename);
+    links_add(&text, names.machine);
+    links_add(&text, names.release);
+    links_add_line(&text, "/etc/machine-id", "");
+    links_add_line(&text, "/proc/cpuinfo", "model name");
     if (key) {
         char ordinal[16];
         snprintf(ordinal, sizeof(ordinal), "%u", (unsigned)key->ordinal);
-        add(&text, key->icd);
-        add(&text, key->platform);
-        add(&text, key->device);
-        add(&text, ordinal);
-        add(&text, key->uuid);
-        add(&text, key->pci);
-        add(&text, devinfo_string(info, CL_DRIVER_VERSION));
+        links_add(&text, key->icd);
+        links_add(&text, key->platform);
+        links_add(&text, key->device);
+        links_add(&text, ordinal);
+        links_add(&text, key->uuid);
+        links_add(&text, key->pci);
+        links_add(&text, devinfo_string(info, CL_DRIVER_VERSION));
     }
     XXH128_hash_t hash = XXH3_128bits(text.bytes, text.used);
     record.of[0] = hash.high64;
@@ -92,12 +92,12 @@ static struct record identify(const struct device_key *key, const struct devinfo
     return record;
 }
 
-static uint64_t check_of(const struct record *record)
+static uint64_t links_check_of(const struct record *record)
 {
     return XXH3_64bits(record, offsetof(struct record, check));
 }
 
-static bool is_plausible(const struct record *record)
+static bool links_is_plausible(const struct record *record)
 {
     for (size_t i = 0; i < record->count; i++) {
         double setup = record->stages[i].setup, bandwidth = record->stages[i].bandwidth;
@@ -109,7 +109,7 @@ static bool is_plausible(const struct record *record)
 
 /* ---- files ---- */
 
-static int open_folder(const struct links *links, struct owned *ret_folder)
+static int links_open_folder(const struct links *links, struct owned *ret_folder)
 {
     char path[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
     if (!links->folder[0])
@@ -122,21 +122,21 @@ static int open_folder(const struct links *links, struct owned *ret_folder)
     return owned_take(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), ret_folder);
 }
 
-static void name_of(const struct record *record, char ret[NAME_MAX_HERE])
+static void links_name_of(const struct record *record, char ret[NAME_MAX_HERE])
 {
     snprintf(ret, NAME_MAX_HERE, "%016llx%016llx", (unsigned long long)record->of[0],
              (unsigned long long)record->of[1]);
 }
 
 /* 0 or -ENOENT: it is not there, not ours alone, or no such record. */
-static int read_record(const struct owned *folder, const struct record *wanted,
-                       struct record *ret_record)
+static int links_read_record(const struct owned *folder, const struct record *wanted,
+                             struct record *ret_record)
 {
     char name[NAME_MAX_HERE];
     struct record record;
     struct stat status;
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
-    name_of(wanted, name);
+    links_name_of(wanted, name);
     /* O_NONBLOCK: not to hang on a FIFO. */
     if (owned_take(openat(owned_fd(folder), name,
                           O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY),
@@ -145,10 +145,10 @@ static int read_record(const struct owned *folder, const struct record *wanted,
         status.st_mode & 022 || status.st_size != sizeof(record))
         return -ENOENT;
     if (read(owned_fd(&file), &record, sizeof(record)) != (ssize_t)sizeof(record) ||
-        record.check != check_of(&record) ||
+        record.check != links_check_of(&record) ||
         memcmp(record.magic, wanted->magic, sizeof(record.magic)) != 0 ||
         memcmp(record.of, wanted->of, sizeof(record.of)) != 0 || record.count != wanted->count ||
-        !is_plausible(&record)) {
+        !links_is_plausible(&record)) {
         log_info("the figures %s are damaged: measured again", name);
         return -ENOENT;
     }
@@ -160,14 +160,15 @@ static int read_record(const struct owned *folder, const struct record *wanted,
     return 0;
 }
 
-static int find(const struct links *links, struct record *record)
+static int links_find_record(const struct links *links, struct record *record)
 {
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
-    int err = open_folder(links, &folder);
-    return err ? err : read_record(&folder, record, record);
+    int err = links_open_folder(links, &folder);
+    return err ? err : links_read_record(&folder, record, record);
 }
 
-static int write_record(const struct owned *folder, const char *name, const struct record *record)
+static int links_write_record(const struct owned *folder, const char *name,
+                              const struct record *record)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
@@ -179,20 +180,20 @@ static int write_record(const struct owned *folder, const char *name, const stru
     return err ? err : owned_append(&file, record, sizeof(*record));
 }
 
-static int keep(const struct links *links, struct record *record)
+static int links_keep_record(const struct links *links, struct record *record)
 {
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
     char name[NAME_MAX_HERE], unfinished[NAME_MAX_HERE + 32];
     record->measured_s = (uint64_t)time(NULL);
-    record->check = check_of(record);
-    if (!is_plausible(record))
+    record->check = links_check_of(record);
+    if (!links_is_plausible(record))
         return -EINVAL;
-    int err = open_folder(links, &folder);
+    int err = links_open_folder(links, &folder);
     if (err)
         return err;
-    name_of(record, name);
+    links_name_of(record, name);
     snprintf(unfinished, sizeof(unfinished), "%s-%d", name, (int)gettid());
-    err = write_record(&folder, unfinished, record);
+    err = links_write_record(&folder, unfinished, record);
     if (!err && renameat(owned_fd(&folder), unfinished, owned_fd(&folder), name) != 0)
         err = -errno;
     if (err) {
@@ -204,13 +205,13 @@ static int keep(const struct links *links, struct record *record)
 
 /* ---- figures ---- */
 
-static void put(struct record *record, size_t at, const struct cost_stage *stage)
+static void links_put(struct record *record, size_t at, const struct cost_stage *stage)
 {
     record->stages[at].setup = stage->setup;
     record->stages[at].bandwidth = stage->bandwidth;
 }
 
-static struct cost_stage take(const struct record *record, size_t at, enum cost_kind kind)
+static struct cost_stage links_take(const struct record *record, size_t at, enum cost_kind kind)
 {
     return (struct cost_stage){kind, record->stages[at].setup, record->stages[at].bandwidth};
 }
@@ -218,14 +219,14 @@ static struct cost_stage take(const struct record *record, size_t at, enum cost_
 int links_find(const struct links *links, const struct device_key *key, const struct devinfo *info,
                struct link_figures *ret_figures, uint64_t *ret_measured_s)
 {
-    struct record record = identify(key, info);
-    int err = find(links, &record);
+    struct record record = links_identify(key, info);
+    int err = links_find_record(links, &record);
     if (err)
         return err;
-    *ret_figures = (struct link_figures){.read = take(&record, 0, COST_LINK),
-                                         .write = take(&record, 1, COST_LINK),
-                                         .plain_read = take(&record, 2, COST_LINK),
-                                         .plain_write = take(&record, 3, COST_LINK)};
+    *ret_figures = (struct link_figures){.read = links_take(&record, 0, COST_LINK),
+                                         .write = links_take(&record, 1, COST_LINK),
+                                         .plain_read = links_take(&record, 2, COST_LINK),
+                                         .plain_write = links_take(&record, 3, COST_LINK)};
     if (ret_measured_s)
         *ret_measured_s = record.measured_s;
     return 0;
@@ -234,15 +235,15 @@ int links_find(const struct links *links, const struct device_key *key, const st
 int links_find_host(const struct links *links, struct host_figures *ret_figures,
                     uint64_t *ret_measured_s)
 {
-    struct record record = identify(NULL, NULL);
-    int err = find(links, &record);
+    struct record record = links_identify(NULL, NULL);
+    int err = links_find_record(links, &record);
     if (err)
         return err;
-    *ret_figures = (struct host_figures){.copy = take(&record, 0, COST_WORK),
-                                         .out = take(&record, 1, COST_WORK),
-                                         .fresh = take(&record, 2, COST_WORK),
-                                         .ring = take(&record, 3, COST_RING),
-                                         .hand = take(&record, 4, COST_HAND)};
+    *ret_figures = (struct host_figures){.copy = links_take(&record, 0, COST_WORK),
+                                         .out = links_take(&record, 1, COST_WORK),
+                                         .fresh = links_take(&record, 2, COST_WORK),
+                                         .ring = links_take(&record, 3, COST_RING),
+                                         .hand = links_take(&record, 4, COST_HAND)};
     if (ret_measured_s)
         *ret_measured_s = record.measured_s;
     return 0;
@@ -251,21 +252,21 @@ int links_find_host(const struct links *links, struct host_figures *ret_figures,
 int links_keep(const struct links *links, const struct device_key *key, const struct devinfo *info,
                const struct link_figures *figures)
 {
-    struct record record = identify(key, info);
-    put(&record, 0, &figures->read);
-    put(&record, 1, &figures->write);
-    put(&record, 2, &figures->plain_read);
-    put(&record, 3, &figures->plain_write);
-    return keep(links, &record);
+    struct record record = links_identify(key, info);
+    links_put(&record, 0, &figures->read);
+    links_put(&record, 1, &figures->write);
+    links_put(&record, 2, &figures->plain_read);
+    links_put(&record, 3, &figures->plain_write);
+    return links_keep_record(links, &record);
 }
 
 int links_keep_host(const struct links *links, const struct host_figures *figures)
 {
-    struct record record = identify(NULL, NULL);
-    put(&record, 0, &figures->copy);
-    put(&record, 1, &figures->out);
-    put(&record, 2, &figures->fresh);
-    put(&record, 3, &figures->ring);
-    put(&record, 4, &figures->hand);
-    return keep(links, &record);
+    struct record record = links_identify(NULL, NULL);
+    links_put(&record, 0, &figures->copy);
+    links_put(&record, 1, &figures->out);
+    links_put(&record, 2, &figures->fresh);
+    links_put(&record, 3, &figures->ring);
+    links_put(&record, 4, &figures->hand);
+    return links_keep_record(links, &record);
 }

@@ -32,9 +32,9 @@ const cl_icd_dispatch *locked_calls(const cl_icd_dispatch *own)
 }
 
 /* It is kept while commands run: a fork does not wait for them. */
-static void in_child(void)
+static void locked_in_child(void)
 {
     lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = locked_in_child};

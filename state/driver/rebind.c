@@ -24,7 +24,7 @@ struct binding {
     } tables[2]; /* of data and of the procedure linkage, with addends (64-bit machines) */
 };
 
-static struct binding binding_of(const struct link_map *map)
+static struct binding rebind_binding_of(const struct link_map *map)
 {
     struct binding binding = {.base = map->l_addr};
     /* glibc has added the base to the addresses, but not where the section is read-only. */
@@ -58,7 +58,7 @@ static struct binding binding_of(const struct link_map *map)
     return binding;
 }
 
-static bool is_call(const char *name)
+static bool rebind_is_call(const char *name)
 {
     return name[0] == 'c' && name[1] == 'l' && isupper((unsigned char)name[2]);
 }
@@ -79,7 +79,7 @@ static size_t rebind_table(const struct binding *binding, const struct relocatio
         uintptr_t *slot = (uintptr_t *)(binding->base + relocation->r_offset);
         uintptr_t own = binding->base + symbol->st_value;
         /* Of whatever kind the relocation is. */
-        if (!is_call(name) || *slot == own || *slot != (uintptr_t)dlsym(RTLD_DEFAULT, name))
+        if (!rebind_is_call(name) || *slot == own || *slot != (uintptr_t)dlsym(RTLD_DEFAULT, name))
             continue;
         found++;
         if (change)
@@ -101,7 +101,7 @@ struct relro {
     uintptr_t base, start, end;
 };
 
-static int find_relro(struct dl_phdr_info *info, size_t size, void *data)
+static int rebind_find_relro(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct relro *relro = data;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -118,7 +118,7 @@ static int find_relro(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-static bool protect(const struct relro *relro, int protection)
+static bool rebind_protect(const struct relro *relro, int protection)
 {
     return relro->end <= relro->start ||
            mprotect((void *)relro->start, relro->end - relro->start, protection) == 0;
@@ -129,17 +129,17 @@ size_t rebind_own_calls(void *handle)
     struct link_map *map = NULL;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map)
         return 0;
-    struct binding binding = binding_of(map);
+    struct binding binding = rebind_binding_of(map);
     if (!binding.symbols || !binding.strings || rebind(&binding, false) == 0)
         return 0;
     struct relro relro = {.base = map->l_addr};
-    dl_iterate_phdr(find_relro, &relro);
-    if (!protect(&relro, PROT_READ | PROT_WRITE)) {
+    dl_iterate_phdr(rebind_find_relro, &relro);
+    if (!rebind_protect(&relro, PROT_READ | PROT_WRITE)) {
         log_warn("%s: its calls stay taken over: its memory cannot be changed", map->l_name);
         return 0;
     }
     size_t changed = rebind(&binding, true);
-    protect(&relro, PROT_READ);
+    rebind_protect(&relro, PROT_READ);
     log_debug("%s: %zu references to its own calls given back", map->l_name, changed);
     return changed;
 }

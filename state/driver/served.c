@@ -36,10 +36,11 @@ void served_set_library(const char *path)
 
 /* Where this library, or program, is: all of a release lies together. One that was named by a path
  * from some folder is not looked for from another one. */
-static void find_beside(void)
+static void served_find_beside(void)
 {
     Dl_info own;
-    const char *slash = dladdr((void *)find_beside, &own) ? strrchr(own.dli_fname, '/') : NULL;
+    const char *slash =
+        dladdr((void *)served_find_beside, &own) ? strrchr(own.dli_fname, '/') : NULL;
 
     if (!slash || own.dli_fname[0] != '/' ||
         snprintf(library, sizeof(library), "%.*s/" LIBRARY, (int)(slash - own.dli_fname),
@@ -47,12 +48,12 @@ static void find_beside(void)
         library[0] = '\0';
 }
 
-static void load(void)
+static void served_load(void)
 {
     void *(CL_API_CALL * address)(const char *) = NULL;
 
     if (!library[0])
-        find_beside();
+        served_find_beside();
     if (!library[0]) {
         log_warn("devices of servers cannot be used: it is not known where the driver is");
         return;
@@ -76,7 +77,7 @@ int served_open(const char *address, cl_uint room, cl_platform_id *ret_platforms
     /* Whoever runs a program with the rights of another user says nothing of where it connects. */
     if (getauxval(AT_SECURE))
         return -ENOENT;
-    pthread_once(&once, load);
+    pthread_once(&once, served_load);
     if (!open_server || !server_ended || !server_leave)
         return -ENOENT;
     int error = open_server(address, room, ret_platforms, ret_count);

@@ -31,7 +31,7 @@ static const char *const kept[] = {
 /* Ours: `reseat run` makes them anew. */
 static const char *const never[] = {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"};
 
-static bool matches(const char *pattern, const char *name, size_t length)
+static bool command_line_matches(const char *pattern, const char *name, size_t length)
 {
     size_t size = strlen(pattern);
     bool begins = size && pattern[size - 1] == '*';
@@ -40,7 +40,7 @@ static bool matches(const char *pattern, const char *name, size_t length)
 }
 
 /* Among the names that the user added. */
-static bool is_added(const char *name, size_t length)
+static bool command_line_is_added(const char *name, size_t length)
 {
     for (const char *at = getenv(COMMAND_LINE_ENV_KEPT); at && *at;) {
         size_t size = strcspn(at, ",");
@@ -51,19 +51,19 @@ static bool is_added(const char *name, size_t length)
     return false;
 }
 
-static bool is_kept(const char *variable)
+static bool command_line_is_kept(const char *variable)
 {
     size_t length = strcspn(variable, "=");
-    bool known = variable[length] == '=' && is_added(variable, length);
+    bool known = variable[length] == '=' && command_line_is_added(variable, length);
     for (size_t i = 0; i < ARRAY_SIZE(kept) && !known; i++)
-        known = variable[length] == '=' && matches(kept[i], variable, length);
+        known = variable[length] == '=' && command_line_matches(kept[i], variable, length);
     for (size_t i = 0; i < ARRAY_SIZE(never); i++)
-        known = known && !matches(never[i], variable, length);
+        known = known && !command_line_matches(never[i], variable, length);
     return known;
 }
 
 /* All of a file of /proc, which says of no size. */
-static int read_all(const char *path, struct image_blob *ret_blob)
+static int command_line_read_all(const char *path, struct image_blob *ret_blob)
 {
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
     int error = owned_take(open(path, O_RDONLY | O_CLOEXEC), &file);
@@ -86,7 +86,7 @@ static int read_all(const char *path, struct image_blob *ret_blob)
     return error;
 }
 
-static int read_link(const char *path, struct image_blob *ret_blob)
+static int command_line_read_link(const char *path, struct image_blob *ret_blob)
 {
     char target[PATH_MAX];
     ssize_t size = readlink(path, target, sizeof(target));
@@ -101,7 +101,7 @@ static int read_link(const char *path, struct image_blob *ret_blob)
 }
 
 /* What is not kept goes, and what has no end. */
-static void sift(struct image_blob *environment)
+static void command_line_sift(struct image_blob *environment)
 {
     size_t left = 0;
     for (size_t at = 0; at < environment->size;) {
@@ -110,7 +110,7 @@ static void sift(struct image_blob *environment)
         if (size > environment->size - at)
             break;
         at += size;
-        if (!is_kept(variable))
+        if (!command_line_is_kept(variable))
             continue;
         memmove(environment->bytes + left, variable, size);
         left += size;
@@ -126,17 +126,17 @@ int command_line_describe(struct image_manifest *manifest)
     if (!record)
         return -ENOMEM;
     struct image_command *command = record->command;
-    int error = read_link("/proc/self/exe", &command->executable);
+    int error = command_line_read_link("/proc/self/exe", &command->executable);
     if (!error)
-        error = read_link("/proc/self/cwd", &command->directory);
+        error = command_line_read_link("/proc/self/cwd", &command->directory);
     if (!error)
-        error = read_all("/proc/self/cmdline", &command->arguments);
+        error = command_line_read_all("/proc/self/cmdline", &command->arguments);
     if (!error &&
         (!command->arguments.size || command->arguments.bytes[command->arguments.size - 1] != '\0'))
         error = -ENODATA; /* the program wrote over it */
     /* A longer one is as none: what was started by it is not known. */
-    if (!error && read_all("/proc/self/environ", &command->environment) == 0)
-        sift(&command->environment);
+    if (!error && command_line_read_all("/proc/self/environ", &command->environment) == 0)
+        command_line_sift(&command->environment);
     if (!error)
         return 0;
     image_record_finish(record);

@@ -17,12 +17,12 @@
 #include "state/program/sampler.h"
 #include "state/recipe/container.h"
 
-static uint64_t id_of(const void *object)
+static uint64_t graph_id_of(const void *object)
 {
     return (uintptr_t)object;
 }
 
-static int keep(struct image_blob *blob, const void *bytes, size_t size)
+static int graph_keep(struct image_blob *blob, const void *bytes, size_t size)
 {
     if (!bytes || !size)
         return 0;
@@ -53,35 +53,35 @@ int graph_describe_program(struct image_manifest *manifest, const char *reason)
     return about->program && about->host && about->release && about->reason ? 0 : -ENOMEM;
 }
 
-static int add_context(struct image_manifest *manifest, struct object *object)
+static int graph_add_context(struct image_manifest *manifest, struct object *object)
 {
     const struct context *context = (const struct context *)object;
     struct image_record *record = image_manifest_add(manifest, IMAGE_CONTEXT);
     if (!record)
         return -ENOMEM;
-    record->context->id = id_of(context);
+    record->context->id = graph_id_of(context);
     for (cl_uint i = 0; i < context->seat_count; i++)
         record->context->seats |= UINT64_C(1) << context->seats[i]->index;
-    return keep(&record->context->properties, context->properties,
-                context->property_count * sizeof(*context->properties));
+    return graph_keep(&record->context->properties, context->properties,
+                      context->property_count * sizeof(*context->properties));
 }
 
-static int add_queue(struct image_manifest *manifest, struct object *object)
+static int graph_add_queue(struct image_manifest *manifest, struct object *object)
 {
     const struct queue *queue = (const struct queue *)object;
     struct image_record *record = image_manifest_add(manifest, IMAGE_QUEUE);
     if (!record)
         return -ENOMEM;
-    record->queue->id = id_of(queue);
-    record->queue->context = id_of(queue->context);
+    record->queue->id = graph_id_of(queue);
+    record->queue->context = graph_id_of(queue->context);
     record->queue->seat = queue->seat->index;
     record->queue->properties = queue->properties;
-    return keep(&record->queue->list, queue->property_list,
-                queue->property_count * sizeof(*queue->property_list));
+    return graph_keep(&record->queue->list, queue->property_list,
+                      queue->property_count * sizeof(*queue->property_list));
 }
 
 /* What it was built from for the first device that it was built for. */
-static int keep_built(struct image_blob *blob, struct program *program)
+static int graph_keep_built(struct image_blob *blob, struct program *program)
 {
     uint32_t seats = program_seats(program);
     for (cl_uint seat = 0; seat < SEATS; seat++) {
@@ -93,44 +93,45 @@ static int keep_built(struct image_blob *blob, struct program *program)
     return 0;
 }
 
-static int add_program(struct image_manifest *manifest, struct object *object)
+static int graph_add_program(struct image_manifest *manifest, struct object *object)
 {
     struct program *program = (struct program *)object;
     struct image_record *record = image_manifest_add(manifest, IMAGE_PROGRAM);
     if (!record)
         return -ENOMEM;
     const struct recipe *base = program_base(program);
-    record->program->id = id_of(program);
-    record->program->context = id_of(program->context);
+    record->program->id = graph_id_of(program);
+    record->program->context = graph_id_of(program->context);
     record->program->seats = program_seats(program);
     int error =
         base ? container_write(base, &record->program->base.bytes, &record->program->base.size) : 0;
-    return error ? error : keep_built(&record->program->built, program);
+    return error ? error : graph_keep_built(&record->program->built, program);
 }
 
-static int add_argument(struct image_manifest *manifest, const struct kernel *kernel, cl_uint index)
+static int graph_add_argument(struct image_manifest *manifest, const struct kernel *kernel,
+                              cl_uint index)
 {
     const struct kernel_arg *arg = &kernel->args[index];
     struct image_record *record = image_manifest_add(manifest, IMAGE_ARGUMENT);
     if (!record)
         return -ENOMEM;
     struct image_argument *argument = record->argument;
-    argument->kernel = id_of(kernel);
+    argument->kernel = graph_id_of(kernel);
     argument->index = index;
     argument->kind = arg->kind;
     argument->size = arg->size;
     switch ((enum kernel_arg_kind)arg->kind) {
     case ARG_MEMORY:
     case ARG_SAMPLER:
-        argument->object = id_of(object_weak_get(arg->object));
+        argument->object = graph_id_of(object_weak_get(arg->object));
         return 0;
     case ARG_SVM:
-        argument->object = id_of(arg->value.pointer);
+        argument->object = graph_id_of(arg->value.pointer);
         return 0;
     case ARG_VALUE:
-        return keep(&argument->value,
-                    arg->size > sizeof(arg->value.small) ? arg->value.big : arg->value.small,
-                    arg->size);
+        return graph_keep(&argument->value,
+                          arg->size > sizeof(arg->value.small) ? arg->value.big : arg->value.small,
+                          arg->size);
     case ARG_UNSET:
     case ARG_LOCAL:
         break;
@@ -138,48 +139,48 @@ static int add_argument(struct image_manifest *manifest, const struct kernel *ke
     return 0;
 }
 
-static int add_kernel(struct image_manifest *manifest, struct object *object)
+static int graph_add_kernel(struct image_manifest *manifest, struct object *object)
 {
     const struct kernel *kernel = (const struct kernel *)object;
     struct image_record *record = image_manifest_add(manifest, IMAGE_KERNEL);
     if (!record)
         return -ENOMEM;
-    record->kernel->id = id_of(kernel);
-    record->kernel->context = id_of(kernel->context);
-    record->kernel->program = id_of(kernel->program);
+    record->kernel->id = graph_id_of(kernel);
+    record->kernel->context = graph_id_of(kernel->context);
+    record->kernel->program = graph_id_of(kernel->program);
     record->kernel->arguments = kernel->arg_count;
     record->kernel->name = strdup(kernel->name);
     int error = record->kernel->name ? 0 : -ENOMEM;
     for (cl_uint i = 0; !error && i < kernel->arg_count; i++)
-        error = add_argument(manifest, kernel, i);
+        error = graph_add_argument(manifest, kernel, i);
     return error;
 }
 
-static int add_sampler(struct image_manifest *manifest, struct object *object)
+static int graph_add_sampler(struct image_manifest *manifest, struct object *object)
 {
     const struct sampler *sampler = (const struct sampler *)object;
     struct image_record *record = image_manifest_add(manifest, IMAGE_SAMPLER);
     if (!record)
         return -ENOMEM;
-    record->sampler->id = id_of(sampler);
-    record->sampler->context = id_of(sampler->context);
+    record->sampler->id = graph_id_of(sampler);
+    record->sampler->context = graph_id_of(sampler->context);
     record->sampler->normalized = sampler->normalized != CL_FALSE;
     record->sampler->addressing = sampler->addressing;
     record->sampler->filter = sampler->filter;
-    return keep(&record->sampler->properties, sampler->properties,
-                sampler->property_count * sizeof(*sampler->properties));
+    return graph_keep(&record->sampler->properties, sampler->properties,
+                      sampler->property_count * sizeof(*sampler->properties));
 }
 
-static int add_memory(struct image_manifest *manifest, struct object *object)
+static int graph_add_memory(struct image_manifest *manifest, struct object *object)
 {
     const struct memory *memory = (const struct memory *)object;
     const struct image_shape *shape = memory->image;
     struct image_record *record = image_manifest_add(manifest, IMAGE_MEMORY);
     if (!record)
         return -ENOMEM;
-    *record->memory = (struct image_memory){.id = id_of(memory),
-                                            .context = id_of(memory->context),
-                                            .root = id_of(memory->root),
+    *record->memory = (struct image_memory){.id = graph_id_of(memory),
+                                            .context = graph_id_of(memory->context),
+                                            .root = graph_id_of(memory->root),
                                             .origin = memory->origin,
                                             .size = memory->size,
                                             .type = memory->type,
@@ -204,8 +205,9 @@ int graph_describe(struct image_manifest *manifest)
         enum object_type type;
         int (*add)(struct image_manifest *manifest, struct object *object);
     } kinds[] = {
-        {OBJECT_CONTEXT, add_context}, {OBJECT_QUEUE, add_queue},     {OBJECT_PROGRAM, add_program},
-        {OBJECT_KERNEL, add_kernel},   {OBJECT_SAMPLER, add_sampler}, {OBJECT_MEMORY, add_memory},
+        {OBJECT_CONTEXT, graph_add_context}, {OBJECT_QUEUE, graph_add_queue},
+        {OBJECT_PROGRAM, graph_add_program}, {OBJECT_KERNEL, graph_add_kernel},
+        {OBJECT_SAMPLER, graph_add_sampler}, {OBJECT_MEMORY, graph_add_memory},
     };
     int error = 0;
     for (size_t i = 0; !error && i < ARRAY_SIZE(kinds); i++) {

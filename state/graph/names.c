@@ -29,18 +29,18 @@ bool name_is_valid(const char *name)
 }
 
 /* Or NULL. Inside the gate, or gate closed. */
-static const struct memory *living(const struct named *named)
+static const struct memory *names_living(const struct named *named)
 {
     const struct memory *root = object_weak_get(named->root);
     return root && object_refs(root) != 0 ? root : NULL;
 }
 
 /* Under the lock, inside the gate. */
-static bool is_taken(const struct memory *root, const char *name)
+static bool names_is_taken(const struct memory *root, const char *name)
 {
     bool taken = false;
     for (size_t i = 0; i < count && !taken; i++) {
-        const struct memory *other = living(&all[i]);
+        const struct memory *other = names_living(&all[i]);
         taken = other && other != root && strcmp(all[i].name, name) == 0;
     }
     return taken;
@@ -50,18 +50,18 @@ bool names_taken(const struct memory *root, const char *name)
 {
     gate_enter();
     pthread_mutex_lock(&lock);
-    bool taken = is_taken(root, name);
+    bool taken = names_is_taken(root, name);
     pthread_mutex_unlock(&lock);
     gate_leave();
     return taken;
 }
 
 /* What has gone, and what @root was called. Under the lock, inside the gate. */
-static void forget(const struct memory *root)
+static void names_forget(const struct memory *root)
 {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
-        const struct memory *other = living(&all[i]);
+        const struct memory *other = names_living(&all[i]);
         if (other && other != root)
             all[kept++] = all[i];
         else
@@ -77,11 +77,11 @@ int names_set(struct memory *root, const char *name)
         return -ENOMEM;
     gate_enter();
     pthread_mutex_lock(&lock);
-    int error = is_taken(root, name)                          ? -EEXIST
+    int error = names_is_taken(root, name)                    ? -EEXIST
                 : !array_make_room(&all, count, sizeof(*all)) ? -ENOMEM
                                                               : 0;
     if (!error) {
-        forget(root);
+        names_forget(root);
         all[count++] = (struct named){object_weak(root), copy};
         copy = NULL;
     }
@@ -96,7 +96,7 @@ int names_describe(struct image_manifest *manifest)
     int error = 0;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < count && !error; i++) {
-        const struct memory *root = living(&all[i]);
+        const struct memory *root = names_living(&all[i]);
         struct image_record *record = root ? image_manifest_add(manifest, IMAGE_NAME) : NULL;
         if (!root)
             continue;

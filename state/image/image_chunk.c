@@ -56,7 +56,7 @@ struct image_digest image_digest_of(const void *bytes, size_t size)
     return digest;
 }
 
-static bool is_zero(const void *bytes, size_t size)
+static bool image_chunk_is_zero(const void *bytes, size_t size)
 {
     const char *at = bytes;
     return size == 0 || (at[0] == 0 && memcmp(at, at + 1, size - 1) == 0);
@@ -64,7 +64,7 @@ static bool is_zero(const void *bytes, size_t size)
 
 bool image_digest_is_zero(const struct image_digest *digest)
 {
-    return is_zero(digest->bytes, sizeof(digest->bytes));
+    return image_chunk_is_zero(digest->bytes, sizeof(digest->bytes));
 }
 
 bool image_digest_same(const struct image_digest *a, const struct image_digest *b)
@@ -75,7 +75,7 @@ bool image_digest_same(const struct image_digest *a, const struct image_digest *
 struct image_digest image_part_digest(const void *bytes, size_t size)
 {
     static const struct image_digest zero;
-    return is_zero(bytes, size) ? zero : image_digest_of(bytes, size);
+    return image_chunk_is_zero(bytes, size) ? zero : image_digest_of(bytes, size);
 }
 
 struct image_digest image_parts_digest(const struct image_digest *parts, size_t count)
@@ -103,7 +103,7 @@ void image_chunk_name(const struct image_digest *digest, char ret[IMAGE_CHUNK_NA
     ret[IMAGE_CHUNK_NAME - 1] = '\0';
 }
 
-static int digit(char character)
+static int image_chunk_digit(char character)
 {
     if (character >= '0' && character <= '9')
         return character - '0';
@@ -116,7 +116,7 @@ bool image_chunk_name_read(const char *name, struct image_digest *ret_digest)
     if (strlen(name) != IMAGE_CHUNK_NAME - 1)
         return false;
     for (size_t i = 0; i < IMAGE_DIGEST; i++) {
-        int high = digit(name[2 * i]), low = digit(name[2 * i + 1]);
+        int high = image_chunk_digit(name[2 * i]), low = image_chunk_digit(name[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         digest.bytes[i] = (unsigned char)(high << 4 | low);
@@ -148,7 +148,7 @@ void image_chunk_header(unsigned char ret[IMAGE_CHUNK_HEADER], const struct imag
     memcpy(ret + BASE_OFFSET, &form->base, sizeof(form->base));
 }
 
-static const char *check_parts(const unsigned char *header, struct image_form *form)
+static const char *image_chunk_check_parts(const unsigned char *header, struct image_form *form)
 {
     uint64_t parts = little_endian_get(header + PARTS_OFFSET, 8);
     memcpy(&form->base, header + BASE_OFFSET, sizeof(form->base));
@@ -161,7 +161,7 @@ static const char *check_parts(const unsigned char *header, struct image_form *f
                : "it has some parts and no base, or all and one (byte 32)";
 }
 
-static size_t header_size(const unsigned char *header)
+static size_t image_chunk_header_size(const unsigned char *header)
 {
     return little_endian_get(header + VERSION_OFFSET, 4) == VERSION_FLAT ? HEADER_FLAT
                                                                          : IMAGE_CHUNK_HEADER;
@@ -172,11 +172,11 @@ const char *image_chunk_check(const unsigned char header[IMAGE_CHUNK_HEADER], ui
 {
     struct image_form form = {.size = size};
     const char *wrong = NULL;
-    if (file_size < HEADER_FLAT || file_size < header_size(header))
+    if (file_size < HEADER_FLAT || file_size < image_chunk_header_size(header))
         return "it is shorter than a chunk's header";
     uint64_t version = little_endian_get(header + VERSION_OFFSET, 4);
     uint64_t packed = little_endian_get(header + FORM_OFFSET, 4);
-    uint64_t there = file_size - header_size(header);
+    uint64_t there = file_size - image_chunk_header_size(header);
     if (memcmp(header, magic, sizeof(magic)) != 0)
         return "it is no chunk of an image (byte 0)";
     if (version != VERSION && version != VERSION_FLAT)
@@ -186,7 +186,7 @@ const char *image_chunk_check(const unsigned char header[IMAGE_CHUNK_HEADER], ui
     if (little_endian_get(header + SIZE_OFFSET, 8) != size)
         return "it has another number of bytes than the image says (byte 16)";
     if (version == VERSION)
-        wrong = check_parts(header, &form);
+        wrong = image_chunk_check_parts(header, &form);
     if (wrong)
         return wrong;
     size_t has = form.parts ? image_parts_size(form.parts, size) : size;
@@ -222,7 +222,7 @@ void image_packer_destroy(struct image_packer *packer)
     free(packer);
 }
 
-static size_t pack(struct image_packer *packer, const char *bytes, size_t size)
+static size_t image_chunk_pack(struct image_packer *packer, const char *bytes, size_t size)
 {
     size_t packed =
         ZSTD_compressCCtx(packer->pack, packer->packed, packer->size, bytes, size, LEVEL);
@@ -233,9 +233,10 @@ size_t image_pack(struct image_packer *packer, const void *bytes, size_t size,
                   const void **ret_packed)
 {
     const char *all = bytes;
-    if (size > IMAGE_CHUNK || (size > 4 * LOOK && pack(packer, all + (size - LOOK) / 2, LOOK) == 0))
+    if (size > IMAGE_CHUNK ||
+        (size > 4 * LOOK && image_chunk_pack(packer, all + (size - LOOK) / 2, LOOK) == 0))
         return 0;
-    size_t packed = pack(packer, all, size);
+    size_t packed = image_chunk_pack(packer, all, size);
     if (packed >= size)
         return 0;
     *ret_packed = packer->packed;
@@ -243,11 +244,11 @@ size_t image_pack(struct image_packer *packer, const void *bytes, size_t size,
 }
 
 /* What the file has, which is @has bytes. */
-static const char *take(struct image_packer *packer, const unsigned char *file, size_t file_size,
-                        bool packed, size_t has, void *ret)
+static const char *image_chunk_take(struct image_packer *packer, const unsigned char *file,
+                                    size_t file_size, bool packed, size_t has, void *ret)
 {
-    const unsigned char *bytes = file + header_size(file);
-    size_t there = file_size - header_size(file);
+    const unsigned char *bytes = file + image_chunk_header_size(file);
+    size_t there = file_size - image_chunk_header_size(file);
     if (!packed) {
         memcpy(ret, bytes, has);
         return NULL;
@@ -258,17 +259,17 @@ static const char *take(struct image_packer *packer, const unsigned char *file, 
     return unpacked == has ? NULL : "it has fewer bytes than the image says";
 }
 
-static const char *compare(const void *bytes, size_t size, bool flat,
-                           const struct image_digest *digest, const char *wrong)
+static const char *image_chunk_compare(const void *bytes, size_t size, bool flat,
+                                       const struct image_digest *digest, const char *wrong)
 {
     struct image_digest found =
         flat ? image_digest_of(bytes, size) : image_chunk_digest(bytes, size);
     return image_digest_same(&found, digest) ? NULL : wrong;
 }
 
-static bool is_flat(const unsigned char *file)
+static bool image_chunk_is_flat(const unsigned char *file)
 {
-    return header_size(file) == HEADER_FLAT;
+    return image_chunk_header_size(file) == HEADER_FLAT;
 }
 
 const char *image_unpack(struct image_packer *packer, const void *file, size_t file_size,
@@ -282,12 +283,12 @@ const char *image_unpack(struct image_packer *packer, const void *file, size_t f
     *ret_base = form.base;
     packer->parts = form.parts;
     if (form.parts)
-        return take(packer, file, file_size, form.packed, image_parts_size(form.parts, size),
-                    packer->packed);
-    wrong = take(packer, file, file_size, form.packed, size, ret);
+        return image_chunk_take(packer, file, file_size, form.packed,
+                                image_parts_size(form.parts, size), packer->packed);
+    wrong = image_chunk_take(packer, file, file_size, form.packed, size, ret);
     return wrong ? wrong
-                 : compare(ret, size, is_flat(file), digest,
-                           "its bytes do not have the digest of its name");
+                 : image_chunk_compare(ret, size, image_chunk_is_flat(file), digest,
+                                       "its bytes do not have the digest of its name");
 }
 
 const char *image_unpack_base(struct image_packer *packer, const void *file, size_t file_size,
@@ -298,7 +299,7 @@ const char *image_unpack_base(struct image_packer *packer, const void *file, siz
     if (!wrong && form.parts)
         wrong = "it has not all of its bytes itself";
     if (!wrong)
-        wrong = take(packer, file, file_size, form.packed, size, ret);
+        wrong = image_chunk_take(packer, file, file_size, form.packed, size, ret);
     if (wrong)
         return wrong;
     const char *from = packer->packed;
@@ -307,7 +308,8 @@ const char *image_unpack_base(struct image_packer *packer, const void *file, siz
             memcpy((char *)ret + i * IMAGE_PART, from, image_part_size(size, i));
             from += image_part_size(size, i);
         }
-    return compare(ret, size, false, digest,
-                   "its bytes do not have the digest of the name of the chunk that needs them, or "
-                   "that one's do not");
+    return image_chunk_compare(
+        ret, size, false, digest,
+        "its bytes do not have the digest of the name of the chunk that needs them, or "
+        "that one's do not");
 }

@@ -82,12 +82,12 @@ int image_file_folder(const struct owned *folder, const char *name, struct owned
     return error;
 }
 
-static int by_name(const void *a, const void *b)
+static int image_file_by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int add_name(struct image_names *names, const char *name)
+static int image_file_add_name(struct image_names *names, const char *name)
 {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return 0;
@@ -116,7 +116,7 @@ int image_file_names(const struct owned *folder, struct image_names *ret_names)
     const struct dirent *entry;
     errno = 0;
     while (!error && (entry = readdir(list))) {
-        error = add_name(&names, entry->d_name);
+        error = image_file_add_name(&names, entry->d_name);
         errno = 0;
     }
     if (!error)
@@ -127,7 +127,7 @@ int image_file_names(const struct owned *folder, struct image_names *ret_names)
         return error;
     }
     if (names.count)
-        qsort(names.names, names.count, sizeof(*names.names), by_name);
+        qsort(names.names, names.count, sizeof(*names.names), image_file_by_name);
     *ret_names = names;
     return 0;
 }

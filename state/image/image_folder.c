@@ -19,7 +19,7 @@
 #include "state/image/image_right.h"
 
 #define CHUNKS "chunks"
-#define LOCK   "lock"
+#define LOCK   "image_folder_lock"
 
 /* Who has the lock alone, has it for as long as a sweep takes; who shares it, perhaps for as long
  * as an image takes, which nobody waits for. */
@@ -32,16 +32,16 @@
 static struct image_folder *folders;
 static pthread_mutex_t folders_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void in_child(void)
+static void image_folder_in_child(void)
 {
     for (struct image_folder *folder = folders; folder; folder = folder->next)
         owned_close(&folder->lock);
     folders = NULL;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &folders_lock, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &folders_lock, .in_child = image_folder_in_child};
 
-static void enlist(struct image_folder *folder)
+static void image_folder_enlist(struct image_folder *folder)
 {
     pthread_mutex_lock(&folders_lock);
     folder->next = folders;
@@ -49,7 +49,7 @@ static void enlist(struct image_folder *folder)
     pthread_mutex_unlock(&folders_lock);
 }
 
-static void delist(const struct image_folder *folder)
+static void image_folder_delist(const struct image_folder *folder)
 {
     pthread_mutex_lock(&folders_lock);
     struct image_folder **at = &folders;
@@ -60,33 +60,36 @@ static void delist(const struct image_folder *folder)
     pthread_mutex_unlock(&folders_lock);
 }
 
-static int refuse(char *ret_problem, int error, const char *path, const char *name, const char *why)
+static int image_folder_refuse(char *ret_problem, int error, const char *path, const char *name,
+                               const char *why)
 {
     snprintf(ret_problem, IMAGE_PROBLEM_MAX, "%.500s%s%.60s: %.300s", path, *name ? "/" : "", name,
              why);
     return error;
 }
 
-static int refuse_error(char *ret_problem, int error, const char *path, const char *name)
+static int image_folder_refuse_error(char *ret_problem, int error, const char *path,
+                                     const char *name)
 {
-    return refuse(ret_problem, error, path, name,
-                  error == -EPERM ? "it is not yours alone" : strerror(-error));
+    return image_folder_refuse(ret_problem, error, path, name,
+                               error == -EPERM ? "it is not yours alone" : strerror(-error));
 }
 
 /* ---- opening ---- */
 
-static int find(const char *path, char ret_path[PATH_MAX], char *ret_problem)
+static int image_folder_find(const char *path, char ret_path[PATH_MAX], char *ret_problem)
 {
     if (!realpath(path, ret_path))
-        return refuse_error(ret_problem, -errno, path, "");
+        return image_folder_refuse_error(ret_problem, -errno, path, "");
     int error = folder_check_above(ret_path, ret_problem);
     if (!error && !folder_is_ours(ret_path, true))
-        error = refuse(ret_problem, -EPERM, ret_path, "",
-                       "it is not a folder that only you can enter (of the mode 0700)");
+        error =
+            image_folder_refuse(ret_problem, -EPERM, ret_path, "",
+                                "it is not a folder that only you can enter (of the mode 0700)");
     return error;
 }
 
-static int open_chunks(struct image_folder *folder, bool make)
+static int image_folder_open_chunks(struct image_folder *folder, bool make)
 {
     if (make && mkdirat(owned_fd(&folder->folder), CHUNKS, 0700) != 0 && errno != EEXIST)
         return -errno;
@@ -94,7 +97,7 @@ static int open_chunks(struct image_folder *folder, bool make)
 }
 
 /* Somebody's documents would be mixed with images, and swept with them. */
-static int check_empty(const struct image_folder *folder)
+static int image_folder_check_empty(const struct image_folder *folder)
 {
     struct image_names names;
     struct stat stat;
@@ -108,7 +111,7 @@ static int check_empty(const struct image_folder *folder)
     return error;
 }
 
-static int open_lock(struct image_folder *folder, bool make)
+static int image_folder_open_lock(struct image_folder *folder, bool make)
 {
     int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (make ? O_CREAT : 0);
     struct stat stat;
@@ -122,7 +125,7 @@ static int open_lock(struct image_folder *folder, bool make)
 }
 
 /* Not for ever: another process may be stopped while it has it. */
-static int take_lock(const struct owned *lock, int how, uint64_t patience_ns)
+static int image_folder_take_lock(const struct owned *lock, int how, uint64_t patience_ns)
 {
     for (uint64_t deadline = clock_now_ns() + patience_ns;;) {
         if (flock(owned_fd(lock), how | LOCK_NB) == 0)
@@ -136,11 +139,11 @@ static int take_lock(const struct owned *lock, int how, uint64_t patience_ns)
 }
 
 /* Who comes to write removes what others left, if nobody is there. */
-static int lock_to_write(struct image_folder *folder)
+static int image_folder_lock_to_write(struct image_folder *folder)
 {
     char ignored[IMAGE_PROBLEM_MAX];
     struct image_swept swept;
-    if (take_lock(&folder->lock, LOCK_EX, 0) == 0) {
+    if (image_folder_take_lock(&folder->lock, LOCK_EX, 0) == 0) {
         struct image_names names;
         bool unfinished = false;
         right_sweep(&folder->folder);
@@ -153,23 +156,24 @@ static int lock_to_write(struct image_folder *folder)
         if (unfinished)
             (void)!image_folder_sweep(folder, &swept, ignored);
     }
-    return take_lock(&folder->lock, LOCK_SH, LOCK_NS);
+    return image_folder_take_lock(&folder->lock, LOCK_SH, LOCK_NS);
 }
 
-static int lock(struct image_folder *folder, enum image_use use)
+static int image_folder_lock(struct image_folder *folder, enum image_use use)
 {
     switch (use) {
     case IMAGE_TO_WRITE:
-        return lock_to_write(folder);
+        return image_folder_lock_to_write(folder);
     case IMAGE_TO_READ:
-        return take_lock(&folder->lock, LOCK_SH, LOCK_NS);
+        return image_folder_take_lock(&folder->lock, LOCK_SH, LOCK_NS);
     case IMAGE_TO_SWEEP:
         break;
     }
-    return take_lock(&folder->lock, LOCK_EX, LOCK_NS);
+    return image_folder_take_lock(&folder->lock, LOCK_EX, LOCK_NS);
 }
 
-static int open_parts(struct image_folder *folder, enum image_use use, char *ret_problem)
+static int image_folder_open_parts(struct image_folder *folder, enum image_use use,
+                                   char *ret_problem)
 {
     bool make = use == IMAGE_TO_WRITE;
     struct stat stat;
@@ -181,22 +185,22 @@ static int open_parts(struct image_folder *folder, enum image_use use, char *ret
     if (!error && (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0))
         error = -EPERM;
     if (!error && make)
-        error = check_empty(folder);
+        error = image_folder_check_empty(folder);
     if (error == -ENOTEMPTY)
-        return refuse(ret_problem, error, folder->path, "",
-                      "it holds other files; name an empty folder, or one to be made");
+        return image_folder_refuse(ret_problem, error, folder->path, "",
+                                   "it holds other files; name an empty folder, or one to be made");
     if (!error) {
         part = LOCK;
-        error = open_lock(folder, make);
+        error = image_folder_open_lock(folder, make);
     }
     if (!error) {
         part = CHUNKS;
-        error = open_chunks(folder, make);
+        error = image_folder_open_chunks(folder, make);
     }
     if (error == -ENOENT)
-        return refuse(ret_problem, error, folder->path, "",
-                      "there are no images: nothing was written there by reseat");
-    return error ? refuse_error(ret_problem, error, folder->path, part) : 0;
+        return image_folder_refuse(ret_problem, error, folder->path, "",
+                                   "there are no images: nothing was written there by reseat");
+    return error ? image_folder_refuse_error(ret_problem, error, folder->path, part) : 0;
 }
 
 int image_folder_open(const char *path, enum image_use use, struct image_folder **ret_folder,
@@ -204,25 +208,26 @@ int image_folder_open(const char *path, enum image_use use, struct image_folder 
 {
     struct image_folder *folder = calloc(1, sizeof(*folder));
     if (!folder)
-        return refuse_error(ret_problem, -ENOMEM, path, "");
+        return image_folder_refuse_error(ret_problem, -ENOMEM, path, "");
     folder->folder = folder->chunks = folder->lock = OWNED_NONE;
     int error = fork_watch();
-    enlist(folder);
+    image_folder_enlist(folder);
     if (!error)
         error = use == IMAGE_TO_WRITE ? folder_make_private(path, folder->path, ret_problem)
-                                      : find(path, folder->path, ret_problem);
+                                      : image_folder_find(path, folder->path, ret_problem);
     else
-        refuse_error(ret_problem, error, path, "");
+        image_folder_refuse_error(ret_problem, error, path, "");
     if (!error)
-        error = open_parts(folder, use, ret_problem);
+        error = image_folder_open_parts(folder, use, ret_problem);
     if (!error) {
-        error = lock(folder, use);
+        error = image_folder_lock(folder, use);
         if (error == -EBUSY)
-            refuse(ret_problem, error, folder->path, "",
-                   use == IMAGE_TO_SWEEP ? "images are read or written there; try again later"
-                                         : "images are removed there; try again later");
+            image_folder_refuse(ret_problem, error, folder->path, "",
+                                use == IMAGE_TO_SWEEP
+                                    ? "images are read or written there; try again later"
+                                    : "images are removed there; try again later");
         else if (error)
-            refuse_error(ret_problem, error, folder->path, LOCK);
+            image_folder_refuse_error(ret_problem, error, folder->path, LOCK);
     }
     if (error)
         image_folder_close(folder);
@@ -235,7 +240,7 @@ void image_folder_close(struct image_folder *folder)
 {
     if (!folder)
         return;
-    delist(folder);
+    image_folder_delist(folder);
     owned_close(&folder->lock);
     owned_close(&folder->chunks);
     owned_close(&folder->folder);
@@ -291,7 +296,7 @@ bool image_folder_is_whole(const struct image_folder *folder, const char *name)
            errno != ENOENT;
 }
 
-static int name_of(uint64_t ms, char ret_name[IMAGE_NAME_MAX])
+static int image_folder_name_of(uint64_t ms, char ret_name[IMAGE_NAME_MAX])
 {
     time_t seconds = (time_t)(ms / 1000);
     char time[16];
@@ -304,7 +309,7 @@ static int name_of(uint64_t ms, char ret_name[IMAGE_NAME_MAX])
 }
 
 /* When an image of that name was made; 0: at no time that there is. */
-static uint64_t ms_of(const char *name)
+static uint64_t image_folder_ms_of(const char *name)
 {
     char time[sizeof("YYYYMMDDTHHMMSS")], again[IMAGE_NAME_MAX];
     struct tm utc = {0};
@@ -315,7 +320,8 @@ static uint64_t ms_of(const char *name)
     if (seconds < 0)
         return 0;
     uint64_t ms = (uint64_t)seconds * 1000 + strtoul(name + sizeof(time), NULL, 10);
-    return name_of(ms, again) == 0 && strncmp(again, name, sizeof(time) + 3) == 0 ? ms : 0;
+    return image_folder_name_of(ms, again) == 0 && strncmp(again, name, sizeof(time) + 3) == 0 ? ms
+                                                                                               : 0;
 }
 
 /* Later than all that are there, whatever the clock says: the last one is what a program goes on
@@ -329,13 +335,13 @@ int image_folder_begin(struct image_folder *folder, char ret_name[IMAGE_NAME_MAX
         return error;
     uint64_t first = clock_wall_ms();
     for (size_t i = 0; i < names.count; i++) {
-        uint64_t ms = ms_of(names.names[i]);
+        uint64_t ms = image_folder_ms_of(names.names[i]);
         first = ms >= first ? ms + 1 : first;
     }
     image_names_finish(&names);
     error = -EEXIST;
     for (uint64_t ms = first; error == -EEXIST && ms < first + NAMES; ms++) {
-        error = name_of(ms, ret_name);
+        error = image_folder_name_of(ms, ret_name);
         if (!error && mkdirat(owned_fd(&folder->folder), ret_name, 0700) != 0)
             error = -errno;
     }
@@ -355,14 +361,15 @@ int image_folder_manifest(const struct image_folder *folder, const char *name,
     char file[IMAGE_NAME_MAX + sizeof(IMAGE_MANIFEST) + 1], why[IMAGE_PROBLEM_MAX];
     uint64_t size = 0;
     if (!image_name_is_valid(name))
-        return refuse(ret_problem, -ENOENT, folder->path, "", "an image has no such name");
+        return image_folder_refuse(ret_problem, -ENOENT, folder->path, "",
+                                   "an image has no such name");
     snprintf(file, sizeof(file), "%s/%s", name, IMAGE_MANIFEST);
     int error = image_file_folder(&folder->folder, name, &image);
     if (error)
-        return refuse_error(ret_problem, error, folder->path, name);
+        return image_folder_refuse_error(ret_problem, error, folder->path, name);
     error = image_file_read(&image, IMAGE_MANIFEST, NULL, 0, &size);
     if (!error && size > IMAGE_MANIFEST_MAX)
-        return refuse(ret_problem, -EBADMSG, folder->path, file, "it is too long");
+        return image_folder_refuse(ret_problem, -EBADMSG, folder->path, file, "it is too long");
     if (!error && !(bytes = malloc((size_t)size + 1)))
         error = -ENOMEM;
     uint64_t again = 0;
@@ -371,10 +378,11 @@ int image_folder_manifest(const struct image_folder *folder, const char *name,
     if (!error && again != size)
         error = -EBADMSG;
     if (error)
-        return refuse_error(ret_problem, error, folder->path, file);
+        return image_folder_refuse_error(ret_problem, error, folder->path, file);
     error = image_manifest_decode(bytes, (size_t)size, ret_manifest, why);
     if (error)
-        refuse(ret_problem, error, folder->path, file, error == -EBADMSG ? why : strerror(-error));
+        image_folder_refuse(ret_problem, error, folder->path, file,
+                            error == -EBADMSG ? why : strerror(-error));
     return error;
 }
 
@@ -389,7 +397,7 @@ int image_folder_hold(const struct image_folder *folder, const char *name, struc
                            &hold);
     if (error)
         return error;
-    error = take_lock(&hold, LOCK_SH, LOCK_NS);
+    error = image_folder_take_lock(&hold, LOCK_SH, LOCK_NS);
     if (error)
         owned_close(&hold);
     else
@@ -399,7 +407,7 @@ int image_folder_hold(const struct image_folder *folder, const char *name, struc
 
 /* ---- removing ---- */
 
-static int remove_folder(const struct image_folder *folder, const char *name)
+static int image_folder_remove_folder(const struct image_folder *folder, const char *name)
 {
     struct owned CLEANUP(owned_close) image = OWNED_NONE;
     struct image_names names;
@@ -430,7 +438,7 @@ int image_folder_remove(struct image_folder *folder, const char *name)
                                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
                            &manifest);
     if (!error)
-        error = take_lock(&manifest, LOCK_EX, 0);
+        error = image_folder_take_lock(&manifest, LOCK_EX, 0);
     /* From here on it is none. */
     if (!error && unlinkat(owned_fd(&image), IMAGE_MANIFEST, 0) != 0)
         error = -errno;
@@ -443,12 +451,12 @@ struct named {
     size_t count;
 };
 
-static int by_digest(const void *a, const void *b)
+static int image_folder_by_digest(const void *a, const void *b)
 {
     return memcmp(a, b, IMAGE_DIGEST);
 }
 
-static int add_named(struct named *named, const struct image_manifest *manifest)
+static int image_folder_add_named(struct named *named, const struct image_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->count; i++) {
         const struct image_record *record = &manifest->records[i];
@@ -469,8 +477,9 @@ static int add_named(struct named *named, const struct image_manifest *manifest)
     return 0;
 }
 
-static int find_named(const struct image_folder *folder, const struct image_names *images,
-                      struct named *ret_named, char *ret_problem)
+static int image_folder_find_named(const struct image_folder *folder,
+                                   const struct image_names *images, struct named *ret_named,
+                                   char *ret_problem)
 {
     char why[IMAGE_PROBLEM_MAX];
     for (size_t i = 0; i < images->count; i++) {
@@ -485,18 +494,19 @@ static int find_named(const struct image_folder *folder, const struct image_name
                 why);
             return error;
         }
-        error = add_named(ret_named, &manifest);
+        error = image_folder_add_named(ret_named, &manifest);
         image_manifest_finish(&manifest);
         if (error)
             return error;
     }
     if (ret_named->count)
-        qsort(ret_named->digests, ret_named->count, sizeof(*ret_named->digests), by_digest);
+        qsort(ret_named->digests, ret_named->count, sizeof(*ret_named->digests),
+              image_folder_by_digest);
     return 0;
 }
 
-static int sweep_chunks(const struct image_folder *folder, const struct named *named,
-                        struct image_swept *swept)
+static int image_folder_sweep_chunks(const struct image_folder *folder, const struct named *named,
+                                     struct image_swept *swept)
 {
     struct image_names names;
     int error = image_file_names(&folder->chunks, &names);
@@ -506,8 +516,8 @@ static int sweep_chunks(const struct image_folder *folder, const struct named *n
         struct image_digest digest;
         struct stat stat;
         if (!image_chunk_name_read(names.names[i], &digest) ||
-            (named->count &&
-             bsearch(&digest, named->digests, named->count, sizeof(*named->digests), by_digest)) ||
+            (named->count && bsearch(&digest, named->digests, named->count, sizeof(*named->digests),
+                                     image_folder_by_digest)) ||
             fstatat(owned_fd(&folder->chunks), names.names[i], &stat, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (unlinkat(owned_fd(&folder->chunks), names.names[i], 0) != 0) {
@@ -532,10 +542,10 @@ int image_folder_sweep(struct image_folder *folder, struct image_swept *ret_swep
     int error = image_folder_names(folder, &images);
     if (error)
         return error;
-    error = find_named(folder, &images, &named, ret_problem);
+    error = image_folder_find_named(folder, &images, &named, ret_problem);
     bool known = !error;
     if (known)
-        error = sweep_chunks(folder, &named, &swept);
+        error = image_folder_sweep_chunks(folder, &named, &swept);
     else if (*ret_problem)
         error = 0;
     free(named.digests);
@@ -543,7 +553,7 @@ int image_folder_sweep(struct image_folder *folder, struct image_swept *ret_swep
     for (size_t i = 0; !error && known && i < images.count; i++) {
         if (image_folder_is_whole(folder, images.names[i]))
             continue;
-        error = remove_folder(folder, images.names[i]);
+        error = image_folder_remove_folder(folder, images.names[i]);
         swept.images += !error;
     }
     image_names_finish(&images);
@@ -564,7 +574,7 @@ void image_folder_abandon(struct image_folder *folder, const char *name)
             (void)!unlinkat(owned_fd(&image), names.names[i], 0);
         image_names_finish(&names);
     }
-    if (take_lock(&folder->lock, LOCK_EX, 0) == 0)
+    if (image_folder_take_lock(&folder->lock, LOCK_EX, 0) == 0)
         (void)!image_folder_sweep(folder, &swept, ignored);
-    (void)!take_lock(&folder->lock, LOCK_SH, LOCK_NS);
+    (void)!image_folder_take_lock(&folder->lock, LOCK_SH, LOCK_NS);
 }

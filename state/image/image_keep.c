@@ -6,7 +6,7 @@
 
 /* Whoever took the right has images that are not for the one before to remove, however late he is.
  */
-static bool is_same(const struct image_manifest *one, const struct image_manifest *of)
+static bool image_keep_is_same(const struct image_manifest *one, const struct image_manifest *of)
 {
     const struct image_about *about = image_manifest_about(one);
     const struct image_about *others = image_manifest_about(of);
@@ -20,15 +20,15 @@ static bool is_same(const struct image_manifest *one, const struct image_manifes
 }
 
 /* One that is not whole, or cannot be read, is nobody's. */
-static bool is_of(const struct image_folder *folder, const char *name,
-                  const struct image_manifest *of)
+static bool image_keep_is_of(const struct image_folder *folder, const char *name,
+                             const struct image_manifest *of)
 {
     char ignored[IMAGE_PROBLEM_MAX];
     struct image_manifest manifest;
     if (!image_folder_is_whole(folder, name) ||
         image_folder_manifest(folder, name, &manifest, ignored) != 0)
         return false;
-    bool is = is_same(&manifest, of);
+    bool is = image_keep_is_same(&manifest, of);
     image_manifest_finish(&manifest);
     return is;
 }
@@ -52,7 +52,7 @@ int image_keep_last(const char *path, const char *image, uint64_t keep,
     }
     error = image_folder_names(folder, &names);
     for (size_t i = error ? 0 : names.count; i-- > 0 && !error;) {
-        if (!is_of(folder, names.names[i], &of) || later++ < keep)
+        if (!image_keep_is_of(folder, names.names[i], &of) || later++ < keep)
             continue;
         error = image_folder_remove(folder, names.names[i]);
         removed += error == 0;

@@ -62,7 +62,7 @@ void image_manifest_finish(struct image_manifest *manifest)
 }
 
 /* Of all but itself. */
-static struct image_digest digest_of(const unsigned char *bytes, size_t size)
+static struct image_digest image_manifest_digest_of(const unsigned char *bytes, size_t size)
 {
     struct image_digest digest;
     SHA256_CTX context;
@@ -73,7 +73,7 @@ static struct image_digest digest_of(const unsigned char *bytes, size_t size)
     return digest;
 }
 
-static int encode(const struct image_manifest *manifest, msgpack_sbuffer *buffer)
+static int image_manifest_pack(const struct image_manifest *manifest, msgpack_sbuffer *buffer)
 {
     static const char nothing[IMAGE_MANIFEST_HEADER];
     if (msgpack_sbuffer_write(buffer, nothing, sizeof(nothing)) != 0)
@@ -97,7 +97,7 @@ int image_manifest_encode(const struct image_manifest *manifest, char **ret_byte
 {
     msgpack_sbuffer buffer;
     msgpack_sbuffer_init(&buffer);
-    int error = encode(manifest, &buffer);
+    int error = image_manifest_pack(manifest, &buffer);
     if (error) {
         msgpack_sbuffer_destroy(&buffer);
         return error;
@@ -107,7 +107,7 @@ int image_manifest_encode(const struct image_manifest *manifest, char **ret_byte
     little_endian_put(bytes + VERSION_OFFSET, VERSION, 4);
     little_endian_put(bytes + COUNT_OFFSET, manifest->count, 4);
     little_endian_put(bytes + SIZE_OFFSET, buffer.size - IMAGE_MANIFEST_HEADER, 8);
-    struct image_digest digest = digest_of(bytes, buffer.size);
+    struct image_digest digest = image_manifest_digest_of(bytes, buffer.size);
     memcpy(bytes + DIGEST_OFFSET, &digest, sizeof(digest));
     *ret_size = buffer.size;
     *ret_bytes = msgpack_sbuffer_release(&buffer);
@@ -116,7 +116,7 @@ int image_manifest_encode(const struct image_manifest *manifest, char **ret_byte
 
 /* ---- decoding ---- */
 
-static int wrong(char *ret_problem, size_t offset, const char *what)
+static int image_manifest_wrong(char *ret_problem, size_t offset, const char *what)
 {
     char why[IMAGE_PROBLEM_MAX];
     snprintf(why, sizeof(why), "%s", what);
@@ -124,47 +124,50 @@ static int wrong(char *ret_problem, size_t offset, const char *what)
     return -EBADMSG;
 }
 
-static int check_header(const unsigned char *bytes, size_t size, char *ret_problem)
+static int image_manifest_check_header(const unsigned char *bytes, size_t size, char *ret_problem)
 {
     if (size < IMAGE_MANIFEST_HEADER)
-        return wrong(ret_problem, size, "it ends within its header");
+        return image_manifest_wrong(ret_problem, size, "it ends within its header");
     if (memcmp(bytes, magic, sizeof(magic)) != 0)
-        return wrong(ret_problem, 0, "it is no image of reseat's");
+        return image_manifest_wrong(ret_problem, 0, "it is no image of reseat's");
     if (little_endian_get(bytes + VERSION_OFFSET, 4) != VERSION)
-        return wrong(ret_problem, VERSION_OFFSET,
-                     "its version is not known: another release made it");
+        return image_manifest_wrong(ret_problem, VERSION_OFFSET,
+                                    "its version is not known: another release made it");
     if (little_endian_get(bytes + SIZE_OFFSET, 8) != size - IMAGE_MANIFEST_HEADER)
-        return wrong(ret_problem, SIZE_OFFSET, "it is shorter or longer than it says");
-    struct image_digest digest = digest_of(bytes, size);
+        return image_manifest_wrong(ret_problem, SIZE_OFFSET,
+                                    "it is shorter or longer than it says");
+    struct image_digest digest = image_manifest_digest_of(bytes, size);
     return memcmp(bytes + DIGEST_OFFSET, &digest, sizeof(digest)) == 0
                ? 0
-               : wrong(ret_problem, DIGEST_OFFSET, "its digest is another: it is damaged");
+               : image_manifest_wrong(ret_problem, DIGEST_OFFSET,
+                                      "its digest is another: it is damaged");
 }
 
-static int take_record(const unsigned char *bytes, size_t size, size_t *offset,
-                       struct image_manifest *manifest, char *ret_problem)
+static int image_manifest_take_record(const unsigned char *bytes, size_t size, size_t *offset,
+                                      struct image_manifest *manifest, char *ret_problem)
 {
     char why[IMAGE_PROBLEM_MAX];
     if (size - *offset < LENGTH)
-        return wrong(ret_problem, *offset, "it ends within a record");
+        return image_manifest_wrong(ret_problem, *offset, "it ends within a record");
     uint64_t length = little_endian_get(bytes + *offset, LENGTH);
     if (length > size - *offset - LENGTH)
-        return wrong(ret_problem, *offset, "it ends within a record");
+        return image_manifest_wrong(ret_problem, *offset, "it ends within a record");
     if (!array_make_room(&manifest->records, manifest->count, sizeof(*manifest->records)))
         return -ENOMEM;
     int error = image_record_decode(bytes + *offset + LENGTH, (size_t)length,
                                     &manifest->records[manifest->count], why);
     if (error)
-        return error == -EBADMSG ? wrong(ret_problem, *offset, why) : error;
+        return error == -EBADMSG ? image_manifest_wrong(ret_problem, *offset, why) : error;
     bool first = manifest->count == 0;
     enum image_record_kind kind = manifest->records[manifest->count].kind;
     bool again = kind >= IMAGE_PROGRESS && image_manifest_find(manifest, kind);
     bool is_about = manifest->records[manifest->count++].kind == IMAGE_ABOUT;
     if (first != is_about)
-        return wrong(ret_problem, *offset,
-                     "what it is an image of has to be there once, and first");
+        return image_manifest_wrong(ret_problem, *offset,
+                                    "what it is an image of has to be there once, and first");
     if (again)
-        return wrong(ret_problem, *offset, "a record is there twice that may be there once");
+        return image_manifest_wrong(ret_problem, *offset,
+                                    "a record is there twice that may be there once");
     *offset += LENGTH + (size_t)length;
     return 0;
 }
@@ -174,14 +177,15 @@ int image_manifest_decode(const void *bytes, size_t size, struct image_manifest 
 {
     struct image_manifest manifest = {0};
     size_t offset = IMAGE_MANIFEST_HEADER;
-    int error = check_header(bytes, size, ret_problem);
+    int error = image_manifest_check_header(bytes, size, ret_problem);
     while (!error && offset < size)
-        error = take_record(bytes, size, &offset, &manifest, ret_problem);
+        error = image_manifest_take_record(bytes, size, &offset, &manifest, ret_problem);
     if (!error && !image_manifest_about(&manifest))
-        error = wrong(ret_problem, offset, "it has no records");
+        error = image_manifest_wrong(ret_problem, offset, "it has no records");
     if (!error &&
         little_endian_get((const unsigned char *)bytes + COUNT_OFFSET, 4) != manifest.count)
-        error = wrong(ret_problem, COUNT_OFFSET, "it has more or fewer records than it says");
+        error = image_manifest_wrong(ret_problem, COUNT_OFFSET,
+                                     "it has more or fewer records than it says");
     if (error)
         image_manifest_finish(&manifest);
     else

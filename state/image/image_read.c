@@ -26,8 +26,8 @@ struct reader {
     bool failed;
 };
 
-static int refuse(struct reader *r, const struct job *job, const char *name, int error,
-                  const char *why)
+static int image_read_refuse(struct reader *r, const struct job *job, const char *name, int error,
+                             const char *why)
 {
     const struct image_contents *contents = r->reading->sinks[job->sink].contents;
     uint64_t at = job->chunk * IMAGE_CHUNK;
@@ -42,25 +42,25 @@ static int refuse(struct reader *r, const struct job *job, const char *name, int
 }
 
 /* All of a chunk's file, to the worker's room. */
-static int read_file(struct reader *r, struct image_worker *worker, const struct job *job,
-                     const char *name, size_t *ret_size)
+static int image_read_file(struct reader *r, struct image_worker *worker, const struct job *job,
+                           const char *name, size_t *ret_size)
 {
     uint64_t file_size;
     int error =
         image_file_read(&r->folder->chunks, name, worker->room, IMAGE_CHUNK_FILE_MAX, &file_size);
     if (error)
-        return refuse(r, job, name, error,
-                      error == -ENOENT  ? "it is missing"
-                      : error == -EPERM ? "it is not a file of yours alone"
-                                        : strerror(-error));
+        return image_read_refuse(r, job, name, error,
+                                 error == -ENOENT  ? "it is missing"
+                                 : error == -EPERM ? "it is not a file of yours alone"
+                                                   : strerror(-error));
     if (file_size > IMAGE_CHUNK_FILE_MAX)
-        return refuse(r, job, name, -EBADMSG, "its file is too long");
+        return image_read_refuse(r, job, name, -EBADMSG, "its file is too long");
     *ret_size = (size_t)file_size;
     return 0;
 }
 
-static int read_chunk(struct reader *r, struct image_worker *worker, const struct job *job,
-                      size_t size, char *ret)
+static int image_read_chunk(struct reader *r, struct image_worker *worker, const struct job *job,
+                            size_t size, char *ret)
 {
     struct image_digest digest =
         image_contents_digest(r->reading->sinks[job->sink].contents, job->chunk);
@@ -68,22 +68,22 @@ static int read_chunk(struct reader *r, struct image_worker *worker, const struc
     char name[IMAGE_CHUNK_NAME];
     size_t file_size;
     image_chunk_name(&digest, name);
-    int error = read_file(r, worker, job, name, &file_size);
+    int error = image_read_file(r, worker, job, name, &file_size);
     if (error)
         return error;
     const char *wrong =
         image_unpack(worker->packer, worker->room, file_size, &digest, size, ret, &base);
     if (!wrong && !image_digest_is_zero(&base)) {
         image_chunk_name(&base, name);
-        error = read_file(r, worker, job, name, &file_size);
+        error = image_read_file(r, worker, job, name, &file_size);
         if (error)
             return error;
         wrong = image_unpack_base(worker->packer, worker->room, file_size, &digest, size, ret);
     }
-    return wrong ? refuse(r, job, name, -EBADMSG, wrong) : 0;
+    return wrong ? image_read_refuse(r, job, name, -EBADMSG, wrong) : 0;
 }
 
-static int take(void *data, struct image_worker *worker, size_t index)
+static int image_read_take(void *data, struct image_worker *worker, size_t index)
 {
     struct reader *r = data;
     const struct job *job = &r->jobs[index];
@@ -97,14 +97,14 @@ static int take(void *data, struct image_worker *worker, size_t index)
     if (error)
         return error;
     if (!image_digest_is_zero(&digest))
-        error = read_chunk(r, worker, job, size, at);
+        error = image_read_chunk(r, worker, job, size, at);
     else if (sink->bytes && !sink->zero)
         memset(at, 0, size);
     atomic_fetch_add(&r->done, size);
     return error;
 }
 
-static int add_sink(struct reader *r, size_t index)
+static int image_read_add_sink(struct reader *r, size_t index)
 {
     const struct image_sink *sink = &r->reading->sinks[index];
     const struct image_contents *contents = sink->contents;
@@ -132,9 +132,9 @@ int image_read(const struct image_folder *folder, const struct image_reading *re
                        .problem = ret_problem};
     int error = 0;
     for (size_t i = 0; !error && i < reading->count; i++)
-        error = add_sink(&r, i);
+        error = image_read_add_sink(&r, i);
     if (!error)
-        error = image_work(r.job_count, take, &r);
+        error = image_work(r.job_count, image_read_take, &r);
     if (error && !r.failed)
         snprintf(ret_problem, IMAGE_PROBLEM_MAX, "%.500s: %.300s", folder->path, strerror(-error));
     free(r.jobs);

@@ -153,28 +153,29 @@ static const struct field right_fields[] = {
     {NULL},
 };
 
-static bool is_path(const struct image_blob *blob)
+static bool image_record_is_path(const struct image_blob *blob)
 {
     return blob->size && blob->bytes[0] == '/' && !memchr(blob->bytes, 0, blob->size);
 }
 
-static bool is_list(const struct image_blob *blob)
+static bool image_record_is_list(const struct image_blob *blob)
 {
     return blob->size == 0 || blob->bytes[blob->size - 1] == 0;
 }
 
-static const char *check_command(const void *body)
+static const char *image_record_check_command(const void *body)
 {
     const struct image_command *command = body;
-    if (!is_path(&command->executable) || !is_path(&command->directory))
+    if (!image_record_is_path(&command->executable) || !image_record_is_path(&command->directory))
         return "a path does not begin at the root folder";
-    if (command->arguments.size == 0 || !is_list(&command->arguments))
+    if (command->arguments.size == 0 || !image_record_is_list(&command->arguments))
         return "\"arguments\" is no list of texts";
-    return is_list(&command->environment) ? NULL : "\"environment\" is no list of texts";
+    return image_record_is_list(&command->environment) ? NULL
+                                                       : "\"environment\" is no list of texts";
 }
 
 /* The values of its variables are nobody's to see. */
-static void describe_command(const void *body, image_say *say, void *data)
+static void image_record_describe_command(const void *body, image_say *say, void *data)
 {
     const struct image_command *command = body;
     uint64_t arguments = 0, variables = 0;
@@ -207,20 +208,20 @@ static const struct field bases_fields[] = {
     {NULL},
 };
 
-static const char *check_bases(const void *body)
+static const char *image_record_check_bases(const void *body)
 {
     const struct image_bases *bases = body;
     return bases->digests.size % IMAGE_DIGEST == 0 ? NULL : "\"digests\" is no list of digests";
 }
 
-static void describe_bases(const void *body, image_say *say, void *data)
+static void image_record_describe_bases(const void *body, image_say *say, void *data)
 {
     const struct image_bases *bases = body;
     say(data, "chunks", bases->digests.size / IMAGE_DIGEST, NULL);
 }
 
 /* It becomes one in a folder of ours. */
-static const char *check_file(const void *body)
+static const char *image_record_check_file(const void *body)
 {
     const struct image_file *file = body;
     return file->name[0] && file->name[0] != '.' && !strchr(file->name, '/')
@@ -228,7 +229,7 @@ static const char *check_file(const void *body)
                : "\"name\" is not that of a file";
 }
 
-static const char *check_contents(const void *body)
+static const char *image_record_check_contents(const void *body)
 {
     const struct image_contents *contents = body;
     bool small = contents->size <= IMAGE_SMALL;
@@ -241,7 +242,7 @@ static const char *check_contents(const void *body)
                : "\"digests\" has not one digest for each chunk of the object";
 }
 
-static void describe_contents(const void *body, image_say *say, void *data)
+static void image_record_describe_contents(const void *body, image_say *say, void *data)
 {
     const struct image_contents *contents = body;
     uint64_t chunks = contents->digests.size / IMAGE_DIGEST, zero = 0;
@@ -266,16 +267,17 @@ static const struct record_type types[IMAGE_RECORD_KINDS] = {
     [IMAGE_SAMPLER] = {"sampler", 1, sizeof(struct image_sampler), sampler_fields, NULL, NULL},
     [IMAGE_MEMORY] = {"memory", 1, sizeof(struct image_memory), memory_fields, NULL, NULL},
     [IMAGE_CONTENTS] = {"contents", 1, sizeof(struct image_contents), contents_fields,
-                        check_contents, describe_contents},
+                        image_record_check_contents, image_record_describe_contents},
     [IMAGE_NAME] = {"name", 1, sizeof(struct image_name), name_fields, NULL, NULL},
     [IMAGE_PROGRESS] = {"progress", 1, sizeof(struct image_progress), progress_fields, NULL, NULL},
-    [IMAGE_COMMAND] = {"command", 1, sizeof(struct image_command), command_fields, check_command,
-                       describe_command},
+    [IMAGE_COMMAND] = {"command", 1, sizeof(struct image_command), command_fields,
+                       image_record_check_command, image_record_describe_command},
     [IMAGE_RIGHT] = {"right", 1, sizeof(struct image_right), right_fields, NULL, NULL},
     [IMAGE_PROCESS] = {"process", 1, sizeof(struct image_process), process_fields, NULL, NULL},
-    [IMAGE_FILE] = {"file", 1, sizeof(struct image_file), file_fields, check_file, NULL},
-    [IMAGE_BASES] = {"bases", 1, sizeof(struct image_bases), bases_fields, check_bases,
-                     describe_bases},
+    [IMAGE_FILE] = {"file", 1, sizeof(struct image_file), file_fields, image_record_check_file,
+                    NULL},
+    [IMAGE_BASES] = {"bases", 1, sizeof(struct image_bases), bases_fields, image_record_check_bases,
+                     image_record_describe_bases},
 };
 
 struct image_digest image_contents_digest(const struct image_contents *contents, uint64_t index)
@@ -299,7 +301,7 @@ int image_record_init(struct image_record *record, enum image_record_kind kind)
     return 0;
 }
 
-static void *at(const struct image_record *record, const struct field *field)
+static void *image_record_at(const struct image_record *record, const struct field *field)
 {
     return (char *)record->body + field->offset;
 }
@@ -309,14 +311,14 @@ void image_record_finish(struct image_record *record)
     for (const struct field *field = types[record->kind].fields; record->body && field->key;
          field++)
         if (field->kind == TEXT)
-            free(*(char **)at(record, field));
+            free(*(char **)image_record_at(record, field));
         else if (field->kind == BLOB)
-            free(((struct image_blob *)at(record, field))->bytes);
+            free(((struct image_blob *)image_record_at(record, field))->bytes);
     free(record->body);
     record->body = NULL;
 }
 
-static int put_text(msgpack_packer *packer, const char *text)
+static int image_record_put_text(msgpack_packer *packer, const char *text)
 {
     char safe[TEXT_MOST + 1] = "";
     if (text)
@@ -325,17 +327,18 @@ static int put_text(msgpack_packer *packer, const char *text)
     return error ? error : msgpack_pack_str_body(packer, safe, strlen(safe));
 }
 
-static int put_field(msgpack_packer *packer, const struct field *field, const void *value)
+static int image_record_put_field(msgpack_packer *packer, const struct field *field,
+                                  const void *value)
 {
     const struct image_blob *blob = value;
-    int error = put_text(packer, field->key);
+    int error = image_record_put_text(packer, field->key);
     if (error)
         return error;
     switch (field->kind) {
     case NUMBER:
         return msgpack_pack_uint64(packer, *(const uint64_t *)value);
     case TEXT:
-        return put_text(packer, *(char *const *)value);
+        return image_record_put_text(packer, *(char *const *)value);
     case BLOB:
         break;
     }
@@ -354,37 +357,39 @@ int image_record_encode(const struct image_record *record, msgpack_sbuffer *buff
     msgpack_packer_init(&packer, buffer, msgpack_sbuffer_write);
     int error = msgpack_pack_array(&packer, 3);
     if (!error)
-        error = put_text(&packer, type->name);
+        error = image_record_put_text(&packer, type->name);
     if (!error)
         error = msgpack_pack_uint32(&packer, type->version);
     if (!error)
         error = msgpack_pack_map(&packer, count);
     for (size_t i = 0; !error && i < count; i++)
-        error = put_field(&packer, &type->fields[i], at(record, &type->fields[i]));
+        error = image_record_put_field(&packer, &type->fields[i],
+                                       image_record_at(record, &type->fields[i]));
     return error ? -ENOMEM : 0;
 }
 
 /* ---- decoding ---- */
 
-static int wrong(char *ret_problem, const char *name, const char *key, const char *what)
+static int image_record_wrong(char *ret_problem, const char *name, const char *key,
+                              const char *what)
 {
     snprintf(ret_problem, IMAGE_PROBLEM_MAX, "a record \"%.60s\"%s%s%s: %s", name,
              key ? ", \"" : "", key ? key : "", key ? "\"" : "", what);
     return -EBADMSG;
 }
 
-static bool is_string(const msgpack_object *object, const char *text)
+static bool image_record_is_string(const msgpack_object *object, const char *text)
 {
     return object->type == MSGPACK_OBJECT_STR && object->via.str.size == strlen(text) &&
            memcmp(object->via.str.ptr, text, object->via.str.size) == 0;
 }
 
 /* Exactly one. */
-static const msgpack_object *find(const msgpack_object_map *map, const char *key)
+static const msgpack_object *image_record_find(const msgpack_object_map *map, const char *key)
 {
     const msgpack_object *found = NULL;
     for (uint32_t i = 0; i < map->size; i++) {
-        if (!is_string(&map->ptr[i].key, key))
+        if (!image_record_is_string(&map->ptr[i].key, key))
             continue;
         if (found)
             return NULL;
@@ -394,7 +399,7 @@ static const msgpack_object *find(const msgpack_object_map *map, const char *key
 }
 
 /* A copy with a NUL behind it. */
-static void *copy(const char *bytes, size_t size)
+static void *image_record_copy(const char *bytes, size_t size)
 {
     char *kept = malloc(size + 1);
     if (kept) {
@@ -406,7 +411,8 @@ static void *copy(const char *bytes, size_t size)
 }
 
 /* NULL, or what is wrong; "" without memory. */
-static const char *take(const struct field *field, const msgpack_object *value, void *ret)
+static const char *image_record_take(const struct field *field, const msgpack_object *value,
+                                     void *ret)
 {
     struct image_blob *blob = ret;
     switch (field->kind) {
@@ -423,7 +429,7 @@ static const char *take(const struct field *field, const msgpack_object *value, 
         if (value->via.str.size > field->most ||
             !text_is_safe(value->via.str.ptr, value->via.str.size))
             return "the text is too long, or has more than text in it";
-        *(char **)ret = copy(value->via.str.ptr, value->via.str.size);
+        *(char **)ret = image_record_copy(value->via.str.ptr, value->via.str.size);
         return *(char **)ret ? NULL : "";
     case BLOB:
         break;
@@ -432,52 +438,56 @@ static const char *take(const struct field *field, const msgpack_object *value, 
         return "it is no bytes";
     if (value->via.bin.size > field->most)
         return "there are too many bytes";
-    blob->bytes = copy(value->via.bin.ptr, value->via.bin.size);
+    blob->bytes = image_record_copy(value->via.bin.ptr, value->via.bin.size);
     blob->size = value->via.bin.size;
     return blob->bytes ? NULL : "";
 }
 
-static int take_fields(const msgpack_object_map *map, struct image_record *record,
-                       char *ret_problem)
+static int image_record_take_fields(const msgpack_object_map *map, struct image_record *record,
+                                    char *ret_problem)
 {
     const struct record_type *type = &types[record->kind];
     const char *why = NULL;
     size_t count = 0;
     for (const struct field *field = type->fields; field->key; field++, count++) {
-        const msgpack_object *value = find(map, field->key);
-        why = value ? take(field, value, at(record, field)) : "it is missing, or there twice";
+        const msgpack_object *value = image_record_find(map, field->key);
+        why = value ? image_record_take(field, value, image_record_at(record, field))
+                    : "it is missing, or there twice";
         if (why)
-            return *why ? wrong(ret_problem, type->name, field->key, why) : -ENOMEM;
+            return *why ? image_record_wrong(ret_problem, type->name, field->key, why) : -ENOMEM;
     }
     if (map->size != count)
-        return wrong(ret_problem, type->name, NULL, "it has a field that is not known");
+        return image_record_wrong(ret_problem, type->name, NULL,
+                                  "it has a field that is not known");
     why = type->check ? type->check(record->body) : NULL;
-    return why ? wrong(ret_problem, type->name, NULL, why) : 0;
+    return why ? image_record_wrong(ret_problem, type->name, NULL, why) : 0;
 }
 
-static int decode(const msgpack_object *object, struct image_record *ret_record, char *ret_problem)
+static int image_record_unpack(const msgpack_object *object, struct image_record *ret_record,
+                               char *ret_problem)
 {
     const msgpack_object *parts = object->via.array.ptr;
     if (object->type != MSGPACK_OBJECT_ARRAY || object->via.array.size != 3 ||
         parts[0].type != MSGPACK_OBJECT_STR || parts[1].type != MSGPACK_OBJECT_POSITIVE_INTEGER ||
         parts[2].type != MSGPACK_OBJECT_MAP)
-        return wrong(ret_problem, "", NULL, "it is not a name, a version and fields");
+        return image_record_wrong(ret_problem, "", NULL, "it is not a name, a version and fields");
     size_t kind = 0;
-    while (kind < IMAGE_RECORD_KINDS && !is_string(&parts[0], types[kind].name))
+    while (kind < IMAGE_RECORD_KINDS && !image_record_is_string(&parts[0], types[kind].name))
         kind++;
     if (kind == IMAGE_RECORD_KINDS) {
         char name[61];
         text_make_safe(name, sizeof(name), parts[0].via.str.ptr, parts[0].via.str.size);
-        return wrong(ret_problem, name, NULL, "that type is not known: another release made it");
+        return image_record_wrong(ret_problem, name, NULL,
+                                  "that type is not known: another release made it");
     }
     if (parts[1].via.u64 != types[kind].version)
-        return wrong(ret_problem, types[kind].name, NULL,
-                     "its version is not known: another release made it");
+        return image_record_wrong(ret_problem, types[kind].name, NULL,
+                                  "its version is not known: another release made it");
     struct image_record record;
     int error = image_record_init(&record, (enum image_record_kind)kind);
     if (error)
         return error;
-    error = take_fields(&parts[2].via.map, &record, ret_problem);
+    error = image_record_take_fields(&parts[2].via.map, &record, ret_problem);
     if (error)
         image_record_finish(&record);
     else
@@ -491,13 +501,13 @@ int image_record_decode(const void *bytes, size_t size, struct image_record *ret
     msgpack_object object;
     size_t offset = 0;
     if (msgcheck(bytes, size, DEPTH) != 0)
-        return wrong(ret_problem, "", NULL, "it is no msgpack");
+        return image_record_wrong(ret_problem, "", NULL, "it is no msgpack");
     msgpack_zone *zone = msgpack_zone_new(MSGPACK_ZONE_CHUNK_SIZE);
     if (!zone)
         return -ENOMEM;
     int error = msgpack_unpack(bytes, size, &offset, zone, &object) == MSGPACK_UNPACK_SUCCESS
-                    ? decode(&object, ret_record, ret_problem)
-                    : wrong(ret_problem, "", NULL, "it is no msgpack");
+                    ? image_record_unpack(&object, ret_record, ret_problem)
+                    : image_record_wrong(ret_problem, "", NULL, "it is no msgpack");
     msgpack_zone_free(zone);
     return error;
 }
@@ -510,7 +520,7 @@ void image_record_describe(const struct image_record *record, image_say *say, vo
         return;
     }
     for (const struct field *field = type->fields; field->key; field++) {
-        const void *value = at(record, field);
+        const void *value = image_record_at(record, field);
         if (field->kind == TEXT)
             say(data, field->key, 0, *(char *const *)value);
         else

@@ -31,7 +31,7 @@ bool right_id_is_valid(const char *id)
     return strlen(id) == RIGHT_ID_MAX - 1 && strspn(id, "0123456789abcdef") == RIGHT_ID_MAX - 1;
 }
 
-static int random_id(char ret_id[RIGHT_ID_MAX])
+static int image_right_random_id(char ret_id[RIGHT_ID_MAX])
 {
     uint64_t number;
     if (getrandom(&number, sizeof(number), 0) != sizeof(number))
@@ -42,7 +42,7 @@ static int random_id(char ret_id[RIGHT_ID_MAX])
 
 /* The folder is looked at again each time: it is on another host, and who may enter it may have
  * changed. */
-static int open_rights(const char *path, bool make, struct owned *ret_rights)
+static int image_right_open_rights(const char *path, bool make, struct owned *ret_rights)
 {
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
     struct stat stat;
@@ -60,7 +60,7 @@ static int open_rights(const char *path, bool make, struct owned *ret_rights)
 
 /* ---- what is in a file ---- */
 
-static void write_block(const struct right_holder *holder, char ret_block[BLOCK])
+static void image_right_write_block(const struct right_holder *holder, char ret_block[BLOCK])
 {
     memset(ret_block, '\n', BLOCK);
     int length = snprintf(ret_block, BLOCK, "reseat right 1\n%s %u %" PRIu64 " %" PRIu64 " %s %s\n",
@@ -89,7 +89,7 @@ int right_decode(const char block[RIGHT_BLOCK], struct right_holder *ret_holder)
 }
 
 /* A word, whatever it was. */
-static void put_word(char *ret_word, size_t size, const char *text)
+static void image_right_put_word(char *ret_word, size_t size, const char *text)
 {
     text_make_safe(ret_word, size, text, strlen(text));
     for (char *at = ret_word; *at; at++)
@@ -99,7 +99,7 @@ static void put_word(char *ret_word, size_t size, const char *text)
         (void)!snprintf(ret_word, size, "-");
 }
 
-static void describe_own(struct right_holder *holder)
+static void image_right_describe_own(struct right_holder *holder)
 {
     struct utsname host;
     char boot[64] = "";
@@ -108,8 +108,9 @@ static void describe_own(struct right_holder *holder)
         ssize_t size = read(owned_fd(&file), boot, sizeof(boot) - 1);
         boot[size > 0 ? strcspn(boot, "\n") : 0] = '\0';
     }
-    put_word(holder->boot, sizeof(holder->boot), boot);
-    put_word(holder->host, sizeof(holder->host), uname(&host) == 0 ? host.nodename : "");
+    image_right_put_word(holder->boot, sizeof(holder->boot), boot);
+    image_right_put_word(holder->host, sizeof(holder->host),
+                         uname(&host) == 0 ? host.nodename : "");
     holder->pid = (uint64_t)getpid();
 }
 
@@ -117,30 +118,30 @@ bool right_is_own(const struct right *right)
 {
     const struct right_holder *holder = &right->holder;
     struct right_holder own;
-    describe_own(&own);
+    image_right_describe_own(&own);
     return holder->state == RIGHT_RUNNING && holder->pid == own.pid &&
            strcmp(holder->boot, own.boot) == 0 && strcmp(holder->host, own.host) == 0;
 }
 
 /* ---- files ---- */
 
-static void name_of(const char *id, uint64_t generation, char ret_name[NAME_MAX_BYTES])
+static void image_right_name_of(const char *id, uint64_t generation, char ret_name[NAME_MAX_BYTES])
 {
     (void)!snprintf(ret_name, NAME_MAX_BYTES, "%s.%" PRIu64, id, generation);
 }
 
 /* Whole, and only if there is none of that name. */
-static int make_file(const struct owned *rights, const struct right *right)
+static int image_right_make_file(const struct owned *rights, const struct right *right)
 {
     char block[BLOCK], name[NAME_MAX_BYTES], before[NAME_MAX_BYTES], random[RIGHT_ID_MAX];
     const struct image_part part = {block, BLOCK};
     struct stat stat;
-    int error = random_id(random);
+    int error = image_right_random_id(random);
     if (error)
         return error;
-    name_of(right->id, right->generation, name);
+    image_right_name_of(right->id, right->generation, name);
     (void)!snprintf(before, sizeof(before), NEW "%s", random);
-    write_block(&right->holder, block);
+    image_right_write_block(&right->holder, block);
     error = image_file_write(rights, before, &part, 1);
     if (error)
         return error;
@@ -172,29 +173,30 @@ int right_begin(const char *path, uint32_t lease_ms, struct right *ret_right)
 {
     struct owned CLEANUP(owned_close) rights = OWNED_NONE;
     struct right right = {.holder = {.state = RIGHT_RUNNING, .lease_ms = lease_ms}};
-    int error = random_id(right.id);
+    int error = image_right_random_id(right.id);
     if (!error)
-        error = open_rights(path, true, &rights);
+        error = image_right_open_rights(path, true, &rights);
     if (error)
         return error;
     (void)!snprintf(right.path, sizeof(right.path), "%s", path);
-    describe_own(&right.holder);
-    error = make_file(&rights, &right);
+    image_right_describe_own(&right.holder);
+    error = image_right_make_file(&rights, &right);
     if (!error)
         *ret_right = right;
     return error;
 }
 
-static bool is_there(const struct owned *rights, const char *id, uint64_t generation)
+static bool image_right_is_there(const struct owned *rights, const char *id, uint64_t generation)
 {
     char name[NAME_MAX_BYTES];
     struct stat stat;
-    name_of(id, generation, name);
+    image_right_name_of(id, generation, name);
     return fstatat(owned_fd(rights), name, &stat, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* Also where somebody removed one before it: who has the last one is to be heard. */
-static int find_latest(const struct owned *rights, const char *id, uint64_t *ret_generation)
+static int image_right_find_latest(const struct owned *rights, const char *id,
+                                   uint64_t *ret_generation)
 {
     size_t length = strlen(id);
     struct image_names names;
@@ -207,7 +209,7 @@ static int find_latest(const struct owned *rights, const char *id, uint64_t *ret
         if (strncmp(name, id, length) != 0 || name[length] != '.')
             continue;
         uint64_t generation = strtoull(name + length + 1, NULL, 10);
-        name_of(id, generation, again);
+        image_right_name_of(id, generation, again);
         if (strcmp(name, again) == 0 && generation <= GENERATIONS && generation > *ret_generation)
             *ret_generation = generation;
     }
@@ -223,18 +225,19 @@ int right_find(const char *path, const char *id, struct right *ret_right)
     uint64_t size = 0;
     if (!right_id_is_valid(id))
         return -EBADMSG;
-    int error = open_rights(path, false, &rights);
+    int error = image_right_open_rights(path, false, &rights);
     if (error)
         return error;
     memcpy(right.id, id, RIGHT_ID_MAX);
     (void)!snprintf(right.path, sizeof(right.path), "%s", path);
-    error = find_latest(&rights, id, &right.generation);
+    error = image_right_find_latest(&rights, id, &right.generation);
     if (error)
         return error;
     /* A list may be of a while ago. */
-    while (right.generation < GENERATIONS && is_there(&rights, id, right.generation + 1))
+    while (right.generation < GENERATIONS &&
+           image_right_is_there(&rights, id, right.generation + 1))
         right.generation++;
-    name_of(id, right.generation, name);
+    image_right_name_of(id, right.generation, name);
     error = image_file_read(&rights, name, block, BLOCK, &size);
     if (!error)
         error = size == BLOCK ? right_decode(block, &right.holder) : -EBADMSG;
@@ -249,21 +252,22 @@ int right_take(const struct right *from, enum right_state state, struct right *r
     struct right right = *from;
     if (from->generation >= GENERATIONS)
         return -EOVERFLOW;
-    int error = open_rights(from->path, false, &rights);
+    int error = image_right_open_rights(from->path, false, &rights);
     if (error)
         return error;
     right.generation++;
     right.holder.state = state;
     right.holder.beat = 0;
-    describe_own(&right.holder);
-    error = make_file(&rights, &right);
+    image_right_describe_own(&right.holder);
+    error = image_right_make_file(&rights, &right);
     if (!error)
         *ret_right = right;
     return error;
 }
 
 /* In its place: a file that is put over another would be another one to who looks at it. */
-static int write_over(const struct owned *rights, const char *name, const char block[BLOCK])
+static int image_right_write_over(const struct owned *rights, const char *name,
+                                  const char block[BLOCK])
 {
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
     struct rlimit limit;
@@ -289,14 +293,14 @@ int right_renew(struct right *right, enum right_state state)
 {
     struct owned CLEANUP(owned_close) rights = OWNED_NONE;
     char name[NAME_MAX_BYTES], block[BLOCK];
-    int error = open_rights(right->path, false, &rights);
+    int error = image_right_open_rights(right->path, false, &rights);
     if (error)
         return error;
     right->holder.state = state;
     right->holder.beat++;
-    name_of(right->id, right->generation, name);
-    write_block(&right->holder, block);
-    error = write_over(&rights, name, block);
+    image_right_name_of(right->id, right->generation, name);
+    image_right_write_block(&right->holder, block);
+    error = image_right_write_over(&rights, name, block);
     /* Last: somebody may come in between, and is the one that counts. */
-    return is_there(&rights, right->id, right->generation + 1) ? -ESTALE : error;
+    return image_right_is_there(&rights, right->id, right->generation + 1) ? -ESTALE : error;
 }

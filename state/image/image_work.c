@@ -19,25 +19,25 @@ struct work {
     atomic_int error;
 };
 
-static void fail(struct work *work, int error)
+static void image_work_fail(struct work *work, int error)
 {
     int none = 0;
     atomic_compare_exchange_strong(&work->error, &none, error);
 }
 
-static void *run(void *data)
+static void *image_work_run(void *data)
 {
     struct work *work = data;
     struct image_worker worker = {image_packer_create(), malloc(IMAGE_CHUNK_FILE_MAX),
                                   malloc(IMAGE_CHUNK)};
     if (!worker.packer || !worker.room || !worker.unpacked)
-        fail(work, -ENOMEM);
+        image_work_fail(work, -ENOMEM);
     size_t index;
     while (atomic_load(&work->error) == 0 &&
            (index = atomic_fetch_add(&work->next, 1)) < work->count) {
         int error = work->job(work->data, &worker, index);
         if (error)
-            fail(work, error);
+            image_work_fail(work, error);
     }
     image_packer_destroy(worker.packer);
     free(worker.room);
@@ -55,10 +55,10 @@ int image_work(size_t count, int (*job)(void *data, struct image_worker *, size_
     wanted = wanted < THREADS_MOST ? wanted : THREADS_MOST;
     /* The caller is one of them, so that it is done without any other as well. */
     while (started + 1 < wanted && started + 1 < count &&
-           thread_start("reseat-image", 0, run, &work, &threads[started]) == 0)
+           thread_start("reseat-image", 0, image_work_run, &work, &threads[started]) == 0)
         started++;
     if (count)
-        run(&work);
+        image_work_run(&work);
     for (size_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     return atomic_load(&work.error);

@@ -56,14 +56,15 @@ struct writer {
 
 /* ---- what is known of the image before ---- */
 
-static void known_chunks_finish(struct image_known_chunks *chunks)
+static void image_write_known_chunks_finish(struct image_known_chunks *chunks)
 {
     free(chunks->chunks);
     free(chunks->parts);
     free(chunks->stamps);
 }
 
-static int known_chunks_init(struct image_known_chunks *ret, const struct image_source *source)
+static int image_write_known_chunks_init(struct image_known_chunks *ret,
+                                         const struct image_source *source)
 {
     struct image_known_chunks chunks = {
         .id = source->id, .size = source->size, .count = image_chunk_count(source->size)};
@@ -72,7 +73,7 @@ static int known_chunks_init(struct image_known_chunks *ret, const struct image_
     chunks.parts = calloc(parts, sizeof(*chunks.parts));
     chunks.stamps = source->stamps ? calloc(parts, sizeof(*chunks.stamps)) : NULL;
     if (!chunks.chunks || !chunks.parts || (source->stamps && !chunks.stamps)) {
-        known_chunks_finish(&chunks);
+        image_write_known_chunks_finish(&chunks);
         return -ENOMEM;
     }
     if (source->stamps)
@@ -85,32 +86,32 @@ static int known_chunks_init(struct image_known_chunks *ret, const struct image_
 void image_known_finish(struct image_known *known)
 {
     for (size_t i = 0; i < known->count; i++)
-        known_chunks_finish(&known->objects[i]);
+        image_write_known_chunks_finish(&known->objects[i]);
     free(known->objects);
     *known = (struct image_known){0};
 }
 
-static int by_id(const void *a, const void *b)
+static int image_write_by_id(const void *a, const void *b)
 {
     const struct image_known_chunks *one = a, *other = b;
     return one->id < other->id ? -1 : one->id > other->id;
 }
 
 /* Of the image before, or NULL. */
-static const struct image_known_chunks *known_of(const struct writer *w,
-                                                 const struct image_source *source)
+static const struct image_known_chunks *image_write_known_of(const struct writer *w,
+                                                             const struct image_source *source)
 {
     const struct image_known *known = w->plan->known;
     const struct image_known_chunks key = {.id = source->id};
     if (!known || !source->stamps || !known->count)
         return NULL;
     const struct image_known_chunks *found =
-        bsearch(&key, known->objects, known->count, sizeof(key), by_id);
+        bsearch(&key, known->objects, known->count, sizeof(key), image_write_by_id);
     return found && found->size == source->size ? found : NULL;
 }
 
 /* Without memory less is known, and nothing wrong. */
-static void know_all(struct writer *w)
+static void image_write_know_all(struct writer *w)
 {
     struct image_known *known = w->plan->known;
     if (!known)
@@ -123,14 +124,14 @@ static void know_all(struct writer *w)
             w->made[i] = (struct image_known_chunks){0};
         }
     if (known->count)
-        qsort(known->objects, known->count, sizeof(*known->objects), by_id);
+        qsort(known->objects, known->count, sizeof(*known->objects), image_write_by_id);
 }
 
 /* ---- chunks ---- */
 
 /* A file of that name is in the folder, as far as a look at its header tells. */
-static bool has_file(const struct writer *w, const struct image_digest *digest, size_t size,
-                     struct image_form *ret_form)
+static bool image_write_has_file(const struct writer *w, const struct image_digest *digest,
+                                 size_t size, struct image_form *ret_form)
 {
     unsigned char header[IMAGE_CHUNK_HEADER];
     char name[IMAGE_CHUNK_NAME];
@@ -141,22 +142,23 @@ static bool has_file(const struct writer *w, const struct image_digest *digest, 
 }
 
 /* One that has all of its bytes itself. */
-static bool has_base(const struct writer *w, const struct image_digest *digest, size_t size)
+static bool image_write_has_base(const struct writer *w, const struct image_digest *digest,
+                                 size_t size)
 {
     struct image_form form;
-    return has_file(w, digest, size, &form) && !form.parts;
+    return image_write_has_file(w, digest, size, &form) && !form.parts;
 }
 
 /* All of the chunk is there. */
-static bool is_there(const struct writer *w, const struct image_digest *digest, size_t size,
-                     struct image_form *ret_form)
+static bool image_write_is_there(const struct writer *w, const struct image_digest *digest,
+                                 size_t size, struct image_form *ret_form)
 {
-    return has_file(w, digest, size, ret_form) &&
-           (!ret_form->parts || has_base(w, &ret_form->base, size));
+    return image_write_has_file(w, digest, size, ret_form) &&
+           (!ret_form->parts || image_write_has_base(w, &ret_form->base, size));
 }
 
 /* What a byte takes to be packed and then written, against one that is only written. */
-static bool packs(struct writer *w)
+static bool image_write_packs(struct writer *w)
 {
     double packing = (double)atomic_load(&w->pack_ns), in = (double)atomic_load(&w->pack_in);
     double writing = (double)atomic_load(&w->write_ns);
@@ -175,8 +177,8 @@ static bool packs(struct writer *w)
     return packing / in + smaller * writing / bytes < writing / bytes;
 }
 
-static size_t pack(struct writer *w, struct image_worker *worker, const void *bytes, size_t size,
-                   const void **ret_packed)
+static size_t image_write_pack(struct writer *w, struct image_worker *worker, const void *bytes,
+                               size_t size, const void **ret_packed)
 {
     uint64_t began = clock_now_ns();
     size_t packed = image_pack(worker->packer, bytes, size, ret_packed);
@@ -189,7 +191,8 @@ static size_t pack(struct writer *w, struct image_worker *worker, const void *by
 }
 
 /* What is not all of a chunk takes no name that is in use: what is there may be somebody's base. */
-static int give_name(const struct writer *w, const char *temporary, const char *name, bool is_all)
+static int image_write_give_name(const struct writer *w, const char *temporary, const char *name,
+                                 bool is_all)
 {
     int from = owned_fd(&w->image), to = owned_fd(&w->folder->chunks);
     if (is_all)
@@ -201,14 +204,16 @@ static int give_name(const struct writer *w, const char *temporary, const char *
 }
 
 /* @bytes are those that the form says it has. */
-static int store(struct writer *w, struct image_worker *worker, const struct image_digest *digest,
-                 size_t index, struct image_form *form, const void *bytes)
+static int image_write_store(struct writer *w, struct image_worker *worker,
+                             const struct image_digest *digest, size_t index,
+                             struct image_form *form, const void *bytes)
 {
     unsigned char header[IMAGE_CHUNK_HEADER];
     size_t size = form->parts ? image_parts_size(form->parts, form->size) : form->size;
     struct image_part parts[] = {{header, sizeof(header)}, {bytes, size}};
     char temporary[32], name[IMAGE_CHUNK_NAME];
-    size_t packed = packs(w) ? pack(w, worker, bytes, size, &parts[1].bytes) : 0;
+    size_t packed =
+        image_write_packs(w) ? image_write_pack(w, worker, bytes, size, &parts[1].bytes) : 0;
     if (packed)
         parts[1].size = packed;
     else
@@ -220,7 +225,7 @@ static int store(struct writer *w, struct image_worker *worker, const struct ima
     uint64_t began = clock_now_ns();
     int error = image_file_write(&w->image, temporary, parts, ARRAY_SIZE(parts));
     if (!error)
-        error = give_name(w, temporary, name, !form->parts);
+        error = image_write_give_name(w, temporary, name, !form->parts);
     if (error)
         return error;
     atomic_fetch_add(&w->write_ns, clock_now_ns() - began);
@@ -242,17 +247,18 @@ struct keeping {
     struct image_known_chunk *made;
 };
 
-static const void *look(const struct keeping *k, size_t at, size_t size, void *room)
+static const void *image_write_look(const struct keeping *k, size_t at, size_t size, void *room)
 {
     return k->source->look(k->source, k->chunk * IMAGE_CHUNK + at, size, room);
 }
 
 /* Digest parts [@first, @end). Those of the chunk begin at @ret. */
-static int digest_parts(struct keeping *k, size_t first, size_t end, struct image_digest *ret)
+static int image_write_digest_parts(struct keeping *k, size_t first, size_t end,
+                                    struct image_digest *ret)
 {
     size_t begin = first * IMAGE_PART,
            last = end * IMAGE_PART < k->size ? end * IMAGE_PART : k->size;
-    const char *bytes = look(k, begin, last - begin, k->worker->room);
+    const char *bytes = image_write_look(k, begin, last - begin, k->worker->room);
     if (!bytes)
         return -EFAULT;
     if (last - begin == k->size)
@@ -263,15 +269,15 @@ static int digest_parts(struct keeping *k, size_t first, size_t end, struct imag
 }
 
 /* The part has the digest that it had. */
-static bool is_same(const uint64_t *stamps, const uint64_t *were, size_t part)
+static bool image_write_is_same(const uint64_t *stamps, const uint64_t *were, size_t part)
 {
     return were && stamps[part] && stamps[part] == were[part];
 }
 
 /* The digests of its parts, those that are known without a look. @ret_changed: bits, those that are
  * not as in @known, of which there may be none. */
-static int digest_chunk(struct keeping *k, const struct image_known_chunks *known,
-                        struct image_digest *ret, uint32_t *ret_changed)
+static int image_write_digest_chunk(struct keeping *k, const struct image_known_chunks *known,
+                                    struct image_digest *ret, uint32_t *ret_changed)
 {
     const uint64_t first = k->chunk * IMAGE_PARTS;
     const uint64_t *stamps = known ? k->source->stamps + first : NULL;
@@ -280,13 +286,13 @@ static int digest_chunk(struct keeping *k, const struct image_known_chunks *know
     uint32_t changed = 0;
     int error = 0;
     for (size_t i = 0, end; !error && i < count; i = end) {
-        bool is_known = is_same(stamps, were, i);
-        for (end = i + 1; end < count && is_same(stamps, were, end) == is_known;)
+        bool is_known = image_write_is_same(stamps, were, i);
+        for (end = i + 1; end < count && image_write_is_same(stamps, were, end) == is_known;)
             end++;
         if (is_known)
             memcpy(&ret[i], &known->parts[first + i], (end - i) * sizeof(*ret));
         else
-            error = digest_parts(k, i, end, ret);
+            error = image_write_digest_parts(k, i, end, ret);
     }
     for (size_t i = 0; !error && known && i < count; i++)
         if (!image_digest_same(&ret[i], &known->parts[first + i]))
@@ -296,7 +302,7 @@ static int digest_chunk(struct keeping *k, const struct image_known_chunks *know
 }
 
 /* Its parts that its base has not, in a file of their own. 1: it is better written whole. */
-static int store_parts(struct keeping *k, uint32_t changed)
+static int image_write_store_parts(struct keeping *k, uint32_t changed)
 {
     struct image_form form = {.size = k->size};
     char *to = k->worker->unpacked;
@@ -306,20 +312,21 @@ static int store_parts(struct keeping *k, uint32_t changed)
     form.base = based ? k->known->base : k->known->digest;
     form.parts = changed | k->known->parts;
     if (!form.parts || !image_parts_are_few(form.parts, k->size) ||
-        image_digest_is_zero(&form.base) || !has_base(k->w, &form.base, k->size))
+        image_digest_is_zero(&form.base) || !image_write_has_base(k->w, &form.base, k->size))
         return 1;
     for (size_t i = 0; i < image_part_count(k->size); i++) {
         size_t size = image_part_size(k->size, i);
         if (!((form.parts >> i) & 1))
             continue;
-        const void *bytes = look(k, i * IMAGE_PART, size, k->worker->room);
+        const void *bytes = image_write_look(k, i * IMAGE_PART, size, k->worker->room);
         if (!bytes)
             return -EFAULT;
         memcpy(to, bytes, size);
         to += size;
     }
     k->bytes = NULL; /* the worker's room has others now */
-    int error = store(k->w, k->worker, &k->made->digest, k->index, &form, k->worker->unpacked);
+    int error =
+        image_write_store(k->w, k->worker, &k->made->digest, k->index, &form, k->worker->unpacked);
     /* Somebody else made it meanwhile, or the disk has no links. */
     if (error == -EEXIST || error == -EPERM || error == -EOPNOTSUPP || error == -EMLINK)
         return 1;
@@ -328,22 +335,24 @@ static int store_parts(struct keeping *k, uint32_t changed)
     return error;
 }
 
-static int store_chunk(struct keeping *k, uint32_t changed)
+static int image_write_store_chunk(struct keeping *k, uint32_t changed)
 {
     struct image_form form = {.size = k->size};
-    int error = store_parts(k, changed);
+    int error = image_write_store_parts(k, changed);
     if (error <= 0)
         return error;
     if (!k->bytes)
-        k->bytes = look(k, 0, k->size, k->worker->room);
-    return k->bytes ? store(k->w, k->worker, &k->made->digest, k->index, &form, k->bytes) : -EFAULT;
+        k->bytes = image_write_look(k, 0, k->size, k->worker->room);
+    return k->bytes
+               ? image_write_store(k->w, k->worker, &k->made->digest, k->index, &form, k->bytes)
+               : -EFAULT;
 }
 
-static int keep_chunk(struct writer *w, struct image_worker *worker, size_t index)
+static int image_write_keep_chunk(struct writer *w, struct image_worker *worker, size_t index)
 {
     const struct job *job = &w->jobs[index];
     const struct image_source *source = &w->plan->sources[job->source];
-    const struct image_known_chunks *known = known_of(w, source);
+    const struct image_known_chunks *known = image_write_known_of(w, source);
     struct image_known_chunks *made = &w->made[job->source];
     struct image_digest *parts = &made->parts[job->chunk * IMAGE_PARTS];
     struct keeping k = {.w = w,
@@ -356,7 +365,7 @@ static int keep_chunk(struct writer *w, struct image_worker *worker, size_t inde
                         .made = &made->chunks[job->chunk]};
     struct image_form form;
     uint32_t changed;
-    int error = digest_chunk(&k, known, parts, &changed);
+    int error = image_write_digest_chunk(&k, known, parts, &changed);
     if (error)
         return error;
     k.made->digest =
@@ -364,15 +373,15 @@ static int keep_chunk(struct writer *w, struct image_worker *worker, size_t inde
     if (image_digest_is_zero(&k.made->digest))
         return 0;
     atomic_fetch_add(&w->chunks, 1);
-    if (!is_there(w, &k.made->digest, k.size, &form))
-        return store_chunk(&k, changed);
+    if (!image_write_is_there(w, &k.made->digest, k.size, &form))
+        return image_write_store_chunk(&k, changed);
     atomic_fetch_add(&w->shared, 1);
     k.made->base = form.base;
     k.made->parts = form.parts;
     return 0;
 }
 
-static int keep(void *data, struct image_worker *worker, size_t index)
+static int image_write_keep(void *data, struct image_worker *worker, size_t index)
 {
     struct writer *w = data;
     const struct job *job = &w->jobs[index];
@@ -380,7 +389,7 @@ static int keep(void *data, struct image_worker *worker, size_t index)
     struct image_contents *contents = w->contents[job->source];
     int error = w->plan->check ? w->plan->check(w->plan->data, atomic_load(&w->done), w->total) : 0;
     if (!error)
-        error = keep_chunk(w, worker, index);
+        error = image_write_keep_chunk(w, worker, index);
     if (error)
         return error;
     memcpy(contents->digests.bytes + job->chunk * IMAGE_DIGEST,
@@ -391,7 +400,8 @@ static int keep(void *data, struct image_worker *worker, size_t index)
 
 /* ---- the image ---- */
 
-static int take_small(const struct image_source *source, struct image_contents *contents)
+static int image_write_take_small(const struct image_source *source,
+                                  struct image_contents *contents)
 {
     char room[IMAGE_SMALL];
     size_t size = (size_t)source->size;
@@ -406,14 +416,14 @@ static int take_small(const struct image_source *source, struct image_contents *
     return 0;
 }
 
-static int add_jobs(struct writer *w, size_t source, struct image_contents *contents)
+static int image_write_add_jobs(struct writer *w, size_t source, struct image_contents *contents)
 {
     uint64_t count = image_chunk_count(contents->size);
     contents->digests.bytes = calloc(count, IMAGE_DIGEST);
     if (!contents->digests.bytes)
         return -ENOMEM;
     contents->digests.size = count * IMAGE_DIGEST;
-    int error = known_chunks_init(&w->made[source], &w->plan->sources[source]);
+    int error = image_write_known_chunks_init(&w->made[source], &w->plan->sources[source]);
     if (error)
         return error;
     struct job *jobs = reallocarray(w->jobs, w->job_count + count, sizeof(*jobs));
@@ -425,7 +435,7 @@ static int add_jobs(struct writer *w, size_t source, struct image_contents *cont
     return 0;
 }
 
-static int add_contents(struct writer *w, size_t index)
+static int image_write_add_contents(struct writer *w, size_t index)
 {
     const struct image_source *source = &w->plan->sources[index];
     struct image_record *record = image_manifest_add(w->plan->manifest, IMAGE_CONTENTS);
@@ -441,12 +451,12 @@ static int add_contents(struct writer *w, size_t index)
     w->total += source->size;
     if (!contents->written)
         return 0;
-    return source->size <= IMAGE_SMALL ? take_small(source, contents)
-                                       : add_jobs(w, index, contents);
+    return source->size <= IMAGE_SMALL ? image_write_take_small(source, contents)
+                                       : image_write_add_jobs(w, index, contents);
 }
 
 /* The chunks that others need, without which nobody may remove them. */
-static int add_bases(const struct writer *w)
+static int image_write_add_bases(const struct writer *w)
 {
     struct image_blob list = {0};
     size_t count = 0;
@@ -473,7 +483,7 @@ static int add_bases(const struct writer *w)
 }
 
 /* From here on it is an image. */
-static int publish(const struct writer *w)
+static int image_write_publish(const struct writer *w)
 {
     char *CLEANUP(cleanup_free) bytes = NULL;
     size_t size;
@@ -492,7 +502,7 @@ static int publish(const struct writer *w)
     return error ? error : image_file_sync(&w->folder->folder);
 }
 
-static int write_all(struct writer *w)
+static int image_write_all(struct writer *w)
 {
     int error = 0;
     w->contents = calloc(w->plan->count + 1, sizeof(*w->contents));
@@ -500,15 +510,15 @@ static int write_all(struct writer *w)
     if (!w->contents || !w->made)
         return -ENOMEM;
     for (size_t i = 0; !error && i < w->plan->count; i++)
-        error = add_contents(w, i);
+        error = image_write_add_contents(w, i);
     if (!error)
-        error = image_work(w->job_count, keep, w);
+        error = image_work(w->job_count, image_write_keep, w);
     if (!error)
-        error = add_bases(w);
-    return error ? error : publish(w);
+        error = image_write_add_bases(w);
+    return error ? error : image_write_publish(w);
 }
 
-static void say(char *ret_problem, const struct image_folder *folder, int error)
+static void image_write_say(char *ret_problem, const struct image_folder *folder, int error)
 {
     snprintf(ret_problem, IMAGE_PROBLEM_MAX, "no image was written to %.500s: %.300s", folder->path,
              error == -EFAULT  ? "some of the program's memory cannot be read"
@@ -523,16 +533,16 @@ int image_write(struct image_folder *folder, const struct image_plan *plan,
     struct image_written written = {0};
     int error = image_folder_begin(folder, written.name, &w.image);
     if (error) {
-        say(ret_problem, folder, error);
+        image_write_say(ret_problem, folder, error);
         return error;
     }
-    error = write_all(&w);
+    error = image_write_all(&w);
     owned_close(&w.image);
     if (error) {
         image_folder_abandon(folder, written.name);
-        say(ret_problem, folder, error);
+        image_write_say(ret_problem, folder, error);
     } else {
-        know_all(&w);
+        image_write_know_all(&w);
         written.bytes = w.total;
         written.stored = atomic_load(&w.stored);
         written.chunks = atomic_load(&w.chunks);
@@ -540,7 +550,7 @@ int image_write(struct image_folder *folder, const struct image_plan *plan,
         *ret_written = written;
     }
     for (size_t i = 0; w.made && i < plan->count; i++)
-        known_chunks_finish(&w.made[i]);
+        image_write_known_chunks_finish(&w.made[i]);
     free(w.made);
     free(w.jobs);
     free(w.contents);

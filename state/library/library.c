@@ -19,7 +19,7 @@ struct library the_library;
 #define TRIES 16
 
 /* One line for all that is the matter with the folder: each build would say the same. */
-static void complain(const char *problem)
+static void library_complain(const char *problem)
 {
     static atomic_bool told;
     if (!atomic_exchange(&told, true))
@@ -52,17 +52,17 @@ int library_open(const struct library *library, struct owned *ret_folder,
     return 0;
 }
 
-static int open_or_complain(const struct library *library, struct owned *ret_folder)
+static int library_open_or_complain(const struct library *library, struct owned *ret_folder)
 {
     char problem[FOLDER_PROBLEM_MAX];
     int err = library_is_on(library) ? library_open(library, ret_folder, problem) : -ENOENT;
     if (err && library_is_on(library))
-        complain(problem);
+        library_complain(problem);
     return err;
 }
 
 /* As much as there is, up to @size. */
-static int read_bytes(const struct owned *file, unsigned char *bytes, size_t size)
+static int library_read_bytes(const struct owned *file, unsigned char *bytes, size_t size)
 {
     for (size_t used = 0; used < size;) {
         ssize_t count = read(owned_fd(file), bytes + used, size - used);
@@ -97,7 +97,7 @@ int library_read_file(const struct owned *folder, const char *name, size_t limit
     unsigned char *CLEANUP(cleanup_free) bytes = malloc(size);
     if (!bytes)
         return -ENOMEM;
-    err = read_bytes(&file, bytes, size);
+    err = library_read_bytes(&file, bytes, size);
     if (err)
         return err;
     /* Its order among those to be removed; where that cannot be written it stays as it is. */
@@ -118,7 +118,7 @@ int library_find(const struct library *library, const struct library_key *key,
     char name[LIBRARY_NAME_MAX];
     uint64_t file_size;
     size_t size;
-    int err = open_or_complain(library, &folder);
+    int err = library_open_or_complain(library, &folder);
     if (err)
         return err;
     library_name(key, name);
@@ -142,7 +142,7 @@ int library_find(const struct library *library, const struct library_key *key,
 }
 
 /* A name that nobody else writes to. */
-static int create(const struct owned *folder, struct owned *ret_file, char ret_name[64])
+static int library_create(const struct owned *folder, struct owned *ret_file, char ret_name[64])
 {
     static atomic_uint serial;
     int err = -EEXIST;
@@ -157,7 +157,7 @@ static int create(const struct owned *folder, struct owned *ret_file, char ret_n
 }
 
 /* What was not used for the longest goes first. Others may be doing the same. */
-static void keep_to_limit(const struct library *library, const struct owned *folder)
+static void library_keep_to_limit(const struct library *library, const struct owned *folder)
 {
     struct library_file *CLEANUP(cleanup_free) files = NULL;
     size_t count = 0;
@@ -173,12 +173,12 @@ static void keep_to_limit(const struct library *library, const struct owned *fol
     }
 }
 
-static int put(const struct owned *folder, const char *name, const unsigned char *bytes,
-               size_t size)
+static int library_put(const struct owned *folder, const char *name, const unsigned char *bytes,
+                       size_t size)
 {
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
     char unfinished[64];
-    int err = create(folder, &file, unfinished);
+    int err = library_create(folder, &file, unfinished);
     if (err)
         return err;
     err = owned_append(&file, bytes, size);
@@ -195,7 +195,7 @@ int library_keep(const struct library *library, const struct library_key *key,
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
     char name[LIBRARY_NAME_MAX], problem[FOLDER_PROBLEM_MAX];
     size_t size = 0;
-    int err = open_or_complain(library, &folder);
+    int err = library_open_or_complain(library, &folder);
     if (err)
         return err;
     unsigned char *CLEANUP(cleanup_free) bytes = library_entry_write(entry, key, &size);
@@ -204,14 +204,14 @@ int library_keep(const struct library *library, const struct library_key *key,
     if (!bytes || size > library->limit)
         return -E2BIG;
     library_name(key, name);
-    err = put(&folder, name, bytes, size);
+    err = library_put(&folder, name, bytes, size);
     if (!err) {
-        keep_to_limit(library, &folder);
+        library_keep_to_limit(library, &folder);
         return 0;
     }
     snprintf(problem, sizeof(problem), "%.400s cannot be written to: %s", library->folder,
              strerror(-err));
-    complain(problem);
+    library_complain(problem);
     return err;
 }
 

@@ -38,7 +38,7 @@ enum { DEVICE, PLATFORM, DRIVER, KERNELS, LOG, STRINGS };
 
 _Static_assert(sizeof(XXH128_canonical_t) == KEY_OFFSET - CHECKSUM_OFFSET, "room for a checksum");
 
-static XXH128_canonical_t checksum(const unsigned char *bytes, size_t size)
+static XXH128_canonical_t library_entry_checksum(const unsigned char *bytes, size_t size)
 {
     XXH128_canonical_t canonical;
     XXH64_hash_t front = XXH64(bytes, CHECKSUM_OFFSET, 0);
@@ -80,15 +80,15 @@ unsigned char *library_entry_write(const struct library_entry *entry, const stru
     }
     if (entry->binary_size)
         memcpy(at, entry->binary, entry->binary_size);
-    XXH128_canonical_t sum = checksum(bytes, size);
+    XXH128_canonical_t sum = library_entry_checksum(bytes, size);
     memcpy(bytes + CHECKSUM_OFFSET, &sum, sizeof(sum));
     *ret_size = size;
     return bytes;
 }
 
 /* The strings, as far as @size goes; what is left of the file is the binary. */
-static int read_strings(const unsigned char *bytes, size_t size, uint64_t file_size, size_t count,
-                        const char **ret_strings)
+static int library_entry_read_strings(const unsigned char *bytes, size_t size, uint64_t file_size,
+                                      size_t count, const char **ret_strings)
 {
     uint64_t at = HEADER_SIZE;
     for (size_t i = 0; i < STRINGS; i++) {
@@ -117,7 +117,7 @@ int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_si
         memcmp(bytes + KEY_OFFSET, key->bytes, sizeof(key->bytes)) != 0)
         return -EBADMSG;
     if (whole) {
-        XXH128_canonical_t sum = checksum(bytes, size);
+        XXH128_canonical_t sum = library_entry_checksum(bytes, size);
         if (memcmp(bytes + CHECKSUM_OFFSET, &sum, sizeof(sum)) != 0)
             return -EBADMSG;
     }
@@ -130,7 +130,7 @@ int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_si
         .binary_size = (size_t)little_endian_get(bytes + BINARY_SIZE_OFFSET, 8),
     };
     if (entry.origin < LIBRARY_BUILT || entry.origin > LIBRARY_UNFIT ||
-        read_strings(bytes, size, file_size, whole ? STRINGS : LOG, strings) != 0)
+        library_entry_read_strings(bytes, size, file_size, whole ? STRINGS : LOG, strings) != 0)
         return -EBADMSG;
     memcpy(entry.answers, bytes + ANSWERS_OFFSET, sizeof(entry.answers));
     entry.device = strings[DEVICE];

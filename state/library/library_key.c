@@ -9,8 +9,8 @@
 
 /* What decides what a compiler makes: the device's model and its driver's version, and what it says
  * that it can, which settings of the driver change. Not which of several alike it is. */
-static void hash_device(const struct device_key *device, const struct devinfo *info,
-                        struct content_hash *hash)
+static void library_key_hash_device(const struct device_key *device, const struct devinfo *info,
+                                    struct content_hash *hash)
 {
     static const cl_device_info strings[] = {
         CL_DEVICE_NAME,    CL_DEVICE_VENDOR,           CL_DEVICE_VERSION,
@@ -36,7 +36,7 @@ int library_key(const struct recipe *recipe, const char *prologue, const struct 
     struct content_hash hash;
     content_hash_begin(&hash);
     content_hash_string(&hash, FORMAT);
-    hash_device(device, info, &hash);
+    library_key_hash_device(device, info, &hash);
     int err = recipe_hash(recipe, prologue, &hash);
     if (err)
         return err;

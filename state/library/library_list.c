@@ -15,12 +15,12 @@
 /* What was begun that long ago, nobody writes any more. */
 #define UNFINISHED_S 3600
 
-static uint64_t time_ns(const struct timespec *time)
+static uint64_t library_list_time_ns(const struct timespec *time)
 {
     return (uint64_t)time->tv_sec * NS_PER_S + (uint64_t)time->tv_nsec;
 }
 
-static int by_use(const void *a, const void *b)
+static int library_list_by_use(const void *a, const void *b)
 {
     const struct library_file *one = a, *other = b;
     if (one->used_ns != other->used_ns)
@@ -28,28 +28,30 @@ static int by_use(const void *a, const void *b)
     return strcmp(one->name, other->name);
 }
 
-static void remove_unfinished(const struct owned *folder, const char *name, const struct stat *stat)
+static void library_list_remove_unfinished(const struct owned *folder, const char *name,
+                                           const struct stat *stat)
 {
     uint64_t now_s = clock_wall_ms() / 1000;
     if ((uint64_t)stat->st_mtim.tv_sec + UNFINISHED_S < now_s)
         (void)!unlinkat(owned_fd(folder), name, 0);
 }
 
-static int add_file(const struct owned *folder, const char *name, struct library_file **files,
-                    size_t *count)
+static int library_list_add_file(const struct owned *folder, const char *name,
+                                 struct library_file **files, size_t *count)
 {
     struct library_key key;
     struct stat stat;
     if (fstatat(owned_fd(folder), name, &stat, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(stat.st_mode))
         return 0;
     if (strncmp(name, LIBRARY_UNFINISHED, strlen(LIBRARY_UNFINISHED)) == 0)
-        remove_unfinished(folder, name, &stat);
+        library_list_remove_unfinished(folder, name, &stat);
     if (!library_key_read(name, &key))
         return 0;
     if (!array_make_room(files, *count, sizeof(**files)))
         return -ENOMEM;
     struct library_file *file = &(*files)[(*count)++];
-    uint64_t read = time_ns(&stat.st_atim), written = time_ns(&stat.st_mtim);
+    uint64_t read = library_list_time_ns(&stat.st_atim),
+             written = library_list_time_ns(&stat.st_mtim);
     file->size = (uint64_t)stat.st_size;
     file->used_ns = read > written ? read : written;
     strcpy(file->name, name);
@@ -72,21 +74,21 @@ int library_files(const struct owned *folder, struct library_file **ret_files, s
         return err;
     }
     for (const struct dirent *entry; !err && (entry = readdir(list));)
-        err = add_file(folder, entry->d_name, &files, &count);
+        err = library_list_add_file(folder, entry->d_name, &files, &count);
     closedir(list);
     if (err) {
         free(files);
         return err;
     }
     if (count)
-        qsort(files, count, sizeof(*files), by_use);
+        qsort(files, count, sizeof(*files), library_list_by_use);
     *ret_files = files;
     *ret_count = count;
     return 0;
 }
 
 /* Keep the strings of a listing, and nothing else of the file. */
-static int keep_strings(struct library_item *item)
+static int library_list_keep_strings(struct library_item *item)
 {
     const char **const strings[] = {&item->entry.device, &item->entry.platform, &item->entry.driver,
                                     &item->entry.kernels};
@@ -108,7 +110,7 @@ static int keep_strings(struct library_item *item)
 }
 
 /* Its front, or all of it; a front that is longer than most is read again. */
-static int read_item(const struct owned *folder, bool whole, struct library_item *item)
+static int library_list_read_item(const struct owned *folder, bool whole, struct library_item *item)
 {
     struct library_key key;
     uint64_t file_size;
@@ -121,7 +123,7 @@ static int read_item(const struct owned *folder, bool whole, struct library_item
             return err;
         err = library_entry_read(bytes, size, file_size, &key, &item->entry);
         if (!err)
-            err = keep_strings(item);
+            err = library_list_keep_strings(item);
         if (size == file_size)
             break;
     }
@@ -146,7 +148,7 @@ int library_list(const struct library *library, bool whole, struct library_list 
         strcpy(item->name, files[i].name);
         item->size = files[i].size;
         item->used_ms = files[i].used_ns / NS_PER_MS;
-        int read = read_item(&folder, whole, item);
+        int read = library_list_read_item(&folder, whole, item);
         /* Another process removed it. */
         if (read == -ENOENT)
             continue;

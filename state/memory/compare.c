@@ -33,39 +33,39 @@ struct known {
     struct digest digests[];
 };
 
-static struct known *take(struct memory *root)
+static struct known *compare_take(struct memory *root)
 {
     return atomic_exchange(&root->known, NULL);
 }
 
-static void put(struct memory *root, struct known *known)
+static void compare_put(struct memory *root, struct known *known)
 {
     free(atomic_exchange(&root->known, known));
 }
 
 void compare_forget(struct memory *root)
 {
-    put(root, NULL);
+    compare_put(root, NULL);
 }
 
 void compare_forget_at(struct memory *root, uint8_t place)
 {
-    struct known *known = take(root);
+    struct known *known = compare_take(root);
     if (known && known->place == place) {
         free(known);
         known = NULL;
     }
     if (known)
-        put(root, known);
+        compare_put(root, known);
 }
 
-static bool backed_at(const struct memory *root, uint8_t place)
+static bool compare_backed_at(const struct memory *root, uint8_t place)
 {
     return (atomic_load(&root->backed) & (1u << place)) != 0;
 }
 
 /* Nobody but movers writes to the replica at way->to as long as that is so. */
-static bool is_kept(const struct compare_way *way, const struct memory *root)
+static bool compare_is_kept(const struct compare_way *way, const struct memory *root)
 {
     uint8_t others = atomic_load(&root->backed);
     if (way->target != PLACE_HOST && !way->used)
@@ -74,16 +74,16 @@ static bool is_kept(const struct compare_way *way, const struct memory *root)
 }
 
 /* What is kept is what the target has still. */
-static bool holds(const struct compare_way *way, const struct memory *root,
-                  const struct known *known)
+static bool compare_holds(const struct compare_way *way, const struct memory *root,
+                          const struct known *known)
 {
     return known->place == way->to && known->count == digest_chunks(root->size) &&
-           is_kept(way, root) &&
+           compare_is_kept(way, root) &&
            (way->to != PLACE_HOST ||
             (known->bytes == memory_host_bytes(root) && known->maps == atomic_load(&root->maps)));
 }
 
-static struct known *known_new(const struct compare_way *way, const struct memory *root)
+static struct known *compare_known_new(const struct compare_way *way, const struct memory *root)
 {
     size_t count = digest_chunks(root->size);
     struct known *known = calloc(1, sizeof(*known) + count * sizeof(known->digests[0]));
@@ -98,39 +98,42 @@ static struct known *known_new(const struct compare_way *way, const struct memor
     return known;
 }
 
-static bool can_digest(const struct compare_way *way, const struct memory *root, uint8_t place)
+static bool compare_can_digest(const struct compare_way *way, const struct memory *root,
+                               uint8_t place)
 {
     if (place == PLACE_HOST)
         return !memory_is_lent(root) || root->store || place == way->to;
-    return root->real[place] && !backed_at(root, place) && !(root->flags & CL_MEM_WRITE_ONLY) &&
-           digest_device_may(way->context->at[place]);
+    return root->real[place] && !compare_backed_at(root, place) &&
+           !(root->flags & CL_MEM_WRITE_ONLY) && digest_device_may(way->context->at[place]);
 }
 
 /* Where something is mapped some of the host's bytes are the program's. */
-static bool may_compare(const struct compare_way *way, struct memory *root, size_t bytes)
+static bool compare_may_compare(const struct compare_way *way, struct memory *root, size_t bytes)
 {
     int when = atomic_load(&compare_when);
     return when != COMPARE_NEVER && !way->busy && !root->image && !root->uses_svm &&
-           (bytes >= WORTH || when == COMPARE_ALWAYS) && can_digest(way, root, way->from) &&
+           (bytes >= WORTH || when == COMPARE_ALWAYS) && compare_can_digest(way, root, way->from) &&
            !map_any(root);
 }
 
 /* And where another device works in the window it does not wait to be copied to. */
-static bool is_comparable(const struct compare_way *way, struct memory *root, struct range range)
+static bool compare_is_comparable(const struct compare_way *way, struct memory *root,
+                                  struct range range)
 {
-    return may_compare(way, root, range.end - range.begin) && can_digest(way, root, way->to) &&
-           (way->to != PLACE_HOST || is_kept(way, root));
+    return compare_may_compare(way, root, range.end - range.begin) &&
+           compare_can_digest(way, root, way->to) &&
+           (way->to != PLACE_HOST || compare_is_kept(way, root));
 }
 
 /* There are bytes that may be the same. */
-static bool has_target(const struct compare_way *way, const struct memory *root)
+static bool compare_has_target(const struct compare_way *way, const struct memory *root)
 {
     bool there = way->to != PLACE_HOST || root->store || (root->window && !memory_is_lent(root));
     return there && (atomic_load(&root->filled) & (1u << way->to));
 }
 
-static int digest_at(const struct compare_way *way, const struct memory *root, uint8_t place,
-                     size_t first, size_t count, struct digest *ret)
+static int compare_digest_at(const struct compare_way *way, const struct memory *root,
+                             uint8_t place, size_t first, size_t count, struct digest *ret)
 {
     return place == PLACE_HOST
                ? digest_host(memory_host_bytes(root), root->size, first, count, way->limits, ret)
@@ -139,17 +142,17 @@ static int digest_at(const struct compare_way *way, const struct memory *root, u
 }
 
 /* The same of what the copy is made from. */
-static int digest_source(const struct compare_way *way, struct memory *root, size_t first,
-                         size_t count, struct digest *ret)
+static int compare_digest_source(const struct compare_way *way, struct memory *root, size_t first,
+                                 size_t count, struct digest *ret)
 {
     return way->from == PLACE_HOST
                ? watched_digest(root, first, count, way->quiet, way->limits, ret)
-               : digest_at(way, root, way->from, first, count, ret);
+               : compare_digest_at(way, root, way->from, first, count, ret);
 }
 
 /* What is not known of chunks [first, first + count) becomes so. */
-static int learn(const struct compare_way *way, const struct memory *root, struct known *known,
-                 size_t first, size_t count)
+static int compare_learn(const struct compare_way *way, const struct memory *root,
+                         struct known *known, size_t first, size_t count)
 {
     int error = 0;
     for (size_t at = first, end; error == 0 && at < first + count; at = end) {
@@ -158,12 +161,12 @@ static int learn(const struct compare_way *way, const struct memory *root, struc
              end < first + count && digest_is_known(&known->digests[end]) == is_known;)
             end++;
         if (!is_known)
-            error = digest_at(way, root, way->to, at, end - at, &known->digests[at]);
+            error = compare_digest_at(way, root, way->to, at, end - at, &known->digests[at]);
     }
     return error;
 }
 
-static size_t unknown(const struct known *known, size_t first, size_t count)
+static size_t compare_unknown(const struct known *known, size_t first, size_t count)
 {
     size_t chunks = 0;
     for (size_t i = first; i < first + count; i++)
@@ -172,14 +175,14 @@ static size_t unknown(const struct known *known, size_t first, size_t count)
 }
 
 /* Seconds that digesting @bytes at @place is expected to take. */
-static double digest_seconds(const struct compare_way *way, uint8_t place, double bytes)
+static double compare_digest_seconds(const struct compare_way *way, uint8_t place, double bytes)
 {
     double rate =
         place == PLACE_HOST ? digest_host_rate() : digest_device_rate(way->context->at[place]);
     return bytes / (rate != 0 || place == PLACE_HOST ? rate : FAST);
 }
 
-static struct residence *residence_at(const struct compare_way *way, uint8_t place)
+static struct residence *compare_residence_at(const struct compare_way *way, uint8_t place)
 {
     return place == PLACE_HOST ? NULL : way->context->at[place];
 }
@@ -190,14 +193,15 @@ struct work {
     bool watches; /* the source, so that the pause need not digest what it has digested before */
 };
 
-static bool pays(const struct compare_way *way, const struct work *work)
+static bool compare_pays_for(const struct compare_way *way, const struct work *work)
 {
     if (atomic_load(&compare_when) == COMPARE_ALWAYS)
         return true;
-    struct residence *from = residence_at(way, way->from), *to = residence_at(way, way->to);
+    struct residence *from = compare_residence_at(way, way->from),
+                     *to = compare_residence_at(way, way->to);
     double whole = transfer_predict(from, to, work->whole);
-    double source = digest_seconds(way, way->from, (double)work->source);
-    double target = digest_seconds(way, way->to, (double)work->target);
+    double source = compare_digest_seconds(way, way->from, (double)work->source);
+    double target = compare_digest_seconds(way, way->to, (double)work->target);
     double builds = (from ? digest_device_build(from) : 0) + (to ? digest_device_build(to) : 0);
     if (way->quiet)
         return source + target + builds < PART_QUIET * whole;
@@ -206,21 +210,22 @@ static bool pays(const struct compare_way *way, const struct work *work)
 }
 
 /* Built and measured. */
-static bool begin_at(const struct compare_way *way, const struct memory *root, uint8_t place)
+static bool compare_begin_at(const struct compare_way *way, const struct memory *root,
+                             uint8_t place)
 {
     return place == PLACE_HOST ||
            digest_device_begin(way->context->at[place], root->real[place], root->size);
 }
 
 /* It pays by what is known, and does so still once everything is measured. */
-static bool is_worth(const struct compare_way *way, const struct memory *root,
-                     const struct work *work)
+static bool compare_is_worth(const struct compare_way *way, const struct memory *root,
+                             const struct work *work)
 {
-    return pays(way, work) && begin_at(way, root, way->from) && begin_at(way, root, way->to) &&
-           pays(way, work);
+    return compare_pays_for(way, work) && compare_begin_at(way, root, way->from) &&
+           compare_begin_at(way, root, way->to) && compare_pays_for(way, work);
 }
 
-static bool watches(const struct compare_way *way, const struct memory *root)
+static bool compare_watches(const struct compare_way *way, const struct memory *root)
 {
     return way->from == PLACE_HOST && !way->quiet && watched_may(root);
 }
@@ -232,43 +237,47 @@ bool compare_helps(const struct compare_way *way, struct memory *root, struct ra
     /* Most of it changes all the time: it would be copied again and again for nothing. */
     if (last != UINT64_MAX && last > bytes / 2)
         return false;
-    return is_comparable(way, root, range) && is_kept(way, root) &&
-           is_worth(way, root, &(struct work){bytes, bytes, bytes, watches(way, root)});
+    return compare_is_comparable(way, root, range) && compare_is_kept(way, root) &&
+           compare_is_worth(way, root,
+                            &(struct work){bytes, bytes, bytes, compare_watches(way, root)});
 }
 
 bool compare_pays(const struct compare_way *way, struct memory *root, size_t bytes)
 {
-    return may_compare(way, root, bytes) &&
-           is_worth(way, root, &(struct work){bytes, bytes, 0, false});
+    return compare_may_compare(way, root, bytes) &&
+           compare_is_worth(way, root, &(struct work){bytes, bytes, 0, false});
 }
 
 /* The same of what nobody knows of either yet. */
-static bool is_worth_now(const struct compare_way *way, struct memory *root,
-                         const struct comparison *c)
+static bool compare_is_worth_now(const struct compare_way *way, struct memory *root,
+                                 const struct comparison *c)
 {
     bool watched = way->from == PLACE_HOST && way->quiet;
     struct work work = {.whole = c->range.end - c->range.begin,
-                        .target = unknown(c->target, c->first, c->count) * DIGEST_CHUNK,
-                        .watches = watches(way, root)};
+                        .target = compare_unknown(c->target, c->first, c->count) * DIGEST_CHUNK,
+                        .watches = compare_watches(way, root)};
     work.source = watched ? watched_stale(root, c->first, c->count) * DIGEST_CHUNK : work.whole;
-    return is_worth(way, root, &work);
+    return compare_is_worth(way, root, &work);
 }
 
 /* A device has nothing that could be the same yet, but can be filled. */
-static bool zeroes_pay(const struct compare_way *way, const struct memory *root, size_t bytes)
+static bool compare_zeroes_pay(const struct compare_way *way, const struct memory *root,
+                               size_t bytes)
 {
     if (way->from == PLACE_HOST || way->to == PLACE_HOST)
         return false;
     if (atomic_load(&compare_when) == COMPARE_ALWAYS)
         return true;
-    struct residence *from = residence_at(way, way->from);
-    double most = PART_ZEROES * transfer_predict(from, residence_at(way, way->to), bytes);
-    return digest_device_build(from) + digest_seconds(way, way->from, (double)bytes) < most &&
-           begin_at(way, root, way->from) && digest_seconds(way, way->from, (double)bytes) < most;
+    struct residence *from = compare_residence_at(way, way->from);
+    double most = PART_ZEROES * transfer_predict(from, compare_residence_at(way, way->to), bytes);
+    return digest_device_build(from) + compare_digest_seconds(way, way->from, (double)bytes) <
+               most &&
+           compare_begin_at(way, root, way->from) &&
+           compare_digest_seconds(way, way->from, (double)bytes) < most;
 }
 
 /* What zeroes have, for the chunks of @root. */
-static int learn_zeroes(const struct memory *root, struct comparison *c)
+static int compare_learn_zeroes(const struct memory *root, struct comparison *c)
 {
     static const char zeroes[DIGEST_CHUNK];
     size_t rest = root->size % DIGEST_CHUNK;
@@ -278,7 +287,7 @@ static int learn_zeroes(const struct memory *root, struct comparison *c)
                : digest_host(zeroes, rest != 0 ? rest : sizeof(zeroes), 0, 1, NULL, &c->last);
 }
 
-static void finish(struct comparison *c)
+static void compare_finish(struct comparison *c)
 {
     free(c->source);
     free(c->target);
@@ -298,39 +307,40 @@ int compare_begin(const struct compare_way *way, struct memory *root, struct ran
     c.count = digest_chunks(range.end) - c.first;
     if (extents_latest(root, way->to, range))
         return 0;
-    bool comparable = is_comparable(way, root, range), known = has_target(way, root);
-    if (!comparable || (!known && !zeroes_pay(way, root, bytes))) {
+    bool comparable = compare_is_comparable(way, root, range),
+         known = compare_has_target(way, root);
+    if (!comparable || (!known && !compare_zeroes_pay(way, root, bytes))) {
         compare_forget_at(root, way->to);
         return 0;
     }
     c.compared = known;
-    c.target = take(root);
-    if (c.target && !holds(way, root, c.target)) {
+    c.target = compare_take(root);
+    if (c.target && !compare_holds(way, root, c.target)) {
         free(c.target);
         c.target = NULL;
     }
     if (!c.target)
-        c.target = known_new(way, root);
+        c.target = compare_known_new(way, root);
     c.source = c.target ? calloc(c.count, sizeof(*c.source)) : NULL;
-    if (c.source && (!known || is_worth_now(way, root, &c)))
-        error = learn_zeroes(root, &c);
+    if (c.source && (!known || compare_is_worth_now(way, root, &c)))
+        error = compare_learn_zeroes(root, &c);
     if (error == 0 && known)
-        error = learn(way, root, c.target, c.first, c.count);
+        error = compare_learn(way, root, c.target, c.first, c.count);
     if (error == 0)
-        error = digest_source(way, root, c.first, c.count, c.source);
+        error = compare_digest_source(way, root, c.first, c.count, c.source);
     if (error == 0)
         *ret = c;
     else
-        finish(&c);
+        compare_finish(&c);
     return error == -ENOTSUP ? 0 : error;
 }
 
-static bool differs(const struct comparison *c, size_t i)
+static bool compare_differs(const struct comparison *c, size_t i)
 {
     return !digest_same(&c->source[i], &c->target->digests[c->first + i]);
 }
 
-static bool is_zero(const struct comparison *c, size_t i)
+static bool compare_is_zero(const struct comparison *c, size_t i)
 {
     bool last = c->first + i + 1 == c->target->count;
     return c->fills && digest_same(&c->source[i], last ? &c->last : &c->zero);
@@ -339,13 +349,13 @@ static bool is_zero(const struct comparison *c, size_t i)
 bool compare_next(const struct comparison *c, size_t at, struct range *ret_run, bool *ret_zero)
 {
     size_t i = at > c->range.begin ? (at + DIGEST_CHUNK - 1) / DIGEST_CHUNK - c->first : 0;
-    while (i < c->count && !differs(c, i))
+    while (i < c->count && !compare_differs(c, i))
         i++;
     if (i >= c->count)
         return false;
-    bool zero = is_zero(c, i);
+    bool zero = compare_is_zero(c, i);
     size_t end = i;
-    while (end < c->count && differs(c, end) && is_zero(c, end) == zero)
+    while (end < c->count && compare_differs(c, end) && compare_is_zero(c, end) == zero)
         end++;
     struct range run = {(c->first + i) * DIGEST_CHUNK, (c->first + end) * DIGEST_CHUNK};
     ret_run->begin = run.begin > c->range.begin ? run.begin : c->range.begin;
@@ -354,7 +364,7 @@ bool compare_next(const struct comparison *c, size_t at, struct range *ret_run, 
     return true;
 }
 
-static uint64_t differing_bytes(const struct comparison *c)
+static uint64_t compare_differing_bytes(const struct comparison *c)
 {
     struct range run = {0, 0};
     uint64_t bytes = 0;
@@ -365,7 +375,7 @@ static uint64_t differing_bytes(const struct comparison *c)
 }
 
 /* All of chunk @i was compared, not a part of it. */
-static bool is_inside(const struct comparison *c, size_t i)
+static bool compare_is_inside(const struct comparison *c, size_t i)
 {
     size_t begin = (c->first + i) * DIGEST_CHUNK, end = begin + DIGEST_CHUNK;
     return begin >= c->range.begin && (end <= c->range.end || c->range.end == c->root->size);
@@ -376,27 +386,27 @@ void compare_end(const struct compare_way *way, struct comparison *c, bool copie
     if (!c->source)
         return;
     struct known *known = c->target;
-    known->differed = c->compared ? differing_bytes(c) : UINT64_MAX;
+    known->differed = c->compared ? compare_differing_bytes(c) : UINT64_MAX;
     /* While the program runs it may have written what was copied since it was digested. */
     for (size_t i = 0; i < c->count; i++)
-        if (differs(c, i))
+        if (compare_differs(c, i))
             known->digests[c->first + i] =
-                way->quiet && is_inside(c, i) ? c->source[i] : (struct digest){0};
-    bool keep = copied && is_kept(way, c->root) && (!way->quiet || way->to == PLACE_HOST);
+                way->quiet && compare_is_inside(c, i) ? c->source[i] : (struct digest){0};
+    bool keep = copied && compare_is_kept(way, c->root) && (!way->quiet || way->to == PLACE_HOST);
     if (keep && !way->quiet && extents_lacking(c->root, way->to, UINT32_MAX, c->range) != 0)
-        keep = learn(way, c->root, known, c->first, c->count) == 0;
+        keep = compare_learn(way, c->root, known, c->first, c->count) == 0;
     if (keep) {
-        put(c->root, known);
+        compare_put(c->root, known);
         c->target = NULL;
     }
-    finish(c);
+    compare_finish(c);
 }
 
 uint64_t compare_last(struct memory *root, uint8_t place)
 {
-    struct known *known = take(root);
+    struct known *known = compare_take(root);
     uint64_t bytes = known && known->place == place ? known->differed : UINT64_MAX;
     if (known)
-        put(root, known);
+        compare_put(root, known);
     return bytes;
 }

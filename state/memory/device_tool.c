@@ -11,24 +11,25 @@ enum tool_state {
     TOOL_ABSENT, /* for good */
 };
 
-static bool host_is_little(void)
+static bool device_tool_host_is_little(void)
 {
     const uint16_t one = 1;
     return *(const unsigned char *)&one == 1;
 }
 
 /* Whether the device could at all. */
-static bool is_able(const struct residence *residence)
+static bool device_tool_is_able(const struct residence *residence)
 {
     const struct devinfo *info = &residence->device->info;
     return !residence_is_lost(residence) &&
            devinfo_scalar(info, CL_DEVICE_COMPILER_AVAILABLE, 0) != 0 &&
-           (devinfo_scalar(info, CL_DEVICE_ENDIAN_LITTLE, 1) != 0) == host_is_little();
+           (devinfo_scalar(info, CL_DEVICE_ENDIAN_LITTLE, 1) != 0) == device_tool_host_is_little();
 }
 
 bool device_tool_may(const struct residence *residence, enum residence_tool_kind kind)
 {
-    return is_able(residence) && atomic_load(&residence->tools[kind].state) != TOOL_ABSENT;
+    return device_tool_is_able(residence) &&
+           atomic_load(&residence->tools[kind].state) != TOOL_ABSENT;
 }
 
 bool device_tool_is_new(const struct residence *residence, enum residence_tool_kind kind)
@@ -37,8 +38,8 @@ bool device_tool_is_new(const struct residence *residence, enum residence_tool_k
 }
 
 /* The largest power of two that no limit forbids. */
-static size_t choose_items(const struct residence *residence, const struct device_tool *tool,
-                           size_t of_kernels)
+static size_t device_tool_choose_items(const struct residence *residence,
+                                       const struct device_tool *tool, size_t of_kernels)
 {
     size_t most = of_kernels, items = 1;
     size_t shared = (size_t)devinfo_scalar(&residence->device->info, CL_DEVICE_LOCAL_MEM_SIZE, 0) /
@@ -53,8 +54,8 @@ static size_t choose_items(const struct residence *residence, const struct devic
 }
 
 /* @items  As many as each kernel may have. */
-static cl_int make_kernels(struct residence *residence, const struct device_tool *tool,
-                           struct residence_tool *made, size_t *items)
+static cl_int device_tool_make_kernels(struct residence *residence, const struct device_tool *tool,
+                                       struct residence_tool *made, size_t *items)
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_int error = CL_SUCCESS;
@@ -71,7 +72,7 @@ static cl_int make_kernels(struct residence *residence, const struct device_tool
 }
 
 /* What of it was made goes with the residence. */
-static cl_int build(struct residence *residence, const struct device_tool *tool)
+static cl_int device_tool_build(struct residence *residence, const struct device_tool *tool)
 {
     const cl_icd_dispatch *cl = residence->cl;
     struct residence_tool *made = &residence->tools[tool->kind];
@@ -83,10 +84,10 @@ static cl_int build(struct residence *residence, const struct device_tool *tool)
         return error;
     error = cl->clBuildProgram(made->program, 1, &residence->device->id, tool->options, NULL, NULL);
     if (error == CL_SUCCESS)
-        error = make_kernels(residence, tool, made, &items);
+        error = device_tool_make_kernels(residence, tool, made, &items);
     if (error != CL_SUCCESS)
         return error;
-    made->items = choose_items(residence, tool, items);
+    made->items = device_tool_choose_items(residence, tool, items);
     return tool->prepare ? tool->prepare(residence, made) : CL_SUCCESS;
 }
 
@@ -94,13 +95,13 @@ int device_tool_take(struct residence *residence, const struct device_tool *tool
 {
     struct residence_tool *taken = &residence->tools[tool->kind];
     uint8_t state = TOOL_READY;
-    if (!is_able(residence))
+    if (!device_tool_is_able(residence))
         return -ENOTSUP;
     if (atomic_compare_exchange_strong(&taken->state, &state, TOOL_BUSY))
         return 0;
     if (state != TOOL_UNTRIED || !atomic_compare_exchange_strong(&taken->state, &state, TOOL_BUSY))
         return state == TOOL_ABSENT ? -ENOTSUP : -EBUSY;
-    cl_int error = build(residence, tool);
+    cl_int error = device_tool_build(residence, tool);
     if (error == CL_SUCCESS)
         return 0;
     log_info("%s does not build what %s takes (error %d): %s", residence->device->key.device,
@@ -137,7 +138,7 @@ void device_tool_launch(struct device_work *work, const struct device_tool *tool
 }
 
 /* Whatever a wait said, what counts is how the command ended. */
-static cl_int ended(const cl_icd_dispatch *cl, cl_event event)
+static cl_int device_tool_ended(const cl_icd_dispatch *cl, cl_event event)
 {
     cl_int status = CL_QUEUED;
     cl_int error =
@@ -159,7 +160,7 @@ cl_int device_work_await(struct device_work *work)
         (void)residence_await_queue(residence, residence->io);
     error = error != CL_SUCCESS ? error : waited;
     for (cl_uint i = 0; i < work->count && error == CL_SUCCESS; i++)
-        error = ended(residence->cl, work->events[i]);
+        error = device_tool_ended(residence->cl, work->events[i]);
     return error;
 }
 

@@ -25,7 +25,7 @@
     ((size_t)256) /* bytes that getrandom() gives at once, whatever interrupts it                  \
                    */
 
-static bool fill(unsigned char *bytes, size_t size)
+static bool digest_fill(unsigned char *bytes, size_t size)
 {
     for (size_t at = 0; at < size; at += RANDOM_MAX) {
         size_t count = size - at < RANDOM_MAX ? size - at : RANDOM_MAX;
@@ -42,7 +42,7 @@ const uint64_t *digest_key(void)
     if (key)
         return key;
     key = malloc(DIGEST_KEY * sizeof(*key));
-    if (key && !fill((unsigned char *)key, DIGEST_KEY * sizeof(*key))) {
+    if (key && !digest_fill((unsigned char *)key, DIGEST_KEY * sizeof(*key))) {
         free(key);
         key = NULL;
     }
@@ -55,7 +55,7 @@ const uint64_t *digest_key(void)
 }
 
 /* Pairs are one word of 64 bits here: which half comes first makes no difference to a product. */
-static void sum_pairs(const uint64_t *key, const char *bytes, size_t pairs, uint64_t *sums)
+static void digest_sum_pairs(const uint64_t *key, const char *bytes, size_t pairs, uint64_t *sums)
 {
     for (size_t i = 0; i < pairs; i++) {
         uint64_t pair;
@@ -70,8 +70,8 @@ static void sum_pairs(const uint64_t *key, const char *bytes, size_t pairs, uint
 
 #if defined(__x86_64__)
 /* The same, four pairs at a time. */
-__attribute__((target("avx2"))) static void sum_pairs_avx2(const uint64_t *key, const char *bytes,
-                                                           size_t pairs, uint64_t *sums)
+__attribute__((target("avx2"))) static void
+digest_sum_pairs_avx2(const uint64_t *key, const char *bytes, size_t pairs, uint64_t *sums)
 {
     enum { LANES = 4 };
     __m256i four[DIGEST_SUMS] = {{0}};
@@ -90,27 +90,27 @@ __attribute__((target("avx2"))) static void sum_pairs_avx2(const uint64_t *key, 
         memcpy(lanes, &four[t], sizeof(lanes));
         sums[t] += lanes[0] + lanes[1] + lanes[2] + lanes[3];
     }
-    sum_pairs(key + whole, bytes + whole * 8, pairs - whole, sums);
+    digest_sum_pairs(key + whole, bytes + whole * 8, pairs - whole, sums);
 }
 #endif
 
-static uint64_t bytes_a_second(size_t bytes, uint64_t ns)
+static uint64_t digest_bytes_a_second(size_t bytes, uint64_t ns)
 {
     return (uint64_t)((double)bytes * (double)NS_PER_S / (double)(ns + 1)) + 1;
 }
 
 typedef void (*summing)(const uint64_t *key, const char *bytes, size_t pairs, uint64_t *sums);
 
-static summing summing_here(void)
+static summing digest_summing_here(void)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2"))
-        return sum_pairs_avx2;
+        return digest_sum_pairs_avx2;
 #endif
-    return sum_pairs;
+    return digest_sum_pairs;
 }
 
-static struct digest fold(const uint64_t *key, const uint64_t *sums)
+static struct digest digest_fold(const uint64_t *key, const uint64_t *sums)
 {
     uint32_t out[4];
     for (unsigned i = 0; i < 4; i++) {
@@ -133,9 +133,9 @@ static struct digest digest_chunk(const uint64_t *key, summing sum, const char *
     if (rest != 0) {
         char last[8] = {0};
         memcpy(last, bytes + pairs * 8, rest);
-        sum_pairs(key + pairs, last, 1, sums);
+        digest_sum_pairs(key + pairs, last, 1, sums);
     }
-    return fold(key + DIGEST_KEY_PAIRS, sums);
+    return digest_fold(key + DIGEST_KEY_PAIRS, sums);
 }
 
 int digest_check(const struct transfer_limits *limits)
@@ -159,7 +159,7 @@ struct job {
     _Atomic int error;
 };
 
-static struct digest_run run_at(const struct job *job, size_t at)
+static struct digest_run digest_run_at(const struct job *job, size_t at)
 {
     if (job->runs)
         return job->runs[at];
@@ -169,12 +169,12 @@ static struct digest_run run_at(const struct job *job, size_t at)
                                job->whole.ret + at * BLOCK};
 }
 
-static void *job_run(void *data)
+static void *digest_job_run(void *data)
 {
     struct job *job = data;
     size_t at;
     while ((at = atomic_fetch_add(&job->next, 1)) < job->count && atomic_load(&job->error) == 0) {
-        const struct digest_run run = run_at(job, at);
+        const struct digest_run run = digest_run_at(job, at);
         int error = digest_check(job->limits);
         if (error != 0)
             atomic_store(&job->error, error);
@@ -187,24 +187,24 @@ static void *job_run(void *data)
     return NULL;
 }
 
-static unsigned threads_here(void)
+static unsigned digest_threads_here(void)
 {
     unsigned cores = host_cores();
     return cores < THREADS ? cores : THREADS;
 }
 
-static int job_do(struct job *job)
+static int digest_job_do(struct job *job)
 {
     pthread_t others[THREADS];
-    unsigned started = 0, cores = threads_here();
+    unsigned started = 0, cores = digest_threads_here();
     job->key = digest_key();
-    job->sum = summing_here();
+    job->sum = digest_summing_here();
     if (!job->key)
         return -ENOTSUP;
     while (started + 1 < cores && started + 1 < job->count &&
-           thread_start("reseat-digest", STACK, job_run, job, &others[started]) == 0)
+           thread_start("reseat-digest", STACK, digest_job_run, job, &others[started]) == 0)
         started++;
-    job_run(job);
+    digest_job_run(job);
     while (started > 0)
         pthread_join(others[--started], NULL);
     return atomic_load(&job->error);
@@ -222,32 +222,32 @@ int digest_host(const char *bytes, size_t size, size_t first, size_t count,
                       .count = (count + BLOCK - 1) / BLOCK,
                       .limits = limits};
     const uint64_t began = clock_now_ns();
-    int error = job_do(&job);
+    int error = digest_job_do(&job);
     if (error == 0 && job.whole.size >= LONG)
-        account_raise(&best_rate, bytes_a_second(job.whole.size, clock_now_ns() - began));
+        account_raise(&best_rate, digest_bytes_a_second(job.whole.size, clock_now_ns() - began));
     return error;
 }
 
 int digest_runs(const struct digest_run *runs, size_t count, const struct transfer_limits *limits)
 {
     struct job job = {.runs = runs, .count = count, .limits = limits};
-    return job_do(&job);
+    return digest_job_do(&job);
 }
 
 /* Before anything long was digested: what one core does, so many times as there are cores. */
-static uint64_t guess_rate(void)
+static uint64_t digest_guess_rate(void)
 {
     struct digest digests[SAMPLE / DIGEST_CHUNK];
     struct job job = {
-        .key = digest_key(), .sum = summing_here(), .count = SAMPLE / DIGEST_CHUNK / BLOCK};
+        .key = digest_key(), .sum = digest_summing_here(), .count = SAMPLE / DIGEST_CHUNK / BLOCK};
     char *bytes = job.key ? malloc(SAMPLE) : NULL;
     uint64_t rate = 0;
     if (bytes) {
         memset(bytes, 1, SAMPLE);
         job.whole = (struct digest_run){bytes, SAMPLE, digests};
         const uint64_t began = clock_now_ns();
-        job_run(&job);
-        rate = threads_here() * bytes_a_second(SAMPLE, clock_now_ns() - began);
+        digest_job_run(&job);
+        rate = digest_threads_here() * digest_bytes_a_second(SAMPLE, clock_now_ns() - began);
     }
     free(bytes);
     return rate;
@@ -259,6 +259,6 @@ double digest_host_rate(void)
     if (atomic_load(&best_rate) != 0)
         return (double)atomic_load(&best_rate);
     if (atomic_load(&guess) == 0)
-        atomic_store(&guess, guess_rate());
+        atomic_store(&guess, digest_guess_rate());
     return (double)atomic_load(&guess);
 }

@@ -79,7 +79,7 @@ _Static_assert(DIGEST_SUMS == 4 && DIGEST_PAIRS == 8192 && DIGEST_KEY_PAIRS == 8
 enum { BUFFER_KEY, BUFFER_DIGESTS };
 
 /* The key is there: take() looks. */
-static cl_int prepare(struct residence *residence, struct residence_tool *made)
+static cl_int digest_device_prepare(struct residence *residence, struct residence_tool *made)
 {
     const cl_icd_dispatch *cl = residence->cl;
     const uint64_t *key = digest_key();
@@ -103,7 +103,7 @@ static const struct device_tool tool = {.kind = RESIDENCE_DIGEST,
                                         .kernel_count = ARRAY_SIZE(kernels),
                                         .items_most = ITEMS_MAX,
                                         .item_local = DIGEST_SUMS * sizeof(cl_ulong),
-                                        .prepare = prepare,
+                                        .prepare = digest_device_prepare,
                                         .name = "digesting",
                                         .without = "what may have changed is copied"};
 
@@ -123,7 +123,7 @@ double digest_device_build(const struct residence *residence)
 }
 
 /* What the device itself took for it; 0: it does not say. */
-static uint64_t time_of(const cl_icd_dispatch *cl, cl_event event)
+static uint64_t digest_device_time_of(const cl_icd_dispatch *cl, cl_event event)
 {
     cl_ulong start = 0, end = 0;
     if (cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start), &start,
@@ -136,8 +136,8 @@ static uint64_t time_of(const cl_icd_dispatch *cl, cl_event event)
 
 /* Digests of before must not pass for those of a kernel that did nothing: zeroes are none.
  * Returns the kernel's event: which one of @work's it is. */
-static cl_uint give_work(struct device_work *work, cl_mem real, size_t size, size_t first,
-                         size_t count)
+static cl_uint digest_device_give_work(struct device_work *work, cl_mem real, size_t size,
+                                       size_t first, size_t count)
 {
     static const cl_uint unknown;
     struct residence *residence = work->residence;
@@ -167,15 +167,15 @@ static cl_uint give_work(struct device_work *work, cl_mem real, size_t size, siz
 
 /* One launch, and its digests. The best of all is how fast the device is: the program's kernels may
  * be in the way of the others. */
-static cl_int launch(struct residence *residence, cl_mem real, size_t size, size_t first,
-                     size_t count, struct digest *ret)
+static cl_int digest_device_launch(struct residence *residence, cl_mem real, size_t size,
+                                   size_t first, size_t count, struct digest *ret)
 {
     struct device_work work = {.residence = residence};
     uint64_t begin = clock_now_ns();
-    cl_uint kernel = give_work(&work, real, size, first, count);
+    cl_uint kernel = digest_device_give_work(&work, real, size, first, count);
     cl_int error = device_work_await(&work);
     if (error == CL_SUCCESS) {
-        uint64_t took = time_of(residence->cl, work.events[kernel]);
+        uint64_t took = digest_device_time_of(residence->cl, work.events[kernel]);
         took = took != 0 ? took : clock_now_ns() - begin + 1;
         account_raise(&residence->device->digest_rate, count * DIGEST_CHUNK * NS_PER_S / took + 1);
         memcpy(ret, residence->tools[RESIDENCE_DIGEST].staging, count * sizeof(*ret));
@@ -184,7 +184,7 @@ static cl_int launch(struct residence *residence, cl_mem real, size_t size, size
     return error;
 }
 
-static size_t launch_chunks(struct residence *residence)
+static size_t digest_device_launch_chunks(struct residence *residence)
 {
     double chunks = digest_device_rate(residence) * LAUNCH_SECONDS / (double)DIGEST_CHUNK;
     return chunks >= (double)LAUNCH_MAX  ? LAUNCH_MAX
@@ -199,12 +199,12 @@ int digest_device(struct residence *residence, cl_mem real, size_t size, size_t 
     int error = 0;
     if (!digest_key() || device_tool_take(residence, &tool, NULL) != 0)
         return -ENOTSUP;
-    size_t most = launch_chunks(residence);
+    size_t most = digest_device_launch_chunks(residence);
     for (size_t at = 0; at < count && error == 0 && failed == CL_SUCCESS; at += most) {
         error = digest_check(limits);
         if (error == 0)
-            failed = launch(residence, real, size, first + at,
-                            count - at < most ? count - at : most, ret + at);
+            failed = digest_device_launch(residence, real, size, first + at,
+                                          count - at < most ? count - at : most, ret + at);
     }
     device_tool_give(residence, &tool, failed);
     return failed != CL_SUCCESS ? -ENOTSUP : error;

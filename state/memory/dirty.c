@@ -52,7 +52,7 @@ static bool runs; /* our thread */
 /* Rises when nothing tracked before is any more. Written under the lock. */
 static _Atomic unsigned generation;
 
-static int open_source(void)
+static int dirty_open_source(void)
 {
     long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
@@ -77,7 +77,7 @@ bool dirty_may(void)
     if (atomic_load(&may) < 0) {
         pthread_mutex_lock(&lock);
         bool has = owned_fd(&source) >= 0;
-        atomic_store(&may, has || open_source() == 0);
+        atomic_store(&may, has || dirty_open_source() == 0);
         if (!has)
             owned_close(&source);
         pthread_mutex_unlock(&lock);
@@ -85,7 +85,7 @@ bool dirty_may(void)
     return atomic_load(&may) > 0;
 }
 
-static int protect(const struct dirty *dirty, uintptr_t begin, uintptr_t end, uint64_t mode)
+static int dirty_protect(const struct dirty *dirty, uintptr_t begin, uintptr_t end, uint64_t mode)
 {
     uintptr_t last = (uintptr_t)dirty->memory + dirty->size;
     struct uffdio_writeprotect protect = {.range = {begin, (end < last ? end : last) - begin},
@@ -93,18 +93,18 @@ static int protect(const struct dirty *dirty, uintptr_t begin, uintptr_t end, ui
     return ioctl(owned_fd(&source), UFFDIO_WRITEPROTECT, &protect) == 0 ? 0 : -errno;
 }
 
-static bool is_live(const struct dirty *dirty)
+static bool dirty_is_live(const struct dirty *dirty)
 {
     return dirty->generation == atomic_load(&generation) && owned_fd(&source) >= 0;
 }
 
-static size_t part_of(const struct dirty *dirty, uintptr_t address)
+static size_t dirty_part_of(const struct dirty *dirty, uintptr_t address)
 {
     uintptr_t first = (uintptr_t)dirty->memory;
     return address > first ? (address - first) / DIRTY_PART : 0;
 }
 
-static void set_clean(struct dirty *dirty, size_t part, bool clean)
+static void dirty_set_clean(struct dirty *dirty, size_t part, bool clean)
 {
     uint64_t bit = UINT64_C(1) << part % BITS;
     if (clean)
@@ -119,11 +119,11 @@ bool dirty_is_clean(const struct dirty *dirty, size_t part)
 }
 
 /* Somebody waits to write to @address. */
-static void note(struct dirty *dirty, uintptr_t address)
+static void dirty_note(struct dirty *dirty, uintptr_t address)
 {
-    size_t part = part_of(dirty, address), first = part, end = part + 1;
-    size_t block = part_of(dirty, address & ~(BLOCK - 1));
-    size_t block_end = part_of(dirty, (address | (BLOCK - 1)) + 1);
+    size_t part = dirty_part_of(dirty, address), first = part, end = part + 1;
+    size_t block = dirty_part_of(dirty, address & ~(BLOCK - 1));
+    size_t block_end = dirty_part_of(dirty, (address | (BLOCK - 1)) + 1);
     block_end = block_end < dirty->parts ? block_end : dirty->parts;
     for (size_t i = block; i < block_end && end - first == 1; i++)
         if (i != part && !dirty_is_clean(dirty, i)) {
@@ -131,12 +131,12 @@ static void note(struct dirty *dirty, uintptr_t address)
             end = block_end;
         }
     for (size_t i = first; i < end; i++)
-        set_clean(dirty, i, false);
+        dirty_set_clean(dirty, i, false);
     uintptr_t memory = (uintptr_t)dirty->memory;
-    (void)protect(dirty, memory + first * DIRTY_PART, memory + end * DIRTY_PART, 0);
+    (void)dirty_protect(dirty, memory + first * DIRTY_PART, memory + end * DIRTY_PART, 0);
 }
 
-static void note_all(const struct uffd_msg *messages, size_t count)
+static void dirty_note_all(const struct uffd_msg *messages, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uintptr_t address = (uintptr_t)messages[i].arg.pagefault.address;
@@ -144,11 +144,11 @@ static void note_all(const struct uffd_msg *messages, size_t count)
         while (dirty && address - (uintptr_t)dirty->memory >= dirty->size)
             dirty = dirty->next;
         if (dirty && messages[i].event == UFFD_EVENT_PAGEFAULT)
-            note(dirty, address);
+            dirty_note(dirty, address);
     }
 }
 
-static void take_off(struct dirty *dirty)
+static void dirty_take_off(struct dirty *dirty)
 {
     for (struct dirty **at = &tracked; *at; at = &(*at)->next)
         if (*at == dirty) {
@@ -158,23 +158,23 @@ static void take_off(struct dirty *dirty)
 }
 
 /* The kernel lets go of it, and wakes who waits. */
-static void unregister(const struct dirty *dirty)
+static void dirty_unregister(const struct dirty *dirty)
 {
     struct uffdio_range range = {(uintptr_t)dirty->memory, dirty->size};
-    if (!is_live(dirty))
+    if (!dirty_is_live(dirty))
         return;
-    (void)protect(dirty, range.start, range.start + range.len, 0);
+    (void)dirty_protect(dirty, range.start, range.start + range.len, 0);
     (void)ioctl(owned_fd(&source), UFFDIO_UNREGISTER, &range);
 }
 
 /* Those that are to end do, and with the last one nothing is left of us. The program may have
  * closed the source: then who waited was woken, and writes. */
-static struct dirty *look_after(void)
+static struct dirty *dirty_look_after(void)
 {
     struct dirty *first = ended;
     ended = NULL;
     for (const struct dirty *dirty = first; dirty; dirty = dirty->next)
-        unregister(dirty);
+        dirty_unregister(dirty);
     if (tracked && owned_fd(&source) < 0) {
         atomic_fetch_add(&generation, 1);
         tracked = NULL;
@@ -184,7 +184,7 @@ static struct dirty *look_after(void)
     return first;
 }
 
-static void hand_over(struct dirty *first)
+static void dirty_hand_over(struct dirty *first)
 {
     for (struct dirty *next; first; first = next) {
         next = first->next;
@@ -193,21 +193,21 @@ static void hand_over(struct dirty *first)
     }
 }
 
-static void *run(void *data)
+static void *dirty_run(void *data)
 {
     struct uffd_msg messages[MESSAGES];
     bool goes_on = true;
     (void)data;
     while (goes_on) {
         pthread_mutex_lock(&lock);
-        struct dirty *over = look_after();
+        struct dirty *over = dirty_look_after();
         int fd = owned_fd(&source);
         ssize_t got = fd >= 0 ? read(fd, messages, sizeof(messages)) : 0;
         if (got > 0)
-            note_all(messages, (size_t)got / sizeof(messages[0]));
+            dirty_note_all(messages, (size_t)got / sizeof(messages[0]));
         runs = goes_on = fd >= 0;
         pthread_mutex_unlock(&lock);
-        hand_over(over);
+        dirty_hand_over(over);
         struct pollfd faults = {.fd = fd, .events = POLLIN};
         if (goes_on && got <= 0)
             (void)poll(&faults, 1, LOOK_MS);
@@ -216,13 +216,13 @@ static void *run(void *data)
 }
 
 /* Locked. */
-static int begin(struct dirty *dirty)
+static int dirty_begin_locked(struct dirty *dirty)
 {
-    int error = owned_fd(&source) >= 0 ? 0 : open_source();
+    int error = owned_fd(&source) >= 0 ? 0 : dirty_open_source();
     if (error != 0)
         return error;
     if (!runs)
-        error = thread_start("reseat-dirty", STACK, run, NULL, NULL);
+        error = thread_start("reseat-dirty", STACK, dirty_run, NULL, NULL);
     runs = runs || error == 0;
     struct uffdio_register range = {.range = {(uintptr_t)dirty->memory, dirty->size},
                                     .mode = UFFDIO_REGISTER_MODE_WP};
@@ -249,10 +249,10 @@ int dirty_begin(char *memory, size_t size, struct dirty **ret_dirty)
     dirty->size = (size + page - 1) & ~(page - 1);
     dirty->parts = parts;
     pthread_mutex_lock(&lock);
-    struct dirty *over = look_after();
-    int error = begin(dirty);
+    struct dirty *over = dirty_look_after();
+    int error = dirty_begin_locked(dirty);
     pthread_mutex_unlock(&lock);
-    hand_over(over);
+    dirty_hand_over(over);
     if (error != 0) {
         log_debug("no dirty tracking here: error %d", error);
         free(dirty);
@@ -262,18 +262,18 @@ int dirty_begin(char *memory, size_t size, struct dirty **ret_dirty)
     return 0;
 }
 
-static int clean_slice(struct dirty *dirty, size_t first, size_t end)
+static int dirty_clean_slice(struct dirty *dirty, size_t first, size_t end)
 {
     uintptr_t memory = (uintptr_t)dirty->memory;
     int error = -ENOTSUP;
     pthread_mutex_lock(&lock);
-    if (is_live(dirty)) {
+    if (dirty_is_live(dirty)) {
         for (size_t i = first; i < end; i++)
-            set_clean(dirty, i, true);
-        error = protect(dirty, memory + first * DIRTY_PART, memory + end * DIRTY_PART,
-                        UFFDIO_WRITEPROTECT_MODE_WP);
+            dirty_set_clean(dirty, i, true);
+        error = dirty_protect(dirty, memory + first * DIRTY_PART, memory + end * DIRTY_PART,
+                              UFFDIO_WRITEPROTECT_MODE_WP);
         for (size_t i = first; error != 0 && i < end; i++)
-            set_clean(dirty, i, false);
+            dirty_set_clean(dirty, i, false);
     }
     pthread_mutex_unlock(&lock);
     return error == 0 ? 0 : -ENOTSUP;
@@ -289,7 +289,7 @@ int dirty_clean(struct dirty *dirty, size_t first, size_t count)
         size_t size = (next - at) * DIRTY_PART, left = dirty->size - at * DIRTY_PART;
         /* The first write to a page that was never touched is not seen: it is read before. */
         error = madvise(memory, size < left ? size : left, MADV_POPULATE_READ) == 0
-                    ? clean_slice(dirty, at, next)
+                    ? dirty_clean_slice(dirty, at, next)
                     : -ENOTSUP;
     }
     return error;
@@ -298,7 +298,7 @@ int dirty_clean(struct dirty *dirty, size_t first, size_t count)
 bool dirty_holds(const struct dirty *dirty)
 {
     pthread_mutex_lock(&lock);
-    bool holds = is_live(dirty);
+    bool holds = dirty_is_live(dirty);
     pthread_mutex_unlock(&lock);
     return holds;
 }
@@ -306,30 +306,30 @@ bool dirty_holds(const struct dirty *dirty)
 void dirty_end(struct dirty *dirty)
 {
     pthread_mutex_lock(&lock);
-    unregister(dirty);
-    take_off(dirty);
-    struct dirty *over = look_after();
+    dirty_unregister(dirty);
+    dirty_take_off(dirty);
+    struct dirty *over = dirty_look_after();
     pthread_mutex_unlock(&lock);
-    hand_over(over);
+    dirty_hand_over(over);
     free(dirty);
 }
 
 void dirty_end_later(struct dirty *dirty, void (*then)(char *memory, size_t size))
 {
     pthread_mutex_lock(&lock);
-    bool later = runs && is_live(dirty);
-    take_off(dirty);
+    bool later = runs && dirty_is_live(dirty);
+    dirty_take_off(dirty);
     dirty->then = then;
     dirty->next = later ? ended : NULL;
     if (later)
         ended = dirty;
     pthread_mutex_unlock(&lock);
     if (!later)
-        hand_over(dirty);
+        dirty_hand_over(dirty);
 }
 
 /* Ours leads to the parent's memory, and none of what we have is protected. */
-static void in_child(void)
+static void dirty_in_child(void)
 {
     owned_close(&source);
     tracked = ended = NULL;
@@ -337,4 +337,4 @@ static void in_child(void)
     atomic_fetch_add(&generation, 1);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .long_lock = &lock, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .long_lock = &lock, .in_child = dirty_in_child};

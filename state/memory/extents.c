@@ -27,13 +27,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 FORK_PART = {.rank = FORK_TABLE, .lock = &lock};
 
-static uint64_t version_of(const struct memory *root)
+static uint64_t extents_version_of(const struct memory *root)
 {
     return atomic_load_explicit(&root->version, memory_order_relaxed);
 }
 
 /* Extents of an image are whole rows or slices, which one command of a driver copies. */
-static size_t unit_of(const struct memory *root)
+static size_t extents_unit_of(const struct memory *root)
 {
     if (!root->image)
         return 1;
@@ -41,10 +41,10 @@ static size_t unit_of(const struct memory *root)
 }
 
 /* What a root that is whole says of all its bytes. */
-static struct entry whole_entry(const struct memory *root)
+static struct entry extents_whole_entry(const struct memory *root)
 {
     struct entry entry = {
-        .version = version_of(root),
+        .version = extents_version_of(root),
         .writer = atomic_load_explicit(&root->writer, memory_order_relaxed),
     };
     for (uint8_t place = 0; place <= PLACE_HOST; place++)
@@ -54,14 +54,14 @@ static struct entry whole_entry(const struct memory *root)
     return entry;
 }
 
-static size_t end_of(const struct memory *root, unsigned i)
+static size_t extents_end_of(const struct memory *root, unsigned i)
 {
     const struct extents *table = root->extents;
     return i + 1 < table->count ? table->at[i + 1].begin : root->size;
 }
 
 /* The entry that has byte @at. */
-static unsigned find(const struct extents *table, size_t at)
+static unsigned extents_find(const struct extents *table, size_t at)
 {
     unsigned i = 0;
     while (i + 1 < table->count && table->at[i + 1].begin <= at)
@@ -70,14 +70,14 @@ static unsigned find(const struct extents *table, size_t at)
 }
 
 /* Nothing that anybody asks tells them apart. */
-static bool agree(const struct extents *table, const struct entry *a, const struct entry *b)
+static bool extents_agree(const struct extents *table, const struct entry *a, const struct entry *b)
 {
     return a->latest == b->latest && a->writer == b->writer &&
            (a->version > table->since) == (b->version > table->since);
 }
 
 /* Entry @i and the one behind it are one: latest is what both are. */
-static void join(struct extents *table, unsigned i)
+static void extents_join(struct extents *table, unsigned i)
 {
     struct entry *entry = &table->at[i], *next = entry + 1;
     if (next->version > entry->version)
@@ -89,17 +89,17 @@ static void join(struct extents *table, unsigned i)
 
 /* What one replica has alone needs no table: nothing is gained by knowing which part was written.
  */
-static bool is_whole(const struct extents *table)
+static bool extents_is_whole(const struct extents *table)
 {
     uint32_t latest = table->at[0].latest;
     return table->count == 1 && table->since == 0 && (latest & (latest - 1)) == 0;
 }
 
 /* The writer comes last: who sees it sees the rest. */
-static void make_whole(struct memory *root)
+static void extents_make_whole(struct memory *root)
 {
     const struct entry entry = root->extents->at[0];
-    uint64_t version = version_of(root);
+    uint64_t version = extents_version_of(root);
     for (uint8_t place = 0; place <= PLACE_HOST; place++)
         atomic_store_explicit(&root->held[place], (entry.latest >> place) & 1 ? version : 0,
                               memory_order_relaxed);
@@ -109,26 +109,26 @@ static void make_whole(struct memory *root)
 }
 
 /* Under the lock, after a change: neighbours that agree are joined. */
-static void settle(struct memory *root)
+static void extents_settle_locked(struct memory *root)
 {
     struct extents *table = root->extents;
     for (unsigned i = 0; i + 1 < table->count;)
-        if (agree(table, &table->at[i], &table->at[i + 1]))
-            join(table, i);
+        if (extents_agree(table, &table->at[i], &table->at[i + 1]))
+            extents_join(table, i);
         else
             i++;
-    if (is_whole(table))
-        make_whole(root);
+    if (extents_is_whole(table))
+        extents_make_whole(root);
 }
 
 /* Bytes that would count as stale, over all places, or as written, if entry @i and the next were
  * one. SIZE_MAX: they must not be. A thread that was told that @place writes there, or has its
  * bytes, may be about to say that it wrote: so that has to stay true. */
-static size_t join_loss(const struct memory *root, unsigned i, uint8_t place)
+static size_t extents_join_loss(const struct memory *root, unsigned i, uint8_t place)
 {
     const struct extents *table = root->extents;
     const struct entry *a = &table->at[i], *b = a + 1;
-    size_t sizes[2] = {b->begin - a->begin, end_of(root, i + 1) - b->begin};
+    size_t sizes[2] = {b->begin - a->begin, extents_end_of(root, i + 1) - b->begin};
     if (a->writer != b->writer || (a->latest & b->latest) == 0 ||
         (((a->latest ^ b->latest) >> place) & 1))
         return SIZE_MAX;
@@ -140,7 +140,7 @@ static size_t join_loss(const struct memory *root, unsigned i, uint8_t place)
 }
 
 /* Memory for two more entries. */
-static bool grow(struct memory *root)
+static bool extents_grow(struct memory *root)
 {
     struct extents *table = root->extents;
     if (table->count + 2 <= table->capacity)
@@ -157,13 +157,13 @@ static bool grow(struct memory *root)
 }
 
 /* Room for two more entries; false where no neighbours can be joined, or without memory. */
-static bool make_room(struct memory *root, uint8_t place)
+static bool extents_make_room(struct memory *root, uint8_t place)
 {
     while (root->extents->count + 2 > EXTENTS_MAX) {
         unsigned best = 0;
         size_t least = SIZE_MAX;
         for (unsigned i = 0; i + 1 < root->extents->count; i++) {
-            size_t loss = join_loss(root, i, place);
+            size_t loss = extents_join_loss(root, i, place);
             if (loss < least) {
                 least = loss;
                 best = i;
@@ -171,16 +171,16 @@ static bool make_room(struct memory *root, uint8_t place)
         }
         if (least == SIZE_MAX)
             return false;
-        join(root->extents, best);
+        extents_join(root->extents, best);
     }
-    return grow(root);
+    return extents_grow(root);
 }
 
 /* There is room. */
-static void split(struct memory *root, size_t at)
+static void extents_split(struct memory *root, size_t at)
 {
     struct extents *table = root->extents;
-    unsigned i = find(table, at);
+    unsigned i = extents_find(table, at);
     if (at == root->size || table->at[i].begin == at)
         return;
     memmove(&table->at[i + 1], &table->at[i], (table->count - i) * sizeof(table->at[0]));
@@ -191,42 +191,42 @@ static void split(struct memory *root, size_t at)
 /* @range outward to rows or slices, within the root. */
 struct range extents_units(const struct memory *root, struct range range)
 {
-    size_t unit = unit_of(root);
+    size_t unit = extents_unit_of(root);
     size_t end = range.end < root->size ? (range.end + unit - 1) / unit * unit : root->size;
     return (struct range){range.begin / unit * unit, end < root->size ? end : root->size};
 }
 
 /* Under the lock: extents begin and end where @range does, or it is counted outward to those that
  * it lies in. */
-static struct range carve(struct memory *root, struct range range, uint8_t place)
+static struct range extents_carve(struct memory *root, struct range range, uint8_t place)
 {
     range = extents_units(root, range);
-    if (make_room(root, place)) {
-        split(root, range.begin);
-        split(root, range.end);
+    if (extents_make_room(root, place)) {
+        extents_split(root, range.begin);
+        extents_split(root, range.end);
         return range;
     }
-    return (struct range){root->extents->at[find(root->extents, range.begin)].begin,
-                          end_of(root, find(root->extents, range.end - 1))};
+    return (struct range){root->extents->at[extents_find(root->extents, range.begin)].begin,
+                          extents_end_of(root, extents_find(root->extents, range.end - 1))};
 }
 
 /* Under the lock, or where nobody else is. */
-static struct extent describe(const struct memory *root, size_t at)
+static struct extent extents_describe(const struct memory *root, size_t at)
 {
     if (!replica_is_apart(root)) {
-        struct entry entry = whole_entry(root);
+        struct entry entry = extents_whole_entry(root);
         return (struct extent){{0, root->size}, entry.version, entry.latest, entry.writer};
     }
-    unsigned i = find(root->extents, at);
+    unsigned i = extents_find(root->extents, at);
     const struct entry *entry = &root->extents->at[i];
     return (struct extent){
-        {entry->begin, end_of(root, i)}, entry->version, entry->latest, entry->writer};
+        {entry->begin, extents_end_of(root, i)}, entry->version, entry->latest, entry->writer};
 }
 
 struct extent extent_at(const struct memory *root, size_t at)
 {
     pthread_mutex_lock(&lock);
-    struct extent extent = describe(root, at);
+    struct extent extent = extents_describe(root, at);
     pthread_mutex_unlock(&lock);
     return extent;
 }
@@ -236,7 +236,7 @@ bool extents_latest(const struct memory *root, uint8_t place, struct range range
     bool latest = true;
     pthread_mutex_lock(&lock);
     for (struct extent e = {{0, range.begin}, 0, 0, 0}; latest && e.range.end < range.end;) {
-        e = describe(root, e.range.end);
+        e = extents_describe(root, e.range.end);
         latest = (e.latest >> place) & 1;
     }
     pthread_mutex_unlock(&lock);
@@ -248,7 +248,7 @@ bool extents_written_by(const struct memory *root, uint8_t place, struct range r
     bool written = true;
     pthread_mutex_lock(&lock);
     for (struct extent e = {{0, range.begin}, 0, 0, 0}; written && e.range.end < range.end;) {
-        e = describe(root, e.range.end);
+        e = extents_describe(root, e.range.end);
         written = e.writer == place;
     }
     pthread_mutex_unlock(&lock);
@@ -261,7 +261,7 @@ uint64_t extents_lacking(const struct memory *root, uint8_t place, uint32_t sour
     uint64_t bytes = 0;
     pthread_mutex_lock(&lock);
     for (size_t at = range.begin; at < range.end;) {
-        struct extent e = describe(root, at);
+        struct extent e = extents_describe(root, at);
         size_t end = e.range.end < range.end ? e.range.end : range.end;
         if (!((e.latest >> place) & 1) && (e.latest & sources) != 0)
             bytes += end - at;
@@ -272,20 +272,21 @@ uint64_t extents_lacking(const struct memory *root, uint8_t place, uint32_t sour
 }
 
 /* Where it is @place's alone already nothing is told apart by splitting it. */
-static bool tells_apart(const struct extents *table, const struct entry *entry, uint8_t place)
+static bool extents_tells_apart(const struct extents *table, const struct entry *entry,
+                                uint8_t place)
 {
     return entry->latest != 1u << place || entry->writer != place || entry->version <= table->since;
 }
 
 /* Outward over what would be joined with @range again. */
-static struct range widen(const struct memory *root, struct range range, uint8_t place)
+static struct range extents_widen(const struct memory *root, struct range range, uint8_t place)
 {
     const struct extents *table = root->extents;
-    unsigned first = find(table, range.begin), last = find(table, range.end - 1);
-    if (!tells_apart(table, &table->at[first], place))
+    unsigned first = extents_find(table, range.begin), last = extents_find(table, range.end - 1);
+    if (!extents_tells_apart(table, &table->at[first], place))
         range.begin = table->at[first].begin;
-    if (!tells_apart(table, &table->at[last], place))
-        range.end = end_of(root, last);
+    if (!extents_tells_apart(table, &table->at[last], place))
+        range.end = extents_end_of(root, last);
     return range;
 }
 
@@ -293,16 +294,16 @@ void extents_written(struct memory *root, uint8_t place, struct range range)
 {
     pthread_mutex_lock(&lock);
     if (replica_is_apart(root)) {
-        uint64_t version = version_of(root) + 1;
+        uint64_t version = extents_version_of(root) + 1;
         atomic_store_explicit(&root->version, version, memory_order_relaxed);
-        range = carve(root, widen(root, range, place), place);
-        for (unsigned i = find(root->extents, range.begin);
+        range = extents_carve(root, extents_widen(root, range, place), place);
+        for (unsigned i = extents_find(root->extents, range.begin);
              i < root->extents->count && root->extents->at[i].begin < range.end; i++) {
             root->extents->at[i].version = version;
             root->extents->at[i].latest = 1u << place;
             root->extents->at[i].writer = place;
         }
-        settle(root);
+        extents_settle_locked(root);
     } else {
         replica_written_whole(root, place);
     }
@@ -310,7 +311,7 @@ void extents_written(struct memory *root, uint8_t place, struct range range)
 }
 
 /* A table of one extent, with room for a few. */
-static bool tell_apart(struct memory *root)
+static bool extents_tell_apart(struct memory *root)
 {
     enum { FEW = 4 };
     if (replica_is_apart(root))
@@ -319,11 +320,11 @@ static bool tell_apart(struct memory *root)
     if (!root->extents)
         return false;
     *root->extents = (struct extents){.count = 1, .capacity = FEW};
-    root->extents->at[0] = whole_entry(root);
+    root->extents->at[0] = extents_whole_entry(root);
     /* So that what looks at roots as if they were whole finds that nobody has the latest bytes. */
     for (uint8_t place = 0; place <= PLACE_HOST; place++)
         atomic_store_explicit(&root->held[place], 0, memory_order_relaxed);
-    if (version_of(root) == 0)
+    if (extents_version_of(root) == 0)
         atomic_store_explicit(&root->version, 1, memory_order_relaxed);
     atomic_store_explicit(&root->writer, PLACE_APART, memory_order_release);
     return true;
@@ -333,8 +334,8 @@ struct range extents_part(struct memory *root, struct range range)
 {
     struct range all = {0, root->size};
     pthread_mutex_lock(&lock);
-    if (tell_apart(root))
-        all = carve(root, range, PLACE_HOST);
+    if (extents_tell_apart(root))
+        all = extents_carve(root, range, PLACE_HOST);
     pthread_mutex_unlock(&lock);
     return all;
 }
@@ -343,13 +344,13 @@ void extents_claim(struct memory *root, uint8_t place, struct range range)
 {
     pthread_mutex_lock(&lock);
     bool all = range.begin == 0 && range.end == root->size;
-    if (replica_is_apart(root) || (!all && tell_apart(root))) {
-        range = carve(root, range, place);
-        for (size_t at = range.begin; at < range.end; at = describe(root, at).range.end)
-            root->extents->at[find(root->extents, at)].writer = place;
-        settle(root);
+    if (replica_is_apart(root) || (!all && extents_tell_apart(root))) {
+        range = extents_carve(root, range, place);
+        for (size_t at = range.begin; at < range.end; at = extents_describe(root, at).range.end)
+            root->extents->at[extents_find(root->extents, at)].writer = place;
+        extents_settle_locked(root);
     } else {
-        struct entry entry = whole_entry(root);
+        struct entry entry = extents_whole_entry(root);
         for (uint8_t i = 0; i <= PLACE_HOST; i++)
             if ((entry.latest >> i) & 1)
                 atomic_store_explicit(&root->held[i], entry.version, memory_order_relaxed);
@@ -362,13 +363,13 @@ void extents_refreshed(struct memory *root, uint8_t place, struct range range, u
 {
     pthread_mutex_lock(&lock);
     if (replica_is_apart(root)) {
-        if (grow(root)) {
-            split(root, range.begin);
-            split(root, range.end);
+        if (extents_grow(root)) {
+            extents_split(root, range.begin);
+            extents_split(root, range.end);
         }
         for (unsigned i = 0; i < root->extents->count; i++) {
             struct entry *entry = &root->extents->at[i];
-            if (entry->begin >= range.begin && end_of(root, i) <= range.end &&
+            if (entry->begin >= range.begin && extents_end_of(root, i) <= range.end &&
                 entry->version <= version)
                 entry->latest |= 1u << place;
         }
@@ -383,7 +384,7 @@ void extents_settle(struct memory *root)
 {
     pthread_mutex_lock(&lock);
     if (replica_is_apart(root))
-        settle(root);
+        extents_settle_locked(root);
     pthread_mutex_unlock(&lock);
 }
 
@@ -399,7 +400,7 @@ void extents_dropped(struct memory *root, uint8_t place)
             if (entry->writer == place)
                 entry->writer = PLACE_NONE;
         }
-        settle(root);
+        extents_settle_locked(root);
     } else if (atomic_load_explicit(&root->writer, memory_order_relaxed) == place) {
         atomic_store_explicit(&root->writer, PLACE_NONE, memory_order_relaxed);
     }
@@ -411,9 +412,9 @@ void extents_dropped(struct memory *root, uint8_t place)
 uint64_t extents_watch(struct memory *root)
 {
     pthread_mutex_lock(&lock);
-    if (tell_apart(root))
-        root->extents->since = version_of(root);
-    uint64_t version = version_of(root);
+    if (extents_tell_apart(root))
+        root->extents->since = extents_version_of(root);
+    uint64_t version = extents_version_of(root);
     pthread_mutex_unlock(&lock);
     return version;
 }
@@ -423,7 +424,7 @@ void extents_unwatch(struct memory *root)
     pthread_mutex_lock(&lock);
     if (replica_is_apart(root)) {
         root->extents->since = 0;
-        settle(root);
+        extents_settle_locked(root);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -25,7 +25,7 @@ bool mapping_link(struct mapping *mapping)
     return linked;
 }
 
-static void unref_locked(struct mapping *mapping)
+static void mapping_unref_locked(struct mapping *mapping)
 {
     if (--mapping->refs == 0)
         free(mapping);
@@ -41,11 +41,11 @@ void mapping_ref(struct mapping *mapping)
 void mapping_unref(struct mapping *mapping)
 {
     pthread_mutex_lock(&lock);
-    unref_locked(mapping);
+    mapping_unref_locked(mapping);
     pthread_mutex_unlock(&lock);
 }
 
-static void unlink_locked(struct mapping *mapping)
+static void mapping_unlink_locked(struct mapping *mapping)
 {
     struct mapping **link = &mapping->memory->root->mappings;
     while (*link != mapping)
@@ -53,19 +53,19 @@ static void unlink_locked(struct mapping *mapping)
     *link = mapping->next;
     mapping->unlinked = true;
     atomic_fetch_sub_explicit(&mapping->memory->map_count, 1, memory_order_release);
-    unref_locked(mapping);
+    mapping_unref_locked(mapping);
 }
 
 void mapping_unlink(struct mapping *mapping)
 {
     pthread_mutex_lock(&lock);
     if (!mapping->unlinked)
-        unlink_locked(mapping);
+        mapping_unlink_locked(mapping);
     pthread_mutex_unlock(&lock);
 }
 
 /* Of several at one address the oldest; one that has not come about yet last. */
-static bool is_sooner(const struct mapping *mapping, const struct mapping *than)
+static bool mapping_is_sooner(const struct mapping *mapping, const struct mapping *than)
 {
     return !than || !mapping->pending || than->pending;
 }
@@ -75,7 +75,8 @@ struct mapping *mapping_close(struct memory *memory, const void *pointer)
     struct mapping *mapping = NULL;
     pthread_mutex_lock(&lock);
     for (struct mapping *m = memory->root->mappings; m; m = m->next)
-        if (m->memory == memory && m->pointer == pointer && !m->closing && is_sooner(m, mapping))
+        if (m->memory == memory && m->pointer == pointer && !m->closing &&
+            mapping_is_sooner(m, mapping))
             mapping = m;
     if (mapping)
         mapping->closing = true;
@@ -90,11 +91,11 @@ void mapping_reopen(struct mapping *mapping)
     pthread_mutex_unlock(&lock);
 }
 
-static void settle_locked(struct mapping *mapping)
+static void mapping_settle_locked(struct mapping *mapping)
 {
     if (!mapping->settled) {
         mapping->settled = true;
-        unref_locked(mapping);
+        mapping_unref_locked(mapping);
     }
 }
 
@@ -103,14 +104,14 @@ void mapping_issued(struct mapping *mapping, uint8_t place)
     pthread_mutex_lock(&lock);
     mapping->place = place;
     mapping->pending = false;
-    settle_locked(mapping);
+    mapping_settle_locked(mapping);
     pthread_mutex_unlock(&lock);
 }
 
 void mapping_settle(struct mapping *mapping)
 {
     pthread_mutex_lock(&lock);
-    settle_locked(mapping);
+    mapping_settle_locked(mapping);
     pthread_mutex_unlock(&lock);
 }
 
@@ -138,14 +139,15 @@ cl_int mapping_enter(const struct mapping *mapping, struct residence *residence,
 }
 
 /* Invalidating, even for a map to read and write: the host's bytes must not be replaced. */
-static cl_int enter_again(const struct mapping *mapping, struct residence *residence, uint8_t place)
+static cl_int mapping_enter_again(const struct mapping *mapping, struct residence *residence,
+                                  uint8_t place)
 {
     cl_map_flags flags =
         mapping->flags & WRITE_FLAGS ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_READ;
     return mapping_enter(mapping, residence, place, residence->io, flags, 0, NULL, NULL);
 }
 
-static cl_int leave(const struct mapping *mapping, struct residence *residence)
+static cl_int mapping_leave(const struct mapping *mapping, struct residence *residence)
 {
     const struct memory *root = mapping->memory->root;
     return residence_unmap(residence, root->real[mapping->place],
@@ -160,7 +162,7 @@ cl_int mapping_carry(struct mapping *mapping, uint8_t place)
     if (mapping->place != PLACE_NONE && mapping->place != place) {
         struct residence *from = context->at[mapping->place];
         bool lost = residence_is_lost(from);
-        error = lost ? CL_SUCCESS : leave(mapping, from);
+        error = lost ? CL_SUCCESS : mapping_leave(mapping, from);
         if (error == CL_SUCCESS && !lost)
             error = residence_await_queue(from, from->io);
         if (error != CL_SUCCESS)
@@ -169,7 +171,7 @@ cl_int mapping_carry(struct mapping *mapping, uint8_t place)
     }
     if (mapping->place == PLACE_NONE && (root->backed & (1u << place))) {
         struct residence *to = context->at[place];
-        error = enter_again(mapping, to, place);
+        error = mapping_enter_again(mapping, to, place);
         if (error == CL_SUCCESS)
             error = residence_await_queue(to, to->io);
         if (error == CL_SUCCESS)
@@ -195,7 +197,7 @@ void map_forget(struct memory *memory)
     for (struct mapping *m = memory->root->mappings, *next; m; m = next) {
         next = m->next;
         if (m->memory == memory)
-            unlink_locked(m);
+            mapping_unlink_locked(m);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -244,7 +246,7 @@ cl_int map_leave(struct memory *root, struct residence *residence, uint8_t place
     for (struct mapping *m = root->mappings; m; m = m->next) {
         if (m->pending || m->place != place)
             continue;
-        cl_int error = leave(m, residence);
+        cl_int error = mapping_leave(m, residence);
         if (error != CL_SUCCESS)
             return error;
     }
@@ -252,12 +254,12 @@ cl_int map_leave(struct memory *root, struct residence *residence, uint8_t place
 }
 
 /* What a move from @from to @to takes along. */
-static bool goes_along(const struct mapping *m, uint8_t from)
+static bool mapping_goes_along(const struct mapping *m, uint8_t from)
 {
     return !m->pending && (m->place == from || m->place == PLACE_NONE);
 }
 
-static bool arrives(const struct memory *root, uint8_t to)
+static bool mapping_arrives(const struct memory *root, uint8_t to)
 {
     return to != PLACE_HOST && (root->backed & (1u << to)) && replica_is_latest(root, to);
 }
@@ -265,23 +267,23 @@ static bool arrives(const struct memory *root, uint8_t to)
 cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t from, uint8_t to)
 {
     cl_int error = CL_SUCCESS;
-    if (!arrives(root, to))
+    if (!mapping_arrives(root, to))
         return CL_SUCCESS;
     for (struct mapping *m = root->mappings; m && error == CL_SUCCESS; m = m->next)
-        if (goes_along(m, from))
-            error = enter_again(m, residence, to);
+        if (mapping_goes_along(m, from))
+            error = mapping_enter_again(m, residence, to);
     return error;
 }
 
 void map_moved(struct memory *root, uint8_t from, uint8_t to)
 {
     for (struct mapping *m = root->mappings; m; m = m->next)
-        if (goes_along(m, from))
-            m->place = arrives(root, to) ? to : PLACE_NONE;
+        if (mapping_goes_along(m, from))
+            m->place = mapping_arrives(root, to) ? to : PLACE_NONE;
 }
 
 /* The first byte at or after @at that mapping @m covers, and where that run ends. */
-static bool next_run(const struct mapping *m, size_t at, size_t *ret_from, size_t *ret_to)
+static bool mapping_next_run(const struct mapping *m, size_t at, size_t *ret_from, size_t *ret_to)
 {
     const struct image_shape *image = m->memory->image;
     if (!image) {
@@ -310,8 +312,8 @@ int map_each_gap(struct memory *root, struct range range,
         size_t from = range.end, to = from;
         for (struct mapping *m = root->mappings; m; m = m->next) {
             size_t run_from, run_to;
-            if (!m->pending && (m->flags & WRITE_FLAGS) && next_run(m, at, &run_from, &run_to) &&
-                run_from < from) {
+            if (!m->pending && (m->flags & WRITE_FLAGS) &&
+                mapping_next_run(m, at, &run_from, &run_to) && run_from < from) {
                 from = run_from;
                 to = run_to;
             }
@@ -327,7 +329,7 @@ int map_each_gap(struct memory *root, struct range range,
 }
 
 /* Whoever visited is gone. */
-static void in_child(void)
+static void mapping_in_child(void)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
@@ -335,4 +337,5 @@ static void in_child(void)
         memory->visited = false;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&visit_ended}, .in_child = in_child};
+FORK_PART = {
+    .rank = FORK_TABLE, .lock = &lock, .changed = {&visit_ended}, .in_child = mapping_in_child};

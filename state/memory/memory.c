@@ -19,27 +19,27 @@
 #define WINDOW_WORTH  ((size_t)16 << 10)
 #define OFFERED_FLAGS (ACCESS_FLAGS | HOST_ACCESS_FLAGS | POINTER_FLAGS)
 
-static bool more_than_one(cl_mem_flags flags)
+static bool memory_more_than_one(cl_mem_flags flags)
 {
     return (flags & (flags - 1)) != 0;
 }
 
 /* 5.2.1: combinations that exclude each other. */
-static bool flags_valid(cl_mem_flags flags, cl_mem_flags offered)
+static bool memory_flags_valid(cl_mem_flags flags, cl_mem_flags offered)
 {
-    return (flags & ~offered) == 0 && !more_than_one(flags & ACCESS_FLAGS) &&
-           !more_than_one(flags & HOST_ACCESS_FLAGS) &&
+    return (flags & ~offered) == 0 && !memory_more_than_one(flags & ACCESS_FLAGS) &&
+           !memory_more_than_one(flags & HOST_ACCESS_FLAGS) &&
            !((flags & CL_MEM_USE_HOST_PTR) &&
              (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)));
 }
 
-static bool host_ptr_valid(cl_mem_flags flags, const void *host_ptr)
+static bool memory_host_ptr_valid(cl_mem_flags flags, const void *host_ptr)
 {
     return (host_ptr != NULL) == ((flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0);
 }
 
 /* The list is kept for clGetMemObjectInfo; no property of it is one that we carry. */
-static cl_int take_properties(struct memory *memory, const cl_mem_properties *properties)
+static cl_int memory_take_properties(struct memory *memory, const cl_mem_properties *properties)
 {
     if (!properties)
         return CL_SUCCESS;
@@ -87,21 +87,21 @@ static void memory_discard(struct memory *memory)
 }
 
 /* The flags that the driver is told: what kernels may do, and nothing that would keep us out. */
-static cl_mem_flags real_flags(const struct memory *memory)
+static cl_mem_flags memory_real_flags(const struct memory *memory)
 {
     return memory->flags & (ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE);
 }
 
 /* The program was told what the largest device takes, and an object up to that is not wrong: one
  * that this device does not take finds no room there. */
-static cl_int as_shortage(cl_int error)
+static cl_int memory_as_shortage(cl_int error)
 {
     return error == CL_INVALID_BUFFER_SIZE || error == CL_INVALID_IMAGE_SIZE
                ? CL_MEM_OBJECT_ALLOCATION_FAILURE
                : error;
 }
 
-static bool wants_window(const struct memory *root, const struct residence *residence)
+static bool memory_wants_window(const struct memory *root, const struct residence *residence)
 {
     return root->uses_svm || (residence->in_place && root->size >= WINDOW_WORTH) ||
            (residence->maps_host_ptr &&
@@ -110,51 +110,53 @@ static bool wants_window(const struct memory *root, const struct residence *resi
 
 /* After its creation a driver has the program's memory only to work on it, if nothing is to be
  * written there for that. */
-static bool may_have_window(const struct memory *root, const struct residence *residence)
+static bool memory_may_have_window(const struct memory *root, const struct residence *residence)
 {
     return !memory_is_lent(root) || (residence->in_place && memory_window_is_latest(root));
 }
 
-static cl_int make_root_buffer(struct memory *root, struct residence *residence, uint8_t place,
-                               const void *initial)
+static cl_int memory_make_root_buffer(struct memory *root, struct residence *residence,
+                                      uint8_t place, const void *initial)
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_int error = CL_SUCCESS;
-    if (wants_window(root, residence) && (initial || may_have_window(root, residence))) {
+    if (memory_wants_window(root, residence) &&
+        (initial || memory_may_have_window(root, residence))) {
         if (memory_window(root, initial ? PAGES_ANY : 0) != 0)
             return CL_OUT_OF_HOST_MEMORY;
         if (initial && initial != root->window->bytes)
             memcpy(root->window->bytes, initial, root->size);
         root->real[place] =
-            cl->clCreateBuffer(residence->context, real_flags(root) | CL_MEM_USE_HOST_PTR,
+            cl->clCreateBuffer(residence->context, memory_real_flags(root) | CL_MEM_USE_HOST_PTR,
                                root->size, root->window->bytes, &error);
         if (root->real[place])
             root->backed |= (uint8_t)(1u << place);
         compare_forget_at(root, PLACE_HOST);
         /* Memory that cannot be registered, being read-only, can be copied. */
         if (root->real[place] || !initial || !memory_is_lent(root))
-            return as_shortage(error);
+            return memory_as_shortage(error);
     }
-    cl_mem_flags flags = real_flags(root) | (root->flags & CL_MEM_ALLOC_HOST_PTR);
+    cl_mem_flags flags = memory_real_flags(root) | (root->flags & CL_MEM_ALLOC_HOST_PTR);
     if (initial)
         flags |= CL_MEM_COPY_HOST_PTR;
     root->real[place] = cl->clCreateBuffer(residence->context, flags, root->size,
                                            (void *)(uintptr_t)initial, &error);
-    return as_shortage(error);
+    return memory_as_shortage(error);
 }
 
-static cl_int make_sub_buffer(struct memory *memory, struct residence *residence, uint8_t place)
+static cl_int memory_make_sub_buffer(struct memory *memory, struct residence *residence,
+                                     uint8_t place)
 {
     cl_int error;
     cl_buffer_region region = {memory->origin, memory->size};
     memory->real[place] =
-        residence->cl->clCreateSubBuffer(memory->root->real[place], real_flags(memory),
+        residence->cl->clCreateSubBuffer(memory->root->real[place], memory_real_flags(memory),
                                          CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
     return error;
 }
 
-static cl_int make_image(struct memory *memory, struct residence *residence, uint8_t place,
-                         const void *initial)
+static cl_int memory_make_image(struct memory *memory, struct residence *residence, uint8_t place,
+                                const void *initial)
 {
     cl_int error;
     cl_image_desc desc = memory->image->desc;
@@ -163,29 +165,29 @@ static cl_int make_image(struct memory *memory, struct residence *residence, uin
     bool over_buffer = memory->associated && !memory->associated->image;
     if (!initial && !over_buffer)
         desc.image_row_pitch = desc.image_slice_pitch = 0;
-    cl_mem_flags flags = real_flags(memory) | (initial ? CL_MEM_COPY_HOST_PTR : 0);
+    cl_mem_flags flags = memory_real_flags(memory) | (initial ? CL_MEM_COPY_HOST_PTR : 0);
     memory->real[place] =
         residence->cl->clCreateImage(residence->context, flags, &memory->image->format, &desc,
                                      (void *)(uintptr_t)initial, &error);
-    return as_shortage(error);
+    return memory_as_shortage(error);
 }
 
-static cl_int make_real(struct memory *memory, struct residence *residence, uint8_t place,
-                        const void *initial)
+static cl_int memory_make_real_with(struct memory *memory, struct residence *residence,
+                                    uint8_t place, const void *initial)
 {
     if (memory->real[place])
         return CL_SUCCESS;
     if (memory->associated) {
-        cl_int error = make_real(memory->associated, residence, place, NULL);
+        cl_int error = memory_make_real_with(memory->associated, residence, place, NULL);
         if (error != CL_SUCCESS)
             return error;
     }
     bool owns = memory->root == memory;
     if (owns && !account_take(&residence->device->account, memory->size))
         return NO_ROOM;
-    cl_int error = memory->image ? make_image(memory, residence, place, initial)
-                   : owns        ? make_root_buffer(memory, residence, place, initial)
-                                 : make_sub_buffer(memory, residence, place);
+    cl_int error = memory->image ? memory_make_image(memory, residence, place, initial)
+                   : owns        ? memory_make_root_buffer(memory, residence, place, initial)
+                                 : memory_make_sub_buffer(memory, residence, place);
     if (owns && error == CL_SUCCESS)
         account_note(&residence->device->account);
     else if (owns)
@@ -195,11 +197,11 @@ static cl_int make_real(struct memory *memory, struct residence *residence, uint
 
 cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t place)
 {
-    return make_real(memory, residence, place, NULL);
+    return memory_make_real_with(memory, residence, place, NULL);
 }
 
 /* What it begins with is in host memory alone, until a command needs it. */
-static cl_int make_in_host(struct memory *memory, const void *initial)
+static cl_int memory_make_in_host(struct memory *memory, const void *initial)
 {
     if (!initial)
         return CL_SUCCESS;
@@ -214,7 +216,7 @@ static cl_int make_in_host(struct memory *memory, const void *initial)
 
 /* What it begins with is in @place, and where it came from if that stays. It is not told apart for
  * that: most are written as a whole first. */
-static void begin_content(struct memory *memory, uint8_t place)
+static void memory_begin_content(struct memory *memory, uint8_t place)
 {
     replica_written_whole(memory, place);
     if (memory->host_ptr && memory_window(memory, 0) != 0)
@@ -255,8 +257,8 @@ uint64_t memory_stamp_latest(void)
 }
 
 /* Inside the gate. The error of is_shortage: nothing was made, and @ret_device has no room. */
-static cl_int make_at_home(struct memory *memory, const void *initial, bool in_host,
-                           struct device **ret_device)
+static cl_int memory_make_at_home(struct memory *memory, const void *initial, bool in_host,
+                                  struct device **ret_device)
 {
     struct context *context = memory->context;
     uint8_t place = context_home(context);
@@ -266,18 +268,18 @@ static cl_int make_at_home(struct memory *memory, const void *initial, bool in_h
         account_is_tight(&(*ret_device)->account))
         return CL_SUCCESS;
     if (in_host)
-        return make_in_host(memory, initial);
-    cl_int error = make_real(memory, context->at[place], place, initial);
+        return memory_make_in_host(memory, initial);
+    cl_int error = memory_make_real_with(memory, context->at[place], place, initial);
     if (error == NO_ROOM && memory->root != memory)
         return CL_SUCCESS; /* likewise: what it is a view of is on another device */
     if (error == CL_SUCCESS && memory->root == memory && initial)
-        begin_content(memory, place);
+        memory_begin_content(memory, place);
     return error;
 }
 
 /* Make it where the context lives now, with its first content, and publish it. What does not fit
  * there goes to the policy. */
-static cl_int settle(struct memory *memory, const void *initial, struct memory **ret_memory)
+static cl_int memory_settle(struct memory *memory, const void *initial, struct memory **ret_memory)
 {
     struct device *device;
     enum room_answer answer = ROOM_AGAIN;
@@ -285,7 +287,7 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
     cl_int error;
     for (;;) {
         context_enter(memory->context);
-        error = make_at_home(memory, initial, answer == ROOM_SPILL, &device);
+        error = memory_make_at_home(memory, initial, answer == ROOM_SPILL, &device);
         if (LIKELY(error == CL_SUCCESS))
             break;
         bool ask = is_shortage(error) && memory->root == memory && answer == ROOM_AGAIN;
@@ -328,11 +330,11 @@ cl_int memory_create_buffer(struct context *context, const cl_mem_properties *pr
                             cl_mem_flags flags, size_t size, void *host_ptr,
                             struct memory **ret_memory)
 {
-    if (!flags_valid(flags, OFFERED_FLAGS))
+    if (!memory_flags_valid(flags, OFFERED_FLAGS))
         return CL_INVALID_VALUE;
     if (size == 0)
         return CL_INVALID_BUFFER_SIZE;
-    if (!host_ptr_valid(flags, host_ptr))
+    if (!memory_host_ptr_valid(flags, host_ptr))
         return CL_INVALID_HOST_PTR;
     struct memory *memory = memory_new(context, CL_MEM_OBJECT_BUFFER, flags, NULL);
     if (!memory)
@@ -340,12 +342,12 @@ cl_int memory_create_buffer(struct context *context, const cl_mem_properties *pr
     memory->size = size;
     memory->host_ptr = flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL;
     memory->uses_svm = memory->host_ptr && svm_has(&context->svm, host_ptr);
-    cl_int error = take_properties(memory, properties);
+    cl_int error = memory_take_properties(memory, properties);
     if (error != CL_SUCCESS) {
         memory_discard(memory);
         return error;
     }
-    error = settle(memory, host_ptr, ret_memory);
+    error = memory_settle(memory, host_ptr, ret_memory);
     if (error == CL_SUCCESS)
         usage_note_object(size);
     return error;
@@ -353,10 +355,10 @@ cl_int memory_create_buffer(struct context *context, const cl_mem_properties *pr
 
 /* 5.2.1 and 5.3.1, of sub-buffers and images that are made from @source: what is not said is
  * inherited, and must not widen what the source has. */
-static bool inherit_flags(const struct memory *source, cl_mem_flags own, cl_mem_flags *flags)
+static bool memory_inherit_flags(const struct memory *source, cl_mem_flags own, cl_mem_flags *flags)
 {
     cl_mem_flags access = *flags & ACCESS_FLAGS, host = *flags & HOST_ACCESS_FLAGS;
-    if (!flags_valid(*flags, own) ||
+    if (!memory_flags_valid(*flags, own) ||
         ((source->flags & CL_MEM_WRITE_ONLY) &&
          (access & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY))) ||
         ((source->flags & CL_MEM_READ_ONLY) &&
@@ -379,7 +381,7 @@ cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
     const cl_buffer_region *region = info;
     if (buffer->type != CL_MEM_OBJECT_BUFFER || buffer->root != buffer)
         return CL_INVALID_MEM_OBJECT;
-    if (!inherit_flags(buffer, ACCESS_FLAGS | HOST_ACCESS_FLAGS, &flags) ||
+    if (!memory_inherit_flags(buffer, ACCESS_FLAGS | HOST_ACCESS_FLAGS, &flags) ||
         type != CL_BUFFER_CREATE_TYPE_REGION || !region)
         return CL_INVALID_VALUE;
     if (region->size == 0)
@@ -397,15 +399,15 @@ cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
     memory->associated = buffer;
     memory->uses_svm = buffer->uses_svm;
     object_hold(buffer);
-    cl_int error = settle(memory, NULL, ret_memory);
+    cl_int error = memory_settle(memory, NULL, ret_memory);
     if (error == CL_SUCCESS)
         usage_note_sub_buffer(region->origin);
     return error;
 }
 
 /* Which object an image is made from, if any (5.3.1.2), or an error. */
-static cl_int image_source(const struct context *context, const cl_image_desc *desc,
-                           struct memory **ret_source)
+static cl_int memory_image_source(const struct context *context, const cl_image_desc *desc,
+                                  struct memory **ret_source)
 {
     *ret_source = NULL;
     if (!desc->mem_object)
@@ -420,8 +422,8 @@ static cl_int image_source(const struct context *context, const cl_image_desc *d
     return CL_SUCCESS;
 }
 
-static cl_int image_prepare(struct memory *memory, const cl_image_format *format,
-                            const cl_image_desc *desc, void *host_ptr, struct memory *source)
+static cl_int memory_image_prepare(struct memory *memory, const cl_image_format *format,
+                                   const cl_image_desc *desc, void *host_ptr, struct memory *source)
 {
     memory->image = calloc(1, sizeof(*memory->image));
     if (!memory->image)
@@ -444,21 +446,21 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
                            cl_mem_flags flags, const cl_image_format *format,
                            const cl_image_desc *desc, void *host_ptr, struct memory **ret_memory)
 {
-    if (!flags_valid(flags, OFFERED_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE))
+    if (!memory_flags_valid(flags, OFFERED_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE))
         return CL_INVALID_VALUE;
     if (!format || image_element_size(format) == 0)
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
     if (!desc || desc->num_mip_levels != 0 || desc->num_samples != 0)
         return CL_INVALID_IMAGE_DESCRIPTOR;
     struct memory *source;
-    cl_int error = image_source(context, desc, &source);
+    cl_int error = memory_image_source(context, desc, &source);
     if (error != CL_SUCCESS)
         return error;
-    if (source ? host_ptr != NULL : !host_ptr_valid(flags, host_ptr))
+    if (source ? host_ptr != NULL : !memory_host_ptr_valid(flags, host_ptr))
         return CL_INVALID_HOST_PTR;
     if (source &&
-        !inherit_flags(source, ACCESS_FLAGS | HOST_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE,
-                       &flags))
+        !memory_inherit_flags(
+            source, ACCESS_FLAGS | HOST_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE, &flags))
         return CL_INVALID_VALUE;
     if (!image_desc_valid(desc, image_element_size(format), host_ptr,
                           source && !source->image ? source->size : 0,
@@ -468,15 +470,15 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
         memory_new(context, desc->image_type, flags, source ? source->root : NULL);
     if (!memory)
         return CL_OUT_OF_HOST_MEMORY;
-    error = image_prepare(memory, format, desc, host_ptr, source);
+    error = memory_image_prepare(memory, format, desc, host_ptr, source);
     if (error == CL_SUCCESS)
-        error = take_properties(memory, properties);
+        error = memory_take_properties(memory, properties);
     if (error != CL_SUCCESS) {
         memory_discard(memory);
         return error;
     }
     struct image_shape shape = *memory->image;
-    error = settle(memory, host_ptr, ret_memory);
+    error = memory_settle(memory, host_ptr, ret_memory);
     if (error == CL_SUCCESS)
         usage_note_image(&shape);
     return error;

@@ -22,12 +22,12 @@ struct farewell {
     struct context *context; /* Held. */
 };
 
-static bool is_last(struct farewell *farewell)
+static bool memory_end_is_last(struct farewell *farewell)
 {
     return atomic_fetch_sub_explicit(&farewell->parts, 1, memory_order_acq_rel) == 1;
 }
 
-static void run(struct callback_job *job)
+static void memory_end_run(struct callback_job *job)
 {
     struct farewell *farewell = container_of(job, struct farewell, job);
     destructor_run(&farewell->destructors, farewell->handle);
@@ -35,36 +35,36 @@ static void run(struct callback_job *job)
     free(farewell);
 }
 
-static void run_later(struct farewell *farewell)
+static void memory_end_run_later(struct farewell *farewell)
 {
-    farewell->job.run = run;
+    farewell->job.run = memory_end_run;
     callback_post(&farewell->job);
 }
 
 void farewell_drop(struct farewell *farewell)
 {
-    if (is_last(farewell))
-        run_later(farewell);
+    if (memory_end_is_last(farewell))
+        memory_end_run_later(farewell);
 }
 
-static void CL_CALLBACK real_is_gone(cl_mem real, void *farewell)
+static void CL_CALLBACK memory_end_real_is_gone(cl_mem real, void *farewell)
 {
     (void)real;
     farewell_drop(farewell);
 }
 
-static void window_run(struct callback_job *job)
+static void memory_end_window_run(struct callback_job *job)
 {
     window_unref(container_of(job, struct window, job));
 }
 
 /* A driver is not to be called from its own callback. */
-static void CL_CALLBACK window_let_go(cl_mem real, void *data)
+static void CL_CALLBACK memory_end_window_let_go(cl_mem real, void *data)
 {
     struct window *window = data;
     (void)real;
     if (registered_is(window)) {
-        window->job.run = window_run;
+        window->job.run = memory_end_window_run;
         callback_post(&window->job);
     } else {
         window_unref(window);
@@ -72,21 +72,23 @@ static void CL_CALLBACK window_let_go(cl_mem real, void *data)
 }
 
 /* What a driver may still need is kept until it says that the real object is gone. */
-static void keep_for(struct memory *memory, const cl_icd_dispatch *cl, cl_mem real)
+static void memory_end_keep_for(struct memory *memory, const cl_icd_dispatch *cl, cl_mem real)
 {
     struct window *window = memory->window;
     struct farewell *farewell = memory->farewell;
     if (window && (window->ours || farewell)) {
         window_ref(window);
         /* Of a lost device nobody knows when it lets go of the bytes. */
-        if (cl->clSetMemObjectDestructorCallback(real, window_let_go, window) != CL_SUCCESS &&
+        if (cl->clSetMemObjectDestructorCallback(real, memory_end_window_let_go, window) !=
+                CL_SUCCESS &&
             cl != &driver_lost)
             window_unref(window);
     }
     /* POCL says nothing when an image over a buffer goes; it has no memory of its own either. */
     if (farewell && !(memory->image && memory->associated)) {
         atomic_fetch_add_explicit(&farewell->parts, 1, memory_order_relaxed);
-        if (cl->clSetMemObjectDestructorCallback(real, real_is_gone, farewell) != CL_SUCCESS)
+        if (cl->clSetMemObjectDestructorCallback(real, memory_end_real_is_gone, farewell) !=
+            CL_SUCCESS)
             atomic_fetch_sub_explicit(&farewell->parts, 1, memory_order_relaxed);
     }
 }
@@ -97,7 +99,7 @@ void memory_release_real(struct memory *memory, uint8_t place)
         return;
     struct residence *residence = memory->context->at[place];
     if (atomic_load_explicit(&memory->root->used, memory_order_relaxed))
-        keep_for(memory, residence->cl, memory->real[place]);
+        memory_end_keep_for(memory, residence->cl, memory->real[place]);
     residence->cl->clReleaseMemObject(memory->real[place]);
     memory_left(memory, residence, place);
 }
@@ -145,7 +147,7 @@ bool memory_release(struct memory *memory)
     return released;
 }
 
-static void memory_leave(struct object *object)
+static void memory_end_memory_leave(struct object *object)
 {
     struct memory *memory = (struct memory *)object;
     map_forget(memory);
@@ -157,7 +159,7 @@ static void memory_leave(struct object *object)
     memory_release_reals(memory);
 }
 
-static void memory_destroy(struct object *object)
+static void memory_end_memory_destroy(struct object *object)
 {
     struct memory *memory = (struct memory *)object;
     struct farewell *farewell = memory->farewell;
@@ -167,11 +169,11 @@ static void memory_destroy(struct object *object)
         window->farewell = farewell;
     }
     window_unref(window);
-    if (farewell && is_last(farewell)) {
+    if (farewell && memory_end_is_last(farewell)) {
         if (gate_is_inside())
-            run_later(farewell);
+            memory_end_run_later(farewell);
         else
-            run(&farewell->job);
+            memory_end_run(&farewell->job);
     }
     memory_host_is_window(memory);
     free(memory->known);
@@ -185,7 +187,7 @@ static void memory_destroy(struct object *object)
     object_unhold(memory->context);
 }
 
-static void memory_release_one(const cl_icd_dispatch *cl, void *real, void *window)
+static void memory_end_memory_release_one(const cl_icd_dispatch *cl, void *real, void *window)
 {
     cl->clReleaseMemObject(real);
     window_unref(window);
@@ -194,9 +196,9 @@ static void memory_release_one(const cl_icd_dispatch *cl, void *real, void *wind
 OBJECT_CLASS(memory_class) = {
     .type = OBJECT_MEMORY,
     .size = sizeof(struct memory),
-    .leave = memory_leave,
-    .destroy = memory_destroy,
-    .release = memory_release_one,
+    .leave = memory_end_memory_leave,
+    .destroy = memory_end_memory_destroy,
+    .release = memory_end_memory_release_one,
     .context = offsetof(struct memory, context),
     .name = "a memory object",
     .describe = memory_describe,

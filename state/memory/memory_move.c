@@ -20,7 +20,8 @@ bool memory_is_part(const struct object *object)
     return memory->root != memory;
 }
 
-static void release_now(struct memory *memory, struct residence *residence, uint8_t place)
+static void memory_move_release_now(struct memory *memory, struct residence *residence,
+                                    uint8_t place)
 {
     residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
     memory_left(memory, residence, place);
@@ -30,14 +31,15 @@ static void release_now(struct memory *memory, struct residence *residence, uint
  * What was to work on the program's memory has been written elsewhere since, so that its bytes
  * would have to be brought there: it is made anew beside it, and so is what was made from it.
  */
-static void part_from_window(struct memory *root, struct residence *residence, uint8_t place)
+static void memory_move_part_from_window(struct memory *root, struct residence *residence,
+                                         uint8_t place)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (memory->root == root && memory != root)
-            release_now(memory, residence, place);
-    release_now(root, residence, place);
+            memory_move_release_now(memory, residence, place);
+    memory_move_release_now(root, residence, place);
     extents_dropped(root, place);
 }
 
@@ -47,7 +49,7 @@ cl_int memory_prepare(struct object *object, struct move_context *move)
     struct residence *target = move->context->at[move->to];
     bool paused = the_thread.gate.owner;
     if (paused && move->made && memory->root == memory && memory_would_write(memory, move->to))
-        part_from_window(memory, target, move->to);
+        memory_move_part_from_window(memory, target, move->to);
     /* Where the seat never used it its bytes are elsewhere: it is made when it is first used. */
     if (move_is_busy(move) || memory->real[move->to] ||
         (move->from != PLACE_HOST && !memory->real[move->from]))
@@ -75,7 +77,7 @@ cl_int memory_arrive(struct object *object, const struct move_context *move)
 }
 
 /* Its real object goes, with a hold on the window that it was made over. */
-static void leave(struct memory *memory, const struct move_context *move, uint8_t place)
+static void memory_move_leave(struct memory *memory, const struct move_context *move, uint8_t place)
 {
     struct residence *residence = move->context->at[place];
     bool root = memory->root == memory, committed = place == move->from;
@@ -92,7 +94,8 @@ static void leave(struct memory *memory, const struct move_context *move, uint8_
 }
 
 /* What `from` alone has stays to be fetched, and what a move back found at `to`; views do not. */
-static bool stays(const struct memory *memory, const struct move_context *move, uint8_t place)
+static bool memory_move_stays(const struct memory *memory, const struct move_context *move,
+                              uint8_t place)
 {
     if (memory->root != memory)
         return false;
@@ -110,8 +113,8 @@ void memory_vacate(struct object *object, const struct move_context *move, uint8
     /* Also where its bytes stay: what maps it from now on is another residence. */
     if (move_empties(move, place) && memory->root == memory)
         registered_leave(memory, move->context->at[place], move->drained);
-    if (move_empties(move, place) && !stays(memory, move, place))
-        leave(memory, move, place);
+    if (move_empties(move, place) && !memory_move_stays(memory, move, place))
+        memory_move_leave(memory, move, place);
     if (memory->root != memory || place != move->from)
         return;
     if (move->leaves || place == PLACE_HOST)

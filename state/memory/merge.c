@@ -52,7 +52,7 @@ struct merge {
 };
 
 /* Which bytes of the range are in a chunk of the root, or run of them. */
-static struct range range_of(const struct merge *merge, size_t chunk, size_t count)
+static struct range merge_range_of(const struct merge *merge, size_t chunk, size_t count)
 {
     struct range range = {chunk * DIGEST_CHUNK, (chunk + count) * DIGEST_CHUNK};
     if (range.begin < merge->range.begin)
@@ -63,7 +63,7 @@ static struct range range_of(const struct merge *merge, size_t chunk, size_t cou
 }
 
 /* How many of chunks[] from @at on are beside each other in the root, @most at most. */
-static size_t run_at(const struct merge *merge, size_t at, size_t most)
+static size_t merge_run_at(const struct merge *merge, size_t at, size_t most)
 {
     size_t count = 1;
     while (count < most && merge->chunks[at + count] == merge->chunks[at] + count)
@@ -71,18 +71,18 @@ static size_t run_at(const struct merge *merge, size_t at, size_t most)
     return count;
 }
 
-static size_t least(size_t a, size_t b)
+static size_t merge_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
 /* Of the chunks that the range is in, or has a part of. */
-static size_t count_at_once(const struct merge *merge, size_t most)
+static size_t merge_count_at_once(const struct merge *merge, size_t most)
 {
-    return least(digest_chunks(merge->end) - merge->base / DIGEST_CHUNK, most);
+    return merge_least(digest_chunks(merge->end) - merge->base / DIGEST_CHUNK, most);
 }
 
-static void drop(const struct residence *residence, cl_mem const *buffers, size_t count)
+static void merge_drop(const struct residence *residence, cl_mem const *buffers, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (buffers[i])
@@ -90,7 +90,7 @@ static void drop(const struct residence *residence, cl_mem const *buffers, size_
 }
 
 /* What the driver of @residence said. */
-static int failure(struct residence *residence, cl_int error)
+static int merge_failure(struct residence *residence, cl_int error)
 {
     if (error == CL_SUCCESS)
         return 0;
@@ -99,18 +99,18 @@ static int failure(struct residence *residence, cl_int error)
 }
 
 /* All of @work has ended. */
-static int finish(struct device_work *work)
+static int merge_finish(struct device_work *work)
 {
     cl_int error = device_work_await(work);
     device_work_end(work);
-    return failure(work->residence, error);
+    return merge_failure(work->residence, error);
 }
 
 /*
  * Beginning.
  */
 
-static cl_int make(struct residence *residence, size_t size, cl_mem *ret_buffer)
+static cl_int merge_make(struct residence *residence, size_t size, cl_mem *ret_buffer)
 {
     cl_int error = CL_SUCCESS;
     *ret_buffer =
@@ -118,14 +118,14 @@ static cl_int make(struct residence *residence, size_t size, cl_mem *ret_buffer)
     return error;
 }
 
-static cl_int make_flags(struct residence *residence, size_t count, struct chunk_flags *flags)
+static cl_int merge_make_flags(struct residence *residence, size_t count, struct chunk_flags *flags)
 {
     flags->words = malloc(count * sizeof(*flags->words));
-    return flags->words ? make(residence, count * sizeof(*flags->words), &flags->real)
+    return flags->words ? merge_make(residence, count * sizeof(*flags->words), &flags->real)
                         : CL_OUT_OF_HOST_MEMORY;
 }
 
-static int make_at_away(struct merge *merge)
+static int merge_make_at_away(struct merge *merge)
 {
     struct residence *away = merge->at_away;
     struct account *account = &away->device->account;
@@ -134,18 +134,19 @@ static int make_at_away(struct merge *merge)
     if (!account_take(account, size))
         return -ENOMEM;
     merge->taken_away = size;
-    cl_int error = make(away, size, &merge->before);
+    cl_int error = merge_make(away, size, &merge->before);
     if (error == CL_SUCCESS)
         account_note(account);
     if (error == CL_SUCCESS && !readable)
-        error = make(away, count_at_once(merge, ASKED_MOST) * DIGEST_CHUNK, &merge->scratch);
+        error = merge_make(away, merge_count_at_once(merge, ASKED_MOST) * DIGEST_CHUNK,
+                           &merge->scratch);
     if (error == CL_SUCCESS)
-        error = make_flags(away, count_at_once(merge, LOOK_MOST), &merge->differ);
-    return failure(away, error);
+        error = merge_make_flags(away, merge_count_at_once(merge, LOOK_MOST), &merge->differ);
+    return merge_failure(away, error);
 }
 
 /* Some drivers find out that there is no room only when a buffer is used. */
-static cl_int touch(struct residence *residence, cl_mem const *buffers, size_t count)
+static cl_int merge_touch(struct residence *residence, cl_mem const *buffers, size_t count)
 {
     static const cl_uint zero;
     struct device_work work = {.residence = residence};
@@ -162,7 +163,7 @@ static cl_int touch(struct residence *residence, cl_mem const *buffers, size_t c
 }
 
 /* Room for @slots chunks at home, in place of what there was; that stays where this fails. */
-static cl_int make_stage(struct merge *merge, size_t slots)
+static cl_int merge_make_stage(struct merge *merge, size_t slots)
 {
     struct residence *home = merge->at_home;
     struct merge_stage *stage = &merge->stage;
@@ -172,14 +173,14 @@ static cl_int make_stage(struct merge *merge, size_t slots)
     cl_mem made[] = {NULL, NULL, NULL};
     cl_int error = CL_SUCCESS;
     for (size_t i = 0; i < ARRAY_SIZE(made) && error == CL_SUCCESS; i++)
-        error = make(home, sizes[i], &made[i]);
+        error = merge_make(home, sizes[i], &made[i]);
     if (error == CL_SUCCESS)
-        error = touch(home, made, ARRAY_SIZE(made));
+        error = merge_touch(home, made, ARRAY_SIZE(made));
     if (error != CL_SUCCESS) {
-        drop(home, made, ARRAY_SIZE(made));
+        merge_drop(home, made, ARRAY_SIZE(made));
         return error;
     }
-    drop(home, before, ARRAY_SIZE(before));
+    merge_drop(home, before, ARRAY_SIZE(before));
     stage->before = made[0];
     stage->after = made[1];
     stage->chunks = made[2];
@@ -187,19 +188,19 @@ static cl_int make_stage(struct merge *merge, size_t slots)
     return CL_SUCCESS;
 }
 
-static int make_at_home(struct merge *merge)
+static int merge_make_at_home(struct merge *merge)
 {
-    const size_t count = count_at_once(merge, ASKED_MOST);
-    cl_int error = make_flags(merge->at_home, count, &merge->overlap);
+    const size_t count = merge_count_at_once(merge, ASKED_MOST);
+    cl_int error = merge_make_flags(merge->at_home, count, &merge->overlap);
     if (error == CL_SUCCESS)
-        error = make(merge->at_home, count * DIGEST_CHUNK, &merge->stage.now);
+        error = merge_make(merge->at_home, count * DIGEST_CHUNK, &merge->stage.now);
     if (error == CL_SUCCESS)
-        error = make_stage(merge, count);
-    return failure(merge->at_home, error);
+        error = merge_make_stage(merge, count);
+    return merge_failure(merge->at_home, error);
 }
 
-static void give_copy(struct device_work *work, cl_mem from, size_t from_at, cl_mem to,
-                      size_t to_at, size_t size)
+static void merge_give_copy(struct device_work *work, cl_mem from, size_t from_at, cl_mem to,
+                            size_t to_at, size_t size)
 {
     struct residence *residence = work->residence;
     cl_event *event = device_work_next(work);
@@ -208,7 +209,7 @@ static void give_copy(struct device_work *work, cl_mem from, size_t from_at, cl_
                                                                    to_at, size, 0, NULL, event));
 }
 
-static int keep(const struct merge *merge, const struct transfer_limits *limits)
+static int merge_keep(const struct merge *merge, const struct transfer_limits *limits)
 {
     int error = 0;
     for (size_t at = merge->base; error == 0 && at < merge->end; at += COPY_MOST) {
@@ -217,8 +218,9 @@ static int keep(const struct merge *merge, const struct transfer_limits *limits)
         error = digest_check(limits);
         if (error != 0)
             break;
-        give_copy(&work, merge->root->real[merge->away], at, merge->before, at - merge->base, size);
-        error = finish(&work);
+        merge_give_copy(&work, merge->root->real[merge->away], at, merge->before, at - merge->base,
+                        size);
+        error = merge_finish(&work);
     }
     return error;
 }
@@ -246,9 +248,9 @@ int merge_begin(struct memory *root, struct range range, size_t unit, uint8_t ho
     if (error == 0)
         error = merge_device_begin(merge->at_away, limits);
     if (error == 0)
-        error = make_at_away(merge);
+        error = merge_make_at_away(merge);
     if (error == 0)
-        error = keep(merge, limits);
+        error = merge_keep(merge, limits);
     if (error == 0)
         *ret_merge = merge;
     else
@@ -260,7 +262,7 @@ int merge_begin(struct memory *root, struct range range, size_t unit, uint8_t ho
  * Finding what the share wrote.
  */
 
-static int push_chunks(struct merge *merge, size_t first, size_t count)
+static int merge_push_chunks(struct merge *merge, size_t first, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (merge->differ.words[i] == 0)
@@ -272,7 +274,7 @@ static int push_chunks(struct merge *merge, size_t first, size_t count)
     return 0;
 }
 
-static int look_at(struct merge *merge, size_t first, size_t count)
+static int merge_look_at(struct merge *merge, size_t first, size_t count)
 {
     struct device_work work = {.residence = merge->at_away};
     struct merge_look look = {.now = merge->root->real[merge->away],
@@ -283,18 +285,18 @@ static int look_at(struct merge *merge, size_t first, size_t count)
         size_t begin = first * DIGEST_CHUNK, end = begin + count * DIGEST_CHUNK;
         begin = begin < merge->base ? merge->base : begin;
         end = end < merge->end ? end : merge->end;
-        give_copy(&work, look.now, begin, merge->scratch, 0, end - begin);
+        merge_give_copy(&work, look.now, begin, merge->scratch, 0, end - begin);
         look.now = merge->scratch;
         look.origin = begin;
     }
     merge_device_differs(&work, &look, first, count, &merge->differ);
-    int error = finish(&work);
+    int error = merge_finish(&work);
     if (error == 0 && !chunk_flags_valid(&merge->differ, count))
         error = -EIO;
-    return error != 0 ? error : push_chunks(merge, first, count);
+    return error != 0 ? error : merge_push_chunks(merge, first, count);
 }
 
-static int look(struct merge *merge, const struct transfer_limits *limits)
+static int merge_look_at_both(struct merge *merge, const struct transfer_limits *limits)
 {
     const size_t most = merge->scratch ? ASKED_MOST : LOOK_MOST;
     const size_t end = digest_chunks(merge->end);
@@ -302,18 +304,18 @@ static int look(struct merge *merge, const struct transfer_limits *limits)
     for (size_t at = merge->base / DIGEST_CHUNK; error == 0 && at < end; at += most) {
         error = digest_check(limits);
         if (error == 0)
-            error = look_at(merge, at, end - at < most ? end - at : most);
+            error = merge_look_at(merge, at, end - at < most ? end - at : most);
     }
     return error;
 }
 
 /* Room for slots, zero where no byte of the range comes: at the range's ends alone. */
-static char *make_slots(const struct merge *merge)
+static char *merge_make_slots(const struct merge *merge)
 {
     const size_t ends[] = {0, merge->count - 1};
     char *slots = pages_take(merge->count * DIGEST_CHUNK, PAGES_ANY);
     for (size_t i = 0; slots && i < ARRAY_SIZE(ends); i++) {
-        struct range there = range_of(merge, merge->chunks[ends[i]], 1);
+        struct range there = merge_range_of(merge, merge->chunks[ends[i]], 1);
         if (there.end - there.begin != DIGEST_CHUNK)
             memset(slots + ends[i] * DIGEST_CHUNK, 0, DIGEST_CHUNK);
     }
@@ -321,13 +323,13 @@ static char *make_slots(const struct merge *merge)
 }
 
 /* What differs of @from, which begins with the root's byte @base, to @slots. */
-static int read_slots(const struct merge *merge, struct transfer *transfer, cl_mem from,
-                      size_t base, char *slots, uint64_t *bytes)
+static int merge_read_slots(const struct merge *merge, struct transfer *transfer, cl_mem from,
+                            size_t base, char *slots, uint64_t *bytes)
 {
     int error = 0;
     for (size_t at = 0, count; error == 0 && at < merge->count; at += count) {
-        count = run_at(merge, at, merge->count - at);
-        struct range range = range_of(merge, merge->chunks[at], count);
+        count = merge_run_at(merge, at, merge->count - at);
+        struct range range = merge_range_of(merge, merge->chunks[at], count);
         size_t offset = range.begin - base;
         char *host = slots + at * DIGEST_CHUNK + range.begin % DIGEST_CHUNK;
         const struct transfer_item item = {
@@ -339,42 +341,45 @@ static int read_slots(const struct merge *merge, struct transfer *transfer, cl_m
 }
 
 /* @error  Of a transfer with @residence. */
-static int transfer_failure(const struct transfer *transfer, struct residence *residence, int error)
+static int merge_transfer_failure(const struct transfer *transfer, struct residence *residence,
+                                  int error)
 {
     if (error == -EIO)
         (void)residence_failed(residence, transfer_error(transfer));
     return error;
 }
 
-static int fetch(struct merge *merge, const struct transfer_limits *limits, uint64_t *ret_bytes)
+static int merge_fetch_away(struct merge *merge, const struct transfer_limits *limits,
+                            uint64_t *ret_bytes)
 {
     struct residence *away = merge->at_away;
     struct transfer *transfer = NULL;
     uint64_t bytes = 0;
-    merge->began = make_slots(merge);
-    merge->left = make_slots(merge);
+    merge->began = merge_make_slots(merge);
+    merge->left = merge_make_slots(merge);
     if (!merge->began || !merge->left)
         return -ENOMEM;
     int error = transfer_create(away, NULL, 2 * merge->count * DIGEST_CHUNK, limits, &transfer);
     if (error != 0)
         return error;
-    error = read_slots(merge, transfer, merge->before, merge->base, merge->began, &bytes);
+    error = merge_read_slots(merge, transfer, merge->before, merge->base, merge->began, &bytes);
     bytes = 0;
     if (error == 0)
-        error = read_slots(merge, transfer, merge->root->real[merge->away], 0, merge->left, &bytes);
+        error = merge_read_slots(merge, transfer, merge->root->real[merge->away], 0, merge->left,
+                                 &bytes);
     int flushed = transfer_flush(transfer);
-    error = transfer_failure(transfer, away, error != 0 ? error : flushed);
+    error = merge_transfer_failure(transfer, away, error != 0 ? error : flushed);
     transfer_destroy(transfer);
     *ret_bytes = bytes;
     return error;
 }
 
 /* Nothing more is asked of it. */
-static void leave_away(struct merge *merge)
+static void merge_leave_away(struct merge *merge)
 {
     struct residence *away = merge->at_away;
     cl_mem const made[] = {merge->before, merge->scratch, merge->differ.real};
-    drop(away, made, ARRAY_SIZE(made));
+    merge_drop(away, made, ARRAY_SIZE(made));
     account_return(&away->device->account, merge->taken_away);
     residence_unref(away);
     merge->at_away = NULL;
@@ -385,15 +390,15 @@ static void leave_away(struct merge *merge)
  */
 
 /* Room for more than is asked of at a time, if home has that. */
-static void widen(struct merge *merge)
+static void merge_widen(struct merge *merge)
 {
     struct device *device = merge->at_home->device;
     const uint64_t memory = devinfo_scalar(&device->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
-    const size_t slots = least(merge->count, (size_t)(memory / PART / (2 * DIGEST_CHUNK)));
+    const size_t slots = merge_least(merge->count, (size_t)(memory / PART / (2 * DIGEST_CHUNK)));
     const uint64_t bytes = 2 * slots * DIGEST_CHUNK;
     if (slots <= merge->slots || !account_take(&device->account, bytes))
         return;
-    if (make_stage(merge, slots) == CL_SUCCESS) {
+    if (merge_make_stage(merge, slots) == CL_SUCCESS) {
         merge->taken_home = bytes;
         account_note(&device->account);
     } else {
@@ -402,7 +407,7 @@ static void widen(struct merge *merge)
 }
 
 /* Plainly, where no transfer is to be had. */
-static int stage_plainly(struct merge *merge, size_t at, size_t size)
+static int merge_stage_plainly(struct merge *merge, size_t at, size_t size)
 {
     struct residence *home = merge->at_home;
     struct device_work work = {.residence = home};
@@ -417,10 +422,10 @@ static int stage_plainly(struct merge *merge, size_t at, size_t size)
                                          home->io, writes[i].to, CL_FALSE, 0, size,
                                          writes[i].from + at * DIGEST_CHUNK, 0, NULL, event));
     }
-    return finish(&work);
+    return merge_finish(&work);
 }
 
-static int stage_by(struct merge *merge, struct transfer *transfer, size_t at, size_t size)
+static int merge_stage_by(struct merge *merge, struct transfer *transfer, size_t at, size_t size)
 {
     const struct transfer_item items[] = {
         {.to = merge->stage.before, .host = merge->began + at * DIGEST_CHUNK, .size = size},
@@ -429,31 +434,34 @@ static int stage_by(struct merge *merge, struct transfer *transfer, size_t at, s
     for (size_t i = 0; error == 0 && i < ARRAY_SIZE(items); i++)
         error = transfer_add(transfer, &items[i]);
     int flushed = transfer_flush(transfer);
-    return transfer_failure(transfer, merge->at_home, error != 0 ? error : flushed);
+    return merge_transfer_failure(transfer, merge->at_home, error != 0 ? error : flushed);
 }
 
 /* Have chunks[at] and those behind it at home, as many as there is room for. @transfer: or NULL. */
-static int stage(struct merge *merge, struct transfer *transfer, size_t at, size_t *ret_count)
+static int merge_stage_chunks(struct merge *merge, struct transfer *transfer, size_t at,
+                              size_t *ret_count)
 {
-    const size_t count = least(merge->count - at, merge->slots), size = count * DIGEST_CHUNK;
+    const size_t count = merge_least(merge->count - at, merge->slots), size = count * DIGEST_CHUNK;
     *ret_count = count;
     if (merge->staged == at)
         return 0;
     merge->staged = NOTHING;
-    int error = transfer ? stage_by(merge, transfer, at, size) : stage_plainly(merge, at, size);
+    int error =
+        transfer ? merge_stage_by(merge, transfer, at, size) : merge_stage_plainly(merge, at, size);
     if (error == 0)
         merge->staged = at;
     return error;
 }
 
 /* What home has in these chunks, as it is laid out in slots. */
-static void give_now(struct device_work *work, const struct merge *merge, size_t at, size_t count)
+static void merge_give_now(struct device_work *work, const struct merge *merge, size_t at,
+                           size_t count)
 {
     static const cl_uint zero;
     struct residence *home = merge->at_home;
     for (size_t i = 0, run; i < count; i += run) {
-        run = run_at(merge, at + i, count - i);
-        struct range range = range_of(merge, merge->chunks[at + i], run);
+        run = merge_run_at(merge, at + i, count - i);
+        struct range range = merge_range_of(merge, merge->chunks[at + i], run);
         if (range.end - range.begin != run * DIGEST_CHUNK) {
             cl_event *event = device_work_next(work);
             if (event)
@@ -461,19 +469,19 @@ static void give_now(struct device_work *work, const struct merge *merge, size_t
                                             home->io, merge->stage.now, &zero, sizeof(zero),
                                             i * DIGEST_CHUNK, run * DIGEST_CHUNK, 0, NULL, event));
         }
-        give_copy(work, merge->root->real[merge->home], range.begin, merge->stage.now,
-                  i * DIGEST_CHUNK + range.begin % DIGEST_CHUNK, range.end - range.begin);
+        merge_give_copy(work, merge->root->real[merge->home], range.begin, merge->stage.now,
+                        i * DIGEST_CHUNK + range.begin % DIGEST_CHUNK, range.end - range.begin);
     }
 }
 
 /* Of chunks[at] and those behind it, which are staged. */
-static int ask(struct merge *merge, size_t at, size_t count, bool *ret_overlaps)
+static int merge_ask(struct merge *merge, size_t at, size_t count, bool *ret_overlaps)
 {
     struct device_work work = {.residence = merge->at_home};
-    give_now(&work, merge, at, count);
+    merge_give_now(&work, merge, at, count);
     merge_device_overlaps(&work, &merge->stage, at - merge->staged, count, merge->unit,
                           &merge->overlap);
-    int error = finish(&work);
+    int error = merge_finish(&work);
     if (error == 0 && !chunk_flags_valid(&merge->overlap, count))
         error = -EIO;
     for (size_t i = 0; error == 0 && i < count; i++)
@@ -481,7 +489,7 @@ static int ask(struct merge *merge, size_t at, size_t count, bool *ret_overlaps)
     return error;
 }
 
-static int apply(struct merge *merge, size_t at, size_t count)
+static int merge_apply_chunks(struct merge *merge, size_t at, size_t count)
 {
     struct residence *home = merge->at_home;
     struct device_work work = {.residence = home};
@@ -490,12 +498,12 @@ static int apply(struct merge *merge, size_t at, size_t count)
                                                             &merge->chunks[at], 0, NULL,
                                                             device_work_next(&work)));
     merge_device_apply(&work, &merge->stage, count, merge->root->real[merge->home]);
-    return finish(&work);
+    return merge_finish(&work);
 }
 
 /* For what goes to home in more than a few steps; NULL: that is not so, or none is to be had. */
-static struct transfer *transfer_home(const struct merge *merge,
-                                      const struct transfer_limits *limits)
+static struct transfer *merge_transfer_home(const struct merge *merge,
+                                            const struct transfer_limits *limits)
 {
     struct transfer *transfer = NULL;
     bool small = merge->count <= ASKED_MOST,
@@ -507,18 +515,19 @@ static struct transfer *transfer_home(const struct merge *merge,
     return transfer;
 }
 
-static int ask_home(struct merge *merge, const struct transfer_limits *limits, bool *ret_overlaps)
+static int merge_ask_home(struct merge *merge, const struct transfer_limits *limits,
+                          bool *ret_overlaps)
 {
-    struct transfer *transfer = transfer_home(merge, limits);
+    struct transfer *transfer = merge_transfer_home(merge, limits);
     int error = 0;
     for (size_t at = 0, count; error == 0 && at < merge->count && !*ret_overlaps; at += count) {
         error = digest_check(limits);
         if (error == 0)
-            error = stage(merge, transfer, at, &count);
+            error = merge_stage_chunks(merge, transfer, at, &count);
         for (size_t i = 0; error == 0 && i < count && !*ret_overlaps; i += ASKED_MOST) {
             error = digest_check(limits);
             if (error == 0)
-                error = ask(merge, at + i, least(count - i, ASKED_MOST), ret_overlaps);
+                error = merge_ask(merge, at + i, merge_least(count - i, ASKED_MOST), ret_overlaps);
         }
     }
     transfer_destroy(transfer);
@@ -528,12 +537,12 @@ static int ask_home(struct merge *merge, const struct transfer_limits *limits, b
 int merge_fetch(struct merge *merge, const struct transfer_limits *limits, uint64_t *ret_bytes)
 {
     uint64_t bytes = 0;
-    int error = look(merge, limits);
+    int error = merge_look_at_both(merge, limits);
     if (error == 0 && merge->count != 0)
-        error = fetch(merge, limits, &bytes);
+        error = merge_fetch_away(merge, limits, &bytes);
     if (error != 0)
         return error;
-    leave_away(merge);
+    merge_leave_away(merge);
     *ret_bytes = bytes;
     return 0;
 }
@@ -541,11 +550,11 @@ int merge_fetch(struct merge *merge, const struct transfer_limits *limits, uint6
 int merge_find(struct merge *merge, const struct transfer_limits *limits, bool *ret_overlaps)
 {
     bool overlaps = false;
-    int error = merge->count != 0 ? make_at_home(merge) : 0;
+    int error = merge->count != 0 ? merge_make_at_home(merge) : 0;
     if (error == 0)
-        widen(merge);
+        merge_widen(merge);
     if (error == 0)
-        error = ask_home(merge, limits, &overlaps);
+        error = merge_ask_home(merge, limits, &overlaps);
     if (error == 0)
         *ret_overlaps = overlaps;
     return error;
@@ -553,12 +562,12 @@ int merge_find(struct merge *merge, const struct transfer_limits *limits, bool *
 
 int merge_apply(struct merge *merge)
 {
-    struct transfer *transfer = transfer_home(merge, NULL);
+    struct transfer *transfer = merge_transfer_home(merge, NULL);
     int error = 0;
     for (size_t at = 0, count; error == 0 && at < merge->count; at += count) {
-        error = stage(merge, transfer, at, &count);
+        error = merge_stage_chunks(merge, transfer, at, &count);
         if (error == 0)
-            error = apply(merge, at, count);
+            error = merge_apply_chunks(merge, at, count);
     }
     transfer_destroy(transfer);
     return error != 0 ? -EIO : 0;
@@ -575,10 +584,10 @@ void merge_end(struct merge *merge)
     const size_t size = merge->count * DIGEST_CHUNK;
     /* A lost device's driver may still use what it was given of host memory. */
     bool lost = residence_is_lost(home) || (merge->at_away && residence_is_lost(merge->at_away));
-    drop(home, made, ARRAY_SIZE(made));
+    merge_drop(home, made, ARRAY_SIZE(made));
     account_return(&home->device->account, merge->taken_home);
     if (merge->at_away)
-        leave_away(merge);
+        merge_leave_away(merge);
     residence_unref(home);
     if (lost)
         return;

@@ -123,8 +123,8 @@ int merge_device_begin(struct residence *residence, const struct transfer_limits
 }
 
 /* Kernels have their arguments for all threads. */
-static void launch(struct device_work *work, unsigned kernel, size_t groups,
-                   const struct device_argument *arguments, cl_uint count)
+static void merge_device_launch(struct device_work *work, unsigned kernel, size_t groups,
+                                const struct device_argument *arguments, cl_uint count)
 {
     int error;
     while ((error = device_tool_take(work->residence, &tool, NULL)) == -EBUSY)
@@ -138,7 +138,7 @@ static void launch(struct device_work *work, unsigned kernel, size_t groups,
 }
 
 /* Constant since it was built. */
-static size_t shared_size(const struct device_work *work)
+static size_t merge_device_shared_size(const struct device_work *work)
 {
     return work->residence->tools[RESIDENCE_MERGE].items * tool.item_local;
 }
@@ -151,7 +151,8 @@ bool chunk_flags_valid(const struct chunk_flags *flags, size_t count)
     return valid;
 }
 
-static void unsay(struct device_work *work, const struct chunk_flags *flags, size_t count)
+static void merge_device_unsay(struct device_work *work, const struct chunk_flags *flags,
+                               size_t count)
 {
     static const cl_uint unsaid = UNSAID;
     struct residence *residence = work->residence;
@@ -162,7 +163,8 @@ static void unsay(struct device_work *work, const struct chunk_flags *flags, siz
                                     count * sizeof(unsaid), 0, NULL, event));
 }
 
-static void hear(struct device_work *work, const struct chunk_flags *flags, size_t count)
+static void merge_device_hear(struct device_work *work, const struct chunk_flags *flags,
+                              size_t count)
 {
     struct residence *residence = work->residence;
     cl_event *event = device_work_next(work);
@@ -182,11 +184,11 @@ void merge_device_differs(struct device_work *work, const struct merge_look *loo
                                                 {sizeof(base), &base},
                                                 {sizeof(end), &end},
                                                 {sizeof(chunk), &chunk},
-                                                {shared_size(work), NULL},
+                                                {merge_device_shared_size(work), NULL},
                                                 {sizeof(flags->real), &flags->real}};
-    unsay(work, flags, count);
-    launch(work, KERNEL_DIFFERS, count, arguments, ARRAY_SIZE(arguments));
-    hear(work, flags, count);
+    merge_device_unsay(work, flags, count);
+    merge_device_launch(work, KERNEL_DIFFERS, count, arguments, ARRAY_SIZE(arguments));
+    merge_device_hear(work, flags, count);
 }
 
 void merge_device_overlaps(struct device_work *work, const struct merge_stage *stage, size_t first,
@@ -199,11 +201,11 @@ void merge_device_overlaps(struct device_work *work, const struct merge_stage *s
                                                 {sizeof(slot), &slot},
                                                 {sizeof(stage->now), &stage->now},
                                                 {sizeof(bits), &bits},
-                                                {shared_size(work), NULL},
+                                                {merge_device_shared_size(work), NULL},
                                                 {sizeof(flags->real), &flags->real}};
-    unsay(work, flags, count);
-    launch(work, KERNEL_OVERLAPS, count, arguments, ARRAY_SIZE(arguments));
-    hear(work, flags, count);
+    merge_device_unsay(work, flags, count);
+    merge_device_launch(work, KERNEL_OVERLAPS, count, arguments, ARRAY_SIZE(arguments));
+    merge_device_hear(work, flags, count);
 }
 
 void merge_device_apply(struct device_work *work, const struct merge_stage *stage, size_t count,
@@ -213,5 +215,5 @@ void merge_device_apply(struct device_work *work, const struct merge_stage *stag
                                                 {sizeof(stage->chunks), &stage->chunks},
                                                 {sizeof(stage->before), &stage->before},
                                                 {sizeof(stage->after), &stage->after}};
-    launch(work, KERNEL_APPLY, count, arguments, ARRAY_SIZE(arguments));
+    merge_device_launch(work, KERNEL_APPLY, count, arguments, ARRAY_SIZE(arguments));
 }

@@ -25,76 +25,80 @@ struct parts {
     uint64_t bytes;
 };
 
-static size_t size_of(const struct part *part)
+static size_t replica_size_of(const struct part *part)
 {
     return part->range.end - part->range.begin;
 }
 
-static int parts_push(struct parts *parts, const struct part *part)
+static int replica_parts_push(struct parts *parts, const struct part *part)
 {
     if (!array_make_room(&parts->parts, parts->count, sizeof(*part)))
         return -ENOMEM;
     parts->parts[parts->count++] = *part;
-    parts->bytes += size_of(part);
+    parts->bytes += replica_size_of(part);
     return 0;
 }
 
-static struct residence *residence_at(const struct replica_batch *batch, uint8_t place)
+static struct residence *replica_residence_at(const struct replica_batch *batch, uint8_t place)
 {
     return place == PLACE_HOST ? NULL : batch->context->at[place];
 }
 
-static bool backed_at(const struct memory *root, uint8_t place)
+static bool replica_backed_at(const struct memory *root, uint8_t place)
 {
     return place != PLACE_HOST && (root->backed & (1u << place)) != 0;
 }
 
-static bool in_place_at(const struct replica_batch *batch, const struct memory *root, uint8_t place)
+static bool replica_in_place_at(const struct replica_batch *batch, const struct memory *root,
+                                uint8_t place)
 {
-    return backed_at(root, place) && residence_at(batch, place)->in_place;
+    return replica_backed_at(root, place) && replica_residence_at(batch, place)->in_place;
 }
 
 /* The program's own memory is the replica in host memory: it may be gone. */
-static bool is_in_lent(const struct memory *root)
+static bool replica_is_in_lent(const struct memory *root)
 {
     return memory_is_lent(root) && !root->store;
 }
 
 /* The window has all bytes of the root, for the device works on them there. */
-static bool in_window(const struct replica_batch *batch, const struct memory *root)
+static bool replica_in_window(const struct replica_batch *batch, const struct memory *root)
 {
-    return in_place_at(batch, root, batch->from) && replica_is_latest(root, batch->from);
+    return replica_in_place_at(batch, root, batch->from) && replica_is_latest(root, batch->from);
 }
 
 /* True when the device's bytes are read as any others: the driver must not put them where the
  * program lent its memory. */
-static bool reads_device(const struct replica_batch *batch, const struct memory *root)
+static bool replica_reads_device(const struct replica_batch *batch, const struct memory *root)
 {
-    return !backed_at(root, batch->from) || (memory_is_lent(root) && !in_window(batch, root));
+    return !replica_backed_at(root, batch->from) ||
+           (memory_is_lent(root) && !replica_in_window(batch, root));
 }
 
-static bool has(const struct extent *extent, uint8_t place)
+static bool replica_extent_has(const struct extent *extent, uint8_t place)
 {
     return (extent->latest >> place) & 1;
 }
 
 /* From device to device without a stop in host memory. */
-static bool goes_straight(const struct replica_batch *batch, struct memory *root,
-                          const struct extent *extent)
+static bool replica_goes_straight(const struct replica_batch *batch, struct memory *root,
+                                  const struct extent *extent)
 {
-    return batch->from != PLACE_HOST && batch->to != PLACE_HOST && reads_device(batch, root) &&
-           !backed_at(root, batch->to) && !map_any(root) && has(extent, batch->from) &&
-           (!has(extent, PLACE_HOST) || is_in_lent(root));
+    return batch->from != PLACE_HOST && batch->to != PLACE_HOST &&
+           replica_reads_device(batch, root) && !replica_backed_at(root, batch->to) &&
+           !map_any(root) && replica_extent_has(extent, batch->from) &&
+           (!replica_extent_has(extent, PLACE_HOST) || replica_is_in_lent(root));
 }
 
 /* True when it is to be copied, if it is not too new. */
-static bool wanted(const struct replica_batch *batch, const struct extent *extent)
+static bool replica_wanted(const struct replica_batch *batch, const struct extent *extent)
 {
-    return !has(extent, batch->to) && (has(extent, batch->from) || has(extent, PLACE_HOST));
+    return !replica_extent_has(extent, batch->to) &&
+           (replica_extent_has(extent, batch->from) || replica_extent_has(extent, PLACE_HOST));
 }
 
 /* Another of its devices uses the place. */
-static bool uses_target(const struct replica_batch *batch)
+static bool replica_uses_target(const struct replica_batch *batch)
 {
     const struct context *context = batch->context;
     bool used = false;
@@ -103,13 +107,14 @@ static bool uses_target(const struct replica_batch *batch)
     return used;
 }
 
-static struct compare_way way_of(const struct replica_batch *batch, uint8_t from, uint8_t to)
+static struct compare_way replica_way_of(const struct replica_batch *batch, uint8_t from,
+                                         uint8_t to)
 {
     return (struct compare_way){.context = batch->context,
                                 .from = from,
                                 .to = to,
                                 .target = batch->to,
-                                .used = uses_target(batch),
+                                .used = replica_uses_target(batch),
                                 .quiet = batch->quiet,
                                 .busy = batch->busy,
                                 .limits = batch->limits};
@@ -120,38 +125,40 @@ static struct compare_way way_of(const struct replica_batch *batch, uint8_t from
  * found quickly once it is paused, its bytes are worth having there before. Not where they take two
  * copies to get there.
  */
-static bool is_ahead(const struct replica_batch *batch, struct memory *root,
-                     const struct extent *extent, bool straight)
+static bool replica_is_ahead(const struct replica_batch *batch, struct memory *root,
+                             const struct extent *extent, bool straight)
 {
-    bool down = batch->from != PLACE_HOST && !in_place_at(batch, root, batch->from);
-    bool up = batch->to != PLACE_HOST && !in_place_at(batch, root, batch->to);
+    bool down = batch->from != PLACE_HOST && !replica_in_place_at(batch, root, batch->from);
+    bool up = batch->to != PLACE_HOST && !replica_in_place_at(batch, root, batch->to);
     if (batch->quiet || (down && up && !straight))
         return false;
     struct compare_way way =
-        way_of(batch, down ? batch->from : PLACE_HOST, up ? batch->to : PLACE_HOST);
-    return (down || up) && has(extent, batch->from) && compare_helps(&way, root, extent->range);
+        replica_way_of(batch, down ? batch->from : PLACE_HOST, up ? batch->to : PLACE_HOST);
+    return (down || up) && replica_extent_has(extent, batch->from) &&
+           compare_helps(&way, root, extent->range);
 }
 
 /* True when a copy meets what the program may do meanwhile: in the window, or in a place that
  * another of its devices uses. */
-static bool meets_program(const struct replica_batch *batch, bool straight)
+static bool replica_meets_program(const struct replica_batch *batch, bool straight)
 {
-    return !batch->quiet && (!straight || uses_target(batch));
+    return !batch->quiet && (!straight || replica_uses_target(batch));
 }
 
 /* With the program running: true when the copies do not meet it, or the root is visited meanwhile.
  * False while it is mapped. */
-static bool may_copy(const struct replica_batch *batch, struct memory *root, bool *ret_visited)
+static bool replica_may_copy(const struct replica_batch *batch, struct memory *root,
+                             bool *ret_visited)
 {
     bool straight = true;
     if (batch->quiet)
         return true;
     for (size_t at = 0; straight && at < root->size;) {
         struct extent extent = extent_at(root, at);
-        straight = !wanted(batch, &extent) || goes_straight(batch, root, &extent);
+        straight = !replica_wanted(batch, &extent) || replica_goes_straight(batch, root, &extent);
         at = extent.range.end;
     }
-    if (!meets_program(batch, straight))
+    if (!replica_meets_program(batch, straight))
         return true;
     *ret_visited = map_visit(root);
     return *ret_visited;
@@ -160,8 +167,8 @@ static bool may_copy(const struct replica_batch *batch, struct memory *root, boo
 /* What the batch wants of one root, by the way that it goes. Looked at only once it is visited:
  * what was mapped for writing has a new version before it is off the list of maps, while the driver
  * still takes its bytes from the window. */
-static int sort(const struct replica_batch *batch, size_t i, struct parts *direct,
-                struct parts *windowed, bool *ret_visited)
+static int replica_sort(const struct replica_batch *batch, size_t i, struct parts *direct,
+                        struct parts *windowed, bool *ret_visited)
 {
     struct memory *root = batch->roots[i];
     struct range range = batch->ranges ? batch->ranges[i] : replica_whole(root);
@@ -169,36 +176,36 @@ static int sort(const struct replica_batch *batch, size_t i, struct parts *direc
     int error = 0;
     if (extents_lacking(root, batch->to, UINT32_MAX, range) == 0)
         return 0;
-    if (!may_copy(batch, root, ret_visited))
+    if (!replica_may_copy(batch, root, ret_visited))
         return batch->torn ? -EBUSY : 0;
     range = batch->quiet ? extents_part(root, range) : extents_units(root, range);
     for (size_t at = range.begin; error == 0 && at < range.end;) {
         struct extent extent = extent_at(root, at);
-        bool straight = goes_straight(batch, root, &extent);
+        bool straight = replica_goes_straight(batch, root, &extent);
         size_t end = extent.range.end < range.end ? extent.range.end : range.end;
         const struct part part = {root, {at, end}, version};
-        bool meets = !straight && !*ret_visited && meets_program(batch, false);
-        bool copies =
-            extent.version <= version || batch->torn || is_ahead(batch, root, &extent, straight);
-        if (wanted(batch, &extent) && !meets && copies)
-            error = parts_push(straight ? direct : windowed, &part);
-        else if (batch->torn && !has(&extent, batch->to))
+        bool meets = !straight && !*ret_visited && replica_meets_program(batch, false);
+        bool copies = extent.version <= version || batch->torn ||
+                      replica_is_ahead(batch, root, &extent, straight);
+        if (replica_wanted(batch, &extent) && !meets && copies)
+            error = replica_parts_push(straight ? direct : windowed, &part);
+        else if (batch->torn && !replica_extent_has(&extent, batch->to))
             error = -EBUSY;
         at = extent.range.end;
     }
     return error;
 }
 
-/* Ends what sync_backed began, so that who copies on, or the program, finds the bytes. */
-static int sync_end(const struct replica_batch *batch, uint8_t place, const struct parts *parts,
-                    cl_int *ret_error)
+/* Ends what replica_sync_backed began, so that who copies on, or the program, finds the bytes. */
+static int replica_sync_end(const struct replica_batch *batch, uint8_t place,
+                            const struct parts *parts, cl_int *ret_error)
 {
     bool synced = false;
     for (size_t i = 0; i < parts->count; i++)
-        synced = synced || backed_at(parts->parts[i].root, place);
+        synced = synced || replica_backed_at(parts->parts[i].root, place);
     if (!synced)
         return 0;
-    struct residence *residence = residence_at(batch, place);
+    struct residence *residence = replica_residence_at(batch, place);
     cl_int error = residence_await_queue(residence, residence->io);
     if (error == CL_SUCCESS)
         return 0;
@@ -211,15 +218,15 @@ static int sync_end(const struct replica_batch *batch, uint8_t place, const stru
  * map and unmap. For reading, the device's bytes arrive at the pointer; invalidating, the pointer's
  * bytes are the device's from then on. Where the device works in place it costs nothing.
  */
-static int sync_backed(const struct replica_batch *batch, const struct part *part, uint8_t place,
-                       cl_map_flags flags, cl_int *ret_error)
+static int replica_sync_backed(const struct replica_batch *batch, const struct part *part,
+                               uint8_t place, cl_map_flags flags, cl_int *ret_error)
 {
     cl_int error;
     struct residence *residence = batch->context->at[place];
     cl_mem real = part->root->real[place];
     void *pointer =
         residence->cl->clEnqueueMapBuffer(residence->io, real, CL_FALSE, flags, part->range.begin,
-                                          size_of(part), 0, NULL, NULL, &error);
+                                          replica_size_of(part), 0, NULL, NULL, &error);
     if (pointer)
         error = residence_unmap(residence, real, pointer);
     if (error == CL_SUCCESS)
@@ -228,13 +235,14 @@ static int sync_backed(const struct replica_batch *batch, const struct part *par
     return -EIO;
 }
 
-static struct transfer_item item_of(const struct part *part, cl_mem from, cl_mem to, char *host)
+static struct transfer_item replica_item_of(const struct part *part, cl_mem from, cl_mem to,
+                                            char *host)
 {
     return (struct transfer_item){.from = from,
                                   .to = to,
                                   .host = host,
                                   .offset = part->range.begin,
-                                  .size = size_of(part),
+                                  .size = replica_size_of(part),
                                   .image = part->root->image};
 }
 
@@ -248,7 +256,7 @@ struct gap_copy {
 
 /* What the program maps it may be writing now: it goes from the window to the store, if there is
  * one. */
-static void copy_mapped(struct gap_copy *gap, size_t to)
+static void replica_copy_mapped(struct gap_copy *gap, size_t to)
 {
     const struct memory *root = gap->root;
     if (root->store)
@@ -256,11 +264,11 @@ static void copy_mapped(struct gap_copy *gap, size_t to)
     gap->at = to;
 }
 
-static int copy_gap(void *data, size_t from, size_t to)
+static int replica_copy_gap(void *data, size_t from, size_t to)
 {
     struct gap_copy *gap = data;
     char *host = memory_host_bytes(gap->root);
-    copy_mapped(gap, from);
+    replica_copy_mapped(gap, from);
     gap->at = to;
     if (gap->image) {
         memcpy(host + from, gap->image + from, to - from);
@@ -272,7 +280,8 @@ static int copy_gap(void *data, size_t from, size_t to)
 }
 
 /* Read what is not mapped: the rest is the program's, who may be writing it now. */
-static int download_around_maps(struct transfer *transfer, const struct part *part, uint8_t from)
+static int replica_download_around_maps(struct transfer *transfer, const struct part *part,
+                                        uint8_t from)
 {
     struct memory *root = part->root;
     struct gap_copy gap = {
@@ -286,23 +295,23 @@ static int download_around_maps(struct transfer *transfer, const struct part *pa
         /* Bytes between rows are nobody's, but must not be lost where the window is the program's.
          */
         memcpy(image + part->range.begin, memory_host_bytes(root) + part->range.begin,
-               size_of(part));
-        struct transfer_item item = item_of(part, root->real[from], NULL, image);
+               replica_size_of(part));
+        struct transfer_item item = replica_item_of(part, root->real[from], NULL, image);
         error = transfer_add(transfer, &item);
         int flushed = transfer_flush(transfer); /* also on failure: reads may be in flight */
         error = error != 0 ? error : flushed;
     }
     if (error == 0)
-        error = map_each_gap(root, part->range, copy_gap, &gap);
+        error = map_each_gap(root, part->range, replica_copy_gap, &gap);
     if (error == 0)
-        copy_mapped(&gap, part->range.end);
+        replica_copy_mapped(&gap, part->range.end);
     free(image);
     return error;
 }
 
 /* What a download asks of new memory for @part: where it writes every byte of it, anything will do.
  */
-static unsigned room_flags(const struct part *part, bool mapped)
+static unsigned replica_room_flags(const struct part *part, bool mapped)
 {
     const struct memory *root = part->root;
     const struct image_shape *image = root->image;
@@ -313,47 +322,49 @@ static unsigned room_flags(const struct part *part, bool mapped)
     return whole && written == root->size && !mapped ? PAGES_ANY : 0;
 }
 
-static int download(const struct replica_batch *batch, struct transfer *transfer,
-                    const struct part *part, cl_int *ret_error)
+static int replica_download(const struct replica_batch *batch, struct transfer *transfer,
+                            const struct part *part, cl_int *ret_error)
 {
     struct memory *root = part->root;
-    bool there = in_window(batch, root);
+    bool there = replica_in_window(batch, root);
     bool mapped = batch->quiet && map_written(root);
     if (there)
         memory_host_is_window(root);
     if (extents_latest(root, PLACE_HOST, part->range))
         return memory_window(root, 0);
-    if (!there && memory_host_room(root, room_flags(part, mapped)) != 0)
+    if (!there && memory_host_room(root, replica_room_flags(part, mapped)) != 0)
         return -ENOMEM;
     if (there && mapped)
         return 0;
-    if (!mapped && !reads_device(batch, root))
-        return sync_backed(batch, part, batch->from, CL_MAP_READ, ret_error);
+    if (!mapped && !replica_reads_device(batch, root))
+        return replica_sync_backed(batch, part, batch->from, CL_MAP_READ, ret_error);
     if (mapped)
-        return download_around_maps(transfer, part, batch->from);
+        return replica_download_around_maps(transfer, part, batch->from);
     struct transfer_item item =
-        item_of(part, root->real[batch->from], NULL, memory_host_bytes(root));
+        replica_item_of(part, root->real[batch->from], NULL, memory_host_bytes(root));
     return transfer_add(transfer, &item);
 }
 
-static int upload(const struct replica_batch *batch, struct transfer *transfer,
-                  const struct part *part, cl_int *ret_error)
+static int replica_upload(const struct replica_batch *batch, struct transfer *transfer,
+                          const struct part *part, cl_int *ret_error)
 {
     struct memory *root = part->root;
-    if (backed_at(root, batch->to) && !root->store &&
-        (!memory_is_lent(root) || in_place_at(batch, root, batch->to)))
-        return sync_backed(batch, part, batch->to, CL_MAP_WRITE_INVALIDATE_REGION, ret_error);
-    struct transfer_item item = item_of(part, NULL, root->real[batch->to], memory_host_bytes(root));
-    item.lent = is_in_lent(root);
+    if (replica_backed_at(root, batch->to) && !root->store &&
+        (!memory_is_lent(root) || replica_in_place_at(batch, root, batch->to)))
+        return replica_sync_backed(batch, part, batch->to, CL_MAP_WRITE_INVALIDATE_REGION,
+                                   ret_error);
+    struct transfer_item item =
+        replica_item_of(part, NULL, root->real[batch->to], memory_host_bytes(root));
+    item.lent = replica_is_in_lent(root);
     return transfer_add(transfer, &item);
 }
 
-static int straight(const struct replica_batch *batch, struct transfer *transfer,
-                    const struct part *part, cl_int *ret_error)
+static int replica_straight(const struct replica_batch *batch, struct transfer *transfer,
+                            const struct part *part, cl_int *ret_error)
 {
     (void)ret_error;
     struct transfer_item item =
-        item_of(part, part->root->real[batch->from], part->root->real[batch->to], NULL);
+        replica_item_of(part, part->root->real[batch->from], part->root->real[batch->to], NULL);
     return transfer_add(transfer, &item);
 }
 
@@ -361,9 +372,9 @@ typedef int (*copier)(const struct replica_batch *batch, struct transfer *transf
                       const struct part *part, cl_int *ret_error);
 
 /* What is left of @parts, to be copied or filled with zeroes, once they were compared. */
-static int compare(const struct compare_way *way, const struct parts *parts,
-                   struct comparison *comparisons, struct parts *ret_differing,
-                   struct parts *ret_zeroes)
+static int replica_compare(const struct compare_way *way, const struct parts *parts,
+                           struct comparison *comparisons, struct parts *ret_differing,
+                           struct parts *ret_zeroes)
 {
     int error = 0;
     for (size_t i = 0; error == 0 && i < parts->count; i++) {
@@ -372,30 +383,30 @@ static int compare(const struct compare_way *way, const struct parts *parts,
         bool zero;
         error = compare_begin(way, part.root, part.range, comparison);
         if (error == 0 && !comparison->source)
-            error = parts_push(ret_differing, &part);
+            error = replica_parts_push(ret_differing, &part);
         for (size_t at = part.range.begin;
              error == 0 && comparison->source && compare_next(comparison, at, &part.range, &zero);
              at = part.range.end)
-            error = parts_push(zero ? ret_zeroes : ret_differing, &part);
+            error = replica_parts_push(zero ? ret_zeroes : ret_differing, &part);
     }
     return error;
 }
 
 /* On a device, behind what was copied there. */
-static int fill(const struct replica_batch *batch, uint8_t to, const struct parts *zeroes,
-                cl_int *ret_error)
+static int replica_fill(const struct replica_batch *batch, uint8_t to, const struct parts *zeroes,
+                        cl_int *ret_error)
 {
     static const cl_uint zero;
     cl_int error = CL_SUCCESS;
     if (zeroes->count == 0)
         return 0;
-    struct residence *residence = residence_at(batch, to);
+    struct residence *residence = replica_residence_at(batch, to);
     for (size_t i = 0; error == CL_SUCCESS && i < zeroes->count; i++) {
         const struct part *part = &zeroes->parts[i];
-        bool words = (part->range.begin | size_of(part)) % sizeof(zero) == 0;
+        bool words = (part->range.begin | replica_size_of(part)) % sizeof(zero) == 0;
         error = residence->cl->clEnqueueFillBuffer(residence->io, part->root->real[to], &zero,
                                                    words ? sizeof(zero) : 1, part->range.begin,
-                                                   size_of(part), 0, NULL, NULL);
+                                                   replica_size_of(part), 0, NULL, NULL);
     }
     cl_int ended = residence_await_queue(residence, residence->io);
     error = error != CL_SUCCESS ? error : ended;
@@ -406,7 +417,7 @@ static int fill(const struct replica_batch *batch, uint8_t to, const struct part
 }
 
 /* Host memory has to be made for a part of them. */
-static bool take_fresh(const struct parts *parts)
+static bool replica_take_fresh(const struct parts *parts)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < parts->count; i++)
@@ -417,28 +428,30 @@ static bool take_fresh(const struct parts *parts)
 }
 
 /* What the parts of one kind have in common. */
-static struct transfer_limits limits_of(const struct replica_batch *batch, uint8_t from, uint8_t to,
-                                        const struct parts *parts)
+static struct transfer_limits replica_limits_of(const struct replica_batch *batch, uint8_t from,
+                                                uint8_t to, const struct parts *parts)
 {
     struct transfer_limits limits = batch->limits ? *batch->limits : (struct transfer_limits){0};
     for (size_t i = 0; i < parts->count; i++) {
         const struct memory *root = parts->parts[i].root;
-        limits.lent = limits.lent ||
-                      (from == PLACE_HOST && is_in_lent(root) && !in_place_at(batch, root, to));
+        limits.lent = limits.lent || (from == PLACE_HOST && replica_is_in_lent(root) &&
+                                      !replica_in_place_at(batch, root, to));
     }
-    limits.fresh = limits.fresh || (to == PLACE_HOST && !limits.series && take_fresh(parts));
+    limits.fresh =
+        limits.fresh || (to == PLACE_HOST && !limits.series && replica_take_fresh(parts));
     return limits;
 }
 
 /* @ret_passes: it went past the host, or tried to. */
-static int copy_within(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
-                       const struct parts *parts, const struct transfer_limits *limits,
-                       bool *ret_passes, cl_int *ret_error)
+static int replica_copy_within(const struct replica_batch *batch, uint8_t from, uint8_t to,
+                               copier copy, const struct parts *parts,
+                               const struct transfer_limits *limits, bool *ret_passes,
+                               cl_int *ret_error)
 {
     struct transfer *transfer = NULL;
     struct transfer_shape shape = {0};
-    int error = transfer_create(residence_at(batch, from), residence_at(batch, to), parts->bytes,
-                                limits, &transfer);
+    int error = transfer_create(replica_residence_at(batch, from), replica_residence_at(batch, to),
+                                parts->bytes, limits, &transfer);
     for (size_t i = 0; error == 0 && i < parts->count; i++)
         error = copy(batch, transfer, &parts->parts[i], ret_error);
     int flushed = transfer ? transfer_flush(transfer) : 0;
@@ -450,31 +463,31 @@ static int copy_within(const struct replica_batch *batch, uint8_t from, uint8_t 
         transfer_describe(transfer, &shape);
     *ret_passes = shape.passes;
     transfer_destroy(transfer);
-    int ended = sync_end(batch, from != PLACE_HOST ? from : to, parts, ret_error);
+    int ended = replica_sync_end(batch, from != PLACE_HOST ? from : to, parts, ret_error);
     return error != 0 ? error : ended;
 }
 
 /* One kind of copy for all parts that want it. Where two devices have no way past the host, it
  * reaches both. */
-static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
-                      const struct parts *parts, cl_int *ret_error)
+static int replica_copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t to,
+                              copier copy, const struct parts *parts, cl_int *ret_error)
 {
     bool passes = false;
     if (parts->count == 0)
         return 0;
-    struct transfer_limits limits = limits_of(batch, from, to, parts);
+    struct transfer_limits limits = replica_limits_of(batch, from, to, parts);
     uint64_t done = limits.done ? atomic_load(limits.done) : 0;
     cl_int reason = CL_SUCCESS;
-    int error = copy_within(batch, from, to, copy, parts, &limits, &passes, &reason);
-    if (error == -EIO && passes && !residence_is_lost(residence_at(batch, from)) &&
-        !residence_is_lost(residence_at(batch, to))) {
+    int error = replica_copy_within(batch, from, to, copy, parts, &limits, &passes, &reason);
+    if (error == -EIO && passes && !residence_is_lost(replica_residence_at(batch, from)) &&
+        !residence_is_lost(replica_residence_at(batch, to))) {
         log_info("nothing goes straight from %s to %s (error %d): the bytes go through the host",
-                 device_name(residence_at(batch, from)->device),
-                 device_name(residence_at(batch, to)->device), reason);
+                 device_name(replica_residence_at(batch, from)->device),
+                 device_name(replica_residence_at(batch, to)->device), reason);
         limits.through_host = true;
         if (limits.done)
             atomic_store(limits.done, done);
-        error = copy_within(batch, from, to, copy, parts, &limits, &passes, &reason);
+        error = replica_copy_within(batch, from, to, copy, parts, &limits, &passes, &reason);
     }
     if (error == -EIO)
         *ret_error = reason;
@@ -482,19 +495,21 @@ static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t t
 }
 
 /* What differs of @parts; afterwards @to has them. */
-static int copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
-                    const struct parts *parts, uint64_t *ret_copied, cl_int *ret_error)
+static int replica_copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to,
+                            copier copy, const struct parts *parts, uint64_t *ret_copied,
+                            cl_int *ret_error)
 {
-    const struct compare_way way = way_of(batch, from, to);
+    const struct compare_way way = replica_way_of(batch, from, to);
     struct parts differing = {0}, zeroes = {0};
     if (parts->count == 0)
         return 0;
     struct comparison *comparisons = calloc(parts->count, sizeof(*comparisons));
-    int error = comparisons ? compare(&way, parts, comparisons, &differing, &zeroes) : -ENOMEM;
+    int error =
+        comparisons ? replica_compare(&way, parts, comparisons, &differing, &zeroes) : -ENOMEM;
     if (error == 0)
-        error = copy_parts(batch, from, to, copy, &differing, ret_error);
+        error = replica_copy_parts(batch, from, to, copy, &differing, ret_error);
     if (error == 0)
-        error = fill(batch, to, &zeroes, ret_error);
+        error = replica_fill(batch, to, &zeroes, ret_error);
     for (size_t i = 0; error == 0 && i < parts->count; i++) {
         const struct part *part = &parts->parts[i];
         atomic_fetch_or(&part->root->filled, (uint16_t)(1u << from | 1u << to));
@@ -520,14 +535,14 @@ uint64_t replica_differing(struct memory *root, uint8_t from, uint8_t to)
 }
 
 /* Bytes of parts for which both ends work on the same host memory. */
-static uint64_t shared_bytes(const struct replica_batch *batch, const struct parts *parts)
+static uint64_t replica_shared_bytes(const struct replica_batch *batch, const struct parts *parts)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < parts->count; i++) {
         const struct part *part = &parts->parts[i];
-        if ((batch->from == PLACE_HOST || in_place_at(batch, part->root, batch->from)) &&
-            (batch->to == PLACE_HOST || in_place_at(batch, part->root, batch->to)))
-            bytes += size_of(part);
+        if ((batch->from == PLACE_HOST || replica_in_place_at(batch, part->root, batch->from)) &&
+            (batch->to == PLACE_HOST || replica_in_place_at(batch, part->root, batch->to)))
+            bytes += replica_size_of(part);
     }
     return bytes;
 }
@@ -540,14 +555,16 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
     bool *visited = calloc(batch->count + 1, sizeof(*visited));
     int error = visited ? 0 : -ENOMEM;
     for (size_t i = 0; error == 0 && i < batch->count; i++)
-        error = sort(batch, i, &direct, &windowed, &visited[i]);
+        error = replica_sort(batch, i, &direct, &windowed, &visited[i]);
     if (error == 0)
-        error =
-            copy_all(batch, batch->from, batch->to, straight, &direct, &straight_bytes, ret_error);
+        error = replica_copy_all(batch, batch->from, batch->to, replica_straight, &direct,
+                                 &straight_bytes, ret_error);
     if (error == 0 && batch->from != PLACE_HOST)
-        error = copy_all(batch, batch->from, PLACE_HOST, download, &windowed, &down, ret_error);
+        error = replica_copy_all(batch, batch->from, PLACE_HOST, replica_download, &windowed, &down,
+                                 ret_error);
     if (error == 0 && batch->to != PLACE_HOST)
-        error = copy_all(batch, PLACE_HOST, batch->to, upload, &windowed, &up, ret_error);
+        error = replica_copy_all(batch, PLACE_HOST, batch->to, replica_upload, &windowed, &up,
+                                 ret_error);
     if (error == 0)
         *ret_bytes = direct.bytes + windowed.bytes;
     /* One of the two ways may have been no copy, but memory that both ends work on. */
@@ -560,7 +577,7 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
             map_visit_end(batch->roots[i]);
     }
     if (error == 0 && batch->shared)
-        *batch->shared += shared_bytes(batch, &windowed);
+        *batch->shared += replica_shared_bytes(batch, &windowed);
     span_end(begun, "copy",
              batch->to == PLACE_HOST     ? "copy to host memory"
              : batch->from == PLACE_HOST ? "copy from host memory"

@@ -15,7 +15,7 @@ struct svm_block {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all tables; a leaf */
 
 /* Where the first block that begins after @pointer is. Under lock. */
-static size_t after(const struct svm_table *table, const char *pointer)
+static size_t svm_after(const struct svm_table *table, const char *pointer)
 {
     size_t low = 0, high = table->count;
     while (low < high) {
@@ -32,7 +32,7 @@ bool svm_has(const struct svm_table *table, const void *pointer)
 {
     const char *byte = pointer;
     pthread_mutex_lock(&lock);
-    size_t at = after(table, byte);
+    size_t at = svm_after(table, byte);
     bool found =
         at > 0 && (size_t)(byte - table->blocks[at - 1].start) < table->blocks[at - 1].size;
     pthread_mutex_unlock(&lock);
@@ -40,7 +40,7 @@ bool svm_has(const struct svm_table *table, const void *pointer)
 }
 
 /* Room for one more than there are now, and for those that other threads reserved. */
-static bool reserve(struct svm_table *table)
+static bool svm_reserve(struct svm_table *table)
 {
     pthread_mutex_lock(&lock);
     bool enough =
@@ -51,12 +51,12 @@ static bool reserve(struct svm_table *table)
 }
 
 /* What was reserved becomes @block, or nothing when it has no bytes. */
-static void settle(struct svm_table *table, struct svm_block block)
+static void svm_settle(struct svm_table *table, struct svm_block block)
 {
     pthread_mutex_lock(&lock);
     table->reserved--;
     if (block.start) {
-        size_t at = after(table, block.start);
+        size_t at = svm_after(table, block.start);
         memmove(&table->blocks[at + 1], &table->blocks[at],
                 (table->count - at) * sizeof(table->blocks[0]));
         table->blocks[at] = block;
@@ -65,10 +65,10 @@ static void settle(struct svm_table *table, struct svm_block block)
     pthread_mutex_unlock(&lock);
 }
 
-static bool take_out(struct svm_table *table, const void *pointer)
+static bool svm_take_out(struct svm_table *table, const void *pointer)
 {
     pthread_mutex_lock(&lock);
-    size_t at = after(table, pointer);
+    size_t at = svm_after(table, pointer);
     bool found = at > 0 && table->blocks[at - 1].start == pointer;
     if (found) {
         table->count--;
@@ -80,14 +80,14 @@ static bool take_out(struct svm_table *table, const void *pointer)
 }
 
 /* The capabilities that an allocation takes (5.6.1). */
-static uint64_t capabilities(cl_svm_mem_flags flags)
+static uint64_t svm_capabilities(cl_svm_mem_flags flags)
 {
     return CL_DEVICE_SVM_COARSE_GRAIN_BUFFER |
            (flags & CL_MEM_SVM_FINE_GRAIN_BUFFER ? CL_DEVICE_SVM_FINE_GRAIN_BUFFER : 0) |
            (flags & CL_MEM_SVM_ATOMICS ? CL_DEVICE_SVM_ATOMICS : 0);
 }
 
-static bool in_one_place(const struct context *context)
+static bool svm_in_one_place(const struct context *context)
 {
     for (cl_uint i = 1; i < context->seat_count; i++)
         if (atomic_load(&context->place[i]) != atomic_load(&context->place[0]))
@@ -100,19 +100,19 @@ void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl
 {
     void *pointer = NULL;
     *ret_stray = NULL;
-    if (!reserve(&context->svm))
+    if (!svm_reserve(&context->svm))
         return NULL;
-    if (pin_enter(context, CL_DEVICE_SVM_CAPABILITIES, capabilities(flags), ret_stray) ==
+    if (pin_enter(context, CL_DEVICE_SVM_CAPABILITIES, svm_capabilities(flags), ret_stray) ==
         CL_SUCCESS) {
         const struct residence *residence = context->at[context_home(context)];
-        if (in_one_place(context) && residence->cl->clSVMAlloc)
+        if (svm_in_one_place(context) && residence->cl->clSVMAlloc)
             pointer = residence->cl->clSVMAlloc(residence->context, flags, size, alignment);
         if (pointer)
             pin_take(&context->pins, PIN_SVM);
-        settle(&context->svm, (struct svm_block){pointer, size});
+        svm_settle(&context->svm, (struct svm_block){pointer, size});
         gate_leave();
     } else {
-        settle(&context->svm, (struct svm_block){NULL, 0});
+        svm_settle(&context->svm, (struct svm_block){NULL, 0});
     }
     return pointer;
 }
@@ -120,7 +120,7 @@ void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl
 void svm_free(struct context *context, void *pointer)
 {
     gate_enter();
-    if (pointer && take_out(&context->svm, pointer)) {
+    if (pointer && svm_take_out(&context->svm, pointer)) {
         /* Pinned, so never suspended. */
         const struct residence *residence = context->at[context_home(context)];
         residence->cl->clSVMFree(residence->context, pointer);

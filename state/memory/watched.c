@@ -16,12 +16,12 @@ struct watched {
 
 static _Atomic unsigned watched_count;
 
-static struct watched *take(struct window *window)
+static struct watched *watched_take(struct window *window)
 {
     return atomic_exchange(&window->watched, NULL);
 }
 
-static bool works_in_place(const struct memory *root)
+static bool watched_works_in_place(const struct memory *root)
 {
     uint8_t backed = atomic_load(&root->backed), in_place = 0;
     for (uint8_t place = 0; place < PLACES; place++)
@@ -34,7 +34,7 @@ static bool works_in_place(const struct memory *root)
 bool watched_may(const struct memory *root)
 {
     return root->size >= PAGES_LEAST && !root->uses_svm && !root->store && root->window &&
-           root->window->ours && works_in_place(root) && dirty_may();
+           root->window->ours && watched_works_in_place(root) && dirty_may();
 }
 
 static struct watched *watched_new(const struct memory *root)
@@ -51,34 +51,34 @@ static struct watched *watched_new(const struct memory *root)
 }
 
 /* Whose tracking ends. */
-static void forget(struct watched *watched)
+static void watched_forget(struct watched *watched)
 {
     if (watched)
         atomic_fetch_sub(&watched_count, 1);
     free(watched);
 }
 
-static bool is_fresh(const struct watched *watched, size_t chunk)
+static bool watched_is_fresh(const struct watched *watched, size_t chunk)
 {
     return digest_is_known(&watched->digests[chunk]) && dirty_is_clean(watched->dirty, chunk);
 }
 
 /* Chunks [first, ret) are all fresh, or all are not. */
-static size_t run_end(const struct watched *watched, size_t first, size_t end)
+static size_t watched_run_end(const struct watched *watched, size_t first, size_t end)
 {
     size_t at = first + 1;
-    while (at < end && is_fresh(watched, at) == is_fresh(watched, first))
+    while (at < end && watched_is_fresh(watched, at) == watched_is_fresh(watched, first))
         at++;
     return at;
 }
 
 /* Those that are not fresh are clean from now on; their digests are to be taken afterwards. */
-static int clean_stale(struct watched *watched, size_t first, size_t end)
+static int watched_clean_stale(struct watched *watched, size_t first, size_t end)
 {
     int error = 0;
     for (size_t at = first, next; error == 0 && at < end; at = next) {
-        next = run_end(watched, at, end);
-        if (is_fresh(watched, at))
+        next = watched_run_end(watched, at, end);
+        if (watched_is_fresh(watched, at))
             continue;
         memset(&watched->digests[at], 0, (next - at) * sizeof(watched->digests[0]));
         error = dirty_clean(watched->dirty, at, next - at);
@@ -87,14 +87,15 @@ static int clean_stale(struct watched *watched, size_t first, size_t end)
 }
 
 /* By all cores; those that are fresh are left as they are. */
-static int digest_stale(const struct watched *watched, const struct memory *root, size_t first,
-                        size_t count, const struct transfer_limits *limits, struct digest *ret)
+static int watched_digest_stale(const struct watched *watched, const struct memory *root,
+                                size_t first, size_t count, const struct transfer_limits *limits,
+                                struct digest *ret)
 {
     struct digest_run *runs = malloc(count * sizeof(*runs));
     size_t stale = 0;
     for (size_t i = 0; runs && i < count; i++) {
         size_t begin = (first + i) * DIGEST_CHUNK, left = root->size - begin;
-        if (!is_fresh(watched, first + i))
+        if (!watched_is_fresh(watched, first + i))
             runs[stale++] = (struct digest_run){root->window->bytes + begin,
                                                 left < DIGEST_CHUNK ? left : DIGEST_CHUNK, &ret[i]};
     }
@@ -103,29 +104,29 @@ static int digest_stale(const struct watched *watched, const struct memory *root
     return error;
 }
 
-static void destroy(struct watched *watched)
+static void watched_destroy(struct watched *watched)
 {
     if (watched)
         dirty_end(watched->dirty);
-    forget(watched);
+    watched_forget(watched);
 }
 
-static void put(struct window *window, struct watched *watched)
+static void watched_put(struct window *window, struct watched *watched)
 {
-    destroy(atomic_exchange(&window->watched, watched));
+    watched_destroy(atomic_exchange(&window->watched, watched));
 }
 
 /* By what was seen. -ENOTSUP: not all was, and there is nothing to be gone by any more. */
-static int digest_watched(struct watched *watched, const struct memory *root, size_t first,
-                          size_t count, bool quiet, const struct transfer_limits *limits,
-                          struct digest *ret)
+static int watched_digest_watched(struct watched *watched, const struct memory *root, size_t first,
+                                  size_t count, bool quiet, const struct transfer_limits *limits,
+                                  struct digest *ret)
 {
     struct digest *kept = &watched->digests[first];
-    int error = quiet ? 0 : clean_stale(watched, first, first + count);
+    int error = quiet ? 0 : watched_clean_stale(watched, first, first + count);
     if (quiet)
         memcpy(ret, kept, count * sizeof(*ret));
     if (error == 0)
-        error = digest_stale(watched, root, first, count, limits, quiet ? ret : kept);
+        error = watched_digest_stale(watched, root, first, count, limits, quiet ? ret : kept);
     if (!quiet)
         memcpy(ret, kept, count * sizeof(*ret));
     return error == 0 && !dirty_holds(watched->dirty) ? -ENOTSUP : error;
@@ -135,27 +136,27 @@ int watched_digest(struct memory *root, size_t first, size_t count, bool quiet,
                    const struct transfer_limits *limits, struct digest *ret)
 {
     struct window *window = root->window;
-    struct watched *watched = watched_may(root) ? take(window) : NULL;
+    struct watched *watched = watched_may(root) ? watched_take(window) : NULL;
     if (!watched && watched_may(root) && !quiet)
         watched = watched_new(root);
-    int error =
-        watched ? digest_watched(watched, root, first, count, quiet, limits, ret) : -ENOTSUP;
+    int error = watched ? watched_digest_watched(watched, root, first, count, quiet, limits, ret)
+                        : -ENOTSUP;
     if (error != -ENOTSUP) {
-        put(window, watched);
+        watched_put(window, watched);
         return error;
     }
-    destroy(watched);
+    watched_destroy(watched);
     return digest_host(memory_host_bytes(root), root->size, first, count, limits, ret);
 }
 
 size_t watched_stale(struct memory *root, size_t first, size_t count)
 {
-    struct watched *watched = watched_may(root) ? take(root->window) : NULL;
+    struct watched *watched = watched_may(root) ? watched_take(root->window) : NULL;
     size_t stale = count;
     for (size_t i = first; watched && i < first + count; i++)
-        stale -= is_fresh(watched, i);
+        stale -= watched_is_fresh(watched, i);
     if (watched)
-        put(root->window, watched);
+        watched_put(root->window, watched);
     return stale;
 }
 
@@ -167,15 +168,15 @@ void watched_end_all(void)
         return;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (memory->root == memory && memory->window)
-            destroy(take(memory->window));
+            watched_destroy(watched_take(memory->window));
 }
 
 bool watched_give(struct window *window, void (*give)(char *bytes, size_t size))
 {
-    struct watched *watched = take(window);
+    struct watched *watched = watched_take(window);
     bool gives = watched != NULL;
     if (gives)
         dirty_end_later(watched->dirty, give);
-    forget(watched);
+    watched_forget(watched);
     return gives;
 }

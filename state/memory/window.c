@@ -14,7 +14,7 @@
 #define ALIGN_LARGE 4096
 
 /* @flags: enum pages_flags. */
-static char *bytes_take(size_t size, size_t align, unsigned flags)
+static char *window_bytes_take(size_t size, size_t align, unsigned flags)
 {
     size_t whole = (size + align - 1) & ~(align - 1);
     if (size >= PAGES_LEAST)
@@ -22,7 +22,7 @@ static char *bytes_take(size_t size, size_t align, unsigned flags)
     return whole >= size ? aligned_alloc(align, whole) : NULL;
 }
 
-static void bytes_give(char *bytes, size_t size)
+static void window_bytes_give(char *bytes, size_t size)
 {
     if (size >= PAGES_LEAST)
         pages_give(bytes, size);
@@ -40,7 +40,7 @@ static struct window *window_create(char *bytes, size_t size, bool pages, unsign
     atomic_init(&window->refs, 1);
     if (window->ours) {
         size_t align = pages || size >= REGISTERED_LEAST ? ALIGN_LARGE : ALIGN_SMALL;
-        window->bytes = bytes_take(size, align, flags);
+        window->bytes = window_bytes_take(size, align, flags);
         if (!window->bytes) {
             free(window);
             return NULL;
@@ -55,7 +55,7 @@ void window_unref(struct window *window)
         return;
     registered_release(window);
     if (window->ours && !watched_give(window, pages_give))
-        bytes_give(window->bytes, window->size);
+        window_bytes_give(window->bytes, window->size);
     if (window->farewell)
         farewell_drop(window->farewell);
     free(window);
@@ -78,7 +78,7 @@ int memory_window(struct memory *root, unsigned flags)
 }
 
 /* What the program's memory was the replica of is in the store from now on. */
-static void take_from_lent(struct memory *root)
+static void window_take_from_lent(struct memory *root)
 {
     for (size_t at = 0; at < root->size;) {
         struct extent extent = extent_at(root, at);
@@ -95,9 +95,9 @@ int memory_host_room(struct memory *root, unsigned flags)
         return memory_window(root, flags);
     if (!root->store) {
         compare_forget_at(root, PLACE_HOST);
-        root->store = bytes_take(root->size, ALIGN_LARGE, flags);
+        root->store = window_bytes_take(root->size, ALIGN_LARGE, flags);
         if (root->store)
-            take_from_lent(root);
+            window_take_from_lent(root);
     }
     return root->store ? 0 : -ENOMEM;
 }
@@ -116,7 +116,7 @@ void memory_host_is_window(struct memory *root)
     if (!root->store)
         return;
     compare_forget_at(root, PLACE_HOST);
-    bytes_give(root->store, root->size);
+    window_bytes_give(root->store, root->size);
     root->store = NULL;
 }
 
@@ -141,7 +141,7 @@ bool memory_would_write(const struct memory *root, uint8_t place)
 
 /* Some device has the latest bytes of every extent of its own, which nobody brings there any more,
  * and keeps them: what the program left on demand goes. */
-static bool is_elsewhere(const struct memory *root, uint8_t drained)
+static bool window_is_elsewhere(const struct memory *root, uint8_t drained)
 {
     bool elsewhere = true;
     for (size_t at = 0; elsewhere && at < root->size;) {
@@ -160,7 +160,7 @@ static bool is_elsewhere(const struct memory *root, uint8_t drained)
 void memory_window_drop(struct memory *root, uint8_t drained)
 {
     bool window = root->window && root->window->ours && root->backed == 0 && !map_any(root);
-    if ((!window && !root->store) || !is_elsewhere(root, drained))
+    if ((!window && !root->store) || !window_is_elsewhere(root, drained))
         return;
     if (window) {
         window_unref(root->window);

@@ -39,7 +39,7 @@ size_t elastic_count(void)
 }
 
 /* Under the lock. */
-static bool is_member(const struct device_key *key)
+static bool elastic_is_member(const struct device_key *key)
 {
     for (size_t i = 0; i < atomic_load(&member_count); i++)
         if (device_key_equal(&members[i].key, key))
@@ -47,23 +47,23 @@ static bool is_member(const struct device_key *key)
     return false;
 }
 
-static bool is_wanted(const struct device_key *key)
+static bool elastic_is_wanted(const struct device_key *key)
 {
     pthread_mutex_lock(&lock);
-    bool wanted = is_member(key);
+    bool wanted = elastic_is_member(key);
     pthread_mutex_unlock(&lock);
     return wanted;
 }
 
-static bool offers(const void *unused, const struct context *context, uint8_t place)
+static bool elastic_offers(const void *unused, const struct context *context, uint8_t place)
 {
     const struct device *device = atomic_load(&context->ready[place]);
     (void)unused;
-    return device && is_wanted(&device->key);
+    return device && elastic_is_wanted(&device->key);
 }
 
 /* Also where a device was taken from the program. */
-static bool stops(const void *unused)
+static bool elastic_stops(const void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&lock);
@@ -74,7 +74,7 @@ static bool stops(const void *unused)
 
 /* ---- the thread ---- */
 
-static bool is_ready(const struct device_key *key)
+static bool elastic_is_ready(const struct device_key *key)
 {
     uintptr_t cursor = 0;
     struct context *context;
@@ -95,7 +95,7 @@ static bool is_ready(const struct device_key *key)
 }
 
 /* Whether it is due, and which one. */
-static bool member_at(size_t i, struct device_key *ret_key)
+static bool elastic_member_at(size_t i, struct device_key *ret_key)
 {
     pthread_mutex_lock(&lock);
     bool due = i < atomic_load(&member_count) && members[i].not_before <= clock_now_ns();
@@ -105,7 +105,7 @@ static bool member_at(size_t i, struct device_key *ret_key)
     return due;
 }
 
-static void put_off(const struct device_key *key)
+static void elastic_put_off(const struct device_key *key)
 {
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < atomic_load(&member_count); i++)
@@ -115,11 +115,11 @@ static void put_off(const struct device_key *key)
 }
 
 /* @again  What is there is not all that there is by now. */
-static void make_ready(uint32_t seat, bool again)
+static void elastic_make_ready(uint32_t seat, bool again)
 {
     struct device_key key;
     for (size_t i = 0; i < ELASTIC_MAX; i++) {
-        if (!member_at(i, &key) || (!again && is_ready(&key)))
+        if (!elastic_member_at(i, &key) || (!again && elastic_is_ready(&key)))
             continue;
         const struct move_request request = {.target = &key, .seat = seat, .prewarm = true};
         struct move_report report;
@@ -127,17 +127,17 @@ static void make_ready(uint32_t seat, bool again)
         if (report.result == MOVE_DONE)
             continue;
         log_info("launches are not spread over %s: %s", key.device, report.reason);
-        put_off(&key);
+        elastic_put_off(&key);
     }
 }
 
-static void let_go(void)
+static void elastic_let_go(void)
 {
     struct device_key key;
     pthread_mutex_lock(&lock);
     while (leaver_count != 0) {
         key = leavers[--leaver_count];
-        bool back = is_member(&key);
+        bool back = elastic_is_member(&key);
         pthread_mutex_unlock(&lock);
         if (!back)
             (void)!move_cool(&key, 0);
@@ -148,10 +148,13 @@ static void let_go(void)
 
 /* Until nothing is left of the launch that @seat is in the middle of, or that is better left alone.
  * As spread_run. */
-static int spread_launch(struct seat *seat)
+static int elastic_spread_launch(struct seat *seat)
 {
-    struct spread_request request = {
-        .seat = seat, .offers = offers, .stops = stops, .abandons = true, .yields = true};
+    struct spread_request request = {.seat = seat,
+                                     .offers = elastic_offers,
+                                     .stops = elastic_stops,
+                                     .abandons = true,
+                                     .yields = true};
     struct spread *spread;
     int error;
     do {
@@ -169,7 +172,7 @@ static int spread_launch(struct seat *seat)
     return error;
 }
 
-static bool await_launch(void)
+static bool elastic_await_launch(void)
 {
     pthread_mutex_lock(&lock);
     while (!awake)
@@ -183,23 +186,23 @@ static bool await_launch(void)
 static void *elastic_thread(void *unused)
 {
     (void)unused;
-    while (await_launch()) {
-        let_go();
+    while (elastic_await_launch()) {
+        elastic_let_go();
         /* It may have been asked for while the program starts. */
         uint32_t count = __atomic_load_n(&the_seat_count, __ATOMIC_ACQUIRE);
         for (uint32_t seat = 0; seat < count && elastic_count() != 0; seat++) {
-            make_ready(seat, false);
-            if (spread_launch(the_seats[seat]) != -ENOTSUP)
+            elastic_make_ready(seat, false);
+            if (elastic_spread_launch(the_seats[seat]) != -ENOTSUP)
                 continue;
-            make_ready(seat, true);
-            (void)spread_launch(the_seats[seat]);
+            elastic_make_ready(seat, true);
+            (void)elastic_spread_launch(the_seats[seat]);
         }
     }
     return NULL;
 }
 
 /* Under no lock that a thread holds for long. */
-static void wake(void)
+static void elastic_wake_thread(void)
 {
     pthread_mutex_lock(&lock);
     awake = true;
@@ -209,11 +212,11 @@ static void wake(void)
 
 void elastic_wake(void)
 {
-    wake();
+    elastic_wake_thread();
 }
 
 /* Under the lock. */
-static void note_leavers(const struct device_key *devices, size_t count)
+static void elastic_note_leavers(const struct device_key *devices, size_t count)
 {
     for (size_t i = 0; i < atomic_load(&member_count); i++) {
         bool stays = false;
@@ -237,7 +240,7 @@ int elastic_set(const struct device_key *devices, size_t count)
         running = error == 0;
     }
     if (error == 0) {
-        note_leavers(devices, count);
+        elastic_note_leavers(devices, count);
         for (size_t i = 0; i < count; i++)
             members[i] = (struct member){.key = devices[i]};
         atomic_store(&member_count, count);
@@ -250,7 +253,7 @@ int elastic_set(const struct device_key *devices, size_t count)
 }
 
 /* Whoever waits in the thread is gone; what was ready stays the parent's. */
-static void in_child(void)
+static void elastic_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&changed, NULL);
@@ -260,4 +263,4 @@ static void in_child(void)
     atomic_store(&pieces_shared, false);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = elastic_in_child};

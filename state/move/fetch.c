@@ -72,7 +72,7 @@ void fetch_read(uint32_t seat, uint64_t *ret_fetched, uint64_t *ret_total)
     *ret_fetched = fetched < total ? fetched : total;
 }
 
-static void forget(size_t seat)
+static void fetch_forget(size_t seat)
 {
     free(fetchings[seat].items);
     fetchings[seat] = (struct fetching){0};
@@ -82,7 +82,7 @@ static void forget(size_t seat)
 
 /* Where the seat is in @root's context; PLACE_NONE where it cannot be copied to. Gate closed, or by
  * who keeps moves away. */
-static uint8_t place_of(const struct seat *seat, const struct memory *root)
+static uint8_t fetch_place_of(const struct seat *seat, const struct memory *root)
 {
     const struct context *context = root->context;
     int index = context_seat_index(context, seat);
@@ -98,9 +98,9 @@ struct way {
 };
 
 /* What there is no room for at the target goes to host memory, and what is there stays. */
-static struct way way_of(const struct seat *seat, const struct memory *root)
+static struct way fetch_way_of(const struct seat *seat, const struct memory *root)
 {
-    uint8_t place = place_of(seat, root);
+    uint8_t place = fetch_place_of(seat, root);
     if (place == PLACE_NONE)
         return (struct way){PLACE_HOST, 0};
     uint32_t sources = source_places(seat, root->context);
@@ -111,14 +111,14 @@ static struct way way_of(const struct seat *seat, const struct memory *root)
     return (struct way){place, sources};
 }
 
-static uint64_t left_of(const struct seat *seat, const struct memory *root)
+static uint64_t fetch_left_of(const struct seat *seat, const struct memory *root)
 {
-    const struct way way = way_of(seat, root);
+    const struct way way = fetch_way_of(seat, root);
     return extents_lacking(root, way.to, way.from, replica_whole(root));
 }
 
 /* The first place that some of it comes from; PLACE_NONE: all is there. */
-static uint8_t first_source(const struct way *way, const struct memory *root)
+static uint8_t fetch_first_source(const struct way *way, const struct memory *root)
 {
     for (uint8_t from = 0; from <= PLACE_HOST; from++)
         if ((way->from >> from) & 1 &&
@@ -128,7 +128,7 @@ static uint8_t first_source(const struct way *way, const struct memory *root)
 }
 
 /* What was used last comes first. */
-static int by_stamp(const void *a, const void *b)
+static int fetch_by_stamp(const void *a, const void *b)
 {
     const struct item *one = a, *other = b;
     return one->stamp > other->stamp ? -1 : one->stamp < other->stamp;
@@ -145,7 +145,7 @@ struct batch {
     uint64_t versions[BATCH_ROOTS];
 };
 
-static void batch_release(struct batch *batch)
+static void fetch_batch_release(struct batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
         extents_unwatch(batch->roots[i]);
@@ -158,22 +158,22 @@ static void batch_release(struct batch *batch)
 /* Not what is mapped, which is the host's until it is unmapped, and what the program let go of,
  * whose memory may be gone: at the end, with the program stopped. What another device of the
  * program has, a command brings from there. */
-static bool is_wanted(struct memory *root)
+static bool fetch_is_wanted(struct memory *root)
 {
     return !root->uses_svm && object_refs(root) != 0 && !map_any(root);
 }
 
 /* The next objects of one context, with their versions of now. Those before them that are there by
  * now are passed. Gate closed. */
-static void batch_fill(struct fetching *f, const struct seat *seat, struct batch *batch)
+static void fetch_batch_fill(struct fetching *f, const struct seat *seat, struct batch *batch)
 {
     uint64_t bytes = 0;
     size_t at = f->at;
     bool passing = true;
     for (; at < f->count && batch->count < BATCH_ROOTS && bytes < BATCH_SLICES * f->slice; at++) {
         struct memory *root = object_weak_get(f->items[at].root);
-        struct way way = root ? way_of(seat, root) : (struct way){0};
-        uint8_t from = root && is_wanted(root) ? first_source(&way, root) : PLACE_NONE;
+        struct way way = root ? fetch_way_of(seat, root) : (struct way){0};
+        uint8_t from = root && fetch_is_wanted(root) ? fetch_first_source(&way, root) : PLACE_NONE;
         if (from == PLACE_NONE) {
             f->passed += passing ? f->items[at].bytes : 0;
             f->at += passing;
@@ -205,8 +205,8 @@ struct slice {
 
 /* The first bytes at or behind @at that @from has and @to lacks, @most of them at most. Empty:
  * none. */
-static struct range next_range(const struct memory *root, uint8_t from, uint8_t to, size_t at,
-                               size_t most)
+static struct range fetch_next_range(const struct memory *root, uint8_t from, uint8_t to, size_t at,
+                                     size_t most)
 {
     while (at < root->size) {
         struct extent extent = extent_at(root, at);
@@ -221,13 +221,14 @@ static struct range next_range(const struct memory *root, uint8_t from, uint8_t 
 }
 
 /* From byte @at of root number @first on. Returns where the next one begins. */
-static void slice_fill(const struct batch *batch, size_t most, size_t *first, size_t *at,
-                       struct slice *slice)
+static void fetch_slice_fill(const struct batch *batch, size_t most, size_t *first, size_t *at,
+                             struct slice *slice)
 {
     slice->count = slice->bytes = 0;
     while (*first < batch->count && slice->bytes < most && slice->count < BATCH_ROOTS) {
         struct memory *root = batch->roots[*first];
-        struct range range = next_range(root, batch->from, batch->to, *at, most - slice->bytes);
+        struct range range =
+            fetch_next_range(root, batch->from, batch->to, *at, most - slice->bytes);
         if (range.begin < range.end) {
             slice->roots[slice->count] = root;
             slice->ranges[slice->count] = range;
@@ -242,12 +243,12 @@ static void slice_fill(const struct batch *batch, size_t most, size_t *first, si
     }
 }
 
-static bool has_to_stop(void)
+static bool fetch_has_to_stop(void)
 {
     return move_is_awaited() || work_is_over();
 }
 
-static void size_slice(struct fetching *f, double bytes)
+static void fetch_size_slice(struct fetching *f, double bytes)
 {
     double most = f->throttle.rate != 0 ? (double)f->throttle.rate / 16 : (double)SLICE_MOST;
     bytes = bytes > most ? most : bytes;
@@ -257,7 +258,7 @@ static void size_slice(struct fetching *f, double bytes)
 }
 
 /* How it goes on when a driver failed: -ENODEV: without a source, which is lost; or -EIO. */
-static int give_up(const struct batch *batch, cl_int reason)
+static int fetch_give_up(const struct batch *batch, cl_int reason)
 {
     struct residence *from = batch->from == PLACE_HOST ? NULL : batch->context->at[batch->from];
     struct residence *to = batch->to == PLACE_HOST ? NULL : batch->context->at[batch->to];
@@ -271,7 +272,8 @@ static int give_up(const struct batch *batch, cl_int reason)
 }
 
 /* 0, as replica_refresh, or -ENODEV: a source is lost. */
-static int slice_copy(struct fetching *f, const struct batch *batch, const struct slice *slice)
+static int fetch_slice_copy(struct fetching *f, const struct batch *batch,
+                            const struct slice *slice)
 {
     const struct replica_batch copies = {.context = batch->context,
                                          .from = batch->from,
@@ -287,42 +289,42 @@ static int slice_copy(struct fetching *f, const struct batch *batch, const struc
     room_copy_end();
     uint64_t took = clock_now_ns() - began + 1;
     if (error == 0 && bytes != 0) {
-        size_slice(f, (double)bytes * (double)SLICE_NS / (double)took);
+        fetch_size_slice(f, (double)bytes * (double)SLICE_NS / (double)took);
         f->tries = 0;
     }
-    return error == -EIO ? give_up(batch, reason) : error;
+    return error == -EIO ? fetch_give_up(batch, reason) : error;
 }
 
 /* Tell how far it is: the first object of the batch may be there in part. */
-static void tell(const struct fetching *f, const struct seat *seat, const struct batch *batch)
+static void fetch_tell(const struct fetching *f, const struct seat *seat, const struct batch *batch)
 {
     uint64_t fetched = f->passed;
     for (size_t i = 0; i < batch->count && f->at + i < f->count; i++)
         fetched += f->items[f->at + i].bytes;
     for (size_t i = 0; i < batch->count; i++) {
-        uint64_t left = left_of(seat, batch->roots[i]);
+        uint64_t left = fetch_left_of(seat, batch->roots[i]);
         fetched -= left < fetched ? left : fetched;
     }
     atomic_store(&figures[seat->index].fetched, fetched);
 }
 
-/* When to go on: a moment of the monotonic clock. *ret_error: why not, as slice_copy. */
-static uint64_t batch_copy(struct fetching *f, const struct seat *seat, const struct batch *batch,
-                           int *ret_error)
+/* When to go on: a moment of the monotonic clock. *ret_error: why not, as fetch_slice_copy. */
+static uint64_t fetch_batch_copy(struct fetching *f, const struct seat *seat,
+                                 const struct batch *batch, int *ret_error)
 {
     static struct slice slice; /* the thread's */
     size_t first = 0, at = 0;
     for (;;) {
         uint64_t now = clock_now_ns();
-        if (has_to_stop())
+        if (fetch_has_to_stop())
             return now;
         if (room_is_brought())
             return now + STAND_BACK_NS;
-        slice_fill(batch, f->slice, &first, &at, &slice);
+        fetch_slice_fill(batch, f->slice, &first, &at, &slice);
         if (slice.count == 0)
             return now;
-        *ret_error = slice_copy(f, batch, &slice);
-        tell(f, seat, batch);
+        *ret_error = fetch_slice_copy(f, batch, &slice);
+        fetch_tell(f, seat, batch);
         if (*ret_error != 0)
             return now;
         uint64_t next = throttle_take(&f->throttle, slice.bytes, clock_now_ns());
@@ -331,7 +333,7 @@ static uint64_t batch_copy(struct fetching *f, const struct seat *seat, const st
     }
 }
 
-static uint64_t batch_left(const struct batch *batch)
+static uint64_t fetch_batch_left(const struct batch *batch)
 {
     uint64_t left = 0;
     for (size_t i = 0; i < batch->count; i++)
@@ -341,9 +343,10 @@ static uint64_t batch_left(const struct batch *batch)
 }
 
 /* The item at `at` stays behind: no copy of it counts, though one was made. */
-static void pass_by(struct fetching *f, const struct batch *batch, uint64_t before)
+static void fetch_pass_by(struct fetching *f, const struct batch *batch, uint64_t before)
 {
-    if (batch_left(batch) < before || has_to_stop() || room_is_brought() || f->at >= f->count)
+    if (fetch_batch_left(batch) < before || fetch_has_to_stop() || room_is_brought() ||
+        f->at >= f->count)
         return;
     f->passed += f->items[f->at].bytes;
     f->at++;
@@ -353,13 +356,13 @@ static void pass_by(struct fetching *f, const struct batch *batch, uint64_t befo
 
 /* What is there is in host memory no more. The windows' memory is given back with the gate open,
  * for that takes long. Gate closed, drained. */
-static size_t drop_windows(const struct fetching *f, const struct seat *seat,
-                           struct window **ret_windows)
+static size_t fetch_drop_windows(const struct fetching *f, const struct seat *seat,
+                                 struct window **ret_windows)
 {
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++) {
         struct memory *root = object_weak_get(f->items[i].root);
-        uint8_t place = root ? place_of(seat, root) : PLACE_NONE;
+        uint8_t place = root ? fetch_place_of(seat, root) : PLACE_NONE;
         if (place == PLACE_NONE || (!root->window && !root->store))
             continue;
         ret_windows[count++] = window_ref(root->window);
@@ -369,17 +372,18 @@ static size_t drop_windows(const struct fetching *f, const struct seat *seat,
 }
 
 /* What a device has still: it is mapped, or the program let go of it. A slice of one object, so
- * that nothing waits long. 0, -EAGAIN (there may be more), or as slice_copy. Gate closed, drained.
+ * that nothing waits long. 0, -EAGAIN (there may be more), or as fetch_slice_copy. Gate closed,
+ * drained.
  */
-static int copy_left(struct fetching *f, const struct seat *seat)
+static int fetch_copy_left(struct fetching *f, const struct seat *seat)
 {
     for (size_t i = 0; i < f->count; i++) {
         struct memory *root = object_weak_get(f->items[i].root);
-        struct way way = root ? way_of(seat, root) : (struct way){0};
-        uint8_t from = root ? first_source(&way, root) : PLACE_NONE;
+        struct way way = root ? fetch_way_of(seat, root) : (struct way){0};
+        uint8_t from = root ? fetch_first_source(&way, root) : PLACE_NONE;
         if (from >= PLACE_HOST)
             continue;
-        const struct range range = next_range(root, from, way.to, 0, f->slice);
+        const struct range range = fetch_next_range(root, from, way.to, 0, f->slice);
         const struct replica_batch copy = {.context = root->context,
                                            .from = from,
                                            .to = way.to,
@@ -392,7 +396,7 @@ static int copy_left(struct fetching *f, const struct seat *seat)
         uint64_t bytes = 0;
         int error = replica_refresh(&copy, &bytes, &reason);
         if (error == -EIO)
-            return give_up(&batch, reason);
+            return fetch_give_up(&batch, reason);
         return error == 0 && bytes == 0 ? -EIO : error == 0 ? -EAGAIN : error;
     }
     return 0;
@@ -400,7 +404,7 @@ static int copy_left(struct fetching *f, const struct seat *seat)
 
 /* When, after a try in vain; 0: never. No device is left with what nobody needs, however long the
  * program's commands last; host memory may be. */
-static uint64_t try_again(struct fetching *f, const struct seat *seat)
+static uint64_t fetch_try_again(struct fetching *f, const struct seat *seat)
 {
     if (f->tries < END_TRIES)
         f->tries++;
@@ -411,7 +415,7 @@ static uint64_t try_again(struct fetching *f, const struct seat *seat)
 
 /* Sources whose last byte has been fetched are let go of, whatever the program is in the middle of:
  * nothing runs there. */
-static void leave_sources(struct seat *seat)
+static void fetch_leave_sources(struct seat *seat)
 {
     struct move move = {.seat = seat};
     if (!source_any(seat) || gate_close(clock_now_ns() + GATE_NS) != 0)
@@ -423,14 +427,14 @@ static void leave_sources(struct seat *seat)
 }
 
 /* 0: what is there is at no source any more. Else when to try again. */
-static uint64_t end(struct fetching *f, struct seat *seat)
+static uint64_t fetch_end(struct fetching *f, struct seat *seat)
 {
     const struct move_request request = {.seat = seat->index};
     struct move_report report = {0};
     struct move move = {.request = &request, .report = &report, .seat = seat, .yields = true};
     struct window **windows = calloc(f->count + 1, sizeof(struct window *));
     size_t count = 0;
-    leave_sources(seat);
+    fetch_leave_sources(seat);
     move.limits.deadline_ns = clock_now_ns() + QUIESCE_NS;
     int error = windows ? move_quiesce(&move) : -ENOMEM;
     move.limits.deadline_ns = clock_now_ns() + END_NS;
@@ -439,10 +443,10 @@ static uint64_t end(struct fetching *f, struct seat *seat)
     if (error == 0) {
         error = move_drain(&move);
         if (error == 0)
-            error = copy_left(f, seat);
+            error = fetch_copy_left(f, seat);
         if (error == 0) {
             source_release_all(seat, &move.left);
-            count = drop_windows(f, seat, windows);
+            count = fetch_drop_windows(f, seat, windows);
         }
         gate_open();
     }
@@ -455,7 +459,7 @@ static uint64_t end(struct fetching *f, struct seat *seat)
         return 0;
     if (error == -EAGAIN || error == -ENODEV)
         return clock_now_ns() + STAND_BACK_NS;
-    return try_again(f, seat);
+    return fetch_try_again(f, seat);
 }
 
 /* Some of what is left. False: there is nothing more to do for this seat. */
@@ -467,27 +471,27 @@ static bool fetch_some(struct fetching *f, struct seat *seat, uint64_t *ret_when
         *ret_when = clock_now_ns() + RETRY_NS;
         return true;
     }
-    batch_fill(f, seat, &batch);
+    fetch_batch_fill(f, seat, &batch);
     gate_open();
     if (batch.count == 0) {
         atomic_store(&figures[seat->index].fetched, f->passed);
-        *ret_when = end(f, seat);
+        *ret_when = fetch_end(f, seat);
         return *ret_when != 0;
     }
-    uint64_t before = batch_left(&batch);
-    *ret_when = batch_copy(f, seat, &batch, &error);
+    uint64_t before = fetch_batch_left(&batch);
+    *ret_when = fetch_batch_copy(f, seat, &batch, &error);
     if (error == 0)
-        pass_by(f, &batch, before);
-    batch_release(&batch);
+        fetch_pass_by(f, &batch, before);
+    fetch_batch_release(&batch);
     if (error == -ENOMEM || (error == -EIO && source_any(seat)))
-        *ret_when = try_again(f, seat);
+        *ret_when = fetch_try_again(f, seat);
     else if (error == -EIO)
         *ret_when = 0;
     return *ret_when != 0;
 }
 
 /* Until it is due, and until nobody waits to move. */
-static void await_turn(void)
+static void fetch_await_turn(void)
 {
     uint64_t now, when;
     while ((now = clock_now_ns()) < (when = atomic_load(&due)) || move_is_awaited()) {
@@ -497,7 +501,7 @@ static void await_turn(void)
 }
 
 /* Which one goes on first; SEATS: none. */
-static size_t next_seat(void)
+static size_t fetch_next_seat(void)
 {
     size_t next = SEATS;
     for (size_t i = 0; i < SEATS; i++)
@@ -511,13 +515,13 @@ static void *fetch_thread(void *unused)
     bool more = true;
     (void)unused;
     while (more) {
-        await_turn();
+        fetch_await_turn();
         (void)move_lock_until(0, true);
-        size_t seat = next_seat();
+        size_t seat = fetch_next_seat();
         more = work_begin() && seat < SEATS;
         if (more && !fetch_some(&fetchings[seat], the_seats[seat], &fetchings[seat].due))
-            forget(seat);
-        seat = next_seat();
+            fetch_forget(seat);
+        seat = fetch_next_seat();
         atomic_store(&due, seat < SEATS ? fetchings[seat].due : 0);
         running = more;
         work_end();
@@ -526,13 +530,13 @@ static void *fetch_thread(void *unused)
     return NULL;
 }
 
-static bool list(struct fetching *f, const struct seat *seat, uint64_t *ret_total)
+static bool fetch_list(struct fetching *f, const struct seat *seat, uint64_t *ret_total)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
     bool listed = true;
     for (; listed && (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
-        uint64_t bytes = memory->root == memory ? left_of(seat, memory) : 0;
+        uint64_t bytes = memory->root == memory ? fetch_left_of(seat, memory) : 0;
         if (bytes == 0)
             continue;
         listed = array_make_room(&f->items, f->count, sizeof(f->items[0]));
@@ -547,38 +551,38 @@ uint64_t fetch_begin(struct seat *seat, bool on_demand, uint64_t bandwidth)
 {
     struct fetching *f = &fetchings[seat->index];
     uint64_t total = 0;
-    forget(seat->index);
+    fetch_forget(seat->index);
     source_tell(seat);
     if (!on_demand && !source_any(seat))
         return 0;
     f->throttle.rate = bandwidth;
-    size_slice(f, SLICE_FIRST);
-    if (!list(f, seat, &total)) {
+    fetch_size_slice(f, SLICE_FIRST);
+    if (!fetch_list(f, seat, &total)) {
         log_warn("no memory to fetch what was left behind: it stays until it is named");
-        forget(seat->index);
+        fetch_forget(seat->index);
         return 0;
     }
     if (f->count != 0)
-        qsort(f->items, f->count, sizeof(f->items[0]), by_stamp);
+        qsort(f->items, f->count, sizeof(f->items[0]), fetch_by_stamp);
     f->active = true;
     atomic_store(&due, 0);
     atomic_store(&figures[seat->index].total, total);
     if (!running)
         running = thread_start("reseat-fetch", 0, fetch_thread, NULL, NULL) == 0;
     if (!running)
-        forget(seat->index);
+        fetch_forget(seat->index);
     return total;
 }
 
 /* Whoever fetched is gone. What it had not fetched commands bring. Its lists are left as they are:
  * somebody may have been making one longer. */
-static void in_child(void)
+static void fetch_in_child(void)
 {
     running = false;
     for (size_t seat = 0; seat < SEATS; seat++) {
         fetchings[seat] = (struct fetching){0};
-        forget(seat);
+        fetch_forget(seat);
     }
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = fetch_in_child};

@@ -33,7 +33,7 @@
 #define SPREAD_STEP_NS 1000000u
 
 /* High-water marks of what is alive now, added to what the program ever did. */
-static void measure_memory(const struct seat *seat, struct plan_use *use)
+static void move_measure_memory(const struct seat *seat, struct plan_use *use)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
@@ -48,14 +48,15 @@ static void measure_memory(const struct seat *seat, struct plan_use *use)
 }
 
 /* The device that it runs on, or ran on before it was suspended. */
-static const struct device *served_by(const struct seat *seat)
+static const struct device *move_served_by(const struct seat *seat)
 {
     const struct device *here = atomic_load(&seat->device);
     return here ? here : atomic_load(&seat->last);
 }
 
 /* Within a grant that is less than the program has, what one command needs must fit. */
-static void limit_to_grant(const struct move *move, struct plan_use *use, struct plan_offer *offer)
+static void move_limit_to_grant(const struct move *move, struct plan_use *use,
+                                struct plan_offer *offer)
 {
     const uint64_t *grant = move->request->grant;
     const struct device *here = atomic_load(&move->seat->device);
@@ -71,7 +72,7 @@ static void limit_to_grant(const struct move *move, struct plan_use *use, struct
         offer->memory_available = *grant;
 }
 
-static int plan(struct move *move)
+static int move_plan(struct move *move)
 {
     int refused = move_check_pins(move);
     move->recovers = move_can_recover(move);
@@ -104,14 +105,14 @@ static int plan(struct move *move)
         use = *move->minimum;
     } else {
         usage_read(&use);
-        measure_memory(move->seat, &use);
-        offer_from_devinfo(&served_by(move->seat)->info, &served);
+        move_measure_memory(move->seat, &use);
+        offer_from_devinfo(&move_served_by(move->seat)->info, &served);
         use.served = &served;
     }
     offer_from_devinfo(&move->target->info, &offer);
     offer.name = device_name(move->target);
     if (move->basis != MOVE_BY_MINIMUM)
-        limit_to_grant(move, &use, &offer);
+        move_limit_to_grant(move, &use, &offer);
     if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))
         return -ENOTSUP;
     char kernels[128];
@@ -122,14 +123,14 @@ static int plan(struct move *move)
 }
 
 /* From now on the pause lasts for as long as it has to. */
-static void pause_is_kept(struct move *move)
+static void move_pause_is_kept(struct move *move)
 {
     move->limits.deadline_ns = move->request->deadline_ns;
 }
 
-static void pause_end(struct move *move)
+static void move_pause_end(struct move *move)
 {
-    pause_is_kept(move);
+    move_pause_is_kept(move);
     if (!move->paused)
         return;
     gate_open();
@@ -138,7 +139,7 @@ static void pause_end(struct move *move)
     move->report->downtime_ns += clock_now_ns() - move->paused_at;
 }
 
-static int pause_begin(struct move *move)
+static int move_pause_begin(struct move *move)
 {
     move->paused_at = clock_now_ns();
     move->report->aim_ns = move_downtime_limit(move);
@@ -152,7 +153,7 @@ static int pause_begin(struct move *move)
 }
 
 /* What came since, in the pause. */
-static int bring_up_to_date(struct move *move)
+static int move_bring_up_to_date(struct move *move)
 {
     uint64_t begun = clock_now_ns();
     int error = move_drain(move);
@@ -168,14 +169,14 @@ static int bring_up_to_date(struct move *move)
 }
 
 /* A strict move's pause would have lasted too long; there is time for another. */
-static bool may_try_again(const struct move *move, int error)
+static bool move_may_try_again(const struct move *move, int error)
 {
     uint64_t deadline = move->request->deadline_ns;
     return error == -ETIMEDOUT && move->request->strict &&
            (deadline == 0 || clock_now_ns() < deadline);
 }
 
-static bool offers_target(const void *data, const struct context *context, uint8_t place)
+static bool move_offers_target(const void *data, const struct context *context, uint8_t place)
 {
     const struct move *move = data;
     for (size_t i = 0; i < move->context_count; i++)
@@ -184,18 +185,18 @@ static bool offers_target(const void *data, const struct context *context, uint8
     return false;
 }
 
-static bool has_to_stop(const void *data)
+static bool move_has_to_stop(const void *data)
 {
     return move_check((struct move *)(uintptr_t)data) != 0;
 }
 
 /* Source and target do what the program is in the middle of; what the source did of it is copied
  * while nothing runs. */
-static int spread(struct move *move)
+static int move_spread(struct move *move)
 {
     const struct spread_request request = {.seat = move->seat,
-                                           .offers = offers_target,
-                                           .stops = has_to_stop,
+                                           .offers = move_offers_target,
+                                           .stops = move_has_to_stop,
                                            .data = move,
                                            .limits = move->limits};
     uint64_t bytes, ns;
@@ -209,7 +210,7 @@ static int spread(struct move *move)
     return error == 0 ? move_check(move) : error;
 }
 
-static void spread_over(struct move *move)
+static void move_spread_over(struct move *move)
 {
     spread_end(move->spread);
     move->spread = NULL;
@@ -217,7 +218,7 @@ static void spread_over(struct move *move)
 
 /* PREPARE, PAUSE and COPY, again while the program made something that takes long to make there, or
  * would be stopped for longer than it may. */
-static int prepare_and_copy(struct move *move)
+static int move_prepare_and_copy(struct move *move)
 {
     int error = 0, attempt = 0;
     bool stale = false;
@@ -229,20 +230,20 @@ static int prepare_and_copy(struct move *move)
             error = move_copy_ahead(move);
         if (error == 0 && move->request->spreads && move->target && !move->on_demand &&
             !move->recovers)
-            error = spread(move);
+            error = move_spread(move);
         if (error == 0)
             error = move_quiesce(move);
         if (error != 0)
             return error;
         move_enter_phase(move, MOVE_PAUSE);
-        error = pause_begin(move);
+        error = move_pause_begin(move);
         stale = error == 0 && move_is_stale(move);
         if (error == 0 && !stale)
-            error = bring_up_to_date(move);
-        if (!stale && !may_try_again(move, error))
+            error = move_bring_up_to_date(move);
+        if (!stale && !move_may_try_again(move, error))
             return error;
-        pause_end(move);
-        spread_over(move);
+        move_pause_end(move);
+        move_spread_over(move);
         attempt += stale;
         error = stale ? 0 : move_rest(move);
     }
@@ -252,10 +253,10 @@ static int prepare_and_copy(struct move *move)
                                   "can be made on the target");
 }
 
-static int transact(struct move *move)
+static int move_transact_phases(struct move *move)
 {
-    int error = prepare_and_copy(move);
-    pause_is_kept(move);
+    int error = move_prepare_and_copy(move);
+    move_pause_is_kept(move);
     if (error == 0)
         error = move_arrive(move);
     if (error == 0)
@@ -289,7 +290,7 @@ enum move_result move_result_of(int error)
     }
 }
 
-static void conclude(struct move *move, int error)
+static void move_conclude(struct move *move, int error)
 {
     move_end_phase(move);
     if (error == -ETIMEDOUT)
@@ -311,16 +312,16 @@ static void conclude(struct move *move, int error)
         move->report->result = MOVE_REFUSED; /* there is nothing to roll back */
 }
 
-static void run(struct move *move)
+static void move_run_phases(struct move *move)
 {
     move_enter_phase(move, MOVE_PLAN);
     if (move->basis == MOVE_BY_REST)
         reconfigure_marks_renew();
-    int error = plan(move);
+    int error = move_plan(move);
     if (error != 0 || move->request->dry_run) {
         if (move->basis == MOVE_BY_REST)
             reconfigure_marks_end(true);
-        conclude(move, error);
+        move_conclude(move, error);
         return;
     }
     if (move->target)
@@ -328,7 +329,7 @@ static void run(struct move *move)
     if (move->request->prewarm) {
         error = ready_make(move);
         if (!move->gave_way)
-            conclude(move, error);
+            move_conclude(move, error);
         return;
     }
     atomic_store(&move->seat->moving, true);
@@ -339,10 +340,10 @@ static void run(struct move *move)
         error = stored_bring(move);
     }
     if (error == 0)
-        error = transact(move);
+        error = move_transact_phases(move);
     move_end_phase(move);
-    pause_end(move);
-    spread_over(move);
+    move_pause_end(move);
+    move_spread_over(move);
     transfer_series_finish(&move->series);
     watched_end_all();
     if (error == 0) {
@@ -364,13 +365,13 @@ static void run(struct move *move)
     if (move->basis == MOVE_BY_REST)
         reconfigure_marks_end(error != 0);
     move_release_vacant();
-    conclude(move, error != 0 ? error : move->unrecovered);
+    move_conclude(move, error != 0 ? error : move->unrecovered);
     atomic_store(&move->seat->moving, false);
     move_forget_contexts(move);
 }
 
 /* Whether something is let finish before @move, which has the lock. */
-static bool must_wait(const struct move *move)
+static bool move_must_wait(const struct move *move)
 {
     if (move->request->dry_run)
         return false;
@@ -383,7 +384,7 @@ static bool must_wait(const struct move *move)
  * Lock, when nothing has to be let finish first. 0, or -errno with the reason written and the lock
  * open.
  */
-static int lock_to_move(struct move *move)
+static int move_lock_to_move(struct move *move)
 {
     const struct move_request *request = move->request;
     for (;;) {
@@ -394,7 +395,7 @@ static int lock_to_move(struct move *move)
                              "another move of the program went on");
         }
         move->resumes = request->target && !request->prewarm && !atomic_load(&move->seat->device);
-        if (!must_wait(move))
+        if (!move_must_wait(move))
             return 0;
         move_unlock();
         retry_wait(RETRY_STEP_NS);
@@ -439,34 +440,34 @@ static bool move_back(struct seat *seat, struct device *here, const char *kernel
     return false;
 }
 
-static void await_move(void)
+static void move_await_move(void)
 {
     move_lock();
     move_unlock();
 }
 
-static void lost(void)
+static void move_report_lost(void)
 {
     if (move_recovery())
         move_recovery()->lost();
 }
 
-static bool relieve(bool anyway)
+static bool move_relieve(bool anyway)
 {
     return move_recovery() && move_recovery()->relieve(anyway);
 }
 
-static bool is_protected(void)
+static bool move_is_protected(void)
 {
     return move_recovery() && move_recovery()->is_on();
 }
 
-static bool await_recovery(struct residence *residence)
+static bool move_await_recovery(struct residence *residence)
 {
     return move_recovery() && move_recovery()->await(residence);
 }
 
-static bool await_replacement(void)
+static bool move_await_replacement(void)
 {
     return move_recovery() && move_recovery()->replace();
 }
@@ -476,14 +477,14 @@ void move_begin(void)
     static const struct upcalls upcalls = {.ask_for_room = room_ask,
                                            .bring = command_bring,
                                            .move_back = move_back,
-                                           .await_move = await_move,
+                                           .await_move = move_await_move,
                                            .share = elastic_wake,
                                            .made_with = journal_add_content,
-                                           .lost = lost,
-                                           .await_recovery = await_recovery,
-                                           .await_replacement = await_replacement,
-                                           .is_protected = is_protected,
-                                           .relieve = relieve};
+                                           .lost = move_report_lost,
+                                           .await_recovery = move_await_recovery,
+                                           .await_replacement = move_await_replacement,
+                                           .is_protected = move_is_protected,
+                                           .relieve = move_relieve};
     the_upcalls = &upcalls;
 }
 
@@ -497,9 +498,9 @@ void move_transact(struct move *move)
     move->begun_at = clock_now_ns();
     do {
         move->gave_way = false;
-        int error = lock_to_move(move);
+        int error = move_lock_to_move(move);
         if (error != 0) {
-            conclude(move, error);
+            move_conclude(move, error);
             return;
         }
         struct owned_room room = {0, 0};
@@ -507,9 +508,9 @@ void move_transact(struct move *move)
         if (move_can_recover(move))
             owned_room_begin(&room);
         if (work_begin() || move->resumes)
-            run(move);
+            move_run_phases(move);
         else
-            conclude(move, -ESHUTDOWN);
+            move_conclude(move, -ESHUTDOWN);
         work_end();
         owned_room_end(&room);
         move_unlock();
@@ -534,8 +535,8 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
 }
 
 /* Around its phases. */
-static void trace_whole(const struct move_request *request, uint64_t begun,
-                        const struct move_report *report)
+static void move_trace_whole(const struct move_request *request, uint64_t begun,
+                             const struct move_report *report)
 {
     char name[SPAN_NAME];
     const char *to = !request->target          ? "host memory"
@@ -557,7 +558,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     reconfigure_run(request, ret_report);
     cancel_allow(before);
     ret_report->total_ns = clock_now_ns() - start;
-    trace_whole(request, start, ret_report);
+    move_trace_whole(request, start, ret_report);
     log_info("%s to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
              request->prewarm ? "made ready to go" : "move",
              request->target ? request->target->device : "host memory",

@@ -18,8 +18,8 @@ int move_reserve(struct move *move)
     return error;
 }
 
-static int vacate(struct move *move, const struct object_class *class, struct object *object,
-                  struct move_context *entry)
+static int move_commit_vacate(struct move *move, const struct object_class *class,
+                              struct object *object, struct move_context *entry)
 {
     (void)move;
     class->vacate(object, entry, entry->from);
@@ -27,7 +27,7 @@ static int vacate(struct move *move, const struct object_class *class, struct ob
 }
 
 /* The program's clock goes on from where it is (M3). */
-static void carry_clock(struct move *move)
+static void move_commit_carry_clock(struct move *move)
 {
     const struct move_context *first = move->context_count != 0 ? &move->contexts[0] : NULL;
     struct device_clock *clock = &move->seat->clock;
@@ -38,7 +38,7 @@ static void carry_clock(struct move *move)
 }
 
 /* Its objects are where they go to: so is the context. */
-static void arrive(struct move *move, struct move_context *entry)
+static void move_commit_arrive(struct move *move, struct move_context *entry)
 {
     struct context *context = entry->context;
     atomic_store(&context->place[entry->seat_index],
@@ -86,7 +86,7 @@ void move_release_left(struct move *move)
 }
 
 /* What a command of it needs at once is so on every device, unless it let go of what it had. */
-static void keep_least(const struct move *move)
+static void move_commit_keep_least(const struct move *move)
 {
     const struct device *from = atomic_load(&move->seat->device);
     if (!from)
@@ -97,19 +97,19 @@ static void keep_least(const struct move *move)
 
 void move_commit(struct move *move)
 {
-    static const struct move_walk all = {.back = true, .act = vacate};
+    static const struct move_walk all = {.back = true, .act = move_commit_vacate};
     program_flush_output();
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];
         entry->drained = entry->leaves && queue_drain_siblings(entry->context->at[entry->from]);
     }
     (void)move_walk(move, &all);
-    carry_clock(move);
+    move_commit_carry_clock(move);
     for (size_t i = 0; i < move->context_count; i++)
-        arrive(move, &move->contexts[i]);
+        move_commit_arrive(move, &move->contexts[i]);
     if (move->target)
         reach_read(&move->target->reach);
-    keep_least(move);
+    move_commit_keep_least(move);
     room_arrive(move->seat, move->target, move->request->grant);
     atomic_fetch_add(&move->seat->moves, 1);
 }

@@ -29,38 +29,38 @@ struct roots {
     uint8_t from; /* where they are read */
 };
 
-static bool takes_one_thread(const struct context *context, uint8_t place)
+static bool move_copy_takes_one_thread(const struct context *context, uint8_t place)
 {
     return place != PLACE_HOST && context->at[place]->runs_in_caller;
 }
 
-static bool is_in_place(const struct context *context, uint8_t place)
+static bool move_copy_is_in_place(const struct context *context, uint8_t place)
 {
     return place == PLACE_HOST || context->at[place]->in_place;
 }
 
 /* Both ends work on the same host bytes: nothing will be copied, so nothing can be ahead. Nor where
  * the copying and the program would be in a driver together that does not stand it. */
-static bool nothing_ahead(const struct move_context *entry, uint8_t from)
+static bool move_copy_nothing_ahead(const struct move_context *entry, uint8_t from)
 {
     const struct context *context = entry->context;
-    if (takes_one_thread(context, from) || takes_one_thread(context, entry->to))
+    if (move_copy_takes_one_thread(context, from) || move_copy_takes_one_thread(context, entry->to))
         return true;
-    return is_in_place(context, from) && is_in_place(context, entry->to);
+    return move_copy_is_in_place(context, from) && move_copy_is_in_place(context, entry->to);
 }
 
 /* Content that the target lacks at COMMIT is fetched later. */
-static bool waits(const struct move *move, const struct move_context *entry)
+static bool move_copy_waits(const struct move *move, const struct move_context *entry)
 {
-    return move->on_demand && !nothing_ahead(entry, entry->from);
+    return move->on_demand && !move_copy_nothing_ahead(entry, entry->from);
 }
 
 /* Where content of @entry is read, one after the other: where the move begins, and what the seat
  * left on demand before, unless that can wait. *@cursor is 0 at first. PLACE_NONE: no more. */
-static uint8_t next_origin(const struct move *move, const struct move_context *entry,
-                           unsigned *cursor)
+static uint8_t move_copy_next_origin(const struct move *move, const struct move_context *entry,
+                                     unsigned *cursor)
 {
-    uint32_t left = waits(move, entry) ? 0 : source_places(move->seat, entry->context);
+    uint32_t left = move_copy_waits(move, entry) ? 0 : source_places(move->seat, entry->context);
     unsigned at = (*cursor)++;
     if (at == 0)
         return entry->from;
@@ -70,7 +70,7 @@ static uint8_t next_origin(const struct move *move, const struct move_context *e
     return PLACE_NONE;
 }
 
-static void roots_finish(struct roots *roots)
+static void move_copy_roots_finish(struct roots *roots)
 {
     for (size_t i = 0; i < roots->count; i++) {
         extents_unwatch(roots->roots[i]);
@@ -81,7 +81,7 @@ static void roots_finish(struct roots *roots)
     free(roots->versions);
 }
 
-static int roots_push(struct roots *roots, struct memory *root, bool ahead)
+static int move_copy_roots_push(struct roots *roots, struct memory *root, bool ahead)
 {
     if (!array_make_room(&roots->roots, roots->count, sizeof(root)) ||
         !array_make_room(&roots->versions, roots->count, sizeof(roots->versions[0])))
@@ -94,19 +94,19 @@ static int roots_push(struct roots *roots, struct memory *root, bool ahead)
 }
 
 /* It is there, and nothing but a command of the program will write to the program's memory. */
-static bool can_arrive(const struct move_context *entry, const struct memory *memory)
+static bool move_copy_can_arrive(const struct move_context *entry, const struct memory *memory)
 {
     return memory->real[entry->to] && !memory_would_write(memory, entry->to);
 }
 
 /* Where bytes of @from are read: what is lost has none. */
-static uint8_t readable(const struct move_context *entry, uint8_t from)
+static uint8_t move_copy_readable(const struct move_context *entry, uint8_t from)
 {
     return from != PLACE_HOST && residence_is_lost(entry->context->at[from]) ? PLACE_HOST : from;
 }
 
 /* No seat stays at @from, where the move begins, or which the seat left on demand before. */
-static bool is_left(const struct move_context *entry, uint8_t from)
+static bool move_copy_is_left(const struct move_context *entry, uint8_t from)
 {
     return entry->leaves || from != entry->from;
 }
@@ -119,56 +119,58 @@ typedef uint64_t (*counter)(const struct move_context *entry, const struct memor
  * Those that go from one end of the move to the other. What another virtual device wrote last stays
  * with that one, and a command that needs it brings it (R2).
  */
-static uint64_t goes_along(const struct move_context *entry, const struct memory *memory,
-                           uint8_t from)
+static uint64_t move_copy_goes_along(const struct move_context *entry, const struct memory *memory,
+                                     uint8_t from)
 {
-    return (entry->to == PLACE_HOST ? is_left(entry, from) : can_arrive(entry, memory))
+    return (entry->to == PLACE_HOST ? move_copy_is_left(entry, from)
+                                    : move_copy_can_arrive(entry, memory))
                ? replica_lacking(memory, from, entry->to)
                : 0;
 }
 
 /* Those that there is no room for in the target, and that the source has alone. */
-static uint64_t stays_in_host(const struct move_context *entry, const struct memory *memory,
-                              uint8_t from)
+static uint64_t move_copy_stays_in_host(const struct move_context *entry,
+                                        const struct memory *memory, uint8_t from)
 {
-    return entry->to != PLACE_HOST && is_left(entry, from) && !can_arrive(entry, memory)
+    return entry->to != PLACE_HOST && move_copy_is_left(entry, from) &&
+                   !move_copy_can_arrive(entry, memory)
                ? replica_lacking(memory, from, PLACE_HOST)
                : 0;
 }
 
 /* What cannot wait until a command names it: what is mapped changes without one, and what is in SVM
  * has no other memory to be in. */
-static bool is_urgent(const struct memory *memory)
+static bool move_copy_is_urgent(const struct memory *memory)
 {
     return map_any(memory->root) || memory->uses_svm;
 }
 
-static uint64_t goes_at_once(const struct move_context *entry, const struct memory *memory,
-                             uint8_t from)
+static uint64_t move_copy_goes_at_once(const struct move_context *entry,
+                                       const struct memory *memory, uint8_t from)
 {
-    return is_urgent(memory) ? goes_along(entry, memory, from) : 0;
+    return move_copy_is_urgent(memory) ? move_copy_goes_along(entry, memory, from) : 0;
 }
 
-static uint64_t stays_in_host_at_once(const struct move_context *entry, const struct memory *memory,
-                                      uint8_t from)
+static uint64_t move_copy_stays_in_host_at_once(const struct move_context *entry,
+                                                const struct memory *memory, uint8_t from)
 {
-    return is_urgent(memory) ? stays_in_host(entry, memory, from) : 0;
+    return move_copy_is_urgent(memory) ? move_copy_stays_in_host(entry, memory, from) : 0;
 }
 
 /* What a device that works in place leaves: most of it is in host memory already. */
-static uint64_t goes_to_host(const struct move_context *entry, const struct memory *memory,
-                             uint8_t from)
+static uint64_t move_copy_goes_to_host(const struct move_context *entry,
+                                       const struct memory *memory, uint8_t from)
 {
-    return is_left(entry, from) ? replica_lacking(memory, from, PLACE_HOST) : 0;
+    return move_copy_is_left(entry, from) ? replica_lacking(memory, from, PLACE_HOST) : 0;
 }
 
 /* Versions are read here: with the gate closed, nobody is between giving a command and saying so.
  *
  * @ahead  The program runs while they are copied. */
-static int roots_collect(const struct move_context *entry, uint8_t from, counter count, bool ahead,
-                         struct roots *ret_roots)
+static int move_copy_roots_collect(const struct move_context *entry, uint8_t from, counter count,
+                                   bool ahead, struct roots *ret_roots)
 {
-    struct roots roots = {.from = readable(entry, from)};
+    struct roots roots = {.from = move_copy_readable(entry, from)};
     uintptr_t cursor = 0;
     struct memory *memory;
     int error = 0;
@@ -176,19 +178,19 @@ static int roots_collect(const struct move_context *entry, uint8_t from, counter
         bool own = memory->context == entry->context && memory->root == memory;
         uint64_t bytes = own ? count(entry, memory, roots.from) : 0;
         if (bytes != 0)
-            error = roots_push(&roots, memory, ahead);
+            error = move_copy_roots_push(&roots, memory, ahead);
         roots.bytes += bytes;
         object_unhold(memory);
     }
     if (error == 0)
         *ret_roots = roots;
     else
-        roots_finish(&roots);
+        move_copy_roots_finish(&roots);
     return error;
 }
 
 /* Host memory has to be made for a part of them. */
-static bool take_fresh(const struct roots *roots)
+static bool move_copy_take_fresh(const struct roots *roots)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < roots->count; i++)
@@ -198,24 +200,24 @@ static bool take_fresh(const struct roots *roots)
 
 /* While the program runs its commands have something brought, from where it is still or to where
  * they run. */
-static bool is_shared(const struct move *move, const struct move_context *entry)
+static bool move_copy_is_shared(const struct move *move, const struct move_context *entry)
 {
     return entry->returns || source_places(move->seat, entry->context) != 0;
 }
 
 /* -ENODEV: where it was to be read is lost by now, and what can go still is to be listed anew. */
-static int refresh(struct move *move, const struct move_context *entry, uint8_t to,
-                   const struct roots *roots, bool quiet)
+static int move_copy_refresh(struct move *move, const struct move_context *entry, uint8_t to,
+                             const struct roots *roots, bool quiet)
 {
     uint8_t from = roots->from;
     struct transfer_limits limits = move->limits;
     limits.throttle =
         quiet ? NULL : &move->throttle; /* nobody is stopped for longer than need be */
     limits.series = &move->series;
-    limits.fresh = take_fresh(roots);
+    limits.fresh = move_copy_take_fresh(roots);
     move->series.total = roots->bytes;
     int error = 0;
-    bool shared = !quiet && is_shared(move, entry);
+    bool shared = !quiet && move_copy_is_shared(move, entry);
     uint64_t slice = shared ? SLICE_SHARED : SLICE;
     for (size_t at = 0; error == 0 && at < roots->count;) {
         size_t count = 0;
@@ -257,8 +259,8 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
 }
 
 /* One round over one context, with the program running: only what nobody wrote since is kept. */
-static int copy_ahead(struct move *move, const struct move_context *entry, uint8_t from,
-                      uint64_t least, uint64_t *ret_ns)
+static int move_copy_ahead_round(struct move *move, const struct move_context *entry, uint8_t from,
+                                 uint64_t least, uint64_t *ret_ns)
 {
     struct roots roots = {0};
     struct move_markers markers = {0};
@@ -266,7 +268,7 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint8
     if (error != 0)
         return error;
     uint64_t closed = clock_now_ns();
-    error = roots_collect(entry, from, goes_along, true, &roots);
+    error = move_copy_roots_collect(entry, from, move_copy_goes_along, true, &roots);
     bool goes = error == 0 && roots.bytes != 0 && roots.bytes >= least;
     if (goes)
         error = move_markers_place(move, &markers);
@@ -277,11 +279,11 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint8
         error = move_markers_await(move, &markers);
         uint64_t began = clock_now_ns(), slept = move->throttle.slept_ns;
         if (error == 0)
-            error = refresh(move, entry, entry->to, &roots, false);
+            error = move_copy_refresh(move, entry, entry->to, &roots, false);
         *ret_ns += clock_now_ns() - began - (move->throttle.slept_ns - slept);
     }
     move_markers_finish(&markers);
-    roots_finish(&roots);
+    move_copy_roots_finish(&roots);
     return error == -ENODEV ? 0 : error;
 }
 
@@ -294,9 +296,9 @@ int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes, uint
         const struct move_context *entry = &move->contexts[i];
         unsigned cursor = 0;
         uint8_t from;
-        while (error == 0 && (from = next_origin(move, entry, &cursor)) != PLACE_NONE)
-            if (!nothing_ahead(entry, from))
-                error = copy_ahead(move, entry, from, least, ret_ns);
+        while (error == 0 && (from = move_copy_next_origin(move, entry, &cursor)) != PLACE_NONE)
+            if (!move_copy_nothing_ahead(entry, from))
+                error = move_copy_ahead_round(move, entry, from, least, ret_ns);
     }
     *ret_bytes = move->refreshed - before;
     return error;
@@ -316,13 +318,14 @@ uint64_t move_left(const struct move *move)
         const struct move_context *entry = &move->contexts[i];
         unsigned next = 0;
         uint8_t from;
-        while ((from = next_origin(move, entry, &next)) != PLACE_NONE) {
-            if (nothing_ahead(entry, from) || (waits(move, entry) && !is_urgent(memory)))
+        while ((from = move_copy_next_origin(move, entry, &next)) != PLACE_NONE) {
+            if (move_copy_nothing_ahead(entry, from) ||
+                (move_copy_waits(move, entry) && !move_copy_is_urgent(memory)))
                 continue;
-            from = readable(entry, from);
-            if (goes_along(entry, memory, from) != 0)
+            from = move_copy_readable(entry, from);
+            if (move_copy_goes_along(entry, memory, from) != 0)
                 bytes += replica_differing(memory, from, entry->to);
-            bytes += stays_in_host(entry, memory, from);
+            bytes += move_copy_stays_in_host(entry, memory, from);
         }
     }
     return bytes;
@@ -341,13 +344,13 @@ bool move_is_on_demand(const struct move *move)
     return move->resumes && (move->on_demand || move_left(move) >= ON_DEMAND_FROM);
 }
 
-static bool has_arrival(const struct object_class *class)
+static bool move_copy_has_arrival(const struct object_class *class)
 {
     return class->arrive != NULL;
 }
 
-static int arrive(struct move *move, const struct object_class *class, struct object *object,
-                  struct move_context *entry)
+static int move_copy_arrive(struct move *move, const struct object_class *class,
+                            struct object *object, struct move_context *entry)
 {
     cl_int error = class->arrive(object, entry);
     return error == CL_SUCCESS ? 0
@@ -355,9 +358,9 @@ static int arrive(struct move *move, const struct object_class *class, struct ob
 }
 
 /* Kernels get their arguments, and what is mapped is mapped. */
-static int arrive_all(struct move *move)
+static int move_copy_arrive_all(struct move *move)
 {
-    static const struct move_walk all = {.takes = has_arrival, .act = arrive};
+    static const struct move_walk all = {.takes = move_copy_has_arrival, .act = move_copy_arrive};
     int error = move->target ? move_walk(move, &all) : 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++) {
         const struct move_context *entry = &move->contexts[i];
@@ -370,40 +373,42 @@ static int arrive_all(struct move *move)
     return error;
 }
 
-static int copy_group(struct move *move, const struct move_context *entry, uint8_t from, uint8_t to,
-                      counter count)
+static int move_copy_group(struct move *move, const struct move_context *entry, uint8_t from,
+                           uint8_t to, counter count)
 {
     int error;
     do {
         struct roots roots = {0};
-        error = roots_collect(entry, from, count, false, &roots);
+        error = move_copy_roots_collect(entry, from, count, false, &roots);
         if (error == 0) {
             move->total += roots.bytes;
-            error = refresh(move, entry, to, &roots, true);
+            error = move_copy_refresh(move, entry, to, &roots, true);
         }
-        roots_finish(&roots);
+        move_copy_roots_finish(&roots);
     } while (error == -ENODEV);
     return error;
 }
 
 /* All that is at @from. */
-static int copy_all(struct move *move, const struct move_context *entry, uint8_t from)
+static int move_copy_all(struct move *move, const struct move_context *entry, uint8_t from)
 {
-    int error = copy_group(move, entry, from, entry->to, goes_along);
-    return error == 0 ? copy_group(move, entry, from, PLACE_HOST, stays_in_host) : error;
+    int error = move_copy_group(move, entry, from, entry->to, move_copy_goes_along);
+    return error == 0 ? move_copy_group(move, entry, from, PLACE_HOST, move_copy_stays_in_host)
+                      : error;
 }
 
 /* What cannot wait. The rest stays in host memory, or where it is: what is lost has nothing to be
  * fetched, and what a device has that works in place is in host memory anyway. */
-static int copy_urgent(struct move *move, struct move_context *entry)
+static int move_copy_urgent(struct move *move, struct move_context *entry)
 {
     bool healthy = entry->from != PLACE_HOST && move_source(entry) == entry->from;
-    bool in_place = is_in_place(entry->context, entry->from);
-    int error = copy_group(move, entry, entry->from, entry->to, goes_at_once);
+    bool in_place = move_copy_is_in_place(entry->context, entry->from);
+    int error = move_copy_group(move, entry, entry->from, entry->to, move_copy_goes_at_once);
     if (error == 0)
-        error = copy_group(move, entry, entry->from, PLACE_HOST, stays_in_host_at_once);
+        error =
+            move_copy_group(move, entry, entry->from, PLACE_HOST, move_copy_stays_in_host_at_once);
     if (error == 0 && healthy && in_place)
-        error = copy_group(move, entry, entry->from, PLACE_HOST, goes_to_host);
+        error = move_copy_group(move, entry, entry->from, PLACE_HOST, move_copy_goes_to_host);
     entry->stays = healthy && entry->leaves && !in_place;
     return error;
 }
@@ -415,39 +420,39 @@ int move_copy_rest(struct move *move)
         struct move_context *entry = &move->contexts[i];
         unsigned cursor = 0;
         uint8_t from;
-        if (waits(move, entry)) {
-            error = copy_urgent(move, entry);
+        if (move_copy_waits(move, entry)) {
+            error = move_copy_urgent(move, entry);
             continue;
         }
-        while (error == 0 && (from = next_origin(move, entry, &cursor)) != PLACE_NONE)
-            error = copy_all(move, entry, from);
+        while (error == 0 && (from = move_copy_next_origin(move, entry, &cursor)) != PLACE_NONE)
+            error = move_copy_all(move, entry, from);
     }
     return error;
 }
 
 int move_arrive(struct move *move)
 {
-    int error = arrive_all(move);
+    int error = move_copy_arrive_all(move);
     /* The device may have been lost in the middle of it all. */
     if (error == 0)
         error = move_check_survivors(move);
     return error == 0 ? move_check(move) : error;
 }
 
-static uint64_t is_only_there(const struct move_context *entry, const struct memory *memory,
-                              uint8_t from)
+static uint64_t move_copy_is_only_there(const struct move_context *entry,
+                                        const struct memory *memory, uint8_t from)
 {
     (void)from;
     return memory_only_at(memory, entry->to);
 }
 
 /* To host memory, what the target alone has. Gate closed. */
-static int save(const struct move_context *entry)
+static int move_copy_save(const struct move_context *entry)
 {
     struct roots roots = {0};
     uint64_t bytes;
     cl_int reason = CL_SUCCESS;
-    int error = roots_collect(entry, entry->from, is_only_there, false, &roots);
+    int error = move_copy_roots_collect(entry, entry->from, move_copy_is_only_there, false, &roots);
     struct replica_batch batch = {.context = entry->context,
                                   .from = entry->to,
                                   .to = PLACE_HOST,
@@ -458,7 +463,7 @@ static int save(const struct move_context *entry)
         error = replica_refresh(&batch, &bytes, &reason);
     if (error == -EIO)
         (void)residence_failed(entry->context->at[entry->to], reason);
-    roots_finish(&roots);
+    move_copy_roots_finish(&roots);
     return error;
 }
 
@@ -474,7 +479,7 @@ int move_rescue(struct move *move, int error)
         uint64_t closed = clock_now_ns();
         int failed = gate_close(closed + lost_answer_ns);
         if (failed == 0) {
-            failed = save(entry);
+            failed = move_copy_save(entry);
             gate_open();
         }
         move->report->downtime_ns += clock_now_ns() - closed;

@@ -10,8 +10,8 @@
 /* Waiting for what the source still runs, by markers behind it. */
 
 /* An event behind everything given to @queue so far. */
-static int mark(struct move *move, struct residence *residence, cl_command_queue queue,
-                cl_event *ret_event)
+static int move_drain_mark(struct move *move, struct residence *residence, cl_command_queue queue,
+                           cl_event *ret_event)
 {
     cl_event event = NULL;
     cl_int error = residence->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &event);
@@ -30,7 +30,7 @@ static int mark(struct move *move, struct residence *residence, cl_command_queue
 
 /* Drivers have no wait with a deadline: look, and sleep a little longer each time. -ENODEV: it is
  * lost, so that what it had has ended. */
-static int await(struct move *move, struct residence *residence, cl_event event)
+static int move_drain_await(struct move *move, struct residence *residence, cl_event event)
 {
     uint64_t pause = 20000, asked = clock_now_ns();
     for (;;) {
@@ -75,7 +75,7 @@ void move_markers_finish(struct move_markers *markers)
 }
 
 /* A device that fails keeps nobody from leaving another, and one that is lost nobody. */
-static int forgive(struct move *move, bool beside, int error)
+static int move_drain_forgive(struct move *move, bool beside, int error)
 {
     if (error == -ENODEV)
         return 0;
@@ -87,7 +87,7 @@ static int forgive(struct move *move, bool beside, int error)
 
 /* What the queue was given runs where the move begins: that of the seat, and of another one that
  * shares its residence and may have written what is copied. */
-static bool drains(const struct move *move, const struct queue *queue)
+static bool move_drain_drains(const struct move *move, const struct queue *queue)
 {
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
     if (queue == move->apart)
@@ -101,7 +101,7 @@ static bool drains(const struct move *move, const struct queue *queue)
 }
 
 /* It runs beside where the move begins, and copies nothing when host memory is taken from there. */
-static bool drains_beside(const struct move *move, const struct queue *queue)
+static bool move_drain_drains_beside(const struct move *move, const struct queue *queue)
 {
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
     for (size_t i = 0; i < move->context_count; i++) {
@@ -119,11 +119,13 @@ struct placing {
 };
 
 /* How it ends is its launch's affair. */
-static void place_piece(void *data, const struct event *event, uint8_t place, cl_event real)
+static void move_drain_place_piece(void *data, const struct event *event, uint8_t place,
+                                   cl_event real)
 {
     const struct placing *placing = data;
     struct residence *residence = event->context->at[place];
-    if (!drains(placing->move, event->queue) && !drains_beside(placing->move, event->queue))
+    if (!move_drain_drains(placing->move, event->queue) &&
+        !move_drain_drains_beside(placing->move, event->queue))
         return;
     (void)residence->cl->clRetainEvent(real);
     residence_ref(residence);
@@ -139,24 +141,24 @@ int move_markers_place(struct move *move, struct move_markers *ret_markers)
     struct queue *queue;
     int error = markers.markers ? 0 : -ENOMEM;
     while (error == 0 && (queue = object_next(OBJECT_QUEUE, &cursor))) {
-        bool own = queue->real && drains(move, queue);
-        if (own || (queue->real && drains_beside(move, queue))) {
+        bool own = queue->real && move_drain_drains(move, queue);
+        if (own || (queue->real && move_drain_drains_beside(move, queue))) {
             struct move_marker *marker = &markers.markers[markers.count];
             marker->residence =
                 queue->context->at[atomic_load(&queue->context->place[queue->seat_index])];
             marker->beside = !own;
-            error = mark(move, marker->residence, queue->real, &marker->event);
+            error = move_drain_mark(move, marker->residence, queue->real, &marker->event);
             if (error == 0) {
                 residence_ref(marker->residence);
                 markers.count++;
             }
-            error = forgive(move, marker->beside, error);
+            error = move_drain_forgive(move, marker->beside, error);
         }
         object_unhold(queue);
     }
     struct placing placing = {move, &markers};
     if (error == 0)
-        parts_each_beside(place_piece, &placing);
+        parts_each_beside(move_drain_place_piece, &placing);
     if (error == 0)
         *ret_markers = markers;
     else
@@ -169,14 +171,15 @@ int move_markers_await(struct move *move, const struct move_markers *markers)
     int error = 0;
     for (size_t i = 0; error == 0 && i < markers->count; i++) {
         const struct move_marker *marker = &markers->markers[i];
-        error = forgive(move, marker->beside, await(move, marker->residence, marker->event));
+        error = move_drain_forgive(move, marker->beside,
+                                   move_drain_await(move, marker->residence, marker->event));
     }
     return error;
 }
 
 /* With the gate closed for the moment that it takes: POCL's basic device, which runs commands in
  * the thread that enqueues them, deadlocks when two threads enqueue in one queue. */
-static int mark_all(struct move *move, struct move_markers *ret_markers)
+static int move_drain_mark_all(struct move *move, struct move_markers *ret_markers)
 {
     int error = move_close_gate(move);
     if (error != 0)
@@ -191,7 +194,7 @@ static int mark_all(struct move *move, struct move_markers *ret_markers)
 int move_quiesce(struct move *move)
 {
     struct move_markers markers = {0};
-    int error = mark_all(move, &markers);
+    int error = move_drain_mark_all(move, &markers);
     if (error == 0)
         error = move_markers_await(move, &markers);
     move_markers_finish(&markers);

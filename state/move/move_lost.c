@@ -27,7 +27,7 @@ uint8_t move_source(const struct move_context *entry)
 }
 
 /* Its context's residence for @seat is lost. */
-static bool is_concerned(const struct memory *root, const struct seat *seat)
+static bool move_lost_is_concerned(const struct memory *root, const struct seat *seat)
 {
     const struct context *context = root->context;
     int index = context_seat_index(context, seat);
@@ -35,7 +35,7 @@ static bool is_concerned(const struct memory *root, const struct seat *seat)
     return place != PLACE_NONE && residence_is_lost(context->at[place]);
 }
 
-static const char *kind_of(const struct memory *memory)
+static const char *move_lost_kind_of(const struct memory *memory)
 {
     return memory->image ? "an image" : "a buffer";
 }
@@ -59,7 +59,7 @@ static struct owed {
     struct residence *residence;
 } * owed;
 
-static void owe(struct residence *residence)
+static void move_lost_owe(struct residence *residence)
 {
     struct owed *one = malloc(sizeof(*one));
     if (!one) {
@@ -72,7 +72,7 @@ static void owe(struct residence *residence)
     owed = one;
 }
 
-static void settle_owed(void)
+static void move_lost_settle_owed(void)
 {
     while (owed) {
         struct owed *one = owed;
@@ -84,14 +84,15 @@ static void settle_owed(void)
 }
 
 /* What it was given there will be done again. */
-static bool is_protected_and_lost(const struct seat *seat)
+static bool move_lost_is_protected_and_lost(const struct seat *seat)
 {
     return seat_is_lost(seat) && move_recovery() && move_recovery()->may(seat);
 }
 
 bool move_can_recover(const struct move *move)
 {
-    return move->request->target && !move->request->prewarm && is_protected_and_lost(move->seat);
+    return move->request->target && !move->request->prewarm &&
+           move_lost_is_protected_and_lost(move->seat);
 }
 
 int move_recover(struct move *move)
@@ -102,9 +103,9 @@ int move_recover(struct move *move)
         residence_lose(move->contexts[i].context->at[move->contexts[i].to],
                        "what was lost elsewhere cannot be done again there", true);
     for (struct residence *left = move->left; left; left = left->next)
-        owe(left);
+        move_lost_owe(left);
     if (error == 0) {
-        settle_owed();
+        move_lost_settle_owed();
         move_recovery()->done();
     }
     return error == 0 ? 0 : move_fail(move, error, "%s", reason);
@@ -123,17 +124,17 @@ int move_check_survivors(struct move *move)
     /* What had not ended there is to be done again first, which a move that began before the loss
      * does not, nor does one to host memory. */
     if ((move->report->reached != MOVE_PLAN || !move->request->target) &&
-        is_protected_and_lost(move->seat))
+        move_lost_is_protected_and_lost(move->seat))
         return move_fail(move, -EPERM, "%s was lost", device ? device_name(device) : "the device");
     gate_enter();
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
-        if (memory->root != memory || !is_concerned(memory, move->seat) ||
+        if (memory->root != memory || !move_lost_is_concerned(memory, move->seat) ||
             memory_only_at(memory, PLACE_NONE) == 0)
             continue;
         if (count++ < NAMED && length < sizeof(named))
             length += (size_t)snprintf(named + length, sizeof(named) - length,
                                        "%s%s of %zu bytes (%p)", count > 1 ? ", " : "",
-                                       kind_of(memory), memory->size, (void *)memory);
+                                       move_lost_kind_of(memory), memory->size, (void *)memory);
     }
     gate_leave();
     if (count == 0)

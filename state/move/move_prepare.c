@@ -9,7 +9,7 @@
 #include "state/move/ready.h"
 #include "state/program/program.h"
 
-static bool known(const struct move *move, const struct context *context)
+static bool move_prepare_known(const struct move *move, const struct context *context)
 {
     for (size_t i = 0; i < move->context_count; i++)
         if (move->contexts[i].context == context)
@@ -18,7 +18,7 @@ static bool known(const struct move *move, const struct context *context)
 }
 
 /* The place of @context's residence on @device, or PLACE_NONE. */
-static uint8_t place_on(const struct context *context, const struct device *device)
+static uint8_t move_prepare_place_on(const struct context *context, const struct device *device)
 {
     for (uint8_t place = 0; place < PLACES; place++)
         if (context->at[place] && context->at[place]->device == device &&
@@ -28,7 +28,7 @@ static uint8_t place_on(const struct context *context, const struct device *devi
 }
 
 /* With @spare others that stay free; PLACES where there is none. */
-static uint8_t free_place(const struct context *context, unsigned spare)
+static uint8_t move_prepare_free_place(const struct context *context, unsigned spare)
 {
     uint8_t found = PLACES;
     unsigned count = 0;
@@ -40,7 +40,7 @@ static uint8_t free_place(const struct context *context, unsigned spare)
     return count > spare ? found : PLACES;
 }
 
-static bool others_stay(const struct context *context, int seat_index, uint8_t from)
+static bool move_prepare_others_stay(const struct context *context, int seat_index, uint8_t from)
 {
     for (cl_uint i = 0; i < context->seat_count; i++)
         if ((int)i != seat_index && atomic_load(&context->place[i]) == from)
@@ -48,7 +48,7 @@ static bool others_stay(const struct context *context, int seat_index, uint8_t f
     return false;
 }
 
-static int add_context(struct move *move, struct context *context, int seat_index)
+static int move_prepare_add_context(struct move *move, struct context *context, int seat_index)
 {
     if (!array_make_room(&move->contexts, move->context_count, sizeof(move->contexts[0])))
         return -ENOMEM;
@@ -58,15 +58,15 @@ static int add_context(struct move *move, struct context *context, int seat_inde
         .seat_index = seat_index,
         .from = place == PLACE_NONE ? PLACE_HOST : place,
         .to = PLACE_HOST,
-        .leaves = place != PLACE_NONE && !others_stay(context, seat_index, place),
+        .leaves = place != PLACE_NONE && !move_prepare_others_stay(context, seat_index, place),
         .recovers = move->recovers,
     };
     if (move->target) {
-        added.to = move->rehearses ? PLACE_NONE : place_on(context, move->target);
+        added.to = move->rehearses ? PLACE_NONE : move_prepare_place_on(context, move->target);
         if (added.to == PLACE_NONE) {
             struct residence *made;
             cl_int error;
-            added.to = free_place(context, move->request->prewarm ? READY_SPARE : 0);
+            added.to = move_prepare_free_place(context, move->request->prewarm ? READY_SPARE : 0);
             if (added.to == PLACES)
                 return move_fail(move, -ENOSPC, "a context has no room for another residence");
             uint64_t begun = span_begin();
@@ -96,15 +96,15 @@ static int add_context(struct move *move, struct context *context, int seat_inde
 }
 
 /* Contexts that hold the seat and are not in move->contexts yet are added. 0 or -errno. */
-static int move_find_contexts(struct move *move)
+static int move_prepare_move_find_contexts(struct move *move)
 {
     uintptr_t cursor = 0;
     struct context *context;
     int error = 0;
     while (error == 0 && (context = object_next(OBJECT_CONTEXT, &cursor))) {
         int seat_index = context_seat_index(context, move->seat);
-        if (seat_index >= 0 && !known(move, context))
-            error = add_context(move, context, seat_index);
+        if (seat_index >= 0 && !move_prepare_known(move, context))
+            error = move_prepare_add_context(move, context, seat_index);
         if (error == 0)
             error = move_check(move);
         object_unhold(context);
@@ -121,7 +121,7 @@ void move_forget_contexts(struct move *move)
     move->context_count = 0;
 }
 
-static bool is_to_build(const struct move *move, const struct program *program)
+static bool move_prepare_is_to_build(const struct move *move, const struct program *program)
 {
     for (size_t i = 0; i < move->context_count; i++)
         if (move->contexts[i].context == program->context && move->target)
@@ -130,13 +130,13 @@ static bool is_to_build(const struct move *move, const struct program *program)
     return false;
 }
 
-static uint32_t count_builds(const struct move *move)
+static uint32_t move_prepare_count_builds(const struct move *move)
 {
     uint32_t count = 0;
     uintptr_t cursor = 0;
     struct program *program;
     while ((program = object_next(OBJECT_PROGRAM, &cursor))) {
-        count += is_to_build(move, program);
+        count += move_prepare_is_to_build(move, program);
         object_unhold(program);
     }
     return count;
@@ -144,11 +144,12 @@ static uint32_t count_builds(const struct move *move)
 
 bool move_is_stale(struct move *move)
 {
-    bool stale = count_builds(move) != 0;
+    bool stale = move_prepare_count_builds(move) != 0;
     uintptr_t cursor = 0;
     struct context *context;
     while ((context = object_next(OBJECT_CONTEXT, &cursor))) {
-        stale = stale || (context_seat_index(context, move->seat) >= 0 && !known(move, context));
+        stale = stale || (context_seat_index(context, move->seat) >= 0 &&
+                          !move_prepare_known(move, context));
         object_unhold(context);
     }
     return stale;
@@ -156,7 +157,7 @@ bool move_is_stale(struct move *move)
 
 /* Not for want of memory, nor because the device is gone: so the same again, if it is tried again.
  */
-static bool is_lasting(cl_int error)
+static bool move_prepare_is_lasting(cl_int error)
 {
     return error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
            error == CL_LINK_PROGRAM_FAILURE || error == CL_COMPILER_NOT_AVAILABLE ||
@@ -170,7 +171,7 @@ int move_fail_object(struct move *move, const struct object_class *class,
 {
     char name[128];
     move->report->lasting =
-        entry->reason[0] != '\0' || (is_lasting(error) && !entry->build_passing);
+        entry->reason[0] != '\0' || (move_prepare_is_lasting(error) && !entry->build_passing);
     if (entry->reason[0] != '\0')
         return move_fail(move, -ENOTSUP, "%s", entry->reason);
     (void)!snprintf(name, sizeof(name), "%s", class->name);
@@ -181,20 +182,21 @@ int move_fail_object(struct move *move, const struct object_class *class,
                      entry->build_log);
 }
 
-static bool is_made(const struct object_class *class)
+static bool move_prepare_is_made(const struct object_class *class)
 {
     return class->make_real != NULL;
 }
 
-static bool is_program(const struct object_class *class)
+static bool move_prepare_is_program(const struct object_class *class)
 {
     return class->type == OBJECT_PROGRAM;
 }
 
-static int make_real(struct move *move, const struct object_class *class, struct object *object,
-                     struct move_context *entry)
+static int move_prepare_make_real(struct move *move, const struct object_class *class,
+                                  struct object *object, struct move_context *entry)
 {
-    bool builds = is_program(class) && is_to_build(move, (struct program *)object);
+    bool builds =
+        move_prepare_is_program(class) && move_prepare_is_to_build(move, (struct program *)object);
     if (builds) {
         program_kernel_name((struct program *)object, move->builds.building,
                             sizeof(move->builds.building));
@@ -211,20 +213,21 @@ static int make_real(struct move *move, const struct object_class *class, struct
                                : move_fail_object(move, class, object, entry, "made", error);
 }
 
-static int make(struct move *move, const struct move_walk *walk)
+static int move_prepare_make(struct move *move, const struct move_walk *walk)
 {
-    move->builds = (struct move_progress){.builds = count_builds(move)};
+    move->builds = (struct move_progress){.builds = move_prepare_count_builds(move)};
     int error = move_walk(move, walk);
     move->builds = (struct move_progress){0};
     return error;
 }
 
-static const struct move_walk everything = {.takes = is_made, .act = make_real};
+static const struct move_walk everything = {.takes = move_prepare_is_made,
+                                            .act = move_prepare_make_real};
 
 int move_prepare(struct move *move)
 {
-    int error = move_find_contexts(move);
-    return error == 0 && move->target ? make(move, &everything) : error;
+    int error = move_prepare_move_find_contexts(move);
+    return error == 0 && move->target ? move_prepare_make(move, &everything) : error;
 }
 
 int move_prepare_rest(struct move *move)
@@ -233,7 +236,7 @@ int move_prepare_rest(struct move *move)
 }
 
 /* Queues are made as the move begins: each has one that is next. */
-static bool is_code(const struct object_class *class)
+static bool move_prepare_is_code(const struct object_class *class)
 {
     return class->type == OBJECT_PROGRAM || class->type == OBJECT_KERNEL ||
            class->type == OBJECT_SAMPLER;
@@ -241,12 +244,13 @@ static bool is_code(const struct object_class *class)
 
 int move_prepare_code(struct move *move)
 {
-    static const struct move_walk code = {.takes = is_code, .act = make_real};
-    int error = move_find_contexts(move);
+    static const struct move_walk code = {.takes = move_prepare_is_code,
+                                          .act = move_prepare_make_real};
+    int error = move_prepare_move_find_contexts(move);
     if (error != 0)
         return error;
     move_make_begin(move);
-    error = make(move, &code);
+    error = move_prepare_make(move, &code);
     move_make_end(move);
     return error;
 }
@@ -267,8 +271,9 @@ int move_rehearse(struct move *move)
     const char *lost = reach_lost(&here->reach, &now);
     if (!lost)
         return 0;
-    static const struct move_walk programs = {.takes = is_program, .act = make_real};
-    int error = move_find_contexts(&resume);
+    static const struct move_walk programs = {.takes = move_prepare_is_program,
+                                              .act = move_prepare_make_real};
+    int error = move_prepare_move_find_contexts(&resume);
     if (error == 0)
         error = move_walk(&resume, &programs);
     move_undo(&resume);

@@ -33,7 +33,7 @@ void move_set_partner(const struct move_partner *partner)
 
 /* ---- what the program has used ---- */
 
-static void note_memory(void)
+static void move_reconfigure_note_memory(void)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
@@ -48,7 +48,7 @@ static void note_memory(void)
     }
 }
 
-static void note_programs(void)
+static void move_reconfigure_note_programs(void)
 {
     uintptr_t cursor = 0;
     struct program *program;
@@ -72,7 +72,7 @@ static struct {
     size_t count;
 } saved;
 
-static void renew_kernels(void)
+static void move_reconfigure_renew_kernels(void)
 {
     uintptr_t cursor = 0;
     struct kernel *kernel;
@@ -86,7 +86,7 @@ static void renew_kernels(void)
     }
 }
 
-static void forget_saved(void)
+static void move_reconfigure_forget_saved(void)
 {
     for (size_t i = 0; i < saved.count; i++)
         object_unhold(saved.list[i].kernel);
@@ -98,9 +98,9 @@ static void forget_saved(void)
 void reconfigure_marks_renew(void)
 {
     usage_renew();
-    renew_kernels();
-    note_memory();
-    note_programs();
+    move_reconfigure_renew_kernels();
+    move_reconfigure_note_memory();
+    move_reconfigure_note_programs();
 }
 
 void reconfigure_marks_end(bool restore)
@@ -109,13 +109,13 @@ void reconfigure_marks_end(bool restore)
         usage_restore();
     for (size_t i = 0; restore && i < saved.count; i++)
         kernel_marks_restore(saved.list[i].kernel, &saved.list[i].marks);
-    forget_saved();
+    move_reconfigure_forget_saved();
 }
 
 /* ---- the move ---- */
 
-static void transact(const struct move_request *request, enum move_basis basis,
-                     const struct plan_use *minimum, struct move_report *report)
+static void move_reconfigure_transact(const struct move_request *request, enum move_basis basis,
+                                      const struct plan_use *minimum, struct move_report *report)
 {
     struct move move = {.basis = basis,
                         .minimum = minimum,
@@ -127,16 +127,17 @@ static void transact(const struct move_request *request, enum move_basis basis,
 }
 
 /* True when the program may be asked: the target has what it asks for. */
-static bool is_worth_asking(const struct move_request *request, const struct plan_use *minimum,
-                            struct move_report *report)
+static bool move_reconfigure_is_worth_asking(const struct move_request *request,
+                                             const struct plan_use *minimum,
+                                             struct move_report *report)
 {
     struct move_request question = *request;
     question.dry_run = true;
-    transact(&question, MOVE_BY_MINIMUM, minimum, report);
+    move_reconfigure_transact(&question, MOVE_BY_MINIMUM, minimum, report);
     return report->result == MOVE_DONE;
 }
 
-static enum move_result result_of(int error)
+static enum move_result move_reconfigure_result_of(int error)
 {
     switch (error) {
     case -EBUSY:
@@ -157,8 +158,10 @@ struct origin {
 };
 
 /* The program could not be configured for where it is. */
-static void go_back(const struct move_partner *partner, const struct move_request *request,
-                    const struct origin *origin, struct move_report *report, const char *why)
+static void move_reconfigure_go_back(const struct move_partner *partner,
+                                     const struct move_request *request,
+                                     const struct origin *origin, struct move_report *report,
+                                     const char *why)
 {
     const struct device *from = origin->device;
     struct move_request back = {
@@ -169,7 +172,7 @@ static void go_back(const struct move_partner *partner, const struct move_reques
     };
     struct move_report way_back;
     /* What it did while it tried is past as well. */
-    transact(&back, MOVE_BY_REST, NULL, &way_back);
+    move_reconfigure_transact(&back, MOVE_BY_REST, NULL, &way_back);
     report->downtime_ns += way_back.downtime_ns;
     report->bytes += way_back.bytes;
     /* Somebody else may have brought it back, or elsewhere. */
@@ -185,32 +188,34 @@ static void go_back(const struct move_partner *partner, const struct move_reques
              device_name(from));
 }
 
-static void run_asked(const struct move_partner *partner, const struct plan_use *minimum,
-                      const struct move_request *request, struct move_report *report)
+static void move_reconfigure_run_asked(const struct move_partner *partner,
+                                       const struct plan_use *minimum,
+                                       const struct move_request *request,
+                                       struct move_report *report)
 {
     char reason[512] = "";
     struct device *target = NULL;
-    if (!is_worth_asking(request, minimum, report) || request->dry_run)
+    if (!move_reconfigure_is_worth_asking(request, minimum, report) || request->dry_run)
         return;
     if (request->target && driver_open_device(request->target, &target) != 0)
-        return; /* is_worth_asking opened it */
+        return; /* move_reconfigure_is_worth_asking opened it */
     struct origin origin = {.device = atomic_load(&the_seats[request->seat]->device)};
     int left = partner->leave(request, target, reason, sizeof(reason));
     if (left < 0) {
-        report->result = result_of(left);
+        report->result = move_reconfigure_result_of(left);
         snprintf(report->reason, sizeof(report->reason), "%s", reason);
         return;
     }
     room_read(request->seat, &origin.room);
-    transact(request, left == 0 ? MOVE_BY_REST : MOVE_BY_USE, NULL, report);
+    move_reconfigure_transact(request, left == 0 ? MOVE_BY_REST : MOVE_BY_USE, NULL, report);
     bool done = report->result == MOVE_DONE;
     if (partner->arrive(request, done, reason, sizeof(reason)) == 0)
         return;
-    go_back(partner, request, &origin, report, reason);
+    move_reconfigure_go_back(partner, request, &origin, report, reason);
 }
 
 /* A thread of the program waits for this move, or may: it is in no position to be asked. */
-static bool is_needed(const struct move_request *request)
+static bool move_reconfigure_is_needed(const struct move_request *request)
 {
     struct device *here = atomic_load(&the_seats[request->seat]->device);
     return request->manner == MOVE_NEEDED ||
@@ -243,26 +248,26 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
         return;
     }
     if (!partner || !partner->minimum(&minimum)) {
-        transact(request, MOVE_BY_USE, NULL, report);
+        move_reconfigure_transact(request, MOVE_BY_USE, NULL, report);
         return;
     }
     if (request->prewarm) { /* it is asked when it is to go */
-        transact(request, MOVE_BY_MINIMUM, &minimum, report);
+        move_reconfigure_transact(request, MOVE_BY_MINIMUM, &minimum, report);
         return;
     }
-    if (!is_needed(request)) {
-        run_asked(partner, &minimum, request, report);
+    if (!move_reconfigure_is_needed(request)) {
+        move_reconfigure_run_asked(partner, &minimum, request, report);
         return;
     }
-    transact(request, MOVE_BY_USE, NULL, report);
+    move_reconfigure_transact(request, MOVE_BY_USE, NULL, report);
     if (report->result == MOVE_DONE && !request->dry_run)
         partner->told(request, MOVE_NEWS_MOVED);
 }
 
-static void in_child(void)
+static void move_reconfigure_in_child(void)
 {
     saved.list = NULL;
     saved.count = 0;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = move_reconfigure_in_child};

@@ -39,7 +39,7 @@ uint64_t move_pause_limit(const struct move *move)
     return move->request->strict && (deadline == 0 || until < deadline) ? until : deadline;
 }
 
-static uint64_t predict(const struct move *move, uint64_t left)
+static uint64_t move_rounds_predict(const struct move *move, uint64_t left)
 {
     double bandwidth = move->rounds.bandwidth;
     double seconds = bandwidth > 0 ? (double)left / bandwidth : 0;
@@ -47,13 +47,13 @@ static uint64_t predict(const struct move *move, uint64_t left)
 }
 
 /* One more round, and then the pause, would end after the deadline. */
-static bool is_late(const struct move *move, uint64_t predicted)
+static bool move_rounds_is_late(const struct move *move, uint64_t predicted)
 {
     uint64_t deadline = move->request->deadline_ns;
     return deadline != 0 && clock_now_ns() + move->rounds.took_ns + predicted >= deadline;
 }
 
-static int give_up(struct move *move, uint64_t left, uint64_t predicted)
+static int move_rounds_give_up(struct move *move, uint64_t left, uint64_t predicted)
 {
     double limit = (double)move_downtime_limit(move) / NS_PER_MS;
     if (predicted <= move_downtime_limit(move))
@@ -69,12 +69,12 @@ static int give_up(struct move *move, uint64_t left, uint64_t predicted)
 }
 
 /* 1: another round. 0: stop the program now. -EBUSY. */
-static int decide(struct move *move, uint64_t left)
+static int move_rounds_decide(struct move *move, uint64_t left)
 {
     const struct move_rounds *rounds = &move->rounds;
-    uint64_t predicted = predict(move, left);
+    uint64_t predicted = move_rounds_predict(move, left);
     bool strict = move->request->strict, in_vain = rounds->in_vain >= IN_VAIN_MAX;
-    bool late = is_late(move, predicted);
+    bool late = move_rounds_is_late(move, predicted);
     /* Where no bandwidth is known it is tried. */
     bool fits =
         rounds->bandwidth > 0 ? predicted <= move_downtime_limit(move) : rounds->pauses == 0;
@@ -87,12 +87,12 @@ static int decide(struct move *move, uint64_t left)
     if (!strict)
         return 0;
     if (move->request->deadline_ns == 0 || late)
-        return give_up(move, left, predicted);
+        return move_rounds_give_up(move, left, predicted);
     return !fits;
 }
 
 /* The program runs for @ns. 0 or as move_check. */
-static int rest(struct move *move, uint64_t ns)
+static int move_rounds_rest(struct move *move, uint64_t ns)
 {
     uint64_t until = clock_now_ns() + ns;
     int error = 0;
@@ -103,7 +103,7 @@ static int rest(struct move *move, uint64_t ns)
     return error;
 }
 
-static int copy_round(struct move *move)
+static int move_rounds_copy_round(struct move *move)
 {
     struct move_rounds *rounds = &move->rounds;
     uint64_t least = rounds->bandwidth > 0 || move->request->strict ? 1 : WORTH;
@@ -111,7 +111,7 @@ static int copy_round(struct move *move)
     char name[SPAN_NAME];
     move->report->rounds++;
     move_tell(move);
-    int error = rounds->idle ? rest(move, move_downtime_limit(move)) : 0;
+    int error = rounds->idle ? move_rounds_rest(move, move_downtime_limit(move)) : 0;
     traced = span_begin();
     if (error == 0)
         error = move_copy_round(move, least, &bytes, &ns);
@@ -132,15 +132,15 @@ int move_copy_ahead(struct move *move)
     struct move_rounds *rounds = &move->rounds;
     uint64_t left = move_left(move);
     int more;
-    while ((more = decide(move, left)) > 0) {
+    while ((more = move_rounds_decide(move, left)) > 0) {
         uint64_t before = left;
-        int error = copy_round(move);
+        int error = move_rounds_copy_round(move);
         if (error != 0)
             return error;
         left = move_left(move);
         rounds->in_vain += (double)left >= HELPS * (double)before;
     }
-    move->report->predicted_ns = predict(move, left);
+    move->report->predicted_ns = move_rounds_predict(move, left);
     return more;
 }
 
@@ -148,12 +148,14 @@ int move_rest(struct move *move)
 {
     move->rounds.in_vain++;
     move->rounds.pauses++;
-    return rest(move, RESTS * move_downtime_limit(move));
+    return move_rounds_rest(move, RESTS * move_downtime_limit(move));
 }
 
 int move_check_pause(struct move *move)
 {
     uint64_t until = move->limits.deadline_ns;
     bool bounded = move->request->strict && until != 0;
-    return !bounded || clock_now_ns() + predict(move, move_left(move)) <= until ? 0 : -ETIMEDOUT;
+    return !bounded || clock_now_ns() + move_rounds_predict(move, move_left(move)) <= until
+               ? 0
+               : -ETIMEDOUT;
 }

@@ -25,7 +25,7 @@ static _Atomic unsigned waiting;
 #define LOOK_NS (50 * NS_PER_MS)
 
 /* Under the turn's lock. False: the deadline passed, or it was canceled. */
-static bool await_change(uint64_t deadline_ns, const atomic_bool *cancel)
+static bool move_turn_await_change(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     uint64_t look = clock_now_ns() + LOOK_NS;
     bool looks = cancel && (deadline_ns == 0 || look < deadline_ns);
@@ -34,39 +34,39 @@ static bool await_change(uint64_t deadline_ns, const atomic_bool *cancel)
 }
 
 /* @beside: others may be building for other devices. */
-static bool take_turn(uint64_t deadline_ns, const atomic_bool *cancel, bool beside)
+static bool move_turn_take_turn(uint64_t deadline_ns, const atomic_bool *cancel, bool beside)
 {
     bool waits = true;
     pthread_mutex_lock(&turn.lock);
     while (waits && (turn.held || (turn.making && !beside)))
-        waits = await_change(deadline_ns, cancel);
+        waits = move_turn_await_change(deadline_ns, cancel);
     bool taken = !turn.held && (beside || !turn.making);
     turn.held = turn.held || taken;
     pthread_mutex_unlock(&turn.lock);
     return taken;
 }
 
-static bool take_turn_alone(uint64_t deadline_ns, const atomic_bool *cancel, bool yields)
+static bool move_turn_take_turn_alone(uint64_t deadline_ns, const atomic_bool *cancel, bool yields)
 {
     atomic_fetch_add(&waiting, !yields);
-    bool taken = take_turn(deadline_ns, cancel, false);
+    bool taken = move_turn_take_turn(deadline_ns, cancel, false);
     atomic_fetch_sub(&waiting, !yields);
     return taken;
 }
 
 bool move_lock_until(uint64_t deadline_ns, bool yields)
 {
-    return take_turn_alone(deadline_ns, NULL, yields);
+    return move_turn_take_turn_alone(deadline_ns, NULL, yields);
 }
 
 bool move_lock_unless(uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    return take_turn_alone(deadline_ns, cancel, false);
+    return move_turn_take_turn_alone(deadline_ns, cancel, false);
 }
 
 bool move_lock_to_prewarm(uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    return take_turn(deadline_ns, cancel, true);
+    return move_turn_take_turn(deadline_ns, cancel, true);
 }
 
 bool move_is_made_ready(const struct device_key *target)
@@ -198,7 +198,7 @@ int move_close_gate(struct move *move)
     return error;
 }
 
-static void in_child(void)
+static void move_turn_in_child(void)
 {
     pthread_mutex_init(&turn.lock, NULL);
     pthread_cond_init(&turn.changed, NULL);
@@ -209,4 +209,4 @@ static void in_child(void)
         atomic_store(&the_seats[i]->moving, false);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = move_turn_in_child};

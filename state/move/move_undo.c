@@ -32,7 +32,7 @@ bool move_take_vacant(const struct residence *residence)
 }
 
 /* Take the first residence out of its context's table; false when threads do not leave in time. */
-static bool release_first(void)
+static bool move_undo_release_first(void)
 {
     struct residence *residence = vacant;
     struct context *context = residence->owner;
@@ -49,7 +49,7 @@ static bool release_first(void)
     return true;
 }
 
-static void *release_thread(void *unused)
+static void *move_undo_release_thread(void *unused)
 {
     uint64_t pause = PAUSE_LEAST_NS;
     bool more = true;
@@ -61,7 +61,7 @@ static void *release_thread(void *unused)
         move_lock();
         /* Once the process ends, what is left goes with it. */
         bool goes_on = work_begin();
-        while (goes_on && vacant && release_first())
+        while (goes_on && vacant && move_undo_release_first())
             ;
         work_end();
         more = releasing = goes_on && vacant != NULL;
@@ -72,23 +72,23 @@ static void *release_thread(void *unused)
 
 void move_release_vacant(void)
 {
-    while (vacant && release_first())
+    while (vacant && move_undo_release_first())
         ;
     if (!vacant || releasing)
         return;
     /* Without a thread the next move tries again. */
-    releasing = thread_start("reseat-undo", 0, release_thread, NULL, NULL) == 0;
+    releasing = thread_start("reseat-undo", 0, move_undo_release_thread, NULL, NULL) == 0;
 }
 
-static bool is_made(const struct object_class *class)
+static bool move_undo_is_made(const struct object_class *class)
 {
     return class->make_real != NULL;
 }
 
 /* Of what is shared nobody but a mover looks at the target: what it holds while it does cannot
  * leave by itself. */
-static int vacate(struct move *move, const struct object_class *class, struct object *object,
-                  struct move_context *entry)
+static int move_undo_vacate(struct move *move, const struct object_class *class,
+                            struct object *object, struct move_context *entry)
 {
     (void)move;
     if (entry->to != PLACE_HOST)
@@ -98,7 +98,8 @@ static int vacate(struct move *move, const struct object_class *class, struct ob
 
 void move_undo(struct move *move)
 {
-    static const struct move_walk all = {.back = true, .takes = is_made, .act = vacate};
+    static const struct move_walk all = {
+        .back = true, .takes = move_undo_is_made, .act = move_undo_vacate};
     (void)move_walk(move, &all);
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];
@@ -112,10 +113,10 @@ void move_undo(struct move *move)
     }
 }
 
-static void in_child(void)
+static void move_undo_in_child(void)
 {
     vacant = NULL;
     releasing = false;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = move_undo_in_child};

@@ -18,13 +18,13 @@
 static uint64_t parked_ns; /* By who has move_run's lock. */
 
 /* Threads that waited in a driver let go of its residence a moment after the move. */
-static void await_residences(uint64_t deadline_ns)
+static void park_await_residences(uint64_t deadline_ns)
 {
     while (residence_count() != 0 && clock_now_ns() < deadline_ns && !work_is_over())
         clock_sleep(LOOK_NS);
 }
 
-static bool is_suspended(void)
+static bool park_is_suspended(void)
 {
     uintptr_t cursor = 0;
     struct context *context;
@@ -36,12 +36,12 @@ static bool is_suspended(void)
 }
 
 /* Gate closed. */
-static int leave(char *ret_reason, size_t size)
+static int park_leave(char *ret_reason, size_t size)
 {
     const char *why = NULL;
     if (stored_bytes() != 0)
         why = "some of its bytes are in the image that it was suspended to; resume it first";
-    else if (!is_suspended())
+    else if (!park_is_suspended())
         why = "some of the program came to a device meanwhile";
     else if (residence_count() != 0)
         why = "a driver has not let go of what the program had there";
@@ -56,11 +56,11 @@ static int park(uint64_t deadline_ns, char *ret_reason, size_t size)
     bool goes_on = work_begin();
     if (goes_on) {
         (void)ready_drop(NULL, NULL);
-        await_residences(deadline_ns);
+        park_await_residences(deadline_ns);
     }
     int error = goes_on && !work_is_over() ? gate_close(deadline_ns) : -ESHUTDOWN;
     if (error == 0) {
-        error = leave(ret_reason, size);
+        error = park_leave(ret_reason, size);
         if (error)
             gate_open();
     }

@@ -12,7 +12,8 @@ struct choice {
     bool lost;                   /* only those whose device is gone */
 };
 
-static bool is_chosen(const struct context *context, uint8_t place, const struct choice *choice)
+static bool ready_is_chosen(const struct context *context, uint8_t place,
+                            const struct choice *choice)
 {
     const struct device *device = atomic_load(&context->ready[place]);
     return device && (!choice->device || choice->device == device) &&
@@ -21,13 +22,13 @@ static bool is_chosen(const struct context *context, uint8_t place, const struct
 }
 
 /* At most one place of each context: so does a move. */
-static void choose(const struct choice *choice, struct move *ret_move)
+static void ready_choose(const struct choice *choice, struct move *ret_move)
 {
     uintptr_t cursor = 0;
     struct context *context;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         uint8_t place = 0;
-        while (place < PLACES && !is_chosen(context, place, choice))
+        while (place < PLACES && !ready_is_chosen(context, place, choice))
             place++;
         if (place == PLACES || !array_make_room(&ret_move->contexts, ret_move->context_count,
                                                 sizeof(ret_move->contexts[0])))
@@ -40,13 +41,13 @@ static void choose(const struct choice *choice, struct move *ret_move)
 }
 
 /* As a rollback takes its target apart. */
-static unsigned drop(const struct choice *choice)
+static unsigned ready_drop_chosen(const struct choice *choice)
 {
     unsigned all = 0;
     size_t count;
     do {
         struct move move = {0};
-        choose(choice, &move);
+        ready_choose(choice, &move);
         count = move.context_count;
         all += (unsigned)count;
         move_undo(&move);
@@ -60,7 +61,7 @@ static unsigned drop(const struct choice *choice)
 unsigned ready_drop(const struct device *device, const struct seat *seat)
 {
     const struct choice choice = {.device = device, .seat = seat};
-    return drop(&choice);
+    return ready_drop_chosen(&choice);
 }
 
 void ready_examine(const struct device *device)
@@ -70,9 +71,9 @@ void ready_examine(const struct device *device)
     struct context *context;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
         for (uint8_t place = 0; place < PLACES; place++)
-            if (is_chosen(context, place, &ours))
+            if (ready_is_chosen(context, place, &ours))
                 residence_doubt(context->at[place]);
-    (void)drop(&lost);
+    (void)ready_drop_chosen(&lost);
 }
 
 bool ready_take(struct context *context, uint8_t place)
@@ -81,7 +82,7 @@ bool ready_take(struct context *context, uint8_t place)
 }
 
 /* Those that the move made, or took over, are for the next. */
-static void keep(struct move *move)
+static void ready_keep(struct move *move)
 {
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];
@@ -97,7 +98,7 @@ int ready_make(struct move *move)
     int error = move_prepare_code(move);
     move->gave_way = error == -EAGAIN;
     if (error == 0 || move->gave_way) {
-        keep(move);
+        ready_keep(move);
     } else {
         if (error == -EIO)
             move_examine_target(move);

@@ -9,7 +9,7 @@
 static struct device *_Atomic told[SEATS][PLACES];
 
 /* Lost or not. */
-static bool is_source(const struct context *context, uint8_t place, const struct seat *seat)
+static bool source_is_source(const struct context *context, uint8_t place, const struct seat *seat)
 {
     return context->at[place] && context->at[place]->left_by == seat;
 }
@@ -18,13 +18,14 @@ uint32_t source_places(const struct seat *seat, const struct context *context)
 {
     uint32_t sources = 0;
     for (uint8_t place = 0; place < PLACES; place++)
-        if (is_source(context, place, seat) && context_life(context, place) == RESIDENCE_SOURCE)
+        if (source_is_source(context, place, seat) &&
+            context_life(context, place) == RESIDENCE_SOURCE)
             sources |= 1u << place;
     return sources;
 }
 
 /* The next context of @seat, held. */
-static struct context *next_context(const struct seat *seat, uintptr_t *cursor)
+static struct context *source_next_context(const struct seat *seat, uintptr_t *cursor)
 {
     struct context *context;
     while ((context = object_next(OBJECT_CONTEXT, cursor)) && context_seat_index(context, seat) < 0)
@@ -37,7 +38,7 @@ bool source_any(const struct seat *seat)
     bool has = false;
     uintptr_t cursor = 0;
     struct context *context;
-    for (; (context = next_context(seat, &cursor)); object_unhold(context))
+    for (; (context = source_next_context(seat, &cursor)); object_unhold(context))
         has = has || source_places(seat, context) != 0;
     return has;
 }
@@ -48,10 +49,10 @@ void source_tell(const struct seat *seat)
     size_t count = 0;
     uintptr_t cursor = 0;
     struct context *context;
-    for (; (context = next_context(seat, &cursor)); object_unhold(context))
+    for (; (context = source_next_context(seat, &cursor)); object_unhold(context))
         for (uint8_t place = 0; place < PLACES; place++) {
             size_t i = 0;
-            if (!is_source(context, place, seat))
+            if (!source_is_source(context, place, seat))
                 continue;
             while (i < count && devices[i] != context->at[place]->device)
                 i++;
@@ -63,7 +64,7 @@ void source_tell(const struct seat *seat)
 }
 
 /* Some virtual device is there, or one before @seat tells of it. */
-static bool is_told(const struct device *device, uint32_t seat)
+static bool source_is_told(const struct device *device, uint32_t seat)
 {
     bool is = false;
     for (uint32_t i = 0; i < the_seat_count; i++)
@@ -81,14 +82,14 @@ uint32_t source_read(uint32_t seat, struct source ret_sources[PLACES])
         struct device *device = atomic_load(&told[seat][i]);
         if (device)
             ret_sources[count++] = (struct source){
-                device, is_told(device, seat) ? 0 : atomic_load(&device->account.held)};
+                device, source_is_told(device, seat) ? 0 : atomic_load(&device->account.held)};
     }
     return count;
 }
 
 /* Bytes of @context's objects that @place alone has; PLACE_NONE: that are nowhere any more. Gate
  * closed. */
-static uint64_t only_at(const struct context *context, uint8_t place)
+static uint64_t source_only_at(const struct context *context, uint8_t place)
 {
     uint64_t bytes = 0;
     uintptr_t cursor = 0;
@@ -100,7 +101,7 @@ static uint64_t only_at(const struct context *context, uint8_t place)
 }
 
 /* Some object was made over host memory there, which nothing may copy to or from as it goes. */
-static bool is_over_host(const struct context *context, uint8_t place)
+static bool source_is_over_host(const struct context *context, uint8_t place)
 {
     bool over_host = false;
     uintptr_t cursor = 0;
@@ -111,32 +112,32 @@ static bool is_over_host(const struct context *context, uint8_t place)
 }
 
 /* What it has has gone to others, or with it. */
-static void vacate(struct context *context, uint8_t place)
+static void source_vacate(struct context *context, uint8_t place)
 {
     struct residence *residence = context->at[place];
     struct move_context leaving = {
         .context = context, .seat_index = -1, .from = place, .to = PLACE_HOST, .leaves = true};
     uintptr_t cursor = 0;
     struct memory *memory;
-    leaving.drained = is_over_host(context, place) && queue_drain_siblings(residence);
+    leaving.drained = source_is_over_host(context, place) && queue_drain_siblings(residence);
     if (residence_reserve(residence, object_count(OBJECT_MEMORY)) != 0)
         log_info("objects are released with the program stopped, for want of memory");
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (memory->context == context)
             object_classes[OBJECT_MEMORY]->vacate(&memory->object, &leaving, place);
-    if (residence_is_lost(residence) && only_at(context, PLACE_NONE) != 0)
+    if (residence_is_lost(residence) && source_only_at(context, PLACE_NONE) != 0)
         log_warn("what was not fetched from %s yet is lost with it: %llu bytes",
-                 device_name(residence->device), (unsigned long long)only_at(context, PLACE_NONE));
+                 device_name(residence->device), (unsigned long long)source_only_at(context, PLACE_NONE));
 }
 
 void source_release(const struct seat *seat, struct context *context, struct residence **list)
 {
     for (uint8_t place = 0; place < PLACES; place++) {
         struct residence *residence = context->at[place];
-        if (!is_source(context, place, seat) ||
-            (!residence_is_lost(residence) && only_at(context, place) != 0))
+        if (!source_is_source(context, place, seat) ||
+            (!residence_is_lost(residence) && source_only_at(context, place) != 0))
             continue;
-        vacate(context, place);
+        source_vacate(context, place);
         residence->left_by = NULL;
         residence_lives(residence, RESIDENCE_DRAINING);
         context->at[place] = NULL;
@@ -149,16 +150,16 @@ void source_release_all(const struct seat *seat, struct residence **list)
 {
     uintptr_t cursor = 0;
     struct context *context;
-    for (; (context = next_context(seat, &cursor)); object_unhold(context))
+    for (; (context = source_next_context(seat, &cursor)); object_unhold(context))
         source_release(seat, context, list);
 }
 
 /* What is there is nobody's to read in a child, whose drivers are gone. */
-static void in_child(void)
+static void source_in_child(void)
 {
     for (size_t seat = 0; seat < SEATS; seat++)
         for (size_t i = 0; i < PLACES; i++)
             atomic_store(&told[seat][i], NULL);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = source_in_child};

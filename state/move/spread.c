@@ -40,7 +40,7 @@ void spread_read(uint64_t *ret_launches, uint64_t *ret_items)
 
 /* ---- joining ---- */
 
-static int join(struct spread *s)
+static int spread_join(struct spread *s)
 {
     int error = share_join(s->request->seat, &s->launch);
     for (unsigned i = 0; error == -EAGAIN && i < JOIN_TRIES; i++) {
@@ -60,7 +60,7 @@ static int join(struct spread *s)
     return left / per_s * NS_PER_S >= LEAST_NS ? 0 : -ENOENT;
 }
 
-static struct named *named_of(struct spread *s, struct memory *root)
+static struct named *spread_named_of(struct spread *s, struct memory *root)
 {
     for (size_t i = 0; i < s->named_count; i++)
         if (s->named[i].root == root)
@@ -74,7 +74,7 @@ static struct named *named_of(struct spread *s, struct memory *root)
 }
 
 /* Where that is not known, or it is a structure: as much as any device does. */
-static size_t unit_of(const struct command *command, unsigned use)
+static size_t spread_unit_of(const struct command *command, unsigned use)
 {
     enum { MOST = 8 };
     size_t element = command->ops->element ? command->ops->element(command, use) : 0;
@@ -82,7 +82,7 @@ static size_t unit_of(const struct command *command, unsigned use)
 }
 
 /* Gate closed. */
-static int add_use(struct spread *s, struct memory *memory, unsigned use, bool writes)
+static int spread_add_use(struct spread *s, struct memory *memory, unsigned use, bool writes)
 {
     struct memory *root = memory->root;
     struct range range = command_range(s->launch.command, use, memory);
@@ -91,20 +91,20 @@ static int add_use(struct spread *s, struct memory *memory, unsigned use, bool w
         return -ENOTSUP;
     if (map_any(root) || !memory->real[s->home] || !replica_has(root, s->home, range))
         return -EBUSY;
-    struct named *named = named_of(s, root);
+    struct named *named = spread_named_of(s, root);
     if (!named)
         return -ENOMEM;
     named->range.begin = range.begin < named->range.begin ? range.begin : named->range.begin;
     named->range.end = range.end > named->range.end ? range.end : named->range.end;
     named->writes = named->writes || writes;
-    size_t unit = writes ? unit_of(s->launch.command, use) : 0;
+    size_t unit = writes ? spread_unit_of(s->launch.command, use) : 0;
     named->unit = unit > named->unit ? unit : named->unit;
     return 0;
 }
 
 /* What is written has a new version from here on, which no other place has: whatever is copied
  * there is none. */
-static void watch(struct spread *s)
+static void spread_watch(struct spread *s)
 {
     for (size_t i = 0; i < s->named_count; i++) {
         struct named *named = &s->named[i];
@@ -115,7 +115,7 @@ static void watch(struct spread *s)
     }
 }
 
-static void unwatch(struct spread *s)
+static void spread_unwatch(struct spread *s)
 {
     for (size_t i = 0; i < s->named_count; i++) {
         extents_unwatch(s->named[i].root);
@@ -127,7 +127,7 @@ static void unwatch(struct spread *s)
     s->named_count = 0;
 }
 
-static int list_named(struct spread *s)
+static int spread_list_named(struct spread *s)
 {
     struct memory *memory;
     bool writes;
@@ -137,15 +137,15 @@ static int list_named(struct spread *s)
     if (pin_reason(s->request->seat))
         error = -ENOTSUP;
     for (unsigned i = 0; error == 0 && (memory = command_use(s->launch.command, &i, &writes));)
-        error = add_use(s, memory, i - 1, writes);
+        error = spread_add_use(s, memory, i - 1, writes);
     if (error == 0)
-        watch(s);
+        spread_watch(s);
     gate_open();
     return error;
 }
 
 /* Then what came before the launch in its own queue has ended, where that is in order. */
-static int await_first_piece(const struct spread *s, struct move *move)
+static int spread_await_first_piece(const struct spread *s, struct move *move)
 {
     int error = 0;
     while (error == 0 && !share_has_begun(&s->launch)) {
@@ -159,7 +159,7 @@ static int await_first_piece(const struct spread *s, struct move *move)
 }
 
 /* What came before the launch has ended. */
-static int quiesce(const struct spread *s)
+static int spread_quiesce(const struct spread *s)
 {
     const struct queue *queue = s->launch.queue;
     const bool ordered = (queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
@@ -171,7 +171,7 @@ static int quiesce(const struct spread *s)
                         .apart = ordered ? queue : NULL,
                         .yields = s->request->yields,
                         .limits = s->request->limits};
-    int error = ordered ? await_first_piece(s, &move) : 0;
+    int error = ordered ? spread_await_first_piece(s, &move) : 0;
     if (error == 0)
         error = move_quiesce(&move);
     return error == -EAGAIN ? -EINTR : error;
@@ -179,7 +179,7 @@ static int quiesce(const struct spread *s)
 
 /* Would home, which has nothing else to do since @idle_since, do all of its part again before it
  * has ended? One whose speed is not known takes as long again as it has taken. Under the lock. */
-static bool is_behind(const struct helper *h, uint64_t idle_since)
+static bool spread_is_behind(const struct helper *h, uint64_t idle_since)
 {
     uint64_t now = clock_now_ns();
     double lasted = (double)(now - h->since) / (double)NS_PER_S;
@@ -190,7 +190,7 @@ static bool is_behind(const struct helper *h, uint64_t idle_since)
 }
 
 /* Nobody waits for it but who takes it apart: what it does is thrown away. Under the lock. */
-static void abandon(struct helper *h)
+static void spread_abandon(struct helper *h)
 {
     log_info("%s does no part of a launch any more: it takes longer than the rest",
              device_name(h->residence->device));
@@ -201,13 +201,13 @@ static void abandon(struct helper *h)
 
 /* Where a seat lives the program's commands would come upon what it still writes; and so would
  * whoever moves a seat there. */
-static bool may_be_abandoned(const struct helper *h)
+static bool spread_may_be_abandoned(const struct helper *h)
 {
     return h->spread->request->abandons && !context_is_inhabited(h->spread->context, h->place);
 }
 
 /* Until all have ended, or are not waited for. */
-static void await_helpers(struct spread *s)
+static void spread_await_helpers(struct spread *s)
 {
     uint64_t idle_since = 0;
     for (bool some = true; some;) {
@@ -218,8 +218,8 @@ static void await_helpers(struct spread *s)
         for (unsigned i = 0; i < s->helper_count; i++) {
             struct helper *h = &s->helpers[i];
             bool at_it = h->started && !h->ended && !h->abandoned;
-            if (at_it && idle && may_be_abandoned(h) && is_behind(h, idle_since))
-                abandon(h);
+            if (at_it && idle && spread_may_be_abandoned(h) && spread_is_behind(h, idle_since))
+                spread_abandon(h);
             else
                 some = some || at_it;
         }
@@ -229,14 +229,14 @@ static void await_helpers(struct spread *s)
     }
 }
 
-static void join_helper(struct helper *h)
+static void spread_join_helper(struct helper *h)
 {
     if (h->started)
         (void)pthread_join(h->thread, NULL);
     h->started = false;
 }
 
-static void run_all(struct spread *s)
+static void spread_run_all(struct spread *s)
 {
     for (unsigned i = 0; i < s->helper_count; i++) {
         struct helper *h = &s->helpers[i];
@@ -244,24 +244,24 @@ static void run_all(struct spread *s)
         h->started = thread_start("reseat-spread", 0, helper_run, h, &h->thread) == 0;
         pthread_mutex_unlock(&s->lock);
     }
-    await_helpers(s);
+    spread_await_helpers(s);
     for (unsigned i = 0; i < s->helper_count; i++) {
         if (!s->helpers[i].abandoned)
-            join_helper(&s->helpers[i]);
+            spread_join_helper(&s->helpers[i]);
         helper_remember(&s->helpers[i]);
     }
 }
 
 /* ---- what it did ---- */
 
-static void await_idle(const struct spread *s)
+static void spread_await_idle(const struct spread *s)
 {
     while (!share_is_idle(&s->launch) && !residence_is_lost(s->context->at[s->home]))
         clock_sleep(IDLE_STEP_NS);
 }
 
 /* All that it wrote, but where the queue's own pieces wrote something else. */
-static int find(struct helper *h, const struct transfer_limits *limits)
+static int spread_find(struct helper *h, const struct transfer_limits *limits)
 {
     struct spread *s = h->spread;
     bool overlaps = false;
@@ -277,7 +277,7 @@ static int find(struct helper *h, const struct transfer_limits *limits)
 }
 
 /* False when home failed: then the launch has. */
-static bool apply(struct helper *h)
+static bool spread_apply(struct helper *h)
 {
     struct spread *s = h->spread;
     int error = 0;
@@ -294,14 +294,14 @@ static bool apply(struct helper *h)
     return error == 0;
 }
 
-static void bring_home(struct helper *h)
+static void spread_bring_home(struct helper *h)
 {
     struct spread *s = h->spread;
     const struct transfer_limits limits = {.deadline_ns = s->request->limits.deadline_ns};
-    int error = find(h, &limits);
+    int error = spread_find(h, &limits);
     struct groups *groups = h->groups;
     h->groups = NULL;
-    if (error == 0 && apply(h)) {
+    if (error == 0 && spread_apply(h)) {
         share_arrived(&s->launch, groups);
         atomic_fetch_add(&item_count, h->items);
         return;
@@ -315,7 +315,7 @@ static void bring_home(struct helper *h)
     share_give_back(&s->launch, groups);
 }
 
-static bool some_helped(const struct spread *s)
+static bool spread_some_helped(const struct spread *s)
 {
     bool some = false;
     for (unsigned i = 0; i < s->helper_count; i++)
@@ -323,20 +323,20 @@ static bool some_helped(const struct spread *s)
     return some;
 }
 
-static void gather(struct spread *s)
+static void spread_gather(struct spread *s)
 {
     uint64_t begun = span_begin();
     /* Nor what is given back before all that was done is here. */
     share_rest(&s->launch, true);
-    await_idle(s);
+    spread_await_idle(s);
     for (unsigned i = 0; i < s->helper_count; i++)
         if (s->helpers[i].groups)
-            bring_home(&s->helpers[i]);
+            spread_bring_home(&s->helpers[i]);
     span_end(begun, "spread", "merge", NULL, 0);
 }
 
 /* 0, or why nobody does. */
-static int begin_helpers(struct spread *s)
+static int spread_begin_helpers(struct spread *s)
 {
     const struct spread_request *request = s->request;
     int result = -ENOENT;
@@ -371,13 +371,13 @@ int spread_run(const struct spread_request *request, struct spread **ret_spread)
         return -ENOMEM;
     s->request = request;
     pthread_mutex_init(&s->lock, NULL);
-    int error = join(s);
+    int error = spread_join(s);
     if (error == 0)
-        error = list_named(s);
+        error = spread_list_named(s);
     if (error == 0)
-        error = quiesce(s);
+        error = spread_quiesce(s);
     if (error == 0)
-        error = begin_helpers(s);
+        error = spread_begin_helpers(s);
     if (s->launch.pieces && (error == 0 || (error == -ENOENT && !request->again)))
         pace_spread(s->launch.pieces->pace, error == 0);
     if (error != 0) {
@@ -385,9 +385,9 @@ int spread_run(const struct spread_request *request, struct spread **ret_spread)
         spread_end(s);
         return error;
     }
-    run_all(s);
-    if (some_helped(s))
-        gather(s);
+    spread_run_all(s);
+    if (spread_some_helped(s))
+        spread_gather(s);
     else
         pace_spread(s->launch.pieces->pace, false);
     atomic_fetch_add(&launch_count, 1);
@@ -405,10 +405,10 @@ void spread_end(struct spread *s)
     if (s->launch.event)
         share_leave(&s->launch);
     for (unsigned i = 0; i < s->helper_count; i++) {
-        join_helper(&s->helpers[i]);
+        spread_join_helper(&s->helpers[i]);
         helper_end(&s->helpers[i]);
     }
-    unwatch(s);
+    spread_unwatch(s);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }

@@ -26,7 +26,7 @@ double spread_home_per_s(const struct spread *s)
     return (double)pace_items(s->launch.pieces->pace, NS_PER_S);
 }
 
-static double slice_s(void)
+static double spread_helper_slice_s(void)
 {
     return (double)atomic_load(&pace_slice_ns) / (double)NS_PER_S;
 }
@@ -34,7 +34,7 @@ static double slice_s(void)
 /* ---- a place that helps ---- */
 
 /* Every program of the context is there as it is here. */
-static bool is_ready(const struct context *context, uint8_t place)
+static bool spread_helper_is_ready(const struct context *context, uint8_t place)
 {
     uintptr_t cursor = 0;
     struct program *program;
@@ -45,7 +45,7 @@ static bool is_ready(const struct context *context, uint8_t place)
     return ready;
 }
 
-static int make_real(struct helper *h)
+static int spread_helper_make_real(struct helper *h)
 {
     struct memory *memory;
     bool writes;
@@ -60,7 +60,7 @@ static int make_real(struct helper *h)
 }
 
 /* What the launch only reads as it was when it began; what it writes as it is now. */
-static int bring(const struct helper *h, bool writes)
+static int spread_helper_bring(const struct helper *h, bool writes)
 {
     struct spread *s = h->spread;
     int error = 0;
@@ -88,7 +88,7 @@ static int bring(const struct helper *h, bool writes)
 }
 
 /* From here on what it writes is kept apart from what it began with. */
-static int keep(struct helper *h)
+static int spread_helper_keep(struct helper *h)
 {
     struct spread *s = h->spread;
     int error = 0;
@@ -107,7 +107,7 @@ static int keep(struct helper *h)
 }
 
 /* Seconds that copying takes what it lacks; of bringing home what it writes it is noted. */
-static double predict(struct helper *h)
+static double spread_helper_predict(struct helper *h)
 {
     const struct spread *s = h->spread;
     uint64_t lacks = 0, writes = 0;
@@ -126,7 +126,7 @@ static double predict(struct helper *h)
 }
 
 /* What is remembered of its device; or room for it. */
-static struct pace_elsewhere *memory_of(const struct helper *h)
+static struct pace_elsewhere *spread_helper_memory_of(const struct helper *h)
 {
     struct pace *pace = h->spread->launch.pieces->pace;
     const struct device *device = h->residence->device;
@@ -139,40 +139,40 @@ static struct pace_elsewhere *memory_of(const struct helper *h)
 void helper_remember(const struct helper *h)
 {
     if (h->per_s > 0)
-        *memory_of(h) = (struct pace_elsewhere){h->residence->device, h->per_s};
+        *spread_helper_memory_of(h) = (struct pace_elsewhere){h->residence->device, h->per_s};
 }
 
-static void recall(struct helper *h)
+static void spread_helper_recall(struct helper *h)
 {
-    const struct pace_elsewhere *known = memory_of(h);
+    const struct pace_elsewhere *known = spread_helper_memory_of(h);
     if (known->device == h->residence->device)
         h->per_s = known->per_s;
 }
 
 /* Seconds that a piece takes there, however small: as long as one that fills the device. */
-static double least_s(const struct helper *h)
+static double spread_helper_least_s(const struct helper *h)
 {
     return (double)h->pieces->fill * (double)h->pieces->row / h->per_s;
 }
 
 /* Where its speed is remembered: what the launch gains by it, against what bringing it home costs,
  * and its last piece, which the launch may have to wait for. */
-static bool was_worth_it(const struct helper *h, double left)
+static bool spread_helper_was_worth_it(const struct helper *h, double left)
 {
     double home = spread_home_per_s(h->spread), items = left * home;
     double gain = left - items / (home + h->per_s), part = h->per_s / (home + h->per_s);
-    return gain > WORTH * (part * h->cost_s + least_s(h));
+    return gain > WORTH * (part * h->cost_s + spread_helper_least_s(h));
 }
 
-static bool is_worth_beginning(struct helper *h)
+static bool spread_helper_is_worth_beginning(struct helper *h)
 {
     double left = (double)share_left(&h->spread->launch) / spread_home_per_s(h->spread);
-    double begin = predict(h);
+    double begin = spread_helper_predict(h);
     log_debug("what is left of a launch takes %.1f ms, joining it %.1f and bringing it home %.1f",
               left * 1e3, begin * 1e3, h->cost_s * 1e3);
-    recall(h);
-    return left > WORTH * (begin + h->cost_s) + AT_ONCE * slice_s() &&
-           (h->per_s <= 0 || was_worth_it(h, left - begin));
+    spread_helper_recall(h);
+    return left > WORTH * (begin + h->cost_s) + AT_ONCE * spread_helper_slice_s() &&
+           (h->per_s <= 0 || spread_helper_was_worth_it(h, left - begin));
 }
 
 int helper_begin(struct helper *h)
@@ -180,7 +180,7 @@ int helper_begin(struct helper *h)
     const struct spread *s = h->spread;
     cl_int error;
     if (h->residence->runs_in_caller || residence_is_lost(h->residence) ||
-        !is_ready(s->context, h->place))
+        !spread_helper_is_ready(s->context, h->place))
         return -ENOTSUP;
     h->command = share_copy(&s->launch);
     h->merges = calloc(s->named_count + 1, sizeof(struct merge *));
@@ -188,15 +188,15 @@ int helper_begin(struct helper *h)
         return -ENOMEM;
     h->pieces = h->command->ops->pieces(h->command);
     pieces_refit(h->pieces, h->residence);
-    int failed = make_real(h);
-    if (failed == 0 && !is_worth_beginning(h))
+    int failed = spread_helper_make_real(h);
+    if (failed == 0 && !spread_helper_is_worth_beginning(h))
         failed = -ENOENT;
     if (failed == 0)
-        failed = bring(h, false);
+        failed = spread_helper_bring(h, false);
     if (failed == 0)
-        failed = bring(h, true);
+        failed = spread_helper_bring(h, true);
     if (failed == 0)
-        failed = keep(h);
+        failed = spread_helper_keep(h);
     if (failed != 0)
         return failed;
     for (unsigned i = 0; i < AT_ONCE; i++) {
@@ -224,16 +224,17 @@ void helper_end(struct helper *h)
 
 /* Seconds until the queue itself would have done all that is left: its pieces that run, of which
  * nobody knows how far they are, are taken to be half done. */
-static double home_s(const struct spread *s, double left)
+static double spread_helper_home_s(const struct spread *s, double left)
 {
     const struct pieces *pieces = s->launch.pieces;
     double home = spread_home_per_s(s), piece = (double)pieces->fill * (double)pieces->row / home;
-    double running = PIECES_AT_ONCE * (piece > slice_s() ? piece : slice_s()) / 2;
+    double running =
+        PIECES_AT_ONCE * (piece > spread_helper_slice_s() ? piece : spread_helper_slice_s()) / 2;
     return running + left / home;
 }
 
 /* Seconds until it has done all that it has taken. */
-static double busy_s(const struct helper *h)
+static double spread_helper_busy_s(const struct helper *h)
 {
     double lasted = (double)(clock_now_ns() - h->since) / (double)NS_PER_S;
     double rest = (double)(h->claimed - h->items) / h->per_s - lasted;
@@ -241,7 +242,7 @@ static double busy_s(const struct helper *h)
 }
 
 /* Seconds that it takes to fetch what it has done, and @more work-items. */
-static double fetch_s(const struct helper *h, double more)
+static double spread_helper_fetch_s(const struct helper *h, double more)
 {
     double all = (double)h->pieces->groups * (double)h->pieces->row;
     return h->fetch_s * ((double)h->claimed + more) / all;
@@ -249,7 +250,7 @@ static double fetch_s(const struct helper *h, double more)
 
 /* As many as take a slice, but towards the end fewer, so that all places end at once, with what
  * they did fetched from all: as many as fill the device at least, for fewer take as long. */
-static size_t choose_count(const struct helper *h)
+static size_t spread_helper_choose_count(const struct helper *h)
 {
     double home = spread_home_per_s(h->spread), left = (double)share_left(&h->spread->launch);
     double row = (double)h->pieces->row;
@@ -258,16 +259,21 @@ static size_t choose_count(const struct helper *h)
         double few = left / row / 8;
         return (double)fill < few ? fill : (size_t)few;
     }
-    double items = h->per_s * slice_s(), ahead = home * fetch_s(h, items);
+    double items = h->per_s * spread_helper_slice_s(),
+           ahead = home * spread_helper_fetch_s(h, items);
     double part = ahead < left ? (left - ahead) * h->per_s / (h->per_s + home) / AT_ONCE : 0;
     size_t count = (size_t)((items < part ? items : part) / row);
     count = count < fill ? fill : count - count % fill;
     double more = (double)count * row;
     /* The queue itself would do all that is left before this. */
-    return busy_s(h) + more / h->per_s + fetch_s(h, more) < home_s(h->spread, left) ? count : 0;
+    return spread_helper_busy_s(h) + more / h->per_s + spread_helper_fetch_s(h, more) <
+                   spread_helper_home_s(h->spread, left)
+               ? count
+               : 0;
 }
 
-static void note_claim(struct helper *h, struct groups *entry, size_t at, size_t count)
+static void spread_helper_note_claim(struct helper *h, struct groups *entry, size_t at,
+                                     size_t count)
 {
     if (h->groups && at + count == h->groups->at) {
         h->groups->at = at;
@@ -280,7 +286,7 @@ static void note_claim(struct helper *h, struct groups *entry, size_t at, size_t
 }
 
 /* The driver's word of this residence. */
-static void helper_failed(struct helper *h, cl_int error)
+static void spread_helper_failed(struct helper *h, cl_int error)
 {
     bool lost = residence_failed(h->residence, error);
     log_info("%s does no part of a launch any more: %s (OpenCL error %d)",
@@ -289,7 +295,7 @@ static void helper_failed(struct helper *h, cl_int error)
 }
 
 /* A piece that is to be given now, or NULL. */
-static struct flight *claim(struct helper *h)
+static struct flight *spread_helper_claim(struct helper *h)
 {
     const struct spread_request *request = h->spread->request;
     bool alone = h->per_s <= 0 || (h->residence->device->quirks & QUIRK_OFFSETS_MIXED) != 0;
@@ -298,12 +304,12 @@ static struct flight *claim(struct helper *h)
         request->stops(request->data))
         return NULL;
     struct groups *entry = malloc(sizeof(*entry));
-    size_t count = entry ? share_claim(&h->spread->launch, choose_count(h), &at) : 0;
+    size_t count = entry ? share_claim(&h->spread->launch, spread_helper_choose_count(h), &at) : 0;
     if (count == 0) {
         free(entry);
         return NULL;
     }
-    note_claim(h, entry, at, count);
+    spread_helper_note_claim(h, entry, at, count);
     h->pieces->at = at;
     h->pieces->count = count;
     h->claimed += (uint64_t)count * h->pieces->row;
@@ -314,11 +320,11 @@ static struct flight *claim(struct helper *h)
     return flight;
 }
 
-static bool give(struct helper *h)
+static bool spread_helper_give(struct helper *h)
 {
     pthread_mutex_t *lock = &h->spread->lock;
     pthread_mutex_lock(lock);
-    struct flight *flight = claim(h);
+    struct flight *flight = spread_helper_claim(h);
     pthread_mutex_unlock(lock);
     if (!flight)
         return false;
@@ -333,13 +339,13 @@ static bool give(struct helper *h)
     if (error == CL_SUCCESS)
         h->running++;
     else
-        helper_failed(h, error);
+        spread_helper_failed(h, error);
     pthread_mutex_unlock(lock);
     return error == CL_SUCCESS;
 }
 
 /* The first pieces are small, and a driver may compile for them: as pace_measured. */
-static void measure(struct helper *h, const struct flight *flight)
+static void spread_helper_measure(struct helper *h, const struct flight *flight)
 {
     uint64_t now = clock_now_ns(), since = flight->given > h->since ? flight->given : h->since;
     double items = (double)flight->count * (double)h->pieces->row;
@@ -350,7 +356,7 @@ static void measure(struct helper *h, const struct flight *flight)
 }
 
 /* What the rest of the launch gains by it, against what it costs to bring its part home. */
-static bool is_worth_it(const struct helper *h)
+static bool spread_helper_is_worth_it(const struct helper *h)
 {
     double home = spread_home_per_s(h->spread), left = (double)share_left(&h->spread->launch);
     double gain = left / home - left / (home + h->per_s);
@@ -359,7 +365,7 @@ static bool is_worth_it(const struct helper *h)
 }
 
 /* Whatever a wait said, what counts is how the command ended. */
-static cl_int await_piece(struct residence *residence, cl_event event)
+static cl_int spread_helper_await_piece(struct residence *residence, cl_event event)
 {
     cl_int status = CL_COMPLETE, error = residence_await_events(residence, 1, &event);
     cl_int asked = residence->cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
@@ -371,25 +377,25 @@ static cl_int await_piece(struct residence *residence, cl_event event)
                                  : CL_SUCCESS;
 }
 
-static void await_first(struct helper *h)
+static void spread_helper_await_first(struct helper *h)
 {
     struct flight flight = h->flights[0];
-    cl_int error = await_piece(h->residence, flight.event);
+    cl_int error = spread_helper_await_piece(h->residence, flight.event);
     pthread_mutex_lock(&h->spread->lock);
     memmove(&h->flights[0], &h->flights[1], (AT_ONCE - 1) * sizeof(flight));
     h->running--;
     unsigned pieces = h->pieces_done++;
     if (error != CL_SUCCESS)
-        helper_failed(h, error);
+        spread_helper_failed(h, error);
     else
-        measure(h, &flight);
-    if (pieces == MEASURED_AT && h->error == 0 && !h->abandoned && !is_worth_it(h))
+        spread_helper_measure(h, &flight);
+    if (pieces == MEASURED_AT && h->error == 0 && !h->abandoned && !spread_helper_is_worth_it(h))
         h->error = -ENOENT;
     pthread_mutex_unlock(&h->spread->lock);
 }
 
 /* What it did, to host memory, while home may still do its own part. */
-static void fetch(struct helper *h)
+static void spread_helper_fetch(struct helper *h)
 {
     struct spread *s = h->spread;
     const struct transfer_limits limits = {.deadline_ns = h->deadline_ns, .cancel = &h->abandoned};
@@ -411,15 +417,15 @@ void *helper_run(void *data)
     struct helper *h = data;
     uint64_t begun = span_begin();
     for (;;) {
-        while (give(h))
+        while (spread_helper_give(h))
             ;
         if (h->running == 0)
             break;
-        await_first(h);
+        spread_helper_await_first(h);
     }
     span_end(begun, "spread", device_name(h->residence->device), "items", h->items);
     begun = span_begin();
-    fetch(h);
+    spread_helper_fetch(h);
     span_end(begun, "spread", "fetch", NULL, 0);
     pthread_mutex_lock(&h->spread->lock);
     h->ended = true;

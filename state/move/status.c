@@ -21,7 +21,7 @@ uint32_t status_seat_count(void)
 
 /* A quarter of what was measured since the last status counts at once, in steps that are worth
  * telling. */
-static uint32_t busy_of(struct device *device)
+static uint32_t status_busy_of(struct device *device)
 {
     struct account *account = &device->account;
     uint32_t busy = atomic_load(&account->busy);
@@ -33,7 +33,7 @@ static uint32_t busy_of(struct device *device)
     return (busy + 25) / 50 * 50;
 }
 
-static void read_sources(uint32_t seat, struct seat_status *status)
+static void status_read_sources(uint32_t seat, struct seat_status *status)
 {
     struct source sources[PLACES];
     status->source_count = source_read(seat, sources);
@@ -57,12 +57,12 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
         status.pinned = pin_reason(seat);
         fetch_read(index, &status.fetched, &status.to_fetch);
-        read_sources(index, &status);
+        status_read_sources(index, &status);
         if (goes_on)
             room_read(index, &status.room);
         if (device && goes_on) {
             status.device_bytes = status.room.held;
-            status.busy = busy_of(device);
+            status.busy = status_busy_of(device);
             if (status.room.wanted > status.room.held && account_is_tight(&device->account))
                 status.spilled_bytes = status.room.wanted - status.room.held;
         }
@@ -115,7 +115,7 @@ void status_spread(struct spread_status *ret_status)
     spread_read(&ret_status->launches, &ret_status->items);
 }
 
-static uint8_t ready_place(const struct context *context, const struct device *device)
+static uint8_t status_ready_place(const struct context *context, const struct device *device)
 {
     uint8_t place = 0;
     while (place < PLACES && atomic_load(&context->ready[place]) != device)
@@ -124,7 +124,7 @@ static uint8_t ready_place(const struct context *context, const struct device *d
 }
 
 /* Where @device is in the list, at the end of which it is put. STATUS_READY_MAX: it is full. */
-static uint32_t ready_index(struct device *device, struct device **devices, uint32_t *count)
+static uint32_t status_ready_index(struct device *device, struct device **devices, uint32_t *count)
 {
     uint32_t i = 0;
     while (i < *count && devices[i] != device)
@@ -134,7 +134,7 @@ static uint32_t ready_index(struct device *device, struct device **devices, uint
     return i;
 }
 
-static uint32_t ready_devices(struct device **ret_devices)
+static uint32_t status_ready_devices(struct device **ret_devices)
 {
     uint32_t count = 0;
     uintptr_t cursor = 0;
@@ -143,27 +143,27 @@ static uint32_t ready_devices(struct device **ret_devices)
         for (uint8_t place = 0; place < PLACES; place++) {
             struct device *device = atomic_load(&context->ready[place]);
             if (device && !atomic_load(&device->lost))
-                (void)ready_index(device, ret_devices, &count);
+                (void)status_ready_index(device, ret_devices, &count);
         }
     return count;
 }
 
 /* What a move to @device would make first. */
-static uint32_t behind_on(const struct device *device)
+static uint32_t status_behind_on(const struct device *device)
 {
     uint32_t behind = 0;
     uintptr_t cursor = 0;
     struct context *context;
     struct program *program;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
-        bool there = ready_place(context, device) != PLACES;
+        bool there = status_ready_place(context, device) != PLACES;
         for (cl_uint i = 0; i < context->seat_count; i++)
             there = there || atomic_load(&context->seats[i]->device) == device;
         behind += !there;
     }
     cursor = 0;
     for (; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program)) {
-        uint8_t place = ready_place(program->context, device);
+        uint8_t place = status_ready_place(program->context, device);
         behind +=
             place != PLACES && atomic_load(&program->made[place]) != atomic_load(&program->edition);
     }
@@ -173,10 +173,10 @@ static uint32_t behind_on(const struct device *device)
 uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX])
 {
     struct device *devices[STATUS_READY_MAX];
-    uint32_t count = work_begin() ? ready_devices(devices) : 0;
+    uint32_t count = work_begin() ? status_ready_devices(devices) : 0;
     for (uint32_t i = 0; i < count; i++)
-        ret_ready[i] =
-            (struct ready_status){.device = devices[i]->key, .behind = behind_on(devices[i])};
+        ret_ready[i] = (struct ready_status){.device = devices[i]->key,
+                                             .behind = status_behind_on(devices[i])};
     work_end();
     return count;
 }

@@ -60,7 +60,7 @@ uint64_t stored_bytes(void)
     return atomic_load(&bytes_away);
 }
 
-static void forget(void)
+static void stored_forget(void)
 {
     owned_close(&stored.hold);
     image_manifest_finish(&stored.manifest);
@@ -72,14 +72,14 @@ static void forget(void)
 }
 
 /* What is away is lost to a child, whose drivers are gone as well; the image is its parent's. */
-static void in_child(void)
+static void stored_in_child(void)
 {
     owned_close(&stored.hold);
     stored.count = 0;
     atomic_store(&bytes_away, 0);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = stored_in_child};
 
 /* ---- writing ---- */
 
@@ -92,14 +92,14 @@ struct storing {
     _Atomic uint64_t told_at;
 };
 
-static int fail(struct storing *s, int error, const char *why)
+static int stored_fail(struct storing *s, int error, const char *why)
 {
     if (!s->report->reason[0])
         (void)!snprintf(s->report->reason, sizeof(s->report->reason), "%s", why);
     return error;
 }
 
-static int check(void *data, uint64_t done, uint64_t total)
+static int stored_check(void *data, uint64_t done, uint64_t total)
 {
     struct storing *s = data;
     const struct stored_request *request = s->request;
@@ -119,7 +119,7 @@ static int check(void *data, uint64_t done, uint64_t total)
     return 0;
 }
 
-static bool is_suspended(const struct context *context)
+static bool stored_is_suspended(const struct context *context)
 {
     for (cl_uint i = 0; i < context->seat_count; i++)
         if (atomic_load(&context->place[i]) != PLACE_NONE)
@@ -128,20 +128,20 @@ static bool is_suspended(const struct context *context)
 }
 
 /* Nobody writes to its host memory, nor knows where that is. Gate closed. */
-static bool is_steady(struct memory *root)
+static bool stored_is_steady(struct memory *root)
 {
     bool ours = root->store || (root->window && root->window->ours);
-    return ours && !root->uses_svm && !map_any(root) && is_suspended(root->context);
+    return ours && !root->uses_svm && !map_any(root) && stored_is_suspended(root->context);
 }
 
-static int add_item(struct storing *s, struct memory *root)
+static int stored_add_item(struct storing *s, struct memory *root)
 {
     uint64_t version = atomic_load(&root->version);
     bool has = replica_is_latest(root, PLACE_HOST);
-    if (!is_suspended(root->context))
-        return fail(s, -EBUSY, "some of the program is not suspended");
+    if (!stored_is_suspended(root->context))
+        return stored_fail(s, -EBUSY, "some of the program is not suspended");
     if (!has)
-        return fail(s, -ENODATA, "some of what the program has is lost with a device");
+        return stored_fail(s, -ENODATA, "some of what the program has is lost with a device");
     if (!array_make_room(&s->items, s->count, sizeof(*s->items)))
         return -ENOMEM;
     struct item *item = &s->items[s->count++];
@@ -150,12 +150,12 @@ static int add_item(struct storing *s, struct memory *root)
     *item = (struct item){.root = root,
                           .window = window_ref(root->window),
                           .bytes = there ? memory_host_bytes(root) : NULL,
-                          .steady = is_steady(root),
+                          .steady = stored_is_steady(root),
                           .version = version};
     return 0;
 }
 
-static int collect(struct storing *s)
+static int stored_collect(struct storing *s)
 {
     int error = gate_close(s->request->deadline_ns) == 0 ? 0 : -ETIMEDOUT;
     uintptr_t cursor = 0;
@@ -165,12 +165,12 @@ static int collect(struct storing *s)
     error = graph_describe(&s->manifest);
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (!error && memory->root == memory)
-            error = add_item(s, memory);
+            error = stored_add_item(s, memory);
     gate_open();
     return error;
 }
 
-static void let_go(struct storing *s)
+static void stored_let_go(struct storing *s)
 {
     for (size_t i = 0; i < s->count; i++) {
         window_unref(s->items[i].window);
@@ -180,7 +180,8 @@ static void let_go(struct storing *s)
     image_manifest_finish(&s->manifest);
 }
 
-static const void *look(const struct image_source *source, uint64_t at, size_t size, void *room)
+static const void *stored_look(const struct image_source *source, uint64_t at, size_t size,
+                               void *room)
 {
     const struct item *item = source->data;
     if (item->steady)
@@ -189,19 +190,22 @@ static const void *look(const struct image_source *source, uint64_t at, size_t s
     return room;
 }
 
-static int write_image(struct storing *s, struct image_folder *folder, char *ret_problem)
+static int stored_write_image(struct storing *s, struct image_folder *folder, char *ret_problem)
 {
     struct image_source *sources = calloc(s->count + 1, sizeof(*sources));
     struct image_written written;
-    const struct image_plan plan = {
-        .manifest = &s->manifest, .sources = sources, .count = s->count, .check = check, .data = s};
+    const struct image_plan plan = {.manifest = &s->manifest,
+                                    .sources = sources,
+                                    .count = s->count,
+                                    .check = stored_check,
+                                    .data = s};
     if (!sources)
         return -ENOMEM;
     for (size_t i = 0; i < s->count; i++)
         sources[i] = (struct image_source){.id = (uintptr_t)s->items[i].root,
                                            .size = s->items[i].root->size,
                                            .written = s->items[i].bytes != NULL,
-                                           .look = look,
+                                           .look = stored_look,
                                            .data = &s->items[i]};
     int error = image_write(folder, &plan, &written, ret_problem);
     free(sources);
@@ -216,7 +220,7 @@ static int write_image(struct storing *s, struct image_folder *folder, char *ret
 /* ---- giving back ---- */
 
 /* Its whole pages. Bytes around them stay, and are written over with the same. */
-static size_t give_back(char *bytes, size_t size)
+static size_t stored_give_back(char *bytes, size_t size)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = ((uintptr_t)bytes + page - 1) & ~(page - 1);
@@ -227,16 +231,16 @@ static size_t give_back(char *bytes, size_t size)
 }
 
 /* As it was when it was written. Gate closed. */
-static bool is_same(const struct item *item)
+static bool stored_is_same(const struct item *item)
 {
     struct memory *root = item->root;
     return item->steady && item->bytes && root->size >= WORTH && object_refs(root) != 0 &&
-           atomic_load(&root->version) == item->version && is_steady(root) &&
+           atomic_load(&root->version) == item->version && stored_is_steady(root) &&
            memory_host_bytes(root) == item->bytes && replica_is_latest(root, PLACE_HOST);
 }
 
-static struct image_contents *contents_of(const struct image_manifest *manifest, size_t *at,
-                                          uint64_t id)
+static struct image_contents *stored_contents_of(const struct image_manifest *manifest, size_t *at,
+                                                 uint64_t id)
 {
     /* They are in the order of the items. */
     for (; *at < manifest->count; (*at)++)
@@ -246,7 +250,7 @@ static struct image_contents *contents_of(const struct image_manifest *manifest,
     return NULL;
 }
 
-static int release_memory(struct storing *s)
+static int stored_release_memory(struct storing *s)
 {
     size_t at = 0;
     struct away *aways = calloc(s->count + 1, sizeof(*aways));
@@ -259,8 +263,10 @@ static int release_memory(struct storing *s)
     stored.aways = aways;
     for (size_t i = 0; i < s->count; i++) {
         const struct item *item = &s->items[i];
-        struct image_contents *contents = contents_of(&s->manifest, &at, (uintptr_t)item->root);
-        size_t freed = contents && is_same(item) ? give_back(item->bytes, item->root->size) : 0;
+        struct image_contents *contents =
+            stored_contents_of(&s->manifest, &at, (uintptr_t)item->root);
+        size_t freed =
+            contents && stored_is_same(item) ? stored_give_back(item->bytes, item->root->size) : 0;
         if (!freed)
             continue;
         s->report->freed += freed;
@@ -276,7 +282,7 @@ static int release_memory(struct storing *s)
     return 0;
 }
 
-static int put(struct storing *s)
+static int stored_put_image(struct storing *s)
 {
     char problem[IMAGE_PROBLEM_MAX] = "";
     struct image_folder *folder = NULL;
@@ -288,29 +294,29 @@ static int put(struct storing *s)
     }
     int error = graph_describe_program(&s->manifest, "suspend");
     if (!error)
-        error = collect(s);
+        error = stored_collect(s);
     if (!error && !s->count)
-        return fail(s, -ENODATA, "the program has nothing to be kept");
+        return stored_fail(s, -ENODATA, "the program has nothing to be kept");
     if (!error)
         error = image_folder_open(s->request->folder, IMAGE_TO_WRITE, &folder, problem);
     if (!error)
-        error = write_image(s, folder, problem);
+        error = stored_write_image(s, folder, problem);
     /* Written is not read. What this throws away of the kernel's memory was thrown away when it was
      * written, so that it comes from the disk. */
     if (!error)
-        error = image_verify(folder, &s->manifest, check, s, problem);
+        error = image_verify(folder, &s->manifest, stored_check, s, problem);
     if (!error)
         error = image_folder_hold(folder, s->report->image, &hold);
     if (!error) {
         strcpy(stored.path, folder->path);
         strcpy(stored.image, s->report->image);
         stored.hold = hold;
-        error = release_memory(s);
+        error = stored_release_memory(s);
         if (error)
-            forget();
+            stored_forget();
     }
     image_folder_close(folder);
-    return error ? fail(s, error, problem) : 0;
+    return error ? stored_fail(s, error, problem) : 0;
 }
 
 void stored_put(const struct stored_request *request, struct stored_report *ret_report)
@@ -320,9 +326,9 @@ void stored_put(const struct stored_request *request, struct stored_report *ret_
     *ret_report = (struct stored_report){0};
     int error = -ETIMEDOUT;
     if (move_lock_until(request->deadline_ns, false)) {
-        error = work_begin() ? put(&s) : -ESHUTDOWN;
+        error = work_begin() ? stored_put_image(&s) : -ESHUTDOWN;
         work_end();
-        let_go(&s);
+        stored_let_go(&s);
         move_unlock();
     }
     cancel_allow(before);
@@ -343,7 +349,7 @@ struct bringing {
     size_t count;
 };
 
-static int find_aways(struct move *move, struct bringing *b)
+static int stored_find_aways(struct move *move, struct bringing *b)
 {
     b->roots = calloc(stored.count, sizeof(struct memory *));
     b->windows = calloc(stored.count, sizeof(struct window *));
@@ -369,7 +375,7 @@ static int find_aways(struct move *move, struct bringing *b)
     return 0;
 }
 
-static void bringing_finish(struct bringing *b)
+static void stored_bringing_finish(struct bringing *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         window_unref(b->windows[i]);
@@ -380,7 +386,7 @@ static void bringing_finish(struct bringing *b)
     free(b->sinks);
 }
 
-static int check_move(void *data, uint64_t done, uint64_t total)
+static int stored_check_move(void *data, uint64_t done, uint64_t total)
 {
     (void)done, (void)total;
     return move_check(data);
@@ -395,17 +401,17 @@ int stored_bring(struct move *move)
         return 0;
     int error = image_folder_open(stored.path, IMAGE_TO_READ, &folder, problem);
     if (!error)
-        error = find_aways(move, &b);
+        error = stored_find_aways(move, &b);
     if (!error) {
         const struct image_reading reading = {
-            .sinks = b.sinks, .count = b.count, .check = check_move, .data = move};
+            .sinks = b.sinks, .count = b.count, .check = stored_check_move, .data = move};
         stored.touched = true;
         error = image_read(folder, &reading, problem);
     }
     image_folder_close(folder);
-    bringing_finish(&b);
+    stored_bringing_finish(&b);
     if (!error)
-        forget();
+        stored_forget();
     else if (error == -ETIMEDOUT || error == -ECANCELED || error == -ESHUTDOWN)
         return error;
     else

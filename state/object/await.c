@@ -42,7 +42,7 @@ struct helper {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct helper *idle, *busy; /* guarded by lock */
 
-static void spin(const atomic_bool *flag)
+static void await_spin(const atomic_bool *flag)
 {
     static _Atomic long processors;
     long count = atomic_load_explicit(&processors, memory_order_relaxed);
@@ -58,7 +58,7 @@ static void spin(const atomic_bool *flag)
 }
 
 /* Under the lock. */
-static void leave_busy(struct helper *helper)
+static void await_leave_busy(struct helper *helper)
 {
     struct helper **link = &busy;
     while (*link != helper)
@@ -66,19 +66,19 @@ static void leave_busy(struct helper *helper)
     *link = helper->next;
 }
 
-static void helper_free(struct helper *helper)
+static void await_helper_free(struct helper *helper)
 {
     pthread_cond_destroy(&helper->called);
     pthread_cond_destroy(&helper->ended);
     free(helper);
 }
 
-static void *helper_run(void *data)
+static void *await_helper_run(void *data)
 {
     struct helper *helper = data;
     bool abandoned = false;
     while (!abandoned) {
-        spin(&helper->calls);
+        await_spin(&helper->calls);
         pthread_mutex_lock(&lock);
         while (!atomic_load(&helper->calls))
             pthread_cond_wait(&helper->called, &lock);
@@ -92,25 +92,26 @@ static void *helper_run(void *data)
         pthread_cond_signal(&helper->ended);
         pthread_mutex_unlock(&lock);
     }
-    helper_free(helper);
+    await_helper_free(helper);
     return NULL;
 }
 
-static struct helper *helper_create(void)
+static struct helper *await_helper_create(void)
 {
     struct helper *helper = calloc(1, sizeof(*helper));
     if (!helper)
         return NULL;
     pthread_cond_init(&helper->called, NULL);
     pthread_cond_init(&helper->ended, NULL);
-    if (thread_start("reseat-wait", 0, helper_run, helper, NULL) == 0)
+    if (thread_start("reseat-wait", 0, await_helper_run, helper, NULL) == 0)
         return helper;
-    helper_free(helper);
+    await_helper_free(helper);
     return NULL;
 }
 
 /* Have a helper do @call for a wait for @residence; NULL without memory or threads. */
-static struct helper *helper_call(const struct residence *residence, const struct driver_call *call)
+static struct helper *await_helper_call(const struct residence *residence,
+                                        const struct driver_call *call)
 {
     pthread_mutex_lock(&lock);
     struct helper *helper = idle;
@@ -118,7 +119,7 @@ static struct helper *helper_call(const struct residence *residence, const struc
         idle = helper->next;
     pthread_mutex_unlock(&lock);
     if (!helper)
-        helper = helper_create();
+        helper = await_helper_create();
     if (!helper)
         return NULL;
     pthread_mutex_lock(&lock);
@@ -135,11 +136,11 @@ static struct helper *helper_call(const struct residence *residence, const struc
 
 /* Nobody waits for it any more. True with its result when it had ended; else it ends by itself, or
  * is in the driver for good. */
-static bool helper_leave(struct helper *helper, cl_int *ret_result)
+static bool await_helper_leave(struct helper *helper, cl_int *ret_result)
 {
     pthread_mutex_lock(&lock);
     bool ended = atomic_load(&helper->ends);
-    leave_busy(helper);
+    await_leave_busy(helper);
     if (ended) {
         *ret_result = helper->result;
         helper->next = idle;
@@ -152,10 +153,11 @@ static bool helper_leave(struct helper *helper, cl_int *ret_result)
 }
 
 /* Until it ended, the time has come, or @leaves is lost; NULL: whatever becomes of it. */
-static void helper_wait(struct helper *helper, uint64_t until_ns, const struct residence *leaves)
+static void await_helper_wait(struct helper *helper, uint64_t until_ns,
+                              const struct residence *leaves)
 {
     int error = 0;
-    spin(&helper->ends);
+    await_spin(&helper->ends);
     pthread_mutex_lock(&lock);
     while (!atomic_load(&helper->ends) && error == 0 && !(leaves && residence_is_lost(leaves)))
         error = clock_wait(&helper->ended, &lock, until_ns);
@@ -173,7 +175,7 @@ void await_lost(void)
 
 /* Four bytes to the device: a marker alone may be the host's own affair. Where there is no room for
  * them, nothing is said of the device. */
-static cl_int write_bytes(const struct driver_call *call, cl_command_queue queue)
+static cl_int await_write_bytes(const struct driver_call *call, cl_command_queue queue)
 {
     static const cl_uint value;
     cl_int error, status = CL_COMPLETE;
@@ -197,14 +199,14 @@ static cl_int write_bytes(const struct driver_call *call, cl_command_queue queue
 }
 
 /* On a queue of its own, for others may be in those that there are. */
-static cl_int run_probe(const struct driver_call *call)
+static cl_int await_run_probe(const struct driver_call *call)
 {
     cl_int error;
     cl_event event = NULL;
     cl_command_queue queue = call->cl->clCreateCommandQueue(call->context, call->device, 0, &error);
     if (!queue)
         queue = call->queue;
-    error = write_bytes(call, queue);
+    error = await_write_bytes(call, queue);
     if (error == CL_SUCCESS)
         error = call->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &event);
     if (error == CL_SUCCESS) {
@@ -219,17 +221,17 @@ static cl_int run_probe(const struct driver_call *call)
 }
 
 /* It may be left behind, and the residence go: it has references of its own. */
-static struct helper *probe_start(struct residence *residence)
+static struct helper *await_probe_start(struct residence *residence)
 {
     const cl_icd_dispatch *cl = residence->cl;
-    const struct driver_call call = {.run = run_probe,
+    const struct driver_call call = {.run = await_run_probe,
                                      .cl = cl,
                                      .context = residence->context,
                                      .device = residence->device->id,
                                      .queue = residence->io};
     cl->clRetainContext(call.context);
     cl->clRetainCommandQueue(call.queue);
-    struct helper *helper = helper_call(residence, &call);
+    struct helper *helper = await_helper_call(residence, &call);
     if (!helper) {
         cl->clReleaseCommandQueue(call.queue);
         cl->clReleaseContext(call.context);
@@ -240,11 +242,11 @@ static struct helper *probe_start(struct residence *residence)
 enum answer await_answer(struct residence *residence, uint64_t patience_ns)
 {
     cl_int result;
-    struct helper *probe = probe_start(residence);
+    struct helper *probe = await_probe_start(residence);
     if (!probe)
         return ANSWER_GOOD;
-    helper_wait(probe, clock_now_ns() + patience_ns, NULL);
-    if (!helper_leave(probe, &result))
+    await_helper_wait(probe, clock_now_ns() + patience_ns, NULL);
+    if (!await_helper_leave(probe, &result))
         return ANSWER_NONE;
     return result == CL_SUCCESS ? ANSWER_GOOD : ANSWER_ERROR;
 }
@@ -255,16 +257,16 @@ struct look {
     uint64_t patience_ns;
 };
 
-static void look(struct look *look, struct residence *residence)
+static void await_look(struct look *look, struct residence *residence)
 {
     cl_int result;
     if (!look->probe) {
-        look->probe = probe_start(residence);
+        look->probe = await_probe_start(residence);
         return;
     }
     if (!atomic_load(&look->probe->ends))
         return;
-    if (helper_leave(look->probe, &result) && result != CL_SUCCESS)
+    if (await_helper_leave(look->probe, &result) && result != CL_SUCCESS)
         residence_lose(residence, "it does not end what it was given, and answers with errors",
                        false);
     look->probe = NULL;
@@ -272,27 +274,27 @@ static void look(struct look *look, struct residence *residence)
 }
 
 /* False when it could not be done aside. */
-static bool call_aside(struct residence *residence, const struct driver_call *call,
-                       cl_int *ret_result)
+static bool await_call_aside(struct residence *residence, const struct driver_call *call,
+                             cl_int *ret_result)
 {
     cl_int ignored;
     struct look at = {NULL, lost_patience_ns};
     /* Who comes from a handler of exit() is alone in the driver. */
     if (!residence->waits_aside || residence_is_lost(residence) || work_is_over())
         return false;
-    struct helper *helper = helper_call(residence, call);
+    struct helper *helper = await_helper_call(residence, call);
     if (!helper)
         return false;
     for (;;) {
         uint64_t step = at.probe ? at.patience_ns / 8 : at.patience_ns;
-        helper_wait(helper, clock_now_ns() + step, residence);
+        await_helper_wait(helper, clock_now_ns() + step, residence);
         if (atomic_load(&helper->ends) || residence_is_lost(residence))
             break;
-        look(&at, residence);
+        await_look(&at, residence);
     }
     if (at.probe)
-        (void)helper_leave(at.probe, &ignored);
-    if (!helper_leave(helper, ret_result)) {
+        (void)await_helper_leave(at.probe, &ignored);
+    if (!await_helper_leave(helper, ret_result)) {
         residence_hangs(residence);
         struct driver_call lost = *call;
         lost.cl = residence->cl;
@@ -301,12 +303,12 @@ static bool call_aside(struct residence *residence, const struct driver_call *ca
     return true;
 }
 
-static cl_int run_wait(const struct driver_call *call)
+static cl_int await_run_wait(const struct driver_call *call)
 {
     return call->cl->clWaitForEvents(call->count, call->events);
 }
 
-static cl_int run_finish(const struct driver_call *call)
+static cl_int await_run_finish(const struct driver_call *call)
 {
     return call->cl->clFinish(call->queue);
 }
@@ -315,12 +317,12 @@ cl_int residence_await_events(struct residence *residence, cl_uint count, const 
 {
     cl_int error = CL_SUCCESS;
     for (cl_uint at = 0; residence->waits_aside && at < count; at += AWAIT_EVENTS) {
-        struct driver_call call = {.run = run_wait, .cl = residence->cl};
+        struct driver_call call = {.run = await_run_wait, .cl = residence->cl};
         cl_int ended;
         call.count = count - at < AWAIT_EVENTS ? count - at : AWAIT_EVENTS;
         memcpy(call.events, real + at, call.count * sizeof(*real));
-        if (!call_aside(residence, &call, &ended))
-            ended = run_wait(&call);
+        if (!await_call_aside(residence, &call, &ended))
+            ended = await_run_wait(&call);
         error = error != CL_SUCCESS ? error : ended;
     }
     if (!residence->waits_aside)
@@ -332,15 +334,15 @@ cl_int residence_await_events(struct residence *residence, cl_uint count, const 
 
 cl_int residence_await_queue(struct residence *residence, cl_command_queue real)
 {
-    const struct driver_call call = {.run = run_finish, .cl = residence->cl, .queue = real};
+    const struct driver_call call = {.run = await_run_finish, .cl = residence->cl, .queue = real};
     cl_int error;
-    if (!call_aside(residence, &call, &error))
-        error = run_finish(&call);
+    if (!await_call_aside(residence, &call, &error))
+        error = await_run_finish(&call);
     return LIKELY(error == CL_SUCCESS) || !residence_failed(residence, error) ? error
                                                                               : CL_OUT_OF_RESOURCES;
 }
 
-static void in_child(void)
+static void await_in_child(void)
 {
     static struct helper *of_parent[2] __attribute__((used)); /* whose threads are not here */
     of_parent[0] = idle;
@@ -348,4 +350,4 @@ static void in_child(void)
     idle = busy = NULL;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .in_child = await_in_child};

@@ -18,14 +18,14 @@ uint32_t the_seat_count;
 static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
 
-static void seat_leave(struct object *object)
+static void context_seat_leave(struct object *object)
 {
     struct seat *seat = (struct seat *)object;
     if (seat->part)
         pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
 }
 
-static void seat_destroy(struct object *object)
+static void context_seat_destroy(struct object *object)
 {
     sub_device_destroy(((struct seat *)object)->part);
 }
@@ -33,8 +33,8 @@ static void seat_destroy(struct object *object)
 OBJECT_CLASS(seat_class) = {
     .type = OBJECT_DEVICE,
     .size = sizeof(struct seat),
-    .leave = seat_leave,
-    .destroy = seat_destroy,
+    .leave = context_seat_leave,
+    .destroy = context_seat_destroy,
 };
 
 OBJECT_CLASS(platform_class) = {.type = OBJECT_PLATFORM, .size = sizeof(struct platform)};
@@ -58,14 +58,14 @@ struct destructor_job {
     void *handle;
 };
 
-static void destructor_call(void *data)
+static void context_destructor_call(void *data)
 {
     const struct destructor_job *later = data;
     const struct destructor *destructor = atomic_load(&later->list);
     destructor->call(later->handle, destructor->data);
 }
 
-static void destructor_called(struct destructor_job *later)
+static void context_destructor_called(struct destructor_job *later)
 {
     struct destructor *destructor = atomic_load(&later->list);
     atomic_store(&later->list, destructor->next);
@@ -73,32 +73,32 @@ static void destructor_called(struct destructor_job *later)
 }
 
 /* It ended its thread: the others are called in another. */
-static void destructor_gone(void *data)
+static void context_destructor_gone(void *data)
 {
     struct destructor_job *later = data;
-    destructor_called(later);
+    context_destructor_called(later);
     callback_post(&later->job);
 }
 
-static void destructor_job_run(struct callback_job *job)
+static void context_destructor_job_run(struct callback_job *job)
 {
     struct destructor_job *later = container_of(job, struct destructor_job, job);
     while (atomic_load(&later->list)) {
-        callback_program(destructor_call, destructor_gone, later);
-        destructor_called(later);
+        callback_program(context_destructor_call, context_destructor_gone, later);
+        context_destructor_called(later);
     }
     free(later);
 }
 
 /* On the callback thread; false without memory or thread for that. */
-static bool run_later(struct destructor *list, void *handle)
+static bool context_run_later(struct destructor *list, void *handle)
 {
     struct destructor_job *later = calloc(1, sizeof(*later));
     if (!later || callback_start() != 0) {
         free(later);
         return false;
     }
-    later->job.run = destructor_job_run;
+    later->job.run = context_destructor_job_run;
     atomic_init(&later->list, list);
     later->handle = handle;
     callback_post(&later->job);
@@ -108,7 +108,7 @@ static bool run_later(struct destructor *list, void *handle)
 void destructor_run(struct destructor *_Atomic *list, void *handle)
 {
     struct destructor *destructor = atomic_exchange(list, NULL);
-    if (destructor && gate_is_inside() && run_later(destructor, handle))
+    if (destructor && gate_is_inside() && context_run_later(destructor, handle))
         return;
     while (destructor) {
         struct destructor *next = destructor->next;
@@ -162,7 +162,7 @@ int context_seat_index(const struct context *context, const struct seat *seat)
 }
 
 /* Is none of @seats on a device? 0 stands for all of the context's. */
-static bool suspended(const struct context *context, uint32_t seats)
+static bool context_suspended(const struct context *context, uint32_t seats)
 {
     for (cl_uint i = 0; i < context->seat_count; i++)
         if ((seats == 0 || seats & (1u << i)) && atomic_load(&context->place[i]) != PLACE_NONE)
@@ -179,11 +179,11 @@ void context_wake(void)
 
 void context_enter_slow(struct context *context, uint32_t seats)
 {
-    while (suspended(context, seats)) {
+    while (context_suspended(context, seats)) {
         gate_leave();
         int before = cancel_hold();
         pthread_mutex_lock(&wake_lock);
-        while (suspended(context, seats))
+        while (context_suspended(context, seats))
             pthread_cond_wait(&woken, &wake_lock);
         pthread_mutex_unlock(&wake_lock);
         cancel_allow(before);
@@ -191,7 +191,8 @@ void context_enter_slow(struct context *context, uint32_t seats)
     }
 }
 
-static bool seats_placed(cl_uint count, struct seat *const *seats, struct device **ret_devices)
+static bool context_seats_placed(cl_uint count, struct seat *const *seats,
+                                 struct device **ret_devices)
 {
     bool placed = false;
     for (cl_uint i = 0; i < count; i++) {
@@ -205,7 +206,7 @@ void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_de
 {
     int before = cancel_hold();
     pthread_mutex_lock(&wake_lock);
-    while (!seats_placed(count, seats, ret_devices))
+    while (!context_seats_placed(count, seats, ret_devices))
         pthread_cond_wait(&woken, &wake_lock);
     pthread_mutex_unlock(&wake_lock);
     cancel_allow(before);
@@ -227,7 +228,7 @@ bool seat_is_lost(const struct seat *seat)
 }
 
 /* A residence for each device, once; context->place says which seat has which. */
-static cl_int settle(struct context *context, struct device *const *devices)
+static cl_int context_settle(struct context *context, struct device *const *devices)
 {
     for (cl_uint i = 0; i < context->seat_count; i++) {
         uint8_t place = 0;
@@ -247,7 +248,7 @@ static cl_int settle(struct context *context, struct device *const *devices)
     return CL_SUCCESS;
 }
 
-static void unsettle(struct context *context)
+static void context_unsettle(struct context *context)
 {
     for (unsigned place = 0; place < PLACES; place++) {
         residence_unref(context->at[place]);
@@ -256,7 +257,7 @@ static void unsettle(struct context *context)
 }
 
 /* Publish @context if its seats are still where its residences are. */
-static bool publish_if_settled(struct context *context, struct device *const *devices)
+static bool context_publish_if_settled(struct context *context, struct device *const *devices)
 {
     bool same = true;
     gate_enter();
@@ -271,7 +272,7 @@ static bool publish_if_settled(struct context *context, struct device *const *de
     return same;
 }
 
-static void unhold_seats(struct context *context)
+static void context_unhold_seats(struct context *context)
 {
     for (cl_uint i = 0; i < context->seat_count; i++)
         object_unhold(context->seats[i]);
@@ -279,7 +280,7 @@ static void unhold_seats(struct context *context)
 
 static void context_leave(struct object *object)
 {
-    unsettle((struct context *)object);
+    context_unsettle((struct context *)object);
 }
 
 static void context_destroy(struct object *object)
@@ -287,7 +288,7 @@ static void context_destroy(struct object *object)
     struct context *context = (struct context *)object;
     destructor_run(&context->destructors, context);
     free(context->svm.blocks); /* nobody can free the allocations any more; their pins go with it */
-    unhold_seats(context);
+    context_unhold_seats(context);
     free(context->properties);
 }
 
@@ -298,10 +299,11 @@ OBJECT_CLASS(context_class) = {
     .destroy = context_destroy,
 };
 
-static cl_int create(const cl_context_properties *properties, cl_uint seat_count,
-                     struct seat *const *seats,
-                     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
-                     void *notify_data, struct context **ret_context)
+static cl_int context_create_with(const cl_context_properties *properties, cl_uint seat_count,
+                                  struct seat *const *seats,
+                                  void(CL_CALLBACK *notify)(const char *, const void *, size_t,
+                                                            void *),
+                                  void *notify_data, struct context **ret_context)
 {
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     struct context *context = object_create(OBJECT_CONTEXT);
@@ -329,10 +331,10 @@ static cl_int create(const cl_context_properties *properties, cl_uint seat_count
     struct retry retry = {context->seats, context->seat_count, 0};
     bool settled = false;
     do {
-        unsettle(context);
+        context_unsettle(context);
         seats_wait(context->seat_count, context->seats, devices);
-        error = settle(context, devices);
-        settled = error == CL_SUCCESS && publish_if_settled(context, devices);
+        error = context_settle(context, devices);
+        settled = error == CL_SUCCESS && context_publish_if_settled(context, devices);
         if (error == CL_SUCCESS && !settled)
             retry_again(&retry);
     } while (error == CL_SUCCESS && !settled);
@@ -342,8 +344,8 @@ static cl_int create(const cl_context_properties *properties, cl_uint seat_count
     *ret_context = context;
     return CL_SUCCESS;
 failed:
-    unsettle(context);
-    unhold_seats(context);
+    context_unsettle(context);
+    context_unhold_seats(context);
     free(context->properties);
     object_discard(context);
     return error;
@@ -355,7 +357,8 @@ cl_int context_create(const cl_context_properties *properties, cl_uint seat_coun
                       void *notify_data, struct context **ret_context)
 {
     int before = cancel_hold();
-    cl_int error = create(properties, seat_count, seats, notify, notify_data, ret_context);
+    cl_int error =
+        context_create_with(properties, seat_count, seats, notify, notify_data, ret_context);
     cancel_allow(before);
     return error;
 }

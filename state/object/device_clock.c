@@ -5,7 +5,7 @@
 #include "state/object/residence.h"
 
 /* As the host's clock has it since the last move. */
-static uint64_t at_host(const struct device_clock *clock, uint64_t host)
+static uint64_t device_clock_at_host(const struct device_clock *clock, uint64_t host)
 {
     return clock->at_move + (host - clock->host_at_move);
 }
@@ -15,7 +15,7 @@ void device_clock_find(struct device_clock *clock, uint64_t end)
     /* Not earlier than it was: so nothing of this device lies before the move. */
     int64_t unknown = DEVICE_CLOCK_UNKNOWN;
     atomic_compare_exchange_strong(&clock->shift, &unknown,
-                                   (int64_t)(at_host(clock, clock_now_ns()) - end));
+                                   (int64_t)(device_clock_at_host(clock, clock_now_ns()) - end));
 }
 
 uint64_t device_clock_translate(struct device_clock *clock, uint64_t time)
@@ -31,9 +31,9 @@ uint64_t device_clock_translate(struct device_clock *clock, uint64_t time)
 }
 
 /* What it is at least, at @host: it runs as the host's does. */
-static uint64_t at_least(const struct device_clock *clock, uint64_t host)
+static uint64_t device_clock_at_least(const struct device_clock *clock, uint64_t host)
 {
-    uint64_t time = clock->host_at_move ? at_host(clock, host) : 0;
+    uint64_t time = clock->host_at_move ? device_clock_at_host(clock, host) : 0;
     uint64_t latest = atomic_load(&clock->latest);
     if (latest != 0)
         latest += host - atomic_load(&clock->host_at_latest);
@@ -42,7 +42,7 @@ static uint64_t at_least(const struct device_clock *clock, uint64_t host)
 
 uint64_t device_clock_guess(const struct device_clock *clock)
 {
-    return at_least(clock, clock_now_ns());
+    return device_clock_at_least(clock, clock_now_ns());
 }
 
 uint64_t device_clock_last(struct device_clock *clock)
@@ -62,7 +62,8 @@ void device_clock_inherit(struct device_clock *clock, const struct device_clock 
 }
 
 /* When a marker that ended was queued, by its device; when it ended, where that is not said. */
-static bool marker_time(struct residence *residence, cl_event event, cl_ulong *ret_time)
+static bool device_clock_marker_time(struct residence *residence, cl_event event,
+                                     cl_ulong *ret_time)
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_ulong end = 0, queued = 0;
@@ -81,7 +82,8 @@ static bool marker_time(struct residence *residence, cl_event event, cl_ulong *r
  * marker may end much later on a busy machine, and each move would add that to the program's clock.
  * It is later at all, so the host's clock is never behind what the device's is taken for.
  */
-static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64_t *ret_host)
+static bool device_clock_read_clock(struct residence *residence, uint64_t *ret_device,
+                                    uint64_t *ret_host)
 {
     cl_event event;
     cl_ulong time = 0;
@@ -90,7 +92,7 @@ static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64
     if (residence->cl->clEnqueueMarkerWithWaitList(residence->io, 0, NULL, &event) != CL_SUCCESS)
         return false;
     if (residence_await_events(residence, 1, &event) == CL_SUCCESS &&
-        marker_time(residence, event, &time)) {
+        device_clock_marker_time(residence, event, &time)) {
         *ret_host = host;
         *ret_device = time;
         known = true;
@@ -106,11 +108,12 @@ void device_clock_leave(struct device_clock *clock, struct residence *residence)
 {
     int64_t shift = atomic_load(&clock->shift);
     uint64_t device, host = clock_now_ns(), time = 0;
-    if (residence && shift != DEVICE_CLOCK_UNKNOWN && read_clock(residence, &device, &host))
+    if (residence && shift != DEVICE_CLOCK_UNKNOWN &&
+        device_clock_read_clock(residence, &device, &host))
         time = device + (uint64_t)shift;
     /* Clocks drift, and some devices' stand still: never back, whichever is behind. */
-    if (at_least(clock, host) > time)
-        time = at_least(clock, host);
+    if (device_clock_at_least(clock, host) > time)
+        time = device_clock_at_least(clock, host);
     if (clock->last > time)
         time = clock->last;
     clock->last = 0;
@@ -122,6 +125,6 @@ void device_clock_leave(struct device_clock *clock, struct residence *residence)
 void device_clock_arrive(struct device_clock *clock, struct residence *residence)
 {
     uint64_t device, host;
-    if (residence && read_clock(residence, &device, &host))
-        atomic_store(&clock->shift, (int64_t)(at_host(clock, host) - device));
+    if (residence && device_clock_read_clock(residence, &device, &host))
+        atomic_store(&clock->shift, (int64_t)(device_clock_at_host(clock, host) - device));
 }

@@ -1,56 +1,56 @@
 #include "state/object/image_shape.h"
 
-static size_t at_least_one(size_t n)
+static size_t image_shape_at_least_one(size_t n)
 {
     return n ? n : 1;
 }
 
-static bool is_layered(cl_mem_object_type type)
+static bool image_shape_is_layered(cl_mem_object_type type)
 {
     return type == CL_MEM_OBJECT_IMAGE1D_ARRAY || type == CL_MEM_OBJECT_IMAGE2D_ARRAY ||
            type == CL_MEM_OBJECT_IMAGE3D;
 }
 
 /* Rows in a slice: a 1D array's slices are its rows. */
-static size_t slice_rows(const cl_image_desc *desc)
+static size_t image_shape_slice_rows(const cl_image_desc *desc)
 {
     return desc->image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY ||
                    desc->image_type == CL_MEM_OBJECT_IMAGE3D
-               ? at_least_one(desc->image_height)
+               ? image_shape_at_least_one(desc->image_height)
                : 1;
 }
 
 /* @pitch is at least @least and a whole number of @units; 0 stands for @least. */
-static bool pitch_fits(size_t pitch, size_t least, size_t unit)
+static bool image_shape_pitch_fits(size_t pitch, size_t least, size_t unit)
 {
     return pitch == 0 || (pitch >= least && pitch % unit == 0);
 }
 
 /* The pitches of the program's host memory. */
-static bool host_pitches_fit(const cl_image_desc *desc, size_t element_size)
+static bool image_shape_host_pitches_fit(const cl_image_desc *desc, size_t element_size)
 {
     size_t row = desc->image_width * element_size, slice, bytes;
-    if (!pitch_fits(desc->image_row_pitch, row, element_size))
+    if (!image_shape_pitch_fits(desc->image_row_pitch, row, element_size))
         return false;
     row = desc->image_row_pitch ? desc->image_row_pitch : row;
     size_t layers =
         desc->image_type == CL_MEM_OBJECT_IMAGE3D ? desc->image_depth : desc->image_array_size;
-    if (!is_layered(desc->image_type))
-        return !__builtin_mul_overflow(row, at_least_one(desc->image_height), &bytes);
-    if (__builtin_mul_overflow(row, slice_rows(desc), &slice) ||
-        !pitch_fits(desc->image_slice_pitch, slice, row))
+    if (!image_shape_is_layered(desc->image_type))
+        return !__builtin_mul_overflow(row, image_shape_at_least_one(desc->image_height), &bytes);
+    if (__builtin_mul_overflow(row, image_shape_slice_rows(desc), &slice) ||
+        !image_shape_pitch_fits(desc->image_slice_pitch, slice, row))
         return false;
     slice = desc->image_slice_pitch ? desc->image_slice_pitch : slice;
-    return !__builtin_mul_overflow(slice, at_least_one(layers), &bytes);
+    return !__builtin_mul_overflow(slice, image_shape_at_least_one(layers), &bytes);
 }
 
 /* The buffer has the image's bytes. */
-static bool buffer_fits(const cl_image_desc *desc, size_t element_size, size_t size)
+static bool image_shape_buffer_fits(const cl_image_desc *desc, size_t element_size, size_t size)
 {
     size_t row = desc->image_width * element_size, bytes;
     if (desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER)
         return desc->image_row_pitch == 0 && row <= size;
-    if (!pitch_fits(desc->image_row_pitch, row, element_size))
+    if (!image_shape_pitch_fits(desc->image_row_pitch, row, element_size))
         return false;
     row = desc->image_row_pitch ? desc->image_row_pitch : row;
     return !__builtin_mul_overflow(row, desc->image_height, &bytes) && bytes <= size;
@@ -60,14 +60,15 @@ bool image_desc_valid(const cl_image_desc *desc, size_t element_size, const void
                       size_t buffer_size, const struct image_shape *source)
 {
     if (buffer_size)
-        return desc->image_slice_pitch == 0 && buffer_fits(desc, element_size, buffer_size);
+        return desc->image_slice_pitch == 0 &&
+               image_shape_buffer_fits(desc, element_size, buffer_size);
     if (source &&
         (source->desc.image_type != CL_MEM_OBJECT_IMAGE2D ||
          desc->image_type != CL_MEM_OBJECT_IMAGE2D ||
          desc->image_width != source->desc.image_width ||
          desc->image_height != source->desc.image_height || element_size != source->element_size))
         return false;
-    return host_ptr ? host_pitches_fit(desc, element_size)
+    return host_ptr ? image_shape_host_pitches_fit(desc, element_size)
                     : desc->image_row_pitch == 0 && desc->image_slice_pitch == 0;
 }
 
@@ -77,22 +78,22 @@ void image_shape_init(struct image_shape *shape, const cl_image_format *format,
     shape->format = *format;
     shape->desc = *desc;
     shape->element_size = element_size;
-    shape->dims[0] = at_least_one(desc->image_width);
+    shape->dims[0] = image_shape_at_least_one(desc->image_width);
     shape->dims[1] = shape->dims[2] = 1;
     switch (desc->image_type) {
     case CL_MEM_OBJECT_IMAGE1D_ARRAY:
-        shape->dims[1] = at_least_one(desc->image_array_size);
+        shape->dims[1] = image_shape_at_least_one(desc->image_array_size);
         break;
     case CL_MEM_OBJECT_IMAGE2D:
-        shape->dims[1] = at_least_one(desc->image_height);
+        shape->dims[1] = image_shape_at_least_one(desc->image_height);
         break;
     case CL_MEM_OBJECT_IMAGE2D_ARRAY:
-        shape->dims[1] = at_least_one(desc->image_height);
-        shape->dims[2] = at_least_one(desc->image_array_size);
+        shape->dims[1] = image_shape_at_least_one(desc->image_height);
+        shape->dims[2] = image_shape_at_least_one(desc->image_array_size);
         break;
     case CL_MEM_OBJECT_IMAGE3D:
-        shape->dims[1] = at_least_one(desc->image_height);
-        shape->dims[2] = at_least_one(desc->image_depth);
+        shape->dims[1] = image_shape_at_least_one(desc->image_height);
+        shape->dims[2] = image_shape_at_least_one(desc->image_depth);
         break;
     default:
         break;
@@ -106,7 +107,7 @@ void image_shape_init(struct image_shape *shape, const cl_image_format *format,
         shape->size = shape->slice_pitch * shape->dims[1];
     } else {
         size_t slice = shape->row_pitch * shape->dims[1];
-        bool given = is_layered(desc->image_type) && desc->image_slice_pitch;
+        bool given = image_shape_is_layered(desc->image_type) && desc->image_slice_pitch;
         shape->slice_pitch = given ? desc->image_slice_pitch : slice;
         shape->size = shape->slice_pitch * shape->dims[2];
     }
@@ -124,7 +125,7 @@ struct range image_range(const struct image_shape *shape, const size_t origin[3]
 
 size_t image_slice_argument(const struct image_shape *shape)
 {
-    return is_layered(shape->desc.image_type) ? shape->slice_pitch : 0;
+    return image_shape_is_layered(shape->desc.image_type) ? shape->slice_pitch : 0;
 }
 
 size_t image_row_answer(const struct image_shape *shape)

@@ -20,12 +20,12 @@ uint64_t lost_answer_ns = 5000000000u;
 #define VENDORS_OWN (-1200)
 
 /* What a shortage is reported with as well. */
-static bool is_like_shortage(cl_int error)
+static bool lost_is_like_shortage(cl_int error)
 {
     return error == CL_OUT_OF_RESOURCES || error == CL_OUT_OF_HOST_MEMORY;
 }
 
-static bool is_suspicious(cl_int error)
+static bool lost_is_suspicious(cl_int error)
 {
     switch (error) {
     case CL_DEVICE_NOT_AVAILABLE:
@@ -36,7 +36,7 @@ static bool is_suspicious(cl_int error)
     case CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST:
         return true;
     default:
-        return is_like_shortage(error) || error <= VENDORS_OWN;
+        return lost_is_like_shortage(error) || error <= VENDORS_OWN;
     }
 }
 
@@ -44,14 +44,14 @@ bool residence_failed(struct residence *residence, cl_int error)
 {
     if (residence_is_lost(residence))
         return true;
-    if (!is_suspicious(error) || residence->runs_in_caller || work_is_over())
+    if (!lost_is_suspicious(error) || residence->runs_in_caller || work_is_over())
         return false;
     switch (await_answer(residence, lost_answer_ns)) {
     case ANSWER_ERROR:
         residence_lose(residence, "it answers with errors only", true);
         break;
     case ANSWER_NONE:
-        if (!is_like_shortage(error))
+        if (!lost_is_like_shortage(error))
             residence_lose(residence, "it does not answer any more", false);
         break;
     case ANSWER_GOOD:
@@ -61,9 +61,9 @@ bool residence_failed(struct residence *residence, cl_int error)
 }
 
 /* What a build says on a lost device, and an allocation. */
-static bool may_be_loss(cl_int error)
+static bool lost_may_be_loss(cl_int error)
 {
-    return is_suspicious(error) || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+    return lost_is_suspicious(error) || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
            error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
            error == CL_LINK_PROGRAM_FAILURE || error == CL_INVALID_PROGRAM_EXECUTABLE ||
            error == CL_COMPILER_NOT_AVAILABLE;
@@ -71,7 +71,7 @@ static bool may_be_loss(cl_int error)
 
 bool context_outlives(struct context *context, cl_int error, unsigned *tries)
 {
-    if (!the_upcalls || !the_upcalls->is_protected() || !may_be_loss(error))
+    if (!the_upcalls || !the_upcalls->is_protected() || !lost_may_be_loss(error))
         return false;
     gate_enter();
     uint8_t place = context_home(context);
@@ -90,16 +90,16 @@ bool context_outlives(struct context *context, cl_int error, unsigned *tries)
 bool residence_outlives(struct residence *residence, cl_int error)
 {
     return error != CL_SUCCESS && the_upcalls && the_upcalls->is_protected() &&
-           may_be_loss(error) && residence_failed(residence, CL_OUT_OF_RESOURCES) &&
+           lost_may_be_loss(error) && residence_failed(residence, CL_OUT_OF_RESOURCES) &&
            the_upcalls->await_recovery(residence);
 }
 
 bool lost_may_say(cl_int error)
 {
-    return error != CL_SUCCESS && is_suspicious(error);
+    return error != CL_SUCCESS && lost_is_suspicious(error);
 }
 
-static bool has_seat(const struct context *context, const struct seat *seat)
+static bool lost_has_seat(const struct context *context, const struct seat *seat)
 {
     bool has = false;
     for (cl_uint i = 0; i < context->seat_count; i++)
@@ -108,11 +108,11 @@ static bool has_seat(const struct context *context, const struct seat *seat)
 }
 
 /* One that lives there, held; or NULL. */
-static struct context *context_of(const struct seat *seat)
+static struct context *lost_context_of(const struct seat *seat)
 {
     uintptr_t cursor = 0;
     struct context *context;
-    while ((context = object_next(OBJECT_CONTEXT, &cursor)) && !has_seat(context, seat))
+    while ((context = object_next(OBJECT_CONTEXT, &cursor)) && !lost_has_seat(context, seat))
         object_unhold(context);
     return context;
 }
@@ -122,7 +122,7 @@ bool seats_outlive(cl_uint count, struct seat *const *seats, cl_int error)
     unsigned tries = 1; /* only a loss is a reason */
     if (count != 1 || !the_upcalls || !the_upcalls->is_protected())
         return false;
-    struct context *context = context_of(seats[0]);
+    struct context *context = lost_context_of(seats[0]);
     bool again = context ? context_outlives(context, error, &tries)
                          : error == CL_DEVICE_NOT_AVAILABLE && the_upcalls->await_replacement();
     object_unhold(context);
@@ -138,7 +138,7 @@ void residence_doubt(struct residence *residence)
 }
 
 /* A table for each device, once. */
-static const cl_icd_dispatch *answering(struct device *device)
+static const cl_icd_dispatch *lost_answering(struct device *device)
 {
     cl_icd_dispatch *known = atomic_load(&device->lost_calls);
     cl_icd_dispatch *made = known ? NULL : malloc(sizeof(*made));
@@ -158,7 +158,7 @@ static struct {
 
 FORK_PART = {.rank = FORK_OBJECT, .lock = &last.lock};
 
-static void remember(const struct device *device, const char *reason)
+static void lost_remember(const struct device *device, const char *reason)
 {
     bool isolated = isolated_is_on() && !served_is_address(device->key.icd);
     pthread_mutex_lock(&last.lock);
@@ -177,14 +177,14 @@ void residence_lose(struct residence *residence, const char *reason, bool answer
 {
     if (atomic_exchange(&residence->life, RESIDENCE_LOST) == RESIDENCE_LOST)
         return;
-    remember(residence->device, reason);
+    lost_remember(residence->device, reason);
     log_warn("%s is lost: %s", device_name(residence->device), reason);
     atomic_store(&residence->device->lost, true);
     atomic_store(&residence->notified, NULL);
     /* Unless a thread that saw the loss found meanwhile that the driver hangs. */
     const cl_icd_dispatch *own = residence->device->cl;
     atomic_compare_exchange_strong(&residence->cl, &own,
-                                   answers ? answering(residence->device) : &driver_lost);
+                                   answers ? lost_answering(residence->device) : &driver_lost);
     await_lost();
     if (the_upcalls)
         the_upcalls->lost();

@@ -44,18 +44,18 @@ static struct {
 
 /* A few instructions run under it: a mutex would cost more than they do, and every event, buffer
  * and kernel of the program passes twice. */
-static void lock(enum object_type type)
+static void object_lock(enum object_type type)
 {
     while (atomic_flag_test_and_set_explicit(&slots[type].lock, memory_order_acquire))
         sched_yield();
 }
 
-static void unlock(enum object_type type)
+static void object_unlock(enum object_type type)
 {
     atomic_flag_clear_explicit(&slots[type].lock, memory_order_release);
 }
 
-static void count(enum object_type type, int64_t more)
+static void object_count_add(enum object_type type, int64_t more)
 {
     uint64_t taken = atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
     atomic_store_explicit(&slots[type].taken, taken + (uint64_t)more, memory_order_relaxed);
@@ -64,7 +64,7 @@ static void count(enum object_type type, int64_t more)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool reserved; /* the whole range; written once */
 
-static uintptr_t slot_size(enum object_type type)
+static uintptr_t object_slot_size(enum object_type type)
 {
     uintptr_t size = 64;
     while (size < object_classes[type]->size)
@@ -78,12 +78,12 @@ static uintptr_t slot_size(enum object_type type)
  * their upper half alone push each other out of a processor's first cache (AMD's way predictor
  * looks at bits 12 to 27). A multiple of every slot's size.
  */
-static uintptr_t first_slot(enum object_type type)
+static uintptr_t object_first_slot(enum object_type type)
 {
     return (uintptr_t)type * (LARGEST_SLOT + 4096);
 }
 
-static bool map_at(uintptr_t start, uintptr_t size)
+static bool object_map_at(uintptr_t start, uintptr_t size)
 {
     void *wanted = (void *)start; /* MAP_FIXED_NOREPLACE is a hint to kernels that lack it */
     void *got = mmap(wanted, size, PROT_READ | PROT_WRITE,
@@ -99,7 +99,7 @@ static bool map_at(uintptr_t start, uintptr_t size)
  * mapped as they grow. Slots are recognised in the same way, and a region that meets another's
  * memory cannot grow, which is all.
  */
-static uintptr_t unreserved(void)
+static uintptr_t object_unreserved(void)
 {
     void *top = mmap(NULL, GROWTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (top == MAP_FAILED)
@@ -108,7 +108,7 @@ static uintptr_t unreserved(void)
     uintptr_t base = (uintptr_t)top / 2 & ~(REGION - 1);
     for (unsigned tries = 0; tries < 8 && base >= OBJECT_TYPES * REGION; tries++) {
         /* The first of the platform's, which every program needs. */
-        if (map_at(base + OBJECT_PLATFORM * REGION, GROWTH)) {
+        if (object_map_at(base + OBJECT_PLATFORM * REGION, GROWTH)) {
             slots[OBJECT_PLATFORM].committed = GROWTH;
             return base;
         }
@@ -126,7 +126,7 @@ bool object_class_is_whole(const struct object_class *class)
     return known && class->leave && class->context != 0 && class->name && class->vacate;
 }
 
-static void heap_init(void)
+static void object_heap_init(void)
 {
     const size_t count = ((uintptr_t)__stop_reseat_class - (uintptr_t)__start_reseat_class) /
                          sizeof(__start_reseat_class[0]);
@@ -135,32 +135,32 @@ static void heap_init(void)
         if (!object_class_is_whole(__start_reseat_class[i]))
             continue;
         object_classes[type] = __start_reseat_class[i];
-        object_regions[type].slot_mask = slot_size(type) - 1;
-        atomic_init(&object_regions[type].used, first_slot(type));
+        object_regions[type].slot_mask = object_slot_size(type) - 1;
+        atomic_init(&object_regions[type].used, object_first_slot(type));
     }
     void *range = mmap(NULL, OBJECT_TYPES * REGION, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     reserved = range != MAP_FAILED;
-    uintptr_t base = reserved ? (uintptr_t)range : unreserved();
+    uintptr_t base = reserved ? (uintptr_t)range : object_unreserved();
     if (base != 0)
         __atomic_store_n(&object_base, base, __ATOMIC_RELEASE);
 }
 
-static bool grow(uintptr_t start)
+static bool object_grow(uintptr_t start)
 {
     return reserved ? mprotect((void *)start, GROWTH, PROT_READ | PROT_WRITE) == 0
-                    : map_at(start, GROWTH);
+                    : object_map_at(start, GROWTH);
 }
 
 /* A slot that was never used, or NULL. */
-static struct object *slot_new(enum object_type type)
+static struct object *object_slot_new(enum object_type type)
 {
     struct object_region *region = &object_regions[type];
     uintptr_t size = region->slot_mask + 1;
     uintptr_t used = atomic_load_explicit(&region->used, memory_order_relaxed);
     uintptr_t start = object_base + (uintptr_t)type * REGION;
     if (used + size > slots[type].committed) {
-        if (slots[type].committed + GROWTH > REGION || !grow(start + slots[type].committed))
+        if (slots[type].committed + GROWTH > REGION || !object_grow(start + slots[type].committed))
             return NULL;
         slots[type].committed += GROWTH;
     }
@@ -168,12 +168,12 @@ static struct object *slot_new(enum object_type type)
     return (struct object *)(start + used);
 }
 
-static struct object *slot_take(enum object_type type)
+static struct object *object_slot_take(enum object_type type)
 {
-    lock(type);
+    object_lock(type);
     struct object *object = NULL;
     if (slots[type].free_count <= QUARANTINE)
-        object = slot_new(type);
+        object = object_slot_new(type);
     if (!object && slots[type].first) {
         struct free_slot *slot = slots[type].first;
         slots[type].first = slot->next;
@@ -183,41 +183,41 @@ static struct object *slot_take(enum object_type type)
         object = &slot->object;
     }
     if (object)
-        count(type, 1);
-    unlock(type);
+        object_count_add(type, 1);
+    object_unlock(type);
     return object;
 }
 
-static enum object_type type_of(const struct object *object)
+static enum object_type object_type_of(const struct object *object)
 {
     return (enum object_type)(((uintptr_t)object - object_base) >> OBJECT_REGION_SHIFT);
 }
 
-static void slot_give(struct object *object)
+static void object_slot_give(struct object *object)
 {
-    enum object_type type = type_of(object);
+    enum object_type type = object_type_of(object);
     atomic_store_explicit(&object->state, OBJECT_FREE, memory_order_relaxed);
     uint32_t generation = atomic_load_explicit(&object->generation, memory_order_relaxed);
     atomic_store_explicit(&object->generation, generation + 1, memory_order_release);
     struct free_slot *slot = (struct free_slot *)object;
     slot->next = NULL;
-    lock(type);
+    object_lock(type);
     if (slots[type].last)
         slots[type].last->next = slot;
     else
         slots[type].first = slot;
     slots[type].last = slot;
     slots[type].free_count++;
-    count(type, -1);
-    unlock(type);
+    object_count_add(type, -1);
+    object_unlock(type);
 }
 
 void *object_create(enum object_type type)
 {
     if (UNLIKELY(__atomic_load_n(&object_base, __ATOMIC_ACQUIRE) == 0))
-        pthread_once(&once, heap_init);
+        pthread_once(&once, object_heap_init);
     const struct object_class *class = object_classes[type];
-    struct object *object = object_base && class ? slot_take(type) : NULL;
+    struct object *object = object_base && class ? object_slot_take(type) : NULL;
     if (!object)
         return NULL;
     memset(object + 1, 0, class->size - sizeof(*object));
@@ -243,12 +243,12 @@ void object_publish(void *pointer)
 
 void object_discard(void *object)
 {
-    slot_give(object);
+    object_slot_give(object);
 }
 
-static void drop(struct object *object)
+static void object_drop(struct object *object)
 {
-    const struct object_class *class = object_classes[type_of(object)];
+    const struct object_class *class = object_classes[object_type_of(object)];
     gate_enter();
     bool last = atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1;
     if (last)
@@ -261,7 +261,7 @@ static void drop(struct object *object)
     atomic_store_explicit(&object->refs, 0, memory_order_release); /* it may have been lent */
     if (class->destroy)
         class->destroy(object);
-    slot_give(object);
+    object_slot_give(object);
 }
 
 bool object_release(void *pointer)
@@ -276,7 +276,7 @@ bool object_release(void *pointer)
     /* By the gate whether it is the last or not: with its reference the program lets go of host
      * memory too, which a mover may be copying with the gate closed. */
     if ((refs & ~OBJECT_LENT) == 1)
-        drop(object);
+        object_drop(object);
     return true;
 }
 
@@ -291,11 +291,11 @@ void object_unhold(void *pointer)
         if (atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds - 1,
                                                   memory_order_acq_rel, memory_order_relaxed))
             return;
-    drop(object);
+    object_drop(object);
 }
 
 /* Take a hold unless the object is already on its way out. */
-static bool hold_if_live(struct object *object)
+static bool object_hold_if_live(struct object *object)
 {
     if (atomic_load_explicit(&object->state, memory_order_acquire) != OBJECT_LIVE)
         return false;
@@ -317,13 +317,13 @@ void *object_next(enum object_type type, uintptr_t *cursor)
 {
     const struct object_region *region = &object_regions[type];
     if (*cursor == 0)
-        *cursor = first_slot(type);
+        *cursor = object_first_slot(type);
     while (*cursor < atomic_load_explicit(&region->used, memory_order_acquire)) {
         /* Read after `used`: the first object may just have been made. */
         uintptr_t start = object_base + (uintptr_t)type * REGION;
         struct object *object = (struct object *)(start + *cursor);
         *cursor += region->slot_mask + 1;
-        if (hold_if_live(object))
+        if (object_hold_if_live(object))
             return object;
     }
     return NULL;
@@ -335,16 +335,16 @@ uint64_t object_count(enum object_type type)
 }
 
 /* No allocation in between. */
-static void lock_all(void)
+static void object_lock_all(void)
 {
     for (int type = 1; type < OBJECT_TYPES; type++)
-        lock((enum object_type)type);
+        object_lock((enum object_type)type);
 }
 
-static void unlock_all(void)
+static void object_unlock_all(void)
 {
     for (int type = 1; type < OBJECT_TYPES; type++)
-        unlock((enum object_type)type);
+        object_unlock((enum object_type)type);
 }
 
-FORK_PART = {.rank = FORK_OBJECT, .before = lock_all, .after = unlock_all};
+FORK_PART = {.rank = FORK_OBJECT, .before = object_lock_all, .after = object_unlock_all};

@@ -25,7 +25,7 @@ void pin_keep(struct pins *pins, enum pin_kind pin)
         ;
 }
 
-static const char *reason_of(const struct pins *pins)
+static const char *pin_reason_of(const struct pins *pins)
 {
     static const char *const reasons[PINS] = {
         [PIN_VARIABLES] = "a program keeps variables in device memory that OpenCL lets nobody read",
@@ -43,12 +43,12 @@ static const char *reason_of(const struct pins *pins)
 
 const char *pin_reason(struct seat *seat)
 {
-    const char *reason = reason_of(&seat->pins);
+    const char *reason = pin_reason_of(&seat->pins);
     uintptr_t cursor = 0;
     struct context *context;
     while (!reason && (context = object_next(OBJECT_CONTEXT, &cursor))) {
         if (context_seat_index(context, seat) >= 0)
-            reason = reason_of(&context->pins);
+            reason = pin_reason_of(&context->pins);
         object_unhold(context);
     }
     return reason;
@@ -56,7 +56,8 @@ const char *pin_reason(struct seat *seat)
 
 /* The first seat of @context that is on a device without @bits; NULL when all have them. Inside the
  * gate. */
-static struct seat *seat_without(const struct context *context, cl_device_info name, uint64_t bits)
+static struct seat *pin_seat_without(const struct context *context, cl_device_info name,
+                                     uint64_t bits)
 {
     for (cl_uint i = 0; i < context->seat_count; i++) {
         uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
@@ -67,7 +68,7 @@ static struct seat *seat_without(const struct context *context, cl_device_info n
 }
 
 /* Inside the gate with no seat of @context suspended. */
-static void enter_whole(struct context *context)
+static void pin_enter_whole(struct context *context)
 {
     gate_enter();
     for (cl_uint i = 0; i < context->seat_count;) {
@@ -83,8 +84,8 @@ static void enter_whole(struct context *context)
 cl_int pin_enter(struct context *context, cl_device_info name, uint64_t bits,
                  struct seat **ret_stray)
 {
-    enter_whole(context);
-    *ret_stray = seat_without(context, name, bits);
+    pin_enter_whole(context);
+    *ret_stray = pin_seat_without(context, name, bits);
     if (!*ret_stray)
         return CL_SUCCESS;
     gate_leave();

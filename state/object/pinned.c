@@ -50,7 +50,7 @@ void pinned_destroy(struct pinned *pin)
 }
 
 /* With its memory, unless the driver of a lost device may still write there. */
-static void destroy_whole(struct pinned *pin)
+static void pinned_destroy_whole(struct pinned *pin)
 {
     char *memory = residence_is_lost(pin->residence) ? NULL : pin->memory;
     size_t size = pin->size;
@@ -58,14 +58,14 @@ static void destroy_whole(struct pinned *pin)
     pages_give(memory, size);
 }
 
-static void destroy_kept(struct pinned *pin)
+static void pinned_destroy_kept(struct pinned *pin)
 {
     pages_unkeep(pin->size);
-    destroy_whole(pin);
+    pinned_destroy_whole(pin);
 }
 
 /* The one of @residence; kept_count: there is none. Under the lock. */
-static size_t find(const struct residence *residence)
+static size_t pinned_find(const struct residence *residence)
 {
     size_t at = 0;
     while (at < kept_count && kept[at].residence != residence)
@@ -74,7 +74,7 @@ static size_t find(const struct residence *residence)
 }
 
 /* Under the lock. */
-static struct pinned take_at(size_t at)
+static struct pinned pinned_take_at(size_t at)
 {
     struct pinned pin = kept[at];
     kept[at] = kept[--kept_count];
@@ -84,10 +84,10 @@ static struct pinned take_at(size_t at)
 bool pinned_take(struct residence *residence, size_t size, struct pinned *ret_pin)
 {
     pthread_mutex_lock(&lock);
-    size_t at = find(residence);
+    size_t at = pinned_find(residence);
     bool found = at < kept_count && kept[at].size >= size;
     if (found)
-        *ret_pin = take_at(at);
+        *ret_pin = pinned_take_at(at);
     pthread_mutex_unlock(&lock);
     if (found)
         pages_unkeep(ret_pin->size);
@@ -96,7 +96,7 @@ bool pinned_take(struct residence *residence, size_t size, struct pinned *ret_pi
 
 /* Whoever has the last reference forgets what it keeps. Under the lock, so that it is still there.
  */
-static bool try_ref(struct residence *residence)
+static bool pinned_try_ref(struct residence *residence)
 {
     uint32_t refs = atomic_load(&residence->refs);
     while (refs != 0 && !atomic_compare_exchange_weak(&residence->refs, &refs, refs + 1))
@@ -105,31 +105,31 @@ static bool try_ref(struct residence *residence)
 }
 
 /* The host runs short of memory. */
-static void shrink(void)
+static void pinned_shrink(void)
 {
     struct residence *residence;
     do {
         struct pinned pin = {0};
         pthread_mutex_lock(&lock);
         for (size_t at = 0; at < kept_count && !pin.residence; at++)
-            if (try_ref(kept[at].residence))
-                pin = take_at(at);
+            if (pinned_try_ref(kept[at].residence))
+                pin = pinned_take_at(at);
         pthread_mutex_unlock(&lock);
         residence = pin.residence;
         if (residence)
-            destroy_kept(&pin);
+            pinned_destroy_kept(&pin);
         residence_unref(residence);
     } while (residence);
 }
 
 /* In place of a smaller one of its residence. Under the lock. */
-static bool keep(const struct pinned *pin, struct pinned *ret_other)
+static bool pinned_keep(const struct pinned *pin, struct pinned *ret_other)
 {
-    size_t at = find(pin->residence);
+    size_t at = pinned_find(pin->residence);
     if (at < kept_count && kept[at].size >= pin->size)
         return false;
     if (at < kept_count)
-        *ret_other = take_at(at);
+        *ret_other = pinned_take_at(at);
     if (kept_count == KEPT_MOST)
         return false;
     kept[kept_count++] = *pin;
@@ -139,17 +139,17 @@ static bool keep(const struct pinned *pin, struct pinned *ret_other)
 void pinned_give(struct pinned *pin)
 {
     struct pinned other = {0};
-    pages_set_shrink(shrink);
+    pages_set_shrink(pinned_shrink);
     bool room = !residence_is_lost(pin->residence) && pages_keep(pin->size);
     pthread_mutex_lock(&lock);
-    bool keeps = room && keep(pin, &other);
+    bool keeps = room && pinned_keep(pin, &other);
     pthread_mutex_unlock(&lock);
     if (other.residence)
-        destroy_kept(&other);
+        pinned_destroy_kept(&other);
     if (room && !keeps)
         pages_unkeep(pin->size);
     if (!keeps)
-        destroy_whole(pin);
+        pinned_destroy_whole(pin);
     memset(pin, 0, sizeof(*pin));
 }
 
@@ -157,18 +157,18 @@ void pinned_forget(const struct residence *residence)
 {
     struct pinned pin = {0};
     pthread_mutex_lock(&lock);
-    size_t at = find(residence);
+    size_t at = pinned_find(residence);
     if (at < kept_count)
-        pin = take_at(at);
+        pin = pinned_take_at(at);
     pthread_mutex_unlock(&lock);
     if (pin.residence)
-        destroy_kept(&pin);
+        pinned_destroy_kept(&pin);
 }
 
 /* The parent's driver has it. */
-static void in_child(void)
+static void pinned_in_child(void)
 {
     kept_count = 0;
 }
 
-FORK_PART = {.rank = FORK_OBJECT, .lock = &lock, .in_child = in_child};
+FORK_PART = {.rank = FORK_OBJECT, .lock = &lock, .in_child = pinned_in_child};

@@ -31,14 +31,14 @@ struct report {
     unsigned char info[];
 };
 
-static void report_tell(void *data)
+static void residence_report_tell(void *data)
 {
     struct report *report = data;
     report->context->notify(report->text, report->info_size ? report->info : NULL,
                             report->info_size, report->context->notify_data);
 }
 
-static void report_end(void *data)
+static void residence_report_end(void *data)
 {
     struct report *report = data;
     object_unhold(report->context);
@@ -46,15 +46,15 @@ static void report_end(void *data)
     free(report);
 }
 
-static void report_run(struct callback_job *job)
+static void residence_report_run(struct callback_job *job)
 {
     struct report *report = container_of(job, struct report, job);
-    callback_program(report_tell, report_end, report);
-    report_end(report);
+    callback_program(residence_report_tell, residence_report_end, report);
+    residence_report_end(report);
 }
 
-static void CL_CALLBACK context_notified(const char *text, const void *info, size_t size,
-                                         void *data)
+static void CL_CALLBACK residence_context_notified(const char *text, const void *info, size_t size,
+                                                   void *data)
 {
     struct residence *residence = data;
     /* Oclgrind's reports say not of whom. */
@@ -65,7 +65,7 @@ static void CL_CALLBACK context_notified(const char *text, const void *info, siz
     struct report *report = calloc(1, sizeof(*report) + (info ? size : 0));
     if (!report)
         return;
-    report->job.run = report_run;
+    report->job.run = residence_report_run;
     report->text = strdup(text ? text : "");
     if (!report->text) {
         free(report);
@@ -81,7 +81,7 @@ static void CL_CALLBACK context_notified(const char *text, const void *info, siz
 }
 
 /* Mesa's rusticl makes no image from a buffer over host memory, though it does from others. */
-static bool makes_image_of(const struct residence *residence, cl_mem buffer)
+static bool residence_makes_image_of(const struct residence *residence, cl_mem buffer)
 {
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT32};
     const cl_image_desc desc = {
@@ -98,7 +98,7 @@ static bool makes_image_of(const struct residence *residence, cl_mem buffer)
 
 /* Trust, but verify: a write must show through the pointer once it is mapped. HOST_PTR_UNTRIED when
  * the driver fails. */
-static enum host_ptr try_host_pointer(struct residence *residence)
+static enum host_ptr residence_try_host_pointer(struct residence *residence)
 {
     enum { SIZE = 4096 };
     static const unsigned char pattern[] = {2, 3, 4, 5};
@@ -123,7 +123,7 @@ static enum host_ptr try_host_pointer(struct residence *residence)
     if (!map)
         goto out;
     if (ended)
-        found = map == bytes && makes_image_of(residence, buffer) && bytes[0] == 1 &&
+        found = map == bytes && residence_makes_image_of(residence, buffer) && bytes[0] == 1 &&
                         memcmp(bytes + SIZE / 2, pattern, sizeof(pattern)) == 0
                     ? HOST_PTR_MAPPED
                     : HOST_PTR_COPIED;
@@ -138,11 +138,11 @@ out:
 }
 
 /* A device that shares the host's memory and maps what it was given works on the bytes in place. */
-static void learn_host_pointers(struct residence *residence)
+static void residence_learn_host_pointers(struct residence *residence)
 {
     struct device *device = residence->device;
     if (atomic_load(&device->host_ptr) == HOST_PTR_UNTRIED)
-        atomic_store(&device->host_ptr, (uint8_t)try_host_pointer(residence));
+        atomic_store(&device->host_ptr, (uint8_t)residence_try_host_pointer(residence));
     /* Our own driver copies to and from host memory in parts at once, which a map through it does
      * not, and a server cannot register memory of this process. */
     bool through_server = device->between && residence_has_link(residence);
@@ -151,14 +151,14 @@ static void learn_host_pointers(struct residence *residence)
                           devinfo_scalar(&device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) != 0;
 }
 
-static void wait_begin(struct residence *residence)
+static void residence_wait_begin(struct residence *residence)
 {
     account_wait_begin(&residence->device->account, clock_now_ns());
     if (UNLIKELY(residence->runs_in_caller))
         gate_enter();
 }
 
-static void wait_end(struct residence *residence)
+static void residence_wait_end(struct residence *residence)
 {
     if (UNLIKELY(residence->runs_in_caller))
         gate_leave();
@@ -168,9 +168,9 @@ static void wait_end(struct residence *residence)
 cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real)
 {
     int before = cancel_hold();
-    wait_begin(residence);
+    residence_wait_begin(residence);
     cl_int error = residence_await_events(residence, count, real);
-    wait_end(residence);
+    residence_wait_end(residence);
     cancel_allow(before);
     return error;
 }
@@ -179,7 +179,7 @@ cl_int residence_finish(struct residence *residence, cl_command_queue real)
 {
     cl_event event;
     int before = cancel_hold();
-    wait_begin(residence);
+    residence_wait_begin(residence);
     if (UNLIKELY(residence->finish_forgets) &&
         residence->cl->clEnqueueMarkerWithWaitList(real, 0, NULL, &event) == CL_SUCCESS) {
         residence->cl->clFlush(real);
@@ -187,7 +187,7 @@ cl_int residence_finish(struct residence *residence, cl_command_queue real)
         residence->cl->clReleaseEvent(event);
     }
     cl_int error = residence_await_queue(residence, real);
-    wait_end(residence);
+    residence_wait_end(residence);
     cancel_allow(before);
     return error;
 }
@@ -235,15 +235,15 @@ int residence_create(struct context *context, struct device *device,
         !(devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU);
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)device->platform, 0};
-    residence->context = residence->cl->clCreateContext(properties, 1, &device->id,
-                                                        context_notified, residence, &error);
+    residence->context = residence->cl->clCreateContext(
+        properties, 1, &device->id, residence_context_notified, residence, &error);
     if (!residence->context)
         goto failed;
     residence->io = residence->cl->clCreateCommandQueue(residence->context, device->id,
                                                         CL_QUEUE_PROFILING_ENABLE, &error);
     if (!residence->io)
         goto failed;
-    learn_host_pointers(residence);
+    residence_learn_host_pointers(residence);
     /* What was lost before is used again once it has answered, in a context of its own. */
     error = CL_DEVICE_NOT_AVAILABLE;
     if (atomic_load(&device->lost) && !residence_is_lost(residence) &&
@@ -319,7 +319,7 @@ void residence_tool_finish(struct residence *residence, enum residence_tool_kind
     *tool = (struct residence_tool){0};
 }
 
-static void finish_tools(struct residence *residence)
+static void residence_finish_tools(struct residence *residence)
 {
     bool reads = false;
     for (int i = 0; i < RESIDENCE_TOOLS; i++)
@@ -343,7 +343,7 @@ void residence_unref(struct residence *residence)
         return;
     }
     retired_release(residence->retired);
-    finish_tools(residence);
+    residence_finish_tools(residence);
     if (residence->io)
         residence->cl->clReleaseCommandQueue(residence->io);
     if (residence->context)

@@ -46,10 +46,10 @@ void retry_wait(uint64_t wait_ns)
     pthread_mutex_unlock(&lock);
 }
 
-static void in_child(void)
+static void retry_in_child(void)
 {
     for (uint32_t i = 0; i < the_seat_count; i++)
         the_seats[i]->retries = 0;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&ended}, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&ended}, .in_child = retry_in_child};

@@ -17,7 +17,7 @@ void sub_device_destroy(struct sub_device *part)
 }
 
 /* Elements of the one partition that a list names, with the 0 that ends it. */
-static size_t list_length(const cl_device_partition_property *properties)
+static size_t sub_device_list_length(const cl_device_partition_property *properties)
 {
     size_t count = 2;
     if (properties[0] == CL_DEVICE_PARTITION_BY_COUNTS)
@@ -27,11 +27,12 @@ static size_t list_length(const cl_device_partition_property *properties)
 }
 
 /* An unpublished seat for a part of @parent, which is pinned by it. Inside the gate. */
-static struct seat *seat_new(struct seat *parent, const cl_device_partition_property *properties)
+static struct seat *sub_device_seat_new(struct seat *parent,
+                                        const cl_device_partition_property *properties)
 {
     struct seat *seat = object_create(OBJECT_DEVICE);
     struct sub_device *part = calloc(1, sizeof(*part));
-    size_t count = list_length(properties);
+    size_t count = sub_device_list_length(properties);
     cl_device_partition_property *copy = calloc(count, sizeof(*copy));
     if (!seat || !part || !copy) {
         free(copy);
@@ -56,8 +57,8 @@ static struct seat *seat_new(struct seat *parent, const cl_device_partition_prop
     return seat;
 }
 
-/* Undo seat_new. */
-static void seat_discard(struct seat *seat)
+/* Undo sub_device_seat_new. */
+static void sub_device_seat_discard(struct seat *seat)
 {
     if (!seat)
         return;
@@ -66,7 +67,7 @@ static void seat_discard(struct seat *seat)
     object_discard(seat);
 }
 
-static bool can_divide(const struct device *device, cl_device_partition_property kind)
+static bool sub_device_can_divide(const struct device *device, cl_device_partition_property kind)
 {
     const struct devinfo_value *kinds = devinfo_find(&device->info, CL_DEVICE_PARTITION_PROPERTIES);
     cl_device_partition_property one;
@@ -79,14 +80,15 @@ static bool can_divide(const struct device *device, cl_device_partition_property
 }
 
 /* Inside the gate with @parent on a device, which can be divided so. */
-static cl_int enter(struct seat *parent, cl_device_partition_property kind, bool *ret_stray)
+static cl_int sub_device_enter(struct seat *parent, cl_device_partition_property kind,
+                               bool *ret_stray)
 {
     struct device *device;
     do {
         seats_wait(1, &parent, &device);
         gate_enter();
         device = atomic_load(&parent->device);
-        if (device && can_divide(device, kind))
+        if (device && sub_device_can_divide(device, kind))
             return CL_SUCCESS;
         gate_leave();
     } while (!device);
@@ -95,15 +97,15 @@ static cl_int enter(struct seat *parent, cl_device_partition_property kind, bool
 }
 
 /* The real sub-devices, @count of them, each with its seat. Inside the gate. */
-static cl_int divide(struct seat *parent, const cl_device_partition_property *properties,
-                     cl_uint count, struct seat **ret_seats)
+static cl_int sub_device_divide(struct seat *parent, const cl_device_partition_property *properties,
+                                cl_uint count, struct seat **ret_seats)
 {
     const struct device *device = atomic_load(&parent->device);
     struct seat *seats[SEATS] = {NULL};
     cl_device_id ids[SEATS];
     cl_int error = CL_SUCCESS;
     for (cl_uint i = 0; i < count && error == CL_SUCCESS; i++)
-        if (!(seats[i] = seat_new(parent, properties)))
+        if (!(seats[i] = sub_device_seat_new(parent, properties)))
             error = CL_OUT_OF_HOST_MEMORY;
     if (error == CL_SUCCESS)
         error = device->cl->clCreateSubDevices(device->id, properties, count, ids, NULL);
@@ -113,7 +115,7 @@ static cl_int divide(struct seat *parent, const cl_device_partition_property *pr
             object_publish(seats[i]);
             ret_seats[i] = seats[i];
         } else {
-            seat_discard(seats[i]);
+            sub_device_seat_discard(seats[i]);
         }
     }
     return error;
@@ -125,7 +127,7 @@ cl_int sub_device_create(struct seat *parent, const cl_device_partition_property
 {
     cl_uint made = 0;
     *ret_stray = false;
-    cl_int error = enter(parent, properties[0], ret_stray);
+    cl_int error = sub_device_enter(parent, properties[0], ret_stray);
     if (error != CL_SUCCESS)
         return error;
     struct device *device = atomic_load(&parent->device);
@@ -133,7 +135,8 @@ cl_int sub_device_create(struct seat *parent, const cl_device_partition_property
     if (error == CL_SUCCESS && made > SEATS)
         error = CL_DEVICE_PARTITION_FAILED;
     if (error == CL_SUCCESS && ret_seats)
-        error = count < made ? CL_INVALID_VALUE : divide(parent, properties, made, ret_seats);
+        error = count < made ? CL_INVALID_VALUE
+                             : sub_device_divide(parent, properties, made, ret_seats);
     gate_leave();
     if (error == CL_SUCCESS && ret_count)
         *ret_count = made;

@@ -53,7 +53,7 @@ static pthread_mutex_t extension_lock = PTHREAD_MUTEX_INITIALIZER; /* adding */
 static const char *extensions[EXTENSIONS_MAX];                     /* ever used; never freed */
 static _Atomic size_t extension_count; /* those before it never change */
 
-static void raise_mark(enum mark mark, uint64_t value)
+static void usage_raise_mark(enum mark mark, uint64_t value)
 {
     uint64_t old = atomic_load_explicit(&marks.most[mark], memory_order_relaxed);
     while (UNLIKELY(value > old) &&
@@ -62,38 +62,38 @@ static void raise_mark(enum mark mark, uint64_t value)
         ;
 }
 
-static void raise_flag(enum mark mark, bool value)
+static void usage_raise_flag(enum mark mark, bool value)
 {
     if (value && !atomic_load_explicit(&marks.most[mark], memory_order_relaxed))
         atomic_store_explicit(&marks.most[mark], 1, memory_order_relaxed);
 }
 
-static uint64_t read_mark(unsigned mark)
+static uint64_t usage_read_mark(unsigned mark)
 {
     return atomic_load(&marks.most[mark]);
 }
 
 void usage_note_kernel(const struct usage_kernel *kernel)
 {
-    raise_mark(MARK_PARAMETERS, kernel->parameter_bytes);
-    raise_mark(MARK_READ_IMAGES, kernel->read_images);
-    raise_mark(MARK_WRITE_IMAGES, kernel->write_images);
-    raise_mark(MARK_SAMPLERS, kernel->samplers);
-    raise_flag(MARK_FP64, kernel->fp64);
-    raise_flag(MARK_FP16, kernel->fp16);
+    usage_raise_mark(MARK_PARAMETERS, kernel->parameter_bytes);
+    usage_raise_mark(MARK_READ_IMAGES, kernel->read_images);
+    usage_raise_mark(MARK_WRITE_IMAGES, kernel->write_images);
+    usage_raise_mark(MARK_SAMPLERS, kernel->samplers);
+    usage_raise_flag(MARK_FP64, kernel->fp64);
+    usage_raise_flag(MARK_FP16, kernel->fp16);
 }
 
 void usage_note_launch(const struct launch_space *space, uint64_t local_memory)
 {
-    raise_mark(MARK_DIMENSIONS, space->dims);
-    raise_mark(MARK_LOCAL_MEMORY, local_memory);
+    usage_raise_mark(MARK_DIMENSIONS, space->dims);
+    usage_raise_mark(MARK_LOCAL_MEMORY, local_memory);
     for (uint32_t i = 0; space->local && i < space->dims; i++)
-        raise_mark(MARK_WORK_ITEMS + i, space->local[i]);
-    raise_mark(MARK_WORK_GROUP, space->items);
-    raise_flag(MARK_NON_UNIFORM, space->uneven);
+        usage_raise_mark(MARK_WORK_ITEMS + i, space->local[i]);
+    usage_raise_mark(MARK_WORK_GROUP, space->items);
+    usage_raise_flag(MARK_NON_UNIFORM, space->uneven);
 }
 
-static void note_extension(const char *name)
+static void usage_note_extension(const char *name)
 {
     pthread_mutex_lock(&extension_lock);
     size_t count = atomic_load_explicit(&extension_count, memory_order_relaxed);
@@ -115,7 +115,7 @@ struct scan {
 };
 
 /* One line without comments, cut at @size; continued lines are not joined. */
-static bool scan_line(struct scan *scan, char *ret_line, size_t size)
+static bool usage_scan_line(struct scan *scan, char *ret_line, size_t size)
 {
     size_t length = 0;
     if (scan->at == scan->end)
@@ -146,7 +146,7 @@ static bool scan_line(struct scan *scan, char *ret_line, size_t size)
     return true;
 }
 
-static const char *skip_word(const char *text, const char *word)
+static const char *usage_skip_word(const char *text, const char *word)
 {
     size_t length = strlen(word);
     while (isspace((unsigned char)*text))
@@ -155,50 +155,50 @@ static const char *skip_word(const char *text, const char *word)
 }
 
 /* "#pragma OPENCL EXTENSION name : enable" */
-static void note_pragma(const char *directive)
+static void usage_note_pragma(const char *directive)
 {
     char name[EXTENSION_NAME_MAX], behaviour[16];
-    const char *rest = skip_word(directive, "pragma");
-    rest = rest ? skip_word(rest, "OPENCL") : NULL;
-    rest = rest ? skip_word(rest, "EXTENSION") : NULL;
+    const char *rest = usage_skip_word(directive, "pragma");
+    rest = rest ? usage_skip_word(rest, "OPENCL") : NULL;
+    rest = rest ? usage_skip_word(rest, "EXTENSION") : NULL;
     if (rest && sscanf(rest, " %127[A-Za-z0-9_] : %15[a-z]", name, behaviour) == 2 &&
         strcmp(behaviour, "enable") == 0 && strcmp(name, "all") != 0)
-        note_extension(name);
+        usage_note_extension(name);
 }
 
-static void note_source(const struct recipe *source)
+static void usage_note_source(const struct recipe *source)
 {
     struct scan scan = {.at = source->bytes, .end = source->bytes + source->size};
     char line[512] = "";
-    while (scan_line(&scan, line, sizeof(line))) {
-        const char *directive = skip_word(line, "#");
+    while (usage_scan_line(&scan, line, sizeof(line))) {
+        const char *directive = usage_skip_word(line, "#");
         if (!directive)
             continue;
-        if (skip_word(directive, "if"))
+        if (usage_skip_word(directive, "if"))
             scan.conditionals++;
-        else if (skip_word(directive, "endif") && scan.conditionals > 0)
+        else if (usage_skip_word(directive, "endif") && scan.conditionals > 0)
             scan.conditionals--;
         else if (scan.conditionals == 0)
-            note_pragma(directive);
+            usage_note_pragma(directive);
     }
 }
 
-static void note_options(const char *options)
+static void usage_note_options(const char *options)
 {
     const char *standard = strstr(options, "-cl-std=CL");
     unsigned major, minor;
     if (standard && sscanf(standard, "-cl-std=CL%u.%u", &major, &minor) == 2 && major < 1024 &&
         minor < 1024)
-        raise_mark(MARK_C_VERSION, CL_MAKE_VERSION(major, minor, 0));
+        usage_raise_mark(MARK_C_VERSION, CL_MAKE_VERSION(major, minor, 0));
 }
 
 void usage_note_recipe(const struct recipe *recipe)
 {
     if (recipe->kind == RECIPE_SOURCE)
-        note_source(recipe);
+        usage_note_source(recipe);
     if (recipe->options)
-        note_options(recipe->options);
-    raise_flag(MARK_IL, recipe->kind == RECIPE_IL);
+        usage_note_options(recipe->options);
+    usage_raise_flag(MARK_IL, recipe->kind == RECIPE_IL);
     for (uint32_t i = 0; i < recipe->input_count; i++)
         usage_note_recipe(recipe->inputs[i]);
 }
@@ -206,63 +206,63 @@ void usage_note_recipe(const struct recipe *recipe)
 void usage_note_image(const struct image_shape *shape)
 {
     const cl_image_desc *desc = &shape->desc;
-    raise_flag(MARK_IMAGES, true);
+    usage_raise_flag(MARK_IMAGES, true);
     switch (desc->image_type) {
     case CL_MEM_OBJECT_IMAGE3D:
-        raise_mark(MARK_IMAGE3D, desc->image_width);
-        raise_mark(MARK_IMAGE3D + 1, desc->image_height);
-        raise_mark(MARK_IMAGE3D + 2, desc->image_depth);
+        usage_raise_mark(MARK_IMAGE3D, desc->image_width);
+        usage_raise_mark(MARK_IMAGE3D + 1, desc->image_height);
+        usage_raise_mark(MARK_IMAGE3D + 2, desc->image_depth);
         break;
     case CL_MEM_OBJECT_IMAGE1D_BUFFER:
-        raise_mark(MARK_IMAGE_BUFFER, desc->image_width);
+        usage_raise_mark(MARK_IMAGE_BUFFER, desc->image_width);
         break;
     case CL_MEM_OBJECT_IMAGE1D_ARRAY:
-        raise_mark(MARK_IMAGE2D, desc->image_width);
-        raise_mark(MARK_IMAGE_ARRAY, desc->image_array_size);
+        usage_raise_mark(MARK_IMAGE2D, desc->image_width);
+        usage_raise_mark(MARK_IMAGE_ARRAY, desc->image_array_size);
         break;
     case CL_MEM_OBJECT_IMAGE2D_ARRAY:
-        raise_mark(MARK_IMAGE2D, desc->image_width);
-        raise_mark(MARK_IMAGE2D + 1, desc->image_height);
-        raise_mark(MARK_IMAGE_ARRAY, desc->image_array_size);
+        usage_raise_mark(MARK_IMAGE2D, desc->image_width);
+        usage_raise_mark(MARK_IMAGE2D + 1, desc->image_height);
+        usage_raise_mark(MARK_IMAGE_ARRAY, desc->image_array_size);
         break;
     case CL_MEM_OBJECT_IMAGE1D:
-        raise_mark(MARK_IMAGE2D, desc->image_width);
+        usage_raise_mark(MARK_IMAGE2D, desc->image_width);
         break;
     default:
-        raise_mark(MARK_IMAGE2D, desc->image_width);
-        raise_mark(MARK_IMAGE2D + 1, desc->image_height);
+        usage_raise_mark(MARK_IMAGE2D, desc->image_width);
+        usage_raise_mark(MARK_IMAGE2D + 1, desc->image_height);
         break;
     }
 }
 
 void usage_note_object(uint64_t size)
 {
-    raise_mark(MARK_OBJECT, size);
+    usage_raise_mark(MARK_OBJECT, size);
 }
 
 void usage_note_sub_buffer(uint64_t origin)
 {
-    raise_flag(MARK_SUB_BUFFERS, true);
+    usage_raise_flag(MARK_SUB_BUFFERS, true);
     if (origin & ~atomic_load_explicit(&marks.origins, memory_order_relaxed))
         atomic_fetch_or_explicit(&marks.origins, origin, memory_order_relaxed);
 }
 
 void usage_note_subgroups(void)
 {
-    raise_flag(MARK_SUBGROUPS, true);
+    usage_raise_flag(MARK_SUBGROUPS, true);
 }
 
 /* Bits: the largest power of two that divides every origin, which all share with their OR. */
-static uint64_t alignment_bits(void)
+static uint64_t usage_alignment_bits(void)
 {
     uint64_t origins = atomic_load(&marks.origins);
-    if (!read_mark(MARK_SUB_BUFFERS))
+    if (!usage_read_mark(MARK_SUB_BUFFERS))
         return 0;
     /* All at 0: any alignment there is. */
     return origins ? (origins & -origins) * 8 : (uint64_t)1 << 62;
 }
 
-static size_t used_extensions(const char **ret_names)
+static size_t usage_used_extensions(const char **ret_names)
 {
     size_t all = atomic_load_explicit(&extension_count, memory_order_acquire), count = 0;
     for (size_t i = 0; i < all; i++)
@@ -275,33 +275,33 @@ void usage_read(struct plan_use *ret)
 {
     static const char *used[EXTENSIONS_MAX];
     *ret = (struct plan_use){
-        .work_group_size = read_mark(MARK_WORK_GROUP),
-        .work_dimensions = (uint32_t)read_mark(MARK_DIMENSIONS),
-        .local_memory = read_mark(MARK_LOCAL_MEMORY),
-        .largest_object = read_mark(MARK_OBJECT),
-        .parameter_size = read_mark(MARK_PARAMETERS),
-        .origin_alignment = alignment_bits(),
-        .images = read_mark(MARK_IMAGES),
-        .image_buffer = read_mark(MARK_IMAGE_BUFFER),
-        .image_array = read_mark(MARK_IMAGE_ARRAY),
-        .read_images = (uint32_t)read_mark(MARK_READ_IMAGES),
-        .write_images = (uint32_t)read_mark(MARK_WRITE_IMAGES),
-        .samplers = (uint32_t)read_mark(MARK_SAMPLERS),
-        .fp64 = read_mark(MARK_FP64),
-        .fp16 = read_mark(MARK_FP16),
-        .il = read_mark(MARK_IL),
-        .non_uniform = read_mark(MARK_NON_UNIFORM),
-        .subgroups = read_mark(MARK_SUBGROUPS),
-        .c_version = (uint32_t)read_mark(MARK_C_VERSION),
+        .work_group_size = usage_read_mark(MARK_WORK_GROUP),
+        .work_dimensions = (uint32_t)usage_read_mark(MARK_DIMENSIONS),
+        .local_memory = usage_read_mark(MARK_LOCAL_MEMORY),
+        .largest_object = usage_read_mark(MARK_OBJECT),
+        .parameter_size = usage_read_mark(MARK_PARAMETERS),
+        .origin_alignment = usage_alignment_bits(),
+        .images = usage_read_mark(MARK_IMAGES),
+        .image_buffer = usage_read_mark(MARK_IMAGE_BUFFER),
+        .image_array = usage_read_mark(MARK_IMAGE_ARRAY),
+        .read_images = (uint32_t)usage_read_mark(MARK_READ_IMAGES),
+        .write_images = (uint32_t)usage_read_mark(MARK_WRITE_IMAGES),
+        .samplers = (uint32_t)usage_read_mark(MARK_SAMPLERS),
+        .fp64 = usage_read_mark(MARK_FP64),
+        .fp16 = usage_read_mark(MARK_FP16),
+        .il = usage_read_mark(MARK_IL),
+        .non_uniform = usage_read_mark(MARK_NON_UNIFORM),
+        .subgroups = usage_read_mark(MARK_SUBGROUPS),
+        .c_version = (uint32_t)usage_read_mark(MARK_C_VERSION),
     };
     ret->extensions = used;
-    ret->extension_count = used_extensions(used);
+    ret->extension_count = usage_used_extensions(used);
     for (unsigned i = 0; i < 3; i++) {
-        ret->work_item_sizes[i] = read_mark(MARK_WORK_ITEMS + i);
-        ret->image3d[i] = read_mark(MARK_IMAGE3D + i);
+        ret->work_item_sizes[i] = usage_read_mark(MARK_WORK_ITEMS + i);
+        ret->image3d[i] = usage_read_mark(MARK_IMAGE3D + i);
     }
     for (unsigned i = 0; i < 2; i++)
-        ret->image2d[i] = read_mark(MARK_IMAGE2D + i);
+        ret->image2d[i] = usage_read_mark(MARK_IMAGE2D + i);
 }
 
 void usage_renew(void)
@@ -316,7 +316,7 @@ void usage_renew(void)
 void usage_restore(void)
 {
     for (unsigned i = 0; i < MARKS; i++)
-        raise_mark(i, atomic_load(&before.most[i]));
+        usage_raise_mark(i, atomic_load(&before.most[i]));
     atomic_fetch_or(&marks.origins, atomic_load(&before.origins));
     for (unsigned i = 0; i < EXTENSIONS_MAX; i++)
         if (atomic_load(&before.extensions[i]))

@@ -41,7 +41,7 @@ struct point *point_pin(void)
 }
 
 /* Owns @point. Returns the one before, now the caller's. */
-static struct point *publish(struct point *point)
+static struct point *point_publish(struct point *point)
 {
     pthread_mutex_lock(&lock);
     struct point *before = latest;
@@ -52,17 +52,17 @@ static struct point *publish(struct point *point)
 
 void point_forget(void)
 {
-    point_unpin(publish(NULL));
+    point_unpin(point_publish(NULL));
 }
 
-static uint64_t limit_of(const struct making *making)
+static uint64_t point_limit_of(const struct making *making)
 {
     uint64_t asked = making->request->max_downtime_ns;
     return asked != 0 ? asked : MOVE_DOWNTIME_NS;
 }
 
 /* What is expected to have changed is read; what tells it from the rest is digested again. */
-static uint64_t predict(const struct making *making)
+static uint64_t point_predict(const struct making *making)
 {
     double seconds = making->bandwidth > 0 ? (double)making->expected / making->bandwidth : 0;
     if (making->digested != 0)
@@ -71,25 +71,25 @@ static uint64_t predict(const struct making *making)
     return seconds < 1e6 ? (uint64_t)(seconds * NS_PER_S) : UINT64_C(1000000) * NS_PER_S;
 }
 
-static bool is_late(const struct making *making, uint64_t predicted)
+static bool point_is_late(const struct making *making, uint64_t predicted)
 {
     uint64_t deadline = making->request->deadline_ns;
     return deadline != 0 && clock_now_ns() + making->took_ns + predicted >= deadline;
 }
 
 /* 1: another round ahead. 0: now. -EBUSY with the reason. */
-static int decide(struct making *making)
+static int point_decide(struct making *making)
 {
-    uint64_t bytes = making->expected, predicted = predict(making);
-    bool fits = predicted <= limit_of(making) && (making->bandwidth > 0 || bytes < WORTH);
+    uint64_t bytes = making->expected, predicted = point_predict(making);
+    bool fits = predicted <= point_limit_of(making) && (making->bandwidth > 0 || bytes < WORTH);
     if (making->report->rounds != 0)
         making->in_vain += (double)bytes >= HELPS * (double)making->left;
     making->left = bytes;
     if (fits)
-        return making->report->rounds == 0 && bytes >= WORTH && !is_late(making, predicted);
-    if (making->in_vain < IN_VAIN_MAX && !is_late(making, predicted))
+        return making->report->rounds == 0 && bytes >= WORTH && !point_is_late(making, predicted);
+    if (making->in_vain < IN_VAIN_MAX && !point_is_late(making, predicted))
         return 1;
-    uint64_t most = making->request->strict ? limit_of(making) : making->request->most_ns;
+    uint64_t most = making->request->strict ? point_limit_of(making) : making->request->most_ns;
     if (most == 0 || (!making->request->strict && predicted <= most))
         return 0;
     making->report->expected_ns = predicted;
@@ -101,7 +101,7 @@ static int decide(struct making *making)
 
 /* A launch is half given: what it writes is of no moment. *ret_suspended: one that goes on only
  * when a mover, who waits for this one, has resumed the program. Gate closed. */
-static bool is_in_pieces(bool *ret_suspended)
+static bool point_is_in_pieces(bool *ret_suspended)
 {
     bool any = false;
     *ret_suspended = false;
@@ -121,12 +121,12 @@ static bool is_in_pieces(bool *ret_suspended)
 
 /* What came behind a launch in pieces goes by itself when the program gives nothing more; what
  * waits for the program does not. */
-static bool is_settling(const struct making *making)
+static bool point_is_settling(const struct making *making)
 {
     return making->stands && hold_any() && clock_now_ns() < making->stood_at + SETTLE_NS;
 }
 
-static int close_gate(struct making *making)
+static int point_close_gate(struct making *making)
 {
     int error = 0;
     making->closed_at = clock_now_ns();
@@ -140,7 +140,7 @@ static int close_gate(struct making *making)
     return error;
 }
 
-static void open_gate(struct making *making)
+static void point_open_gate(struct making *making)
 {
     if (!making->closed)
         return;
@@ -152,9 +152,9 @@ static void open_gate(struct making *making)
 
 /* A point that nobody asked for is made another time, so that a move need not wait for the launch.
  */
-static int await_pieces(struct making *making)
+static int point_await_pieces(struct making *making)
 {
-    open_gate(making);
+    point_open_gate(making);
     if (making->request->most_ns != 0 && move_is_awaited())
         return move_fail(&making->move, -EBUSY, "a move goes first, in the middle of a launch");
     clock_sleep(PIECES_STEP_NS);
@@ -163,7 +163,7 @@ static int await_pieces(struct making *making)
 }
 
 /* The rest, with the program stopped and everything it gave ended. */
-static int conclude(struct making *making)
+static int point_conclude(struct making *making)
 {
     int error = making_copy(making, false);
     if (error == 0) {
@@ -176,14 +176,14 @@ static int conclude(struct making *making)
 }
 
 /* 1: not yet. 0: it is made. Gate closed, and perhaps open afterwards. */
-static int attempt(struct making *making)
+static int point_attempt(struct making *making)
 {
     int error = making_collect(making);
-    int ahead = error != 0 ? error : making->stands ? 0 : decide(making);
+    int ahead = error != 0 ? error : making->stands ? 0 : point_decide(making);
     if (ahead < 0)
         return ahead;
     if (ahead == 0 && making->request->stand && !making->stands) {
-        open_gate(making);
+        point_open_gate(making);
         making->stands = true;
         error = making->request->stand(making->request->data);
         making->stood_at = clock_now_ns();
@@ -191,7 +191,7 @@ static int attempt(struct making *making)
     }
     if (ahead > 0) {
         uint64_t began = clock_now_ns();
-        open_gate(making);
+        point_open_gate(making);
         making->report->rounds++;
         error = move_quiesce(&making->move);
         if (error == 0)
@@ -202,24 +202,24 @@ static int attempt(struct making *making)
     making->move.limits.deadline_ns = move_pause_limit(&making->move);
     error = move_drain(&making->move);
     bool suspended = false;
-    if (error == 0 && (is_in_pieces(&suspended) || is_settling(making))) {
+    if (error == 0 && (point_is_in_pieces(&suspended) || point_is_settling(making))) {
         if (suspended)
             return move_fail(&making->move, -EBUSY, "it is suspended in the middle of a launch");
         making->move.limits.deadline_ns = making->request->deadline_ns;
-        error = await_pieces(making);
+        error = point_await_pieces(making);
         return error == 0 ? 1 : error;
     }
     if (error == 0)
-        error = conclude(making);
+        error = point_conclude(making);
     if (error == -ETIMEDOUT && making->request->strict &&
         (making->request->deadline_ns == 0 || clock_now_ns() < making->request->deadline_ns))
         error = move_fail(&making->move, -EBUSY,
                           "the program would be stopped for longer than the %.0f ms that it may be",
-                          (double)limit_of(making) / NS_PER_MS);
+                          (double)point_limit_of(making) / NS_PER_MS);
     return error;
 }
 
-static int make(struct making *making)
+static int point_make_once(struct making *making)
 {
     int error = 0, again = 1;
     gate_enter();
@@ -229,22 +229,22 @@ static int make(struct making *making)
         making_let_go(making);
         error = move_quiesce(&making->move);
         if (error == 0)
-            error = close_gate(making);
+            error = point_close_gate(making);
         if (error != 0)
             break;
-        again = attempt(making);
+        again = point_attempt(making);
         if (again == 0) {
             /* With the gate closed: nobody sees a moment that is later than the latest point. */
-            making->before = publish(making->next);
+            making->before = point_publish(making->next);
             making->next = NULL;
         }
-        open_gate(making);
+        point_open_gate(making);
         making->move.limits.deadline_ns = making->request->deadline_ns;
     }
     return error != 0 ? error : again;
 }
 
-static const char *reason_of(int error)
+static const char *point_reason_of(int error)
 {
     switch (error) {
     case -ETIMEDOUT:
@@ -258,7 +258,7 @@ static const char *reason_of(int error)
     }
 }
 
-static int run(const struct point_request *request, struct point_report *report)
+static int point_run_turn(const struct point_request *request, struct point_report *report)
 {
     struct move_request asked = {.deadline_ns = request->deadline_ns,
                                  .max_downtime_ns = request->max_downtime_ns,
@@ -278,7 +278,7 @@ static int run(const struct point_request *request, struct point_report *report)
     making.base = point_pin();
     /* What is in an image alone is not in host memory, where a point would look for it. */
     int error = stored_bytes() == 0
-                    ? make(&making)
+                    ? point_make_once(&making)
                     : move_fail(&making.move, -EBUSY, "it is suspended to an image");
     if (error == 0)
         report->serial = last_serial = making.serial;
@@ -286,7 +286,7 @@ static int run(const struct point_request *request, struct point_report *report)
     making_finish(&making);
     if (error != 0)
         (void)snprintf(report->reason, sizeof(report->reason), "%s",
-                       said.reason[0] ? said.reason : reason_of(error));
+                       said.reason[0] ? said.reason : point_reason_of(error));
     return error;
 }
 
@@ -301,7 +301,7 @@ int point_make(const struct point_request *request, struct point_report *ret_rep
         (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "it has no device yet");
     } else if (move_lock_until(request->deadline_ns, false)) {
         ret_report->reason[0] = '\0';
-        error = work_begin() ? run(request, ret_report) : -ESHUTDOWN;
+        error = work_begin() ? point_run_turn(request, ret_report) : -ESHUTDOWN;
         work_end();
         move_unlock();
     }
@@ -316,9 +316,9 @@ int point_make(const struct point_request *request, struct point_report *ret_rep
 }
 
 /* What the parent protected is not the child's, whose drivers are gone. */
-static void in_child(void)
+static void point_in_child(void)
 {
     latest = NULL;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .in_child = point_in_child};

@@ -34,7 +34,7 @@ static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slab *slabs; /* guarded by slabs_lock */
 
 /* With its first chunk taken. */
-static struct slab *slab_create(size_t size)
+static struct slab *point_store_slab_create(size_t size)
 {
     struct slab *slab = malloc(sizeof(*slab));
     if (!slab)
@@ -53,7 +53,7 @@ static struct slab *slab_create(size_t size)
     return slab;
 }
 
-static char *slab_take(size_t size, struct slab **ret_slab)
+static char *point_store_slab_take(size_t size, struct slab **ret_slab)
 {
     int at = 0;
     pthread_mutex_lock(&slabs_lock);
@@ -65,11 +65,11 @@ static char *slab_take(size_t size, struct slab **ret_slab)
         slab->free &= ~(UINT32_C(1) << at);
     }
     pthread_mutex_unlock(&slabs_lock);
-    *ret_slab = slab = slab ? slab : slab_create(size);
+    *ret_slab = slab = slab ? slab : point_store_slab_create(size);
     return slab ? slab->memory + (size_t)at * size : NULL;
 }
 
-static void slab_give(struct slab *slab, const char *bytes)
+static void point_store_slab_give(struct slab *slab, const char *bytes)
 {
     pthread_mutex_lock(&slabs_lock);
     slab->free |= UINT32_C(1) << ((size_t)(bytes - slab->memory) / slab->size);
@@ -98,7 +98,7 @@ struct chunk *chunk_create(size_t size, uint64_t since)
         return NULL;
     *chunk = (struct chunk){.size = size, .since = since};
     if (size == POINT_CHUNK || size == DIGEST_CHUNK)
-        chunk->bytes = slab_take(size, &chunk->slab);
+        chunk->bytes = point_store_slab_take(size, &chunk->slab);
     if (!chunk->bytes) {
         chunk->slab = NULL;
         chunk->bytes = pages_take(size, PAGES_ANY);
@@ -112,7 +112,7 @@ struct chunk *chunk_create(size_t size, uint64_t since)
     return chunk;
 }
 
-static struct chunk *chunk_ref(struct chunk *chunk)
+static struct chunk *point_store_chunk_ref(struct chunk *chunk)
 {
     if (chunk)
         atomic_fetch_add_explicit(&chunk->refs, 1, memory_order_relaxed);
@@ -149,9 +149,9 @@ struct chunk *chunk_of_parts(struct chunk *of, uint64_t since)
         chunk_unref(chunk);
         return NULL;
     }
-    chunk->under = chunk_ref(of->parts ? of->under : of);
+    chunk->under = point_store_chunk_ref(of->parts ? of->under : of);
     for (size_t i = 0; of->parts && i < CHUNK_PARTS; i++)
-        chunk->parts[i] = chunk_ref(of->parts[i]);
+        chunk->parts[i] = point_store_chunk_ref(of->parts[i]);
     if (of->digests)
         memcpy(chunk->digests, of->digests, count * sizeof(chunk->digests[0]));
     return chunk;
@@ -225,7 +225,7 @@ void chunk_unref(struct chunk *chunk)
     if (chunk->bytes)
         atomic_fetch_sub(&bytes_taken, chunk->size);
     if (chunk->slab)
-        slab_give(chunk->slab, chunk->bytes);
+        point_store_slab_give(chunk->slab, chunk->bytes);
     else if (chunk->bytes)
         pages_give(chunk->bytes, chunk->size);
     free(chunk->parts);
@@ -233,7 +233,7 @@ void chunk_unref(struct chunk *chunk)
     free(chunk);
 }
 
-static void kept_finish(struct kept *kept)
+static void point_store_kept_finish(struct kept *kept)
 {
     for (size_t i = 0; i < kept->count; i++)
         chunk_unref(kept->chunks[i]);
@@ -279,7 +279,7 @@ int point_add(struct point *point, struct memory *memory, const struct kept *fro
         return -ENOMEM;
     }
     for (size_t i = 0; from && i < kept.count; i++) {
-        kept.chunks[i] = chunk_ref(from->chunks[i]);
+        kept.chunks[i] = point_store_chunk_ref(from->chunks[i]);
         kept.versions[i] = from->versions[i];
     }
     point->kept[point->count++] = kept;
@@ -291,7 +291,7 @@ void point_unpin(struct point *point)
     if (!point || atomic_fetch_sub_explicit(&point->refs, 1, memory_order_acq_rel) != 1)
         return;
     for (size_t i = 0; i < point->count; i++)
-        kept_finish(&point->kept[i]);
+        point_store_kept_finish(&point->kept[i]);
     free(point->kept);
     free(point);
 }

@@ -53,20 +53,20 @@ static atomic_bool on;
 static bool (*_Atomic others)(void); /* protect_let_choose */
 static atomic_bool seeks;            /* protect_status */
 
-static const char *refusal(void)
+static const char *protect_refusal(void)
 {
     return the_seat_count > 1 ? "it has several virtual devices" : journal_broken();
 }
 
-static bool is_on(void)
+static bool protect_is_on(void)
 {
-    return atomic_load(&on) && !refusal();
+    return atomic_load(&on) && !protect_refusal();
 }
 
 /* What has ended by now the program need not have been told: nothing of it is in the journal. All
  * that was given has; where its driver says otherwise, as one does whose device is lost at this
  * moment, it is in the journal alone. */
-static int settle_events(void)
+static int protect_settle_events(void)
 {
     uintptr_t cursor = 0;
     struct event *event;
@@ -87,12 +87,12 @@ struct beginning {
 };
 
 /* At the moment of a point: what comes from here on is not in it. */
-static int begin_journal(void *data, const struct point *point)
+static int protect_begin_journal(void *data, const struct point *point)
 {
     struct beginning *beginning = data;
     const struct point_request *wanted = beginning->wanted;
     bool protects = atomic_load(&on);
-    int error = protects ? settle_events() : 0;
+    int error = protects ? protect_settle_events() : 0;
     if (error == 0 && wanted->moment)
         error = wanted->moment(wanted->data, point);
     if (error)
@@ -103,7 +103,7 @@ static int begin_journal(void *data, const struct point *point)
     return 0;
 }
 
-static int stand(void *data)
+static int protect_stand(void *data)
 {
     const struct point_request *wanted = ((const struct beginning *)data)->wanted;
     return wanted->stand(wanted->data);
@@ -113,8 +113,8 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
 {
     struct beginning beginning = {.wanted = wanted, .protects = atomic_load(&on)};
     struct point_request request = *wanted;
-    request.moment = begin_journal;
-    request.stand = wanted->stand ? stand : NULL;
+    request.moment = protect_begin_journal;
+    request.stand = wanted->stand ? protect_stand : NULL;
     request.data = &beginning;
     uint64_t begun = clock_now_ns();
     pthread_mutex_lock(&state.lock);
@@ -142,7 +142,7 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
     return error;
 }
 
-static int make(uint64_t most_ns)
+static int protect_make(uint64_t most_ns)
 {
     const struct point_request request = {.most_ns = most_ns};
     struct point_report report;
@@ -151,7 +151,7 @@ static int make(uint64_t most_ns)
 
 int protect_now(void)
 {
-    return make(0);
+    return protect_make(0);
 }
 
 void protect_forget(void)
@@ -161,18 +161,18 @@ void protect_forget(void)
 }
 
 /* Enters the gate, so not for under the lock, which a mover takes with the gate closed. */
-static bool is_lost(void)
+static bool protect_is_lost(void)
 {
     return the_seat_count == 1 && seat_is_lost(the_seats[0]);
 }
 
 /* True when the program is on a device that is not lost. @deadline_ns: 0: none; @cancel: or NULL.
  */
-static bool await_end_of_loss(uint64_t deadline_ns, const atomic_bool *cancel)
+static bool protect_await_end_of_loss(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     bool lost;
-    while ((lost = is_lost()) && is_on() && !work_is_over() && !(cancel && atomic_load(cancel)) &&
-           (deadline_ns == 0 || clock_now_ns() < deadline_ns)) {
+    while ((lost = protect_is_lost()) && protect_is_on() && !work_is_over() &&
+           !(cancel && atomic_load(cancel)) && (deadline_ns == 0 || clock_now_ns() < deadline_ns)) {
         pthread_mutex_lock(&state.lock);
         (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + LOOK_NS);
         pthread_mutex_unlock(&state.lock);
@@ -181,14 +181,14 @@ static bool await_end_of_loss(uint64_t deadline_ns, const atomic_bool *cancel)
 }
 
 /* A point fails for what a driver says of a command, before anybody asked what is behind that. */
-static bool is_found_lost(void)
+static bool protect_is_found_lost(void)
 {
     uintptr_t cursor = 0;
     struct event *event;
     bool lost = false;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
         lost = event_is_lost(event) || lost;
-    return room_find_bereft() || lost || is_lost();
+    return room_find_bereft() || lost || protect_is_lost();
 }
 
 uint64_t protect_recoveries(void)
@@ -201,12 +201,13 @@ uint64_t protect_recoveries(void)
 
 bool protect_outlives_loss(uint64_t recoveries, uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    bool lost = is_found_lost();
-    return (lost || protect_recoveries() != recoveries) && await_end_of_loss(deadline_ns, cancel);
+    bool lost = protect_is_found_lost();
+    return (lost || protect_recoveries() != recoveries) &&
+           protect_await_end_of_loss(deadline_ns, cancel);
 }
 
 /* What another thread took out of the journal is being let go: true once it is. */
-static bool await_points(void)
+static bool protect_await_points(void)
 {
     pthread_mutex_lock(&state.lock);
     bool waits = state.under_way != 0;
@@ -221,7 +222,7 @@ static bool await_points(void)
 
 /* When the next one is due, from when the last was begun: the budget is for what stops the program,
  * and a tenth of it for the rest. Under the lock. */
-static uint64_t due_at(bool hurries)
+static uint64_t protect_due_at(bool hurries)
 {
     uint64_t stopped = state.error == 0 ? state.downtime_ns : 0;
     uint64_t cost = hurries ? state.total_ns : stopped + state.total_ns / 10;
@@ -236,31 +237,31 @@ static uint64_t due_at(bool hurries)
 
 /* The same where somebody waits to be told that something is gone: after an interval, also where
  * points cost more than their budget. Under the lock. */
-static uint64_t due_for_ends(void)
+static uint64_t protect_due_for_ends(void)
 {
-    uint64_t hasty = due_at(true), interval = state.begun_ns + state.settings.interval_ns;
+    uint64_t hasty = protect_due_at(true), interval = state.begun_ns + state.settings.interval_ns;
     return hasty > interval ? hasty : interval;
 }
 
 /* The last point is so near that with one more at its distance points took too much of the time. */
-static bool was_lately(void)
+static bool protect_was_lately(void)
 {
     pthread_mutex_lock(&state.lock);
-    bool lately = clock_now_ns() < due_at(true);
+    bool lately = clock_now_ns() < protect_due_at(true);
     pthread_mutex_unlock(&state.lock);
     return lately;
 }
 
 /* Without a point the journal is worth nothing, but nothing is kept for it any more. Where it is
  * for a loss that there is no point, the journal is needed first. */
-static bool relieve(bool anyway)
+static bool protect_relieve(bool anyway)
 {
     uint64_t entries, bytes;
     journal_size(&entries, &bytes);
-    if (!atomic_load(&on) || (!anyway && was_lately()))
+    if (!atomic_load(&on) || (!anyway && protect_was_lately()))
         return false;
     if (entries == 0)
-        return await_points();
+        return protect_await_points();
     uint64_t before;
     int error;
     do {
@@ -272,13 +273,13 @@ static bool relieve(bool anyway)
         gate_open();
         journal_free(former);
     }
-    (void)await_points();
+    (void)protect_await_points();
     return true;
 }
 
 /* What one that is made now may stop the program for: the budget, which it would use up for that
  * long. Under the lock. */
-static uint64_t most_now(void)
+static uint64_t protect_most_now(void)
 {
     uint64_t since = state.at_ns > state.since_ns ? state.at_ns : state.since_ns;
     uint64_t most = (uint64_t)((double)(clock_now_ns() - since) * PROTECT_BUDGET);
@@ -301,16 +302,16 @@ bool protect_is_waited_for(void)
 
 /* @ret_most_ns  Where it is due: what it may stop the program for; 0: however long, as without it
  * the program would soon not be protected, or would wait. */
-static bool is_due(uint64_t *ret_most_ns)
+static bool protect_is_due(uint64_t *ret_most_ns)
 {
     uint64_t count, bytes;
     journal_size(&count, &bytes);
     pthread_mutex_lock(&state.lock);
     bool hurries = journal_broken() || (double)bytes > NEARLY * (double)state.settings.bytes;
-    bool due = (hurries || count != 0) && clock_now_ns() >= due_at(hurries);
+    bool due = (hurries || count != 0) && clock_now_ns() >= protect_due_at(hurries);
     bool in_time = due && state.put_off_ns == 0;
-    bool for_ends = !in_time && count != 0 && clock_now_ns() >= due_for_ends();
-    *ret_most_ns = hurries ? 0 : most_now();
+    bool for_ends = !in_time && count != 0 && clock_now_ns() >= protect_due_for_ends();
+    *ret_most_ns = hurries ? 0 : protect_most_now();
     pthread_mutex_unlock(&state.lock);
     if (!for_ends || !protect_is_waited_for())
         return due;
@@ -318,7 +319,7 @@ static bool is_due(uint64_t *ret_most_ns)
     return true;
 }
 
-static bool recover_on(const struct device_key *key)
+static bool protect_recover_on(const struct device_key *key)
 {
     struct move_request request = {.target = key, .manner = MOVE_NEEDED};
     struct move_report report;
@@ -332,8 +333,8 @@ static bool recover_on(const struct device_key *key)
 }
 
 /* One of @keys, from the one after @here on: those before it may be the ones that it lost first. */
-static bool recover_on_other(const struct device_key *const *keys, size_t count,
-                             const struct device_key *here)
+static bool protect_recover_on_other(const struct device_key *const *keys, size_t count,
+                                     const struct device_key *here)
 {
     size_t at = 0;
     bool done = false;
@@ -341,13 +342,13 @@ static bool recover_on_other(const struct device_key *const *keys, size_t count,
         at++;
     for (size_t i = 1; i <= count && !done && !work_is_over(); i++) {
         const struct device_key *key = keys[(at + i) % count];
-        done = !device_key_equal(key, here) && recover_on(key);
+        done = !device_key_equal(key, here) && protect_recover_on(key);
     }
     return done;
 }
 
 /* Those that were said; without any, those that drivers list. NULL: none. Owned by the caller. */
-static const struct device_key **list_keys(size_t *ret_count)
+static const struct device_key **protect_list_keys(size_t *ret_count)
 {
     struct device **devices = NULL;
     size_t count = state.key_count;
@@ -363,39 +364,39 @@ static const struct device_key **list_keys(size_t *ret_count)
 }
 
 /* Any that there is; then the device itself, which may have come back. */
-static bool recover(void)
+static bool protect_recover(void)
 {
     const struct device *here = atomic_load(&the_seats[0]->device);
     struct owned_room room;
     size_t count;
     owned_room_begin(&room); /* to find them */
-    const struct device_key **keys = list_keys(&count);
+    const struct device_key **keys = protect_list_keys(&count);
     owned_room_end(&room);
-    bool done = here && recover_on_other(keys, count, &here->key);
+    bool done = here && protect_recover_on_other(keys, count, &here->key);
     free(keys);
     if (!done && here && !work_is_over())
-        done = recover_on(&here->key);
+        done = protect_recover_on(&here->key);
     if (!done)
         clock_sleep(SEARCH_NS);
     return done;
 }
 
-static void recover_unless_others_do(void)
+static void protect_recover_unless_others_do(void)
 {
     bool (*chooses)(void) = atomic_load(&others);
     if (chooses && chooses())
         clock_sleep(LOOK_NS);
     else
-        (void)recover();
+        (void)protect_recover();
 }
 
 /* Nobody else is asked: nothing that the program has is lost, so nobody is told that it seeks. */
-static void replace(void)
+static void protect_replace(void)
 {
     /* Where none can be used they are given time. */
     if (state.replacements++ >= AT_ONCE)
         clock_sleep(SEARCH_NS);
-    bool done = recover();
+    bool done = protect_recover();
     pthread_mutex_lock(&state.lock);
     state.wanted = false;
     state.replaced = done;
@@ -404,10 +405,10 @@ static void replace(void)
 }
 
 /* Others may ask meanwhile: one answer is for all. */
-static bool await_replacement(void)
+static bool protect_await_replacement(void)
 {
     bool replaced = false;
-    if (!is_on())
+    if (!protect_is_on())
         return false;
     pthread_mutex_lock(&state.lock);
     if (state.running) {
@@ -423,7 +424,7 @@ static bool await_replacement(void)
 }
 
 /* From the loss until somebody looks for another device. */
-static void trace_notice(void)
+static void protect_trace_notice(void)
 {
     struct loss loss;
     lost_last(&loss);
@@ -431,7 +432,7 @@ static void trace_notice(void)
         span_end(loss.at_ns, "recovery", "notice", NULL, 0);
 }
 
-static bool has_point(void)
+static bool protect_has_point(void)
 {
     pthread_mutex_lock(&state.lock);
     bool has = state.points != 0;
@@ -440,7 +441,7 @@ static bool has_point(void)
 }
 
 /* A driver's process that dies is what a point is there for: the next one is not waited for. */
-static void keep_spare(bool wanted)
+static void protect_keep_spare(bool wanted)
 {
     const struct device *device = the_seat_count == 1 ? atomic_load(&the_seats[0]->device) : NULL;
     if (device)
@@ -448,19 +449,19 @@ static void keep_spare(bool wanted)
 }
 
 /* It can go nowhere: who waits for a recovery is told. */
-static void give_up_if_pinned(void)
+static void protect_give_up_if_pinned(void)
 {
     const char *pinned = pin_reason(the_seats[0]);
     if (pinned)
         journal_break(pinned);
 }
 
-static void *run(void *unused)
+static void *protect_thread(void *unused)
 {
     (void)unused;
     for (;;) {
         uint64_t most_ns;
-        bool lost = is_lost();
+        bool lost = protect_is_lost();
         pthread_mutex_lock(&state.lock);
         if (!atomic_load(&on) || work_is_over()) {
             state.running = false;
@@ -475,30 +476,30 @@ static void *run(void *unused)
         state.woken = false;
         pthread_mutex_unlock(&state.lock);
         /* What is lost may be what it left, with bytes that are nowhere else. */
-        lost = is_lost() || (woken && room_find_bereft());
+        lost = protect_is_lost() || (woken && room_find_bereft());
         if (lost)
-            give_up_if_pinned();
-        bool recovers = lost && !refusal();
+            protect_give_up_if_pinned();
+        bool recovers = lost && !protect_refusal();
         if (atomic_exchange(&seeks, recovers) != recovers && recovers)
-            trace_notice();
+            protect_trace_notice();
         if (recovers)
-            recover_unless_others_do();
+            protect_recover_unless_others_do();
         else if (wanted)
-            replace();
+            protect_replace();
         else if (!lost && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 &&
-                 is_due(&most_ns))
-            (void)make(most_ns);
-        if (!lost && has_point())
-            keep_spare(true);
+                 protect_is_due(&most_ns))
+            (void)protect_make(most_ns);
+        if (!lost && protect_has_point())
+            protect_keep_spare(true);
     }
 }
 
-static bool may(const struct seat *seat)
+static bool protect_may(const struct seat *seat)
 {
-    return is_on() && seat == the_seats[0];
+    return protect_is_on() && seat == the_seats[0];
 }
 
-static void wake(void)
+static void protect_wake(void)
 {
     pthread_mutex_lock(&state.lock);
     state.woken = true;
@@ -507,7 +508,7 @@ static void wake(void)
 }
 
 /* Before anybody goes on. */
-static void done(void)
+static void protect_done(void)
 {
     pthread_mutex_lock(&state.lock);
     state.recoveries++;
@@ -516,10 +517,10 @@ static void done(void)
     pthread_mutex_unlock(&state.lock);
 }
 
-static bool await(struct residence *residence)
+static bool protect_await(struct residence *residence)
 {
     pthread_mutex_lock(&state.lock);
-    while (!atomic_load(&residence->recovered) && is_on() && !work_is_over())
+    while (!atomic_load(&residence->recovered) && protect_is_on() && !work_is_over())
         (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + LOOK_NS);
     pthread_mutex_unlock(&state.lock);
     return atomic_load(&residence->recovered);
@@ -527,14 +528,14 @@ static bool await(struct residence *residence)
 
 int protect_begin(const struct protect_settings *settings)
 {
-    static const struct move_recovery recovery = {.may = may,
+    static const struct move_recovery recovery = {.may = protect_may,
                                                   .again = recover_again,
-                                                  .done = done,
-                                                  .lost = wake,
-                                                  .await = await,
-                                                  .replace = await_replacement,
-                                                  .is_on = is_on,
-                                                  .relieve = relieve};
+                                                  .done = protect_done,
+                                                  .lost = protect_wake,
+                                                  .await = protect_await,
+                                                  .replace = protect_await_replacement,
+                                                  .is_on = protect_is_on,
+                                                  .relieve = protect_relieve};
     int error = 0;
     move_set_recovery(&recovery);
     pthread_mutex_lock(&state.lock);
@@ -560,7 +561,7 @@ int protect_begin(const struct protect_settings *settings)
         state.since_ns = clock_now_ns();
     }
     if (!state.running)
-        error = thread_start("reseat-protect", 0, run, NULL, NULL);
+        error = thread_start("reseat-protect", 0, protect_thread, NULL, NULL);
     state.running = state.running || error == 0;
     if (error != 0)
         atomic_store(&on, false);
@@ -580,7 +581,7 @@ void protect_end(void)
     while (state.running)
         pthread_cond_wait(&state.changed, &state.lock);
     pthread_mutex_unlock(&state.lock);
-    keep_spare(false);
+    protect_keep_spare(false);
     if (gate_close(0) == 0) {
         struct journal_entry *former = journal_end();
         gate_open();
@@ -597,7 +598,7 @@ void protect_let_choose(bool (*chooses)(void))
 void protect_read(struct protect_status *ret_status)
 {
     ret_status->on = atomic_load(&on);
-    ret_status->broken = refusal();
+    ret_status->broken = protect_refusal();
     ret_status->seeks = atomic_load(&seeks);
     journal_size(&ret_status->commands, &ret_status->bytes);
     ret_status->point_bytes = point_bytes();
@@ -614,7 +615,7 @@ void protect_read(struct protect_status *ret_status)
 }
 
 /* The parent's thread is not here: a child is protected when it says so. */
-static void in_child(void)
+static void protect_in_child(void)
 {
     atomic_store(&on, false);
     atomic_store(&seeks, false);
@@ -622,5 +623,7 @@ static void in_child(void)
     state.under_way = 0;
 }
 
-FORK_PART = {
-    .rank = FORK_OBJECT, .lock = &state.lock, .changed = {&state.changed}, .in_child = in_child};
+FORK_PART = {.rank = FORK_OBJECT,
+             .lock = &state.lock,
+             .changed = {&state.changed},
+             .in_child = protect_in_child};

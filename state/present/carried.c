@@ -114,7 +114,7 @@ const char *carried_refusal(const char *name)
     return "not known to work on every target";
 }
 
-static int find(const char *const *list, size_t count, const char *name)
+static int carried_find(const char *const *list, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
         if (!strcmp(list[i], name))
@@ -124,10 +124,10 @@ static int find(const char *const *list, size_t count, const char *name)
 
 int carried_extension_find(const char *name)
 {
-    return find(carried_extensions, carried_extension_count, name);
+    return carried_find(carried_extensions, carried_extension_count, name);
 }
 
 int carried_feature_find(const char *name)
 {
-    return find(carried_features, carried_feature_count, name);
+    return carried_find(carried_features, carried_feature_count, name);
 }

@@ -8,8 +8,8 @@
 #include "state/present/reply.h"
 
 /* The least version of @name in one device's list; 0 where it is not in it. */
-static cl_version listed_version(const struct devinfo *device, cl_device_info list,
-                                 const char *name)
+static cl_version common_answers_listed_version(const struct devinfo *device, cl_device_info list,
+                                                const char *name)
 {
     const struct devinfo_value *value = devinfo_find(device, list);
     cl_version least = 0;
@@ -30,7 +30,7 @@ cl_version common_name_version(const struct common *common, cl_device_info list,
 
     *ret_in_all = true;
     for (size_t i = 0; i < common->count; i++) {
-        cl_version version = listed_version(common->devices[i], list, name);
+        cl_version version = common_answers_listed_version(common->devices[i], list, name);
 
         if (version && (!least || version < least))
             least = version;
@@ -40,8 +40,9 @@ cl_version common_name_version(const struct common *common, cl_device_info list,
 }
 
 /* Note a name that the devices in @lack do not have, or that all have. */
-static bool common_name(const struct common *common, enum reason_kind kind, const char *name,
-                        bool (*has)(const struct devinfo *, const char *))
+static bool common_answers_common_name(const struct common *common, enum reason_kind kind,
+                                       const char *name,
+                                       bool (*has)(const struct devinfo *, const char *))
 {
     struct reason *reason = reasons_note_name(common->reasons, kind, name, REASON_EQUAL, NULL);
     bool in_all = true;
@@ -59,20 +60,20 @@ static bool common_name(const struct common *common, enum reason_kind kind, cons
 
 bool common_extension(const struct common *common, const char *name)
 {
-    return common_name(common, REASON_EXTENSION, name, devinfo_has_extension);
+    return common_answers_common_name(common, REASON_EXTENSION, name, devinfo_has_extension);
 }
 
-static bool has_feature(const struct devinfo *device, const char *name)
+static bool common_answers_has_feature(const struct devinfo *device, const char *name)
 {
-    return listed_version(device, CL_DEVICE_OPENCL_C_FEATURES, name) != 0;
+    return common_answers_listed_version(device, CL_DEVICE_OPENCL_C_FEATURES, name) != 0;
 }
 
 bool common_feature(const struct common *common, const char *name)
 {
-    return common_name(common, REASON_FEATURE, name, has_feature);
+    return common_answers_common_name(common, REASON_FEATURE, name, common_answers_has_feature);
 }
 
-static bool is_list(const struct devinfo_param *param)
+static bool common_answers_is_list(const struct devinfo_param *param)
 {
     return param->size == 0 || param->size == sizeof(cl_name_version);
 }
@@ -81,13 +82,14 @@ bool common_answers(const struct devinfo *device, const struct devinfo_param *pa
 {
     const struct devinfo_value *value = devinfo_find(device, param->name);
 
-    if (!value || is_list(param))
+    if (!value || common_answers_is_list(param))
         return value != NULL;
     return value->size >= param->size &&
            (param->rule != DEVINFO_MIN_EACH || value->size % param->size == 0);
 }
 
-static bool all_answer(const struct common *common, const struct devinfo_param *param)
+static bool common_answers_all_answer(const struct common *common,
+                                      const struct devinfo_param *param)
 {
     struct reason *reason = NULL;
     bool all = true;
@@ -103,7 +105,8 @@ static bool all_answer(const struct common *common, const struct devinfo_param *
     return all;
 }
 
-static bool one_answers(const struct common *common, const struct devinfo_param *param)
+static bool common_answers_one_answers(const struct common *common,
+                                       const struct devinfo_param *param)
 {
     for (size_t i = 0; i < common->count; i++)
         if (common_answers(common->devices[i], param))
@@ -111,7 +114,7 @@ static bool one_answers(const struct common *common, const struct devinfo_param 
     return false;
 }
 
-static uint64_t combine(enum devinfo_rule rule, uint64_t a, uint64_t b)
+static uint64_t common_answers_combine(enum devinfo_rule rule, uint64_t a, uint64_t b)
 {
     switch (rule) {
     case DEVINFO_MAX_ALL:
@@ -125,7 +128,7 @@ static uint64_t combine(enum devinfo_rule rule, uint64_t a, uint64_t b)
     }
 }
 
-static enum reason_rule rule_of(enum devinfo_rule rule)
+static enum reason_rule common_answers_rule_of(enum devinfo_rule rule)
 {
     switch (rule) {
     case DEVINFO_MAX_ALL:
@@ -139,8 +142,8 @@ static enum reason_rule rule_of(enum devinfo_rule rule)
 }
 
 /* 0 from a device that does not answer. */
-static uint64_t number_of(const struct devinfo *device, const struct devinfo_param *param,
-                          size_t at)
+static uint64_t common_answers_number_of(const struct devinfo *device,
+                                         const struct devinfo_param *param, size_t at)
 {
     const struct devinfo_value *value = devinfo_find(device, param->name);
     uint64_t number = 0;
@@ -151,32 +154,34 @@ static uint64_t number_of(const struct devinfo *device, const struct devinfo_par
 }
 
 /* Combine one element of all; the devices that keep it from being more have decided. */
-static uint64_t common_number(const struct common *common, const struct devinfo_param *param,
-                              size_t at, struct reason *reason)
+static uint64_t common_answers_common_number(const struct common *common,
+                                             const struct devinfo_param *param, size_t at,
+                                             struct reason *reason)
 {
-    uint64_t result = number_of(common->devices[0], param, at), all = result;
+    uint64_t result = common_answers_number_of(common->devices[0], param, at), all = result;
     bool differ = false;
 
     for (size_t i = 1; i < common->count; i++) {
-        uint64_t number = number_of(common->devices[i], param, at);
+        uint64_t number = common_answers_number_of(common->devices[i], param, at);
 
-        differ = differ || number != number_of(common->devices[0], param, at);
-        result = combine(param->rule, result, number);
+        differ = differ || number != common_answers_number_of(common->devices[0], param, at);
+        result = common_answers_combine(param->rule, result, number);
         all |= number;
     }
     for (size_t i = 0; differ && i < common->count; i++) {
-        uint64_t number = number_of(common->devices[i], param, at);
+        uint64_t number = common_answers_number_of(common->devices[i], param, at);
 
         if (param->rule == DEVINFO_AND ? (all & ~number) != 0 : number == result)
             reason_by(reason, i);
     }
     if (reason && differ)
-        reason->rule = rule_of(param->rule);
+        reason->rule = common_answers_rule_of(param->rule);
     return result;
 }
 
 /* Numbers one by one, over the elements that all have. A scalar is an array of one. */
-static int common_numbers(const struct common *common, const struct devinfo_param *param)
+static int common_answers_common_numbers(const struct common *common,
+                                         const struct devinfo_param *param)
 {
     uint8_t CLEANUP(cleanup_free) *combined = NULL;
     struct reason *reason = reasons_note_answer(common->reasons, param->name, REASON_EQUAL, NULL);
@@ -194,7 +199,7 @@ static int common_numbers(const struct common *common, const struct devinfo_para
     if (!combined)
         return -ENOMEM;
     for (size_t at = 0; at < size; at += param->size) {
-        uint64_t result = common_number(common, param, at, reason);
+        uint64_t result = common_answers_common_number(common, param, at, reason);
 
         memcpy(combined + at, &result, param->size);
     }
@@ -202,7 +207,7 @@ static int common_numbers(const struct common *common, const struct devinfo_para
 }
 
 /* The device with the most memory; of several, the one that has the largest objects. */
-static size_t roomiest(const struct common *common)
+static size_t common_answers_roomiest(const struct common *common)
 {
     const struct devinfo *const *devices = common->devices;
     size_t best = 0;
@@ -219,21 +224,23 @@ static size_t roomiest(const struct common *common)
     return best;
 }
 
-static int common_memory(const struct common *common, const struct devinfo_param *param)
+static int common_answers_common_memory(const struct common *common,
+                                        const struct devinfo_param *param)
 {
-    size_t best = roomiest(common);
+    size_t best = common_answers_roomiest(common);
     struct reason *reason = reasons_note_answer(common->reasons, param->name, REASON_EQUAL, NULL);
-    uint64_t result = number_of(common->devices[best], param, 0);
+    uint64_t result = common_answers_number_of(common->devices[best], param, 0);
 
     for (size_t i = 0; reason && i < common->count; i++)
-        if (number_of(common->devices[i], param, 0) != result)
+        if (common_answers_number_of(common->devices[i], param, 0) != result)
             reason->rule = REASON_MOST_MEMORY;
     if (reason && reason->rule == REASON_MOST_MEMORY)
         reason_by(reason, best);
     return reply_set_scalar(common->answers, param->name, result, param->size);
 }
 
-static int common_names(const struct common *common, const struct devinfo_param *param)
+static int common_answers_common_names(const struct common *common,
+                                       const struct devinfo_param *param)
 {
     char CLEANUP(cleanup_free) *words = strdup(devinfo_string(common->devices[0], param->name));
     char CLEANUP(cleanup_free) *combined = words ? calloc(1, strlen(words) + 2) : NULL;
@@ -257,7 +264,8 @@ static int common_names(const struct common *common, const struct devinfo_param 
     return reply_set_string(common->answers, param->name, combined);
 }
 
-static bool has_pair(const struct devinfo *device, cl_device_info list, const cl_name_version *pair)
+static bool common_answers_has_pair(const struct devinfo *device, cl_device_info list,
+                                    const cl_name_version *pair)
 {
     const struct devinfo_value *value = devinfo_find(device, list);
 
@@ -271,7 +279,8 @@ static bool has_pair(const struct devinfo *device, cl_device_info list, const cl
 }
 
 /* The first device's entries that all have: the name in any version, or this very pair. */
-static int common_lists(const struct common *common, const struct devinfo_param *param)
+static int common_answers_common_lists(const struct common *common,
+                                       const struct devinfo_param *param)
 {
     const struct devinfo_value *first = devinfo_find(common->devices[0], param->name);
     cl_name_version CLEANUP(cleanup_free) *combined =
@@ -288,23 +297,25 @@ static int common_lists(const struct common *common, const struct devinfo_param 
         if (param->rule == DEVINFO_VERSIONS)
             entry.version = common_name_version(common, param->name, entry.name, &in_all);
         for (size_t j = 1; param->rule == DEVINFO_PAIRS && j < common->count; j++)
-            in_all = in_all && has_pair(common->devices[j], param->name, &entry);
+            in_all = in_all && common_answers_has_pair(common->devices[j], param->name, &entry);
         if (in_all)
             combined[used++] = entry;
     }
     return reply_set(common->answers, param->name, combined, used * sizeof(*combined));
 }
 
-static int common_first(const struct common *common, const struct devinfo_param *param)
+static int common_answers_common_first(const struct common *common,
+                                       const struct devinfo_param *param)
 {
     const struct devinfo_value *first = devinfo_find(common->devices[0], param->name);
 
     reason_by(reasons_note_answer(common->reasons, param->name, REASON_FIRST, NULL), 0);
     return reply_set(common->answers, param->name, first->bytes,
-                     is_list(param) ? first->size : param->size);
+                     common_answers_is_list(param) ? first->size : param->size);
 }
 
-static int common_none(const struct common *common, const struct devinfo_param *param)
+static int common_answers_common_none(const struct common *common,
+                                      const struct devinfo_param *param)
 {
     static const uint8_t zero[sizeof(cl_name_version)];
 
@@ -318,28 +329,30 @@ static int common_none(const struct common *common, const struct devinfo_param *
 int common_param(const struct common *common, const struct devinfo_param *param)
 {
     if (param->rule == DEVINFO_NONE || param->rule == DEVINFO_PINS)
-        return common_none(common, param);
+        return common_answers_common_none(common, param);
     if (param->rule == DEVINFO_OURS)
         return 0;
-    if (param->rule == DEVINFO_AND ? !one_answers(common, param) : !all_answer(common, param))
+    if (param->rule == DEVINFO_AND ? !common_answers_one_answers(common, param)
+                                   : !common_answers_all_answer(common, param))
         return 0;
     switch (param->rule) {
     case DEVINFO_NAMES:
-        return common_names(common, param);
+        return common_answers_common_names(common, param);
     case DEVINFO_VERSIONS:
     case DEVINFO_PAIRS:
-        return common_lists(common, param);
+        return common_answers_common_lists(common, param);
     case DEVINFO_FIRST:
-        return common_first(common, param);
+        return common_answers_common_first(common, param);
     case DEVINFO_MEMORY:
-        return common->least_memory ? common_numbers(common, param) : common_memory(common, param);
+        return common->least_memory ? common_answers_common_numbers(common, param)
+                                    : common_answers_common_memory(common, param);
     default:
-        return common_numbers(common, param);
+        return common_answers_common_numbers(common, param);
     }
 }
 
-static const struct devinfo_formats *find_formats(const struct devinfo *info, cl_mem_flags flags,
-                                                  cl_mem_object_type type)
+static const struct devinfo_formats *
+common_answers_find_formats(const struct devinfo *info, cl_mem_flags flags, cl_mem_object_type type)
 {
     for (size_t i = 0; i < info->format_count; i++)
         if (info->formats[i].flags == flags && info->formats[i].type == type)
@@ -347,7 +360,8 @@ static const struct devinfo_formats *find_formats(const struct devinfo *info, cl
     return NULL;
 }
 
-static bool has_format(const struct devinfo_formats *list, const cl_image_format *format)
+static bool common_answers_has_format(const struct devinfo_formats *list,
+                                      const cl_image_format *format)
 {
     for (uint32_t i = 0; list && i < list->count; i++)
         if (list->formats[i].image_channel_order == format->image_channel_order &&
@@ -357,14 +371,16 @@ static bool has_format(const struct devinfo_formats *list, const cl_image_format
 }
 
 /* True when every device has the format; the ones that do not are noted where some has. */
-static bool format_in_all(const struct common *common, const struct devinfo_formats *list,
-                          const cl_image_format *format)
+static bool common_answers_format_in_all(const struct common *common,
+                                         const struct devinfo_formats *list,
+                                         const cl_image_format *format)
 {
     struct reason *reason = NULL;
     bool in_all = true;
 
     for (size_t i = 0; i < common->count; i++) {
-        if (has_format(find_formats(common->devices[i], list->flags, list->type), format))
+        if (common_answers_has_format(
+                common_answers_find_formats(common->devices[i], list->flags, list->type), format))
             continue;
         if (in_all)
             reason = reasons_note(common->reasons, &(struct reason){.kind = REASON_FORMAT,
@@ -379,14 +395,14 @@ static bool format_in_all(const struct common *common, const struct devinfo_form
 }
 
 /* What the others have and the first does not is only of interest to who asks for reasons. */
-static void note_others_formats(const struct common *common)
+static void common_answers_note_others_formats(const struct common *common)
 {
     for (size_t i = 1; common->reasons && i < common->count; i++) {
         for (size_t j = 0; j < common->devices[i]->format_count; j++) {
             const struct devinfo_formats *list = &common->devices[i]->formats[j];
 
             for (uint32_t k = 0; k < list->count; k++)
-                format_in_all(common, list, &list->formats[k]);
+                common_answers_format_in_all(common, list, &list->formats[k]);
         }
     }
 }
@@ -396,7 +412,7 @@ int common_formats(const struct common *common)
     const struct devinfo *first = common->devices[0];
     struct devinfo *answers = common->answers;
 
-    note_others_formats(common);
+    common_answers_note_others_formats(common);
     if (!first->format_count)
         return 0;
     answers->formats = calloc(first->format_count, sizeof(*answers->formats));
@@ -412,7 +428,7 @@ int common_formats(const struct common *common)
             return -ENOMEM;
         answers->format_count++;
         for (uint32_t j = 0; j < from->count; j++)
-            if (format_in_all(common, from, &from->formats[j]))
+            if (common_answers_format_in_all(common, from, &from->formats[j]))
                 to->formats[to->count++] = from->formats[j];
     }
     return 0;

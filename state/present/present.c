@@ -21,14 +21,14 @@
 #define PLATFORM_ICD   "cl_khr_icd"
 
 /* See present_build: what 2.x adds and requires is not carried. */
-static cl_version carried_version(cl_version version)
+static cl_version present_carried_version(cl_version version)
 {
     if (version >= VERSION_3)
         return VERSION_3;
     return version >= VERSION_2 ? VERSION_1_2 : version;
 }
 
-static cl_version c_version(const struct devinfo *device)
+static cl_version present_c_version(const struct devinfo *device)
 {
     unsigned major, minor;
 
@@ -40,7 +40,7 @@ static cl_version c_version(const struct devinfo *device)
 }
 
 /* 3.0 is only told where every query that it requires has an answer. */
-static bool answers_everything(const struct devinfo *device)
+static bool present_answers_everything(const struct devinfo *device)
 {
     for (size_t i = 0; i < devinfo_param_count; i++) {
         const struct devinfo_param *param = &devinfo_params[i];
@@ -53,14 +53,14 @@ static bool answers_everything(const struct devinfo *device)
     return true;
 }
 
-static cl_version device_version(const struct devinfo *device, const char **ret_because)
+static cl_version present_device_version(const struct devinfo *device, const char **ret_because)
 {
-    cl_version own = devinfo_version(device), version = carried_version(own);
+    cl_version own = devinfo_version(device), version = present_carried_version(own);
 
     *ret_because = NULL;
     if (version < own && own < VERSION_3) {
         *ret_because = "OpenCL 2.x requires what cannot be carried, and is told as 1.2";
-    } else if (version >= VERSION_3 && !answers_everything(device)) {
+    } else if (version >= VERSION_3 && !present_answers_everything(device)) {
         *ret_because = "a query that OpenCL 3.0 requires is not answered, so 1.2 is told";
         version = VERSION_1_2;
     }
@@ -71,10 +71,10 @@ static cl_version device_version(const struct devinfo *device, const char **ret_
  * OpenCL C: 1.2 at most. A later one may only be told where all of its features are offered
  * (CL_DEVICE_OPENCL_C_VERSION, 4.2), and pipes never are.
  */
-static void proposal_versions(struct proposal *proposal)
+static void present_proposal_versions(struct proposal *proposal)
 {
     const struct common *common = &proposal->common;
-    cl_version first = device_version(common->devices[0], &(const char *){NULL});
+    cl_version first = present_device_version(common->devices[0], &(const char *){NULL});
     const char *because = NULL, *least = NULL;
     struct reason *reason;
     bool differ = false;
@@ -82,8 +82,8 @@ static void proposal_versions(struct proposal *proposal)
     proposal->version = first;
     proposal->c_version = VERSION_1_2;
     for (size_t i = 0; i < common->count; i++) {
-        cl_version version = device_version(common->devices[i], &because);
-        cl_version c = c_version(common->devices[i]);
+        cl_version version = present_device_version(common->devices[i], &because);
+        cl_version c = present_c_version(common->devices[i]);
 
         differ = differ || version != first;
         if (i == 0 || version < proposal->version)
@@ -97,12 +97,12 @@ static void proposal_versions(struct proposal *proposal)
     reason = reasons_note_answer(common->reasons, CL_DEVICE_VERSION,
                                  differ ? REASON_LEAST : REASON_EQUAL, least);
     for (size_t i = 0; differ && i < common->count; i++)
-        if (device_version(common->devices[i], &because) == proposal->version)
+        if (present_device_version(common->devices[i], &because) == proposal->version)
             reason_by(reason, i);
 }
 
 /* An extension that nobody may be told of is noted once, whoever has it. */
-static int note_refused(const struct common *common)
+static int present_note_refused(const struct common *common)
 {
     for (size_t i = 0; common->reasons && i < common->count; i++) {
         char CLEANUP(cleanup_free) *words =
@@ -129,18 +129,19 @@ static int note_refused(const struct common *common)
     return 0;
 }
 
-static int proposal_names(struct proposal *proposal)
+static int present_proposal_names(struct proposal *proposal)
 {
     for (size_t i = 0; i < carried_extension_count; i++)
         proposal->extensions[i] = common_extension(&proposal->common, carried_extensions[i]);
     for (size_t i = 0; i < carried_feature_count; i++)
         proposal->features[i] = common_feature(&proposal->common, carried_features[i]);
-    return note_refused(&proposal->common);
+    return present_note_refused(&proposal->common);
 }
 
 /* The names that are left, with the least version that some device gives, or @fallback. */
-static int write_versioned(struct proposal *proposal, cl_device_info list, const char *const *names,
-                           const bool *has, size_t count, cl_version fallback)
+static int present_write_versioned(struct proposal *proposal, cl_device_info list,
+                                   const char *const *names, const bool *has, size_t count,
+                                   cl_version fallback)
 {
     cl_name_version entries[CARRIED_MAX] = {0};
     size_t used = 0;
@@ -159,7 +160,7 @@ static int write_versioned(struct proposal *proposal, cl_device_info list, const
     return reply_set(&proposal->answers, list, entries, used * sizeof(entries[0]));
 }
 
-static int write_names(struct proposal *proposal)
+static int present_write_names(struct proposal *proposal)
 {
     char text[CARRIED_MAX * CL_NAME_VERSION_MAX_NAME_SIZE] = "";
     int err;
@@ -173,17 +174,17 @@ static int write_names(struct proposal *proposal)
     }
     err = reply_set_string(&proposal->answers, CL_DEVICE_EXTENSIONS, text);
     if (!err)
-        err = write_versioned(proposal, CL_DEVICE_EXTENSIONS_WITH_VERSION, carried_extensions,
-                              proposal->extensions, carried_extension_count,
-                              CL_MAKE_VERSION(1, 0, 0));
+        err = present_write_versioned(proposal, CL_DEVICE_EXTENSIONS_WITH_VERSION,
+                                      carried_extensions, proposal->extensions,
+                                      carried_extension_count, CL_MAKE_VERSION(1, 0, 0));
     if (!err)
-        err = write_versioned(proposal, CL_DEVICE_OPENCL_C_FEATURES, carried_features,
-                              proposal->features, carried_feature_count, VERSION_3);
+        err = present_write_versioned(proposal, CL_DEVICE_OPENCL_C_FEATURES, carried_features,
+                                      proposal->features, carried_feature_count, VERSION_3);
     return err;
 }
 
 /* OpenCL C 2.0 requires what is not carried, as OpenCL 2.0 does. */
-static int write_c_versions(struct proposal *proposal)
+static int present_write_c_versions(struct proposal *proposal)
 {
     const struct devinfo_value *combined =
         devinfo_find(&proposal->answers, CL_DEVICE_OPENCL_C_ALL_VERSIONS);
@@ -194,7 +195,7 @@ static int write_c_versions(struct proposal *proposal)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++) {
         entries[used] = devinfo_list_entry(combined, i);
-        if (carried_version(entries[used].version) == entries[used].version &&
+        if (present_carried_version(entries[used].version) == entries[used].version &&
             entries[used].version <= proposal->version)
             used++;
     }
@@ -203,7 +204,7 @@ static int write_c_versions(struct proposal *proposal)
 }
 
 /* CL_DEVICE_IL_VERSION in the words of CL_DEVICE_ILS_WITH_VERSION, which is the finer list. */
-static int write_ils(struct proposal *proposal)
+static int present_write_ils(struct proposal *proposal)
 {
     const struct devinfo_value *ils = devinfo_find(&proposal->answers, CL_DEVICE_ILS_WITH_VERSION);
     char text[1024] = "";
@@ -224,7 +225,7 @@ static int write_ils(struct proposal *proposal)
     return reply_set_string(&proposal->answers, CL_DEVICE_IL_VERSION, text);
 }
 
-static const char *kind_name(cl_device_type type)
+static const char *present_kind_name(cl_device_type type)
 {
     if (type & CL_DEVICE_TYPE_GPU)
         return "GPU";
@@ -233,13 +234,13 @@ static const char *kind_name(cl_device_type type)
     return type & CL_DEVICE_TYPE_CPU ? "CPU" : "custom";
 }
 
-static const char *profile_name(const struct proposal *proposal)
+static const char *present_profile_name(const struct proposal *proposal)
 {
     return proposal_is_embedded(proposal) ? "EMBEDDED_PROFILE" : "FULL_PROFILE";
 }
 
 /* Strings of our own; the first device's in the native profile, where they still tell the truth. */
-static int write_strings(struct proposal *proposal, bool native, cl_device_type type)
+static int present_write_strings(struct proposal *proposal, bool native, cl_device_type type)
 {
     const struct devinfo *first = proposal->common.devices[0];
     char name[64], version[64], c[64];
@@ -253,13 +254,13 @@ static int write_strings(struct proposal *proposal, bool native, cl_device_type 
         {CL_DEVICE_VENDOR, PRODUCT, true, "so that programs take no vendor's path"},
         {CL_DRIVER_VERSION, RESEAT_VERSION, true, NULL},
         {CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED, NOT_CONFORMANT, true, NULL},
-        {CL_DEVICE_PROFILE, profile_name(proposal), false, "full where every device has it"},
+        {CL_DEVICE_PROFILE, present_profile_name(proposal), false, "full where every device has it"},
         {CL_DEVICE_VERSION, version, devinfo_version(first) == proposal->version, NULL},
-        {CL_DEVICE_OPENCL_C_VERSION, c, c_version(first) == proposal->c_version,
+        {CL_DEVICE_OPENCL_C_VERSION, c, present_c_version(first) == proposal->c_version,
          "a later one is only told where all of its features are"},
     };
 
-    snprintf(name, sizeof(name), "%s virtual device (%s)", PRODUCT, kind_name(type));
+    snprintf(name, sizeof(name), "%s virtual device (%s)", PRODUCT, present_kind_name(type));
     snprintf(version, sizeof(version), "OpenCL %u.%u %s %s", CL_VERSION_MAJOR(proposal->version),
              CL_VERSION_MINOR(proposal->version), PRODUCT, RESEAT_VERSION);
     snprintf(c, sizeof(c), "OpenCL C %u.%u %s", CL_VERSION_MAJOR(proposal->c_version),
@@ -280,7 +281,7 @@ static int write_strings(struct proposal *proposal, bool native, cl_device_type 
     return 0;
 }
 
-static int write_numbers(struct proposal *proposal, bool native, cl_device_type type)
+static int present_write_numbers(struct proposal *proposal, bool native, cl_device_type type)
 {
     const struct devinfo *first = proposal->common.devices[0];
     struct devinfo *answers = &proposal->answers;
@@ -300,7 +301,7 @@ static int write_numbers(struct proposal *proposal, bool native, cl_device_type 
 }
 
 /* Last: the answers that the presented version and extensions do not have. */
-static void drop_unoffered(struct proposal *proposal)
+static void present_drop_unoffered(struct proposal *proposal)
 {
     for (size_t i = 0; i < devinfo_param_count; i++) {
         const struct devinfo_param *param = &devinfo_params[i];
@@ -312,7 +313,7 @@ static void drop_unoffered(struct proposal *proposal)
     }
 }
 
-static int write_param(struct proposal *proposal, const struct devinfo_param *param)
+static int present_write_param(struct proposal *proposal, const struct devinfo_param *param)
 {
     const struct devinfo_value *own = devinfo_find(proposal->common.devices[0], param->name);
 
@@ -324,7 +325,8 @@ static int write_param(struct proposal *proposal, const struct devinfo_param *pa
     return reply_set(&proposal->answers, param->name, own->bytes, own->size);
 }
 
-static int proposal_write(struct proposal *proposal, bool native, cl_device_type forced_type)
+static int present_proposal_write(struct proposal *proposal, bool native,
+                                  cl_device_type forced_type)
 {
     cl_device_type type =
         forced_type ? forced_type : devinfo_scalar(proposal->common.devices[0], CL_DEVICE_TYPE, 0);
@@ -334,31 +336,31 @@ static int proposal_write(struct proposal *proposal, bool native, cl_device_type
                                   forced_type ? REASON_OURS : REASON_FIRST,
                                   forced_type ? "as --present says" : NULL),
               0);
-    proposal_versions(proposal);
-    err = proposal_names(proposal);
+    present_proposal_versions(proposal);
+    err = present_proposal_names(proposal);
     for (size_t i = 0; !err && i < devinfo_param_count; i++)
-        err = write_param(proposal, &devinfo_params[i]);
+        err = present_write_param(proposal, &devinfo_params[i]);
     if (!err)
         err = common_formats(&proposal->common);
     if (!err)
-        err = write_ils(proposal);
+        err = present_write_ils(proposal);
     if (err)
         return err;
     proposal_agree(proposal);
-    err = write_names(proposal);
+    err = present_write_names(proposal);
     if (!err)
-        err = write_c_versions(proposal);
+        err = present_write_c_versions(proposal);
     if (!err)
-        err = write_strings(proposal, native, type);
+        err = present_write_strings(proposal, native, type);
     if (!err)
-        err = write_numbers(proposal, native, type);
+        err = present_write_numbers(proposal, native, type);
     if (!err)
-        drop_unoffered(proposal);
+        present_drop_unoffered(proposal);
     return err;
 }
 
 /* 4.1: what every device of the platform has, and the platform's own. */
-static int platform_extensions(const struct proposal *proposal, struct devinfo *platform)
+static int present_platform_extensions(const struct proposal *proposal, struct devinfo *platform)
 {
     const char *names = devinfo_string(&proposal->answers, CL_DEVICE_EXTENSIONS);
     const struct devinfo_value *versions =
@@ -378,14 +380,14 @@ static int platform_extensions(const struct proposal *proposal, struct devinfo *
                      sizeof(list[0]) + versions->size);
 }
 
-static int platform_write(const struct proposal *proposal, struct devinfo *platform)
+static int present_platform_write(const struct proposal *proposal, struct devinfo *platform)
 {
     char version[64];
     const struct {
         cl_platform_info name;
         const char *text;
     } strings[] = {
-        {CL_PLATFORM_PROFILE, profile_name(proposal)},
+        {CL_PLATFORM_PROFILE, present_profile_name(proposal)},
         {CL_PLATFORM_VERSION, version},
         {CL_PLATFORM_NAME, PRODUCT},
         {CL_PLATFORM_VENDOR, PRODUCT},
@@ -400,7 +402,7 @@ static int platform_write(const struct proposal *proposal, struct devinfo *platf
         if (err)
             return err;
     }
-    err = platform_extensions(proposal, platform);
+    err = present_platform_extensions(proposal, platform);
     /* Parallel to the device: there by version, or by cl_khr_extended_versioning. */
     if (!err && devinfo_find(&proposal->answers, CL_DEVICE_NUMERIC_VERSION))
         err = reply_set_scalar(platform, CL_PLATFORM_NUMERIC_VERSION, proposal->version,
@@ -415,9 +417,9 @@ static int platform_write(const struct proposal *proposal, struct devinfo *platf
  * The devices that a program can be on: the one it starts on, and in the portable profile those
  * that a move goes to, which takes 1.2. @ret_place: where in @devices each is.
  */
-static size_t choose(const struct devinfo *const *devices, size_t count,
-                     enum present_profile profile, const struct devinfo **ret_chosen,
-                     size_t *ret_place)
+static size_t present_choose(const struct devinfo *const *devices, size_t count,
+                             enum present_profile profile, const struct devinfo **ret_chosen,
+                             size_t *ret_place)
 {
     size_t used = 0;
 
@@ -431,8 +433,8 @@ static size_t choose(const struct devinfo *const *devices, size_t count,
 }
 
 /* Notes were made of the devices that took part; let them say which of all these are. */
-static void name_all_devices(struct reasons *reasons, const size_t *place, size_t used,
-                             enum present_profile profile)
+static void present_name_all_devices(struct reasons *reasons, const size_t *place, size_t used,
+                                     enum present_profile profile)
 {
     size_t next = 0;
 
@@ -476,15 +478,16 @@ int present_explain(const struct devinfo *const *devices, size_t count,
     if (!err && !count)
         err = -EINVAL;
     if (!err) {
-        proposal.common.count = choose(devices, count, terms->profile, chosen, place);
-        err = proposal_write(&proposal, terms->profile == PRESENT_NATIVE, terms->type);
+        proposal.common.count = present_choose(devices, count, terms->profile, chosen, place);
+        err = present_proposal_write(&proposal, terms->profile == PRESENT_NATIVE, terms->type);
     }
     if (!err)
-        err = platform_write(&proposal, &platform);
+        err = present_platform_write(&proposal, &platform);
     if (!err)
         err = prologue_text(&proposal, &prologue);
     if (!err)
-        name_all_devices(proposal.common.reasons, place, proposal.common.count, terms->profile);
+        present_name_all_devices(proposal.common.reasons, place, proposal.common.count,
+                                 terms->profile);
     if (!err && reasons.failed)
         err = -ENOMEM;
     free(chosen);
@@ -516,8 +519,8 @@ void present_finish(struct present *present)
     present->prologue = NULL;
 }
 
-static cl_int answer(const struct devinfo *answers, cl_uint name, size_t param_value_size,
-                     void *param_value, size_t *ret_size)
+static cl_int present_answer(const struct devinfo *answers, cl_uint name, size_t param_value_size,
+                             void *param_value, size_t *ret_size)
 {
     const struct devinfo_value *value = devinfo_find(answers, name);
 
@@ -529,16 +532,16 @@ static cl_int answer(const struct devinfo *answers, cl_uint name, size_t param_v
 cl_int present_device_info(const struct present *present, cl_device_info name,
                            size_t param_value_size, void *param_value, size_t *ret_size)
 {
-    return answer(&present->device, name, param_value_size, param_value, ret_size);
+    return present_answer(&present->device, name, param_value_size, param_value, ret_size);
 }
 
 cl_int present_platform_info(const struct present *present, cl_platform_info name,
                              size_t param_value_size, void *param_value, size_t *ret_size)
 {
-    return answer(&present->platform, name, param_value_size, param_value, ret_size);
+    return present_answer(&present->platform, name, param_value_size, param_value, ret_size);
 }
 
-static bool is_image_type(cl_mem_object_type type)
+static bool present_is_image_type(cl_mem_object_type type)
 {
     return type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER;
 }
@@ -556,7 +559,8 @@ cl_int present_image_formats(const struct present *present, cl_mem_flags flags,
     const struct devinfo_formats *list = NULL;
     cl_uint count;
 
-    if (flags & ~(accesses | others) || !is_image_type(type) || (image_formats && !num_entries))
+    if (flags & ~(accesses | others) || !present_is_image_type(type) ||
+        (image_formats && !num_entries))
         return CL_INVALID_VALUE;
     if (access & CL_MEM_KERNEL_READ_AND_WRITE && present->version < VERSION_2)
         return CL_INVALID_VALUE;

@@ -8,7 +8,7 @@
 #include "state/base/cleanup.h"
 
 /* Names come from drivers: only what is a macro's name gets into a program's source. */
-static bool is_macro(const char *name)
+static bool prologue_is_macro(const char *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 
@@ -18,11 +18,12 @@ static bool is_macro(const char *name)
 }
 
 /* Each name once. */
-static void hide(FILE *text, const char *name, char *hidden, size_t size)
+static void prologue_hide(FILE *text, const char *name, char *hidden, size_t size)
 {
     size_t used = strlen(hidden);
 
-    if (!is_macro(name) || devinfo_names_have(hidden, name) || used + strlen(name) + 2 > size)
+    if (!prologue_is_macro(name) || devinfo_names_have(hidden, name) ||
+        used + strlen(name) + 2 > size)
         return;
     sprintf(hidden + used, "%s%s", used ? " " : "", name);
     fprintf(text, "#undef %s\n", name);
@@ -38,7 +39,7 @@ static void prologue_extensions(const struct proposal *proposal, const struct de
     for (char *word = words ? strtok_r(words, " ", &rest) : NULL; word;
          word = strtok_r(NULL, " ", &rest))
         if (!proposal_has_extension(proposal, word))
-            hide(text, word, hidden, size);
+            prologue_hide(text, word, hidden, size);
 }
 
 static void prologue_features(const struct proposal *proposal, const struct devinfo *device,
@@ -50,7 +51,7 @@ static void prologue_features(const struct proposal *proposal, const struct devi
         const cl_name_version entry = devinfo_list_entry(list, i);
 
         if (!proposal_has_feature(proposal, entry.name))
-            hide(text, entry.name, hidden, size);
+            prologue_hide(text, entry.name, hidden, size);
     }
 }
 

@@ -124,7 +124,8 @@ bool proposal_has_feature(const struct proposal *proposal, const char *name)
     return at >= 0 && proposal->features[at];
 }
 
-static void drop_extension(struct proposal *proposal, const char *name, const char *because)
+static void proposal_drop_extension(struct proposal *proposal, const char *name,
+                                    const char *because)
 {
     int at = carried_extension_find(name);
 
@@ -134,7 +135,7 @@ static void drop_extension(struct proposal *proposal, const char *name, const ch
     reasons_note_name(proposal->common.reasons, REASON_EXTENSION, name, REASON_AGREES, because);
 }
 
-static void drop_feature(struct proposal *proposal, const char *name, const char *because)
+static void proposal_drop_feature(struct proposal *proposal, const char *name, const char *because)
 {
     int at = carried_feature_find(name);
 
@@ -144,30 +145,30 @@ static void drop_feature(struct proposal *proposal, const char *name, const char
     reasons_note_name(proposal->common.reasons, REASON_FEATURE, name, REASON_AGREES, because);
 }
 
-static uint64_t number(const struct proposal *proposal, cl_device_info name)
+static uint64_t proposal_number(const struct proposal *proposal, cl_device_info name)
 {
     return devinfo_scalar(&proposal->answers, name, 0);
 }
 
-static void change(struct proposal *proposal, cl_device_info name, uint64_t value,
-                   const char *because)
+static void proposal_change(struct proposal *proposal, cl_device_info name, uint64_t value,
+                            const char *because)
 {
-    if (!devinfo_find(&proposal->answers, name) || number(proposal, name) == value)
+    if (!devinfo_find(&proposal->answers, name) || proposal_number(proposal, name) == value)
         return;
     reply_change(&proposal->answers, name, value);
     reasons_note_answer(proposal->common.reasons, name, REASON_AGREES, because);
 }
 
-static void cap(struct proposal *proposal, cl_device_info name, cl_device_info most,
-                const char *because)
+static void proposal_cap(struct proposal *proposal, cl_device_info name, cl_device_info most,
+                         const char *because)
 {
-    if (number(proposal, name) > number(proposal, most))
-        change(proposal, name, number(proposal, most), because);
+    if (proposal_number(proposal, name) > proposal_number(proposal, most))
+        proposal_change(proposal, name, proposal_number(proposal, most), because);
 }
 
 /* How many formats the lists of these accesses have, of one image type (0: all) that @is counts. */
-static size_t formats_of(const struct proposal *proposal, cl_mem_flags accesses,
-                         cl_mem_object_type type, bool (*is)(const cl_image_format *))
+static size_t proposal_formats_of(const struct proposal *proposal, cl_mem_flags accesses,
+                                  cl_mem_object_type type, bool (*is)(const cl_image_format *))
 {
     size_t count = 0;
 
@@ -182,9 +183,10 @@ static size_t formats_of(const struct proposal *proposal, cl_mem_flags accesses,
     return count;
 }
 
-/* Take away what formats_of counts. */
-static void drop_formats(struct proposal *proposal, cl_mem_flags accesses, cl_mem_object_type type,
-                         bool (*is)(const cl_image_format *), const char *because)
+/* Take away what proposal_formats_of counts. */
+static void proposal_drop_formats(struct proposal *proposal, cl_mem_flags accesses,
+                                  cl_mem_object_type type, bool (*is)(const cl_image_format *),
+                                  const char *because)
 {
     for (size_t i = 0; i < proposal->answers.format_count; i++) {
         struct devinfo_formats *list = &proposal->answers.formats[i];
@@ -208,94 +210,96 @@ static void drop_formats(struct proposal *proposal, cl_mem_flags accesses, cl_me
     }
 }
 
-static bool any_format(const cl_image_format *format)
+static bool proposal_any_format(const cl_image_format *format)
 {
     (void)format;
     return true;
 }
 
-static bool depth_format(const cl_image_format *format)
+static bool proposal_depth_format(const cl_image_format *format)
 {
     return format->image_channel_order == CL_DEPTH;
 }
 
-static bool shared_format(const cl_image_format *format)
+static bool proposal_shared_format(const cl_image_format *format)
 {
     return format->image_channel_order == CL_DEPTH_STENCIL;
 }
 
-static void agree_work(struct proposal *proposal)
+static void proposal_agree_work(struct proposal *proposal)
 {
     const struct devinfo_value *sizes =
         devinfo_find(&proposal->answers, CL_DEVICE_MAX_WORK_ITEM_SIZES);
-    uint64_t dimensions = number(proposal, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
+    uint64_t dimensions = proposal_number(proposal, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
     size_t listed = sizes ? sizes->size / sizeof(size_t) : 0;
 
     if (listed && dimensions > listed)
-        change(proposal, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, listed,
-               "as many as CL_DEVICE_MAX_WORK_ITEM_SIZES lists");
+        proposal_change(proposal, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, listed,
+                        "as many as CL_DEVICE_MAX_WORK_ITEM_SIZES lists");
     else if (dimensions && dimensions < listed)
         reply_shorten(&proposal->answers, CL_DEVICE_MAX_WORK_ITEM_SIZES,
                       dimensions * sizeof(size_t));
 }
 
 /* Images whose formats nobody knows cannot be made. */
-static void agree_images(struct proposal *proposal)
+static void proposal_agree_images(struct proposal *proposal)
 {
     const char *because = "no images without a format that all devices have";
 
-    drop_formats(proposal, EVERY_ACCESS, 0, shared_format, "a format of images shared with OpenGL");
-    if (formats_of(proposal, EVERY_ACCESS, 0, any_format) &&
-        number(proposal, CL_DEVICE_IMAGE_SUPPORT))
+    proposal_drop_formats(proposal, EVERY_ACCESS, 0, proposal_shared_format,
+                          "a format of images shared with OpenGL");
+    if (proposal_formats_of(proposal, EVERY_ACCESS, 0, proposal_any_format) &&
+        proposal_number(proposal, CL_DEVICE_IMAGE_SUPPORT))
         return;
-    if (!number(proposal, CL_DEVICE_IMAGE_SUPPORT))
+    if (!proposal_number(proposal, CL_DEVICE_IMAGE_SUPPORT))
         because = "no images: CL_DEVICE_IMAGE_SUPPORT is false";
-    change(proposal, CL_DEVICE_IMAGE_SUPPORT, CL_FALSE, because);
+    proposal_change(proposal, CL_DEVICE_IMAGE_SUPPORT, CL_FALSE, because);
     for (size_t i = 0; i < ARRAY_SIZE(image_limits); i++)
-        change(proposal, image_limits[i], 0, because);
+        proposal_change(proposal, image_limits[i], 0, because);
     for (size_t i = 0; i < ARRAY_SIZE(image_extensions); i++)
-        drop_extension(proposal, image_extensions[i], because);
-    drop_formats(proposal, EVERY_ACCESS, 0, any_format, because);
+        proposal_drop_extension(proposal, image_extensions[i], because);
+    proposal_drop_formats(proposal, EVERY_ACCESS, 0, proposal_any_format, because);
 }
 
 /* What images can do beyond being read, and the formats that say for which it holds (5.3.2.1). */
-static void agree_image_formats(struct proposal *proposal)
+static void proposal_agree_image_formats(struct proposal *proposal)
 {
-    if (!formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE2D, depth_format))
-        drop_extension(proposal, "cl_khr_depth_images", "no depth format that all devices have");
+    if (!proposal_formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE2D, proposal_depth_format))
+        proposal_drop_extension(proposal, "cl_khr_depth_images",
+                                "no depth format that all devices have");
     if (!proposal_has_extension(proposal, "cl_khr_depth_images"))
-        drop_formats(proposal, EVERY_ACCESS, 0, depth_format,
-                     "not offered without cl_khr_depth_images");
+        proposal_drop_formats(proposal, EVERY_ACCESS, 0, proposal_depth_format,
+                              "not offered without cl_khr_depth_images");
 
-    if (!formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, any_format))
-        drop_extension(proposal, "cl_khr_3d_image_writes",
-                       "no 3D format that all devices can write to");
+    if (!proposal_formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, proposal_any_format))
+        proposal_drop_extension(proposal, "cl_khr_3d_image_writes",
+                                "no 3D format that all devices can write to");
     /* Before 3.0, read-write says nothing of kernels that write. */
     if (proposal->version >= VERSION_3 &&
         !proposal_has_extension(proposal, "cl_khr_3d_image_writes"))
-        drop_formats(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, any_format,
-                     "not offered without cl_khr_3d_image_writes");
+        proposal_drop_formats(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, proposal_any_format,
+                              "not offered without cl_khr_3d_image_writes");
 
-    if (!formats_of(proposal, CL_MEM_KERNEL_READ_AND_WRITE, 0, any_format))
-        change(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, 0,
-               "no format that all devices read and write in one kernel");
+    if (!proposal_formats_of(proposal, CL_MEM_KERNEL_READ_AND_WRITE, 0, proposal_any_format))
+        proposal_change(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, 0,
+                        "no format that all devices read and write in one kernel");
     if (proposal->version >= VERSION_3 &&
         !proposal_has_feature(proposal, "__opencl_c_read_write_images"))
-        change(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, 0,
-               "not offered without __opencl_c_read_write_images");
-    if (!number(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS))
-        drop_formats(proposal, CL_MEM_KERNEL_READ_AND_WRITE, 0, any_format,
-                     "CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS is 0");
+        proposal_change(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, 0,
+                        "not offered without __opencl_c_read_write_images");
+    if (!proposal_number(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS))
+        proposal_drop_formats(proposal, CL_MEM_KERNEL_READ_AND_WRITE, 0, proposal_any_format,
+                              "CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS is 0");
 }
 
 /* Numbers of sub-groups, the feature, and whatever builds on either. */
-static void agree_subgroups(struct proposal *proposal)
+static void proposal_agree_subgroups(struct proposal *proposal)
 {
     const char *because = NULL;
 
     if (proposal->version < VERSION_3)
         because = "sub-groups are offered with OpenCL 3.0 only";
-    else if (!number(proposal, CL_DEVICE_MAX_NUM_SUB_GROUPS))
+    else if (!proposal_number(proposal, CL_DEVICE_MAX_NUM_SUB_GROUPS))
         because = "CL_DEVICE_MAX_NUM_SUB_GROUPS is 0";
     else if (!proposal_has_feature(proposal, "__opencl_c_subgroups"))
         because = "not offered without __opencl_c_subgroups";
@@ -303,90 +307,92 @@ static void agree_subgroups(struct proposal *proposal)
         return;
     for (size_t i = 0; i < carried_extension_count; i++)
         if (!strncmp(carried_extensions[i], "cl_khr_subgroup", strlen("cl_khr_subgroup")))
-            drop_extension(proposal, carried_extensions[i], because);
-    drop_feature(proposal, "__opencl_c_subgroups", because);
-    change(proposal, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0, because);
-    change(proposal, CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS, 0, because);
+            proposal_drop_extension(proposal, carried_extensions[i], because);
+    proposal_drop_feature(proposal, "__opencl_c_subgroups", because);
+    proposal_change(proposal, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0, because);
+    proposal_change(proposal, CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS, 0, because);
 }
 
-static void agree_extensions(struct proposal *proposal)
+static void proposal_agree_extensions(struct proposal *proposal)
 {
     for (size_t i = 0; i < ARRAY_SIZE(extension_numbers); i++) {
-        if (!number(proposal, extension_numbers[i].param))
-            drop_extension(proposal, extension_numbers[i].extension,
-                           "the number that goes with it is 0");
+        if (!proposal_number(proposal, extension_numbers[i].param))
+            proposal_drop_extension(proposal, extension_numbers[i].extension,
+                                    "the number that goes with it is 0");
     }
     /* Programs in intermediate language need one that every device takes. */
     if (!devinfo_string(&proposal->answers, CL_DEVICE_IL_VERSION)[0])
-        drop_extension(proposal, "cl_khr_il_program",
-                       "no intermediate language that all devices take");
-    agree_subgroups(proposal);
+        proposal_drop_extension(proposal, "cl_khr_il_program",
+                                "no intermediate language that all devices take");
+    proposal_agree_subgroups(proposal);
     for (size_t i = 0; i < ARRAY_SIZE(extension_numbers); i++)
         if (!proposal_has_extension(proposal, extension_numbers[i].extension))
-            change(proposal, extension_numbers[i].param, 0, extension_numbers[i].without);
+            proposal_change(proposal, extension_numbers[i].param, 0, extension_numbers[i].without);
     for (size_t i = 0; i < ARRAY_SIZE(extension_widths); i++) {
         if (!proposal_has_extension(proposal, extension_widths[i].extension))
-            change(proposal, extension_widths[i].param, 0, extension_widths[i].without);
-        else if (!number(proposal, extension_widths[i].param))
-            change(proposal, extension_widths[i].param, 1,
-                   "the type is there: a width of 1 at least");
+            proposal_change(proposal, extension_widths[i].param, 0, extension_widths[i].without);
+        else if (!proposal_number(proposal, extension_widths[i].param))
+            proposal_change(proposal, extension_widths[i].param, 1,
+                            "the type is there: a width of 1 at least");
     }
 }
 
-static void mask(struct proposal *proposal, cl_device_info name, uint64_t bits, const char *because)
+static void proposal_mask(struct proposal *proposal, cl_device_info name, uint64_t bits,
+                          const char *because)
 {
-    change(proposal, name, number(proposal, name) & bits, because);
+    proposal_change(proposal, name, proposal_number(proposal, name) & bits, because);
 }
 
 /* Orders and scopes of atomic operations, each with its feature; fences have the same two lists. */
-static void agree_atomics(struct proposal *proposal)
+static void proposal_agree_atomics(struct proposal *proposal)
 {
     static const cl_device_info lists[] = {CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES,
                                            CL_DEVICE_ATOMIC_FENCE_CAPABILITIES};
 
     for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
-        mask(proposal, lists[i], ~(uint64_t)CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES,
-             "a scope of all devices needs shared virtual memory");
-        if (!(number(proposal, lists[i]) & CL_DEVICE_ATOMIC_ORDER_ACQ_REL))
-            mask(proposal, lists[i], ~(uint64_t)CL_DEVICE_ATOMIC_ORDER_SEQ_CST,
-                 "sequential consistency needs acquire and release");
+        proposal_mask(proposal, lists[i], ~(uint64_t)CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES,
+                      "a scope of all devices needs shared virtual memory");
+        if (!(proposal_number(proposal, lists[i]) & CL_DEVICE_ATOMIC_ORDER_ACQ_REL))
+            proposal_mask(proposal, lists[i], ~(uint64_t)CL_DEVICE_ATOMIC_ORDER_SEQ_CST,
+                          "sequential consistency needs acquire and release");
     }
     if (proposal->version < VERSION_3)
         return;
     if (!proposal_has_feature(proposal, "__opencl_c_atomic_order_acq_rel"))
-        drop_feature(proposal, "__opencl_c_atomic_order_seq_cst",
-                     "not offered without __opencl_c_atomic_order_acq_rel");
+        proposal_drop_feature(proposal, "__opencl_c_atomic_order_seq_cst",
+                              "not offered without __opencl_c_atomic_order_acq_rel");
 }
 
-static void agree_features(struct proposal *proposal)
+static void proposal_agree_features(struct proposal *proposal)
 {
-    agree_atomics(proposal);
+    proposal_agree_atomics(proposal);
     for (size_t i = 0; i < ARRAY_SIZE(feature_extensions); i++)
         if (!proposal_has_extension(proposal, feature_extensions[i].extension))
-            drop_feature(proposal, feature_extensions[i].feature, feature_extensions[i].without);
+            proposal_drop_feature(proposal, feature_extensions[i].feature,
+                                  feature_extensions[i].without);
     for (size_t i = 0; i < ARRAY_SIZE(feature_numbers); i++) {
-        uint64_t has = number(proposal, feature_numbers[i].param);
+        uint64_t has = proposal_number(proposal, feature_numbers[i].param);
 
         if (!(has & feature_numbers[i].bits))
-            drop_feature(proposal, feature_numbers[i].feature,
-                         "the capability that it stands for is not there");
+            proposal_drop_feature(proposal, feature_numbers[i].feature,
+                                  "the capability that it stands for is not there");
         /* Only 3.0 names features, so only there does a missing name mean something. */
         else if (proposal->version >= VERSION_3 &&
                  feature_numbers[i].param != CL_DEVICE_IMAGE_SUPPORT &&
                  !proposal_has_feature(proposal, feature_numbers[i].feature))
-            change(proposal, feature_numbers[i].param, has & ~feature_numbers[i].bits,
-                   feature_numbers[i].without);
+            proposal_change(proposal, feature_numbers[i].param, has & ~feature_numbers[i].bits,
+                            feature_numbers[i].without);
     }
     /* A fence may always acquire and release; the rest it has with the feature. */
     for (size_t i = 0; proposal->version >= VERSION_3 && i < ARRAY_SIZE(fence_features); i++) {
         if (!proposal_has_feature(proposal, fence_features[i].feature))
-            mask(proposal, CL_DEVICE_ATOMIC_FENCE_CAPABILITIES, ~fence_features[i].bits,
-                 fence_features[i].without);
+            proposal_mask(proposal, CL_DEVICE_ATOMIC_FENCE_CAPABILITIES, ~fence_features[i].bits,
+                          fence_features[i].without);
     }
 }
 
 /* 4.2: how large an object has to be possible where there is so much memory. */
-static uint64_t required_object(const struct proposal *proposal, uint64_t memory)
+static uint64_t proposal_required_object(const struct proposal *proposal, uint64_t memory)
 {
     uint64_t share = memory / 4, floor = 1 << 20;
 
@@ -398,76 +404,78 @@ static uint64_t required_object(const struct proposal *proposal, uint64_t memory
     return share < memory ? share : memory;
 }
 
-static void take_memory(struct proposal *proposal)
+static void proposal_take_memory(struct proposal *proposal)
 {
-    uint64_t least = required_object(proposal, proposal->memory);
+    uint64_t least = proposal_required_object(proposal, proposal->memory);
 
     reply_change(&proposal->answers, CL_DEVICE_GLOBAL_MEM_SIZE, proposal->memory);
     reasons_note_answer(proposal->common.reasons, CL_DEVICE_GLOBAL_MEM_SIZE, REASON_OURS,
                         "as --memory says");
-    if (number(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE) < least)
-        change(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE, least,
-               "what OpenCL requires of the memory that --memory says");
+    if (proposal_number(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE) < least)
+        proposal_change(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE, least,
+                        "what OpenCL requires of the memory that --memory says");
 }
 
-static void agree_sizes(struct proposal *proposal)
+static void proposal_agree_sizes(struct proposal *proposal)
 {
     uint64_t object;
 
     if (proposal->memory)
-        take_memory(proposal);
-    cap(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_GLOBAL_MEM_SIZE,
-        "no more than CL_DEVICE_GLOBAL_MEM_SIZE");
+        proposal_take_memory(proposal);
+    proposal_cap(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_GLOBAL_MEM_SIZE,
+                 "no more than CL_DEVICE_GLOBAL_MEM_SIZE");
     /* A device of 3.0 that is told as 1.2 would promise objects that it does not take. */
-    object = number(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    object = proposal_number(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     if (!proposal->native && proposal->version < VERSION_3 && object &&
-        object < number(proposal, CL_DEVICE_GLOBAL_MEM_SIZE) / 4)
-        change(proposal, CL_DEVICE_GLOBAL_MEM_SIZE, 4 * object,
-               "before OpenCL 3.0 one object may have a quarter of it");
+        object < proposal_number(proposal, CL_DEVICE_GLOBAL_MEM_SIZE) / 4)
+        proposal_change(proposal, CL_DEVICE_GLOBAL_MEM_SIZE, 4 * object,
+                        "before OpenCL 3.0 one object may have a quarter of it");
     /* A pixel has a byte at least. */
     if (!proposal->native)
-        cap(proposal, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
-            "no more than CL_DEVICE_MAX_MEM_ALLOC_SIZE");
+        proposal_cap(proposal, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
+                     "no more than CL_DEVICE_MAX_MEM_ALLOC_SIZE");
 }
 
-static void agree_memory(struct proposal *proposal)
+static void proposal_agree_memory(struct proposal *proposal)
 {
-    agree_sizes(proposal);
-    cap(proposal, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
-        "no more than CL_DEVICE_MAX_MEM_ALLOC_SIZE");
-    if (!number(proposal, CL_DEVICE_LOCAL_MEM_TYPE))
-        change(proposal, CL_DEVICE_LOCAL_MEM_SIZE, 0, "CL_DEVICE_LOCAL_MEM_TYPE is CL_NONE");
-    if (!number(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_TYPE) ||
-        !number(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)) {
+    proposal_agree_sizes(proposal);
+    proposal_cap(proposal, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
+                 "no more than CL_DEVICE_MAX_MEM_ALLOC_SIZE");
+    if (!proposal_number(proposal, CL_DEVICE_LOCAL_MEM_TYPE))
+        proposal_change(proposal, CL_DEVICE_LOCAL_MEM_SIZE, 0,
+                        "CL_DEVICE_LOCAL_MEM_TYPE is CL_NONE");
+    if (!proposal_number(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_TYPE) ||
+        !proposal_number(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)) {
         const char *because = "not every device has a cache";
 
-        change(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_TYPE, CL_NONE, because);
-        change(proposal, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 0, because);
-        change(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 0, because);
+        proposal_change(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_TYPE, CL_NONE, because);
+        proposal_change(proposal, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 0, because);
+        proposal_change(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 0, because);
     }
     if (proposal->pins)
-        mask(proposal, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL | CL_EXEC_NATIVE_KERNEL,
-             "of kernels, and of native ones, which pin the program");
+        proposal_mask(proposal, CL_DEVICE_EXECUTION_CAPABILITIES,
+                      CL_EXEC_KERNEL | CL_EXEC_NATIVE_KERNEL,
+                      "of kernels, and of native ones, which pin the program");
     else
-        mask(proposal, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL,
-             "a native kernel has pointers into one device's memory");
-    if (number(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > SEATS)
-        change(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, SEATS,
-               "a program has no more virtual devices");
-    if (!number(proposal, CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE))
-        change(proposal, CL_DEVICE_GLOBAL_VARIABLE_PREFERRED_TOTAL_SIZE, 0,
-               "CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE is 0");
+        proposal_mask(proposal, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL,
+                      "a native kernel has pointers into one device's memory");
+    if (proposal_number(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > SEATS)
+        proposal_change(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, SEATS,
+                        "a program has no more virtual devices");
+    if (!proposal_number(proposal, CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE))
+        proposal_change(proposal, CL_DEVICE_GLOBAL_VARIABLE_PREFERRED_TOTAL_SIZE, 0,
+                        "CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE is 0");
     /* Linking needs a compiler (4.2: the linker is there whenever the compiler is). */
-    if (!number(proposal, CL_DEVICE_COMPILER_AVAILABLE))
-        change(proposal, CL_DEVICE_LINKER_AVAILABLE, CL_FALSE, "linking needs a compiler");
+    if (!proposal_number(proposal, CL_DEVICE_COMPILER_AVAILABLE))
+        proposal_change(proposal, CL_DEVICE_LINKER_AVAILABLE, CL_FALSE, "linking needs a compiler");
 }
 
 void proposal_agree(struct proposal *proposal)
 {
-    agree_work(proposal);
-    agree_images(proposal);
-    agree_image_formats(proposal);
-    agree_extensions(proposal);
-    agree_features(proposal);
-    agree_memory(proposal);
+    proposal_agree_work(proposal);
+    proposal_agree_images(proposal);
+    proposal_agree_image_formats(proposal);
+    proposal_agree_extensions(proposal);
+    proposal_agree_features(proposal);
+    proposal_agree_memory(proposal);
 }

@@ -6,7 +6,7 @@
 
 #include "state/base/array.h"
 
-static bool same_subject(const struct reason *a, const struct reason *b)
+static bool reasons_same_subject(const struct reason *a, const struct reason *b)
 {
     return a->kind == b->kind && a->param == b->param && a->flags == b->flags &&
            a->type == b->type && a->format.image_channel_order == b->format.image_channel_order &&
@@ -14,15 +14,15 @@ static bool same_subject(const struct reason *a, const struct reason *b)
            strcmp(a->name, b->name) == 0;
 }
 
-static struct reason *find(const struct reasons *reasons, const struct reason *what)
+static struct reason *reasons_find(const struct reasons *reasons, const struct reason *what)
 {
     for (size_t i = 0; i < reasons->count; i++)
-        if (same_subject(&reasons->items[i], what))
+        if (reasons_same_subject(&reasons->items[i], what))
             return &reasons->items[i];
     return NULL;
 }
 
-static struct reason *add(struct reasons *reasons)
+static struct reason *reasons_add(struct reasons *reasons)
 {
     bool *by = NULL;
 
@@ -41,9 +41,9 @@ struct reason *reasons_note(struct reasons *reasons, const struct reason *what)
 
     if (!reasons)
         return NULL;
-    noted = find(reasons, what);
+    noted = reasons_find(reasons, what);
     if (!noted)
-        noted = add(reasons);
+        noted = reasons_add(reasons);
     if (!noted) {
         reasons->failed = true;
         return NULL;
@@ -63,7 +63,7 @@ struct reason *reasons_note_answer(struct reasons *reasons, cl_device_info param
         &(struct reason){.kind = REASON_ANSWER, .rule = rule, .param = param, .because = because});
 }
 
-static struct reason named(enum reason_kind kind, const char *name)
+static struct reason reasons_named(enum reason_kind kind, const char *name)
 {
     struct reason reason = {.kind = kind};
 
@@ -74,7 +74,7 @@ static struct reason named(enum reason_kind kind, const char *name)
 struct reason *reasons_note_name(struct reasons *reasons, enum reason_kind kind, const char *name,
                                  enum reason_rule rule, const char *because)
 {
-    struct reason reason = named(kind, name);
+    struct reason reason = reasons_named(kind, name);
 
     reason.rule = rule;
     reason.because = because;
@@ -83,15 +83,15 @@ struct reason *reasons_note_name(struct reasons *reasons, enum reason_kind kind,
 
 const struct reason *reasons_find_answer(const struct reasons *reasons, cl_device_info param)
 {
-    return find(reasons, &(struct reason){.kind = REASON_ANSWER, .param = param});
+    return reasons_find(reasons, &(struct reason){.kind = REASON_ANSWER, .param = param});
 }
 
 const struct reason *reasons_find_name(const struct reasons *reasons, enum reason_kind kind,
                                        const char *name)
 {
-    struct reason reason = named(kind, name);
+    struct reason reason = reasons_named(kind, name);
 
-    return find(reasons, &reason);
+    return reasons_find(reasons, &reason);
 }
 
 void reasons_spread(struct reasons *reasons, const size_t *place, size_t count)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The place of the first answer that is not before @name. */
-static size_t place(const struct devinfo *info, cl_device_info name)
+static size_t reply_place(const struct devinfo *info, cl_device_info name)
 {
     size_t at = 0;
 
@@ -16,7 +16,7 @@ static size_t place(const struct devinfo *info, cl_device_info name)
 
 int reply_set(struct devinfo *info, cl_device_info name, const void *bytes, size_t size)
 {
-    size_t at = place(info, name);
+    size_t at = reply_place(info, name);
     uint8_t *copy = calloc(1, size + 1);
 
     if (!copy)
@@ -56,7 +56,7 @@ int reply_set_scalar(struct devinfo *info, cl_device_info name, uint64_t value, 
 
 void reply_change(struct devinfo *info, cl_device_info name, uint64_t value)
 {
-    size_t at = place(info, name);
+    size_t at = reply_place(info, name);
     struct devinfo_value *found = &info->values[at];
     uint32_t four = (uint32_t)value;
 
@@ -70,7 +70,7 @@ void reply_change(struct devinfo *info, cl_device_info name, uint64_t value)
 
 void reply_shorten(struct devinfo *info, cl_device_info name, size_t size)
 {
-    size_t at = place(info, name);
+    size_t at = reply_place(info, name);
 
     if (at < info->value_count && info->values[at].name == name && info->values[at].size > size)
         info->values[at].size = (uint32_t)size;
@@ -78,7 +78,7 @@ void reply_shorten(struct devinfo *info, cl_device_info name, size_t size)
 
 void reply_drop(struct devinfo *info, cl_device_info name)
 {
-    size_t at = place(info, name);
+    size_t at = reply_place(info, name);
 
     if (at == info->value_count || info->values[at].name != name)
         return;

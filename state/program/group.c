@@ -4,12 +4,12 @@
 
 #include "state/program/kernel_priv.h"
 
-static size_t get(const _Atomic size_t *limit)
+static size_t group_get(const _Atomic size_t *limit)
 {
     return atomic_load_explicit(limit, memory_order_relaxed);
 }
 
-static size_t least(size_t a, size_t b)
+static size_t group_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -19,9 +19,9 @@ static size_t least(size_t a, size_t b)
 static _Atomic uint64_t answers[64];
 
 /* The largest divisor of @of up to @most. */
-static size_t divisor(size_t of, size_t most)
+static size_t group_divisor(size_t of, size_t most)
 {
-    size_t found = least(of, most);
+    size_t found = group_least(of, most);
     if (found <= 1)
         return 1;
     if (launch_divides(of, found))
@@ -43,17 +43,17 @@ void group_divide(uint32_t dims, const size_t *global, size_t items, const size_
                   size_t ret_local[3])
 {
     for (uint32_t i = 0; i < dims; i++) {
-        ret_local[i] = divisor(global[i], least(items, sizes[i]));
+        ret_local[i] = group_divisor(global[i], group_least(items, sizes[i]));
         items /= ret_local[i];
     }
 }
 
-static bool within(const struct group_limits *limits, const struct group_limits *told)
+static bool group_within(const struct group_limits *limits, const struct group_limits *told)
 {
-    return get(&limits->items) <= get(&told->items) &&
-           get(&limits->sizes[0]) <= get(&told->sizes[0]) &&
-           get(&limits->sizes[1]) <= get(&told->sizes[1]) &&
-           get(&limits->sizes[2]) <= get(&told->sizes[2]);
+    return group_get(&limits->items) <= group_get(&told->items) &&
+           group_get(&limits->sizes[0]) <= group_get(&told->sizes[0]) &&
+           group_get(&limits->sizes[1]) <= group_get(&told->sizes[1]) &&
+           group_get(&limits->sizes[2]) <= group_get(&told->sizes[2]);
 }
 
 const size_t *group_choose(struct kernel *kernel, const struct residence *residence, uint8_t place,
@@ -62,15 +62,16 @@ const size_t *group_choose(struct kernel *kernel, const struct residence *reside
     const struct group_limits *told = space->told ? space->told : &residence->groups;
     struct kernel_details *details = kernel->details;
     size_t most = kernel_told_group(kernel), sizes[3];
-    bool free = within(&residence->groups, told);
-    if (LIKELY(free && get(&residence->groups.items) <= most))
+    bool free = group_within(&residence->groups, told);
+    if (LIKELY(free && group_get(&residence->groups.items) <= most))
         return NULL;
     size_t there = kernel_largest_group(kernel, residence, place, real);
     if ((free && there <= most) || details->required[0] != 0)
         return NULL;
-    most = least(least(most, there), least(get(&told->items), get(&residence->groups.items)));
+    most = group_least(group_least(most, there),
+                       group_least(group_get(&told->items), group_get(&residence->groups.items)));
     for (uint32_t i = 0; i < 3; i++)
-        sizes[i] = least(get(&told->sizes[i]), get(&residence->groups.sizes[i]));
+        sizes[i] = group_least(group_get(&told->sizes[i]), group_get(&residence->groups.sizes[i]));
     group_divide(space->dims, space->global, most, sizes, ret_local);
     return ret_local;
 }

@@ -135,7 +135,7 @@ static struct kernel *kernel_new(struct program *program, const char *name)
 }
 
 /* In the gate: the real kernel where the program has an executable, and what it is like. */
-static cl_int create_first(struct kernel *kernel)
+static cl_int kernel_create_first(struct kernel *kernel)
 {
     struct program *program = kernel->program;
     uint8_t place = program_kernel_place(program);
@@ -156,14 +156,14 @@ static cl_int create_first(struct kernel *kernel)
 }
 
 /* Create a kernel, with the arguments of @source unless that is NULL. */
-static cl_int create_once(struct program *program, const char *name, const struct kernel *source,
-                          struct kernel **ret_kernel)
+static cl_int kernel_create_once(struct program *program, const char *name,
+                                 const struct kernel *source, struct kernel **ret_kernel)
 {
     struct kernel *kernel = kernel_new(program, name);
     if (!kernel)
         return CL_OUT_OF_HOST_MEMORY;
     program_enter(program);
-    cl_int error = create_first(kernel);
+    cl_int error = kernel_create_first(kernel);
     for (cl_uint i = 0; error == CL_SUCCESS && source && i < kernel->arg_count; i++)
         if (kernel_arg_copy(&source->args[i], &kernel->args[i]) != 0)
             error = CL_OUT_OF_HOST_MEMORY;
@@ -188,13 +188,13 @@ static cl_int create_once(struct program *program, const char *name, const struc
     return CL_SUCCESS;
 }
 
-static cl_int create(struct program *program, const char *name, const struct kernel *source,
-                     struct kernel **ret_kernel)
+static cl_int kernel_create_from(struct program *program, const char *name,
+                                 const struct kernel *source, struct kernel **ret_kernel)
 {
     unsigned tries = 0;
     cl_int error;
     do
-        error = create_once(program, name, source, ret_kernel);
+        error = kernel_create_once(program, name, source, ret_kernel);
     while (error != CL_SUCCESS && context_outlives(program->context, error, &tries));
     return error;
 }
@@ -204,18 +204,19 @@ cl_int kernel_create(struct program *program, const char *name, struct kernel **
     program_settle(program);
     if (!program_is_executable(program, ~0u))
         return CL_INVALID_PROGRAM_EXECUTABLE;
-    return create(program, name, NULL, ret_kernel);
+    return kernel_create_from(program, name, NULL, ret_kernel);
 }
 
 /* Drivers have clCloneKernel only since 2.1; a kernel of the same name with the same arguments is
  * all that it gives. */
 cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel)
 {
-    return create(source->program, source->name, source, ret_kernel);
+    return kernel_create_from(source->program, source->name, source, ret_kernel);
 }
 
 /* Under the lock, with none there yet. */
-static cl_int make_real(struct kernel *kernel, struct residence *residence, uint8_t place)
+static cl_int kernel_make_real_locked(struct kernel *kernel, struct residence *residence,
+                                      uint8_t place)
 {
     cl_int error = CL_SUCCESS;
     if (!kernel->program->real[place])
@@ -241,7 +242,7 @@ cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint
     int before = cancel_hold();
     pthread_mutex_lock(&kernel->details->lock);
     if (!kernel->real[place])
-        error = make_real(kernel, residence, place);
+        error = kernel_make_real_locked(kernel, residence, place);
     pthread_mutex_unlock(&kernel->details->lock);
     cancel_allow(before);
     return error;
@@ -254,7 +255,7 @@ struct described {
     cl_int error; /* the last that a device which is lost gives for an answer */
 };
 
-static bool answered(struct described *of, cl_int error)
+static bool kernel_answered(struct described *of, cl_int error)
 {
     if (lost_may_say(error))
         of->error = error;
@@ -262,41 +263,42 @@ static bool answered(struct described *of, cl_int error)
 }
 
 /* A string or number of the driver's about one parameter; false where it says nothing. */
-static bool arg_query(struct described *of, cl_uint index, cl_kernel_arg_info name, size_t size,
-                      void *ret_value)
+static bool kernel_arg_query(struct described *of, cl_uint index, cl_kernel_arg_info name,
+                             size_t size, void *ret_value)
 {
-    return answered(
+    return kernel_answered(
         of, of->residence->cl->clGetKernelArgInfo(of->real, index, name, size, ret_value, NULL));
 }
 
-static void group_query(struct described *of, cl_kernel_work_group_info name, size_t size,
-                        void *ret_value)
+static void kernel_group_query(struct described *of, cl_kernel_work_group_info name, size_t size,
+                               void *ret_value)
 {
-    (void)answered(of, of->residence->cl->clGetKernelWorkGroupInfo(
-                           of->real, of->residence->device->id, name, size, ret_value, NULL));
+    (void)kernel_answered(
+        of, of->residence->cl->clGetKernelWorkGroupInfo(of->real, of->residence->device->id, name,
+                                                        size, ret_value, NULL));
 }
 
 /* Of a vector (6.3.2): "float9" is a type of the program's own. */
-static bool is_width(unsigned long width)
+static bool kernel_is_width(unsigned long width)
 {
     return width == 2 || width == 3 || width == 4 || width == 8 || width == 16;
 }
 
 /* "double", "double4*", but not "doubles". */
-static bool is_type(const char *type, const char *word)
+static bool kernel_is_type(const char *type, const char *word)
 {
     size_t length = strlen(word);
     if (strncmp(type, word, length) != 0)
         return false;
     char *end;
     unsigned long width = strtoul(type + length, &end, 10);
-    return (end == type + length || is_width(width)) && !isalnum((unsigned char)*end) &&
+    return (end == type + length || kernel_is_width(width)) && !isalnum((unsigned char)*end) &&
            *end != '_';
 }
 
 /* Bytes of "float", "uint4", "unsigned int" (6.3.1, 6.3.2), which cannot be a handle in disguise; 0
  * for every other name. */
-static uint8_t builtin_size(const char *name)
+static uint8_t kernel_builtin_size(const char *name)
 {
     static const struct {
         const char *word;
@@ -313,7 +315,7 @@ static uint8_t builtin_size(const char *name)
             continue;
         char *end;
         unsigned long width = name[length] ? strtoul(name + length, &end, 10) : 1;
-        if (name[length] && (*end != '\0' || !is_width(width)))
+        if (name[length] && (*end != '\0' || !kernel_is_width(width)))
             continue;
         return (uint8_t)(types[i].size * (width == 3 ? 4 : width));
     }
@@ -321,7 +323,7 @@ static uint8_t builtin_size(const char *name)
 }
 
 /* The same of what a pointer leads to: "float4*". */
-static uint8_t pointed_size(char *type)
+static uint8_t kernel_pointed_size(char *type)
 {
     size_t length = strcspn(type, "*");
     bool once = type[length] == '*' && type[length + 1] == '\0';
@@ -329,33 +331,33 @@ static uint8_t pointed_size(char *type)
         length--;
     char *end = type + length, kept = *end;
     *end = '\0';
-    uint8_t size = once ? builtin_size(type) : 0;
+    uint8_t size = once ? kernel_builtin_size(type) : 0;
     *end = kept;
     return size;
 }
 
-static void note_type(struct usage_kernel *usage, const char *type)
+static void kernel_note_type(struct usage_kernel *usage, const char *type)
 {
-    usage->fp64 = usage->fp64 || is_type(type, "double");
+    usage->fp64 = usage->fp64 || kernel_is_type(type, "double");
     /* A pointer to half alone needs no extension: vload_half reads it. */
-    usage->fp16 = usage->fp16 || (is_type(type, "half") && strcmp(type, "half*") != 0);
+    usage->fp16 = usage->fp16 || (kernel_is_type(type, "half") && strcmp(type, "half*") != 0);
 }
 
-static void describe_arg(struct described *of, cl_uint index, struct kernel_arg *arg,
-                         struct usage_kernel *usage)
+static void kernel_describe_arg(struct described *of, cl_uint index, struct kernel_arg *arg,
+                                struct usage_kernel *usage)
 {
     cl_kernel_arg_address_qualifier address;
     cl_kernel_arg_access_qualifier access = CL_KERNEL_ARG_ACCESS_NONE;
     char type[256] = "";
     arg->writes = true;
-    if (!arg_query(of, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof(address), &address))
+    if (!kernel_arg_query(of, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof(address), &address))
         return;
-    (void)arg_query(of, index, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof(access), &access);
-    (void)arg_query(of, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type);
-    note_type(usage, type);
+    (void)kernel_arg_query(of, index, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof(access), &access);
+    (void)kernel_arg_query(of, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type);
+    kernel_note_type(usage, type);
     bool image = access != CL_KERNEL_ARG_ACCESS_NONE && strncmp(type, "pipe", 4) != 0;
     bool is_named = strncmp(type, "image", 5) == 0;
-    if (is_type(type, "sampler_t")) {
+    if (kernel_is_type(type, "sampler_t")) {
         arg->declared = ARG_IS_SAMPLER;
         usage->samplers++;
     } else if (image) {
@@ -371,10 +373,10 @@ static void describe_arg(struct described *of, cl_uint index, struct kernel_arg 
     } else if (address != CL_KERNEL_ARG_ADDRESS_PRIVATE) {
         arg->declared = ARG_IS_MEMORY;
         arg->writes = address != CL_KERNEL_ARG_ADDRESS_CONSTANT;
-        arg->element = pointed_size(type);
-    } else if (builtin_size(type) != 0) {
+        arg->element = kernel_pointed_size(type);
+    } else if (kernel_builtin_size(type) != 0) {
         arg->declared = ARG_IS_VALUE;
-        arg->builtin_size = builtin_size(type);
+        arg->builtin_size = kernel_builtin_size(type);
     }
     /* Else a struct, or a name that may stand for a sampler: the value tells. */
 }
@@ -396,17 +398,17 @@ cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_ke
     for (cl_uint i = 0; i < count; i++) {
         kernel->args[i].writes = true;
         if (tells)
-            describe_arg(&of, i, &kernel->args[i], &details->usage);
+            kernel_describe_arg(&of, i, &kernel->args[i], &details->usage);
     }
     /* What a driver does not say stays zero. */
-    group_query(&of, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(details->local_static),
-                &details->local_static);
-    group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
-                details->required);
+    kernel_group_query(&of, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(details->local_static),
+                       &details->local_static);
+    kernel_group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
+                       details->required);
     return the_upcalls && the_upcalls->is_protected() ? of.error : CL_SUCCESS;
 }
 
-static void in_child(void)
+static void kernel_in_child(void)
 {
     uintptr_t cursor = 0;
     struct kernel *kernel;
@@ -414,4 +416,4 @@ static void in_child(void)
         pthread_mutex_init(&kernel->details->lock, NULL);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = kernel_in_child};

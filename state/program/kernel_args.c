@@ -12,8 +12,8 @@
 
 /* The real object behind an argument in @place, made where it is not yet; NULL for a NULL buffer.
  */
-static cl_int real_object(const struct kernel_arg *arg, struct object *object,
-                          struct residence *residence, uint8_t place, void **ret_real)
+static cl_int kernel_args_real_object(const struct kernel_arg *arg, struct object *object,
+                                      struct residence *residence, uint8_t place, void **ret_real)
 {
     cl_int error = CL_SUCCESS;
     if (!object) {
@@ -35,8 +35,9 @@ static cl_int real_object(const struct kernel_arg *arg, struct object *object,
 }
 
 /* Give one argument to a real kernel. Its object is made real where it is not yet. */
-static cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index,
-                              struct residence *residence, uint8_t place, cl_kernel real)
+static cl_int kernel_args_kernel_arg_give(const struct kernel_arg *arg, cl_uint index,
+                                          struct residence *residence, uint8_t place,
+                                          cl_kernel real)
 {
     const cl_icd_dispatch *cl = residence->cl;
     if (arg->kind == ARG_UNSET)
@@ -56,7 +57,7 @@ static cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index,
     /* Its object is gone: natively the launch has no defined effect; here it is refused. */
     if (!object && arg->object.object)
         return CL_SUCCESS;
-    cl_int error = real_object(arg, object, residence, place, &handle);
+    cl_int error = kernel_args_real_object(arg, object, residence, place, &handle);
     return error ? error : cl->clSetKernelArg(real, index, sizeof(handle), &handle);
 }
 
@@ -69,7 +70,8 @@ cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t 
     pthread_mutex_lock(&kernel->details->lock);
     bool has = kernel_has(kernel, place, edition);
     for (cl_uint i = 0; !has && error == CL_SUCCESS && i < kernel->arg_count; i++)
-        error = kernel_arg_give(&kernel->args[i], i, residence, place, kernel->real[place]);
+        error =
+            kernel_args_kernel_arg_give(&kernel->args[i], i, residence, place, kernel->real[place]);
     kernel_exec_give(kernel->details->exec, residence, kernel->real[place]);
     if (error == CL_SUCCESS)
         __atomic_store_n(&kernel->applied[place], edition, __ATOMIC_RELEASE);
@@ -117,14 +119,15 @@ int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg)
 }
 
 /* The real kernel that answers for the program; made at its first use in a place. */
-static inline cl_int home_real(struct kernel *kernel, struct residence *residence, uint8_t place)
+static inline cl_int kernel_args_home_real(struct kernel *kernel, struct residence *residence,
+                                           uint8_t place)
 {
     return LIKELY(kernel->real[place] != NULL) ? CL_SUCCESS
                                                : kernel_make_real(kernel, residence, place);
 }
 
 /* A few bytes, without a call: the sizes that arguments mostly have. */
-static inline void copy_small(unsigned char *to, const void *from, size_t size)
+static inline void kernel_args_copy_small(unsigned char *to, const void *from, size_t size)
 {
     switch (size) {
     case 4:
@@ -141,7 +144,7 @@ static inline void copy_small(unsigned char *to, const void *from, size_t size)
     }
 }
 
-static inline bool same_small(const unsigned char *kept, const void *value, size_t size)
+static inline bool kernel_args_same_small(const unsigned char *kept, const void *value, size_t size)
 {
     uint32_t four[2];
     uint64_t eight[2];
@@ -160,19 +163,19 @@ static inline bool same_small(const unsigned char *kept, const void *value, size
 }
 
 /* The real kernel in the home place has all arguments, or not. */
-static inline bool is_current(const struct kernel *kernel, uint8_t home)
+static inline bool kernel_args_is_current(const struct kernel *kernel, uint8_t home)
 {
     return kernel->applied[home] == kernel_edition(kernel);
 }
 
 /* A value in a new shape: the first, a big one, none at all. */
-static NOINLINE cl_int set_new_value(struct kernel *kernel, cl_uint index, size_t size,
-                                     const void *value)
+static NOINLINE cl_int kernel_args_set_new_value(struct kernel *kernel, cl_uint index, size_t size,
+                                                 const void *value)
 {
     struct kernel_arg *arg = &kernel->args[index];
     uint8_t home = kernel_home(kernel);
     struct residence *residence = kernel->context->at[home];
-    bool current = is_current(kernel, home);
+    bool current = kernel_args_is_current(kernel, home);
     bool is_big = value && size > sizeof(arg->value.small);
     bool fits = is_big && arg->kind == ARG_VALUE && arg->size == size;
     unsigned char *big = NULL;
@@ -185,7 +188,7 @@ static NOINLINE cl_int set_new_value(struct kernel *kernel, cl_uint index, size_
         return CL_SUCCESS;
     if (is_big && !fits && !(big = malloc(size)))
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = home_real(kernel, residence, home);
+    cl_int error = kernel_args_home_real(kernel, residence, home);
     if (error == CL_SUCCESS)
         error = residence->cl->clSetKernelArg(kernel->real[home], index, size, value);
     if (error != CL_SUCCESS) {
@@ -213,38 +216,38 @@ static NOINLINE cl_int set_new_value(struct kernel *kernel, cl_uint index, size_
     return CL_SUCCESS;
 }
 
-static ALWAYS_INLINE cl_int set_value(struct kernel *kernel, uint8_t home, cl_uint index,
-                                      size_t size, const void *value)
+static ALWAYS_INLINE cl_int kernel_args_set_value(struct kernel *kernel, uint8_t home,
+                                                  cl_uint index, size_t size, const void *value)
 {
     struct kernel_arg *arg = &kernel->args[index];
     cl_kernel real = kernel->real[home];
-    bool current = is_current(kernel, home);
+    bool current = kernel_args_is_current(kernel, home);
     if (UNLIKELY(arg->kind != ARG_VALUE || arg->size != size || size > sizeof(arg->value.small) ||
                  !value || !real))
-        return set_new_value(kernel, index, size, value);
-    if (current && same_small(arg->value.small, value, size))
+        return kernel_args_set_new_value(kernel, index, size, value);
+    if (current && kernel_args_same_small(arg->value.small, value, size))
         return CL_SUCCESS;
     cl_int error = kernel->context->at[home]->cl->clSetKernelArg(real, index, size, value);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
-    copy_small(arg->value.small, value, size);
+    kernel_args_copy_small(arg->value.small, value, size);
     kernel_changed(kernel, home, current);
     return CL_SUCCESS;
 }
 
 /* Its object has no real one here yet, or none at all, or the kernel has not. */
-static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, struct object *object,
-                                      enum kernel_arg_kind kind)
+static NOINLINE cl_int kernel_args_set_new_object(struct kernel *kernel, cl_uint index,
+                                                  struct object *object, enum kernel_arg_kind kind)
 {
     struct kernel_arg *arg = &kernel->args[index];
     uint8_t home = kernel_home(kernel);
     struct residence *residence = kernel->context->at[home];
-    bool current = is_current(kernel, home);
+    bool current = kernel_args_is_current(kernel, home);
     const struct kernel_arg next = {.kind = (uint8_t)kind};
     void *handle = NULL;
-    cl_int error = home_real(kernel, residence, home);
+    cl_int error = kernel_args_home_real(kernel, residence, home);
     if (error == CL_SUCCESS)
-        error = real_object(&next, object, residence, home, &handle);
+        error = kernel_args_real_object(&next, object, residence, home, &handle);
     /* Not there for want of room: it is given when a launch has it brought. */
     bool later = error == NO_ROOM;
     if (error == CL_SUCCESS)
@@ -262,15 +265,15 @@ static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, stru
     return CL_SUCCESS;
 }
 
-static ALWAYS_INLINE cl_int set_buffer(struct kernel *kernel, uint8_t home, cl_uint index,
-                                       struct memory *memory)
+static ALWAYS_INLINE cl_int kernel_args_set_buffer(struct kernel *kernel, uint8_t home,
+                                                   cl_uint index, struct memory *memory)
 {
     struct kernel_arg *arg = &kernel->args[index];
     cl_kernel real = kernel->real[home];
-    bool current = is_current(kernel, home);
+    bool current = kernel_args_is_current(kernel, home);
     uint32_t generation = atomic_load_explicit(&memory->object.generation, memory_order_relaxed);
     if (UNLIKELY(arg->kind != ARG_MEMORY || !real || !memory->real[home]))
-        return set_new_object(kernel, index, &memory->object, ARG_MEMORY);
+        return kernel_args_set_new_object(kernel, index, &memory->object, ARG_MEMORY);
     if (current && arg->object.object == &memory->object && arg->object.generation == generation)
         return CL_SUCCESS;
     cl_int error = kernel->context->at[home]->cl->clSetKernelArg(real, index, sizeof(cl_mem),
@@ -284,61 +287,62 @@ static ALWAYS_INLINE cl_int set_buffer(struct kernel *kernel, uint8_t home, cl_u
 }
 
 /* The handle that @value points to, which need not be aligned. */
-static inline void *handle_at(const void *value)
+static inline void *kernel_args_handle_at(const void *value)
 {
     void *handle;
     memcpy(&handle, value, sizeof(handle));
     return handle;
 }
 
-static ALWAYS_INLINE cl_int set_memory(struct kernel *kernel, uint8_t home, cl_uint index,
-                                       size_t size, const void *value)
+static ALWAYS_INLINE cl_int kernel_args_set_memory(struct kernel *kernel, uint8_t home,
+                                                   cl_uint index, size_t size, const void *value)
 {
-    void *handle = LIKELY(value != NULL) ? handle_at(value) : NULL;
+    void *handle = LIKELY(value != NULL) ? kernel_args_handle_at(value) : NULL;
     if (UNLIKELY(size != sizeof(handle)))
         return CL_INVALID_ARG_SIZE;
     if (UNLIKELY(!handle))
-        return set_new_object(kernel, index, NULL, ARG_MEMORY);
+        return kernel_args_set_new_object(kernel, index, NULL, ARG_MEMORY);
     struct memory *memory = memory_get(handle);
     /* Another context's object has no real one here. */
     if (UNLIKELY(!memory || memory->context != kernel->context))
         return CL_INVALID_MEM_OBJECT;
-    return set_buffer(kernel, home, index, memory);
+    return kernel_args_set_buffer(kernel, home, index, memory);
 }
 
 /* 5.9.2: an image, that its flags let the kernel access as it declares. */
-static NOINLINE cl_int set_image(struct kernel *kernel, cl_uint index, size_t size,
-                                 const void *value)
+static NOINLINE cl_int kernel_args_set_image(struct kernel *kernel, cl_uint index, size_t size,
+                                             const void *value)
 {
     unsigned declared = kernel->args[index].declared;
     if (size != sizeof(cl_mem))
         return CL_INVALID_ARG_SIZE;
-    struct memory *memory = value ? memory_get(handle_at(value)) : NULL;
+    struct memory *memory = value ? memory_get(kernel_args_handle_at(value)) : NULL;
     if (!memory || memory->context != kernel->context || !memory->image)
         return CL_INVALID_MEM_OBJECT;
     if ((declared != ARG_IS_WRITE_IMAGE && memory->flags & CL_MEM_WRITE_ONLY) ||
         (declared != ARG_IS_READ_IMAGE && memory->flags & CL_MEM_READ_ONLY))
         return CL_INVALID_ARG_VALUE;
-    return set_buffer(kernel, kernel_home(kernel), index, memory);
+    return kernel_args_set_buffer(kernel, kernel_home(kernel), index, memory);
 }
 
-static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static cl_int kernel_args_set_sampler(struct kernel *kernel, cl_uint index, size_t size,
+                                      const void *value)
 {
     const struct kernel_arg *arg = &kernel->args[index];
     if (size != sizeof(cl_sampler))
         return CL_INVALID_ARG_SIZE;
-    struct sampler *sampler = value ? sampler_get(handle_at(value)) : NULL;
+    struct sampler *sampler = value ? sampler_get(kernel_args_handle_at(value)) : NULL;
     if (!sampler || sampler->context != kernel->context)
         return CL_INVALID_SAMPLER;
     struct object_weak weak = object_weak(sampler);
-    if (is_current(kernel, kernel_home(kernel)) && arg->kind == ARG_SAMPLER &&
+    if (kernel_args_is_current(kernel, kernel_home(kernel)) && arg->kind == ARG_SAMPLER &&
         arg->object.object == weak.object && arg->object.generation == weak.generation)
         return CL_SUCCESS;
-    return set_new_object(kernel, index, &sampler->object, ARG_SAMPLER);
+    return kernel_args_set_new_object(kernel, index, &sampler->object, ARG_SAMPLER);
 }
 
 /* True for what was a handle of @type once; a driver must not follow it. */
-static bool was_handle(const void *handle, enum object_type type)
+static bool kernel_args_was_handle(const void *handle, enum object_type type)
 {
     const struct object_region *region = &object_regions[type];
     uintptr_t offset = (uintptr_t)handle - object_base;
@@ -350,46 +354,49 @@ static bool was_handle(const void *handle, enum object_type type)
 }
 
 /* The compiler did not say what the parameter is: a value that is a handle of ours is one. */
-static NOINLINE cl_int set_any(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static NOINLINE cl_int kernel_args_set_any(struct kernel *kernel, cl_uint index, size_t size,
+                                           const void *value)
 {
-    void *handle = value && size == sizeof(handle) ? handle_at(value) : NULL;
-    if (handle && was_handle(handle, OBJECT_MEMORY))
-        return set_memory(kernel, kernel_home(kernel), index, size, value);
-    if (handle && was_handle(handle, OBJECT_SAMPLER))
-        return set_sampler(kernel, index, size, value);
-    return set_value(kernel, kernel_home(kernel), index, size, value);
+    void *handle = value && size == sizeof(handle) ? kernel_args_handle_at(value) : NULL;
+    if (handle && kernel_args_was_handle(handle, OBJECT_MEMORY))
+        return kernel_args_set_memory(kernel, kernel_home(kernel), index, size, value);
+    if (handle && kernel_args_was_handle(handle, OBJECT_SAMPLER))
+        return kernel_args_set_sampler(kernel, index, size, value);
+    return kernel_args_set_value(kernel, kernel_home(kernel), index, size, value);
 }
 
-static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static cl_int kernel_args_set_local(struct kernel *kernel, cl_uint index, size_t size,
+                                    const void *value)
 {
     const struct kernel_arg *arg = &kernel->args[index];
     if (size == 0)
         return CL_INVALID_ARG_SIZE;
     if (value)
         return CL_INVALID_ARG_VALUE;
-    if (arg->kind == ARG_LOCAL && arg->size == size && is_current(kernel, kernel_home(kernel)))
+    if (arg->kind == ARG_LOCAL && arg->size == size &&
+        kernel_args_is_current(kernel, kernel_home(kernel)))
         return CL_SUCCESS;
-    return set_new_value(kernel, index, size, value);
+    return kernel_args_set_new_value(kernel, index, size, value);
 }
 
-static inline cl_int set_arg(struct kernel *kernel, uint8_t home, cl_uint index, size_t size,
-                             const void *value)
+static inline cl_int kernel_args_set_arg(struct kernel *kernel, uint8_t home, cl_uint index,
+                                         size_t size, const void *value)
 {
     if (UNLIKELY(index >= kernel->arg_count))
         return CL_INVALID_ARG_INDEX;
     unsigned declared = kernel->args[index].declared;
     if (LIKELY(declared == ARG_IS_VALUE))
-        return set_value(kernel, home, index, size, value);
+        return kernel_args_set_value(kernel, home, index, size, value);
     if (LIKELY(declared == ARG_IS_MEMORY))
-        return set_memory(kernel, home, index, size, value);
-    return declared == ARG_IS_LOCAL     ? set_local(kernel, index, size, value)
-           : declared == ARG_IS_SAMPLER ? set_sampler(kernel, index, size, value)
-           : declared == ARG_ANY        ? set_any(kernel, index, size, value)
-                                        : set_image(kernel, index, size, value);
+        return kernel_args_set_memory(kernel, home, index, size, value);
+    return declared == ARG_IS_LOCAL     ? kernel_args_set_local(kernel, index, size, value)
+           : declared == ARG_IS_SAMPLER ? kernel_args_set_sampler(kernel, index, size, value)
+           : declared == ARG_ANY        ? kernel_args_set_any(kernel, index, size, value)
+                                        : kernel_args_set_image(kernel, index, size, value);
 }
 
 /* With several devices: where its program has an executable. Leaves inside the gate. */
-static NOINLINE uint8_t enter_home(struct kernel *kernel)
+static NOINLINE uint8_t kernel_args_enter_home(struct kernel *kernel)
 {
     program_enter(kernel->program);
     return program_kernel_place(kernel->program);
@@ -403,9 +410,9 @@ cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const v
         context_enter(context);
         home = atomic_load_explicit(&context->place[0], memory_order_relaxed);
     } else {
-        home = enter_home(kernel);
+        home = kernel_args_enter_home(kernel);
     }
-    cl_int error = set_arg(kernel, home, index, size, value);
+    cl_int error = kernel_args_set_arg(kernel, home, index, size, value);
     gate_leave();
     return error;
 }
@@ -463,7 +470,7 @@ cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct resid
     if (!real)
         return error ? error : CL_OUT_OF_RESOURCES;
     for (cl_uint i = 0; error == CL_SUCCESS && i < snapshot->count; i++)
-        error = kernel_arg_give(&snapshot->args[i], i, residence, place, real);
+        error = kernel_args_kernel_arg_give(&snapshot->args[i], i, residence, place, real);
     kernel_exec_give(snapshot->exec, residence, real);
     if (error != CL_SUCCESS) {
         residence->cl->clReleaseKernel(real);

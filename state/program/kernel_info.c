@@ -24,8 +24,8 @@ struct question {
     size_t key_size;
 };
 
-static cl_int call(const struct question *question, const struct residence *residence,
-                   cl_kernel real, size_t size, void *value, size_t *ret_size)
+static cl_int kernel_info_call(const struct question *question, const struct residence *residence,
+                               cl_kernel real, size_t size, void *value, size_t *ret_size)
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_device_id device = residence->device->id;
@@ -49,31 +49,32 @@ static cl_int call(const struct question *question, const struct residence *resi
 }
 
 /* A driver's word about the question, which stays, rather than about its state. */
-static bool is_answer(cl_int error)
+static bool kernel_info_is_answer(cl_int error)
 {
     return error == CL_INVALID_VALUE || error == CL_INVALID_OPERATION ||
            error == CL_INVALID_ARG_INDEX || error == CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
 }
 
-static uint32_t query_of(const struct question *question)
+static uint32_t kernel_info_query_of(const struct question *question)
 {
     return (uint32_t)question->topic << 16 | question->name;
 }
 
 /* What the program was told stays true: also that there is nothing to tell. */
-static cl_int keep_error(const struct question *question, cl_int error)
+static cl_int kernel_info_keep_error(const struct question *question, cl_int error)
 {
     size_t size;
     const cl_int *kept = NULL;
-    if (is_answer(error))
-        kept = answers_add(&question->kernel->details->answers, query_of(question) | ANSWER_ERROR,
-                           question->key, question->key_size, &error, sizeof(error), &size);
+    if (kernel_info_is_answer(error))
+        kept = answers_add(&question->kernel->details->answers,
+                           kernel_info_query_of(question) | ANSWER_ERROR, question->key,
+                           question->key_size, &error, sizeof(error), &size);
     return kept ? *kept : error;
 }
 
 /* Ask the driver in @place and keep the answer. Inside the gate. */
-static cl_int ask(const struct question *question, uint8_t place, const void **ret_value,
-                  size_t *ret_size)
+static cl_int kernel_info_ask(const struct question *question, uint8_t place,
+                              const void **ret_value, size_t *ret_size)
 {
     struct kernel *kernel = question->kernel;
     struct residence *residence = kernel->context->at[place];
@@ -82,18 +83,18 @@ static cl_int ask(const struct question *question, uint8_t place, const void **r
     cl_kernel real = kernel->real[place];
     if (error != CL_SUCCESS)
         return error;
-    error = call(question, residence, real, 0, NULL, &size);
+    error = kernel_info_call(question, residence, real, 0, NULL, &size);
     if (error != CL_SUCCESS)
-        return keep_error(question, error);
+        return kernel_info_keep_error(question, error);
     if (size > ANSWER_MAX)
         return CL_OUT_OF_RESOURCES;
     unsigned char *bytes = calloc(1, size ? size : 1);
     if (!bytes)
         return CL_OUT_OF_HOST_MEMORY;
-    error = call(question, residence, real, size, bytes, NULL);
+    error = kernel_info_call(question, residence, real, size, bytes, NULL);
     const void *kept = NULL;
     if (error == CL_SUCCESS) {
-        kept = answers_add(&kernel->details->answers, query_of(question), question->key,
+        kept = answers_add(&kernel->details->answers, kernel_info_query_of(question), question->key,
                            question->key_size, bytes, size, &size);
         error = kept ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     }
@@ -105,27 +106,27 @@ static cl_int ask(const struct question *question, uint8_t place, const void **r
     return CL_SUCCESS;
 }
 
-static void key_add(struct question *question, const void *bytes, size_t size)
+static void kernel_info_key_add(struct question *question, const void *bytes, size_t size)
 {
     memcpy(question->key + question->key_size, bytes, size);
     question->key_size += size;
 }
 
 /* @seat: whose residence to ask, or -1 for where the kernel was made first. */
-static cl_int answer(const struct question *question, int seat, const void **ret_value,
-                     size_t *ret_size)
+static cl_int kernel_info_answer(const struct question *question, int seat, const void **ret_value,
+                                 size_t *ret_size)
 {
     struct kernel *kernel = question->kernel;
-    const void *known = answers_find(&kernel->details->answers, query_of(question), question->key,
-                                     question->key_size, ret_size);
+    const void *known = answers_find(&kernel->details->answers, kernel_info_query_of(question),
+                                     question->key, question->key_size, ret_size);
     if (known) {
         *ret_value = known;
         return CL_SUCCESS;
     }
     size_t size;
     const cl_int *refusal =
-        answers_find(&kernel->details->answers, query_of(question) | ANSWER_ERROR, question->key,
-                     question->key_size, &size);
+        answers_find(&kernel->details->answers, kernel_info_query_of(question) | ANSWER_ERROR,
+                     question->key, question->key_size, &size);
     if (refusal)
         return *refusal;
     program_enter(kernel->program);
@@ -134,7 +135,7 @@ static cl_int answer(const struct question *question, int seat, const void **ret
     uint8_t place = seat < 0
                         ? kernel_home(kernel)
                         : atomic_load_explicit(&kernel->context->place[seat], memory_order_relaxed);
-    cl_int error = ask(question, place, ret_value, ret_size);
+    cl_int error = kernel_info_ask(question, place, ret_value, ret_size);
     gate_leave();
     return error;
 }
@@ -143,7 +144,7 @@ cl_int kernel_attributes(struct kernel *kernel, const void **ret_value, size_t *
 {
     struct question question = {
         .kernel = kernel, .topic = TOPIC_KERNEL, .name = CL_KERNEL_ATTRIBUTES};
-    cl_int error = answer(&question, -1, ret_value, ret_size);
+    cl_int error = kernel_info_answer(&question, -1, ret_value, ret_size);
     if (error != CL_INVALID_VALUE)
         return error;
     *ret_value = "";
@@ -157,12 +158,12 @@ cl_int kernel_arg_info(struct kernel *kernel, cl_uint index, cl_kernel_arg_info 
     struct question question = {.kernel = kernel, .topic = TOPIC_ARG, .name = name, .index = index};
     if (index >= kernel->arg_count)
         return CL_INVALID_ARG_INDEX;
-    key_add(&question, &index, sizeof(index));
-    return answer(&question, -1, ret_value, ret_size);
+    kernel_info_key_add(&question, &index, sizeof(index));
+    return kernel_info_answer(&question, -1, ret_value, ret_size);
 }
 
 /* What it may count on from now on. */
-static void tell_group(struct kernel *kernel, size_t size)
+static void kernel_info_tell_group(struct kernel *kernel, size_t size)
 {
     _Atomic uint32_t *told = &kernel->details->told_group;
     uint32_t before = atomic_load(told);
@@ -176,7 +177,7 @@ cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_wor
 {
     struct question question = {
         .kernel = kernel, .topic = TOPIC_WORK_GROUP, .name = name, .index = seat};
-    key_add(&question, &seat, sizeof(seat));
+    kernel_info_key_add(&question, &seat, sizeof(seat));
     /* The last of the specification's names is for custom devices and built-in kernels (5.9.3),
      * which are not offered; what a driver says of others is its own. */
     if (name < CL_KERNEL_WORK_GROUP_SIZE || name >= CL_KERNEL_GLOBAL_WORK_SIZE)
@@ -185,14 +186,14 @@ cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_wor
         /* Local arguments count, which some drivers forget; compilers differ in the rest. */
         const struct kernel_details *details = kernel->details;
         cl_ulong bytes = details->local_static + details->local_dynamic;
-        key_add(&question, &bytes, sizeof(bytes));
-        *ret_value = answers_add(&kernel->details->answers, query_of(&question), question.key,
-                                 question.key_size, &bytes, sizeof(bytes), ret_size);
+        kernel_info_key_add(&question, &bytes, sizeof(bytes));
+        *ret_value = answers_add(&kernel->details->answers, kernel_info_query_of(&question),
+                                 question.key, question.key_size, &bytes, sizeof(bytes), ret_size);
         return *ret_value ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     }
-    cl_int error = answer(&question, (int)seat, ret_value, ret_size);
+    cl_int error = kernel_info_answer(&question, (int)seat, ret_value, ret_size);
     if (error == CL_SUCCESS && name == CL_KERNEL_WORK_GROUP_SIZE && *ret_size == sizeof(size_t))
-        tell_group(kernel, *(const size_t *)*ret_value);
+        kernel_info_tell_group(kernel, *(const size_t *)*ret_value);
     return error;
 }
 
@@ -209,19 +210,19 @@ cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_sub_
     /* Three sizes or one number, of 5.9.3. */
     if (input_size > 3 * sizeof(size_t) || (!input && input_size))
         return CL_INVALID_VALUE;
-    key_add(&question, &seat, sizeof(seat));
+    kernel_info_key_add(&question, &seat, sizeof(seat));
     if (input)
-        key_add(&question, input, input_size);
+        kernel_info_key_add(&question, input, input_size);
     usage_note_subgroups();
-    return answer(&question, (int)seat, ret_value, ret_size);
+    return kernel_info_answer(&question, (int)seat, ret_value, ret_size);
 }
 
-static bool exceeds(const _Atomic uint64_t *mark, uint64_t value)
+static bool kernel_info_exceeds(const _Atomic uint64_t *mark, uint64_t value)
 {
     return value > atomic_load_explicit(mark, memory_order_relaxed);
 }
 
-static void raise_to(_Atomic uint64_t *mark, uint64_t value)
+static void kernel_info_raise_to(_Atomic uint64_t *mark, uint64_t value)
 {
     uint64_t old = atomic_load_explicit(mark, memory_order_relaxed);
     while (value > old && !atomic_compare_exchange_weak_explicit(
@@ -229,15 +230,16 @@ static void raise_to(_Atomic uint64_t *mark, uint64_t value)
         ;
 }
 
-static NOINLINE void note_new_launch(struct kernel *kernel, const struct launch_space *space)
+static NOINLINE void kernel_info_note_new_launch(struct kernel *kernel,
+                                                 const struct launch_space *space)
 {
     struct kernel_details *details = kernel->details;
     uint64_t memory = details->local_static + details->local_dynamic;
-    raise_to(&details->marks.local_memory, memory);
+    kernel_info_raise_to(&details->marks.local_memory, memory);
     for (cl_uint i = 0; space->local && i < space->dims; i++)
-        raise_to(&details->marks.item_sizes[i], space->local[i]);
-    raise_to(&details->marks.uneven, space->uneven);
-    raise_to(&details->marks.group_size, space->items);
+        kernel_info_raise_to(&details->marks.item_sizes[i], space->local[i]);
+    kernel_info_raise_to(&details->marks.uneven, space->uneven);
+    kernel_info_raise_to(&details->marks.group_size, space->items);
     if (!atomic_exchange_explicit(&details->launched, true, memory_order_relaxed)) {
         for (cl_uint i = 0; i < kernel->arg_count; i++)
             details->usage.parameter_bytes +=
@@ -251,14 +253,15 @@ void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
 {
     const struct kernel_details *details = kernel->details;
     const struct kernel_marks *marks = &details->marks;
-    bool is_new = !atomic_load_explicit(&details->launched, memory_order_relaxed) ||
-                  exceeds(&marks->local_memory, details->local_static + details->local_dynamic) ||
-                  exceeds(&marks->group_size, space->items) ||
-                  exceeds(&marks->uneven, space->uneven);
+    bool is_new =
+        !atomic_load_explicit(&details->launched, memory_order_relaxed) ||
+        kernel_info_exceeds(&marks->local_memory, details->local_static + details->local_dynamic) ||
+        kernel_info_exceeds(&marks->group_size, space->items) ||
+        kernel_info_exceeds(&marks->uneven, space->uneven);
     for (cl_uint i = 0; space->local && i < space->dims; i++)
-        is_new = is_new || exceeds(&marks->item_sizes[i], space->local[i]);
+        is_new = is_new || kernel_info_exceeds(&marks->item_sizes[i], space->local[i]);
     if (UNLIKELY(is_new))
-        note_new_launch(kernel, space);
+        kernel_info_note_new_launch(kernel, space);
 }
 
 /* The group sizes that are remembered, with the place above them. */
@@ -300,8 +303,8 @@ bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8
 
 /* Without arguments: drivers do not agree about whether theirs counts in what they say of a kernel
  * that has them. */
-static uint64_t static_local_bytes(const struct kernel *kernel, const struct residence *residence,
-                                   uint8_t place)
+static uint64_t kernel_info_static_local_bytes(const struct kernel *kernel,
+                                               const struct residence *residence, uint8_t place)
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_ulong bytes = kernel->details->local_static;
@@ -321,7 +324,7 @@ bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t 
 {
     uint64_t most = devinfo_scalar(&residence->device->info, CL_DEVICE_LOCAL_MEM_SIZE, UINT64_MAX);
     return !kernel_group_fits(kernel, residence, place, items) ||
-           static_local_bytes(kernel, residence, place) + local > most;
+           kernel_info_static_local_bytes(kernel, residence, place) + local > most;
 }
 
 bool kernel_local_fits(const struct kernel *kernel, const struct device *device, uint64_t local)
@@ -399,9 +402,9 @@ void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before)
 void kernel_marks_restore(struct kernel *kernel, const struct kernel_marks *before)
 {
     struct kernel_marks *now = &kernel->details->marks;
-    raise_to(&now->group_size, atomic_load(&before->group_size));
-    raise_to(&now->local_memory, atomic_load(&before->local_memory));
-    raise_to(&now->uneven, atomic_load(&before->uneven));
+    kernel_info_raise_to(&now->group_size, atomic_load(&before->group_size));
+    kernel_info_raise_to(&now->local_memory, atomic_load(&before->local_memory));
+    kernel_info_raise_to(&now->uneven, atomic_load(&before->uneven));
     for (unsigned i = 0; i < 3; i++)
-        raise_to(&now->item_sizes[i], atomic_load(&before->item_sizes[i]));
+        kernel_info_raise_to(&now->item_sizes[i], atomic_load(&before->item_sizes[i]));
 }

@@ -9,26 +9,26 @@
 #include "state/base/array.h"
 
 /* As compilers have it: with "$", and letters of all alphabets. */
-static bool is_word(char c)
+static bool kernel_source_is_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || c == '$' || (unsigned char)c >= 0x80;
 }
 
 /* Most are not: large sources have a million words. */
-static bool may_begin(struct token token, const char *word)
+static bool kernel_source_may_begin(struct token token, const char *word)
 {
     return token.length > 0 && *token.text == *word;
 }
 
 bool token_is(struct token token, const char *word)
 {
-    return may_begin(token, word) && token.length == strlen(word) &&
+    return kernel_source_may_begin(token, word) && token.length == strlen(word) &&
            memcmp(token.text, word, token.length) == 0;
 }
 
 bool token_begins(struct token token, const char *word)
 {
-    return may_begin(token, word) && token.length >= strlen(word) &&
+    return kernel_source_may_begin(token, word) && token.length >= strlen(word) &&
            memcmp(token.text, word, strlen(word)) == 0;
 }
 
@@ -47,7 +47,8 @@ bool token_is_one_of(struct token token, const char *const *words, size_t count)
 
 bool token_is_name(struct token token)
 {
-    return token.length > 0 && is_word(*token.text) && !isdigit((unsigned char)*token.text);
+    return token.length > 0 && kernel_source_is_word(*token.text) &&
+           !isdigit((unsigned char)*token.text);
 }
 
 bool token_is_attribute(struct token token)
@@ -55,7 +56,7 @@ bool token_is_attribute(struct token token)
     return token_is(token, "__attribute__") || token_is(token, "__attribute");
 }
 
-static void refuse(struct kernel_source *s, const char *reason)
+static void kernel_source_refuse(struct kernel_source *s, const char *reason)
 {
     if (!s->unread)
         s->unread = reason;
@@ -63,7 +64,7 @@ static void refuse(struct kernel_source *s, const char *reason)
 
 /* ---- tokens ---- */
 
-static int add(struct token **list, size_t *count, const char *text, size_t length)
+static int kernel_source_add(struct token **list, size_t *count, const char *text, size_t length)
 {
     if (!array_make_room(list, *count, sizeof(**list)))
         return -ENOMEM;
@@ -71,13 +72,13 @@ static int add(struct token **list, size_t *count, const char *text, size_t leng
     return 0;
 }
 
-static int add_token(struct kernel_source *s, const char *text, size_t length)
+static int kernel_source_add_token(struct kernel_source *s, const char *text, size_t length)
 {
-    return add(&s->tokens, &s->count, text, length);
+    return kernel_source_add(&s->tokens, &s->count, text, length);
 }
 
 /* A bracket's other spelling; NULL for anything else. */
-static const char *digraph(const char *at, const char *end)
+static const char *kernel_source_digraph(const char *at, const char *end)
 {
     static const char *const spelled[][2] = {{"<%", "{"}, {"%>", "}"}, {"<:", "["}, {":>", "]"}};
     for (size_t i = 0; end - at > 1 && i < ARRAY_SIZE(spelled); i++)
@@ -87,7 +88,7 @@ static const char *digraph(const char *at, const char *end)
 }
 
 /* Of "##", or "%:%:"; 0 for anything else. */
-static size_t paste_length(const char *at, const char *end)
+static size_t kernel_source_paste_length(const char *at, const char *end)
 {
     if (end - at > 1 && memcmp(at, "##", 2) == 0)
         return 2;
@@ -95,29 +96,30 @@ static size_t paste_length(const char *at, const char *end)
 }
 
 /* Words, "##" and single characters; quoted text is none. */
-static int add_tokens(struct kernel_source *s, const char *at, const char *end)
+static int kernel_source_add_tokens(struct kernel_source *s, const char *at, const char *end)
 {
     int err = 0;
     while (!err && at < end) {
-        const char *from = at, *bracket = digraph(at, end);
+        const char *from = at, *bracket = kernel_source_digraph(at, end);
         if (*at == '"' || *at == '\'') {
             for (at++; at < end && *at != *from && *at != '\n'; at++)
                 at += *at == '\\' && end - at > 1;
             at += at < end;
-        } else if (is_word(*at)) {
-            while (at < end && is_word(*at))
+        } else if (kernel_source_is_word(*at)) {
+            while (at < end && kernel_source_is_word(*at))
                 at++;
-            err = add_token(s, from, (size_t)(at - from));
+            err = kernel_source_add_token(s, from, (size_t)(at - from));
         } else if (isspace((unsigned char)*at)) {
             at++;
         } else if (bracket) {
-            err = add_token(s, bracket, 1);
+            err = kernel_source_add_token(s, bracket, 1);
             at += 2;
         } else {
             if (*at == '\\')
-                refuse(s, "its source has names with letters that are written as numbers");
-            size_t pastes = paste_length(at, end);
-            err = pastes ? add_token(s, "##", 2) : add_token(s, at, 1);
+                kernel_source_refuse(
+                    s, "its source has names with letters that are written as numbers");
+            size_t pastes = kernel_source_paste_length(at, end);
+            err = pastes ? kernel_source_add_token(s, "##", 2) : kernel_source_add_token(s, at, 1);
             at += pastes ? pastes : 1;
         }
     }
@@ -139,7 +141,7 @@ size_t kernel_source_behind(const struct kernel_source *s, size_t at, size_t end
 
 /* ---- units ---- */
 
-static int add_unit(struct kernel_source *s, struct unit unit)
+static int kernel_source_add_unit(struct kernel_source *s, struct unit unit)
 {
     if (!array_make_room(&s->units, s->unit_count, sizeof(s->units[0])))
         return -ENOMEM;
@@ -148,12 +150,12 @@ static int add_unit(struct kernel_source *s, struct unit unit)
 }
 
 /* "NAME body", "NAME(x) body", or, of an option, "NAME=body". */
-static int add_macro(struct kernel_source *s, const char *at, const char *end)
+static int kernel_source_add_macro(struct kernel_source *s, const char *at, const char *end)
 {
     static const char *const loops[] = {"for", "while", "do", "goto"};
     static const char *const braces[] = {"{", "}"};
     size_t first = s->count;
-    int err = add_tokens(s, at, end);
+    int err = kernel_source_add_tokens(s, at, end);
     if (err || s->count == first)
         return err;
     struct unit unit = {.name = s->tokens[first], .first = first + 1, .macro = true};
@@ -166,12 +168,12 @@ static int add_macro(struct kernel_source *s, const char *at, const char *end)
         unit.loops = unit.loops || IS_ONE_OF(s->tokens[i], loops);
         unit.braces = unit.braces || IS_ONE_OF(s->tokens[i], braces);
     }
-    err = add_token(s, ";", 1); /* what is read from here on goes no further */
-    return err ? err : add_unit(s, unit);
+    err = kernel_source_add_token(s, ";", 1); /* what is read from here on goes no further */
+    return err ? err : kernel_source_add_unit(s, unit);
 }
 
 /* How many more brackets open than close. */
-static ptrdiff_t count_open(const struct kernel_source *s, size_t at, size_t end)
+static ptrdiff_t kernel_source_count_open(const struct kernel_source *s, size_t at, size_t end)
 {
     ptrdiff_t open = 0;
     for (; at < end; at++) {
@@ -182,7 +184,7 @@ static ptrdiff_t count_open(const struct kernel_source *s, size_t at, size_t end
 }
 
 /* Outside of functions there is none of that, but where macros make functions of it. */
-static bool is_code(const struct kernel_source *s, size_t at, bool in_brackets)
+static bool kernel_source_is_code(const struct kernel_source *s, size_t at, bool in_brackets)
 {
     static const char *const words[] = {"if",     "for",  "while", "do",   "goto",
                                         "switch", "case", "break", "else", "return"};
@@ -193,30 +195,30 @@ static bool is_code(const struct kernel_source *s, size_t at, bool in_brackets)
 }
 
 /* Past brackets outside of all functions, that begin at @at. */
-static size_t pass_brackets(struct kernel_source *s, size_t at, size_t end)
+static size_t kernel_source_pass_brackets(struct kernel_source *s, size_t at, size_t end)
 {
     size_t behind = kernel_source_behind(s, at, end, "(", ")");
     for (; at + 1 < behind; at++)
-        s->broken = s->broken || is_code(s, at, true);
+        s->broken = s->broken || kernel_source_is_code(s, at, true);
     return behind;
 }
 
 static const char stand_ins[] = "its source has functions that stand for others";
 
 /* Those that have a name mean another function. */
-static size_t pass_attribute(struct kernel_source *s, size_t at, size_t end)
+static size_t kernel_source_pass_attribute(struct kernel_source *s, size_t at, size_t end)
 {
     static const char *const words[] = {"alias",     "__alias__", "ifunc",
                                         "__ifunc__", "weakref",   "__weakref__"};
     size_t behind = kernel_source_behind(s, at, end, "(", ")");
     for (; at < behind; at++)
         if (IS_ONE_OF(s->tokens[at], words))
-            refuse(s, stand_ins);
+            kernel_source_refuse(s, stand_ins);
     return behind;
 }
 
 /* The name of a function, or what looks like one: "name(" or "(name)(". */
-static bool is_head(const struct kernel_source *s, size_t at, size_t end)
+static bool kernel_source_is_head(const struct kernel_source *s, size_t at, size_t end)
 {
     if (at + 1 >= end || !token_is_name(s->tokens[at]) || token_is_attribute(s->tokens[at]))
         return false;
@@ -227,7 +229,7 @@ static bool is_head(const struct kernel_source *s, size_t at, size_t end)
 
 /* The functions between @at and @end, which is outside of all brackets. What stands behind a
  * function's name may be a macro with arguments: it has every name that it could have. */
-static int add_functions(struct kernel_source *s, size_t at, size_t end)
+static int kernel_source_add_functions(struct kernel_source *s, size_t at, size_t end)
 {
     static const char *const asms[] = {"asm", "__asm", "__asm__"};
     static const char *const data[] = {"struct", "union", "enum", "="};
@@ -238,19 +240,21 @@ static int add_functions(struct kernel_source *s, size_t at, size_t end)
         struct token token = s->tokens[at];
         bool ends = token_is(token, ";");
         size_t name = token_is(token, "(") && at + 1 < end ? at + 1 : at;
-        if (is_head(s, name, end))
-            err = add_unit(s, (struct unit){.name = s->tokens[name], .first = name + 1});
+        if (kernel_source_is_head(s, name, end))
+            err = kernel_source_add_unit(s,
+                                         (struct unit){.name = s->tokens[name], .first = name + 1});
         if (token_is_name(token) && !err)
-            err = add(&s->outside, &s->outside_count, token.text, token.length);
+            err = kernel_source_add(&s->outside, &s->outside_count, token.text, token.length);
         if (token_is_attribute(token) && at + 1 < end) {
-            at = pass_attribute(s, at + 1, end);
+            at = kernel_source_pass_attribute(s, at + 1, end);
         } else if (token_is(token, "(")) {
-            at = pass_brackets(s, at, end);
+            at = kernel_source_pass_brackets(s, at, end);
         } else if (token_is(token, "{")) {
             size_t behind = kernel_source_behind(s, at, end, "{", "}");
             bool named = s->unit_count > head;
             /* Text of several branches may have a function's head twice. */
-            s->broken = s->broken || count_open(s, at, behind) != 0 || (!named && !has_data);
+            s->broken =
+                s->broken || kernel_source_count_open(s, at, behind) != 0 || (!named && !has_data);
             for (size_t u = head; u < s->unit_count; u++) {
                 s->units[u].body = at;
                 s->units[u].end = behind;
@@ -264,9 +268,9 @@ static int add_functions(struct kernel_source *s, size_t at, size_t end)
         } else {
             kernel = kernel || token_is(token, "kernel") || token_is(token, "__kernel");
             has_data = has_data || IS_ONE_OF(token, data);
-            s->broken = s->broken || token_is(token, "}") || is_code(s, at, false);
+            s->broken = s->broken || token_is(token, "}") || kernel_source_is_code(s, at, false);
             if (IS_ONE_OF(token, asms))
-                refuse(s, "its source names functions by assembly");
+                kernel_source_refuse(s, "its source names functions by assembly");
             at++;
         }
         if (ends) {
@@ -281,7 +285,8 @@ static int add_functions(struct kernel_source *s, size_t at, size_t end)
 /* ---- texts ---- */
 
 /* "#undef get_group_id", "#ifdef get_group_id": with a macro of that name it is another text. */
-static int note_directive(struct kernel_source *s, const char *at, const char *end, bool inside)
+static int kernel_source_note_directive(struct kernel_source *s, const char *at, const char *end,
+                                        bool inside)
 {
     static const char *const words[] = {"undef", "if", "elif", "ifdef", "ifndef"};
     static const char *const includes[] = {"include", "include_next", "import"};
@@ -289,7 +294,7 @@ static int note_directive(struct kernel_source *s, const char *at, const char *e
     int err = 0;
     while (!err && at < end) {
         const char *from = at;
-        while (at < end && is_word(*at))
+        while (at < end && kernel_source_is_word(*at))
             at++;
         struct token token = {from, (size_t)(at - from)};
         if (token.length == 0)
@@ -297,11 +302,11 @@ static int note_directive(struct kernel_source *s, const char *at, const char *e
         else if (first)
             asks = IS_ONE_OF(token, words), pragma = token_is(token, "pragma");
         else if (asks)
-            err = add(&s->asked, &s->asked_count, token.text, token.length);
+            err = kernel_source_add(&s->asked, &s->asked_count, token.text, token.length);
         if (token.length != 0 && first && inside && IS_ONE_OF(token, includes))
-            refuse(s, "its source includes text in the middle of a function");
+            kernel_source_refuse(s, "its source includes text in the middle of a function");
         if (pragma && token_is(token, "weak"))
-            refuse(s, stand_ins);
+            kernel_source_refuse(s, stand_ins);
         first = first && token.length == 0;
     }
     return err;
@@ -309,7 +314,7 @@ static int note_directive(struct kernel_source *s, const char *at, const char *e
 
 /* What a compiler puts together, or takes apart, before it looks for words: a name or a sign over
  * two lines, other spellings of signs, lines that end as they did on old Macs. */
-static bool is_disguised(const char *text, size_t size)
+static bool kernel_source_is_disguised(const char *text, size_t size)
 {
     const char *end = text + size, *at = text;
     while ((at = memchr(at, '\\', (size_t)(end - at)))) {
@@ -317,7 +322,8 @@ static bool is_disguised(const char *text, size_t size)
         while (next < end && *next != '\n' && isspace((unsigned char)*next))
             next++;
         if (at > text && end - next > 1 && *next == '\n' && !isspace((unsigned char)next[1]) &&
-            (is_word(at[-1]) ? is_word(next[1]) : strchr("/*#%<:", at[-1]) != NULL))
+            (kernel_source_is_word(at[-1]) ? kernel_source_is_word(next[1])
+                                           : strchr("/*#%<:", at[-1]) != NULL))
             return true;
         at++;
     }
@@ -330,22 +336,23 @@ static bool is_disguised(const char *text, size_t size)
     return false;
 }
 
-static bool mentions(const char *text, size_t size, const char *word)
+static bool kernel_source_mentions(const char *text, size_t size, const char *word)
 {
     return memmem(text, size, word, strlen(word)) != NULL;
 }
 
 /* What pragmas may say, also those that are operators with a string. */
-static void note_pragmas(struct kernel_source *s, const char *text, size_t size)
+static void kernel_source_note_pragmas(struct kernel_source *s, const char *text, size_t size)
 {
-    if (mentions(text, size, "redefine_extname") ||
-        (mentions(text, size, "_Pragma") && mentions(text, size, "weak")))
-        refuse(s, stand_ins);
-    if (mentions(text, size, "__cl_clang_function_pointers"))
-        refuse(s, "its source has pointers to functions, which are not followed");
+    if (kernel_source_mentions(text, size, "redefine_extname") ||
+        (kernel_source_mentions(text, size, "_Pragma") &&
+         kernel_source_mentions(text, size, "weak")))
+        kernel_source_refuse(s, stand_ins);
+    if (kernel_source_mentions(text, size, "__cl_clang_function_pointers"))
+        kernel_source_refuse(s, "its source has pointers to functions, which are not followed");
 }
 
-static int add_text(struct kernel_source *s, const char *text, size_t size)
+static int kernel_source_add_text(struct kernel_source *s, const char *text, size_t size)
 {
     if (!array_make_room(&s->texts, s->text_count, sizeof(s->texts[0])))
         return -ENOMEM;
@@ -355,13 +362,14 @@ static int add_text(struct kernel_source *s, const char *text, size_t size)
     if (err)
         return err;
     s->text_count++;
-    if (is_disguised(text, size))
-        refuse(s, "its source has names or signs that are not spelled out");
-    note_pragmas(s, text, size);
+    if (kernel_source_is_disguised(text, size))
+        kernel_source_refuse(s, "its source has names or signs that are not spelled out");
+    kernel_source_note_pragmas(s, text, size);
     const char *clean = directives->clean, *end = clean + directives->size;
     for (size_t i = 0; !err && i < directives->count; i++)
         if (directives->list[i].kind == DIRECTIVE_DEFINE)
-            err = add_macro(s, clean + directives->list[i].at, clean + directives->list[i].end);
+            err = kernel_source_add_macro(s, clean + directives->list[i].at,
+                                          clean + directives->list[i].end);
     size_t first = s->count, counted = first;
     ptrdiff_t open = 0; /* Up to @counted: from the beginning at each directive takes minutes. */
     for (const char *line = clean; !err && line < end;) {
@@ -371,22 +379,22 @@ static int add_text(struct kernel_source *s, const char *text, size_t size)
         while (word < line_end && isspace((unsigned char)*word))
             word++;
         if (word == line_end || (*word != '#' && !(*word == '%' && word[1] == ':'))) {
-            err = add_tokens(s, line, line_end);
+            err = kernel_source_add_tokens(s, line, line_end);
         } else {
-            open += count_open(s, counted, s->count);
+            open += kernel_source_count_open(s, counted, s->count);
             counted = s->count;
-            err = note_directive(s, word, line_end, open != 0);
+            err = kernel_source_note_directive(s, word, line_end, open != 0);
         }
         line = line_end < end ? line_end + 1 : end;
     }
     kept->first = first;
     kept->end = s->count;
-    return err ? err : add_functions(s, first, s->count);
+    return err ? err : kernel_source_add_functions(s, first, s->count);
 }
 
 /* An option, or its number, that changes no name that the source has. Of all others nothing is
  * known. */
-static bool is_harmless(const char *word, size_t length)
+static bool kernel_source_is_harmless(const char *word, size_t length)
 {
     static const char *const beginnings[] = {"-cl-",
                                              "-f",
@@ -406,22 +414,22 @@ static bool is_harmless(const char *word, size_t length)
 }
 
 /* What is quoted is read as well: drivers differ in which quotes they take away. */
-static void unquote(char *text)
+static void kernel_source_unquote(char *text)
 {
     for (; *text; text++)
         if (*text == '"' || *text == '\'')
             *text = ' ';
 }
 
-static int add_options(struct kernel_source *s, const char *options)
+static int kernel_source_add_options(struct kernel_source *s, const char *options)
 {
     size_t cursor = 0;
     struct option option;
     int found, err = 0;
     if (strcasestr(options, "CLC++"))
-        refuse(s, "it is written in C++");
+        kernel_source_refuse(s, "it is written in C++");
     if (strstr(options, "-cl-opt-disable") || strstr(options, "-O0"))
-        refuse(s, "it is compiled without optimisation, so that any loop may wait");
+        kernel_source_refuse(s, "it is compiled without optimisation, so that any loop may wait");
     while (!err && (found = option_next(options, &cursor, &option)) != 0) {
         if (found < 0)
             return found;
@@ -435,44 +443,45 @@ static int add_options(struct kernel_source *s, const char *options)
                 char *equals = strchr(line, '=');
                 if (equals)
                     *equals = ' ';
-                unquote(line);
+                kernel_source_unquote(line);
             }
             size_t first = s->unit_count;
-            err = line ? add_text(s, line, strlen(line)) : -ENOMEM;
+            err = line ? kernel_source_add_text(s, line, strlen(line)) : -ENOMEM;
             for (size_t u = first; u < s->unit_count; u++)
                 s->units[u].option = true;
             free(line);
         }
         if (option.kind == OPTION_OTHER &&
-            !is_harmless(options + option.at, option.end - option.at))
-            refuse(s, "its options are not all read");
+            !kernel_source_is_harmless(options + option.at, option.end - option.at))
+            kernel_source_refuse(s, "its options are not all read");
         free(option.argument);
     }
     return err;
 }
 
-static int add_recipe(struct kernel_source *s, const struct recipe *recipe)
+static int kernel_source_add_recipe(struct kernel_source *s, const struct recipe *recipe)
 {
     int err = 0;
     if (recipe->kind == RECIPE_IL)
-        refuse(s, "it was given as IL, which is not rewritten");
+        kernel_source_refuse(s, "it was given as IL, which is not rewritten");
     if (recipe->kind == RECIPE_SOURCE)
-        return add_text(s, recipe->bytes, recipe->size);
+        return kernel_source_add_text(s, recipe->bytes, recipe->size);
     if (recipe->options)
-        err = add_options(s, recipe->options);
+        err = kernel_source_add_options(s, recipe->options);
     for (uint32_t i = 0; !err && i < recipe->input_count; i++)
-        err = add_recipe(s, recipe->inputs[i]);
+        err = kernel_source_add_recipe(s, recipe->inputs[i]);
     if (recipe->headers && recipe->headers->partial)
-        refuse(s, "some of what it includes could not be read");
+        kernel_source_refuse(s, "some of what it includes could not be read");
     for (uint32_t i = 0; !err && recipe->headers && i < recipe->headers->count; i++)
         if (recipe->headers->list[i].bytes)
-            err = add_text(s, recipe->headers->list[i].bytes, recipe->headers->list[i].size);
+            err = kernel_source_add_text(s, recipe->headers->list[i].bytes,
+                                         recipe->headers->list[i].size);
     return err;
 }
 
 /* ---- all of it ---- */
 
-static int by_name(const void *a, const void *b)
+static int kernel_source_by_name(const void *a, const void *b)
 {
     const struct unit *one = a, *other = b;
     size_t length = one->name.length < other->name.length ? one->name.length : other->name.length;
@@ -488,7 +497,7 @@ size_t kernel_source_find(const struct kernel_source *s, struct token name)
     size_t low = 0, high = s->unit_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (by_name(&s->units[middle], &key) < 0)
+        if (kernel_source_by_name(&s->units[middle], &key) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -497,7 +506,7 @@ size_t kernel_source_find(const struct kernel_source *s, struct token name)
 }
 
 /* A macro that uses one that loops does so too; likewise of braces. */
-static void spread_through_macros(struct kernel_source *s)
+static void kernel_source_spread_through_macros(struct kernel_source *s)
 {
     for (bool changed = true; changed;) {
         changed = false;
@@ -527,7 +536,7 @@ bool kernel_source_is_macro(const struct kernel_source *s, struct token name, bo
 }
 
 /* Who is called what is not what stands there; a function with a macro's name has another one. */
-static bool generates(const struct kernel_source *s)
+static bool kernel_source_generates(const struct kernel_source *s)
 {
     bool any = false;
     for (size_t i = 0; !any && i < s->outside_count; i++)
@@ -537,10 +546,10 @@ static bool generates(const struct kernel_source *s)
     return any;
 }
 
-static void sort_units(struct kernel_source *s)
+static void kernel_source_sort_units(struct kernel_source *s)
 {
     if (s->unit_count)
-        qsort(s->units, s->unit_count, sizeof(s->units[0]), by_name);
+        qsort(s->units, s->unit_count, sizeof(s->units[0]), kernel_source_by_name);
 }
 
 /* ---- pasted names ---- */
@@ -563,21 +572,21 @@ struct values {
     bool unknown;
 };
 
-static void add_value(struct values *values, struct token token)
+static void kernel_source_add_value(struct values *values, struct token token)
 {
     for (size_t i = 0; i < values->count; i++)
         if (token_same(values->list[i], token))
             return;
     values->unknown = values->unknown || values->count == VALUES_MAX ||
-                      (token.length > 0 && !is_word(*token.text));
+                      (token.length > 0 && !kernel_source_is_word(*token.text));
     if (!values->unknown)
         values->list[values->count++] = token;
 }
 
 /* Which parameter of @macro it is, or -1. Those of macros that take any number are not told apart.
  */
-static int parameter_of(const struct kernel_source *s, const struct unit *macro, struct token name,
-                        struct values *values)
+static int kernel_source_parameter_of(const struct kernel_source *s, const struct unit *macro,
+                                      struct token name, struct values *values)
 {
     int index = 0, found = -1;
     for (size_t i = macro->first; i < macro->body; i++) {
@@ -590,7 +599,7 @@ static int parameter_of(const struct kernel_source *s, const struct unit *macro,
 }
 
 /* The macro in whose definition @at is, NULL where it is in none. */
-static const struct unit *macro_around(const struct kernel_source *s, size_t at)
+static const struct unit *kernel_source_macro_around(const struct kernel_source *s, size_t at)
 {
     for (size_t u = 0; u < s->unit_count; u++)
         if (s->units[u].macro && at + 1 >= s->units[u].first && at < s->units[u].end)
@@ -598,14 +607,14 @@ static const struct unit *macro_around(const struct kernel_source *s, size_t at)
     return NULL;
 }
 
-static void add_parameter(const struct kernel_source *s, const struct unit *macro, int index,
-                          unsigned depth, struct values *values);
+static void kernel_source_add_parameter(const struct kernel_source *s, const struct unit *macro,
+                                        int index, unsigned depth, struct values *values);
 
 /* A word that a macro is called with, or what that stands for. */
-static void add_word(const struct kernel_source *s, struct token token, unsigned depth,
-                     struct values *values)
+static void kernel_source_add_word(const struct kernel_source *s, struct token token,
+                                   unsigned depth, struct values *values)
 {
-    add_value(values, token);
+    kernel_source_add_value(values, token);
     size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
     for (; u < s->unit_count && token_same(s->units[u].name, token); u++) {
         const struct unit *macro = &s->units[u];
@@ -614,18 +623,18 @@ static void add_word(const struct kernel_source *s, struct token token, unsigned
             continue;
         values->unknown = values->unknown || size > 1 || depth == CALLS_DEEP;
         if (size == 0)
-            add_value(values, (struct token){"", 0});
+            kernel_source_add_value(values, (struct token){"", 0});
         else if (!values->unknown)
-            add_word(s, s->tokens[macro->body], depth + 1, values);
+            kernel_source_add_word(s, s->tokens[macro->body], depth + 1, values);
     }
 }
 
 /* The argument of the call at @at with this index. */
-static void add_argument(const struct kernel_source *s, size_t at, int index, unsigned depth,
-                         struct values *values)
+static void kernel_source_add_argument(const struct kernel_source *s, size_t at, int index,
+                                       unsigned depth, struct values *values)
 {
     *values->looked += s->unit_count;
-    const struct unit *around = macro_around(s, at);
+    const struct unit *around = kernel_source_macro_around(s, at);
     size_t end = around ? around->end : s->count;
     size_t close = kernel_source_behind(s, at + 1, end, "(", ")") - 1, first = at + 2, open = 0;
     if (at + 1 >= end || !token_is(s->tokens[at + 1], "(") || !token_is(s->tokens[close], ")")) {
@@ -645,18 +654,19 @@ static void add_argument(const struct kernel_source *s, size_t at, int index, un
     values->unknown = values->unknown || index > 0 || (!ends && !single);
     if (values->unknown)
         return;
-    int outer = single && around ? parameter_of(s, around, s->tokens[first], values) : -1;
+    int outer =
+        single && around ? kernel_source_parameter_of(s, around, s->tokens[first], values) : -1;
     if (outer >= 0)
-        add_parameter(s, around, outer, depth + 1, values);
+        kernel_source_add_parameter(s, around, outer, depth + 1, values);
     else if (single)
-        add_word(s, s->tokens[first], depth, values);
+        kernel_source_add_word(s, s->tokens[first], depth, values);
     else
-        add_value(values, (struct token){"", 0});
+        kernel_source_add_value(values, (struct token){"", 0});
 }
 
 /* All that a parameter of @macro is called with. */
-static void add_parameter(const struct kernel_source *s, const struct unit *macro, int index,
-                          unsigned depth, struct values *values)
+static void kernel_source_add_parameter(const struct kernel_source *s, const struct unit *macro,
+                                        int index, unsigned depth, struct values *values)
 {
     *values->looked += s->count;
     values->unknown = values->unknown || depth == CALLS_DEEP || *values->looked > LOOKED_MAX;
@@ -664,15 +674,15 @@ static void add_parameter(const struct kernel_source *s, const struct unit *macr
         const struct unit *around = NULL;
         if (!token_same(s->tokens[i], macro->name))
             continue;
-        around = macro_around(s, i);
+        around = kernel_source_macro_around(s, i);
         /* Not where it is defined. */
         if (!around || i + 1 != around->first)
-            add_argument(s, i, index, depth, values);
+            kernel_source_add_argument(s, i, index, depth, values);
     }
 }
 
 /* Behind what "##" puts together from @at on. */
-static size_t pasted_end(const struct kernel_source *s, size_t at, size_t end)
+static size_t kernel_source_pasted_end(const struct kernel_source *s, size_t at, size_t end)
 {
     while (at + 2 < end && token_is(s->tokens[at + 1], "##"))
         at += 2;
@@ -681,15 +691,15 @@ static size_t pasted_end(const struct kernel_source *s, size_t at, size_t end)
 
 /* Put each value of the part at @at behind each of the words so far, which are in one text with
  * blanks between. 0, -ENOMEM, or -ENOTSUP where the values are not known. */
-static int paste_part(const struct kernel_source *s, const struct unit *macro, size_t at,
-                      size_t *looked, char **words)
+static int kernel_source_paste_part(const struct kernel_source *s, const struct unit *macro,
+                                    size_t at, size_t *looked, char **words)
 {
     struct values values = {.looked = looked};
-    int index = parameter_of(s, macro, s->tokens[at], &values);
+    int index = kernel_source_parameter_of(s, macro, s->tokens[at], &values);
     if (index >= 0)
-        add_parameter(s, macro, index, 0, &values);
+        kernel_source_add_parameter(s, macro, index, 0, &values);
     else
-        add_value(&values, s->tokens[at]);
+        kernel_source_add_value(&values, s->tokens[at]);
     size_t size = 0, count = 0;
     char *text = NULL;
     FILE *out = values.unknown ? NULL : open_memstream(&text, &size);
@@ -710,7 +720,7 @@ static int paste_part(const struct kernel_source *s, const struct unit *macro, s
 }
 
 /* Is one of them a macro with parameters? What stands for those is not seen then. */
-static bool makes_calls(const struct kernel_source *s, const char *words)
+static bool kernel_source_makes_calls(const struct kernel_source *s, const char *words)
 {
     bool any = false;
     while (*words && !any) {
@@ -724,12 +734,12 @@ static bool makes_calls(const struct kernel_source *s, const char *words)
 }
 
 /* Write to @out what @macro pastes, as another definition of it that has all those words. */
-static int paste_in(const struct kernel_source *s, const struct unit *macro, size_t *looked,
-                    FILE *out)
+static int kernel_source_paste_in(const struct kernel_source *s, const struct unit *macro,
+                                  size_t *looked, FILE *out)
 {
     int err = 0;
     for (size_t i = macro->body; !err && i < macro->end; i++) {
-        size_t end = pasted_end(s, i, macro->end);
+        size_t end = kernel_source_pasted_end(s, i, macro->end);
         char *words = end > i + 1 ? strdup("") : NULL;
         if (token_is(s->tokens[i], "##"))
             err = -ENOTSUP;
@@ -739,8 +749,8 @@ static int paste_in(const struct kernel_source *s, const struct unit *macro, siz
         }
         err = words ? 0 : -ENOMEM;
         for (size_t at = i; !err && at < end; at += 2)
-            err = paste_part(s, macro, at, looked, &words);
-        if (!err && makes_calls(s, words))
+            err = kernel_source_paste_part(s, macro, at, looked, &words);
+        if (!err && kernel_source_makes_calls(s, words))
             err = -ENOTSUP;
         if (!err)
             fprintf(out, "#define %.*s %s\n", (int)macro->name.length, macro->name.text, words);
@@ -751,7 +761,7 @@ static int paste_in(const struct kernel_source *s, const struct unit *macro, siz
 }
 
 /* Sorted before and after. */
-static int add_pasted(struct kernel_source *s)
+static int kernel_source_add_pasted(struct kernel_source *s)
 {
     char *text = NULL;
     size_t size = 0, looked = 0;
@@ -761,15 +771,15 @@ static int add_pasted(struct kernel_source *s)
         return -ENOMEM;
     for (size_t u = 0; u < s->unit_count && !err; u++)
         if (s->units[u].macro)
-            err = paste_in(s, &s->units[u], &looked, out);
+            err = kernel_source_paste_in(s, &s->units[u], &looked, out);
     if (fclose(out) != 0 || !text)
         err = -ENOMEM;
     if (err == -ENOTSUP) {
-        refuse(s, "its source pastes names together that cannot be read");
+        kernel_source_refuse(s, "its source pastes names together that cannot be read");
         err = 0;
     } else if (!err && size) {
-        err = add_text(s, text, size);
-        sort_units(s);
+        err = kernel_source_add_text(s, text, size);
+        kernel_source_sort_units(s);
     }
     free(text);
     return err;
@@ -778,14 +788,14 @@ static int add_pasted(struct kernel_source *s)
 int kernel_source_read(const struct recipe *recipe, struct kernel_source *ret_source)
 {
     *ret_source = (struct kernel_source){0};
-    int err = add_recipe(ret_source, recipe);
-    sort_units(ret_source);
+    int err = kernel_source_add_recipe(ret_source, recipe);
+    kernel_source_sort_units(ret_source);
     if (!err)
-        err = add_pasted(ret_source);
+        err = kernel_source_add_pasted(ret_source);
     if (err)
         return err;
-    spread_through_macros(ret_source);
-    ret_source->generates = generates(ret_source);
+    kernel_source_spread_through_macros(ret_source);
+    ret_source->generates = kernel_source_generates(ret_source);
     return 0;
 }
 

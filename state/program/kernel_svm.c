@@ -27,27 +27,27 @@ void kernel_exec_give(const struct kernel_exec *exec, struct residence *residenc
 }
 
 /* The real kernel in the home place, which the driver's word is asked of. Inside the gate. */
-static cl_int home_kernel(struct kernel *kernel, struct residence **ret_residence)
+static cl_int kernel_svm_home_kernel(struct kernel *kernel, struct residence **ret_residence)
 {
     uint8_t home = context_home(kernel->context);
     *ret_residence = kernel->context->at[home];
     return kernel_make_real(kernel, *ret_residence, home);
 }
 
-static void pin_for_good(struct context *context)
+static void kernel_svm_pin_for_good(struct context *context)
 {
     pin_take(&context->pins, PIN_POINTERS);
     pin_keep(&context->pins, PIN_POINTERS);
 }
 
-static cl_int set_arg(struct kernel *kernel, cl_uint index, const void *pointer)
+static cl_int kernel_svm_set_arg(struct kernel *kernel, cl_uint index, const void *pointer)
 {
     uint8_t home = context_home(kernel->context);
     bool current = kernel->applied[home] == kernel_edition(kernel);
     struct residence *residence;
     if (index >= kernel->arg_count)
         return CL_INVALID_ARG_INDEX;
-    cl_int error = home_kernel(kernel, &residence);
+    cl_int error = kernel_svm_home_kernel(kernel, &residence);
     if (error != CL_SUCCESS)
         return error;
     if (!residence->cl->clSetKernelArgSVMPointer)
@@ -65,20 +65,20 @@ static cl_int set_arg(struct kernel *kernel, cl_uint index, const void *pointer)
     arg->value.pointer = (void *)(uintptr_t)pointer;
     kernel_changed(kernel, home, current);
     if (pointer && !svm_has(&kernel->context->svm, pointer))
-        pin_for_good(kernel->context);
+        kernel_svm_pin_for_good(kernel->context);
     return CL_SUCCESS;
 }
 
 cl_int kernel_set_arg_svm(struct kernel *kernel, cl_uint index, const void *pointer)
 {
     context_enter(kernel->context);
-    cl_int error = set_arg(kernel, index, pointer);
+    cl_int error = kernel_svm_set_arg(kernel, index, pointer);
     gate_leave();
     return error;
 }
 
 /* Room for @count pointers, and what @before said of the rest; NULL without memory. */
-static struct kernel_exec *exec_new(const struct kernel_exec *before, size_t count)
+static struct kernel_exec *kernel_svm_exec_new(const struct kernel_exec *before, size_t count)
 {
     struct kernel_exec *exec = calloc(1, sizeof(*exec) + count * sizeof(exec->pointers[0]));
     if (!exec)
@@ -94,14 +94,14 @@ static struct kernel_exec *exec_new(const struct kernel_exec *before, size_t cou
 }
 
 /* The driver's word on @exec, which was set in @kernel if it is CL_SUCCESS. Owns @exec. */
-static cl_int set_exec(struct kernel *kernel, struct kernel_exec *exec, cl_kernel_exec_info name,
-                       size_t size, const void *value)
+static cl_int kernel_svm_set_exec(struct kernel *kernel, struct kernel_exec *exec,
+                                  cl_kernel_exec_info name, size_t size, const void *value)
 {
     struct residence *residence;
     if (!exec)
         return CL_OUT_OF_HOST_MEMORY;
     context_enter(kernel->context);
-    cl_int error = home_kernel(kernel, &residence);
+    cl_int error = kernel_svm_home_kernel(kernel, &residence);
     if (error == CL_SUCCESS && !residence->cl->clSetKernelExecInfo)
         error = CL_INVALID_OPERATION;
     if (error == CL_SUCCESS)
@@ -111,7 +111,7 @@ static cl_int set_exec(struct kernel *kernel, struct kernel_exec *exec, cl_kerne
         kernel_exec_unref(kernel->details->exec);
         kernel->details->exec = exec;
         if (exec->system_known && exec->system)
-            pin_for_good(kernel->context);
+            kernel_svm_pin_for_good(kernel->context);
     } else {
         kernel_exec_unref(exec);
     }
@@ -121,25 +121,25 @@ static cl_int set_exec(struct kernel *kernel, struct kernel_exec *exec, cl_kerne
 
 cl_int kernel_set_svm_pointers(struct kernel *kernel, size_t count, void *const *pointers)
 {
-    struct kernel_exec *exec = exec_new(kernel->details->exec, count);
+    struct kernel_exec *exec = kernel_svm_exec_new(kernel->details->exec, count);
     if (exec) {
         exec->pointers_known = true;
         memcpy(exec->pointers, pointers, count * sizeof(pointers[0]));
     }
-    return set_exec(kernel, exec, CL_KERNEL_EXEC_INFO_SVM_PTRS, count * sizeof(pointers[0]),
-                    pointers);
+    return kernel_svm_set_exec(kernel, exec, CL_KERNEL_EXEC_INFO_SVM_PTRS,
+                               count * sizeof(pointers[0]), pointers);
 }
 
 cl_int kernel_set_svm_system(struct kernel *kernel, cl_bool system)
 {
     const struct kernel_exec *before = kernel->details->exec;
-    struct kernel_exec *exec = exec_new(before, before ? before->count : 0);
+    struct kernel_exec *exec = kernel_svm_exec_new(before, before ? before->count : 0);
     if (exec) {
         exec->system_known = true;
         exec->system = system;
         if (before)
             memcpy(exec->pointers, before->pointers, before->count * sizeof(before->pointers[0]));
     }
-    return set_exec(kernel, exec, CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM, sizeof(system),
-                    &system);
+    return kernel_svm_set_exec(kernel, exec, CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM,
+                               sizeof(system), &system);
 }

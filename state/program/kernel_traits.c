@@ -30,7 +30,7 @@ static const char *const place_names[] = {
 /* ---- what may wait ---- */
 
 /* Among a function's parameters? What a "for" declares is not. */
-static bool is_in_brackets(const struct kernel_source *s, size_t at)
+static bool kernel_traits_is_in_brackets(const struct kernel_source *s, size_t at)
 {
     size_t depth = 0;
     while (at-- > 0) {
@@ -45,7 +45,7 @@ static bool is_in_brackets(const struct kernel_source *s, size_t at)
 }
 
 /* In how many calls of macros is it? */
-static size_t count_calls(const struct kernel_source *s, size_t at)
+static size_t kernel_traits_count_calls(const struct kernel_source *s, size_t at)
 {
     size_t depth = 0, calls = 0;
     while (at-- > 1) {
@@ -64,7 +64,7 @@ static size_t count_calls(const struct kernel_source *s, size_t at)
 }
 
 /* In a declaration that begins with "typedef"? */
-static bool is_in_typedef(const struct kernel_source *s, size_t at)
+static bool kernel_traits_is_in_typedef(const struct kernel_source *s, size_t at)
 {
     size_t depth = 0;
     while (at-- > 0) {
@@ -80,13 +80,13 @@ static bool is_in_typedef(const struct kernel_source *s, size_t at)
 }
 
 /* The last of the names beside each other: what is declared, and not its type. */
-static bool is_declared(const struct kernel_source *s, size_t at)
+static bool kernel_traits_is_declared(const struct kernel_source *s, size_t at)
 {
     struct token next = at + 1 < s->count ? s->tokens[at + 1] : (struct token){0};
     return !token_is(next, "*") && (!token_is_name(next) || token_is_attribute(next));
 }
 
-static bool is_among(struct token token, const struct token *list, size_t count)
+static bool kernel_traits_is_among(struct token token, const struct token *list, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (token_same(list[i], token))
@@ -94,9 +94,9 @@ static bool is_among(struct token token, const struct token *list, size_t count)
     return false;
 }
 
-static int add_name(struct token token, struct token **list, size_t *count)
+static int kernel_traits_add_name(struct token token, struct token **list, size_t *count)
 {
-    if (is_among(token, *list, *count))
+    if (kernel_traits_is_among(token, *list, *count))
         return 0;
     if (!array_make_room(list, *count, sizeof(**list)))
         return -ENOMEM;
@@ -104,24 +104,24 @@ static int add_name(struct token token, struct token **list, size_t *count)
     return 0;
 }
 
-static bool is_local(struct token token)
+static bool kernel_traits_is_local(struct token token)
 {
     return token_is(token, "local") || token_is(token, "__local");
 }
 
 /* Is what is "volatile" at @at said to be local as well? Behind a "*" it is the pointer that is. */
-static bool is_of_local(const struct kernel_source *s, size_t at)
+static bool kernel_traits_is_of_local(const struct kernel_source *s, size_t at)
 {
     bool local = false;
     for (size_t i = at; i-- > 0 && token_is_name(s->tokens[i]);)
-        local = local || is_local(s->tokens[i]);
+        local = local || kernel_traits_is_local(s->tokens[i]);
     for (size_t i = at + 1; i < s->count && token_is_name(s->tokens[i]); i++)
-        local = local || is_local(s->tokens[i]);
+        local = local || kernel_traits_is_local(s->tokens[i]);
     return local;
 }
 
 /* Behind the value that a declaration gives at @at, a "=". */
-static size_t behind_value(const struct kernel_source *s, size_t at)
+static size_t kernel_traits_behind_value(const struct kernel_source *s, size_t at)
 {
     size_t depth = 0;
     for (; at < s->count; at++) {
@@ -136,21 +136,21 @@ static size_t behind_value(const struct kernel_source *s, size_t at)
 }
 
 /* The names that a declaration with "volatile" at @at declares; of local memory none counts. */
-static int add_volatiles(struct reading *r, size_t at)
+static int kernel_traits_add_volatiles(struct reading *r, size_t at)
 {
     static const char *const data[] = {"struct", "union", "enum"};
     const struct kernel_source *s = &r->source;
     /* What is in a macro's call declares what stands behind that. */
-    size_t depth = count_calls(s, at);
-    bool alone = depth == 0 && is_in_brackets(s, at), types = is_in_typedef(s, at),
-         has_data = false;
+    size_t depth = kernel_traits_count_calls(s, at);
+    bool alone = depth == 0 && kernel_traits_is_in_brackets(s, at),
+         types = kernel_traits_is_in_typedef(s, at), has_data = false;
     int err = 0;
-    if (is_of_local(s, at))
+    if (kernel_traits_is_of_local(s, at))
         return 0;
     for (size_t i = at + 1; !err && i < s->count; i++) {
         struct token token = s->tokens[i];
         if (token_is(token, "=") && i + 1 < s->count && !token_is(s->tokens[i + 1], "=")) {
-            i = behind_value(s, i);
+            i = kernel_traits_behind_value(s, i);
             token = i < s->count ? s->tokens[i] : (struct token){";", 1};
         } else if (token_is(token, "{") && has_data) {
             i = kernel_source_behind(s, i, s->count, "{", "}") - 1;
@@ -165,15 +165,15 @@ static int add_volatiles(struct reading *r, size_t at)
         depth -= token_is(token, ")");
         types = types || token_is(token, "typedef");
         if (token_is_name(token))
-            err = add_name(token, &r->volatiles, &r->volatile_count);
-        if (!err && types && token_is_name(token) && is_declared(s, i))
-            err = add_name(token, &r->types, &r->type_count);
+            err = kernel_traits_add_name(token, &r->volatiles, &r->volatile_count);
+        if (!err && types && token_is_name(token) && kernel_traits_is_declared(s, i))
+            err = kernel_traits_add_name(token, &r->types, &r->type_count);
     }
     return err;
 }
 
 /* It has the type of something else. */
-static bool is_type_of(struct token token)
+static bool kernel_traits_is_type_of(struct token token)
 {
     static const char *const words[] = {"typeof", "__typeof", "__typeof__", "__auto_type"};
     return IS_ONE_OF(token, words);
@@ -181,7 +181,7 @@ static bool is_type_of(struct token token)
 
 /* Or "atomic_int" and the like, which is not a call, or the name of an atomic function that is
  * called by a macro of another name. */
-static bool is_volatile_word(const struct kernel_source *s, size_t at)
+static bool kernel_traits_is_volatile_word(const struct kernel_source *s, size_t at)
 {
     static const char *const words[] = {"volatile", "__volatile", "__volatile__"};
     static const char *const old[] = {"atom_add",     "atom_sub", "atom_xchg", "atom_inc",
@@ -193,16 +193,17 @@ static bool is_volatile_word(const struct kernel_source *s, size_t at)
 }
 
 /* Or what stands for one of these, or may. */
-static bool declares_volatile(const struct reading *r, size_t at)
+static bool kernel_traits_declares_volatile(const struct reading *r, size_t at)
 {
     struct token token = r->source.tokens[at];
-    return is_volatile_word(&r->source, at) || is_among(token, r->types, r->type_count) ||
-           (r->any_volatile && is_type_of(token));
+    return kernel_traits_is_volatile_word(&r->source, at) ||
+           kernel_traits_is_among(token, r->types, r->type_count) ||
+           (r->any_volatile && kernel_traits_is_type_of(token));
 }
 
 /* A macro that is a part of declarations: not what has such words in a cast, or in a call, but for
  * one of another macro. */
-static int add_macro_type(struct reading *r, const struct unit *unit)
+static int kernel_traits_add_macro_type(struct reading *r, const struct unit *unit)
 {
     const struct kernel_source *s = &r->source;
     bool declares = false;
@@ -213,45 +214,46 @@ static int add_macro_type(struct reading *r, const struct unit *unit)
                  (i == unit->body || !kernel_source_is_macro(s, s->tokens[i - 1], false)))
             i = kernel_source_behind(s, i, unit->end, "(", ")") - 1;
         else
-            declares = declares || (declares_volatile(r, i) && !is_of_local(s, i));
-    int err = declares ? add_name(unit->name, &r->volatiles, &r->volatile_count) : 0;
-    return declares && !err ? add_name(unit->name, &r->types, &r->type_count) : err;
+            declares = declares ||
+                       (kernel_traits_declares_volatile(r, i) && !kernel_traits_is_of_local(s, i));
+    int err = declares ? kernel_traits_add_name(unit->name, &r->volatiles, &r->volatile_count) : 0;
+    return declares && !err ? kernel_traits_add_name(unit->name, &r->types, &r->type_count) : err;
 }
 
 /* Where a declared name is a macro, what it stands for is declared. */
-static int add_declared(struct reading *r, const struct unit *unit)
+static int kernel_traits_add_declared(struct reading *r, const struct unit *unit)
 {
     const struct kernel_source *s = &r->source;
     int err = 0;
-    if (!unit->macro || !is_among(unit->name, r->volatiles, r->volatile_count))
+    if (!unit->macro || !kernel_traits_is_among(unit->name, r->volatiles, r->volatile_count))
         return 0;
     for (size_t i = unit->body; !err && i < unit->end; i++)
         if (token_is_name(s->tokens[i]))
-            err = add_name(s->tokens[i], &r->volatiles, &r->volatile_count);
+            err = kernel_traits_add_name(s->tokens[i], &r->volatiles, &r->volatile_count);
     return err;
 }
 
 /* Until there are no more: types are made of types. */
-static int add_all_volatiles(struct reading *r)
+static int kernel_traits_add_all_volatiles(struct reading *r)
 {
     size_t before;
     int err = 0;
     for (size_t i = 0; i < r->source.count && !r->any_volatile; i++)
-        r->any_volatile = is_volatile_word(&r->source, i);
+        r->any_volatile = kernel_traits_is_volatile_word(&r->source, i);
     do {
         before = r->type_count + r->volatile_count;
         for (size_t u = 0; !err && u < r->source.unit_count; u++) {
-            err = add_macro_type(r, &r->source.units[u]);
-            err = err ? err : add_declared(r, &r->source.units[u]);
+            err = kernel_traits_add_macro_type(r, &r->source.units[u]);
+            err = err ? err : kernel_traits_add_declared(r, &r->source.units[u]);
         }
         for (size_t i = 0; !err && i < r->source.count; i++)
-            if (declares_volatile(r, i))
-                err = add_volatiles(r, i);
+            if (kernel_traits_declares_volatile(r, i))
+                err = kernel_traits_add_volatiles(r, i);
     } while (!err && before != r->type_count + r->volatile_count);
     return err;
 }
 
-static bool is_type_word(struct token token)
+static bool kernel_traits_is_type_word(struct token token)
 {
     static const char *const words[] = {
         "global",  "__global", "const",     "unsigned", "signed",     "char",
@@ -264,25 +266,26 @@ static bool is_type_word(struct token token)
     return IS_ONE_OF(token, words);
 }
 
-static bool is_volatile(const struct reading *r, struct token token)
+static bool kernel_traits_is_volatile(const struct reading *r, struct token token)
 {
-    return token_is_name(token) && !is_type_word(token) &&
-           is_among(token, r->volatiles, r->volatile_count);
+    return token_is_name(token) && !kernel_traits_is_type_word(token) &&
+           kernel_traits_is_among(token, r->volatiles, r->volatile_count);
 }
 
-static bool is_atomic(struct token token)
+static bool kernel_traits_is_atomic(struct token token)
 {
     return token_begins(token, "atomic_") || token_begins(token, "atom_");
 }
 
-static bool is_atomic_call(const struct kernel_source *s, size_t at, size_t end)
+static bool kernel_traits_is_atomic_call(const struct kernel_source *s, size_t at, size_t end)
 {
-    return is_atomic(s->tokens[at]) && at + 1 < end && token_is(s->tokens[at + 1], "(");
+    return kernel_traits_is_atomic(s->tokens[at]) && at + 1 < end &&
+           token_is(s->tokens[at + 1], "(");
 }
 
 /* Of one whose value is looked at; @behind: the end of its arguments. */
-static bool atomic_is_used(const struct kernel_source *s, const struct unit *unit, size_t at,
-                           size_t behind)
+static bool kernel_traits_atomic_is_used(const struct kernel_source *s, const struct unit *unit,
+                                         size_t at, size_t behind)
 {
     static const char *const before[] = {";", "{", "}", "else", "do"};
     static const char *const heads[] = {"if", "for", "while", "switch"};
@@ -315,7 +318,8 @@ static bool atomic_is_used(const struct kernel_source *s, const struct unit *uni
 
 /* The end of the loop that begins at @at: of its brackets; without them, of the block that it is
  * in, which is as far as it can go. */
-static size_t loop_end(const struct kernel_source *s, const struct unit *unit, size_t at)
+static size_t kernel_traits_loop_end(const struct kernel_source *s, const struct unit *unit,
+                                     size_t at)
 {
     size_t depth = 0;
     bool is_do = token_is(s->tokens[at], "do");
@@ -334,28 +338,28 @@ static size_t loop_end(const struct kernel_source *s, const struct unit *unit, s
     return at;
 }
 
-static void refuse(struct reading *r, const char *reason)
+static void kernel_traits_refuse(struct reading *r, const char *reason)
 {
     if (!r->traits.whole)
         r->traits.whole = reason;
 }
 
 /* What groups do together to one word: of two copies of it none would be right. */
-static void note_together(struct reading *r, size_t at)
+static void kernel_traits_note_together(struct reading *r, size_t at)
 {
     struct token token = r->source.tokens[at];
-    if (is_atomic(token) || declares_volatile(r, at))
+    if (kernel_traits_is_atomic(token) || kernel_traits_declares_volatile(r, at))
         r->traits.stays = "it uses atomic functions, or volatile memory";
     if (token_is(token, "printf"))
         r->traits.stays = "it prints";
 }
 
-static void note_places(struct reading *r, struct token token)
+static void kernel_traits_note_places(struct reading *r, struct token token)
 {
     r->traits.places = r->traits.places || token_is_one_of(token, place_names, PLACE_NAMES_ASK);
 }
 
-static bool begins_one_of(struct token token, const char *const *words, size_t count)
+static bool kernel_traits_begins_one_of(struct token token, const char *const *words, size_t count)
 {
     bool begins = false;
     for (size_t i = 0; i < count; i++)
@@ -364,7 +368,7 @@ static bool begins_one_of(struct token token, const char *const *words, size_t c
 }
 
 /* What is not cut wherever it stands. */
-static void note_strange(struct reading *r, struct token token)
+static void kernel_traits_note_strange(struct reading *r, struct token token)
 {
     static const char *const enqueues[] = {"enqueue_kernel", "enqueue_marker", "ndrange_t",
                                            "queue_t", "clk_event_t"};
@@ -397,21 +401,22 @@ static void note_strange(struct reading *r, struct token token)
                                         "__opencl_atomic_",
                                         "__scoped_atomic_"};
     if (IS_ONE_OF(token, pipes))
-        refuse(r, "it uses a pipe, which orders its work-groups");
+        kernel_traits_refuse(r, "it uses a pipe, which orders its work-groups");
     if (IS_ONE_OF(token, enqueues))
-        refuse(r, "it enqueues kernels itself");
+        kernel_traits_refuse(r, "it enqueues kernels itself");
     if (IS_ONE_OF(token, both))
-        refuse(r, "it reads and writes an image, and may wait there for another work-group");
+        kernel_traits_refuse(
+            r, "it reads and writes an image, and may wait there for another work-group");
     if (IS_ONE_OF(token, asms))
-        refuse(r, "it has assembly, which is not read");
+        kernel_traits_refuse(r, "it has assembly, which is not read");
     /* Pieces may run on several devices. */
-    if (begins_one_of(token, subgroups, ARRAY_SIZE(subgroups)))
-        refuse(r, "it uses sub-groups, whose size depends on the device");
-    if (begins_one_of(token, inner, ARRAY_SIZE(inner)))
-        refuse(r, "it calls functions of one compiler's own");
+    if (kernel_traits_begins_one_of(token, subgroups, ARRAY_SIZE(subgroups)))
+        kernel_traits_refuse(r, "it uses sub-groups, whose size depends on the device");
+    if (kernel_traits_begins_one_of(token, inner, ARRAY_SIZE(inner)))
+        kernel_traits_refuse(r, "it calls functions of one compiler's own");
 }
 
-static void note_fence(struct reading *r, size_t at)
+static void kernel_traits_note_fence(struct reading *r, size_t at)
 {
     static const char *const fences[] = {"mem_fence",
                                          "read_mem_fence",
@@ -425,37 +430,41 @@ static void note_fence(struct reading *r, size_t at)
                  token_is(tokens[2], "CLK_LOCAL_MEM_FENCE") &&
                  (token_is(tokens[3], ")") || token_is(tokens[3], ","));
     if (IS_ONE_OF(*tokens, fences) || (IS_ONE_OF(*tokens, barriers) && !local))
-        refuse(r, "a loop with a fence of global memory may wait for another work-group");
+        kernel_traits_refuse(
+            r, "a loop with a fence of global memory may wait for another work-group");
 }
 
 /* Calls and macros inside each other that are followed: each takes some of the stack. */
 #define DEPTH_MAX 200
 
-static void walk(struct reading *r, size_t index, bool in_loop);
+static void kernel_traits_walk(struct reading *r, size_t index, bool in_loop);
 
-static void walk_used(struct reading *r, struct token name, bool in_loop, bool *ret_loops)
+static void kernel_traits_walk_used(struct reading *r, struct token name, bool in_loop,
+                                    bool *ret_loops)
 {
     const struct kernel_source *s = &r->source;
     size_t used = token_is_name(name) ? kernel_source_find(s, name) : s->unit_count;
     for (; used < s->unit_count && token_same(s->units[used].name, name); used++) {
         *ret_loops = *ret_loops || s->units[used].loops;
-        walk(r, used, in_loop);
+        kernel_traits_walk(r, used, in_loop);
     }
 }
 
 /* The word at @at, in a loop; @in_arguments: of an atomic function whose value nobody looks at. */
-static void note_looping(struct reading *r, size_t at, bool in_arguments)
+static void kernel_traits_note_looping(struct reading *r, size_t at, bool in_arguments)
 {
     struct token token = r->source.tokens[at];
-    note_fence(r, at);
+    kernel_traits_note_fence(r, at);
     if (token_is(token, "printf"))
-        refuse(r, "a loop that prints may wait for another work-group");
-    if (!in_arguments && (declares_volatile(r, at) || is_volatile(r, token)))
-        refuse(r, "a loop that reads volatile memory may wait for another work-group");
+        kernel_traits_refuse(r, "a loop that prints may wait for another work-group");
+    if (!in_arguments &&
+        (kernel_traits_declares_volatile(r, at) || kernel_traits_is_volatile(r, token)))
+        kernel_traits_refuse(r,
+                             "a loop that reads volatile memory may wait for another work-group");
 }
 
 /* One unit and all that it uses; no further once there is a reason to refuse. */
-static void walk(struct reading *r, size_t index, bool in_loop)
+static void kernel_traits_walk(struct reading *r, size_t index, bool in_loop)
 {
     static const char *const loops[] = {"for", "while", "do"};
     const struct kernel_source *s = &r->source;
@@ -464,7 +473,7 @@ static void walk(struct reading *r, size_t index, bool in_loop)
     if (unit->seen_loops || (unit->seen && !in_loop) || r->traits.whole)
         return;
     if (r->depth == DEPTH_MAX) {
-        refuse(r, "its functions call each other deeper than is read");
+        kernel_traits_refuse(r, "its functions call each other deeper than is read");
         return;
     }
     r->depth++;
@@ -476,36 +485,37 @@ static void walk(struct reading *r, size_t index, bool in_loop)
     for (size_t i = unit->first; i < unit->end && !opens && !r->traits.whole; i++) {
         struct token token = s->tokens[i];
         bool looping = i < loop && i >= unit->body;
-        note_places(r, token);
-        note_strange(r, token);
-        note_together(r, i);
+        kernel_traits_note_places(r, token);
+        kernel_traits_note_strange(r, token);
+        kernel_traits_note_together(r, i);
         if (i >= unit->body && IS_ONE_OF(token, loops)) {
-            size_t end = loop_end(s, unit, i);
+            size_t end = kernel_traits_loop_end(s, unit, i);
             loop = end > loop ? end : loop;
             r->traits.loops = true;
         }
         opens = token_is(token, "goto");
-        if (is_atomic_call(s, i, unit->end)) {
+        if (kernel_traits_is_atomic_call(s, i, unit->end)) {
             size_t behind = kernel_source_behind(s, i + 1, unit->end, "(", ")");
-            bool used = atomic_is_used(s, unit, i, behind);
+            bool used = kernel_traits_atomic_is_used(s, unit, i, behind);
             if (looping && used)
-                refuse(r, "a loop over an atomic's value may wait for another work-group");
+                kernel_traits_refuse(
+                    r, "a loop over an atomic's value may wait for another work-group");
             if (!used && behind > arguments)
                 arguments = behind;
         } else if (looping) {
-            note_looping(r, i, i < arguments);
+            kernel_traits_note_looping(r, i, i < arguments);
         }
-        walk_used(r, token, looping, &opens);
+        kernel_traits_walk_used(r, token, looping, &opens);
         opens = opens && !in_loop;
     }
     r->traits.loops = r->traits.loops || opens || unit->recurses;
     if ((opens || unit->recurses) && !unit->seen_loops)
-        walk(r, index, true); /* as if all of it were a loop */
+        kernel_traits_walk(r, index, true); /* as if all of it were a loop */
     unit->open = false;
     r->depth--;
 }
 
-static bool stands_there(const struct kernel_source *s, const char *name)
+static bool kernel_traits_stands_there(const struct kernel_source *s, const char *name)
 {
     bool stands = false;
     for (size_t i = 0; i < s->count && !stands; i++)
@@ -514,7 +524,7 @@ static bool stands_there(const struct kernel_source *s, const char *name)
 }
 
 /* "^{", or "^(" where no operand stands before: no exclusive or, but a function without a name. */
-static bool has_blocks(const struct kernel_source *s)
+static bool kernel_traits_has_blocks(const struct kernel_source *s)
 {
     static const char *const operands[] = {")", "]", "}"};
     bool has = false;
@@ -528,7 +538,7 @@ static bool has_blocks(const struct kernel_source *s)
     return has;
 }
 
-static void walk_from(struct reading *r, const char *name)
+static void kernel_traits_walk_from(struct reading *r, const char *name)
 {
     const struct kernel_source *s = &r->source;
     const struct token token = {name, strlen(name)};
@@ -536,21 +546,21 @@ static void walk_from(struct reading *r, const char *name)
     bool found = false, unused = false;
     for (size_t u = at; u < s->unit_count && token_same(s->units[u].name, token); u++)
         found = found || !s->units[u].macro;
-    if (!stands_there(s, name))
-        refuse(r, "it was not found in its source");
+    if (!kernel_traits_stands_there(s, name))
+        kernel_traits_refuse(r, "it was not found in its source");
     if (found && !s->generates && !s->broken) {
-        walk_used(r, token, false, &unused);
+        kernel_traits_walk_used(r, token, false, &unused);
         return;
     }
     /* Who calls whom is not known: it may call everything, and in a loop. */
     for (size_t u = 0; u < s->unit_count; u++)
-        walk(r, u, s->broken || !s->units[u].kernel);
+        kernel_traits_walk(r, u, s->broken || !s->units[u].kernel);
     if (s->broken)
-        refuse(r, "the functions of its source cannot be told from one another");
+        kernel_traits_refuse(r, "the functions of its source cannot be told from one another");
 }
 
 /* Has the text that answers for a piece this word? */
-static bool is_in_answers(struct token name)
+static bool kernel_traits_is_in_answers(struct token name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
     for (const char *at = program_cut_source; *at;) {
@@ -564,19 +574,19 @@ static bool is_in_answers(struct token name)
 
 /* Directives say what the functions are that a piece answers for itself, or options change the text
  * that answers; a macro that asks what is defined may be any condition's. */
-static bool shadows(const struct kernel_source *s)
+static bool kernel_traits_shadows(const struct kernel_source *s)
 {
-    bool shadows = stands_there(s, "defined");
+    bool shadows = kernel_traits_stands_there(s, "defined");
     for (size_t u = 0; u < s->unit_count; u++)
         shadows = shadows || (s->units[u].macro && IS_ONE_OF(s->units[u].name, place_names)) ||
-                  (s->units[u].option && is_in_answers(s->units[u].name));
+                  (s->units[u].option && kernel_traits_is_in_answers(s->units[u].name));
     for (size_t i = 0; i < s->asked_count; i++)
         shadows = shadows || IS_ONE_OF(s->asked[i], place_names);
     return shadows;
 }
 
 /* Words that say that something does not wait, and would not say so as macros. */
-static bool redefines(const struct kernel_source *s)
+static bool kernel_traits_redefines(const struct kernel_source *s)
 {
     static const char *const words[] = {"local",   "__local",       "CLK_LOCAL_MEM_FENCE",
                                         "if",      "else",          "do",
@@ -589,18 +599,19 @@ static bool redefines(const struct kernel_source *s)
     return redefines;
 }
 
-static void find_traits(struct reading *r, const char *name)
+static void kernel_traits_find_traits(struct reading *r, const char *name)
 {
     r->traits.whole = r->source.unread;
-    if (redefines(&r->source))
-        refuse(r, "its source has macros called as words of the language");
-    walk_from(r, name);
-    if (has_blocks(&r->source))
-        refuse(r, "its source has blocks, which are not followed");
+    if (kernel_traits_redefines(&r->source))
+        kernel_traits_refuse(r, "its source has macros called as words of the language");
+    kernel_traits_walk_from(r, name);
+    if (kernel_traits_has_blocks(&r->source))
+        kernel_traits_refuse(r, "its source has blocks, which are not followed");
     if (!r->traits.places)
         return;
-    if (shadows(&r->source))
-        refuse(r, "its source has macros called as the functions that say where a group is");
+    if (kernel_traits_shadows(&r->source))
+        kernel_traits_refuse(
+            r, "its source has macros called as the functions that say where a group is");
 }
 
 int kernel_traits_read(const struct recipe *recipe, const char *name,
@@ -609,9 +620,9 @@ int kernel_traits_read(const struct recipe *recipe, const char *name,
     struct reading r = {0};
     int err = kernel_source_read(recipe, &r.source);
     if (!err)
-        err = add_all_volatiles(&r);
+        err = kernel_traits_add_all_volatiles(&r);
     if (!err) {
-        find_traits(&r, name);
+        kernel_traits_find_traits(&r, name);
         r.traits.even = !recipe_asks_for_new_language(recipe);
         *ret_traits = r.traits;
     }

@@ -15,7 +15,7 @@
 _Atomic uint64_t pace_slice_ns;
 
 /* Under the program's lock. */
-static struct pace *find(struct program_details *details, const char *name)
+static struct pace *pace_find(struct program_details *details, const char *name)
 {
     struct pace *pace = details->paces;
     while (pace && strcmp(pace->name, name) != 0)
@@ -23,7 +23,7 @@ static struct pace *find(struct program_details *details, const char *name)
     return pace;
 }
 
-static struct pace *create(const char *name)
+static struct pace *pace_create(const char *name)
 {
     struct pace *pace = calloc(1, sizeof(*pace));
     if (!pace)
@@ -43,8 +43,8 @@ struct pace *pace_of(struct program *program, const char *name)
 {
     struct program_details *details = program->details;
     pthread_mutex_lock(&program->lock);
-    struct pace *pace = find(details, name);
-    if (!pace && (pace = create(name))) {
+    struct pace *pace = pace_find(details, name);
+    if (!pace && (pace = pace_create(name))) {
         pace->next = details->paces;
         details->paces = pace;
     }
@@ -127,7 +127,7 @@ uint64_t pace_items(const struct pace *pace, uint64_t ns)
     return items < (double)(UINT64_MAX / 4) ? (uint64_t)items : UINT64_MAX / 4;
 }
 
-static uint64_t largest_like(const struct pace *pace)
+static uint64_t pace_largest_like(const struct pace *pace)
 {
     uint64_t largest = atomic_load(&pace->largest);
     return largest < UINT64_MAX / LARGER_MOST ? LARGER_MOST * largest : UINT64_MAX - 1;
@@ -135,7 +135,7 @@ static uint64_t largest_like(const struct pace *pace)
 
 bool pace_predicts(const struct pace *pace, uint64_t items)
 {
-    return atomic_load(&pace->per_s) != 0 && items <= largest_like(pace);
+    return atomic_load(&pace->per_s) != 0 && items <= pace_largest_like(pace);
 }
 
 bool pace_is_long(const struct pace *pace, uint64_t items)
@@ -167,7 +167,7 @@ void pace_settle(struct pace *pace, uint64_t items)
         return; /* it is never cut, or was forgotten */
     if (items > atomic_load(&pace->largest))
         atomic_store(&pace->largest, items);
-    most = most < largest_like(pace) ? most : largest_like(pace);
+    most = most < pace_largest_like(pace) ? most : pace_largest_like(pace);
     atomic_store(&pace->whole, most);
     if (items >= most) {
         atomic_store(&pace->backoff, 1);

@@ -20,7 +20,7 @@ cl_int program_error(int err)
 }
 
 /* Inside the gate with each of @seats on a device. */
-static void enter_all(struct context *context, uint32_t seats)
+static void program_enter_all(struct context *context, uint32_t seats)
 {
     gate_enter();
     for (cl_uint i = 0; i < context->seat_count; i++) {
@@ -37,7 +37,7 @@ void program_sites_enter(struct context *context, uint32_t seats, bool all,
 {
     struct program_sites *sites = ret_sites;
     *sites = (struct program_sites){0};
-    enter_all(context, all ? seats : 0);
+    program_enter_all(context, all ? seats : 0);
     if (!all)
         context_enter_slow(context, seats);
     for (cl_uint i = 0; i < context->seat_count; i++) {
@@ -83,7 +83,7 @@ void program_sites_drop(struct program_sites *sites)
     sites->count = 0;
 }
 
-static void details_free(struct program_details *details)
+static void program_details_free(struct program_details *details)
 {
     if (!details)
         return;
@@ -135,7 +135,7 @@ static void program_finish(struct program *program)
 {
     pin_drop(&program->context->pins, program->details->pin);
     recipe_unref(program->recipe);
-    details_free(program->details);
+    program_details_free(program->details);
     pthread_mutex_destroy(&program->lock);
     object_unhold(program->context);
 }
@@ -227,7 +227,7 @@ OBJECT_CLASS(program_class) = {
 };
 
 /* CL_PROGRAM_BINARY_TYPE of a program that was loaded and not built yet. */
-static void seats_from_container(struct program *program)
+static void program_seats_from_container(struct program *program)
 {
     for (unsigned i = 0; i < SEATS; i++)
         program->details->seat[i].type = recipe_binary_type(program->details->base);
@@ -243,7 +243,7 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
     if (!program)
         return CL_OUT_OF_HOST_MEMORY;
     if (from_binary)
-        seats_from_container(program);
+        program_seats_from_container(program);
     struct retry retry = {context->seats, context->seat_count, 0};
     cl_int error;
     bool settled, built;
@@ -294,8 +294,9 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
  * be using the real program that is there: a new one takes its part, and it goes with the
  * residence.
  */
-static cl_int make_anew(struct program *program, struct recipe *recipe, struct residence *residence,
-                        uint8_t place, uint32_t edition, struct program_outcome *outcome)
+static cl_int program_make_anew(struct program *program, struct recipe *recipe,
+                                struct residence *residence, uint8_t place, uint32_t edition,
+                                struct program_outcome *outcome)
 {
     cl_program real = NULL;
     bool owner = the_thread.gate.owner;
@@ -326,7 +327,7 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
     if (atomic_load(&program->made[place]) == edition && (program->real[place] || !recipe))
         return CL_SUCCESS;
     if (program->real[place] && context_is_inhabited(program->context, place))
-        return make_anew(program, recipe, residence, place, edition, outcome);
+        return program_make_anew(program, recipe, residence, place, edition, outcome);
     residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
     program->real[place] = NULL;
     cl_int error = recipe ? recipe_follow(recipe, residence, &real, outcome) : CL_SUCCESS;

@@ -17,8 +17,8 @@ struct asked {
     struct content_hash *hash;
 };
 
-static cl_int kernel_info(const struct asked *asked, cl_uint name, size_t size, void *value,
-                          size_t *ret_size)
+static cl_int program_answers_kernel_info(const struct asked *asked, cl_uint name, size_t size,
+                                          void *value, size_t *ret_size)
 {
     const cl_icd_dispatch *cl = asked->residence->cl;
     return asked->of_arg
@@ -26,18 +26,18 @@ static cl_int kernel_info(const struct asked *asked, cl_uint name, size_t size, 
                : cl->clGetKernelInfo(asked->kernel, name, size, value, ret_size);
 }
 
-static cl_int group_info(const struct asked *asked, cl_uint name, size_t size, void *value,
-                         size_t *ret_size)
+static cl_int program_answers_group_info(const struct asked *asked, cl_uint name, size_t size,
+                                         void *value, size_t *ret_size)
 {
     return asked->residence->cl->clGetKernelWorkGroupInfo(
         asked->kernel, asked->residence->device->id, name, size, value, ret_size);
 }
 
 /* An answer, or the error that is given for one. */
-static bool add(const struct asked *asked,
-                cl_int (*ask)(const struct asked *asked, cl_uint name, size_t size, void *value,
-                              size_t *ret_size),
-                cl_uint name)
+static bool program_answers_add(const struct asked *asked,
+                                cl_int (*ask)(const struct asked *asked, cl_uint name, size_t size,
+                                              void *value, size_t *ret_size),
+                                cl_uint name)
 {
     size_t size = 0;
     cl_int error = ask(asked, name, 0, NULL, &size);
@@ -55,7 +55,8 @@ static bool add(const struct asked *asked,
     return true;
 }
 
-static bool add_kernel(struct residence *residence, cl_kernel kernel, struct content_hash *hash)
+static bool program_answers_add_kernel(struct residence *residence, cl_kernel kernel,
+                                       struct content_hash *hash)
 {
     static const cl_kernel_arg_info of_arg[] = {
         CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_TYPE_NAME,
@@ -67,24 +68,24 @@ static bool add_kernel(struct residence *residence, cl_kernel kernel, struct con
     cl_uint count = 0;
     bool done = residence->cl->clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof(count), &count,
                                                NULL) == CL_SUCCESS &&
-                add(&asked, kernel_info, CL_KERNEL_ATTRIBUTES);
+                program_answers_add(&asked, program_answers_kernel_info, CL_KERNEL_ATTRIBUTES);
     content_hash_number(hash, count);
     for (size_t i = 0; done && i < ARRAY_SIZE(of_group); i++)
-        done = add(&asked, group_info, of_group[i]);
+        done = program_answers_add(&asked, program_answers_group_info, of_group[i]);
     asked.of_arg = true;
     for (; done && asked.arg < count; asked.arg++)
         for (size_t i = 0; done && i < ARRAY_SIZE(of_arg); i++)
-            done = add(&asked, kernel_info, of_arg[i]);
+            done = program_answers_add(&asked, program_answers_kernel_info, of_arg[i]);
     return done;
 }
 
-static int by_name(const void *a, const void *b)
+static int program_answers_by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* The words of @text, which it cuts up, in order. NULL without memory. */
-static char **sorted_names(char *text, size_t *ret_count)
+static char **program_answers_sorted_names(char *text, size_t *ret_count)
 {
     size_t count = 0, room = 2;
     for (const char *at = text; *at; at++)
@@ -94,7 +95,7 @@ static char **sorted_names(char *text, size_t *ret_count)
         if (*name)
             names[count++] = name;
     if (names)
-        qsort(names, count, sizeof(*names), by_name);
+        qsort(names, count, sizeof(*names), program_answers_by_name);
     *ret_count = count;
     return names;
 }
@@ -103,8 +104,9 @@ bool program_names_same(const char *one, const char *other)
 {
     char *CLEANUP(cleanup_free) first = strdup(one), *CLEANUP(cleanup_free) second = strdup(other);
     size_t count = 0, others = 0;
-    char **CLEANUP(cleanup_free) mine = first ? sorted_names(first, &count) : NULL;
-    char **CLEANUP(cleanup_free) theirs = second ? sorted_names(second, &others) : NULL;
+    char **CLEANUP(cleanup_free) mine = first ? program_answers_sorted_names(first, &count) : NULL;
+    char **CLEANUP(cleanup_free) theirs =
+        second ? program_answers_sorted_names(second, &others) : NULL;
     bool same = mine && theirs && count == others;
     for (size_t i = 0; same && i < count; i++)
         same = strcmp(mine[i], theirs[i]) == 0;
@@ -117,7 +119,7 @@ bool program_answers_hash(struct residence *residence, cl_program real, const ch
     const cl_icd_dispatch *cl = residence->cl;
     char *CLEANUP(cleanup_free) text = strdup(names);
     size_t count = 0;
-    char **CLEANUP(cleanup_free) sorted = text ? sorted_names(text, &count) : NULL;
+    char **CLEANUP(cleanup_free) sorted = text ? program_answers_sorted_names(text, &count) : NULL;
     struct content_hash hash;
     bool done = sorted != NULL;
     content_hash_begin(&hash);
@@ -127,7 +129,7 @@ bool program_answers_hash(struct residence *residence, cl_program real, const ch
         if (!kernel)
             return false;
         content_hash_string(&hash, sorted[i]);
-        done = add_kernel(residence, kernel, &hash);
+        done = program_answers_add_kernel(residence, kernel, &hash);
         cl->clReleaseKernel(kernel);
     }
     content_hash_end(&hash, ret);

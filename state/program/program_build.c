@@ -8,7 +8,7 @@
 
 /* clBuildProgram and clCompileProgram: what they ask of the drivers. */
 
-static cl_int build_recipe(struct program_job *job)
+static cl_int program_build_recipe(struct program_job *job)
 {
     struct program_details *details = job->program->details;
     /* An executable that came out of a container is built as it was, whatever options the program
@@ -46,8 +46,8 @@ static cl_int build_recipe(struct program_job *job)
 }
 
 /* The driver's call at one site. @headers: as many as the build has. */
-static cl_int build_at(const struct program_job *job, const struct program_site *site,
-                       cl_program real, const cl_program *headers)
+static cl_int program_build_at(const struct program_job *job, const struct program_site *site,
+                               cl_program real, const cl_program *headers)
 {
     const struct recipe *recipe = job->recipe;
     const struct program_headers given = {job->parts.count, headers, job->parts.names};
@@ -65,8 +65,8 @@ static cl_int build_at(const struct program_job *job, const struct program_site 
  * A program that came from a container was built when it was created, so that a device which cannot
  * is refused there. What was only compiled is linked now, into a real program of its own.
  */
-static cl_int build_container(struct program_job *job, const struct program_site *site, unsigned s,
-                              cl_program *real, struct program_outcome *outcome)
+static cl_int program_build_container(struct program_job *job, const struct program_site *site,
+                                      unsigned s, cl_program *real, struct program_outcome *outcome)
 {
     cl_program made = NULL;
     if (recipe_binary_type(job->program->details->base) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE &&
@@ -85,8 +85,8 @@ static cl_int build_container(struct program_job *job, const struct program_site
  * where it read other headers than those that were kept, and where the old one is not what the
  * program was created from.
  */
-static cl_int build_anew(struct program_job *job, const struct program_site *site, unsigned s,
-                         cl_program *real, struct program_outcome *outcome)
+static cl_int program_build_anew(struct program_job *job, const struct program_site *site,
+                                 unsigned s, cl_program *real, struct program_outcome *outcome)
 {
     cl_program made = NULL;
     cl_int error = recipe_follow(job->recipe, site->residence, &made, outcome);
@@ -100,8 +100,8 @@ static cl_int build_anew(struct program_job *job, const struct program_site *sit
  * not, nor has one that was made elsewhere than where it was built, from headers that the disk has
  * no more.
  */
-static bool is_as_created(const struct recipe *base, const struct residence *residence,
-                          cl_program real)
+static bool program_build_is_as_created(const struct recipe *base,
+                                        const struct residence *residence, cl_program real)
 {
     bool source = base->kind == RECIPE_SOURCE;
     cl_program_info what = source ? CL_PROGRAM_SOURCE : CL_PROGRAM_IL;
@@ -118,9 +118,9 @@ static bool is_as_created(const struct recipe *base, const struct residence *res
  * From the library of binaries, else where the program's source or IL is. A binary is a program of
  * its own, as above.
  */
-static cl_int build_here(struct program_job *job, const struct program_site *site, unsigned s,
-                         cl_program *real, const cl_program *headers,
-                         struct program_outcome *outcome)
+static cl_int program_build_here(struct program_job *job, const struct program_site *site,
+                                 unsigned s, cl_program *real, const cl_program *headers,
+                                 struct program_outcome *outcome)
 {
     cl_program made = NULL;
     struct program_lookup lookup;
@@ -129,11 +129,11 @@ static cl_int build_here(struct program_job *job, const struct program_site *sit
         return CL_SUCCESS;
     }
     if (atomic_load(&job->program->edition) != 0 ||
-        !is_as_created(job->program->details->base, site->residence, *real))
-        return build_anew(job, site, s, real, outcome);
-    cl_int error = build_at(job, site, *real, headers);
+        !program_build_is_as_created(job->program->details->base, site->residence, *real))
+        return program_build_anew(job, site, s, real, outcome);
+    cl_int error = program_build_at(job, site, *real, headers);
     if (error == CL_INVALID_OPERATION || (error == CL_SUCCESS && !recipe_headers_hold(job->recipe)))
-        return build_anew(job, site, s, real, outcome);
+        return program_build_anew(job, site, s, real, outcome);
     if (error == CL_SUCCESS && lookup.keep) {
         program_outcome_query(site->residence, *real, outcome);
         program_library_keep(&lookup, site->residence, *real, outcome);
@@ -145,8 +145,8 @@ static cl_int build_here(struct program_job *job, const struct program_site *sit
  * Drivers differ in what they say where options are at fault. They are where a program of nothing
  * else does not build with them either.
  */
-static cl_int which_failure(const struct program_job *job, struct residence *residence,
-                            cl_int error)
+static cl_int program_build_which_failure(const struct program_job *job,
+                                          struct residence *residence, cl_int error)
 {
     static const char nothing[] = "__kernel void reseat_nothing(__global int *a) { a[0] = 0; }\n";
     const cl_icd_dispatch *cl = residence->cl;
@@ -165,7 +165,7 @@ static cl_int which_failure(const struct program_job *job, struct residence *res
 }
 
 /* A container of plain source or IL behaves as if its source had been given. */
-static bool is_in_place(const struct program *program)
+static bool program_build_is_in_place(const struct program *program)
 {
     const struct recipe *base = program->details->base;
     return base->kind == RECIPE_SOURCE || base->kind == RECIPE_IL;
@@ -183,41 +183,43 @@ struct site_build {
     bool threaded;
 };
 
-static void build_site(const struct site_build *build)
+static void program_build_site(const struct site_build *build)
 {
     struct program_outcome *outcome = build->outcome;
     outcome->status = CL_BUILD_ERROR;
-    bool swaps = !is_in_place(build->job->program);
+    bool swaps = !program_build_is_in_place(build->job->program);
     if (build->job->work == PROGRAM_COMPILE && !build->headers)
         outcome->error = CL_OUT_OF_HOST_MEMORY;
     else if (swaps)
-        outcome->error = build_container(build->job, build->site, build->at, build->real, outcome);
-    else
         outcome->error =
-            build_here(build->job, build->site, build->at, build->real, build->headers, outcome);
-    outcome->error = which_failure(build->job, build->site->residence, outcome->error);
+            program_build_container(build->job, build->site, build->at, build->real, outcome);
+    else
+        outcome->error = program_build_here(build->job, build->site, build->at, build->real,
+                                            build->headers, outcome);
+    outcome->error =
+        program_build_which_failure(build->job, build->site->residence, outcome->error);
     if (!outcome->known && *build->real && (!swaps || outcome->error == CL_SUCCESS))
         program_outcome_query(build->site->residence, *build->real, outcome);
 }
 
 /* Whoever asked waits for it. */
-static void *run_site(void *data)
+static void *program_build_run_site(void *data)
 {
     (void)work_begin();
-    build_site(data);
+    program_build_site(data);
     work_end();
     return NULL;
 }
 
 /* On all devices at once: each has a compiler of its own, or is a machine of its own. */
-static void build_sites(struct site_build *builds, unsigned count)
+static void program_build_sites(struct site_build *builds, unsigned count)
 {
     for (unsigned s = 1; s < count; s++)
-        builds[s].threaded =
-            thread_start("reseat-build", 0, run_site, &builds[s], &builds[s].thread) == 0;
+        builds[s].threaded = thread_start("reseat-build", 0, program_build_run_site, &builds[s],
+                                          &builds[s].thread) == 0;
     for (unsigned s = 0; s < count; s++)
         if (!builds[s].threaded)
-            build_site(&builds[s]);
+            program_build_site(&builds[s]);
     for (unsigned s = 0; s < count; s++)
         if (builds[s].threaded)
             pthread_join(builds[s].thread, NULL);
@@ -225,8 +227,8 @@ static void build_sites(struct site_build *builds, unsigned count)
 
 /* A residence that was left and entered again meanwhile is the same one, with real programs that
  * nobody built. */
-static bool has_built(const struct program_job *job, const struct program_sites *sites,
-                      const cl_program *reals)
+static bool program_build_has_built(const struct program_job *job,
+                                    const struct program_sites *sites, const cl_program *reals)
 {
     bool has = true;
     for (unsigned s = 0; s < sites->count; s++)
@@ -259,7 +261,7 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
             .headers = headers ? headers + (size_t)s * job->parts.count : NULL,
             .outcome = &outcomes[s],
         };
-    build_sites(builds, sites.count);
+    program_build_sites(builds, sites.count);
     for (unsigned s = 0; s < sites.count; s++) {
         replaces = replaces || job->replaced[s] != NULL;
         if (error == CL_SUCCESS)
@@ -274,7 +276,7 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
     if (!replaces)
         gate_enter();
     settled = !lost && program_sites_hold(program->context, job->seats, &sites) &&
-              has_built(job, &sites, found);
+              program_build_has_built(job, &sites, found);
     if (settled)
         program_publish(job, &sites, outcomes);
     if (replaces)
@@ -286,9 +288,9 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
     return settled;
 }
 
-static cl_int start(enum program_work work, struct program *program, uint32_t seats,
-                    const char *options, const struct program_list *headers,
-                    struct program_notify notify)
+static cl_int program_build_start(enum program_work work, struct program *program, uint32_t seats,
+                                  const char *options, const struct program_list *headers,
+                                  struct program_notify notify)
 {
     struct program_job *job;
     bool visible;
@@ -297,7 +299,7 @@ static cl_int start(enum program_work work, struct program *program, uint32_t se
         return error;
     error = program_job_claim(job);
     if (error == CL_SUCCESS) {
-        error = build_recipe(job);
+        error = program_build_recipe(job);
         if (error == CL_SUCCESS)
             return program_job_run(job, &visible);
         program_job_unclaim(job);
@@ -311,7 +313,7 @@ cl_int program_build(struct program *program, uint32_t seats, const char *option
 {
     if (program->details->origin == PROGRAM_LINKED)
         return CL_INVALID_OPERATION;
-    return start(PROGRAM_BUILD, program, seats, options, NULL, notify);
+    return program_build_start(PROGRAM_BUILD, program, seats, options, NULL, notify);
 }
 
 cl_int program_compile(struct program *program, uint32_t seats, const char *options,
@@ -320,5 +322,5 @@ cl_int program_compile(struct program *program, uint32_t seats, const char *opti
     enum program_origin origin = program->details->origin;
     if (origin != PROGRAM_FROM_SOURCE && origin != PROGRAM_FROM_IL)
         return CL_INVALID_OPERATION;
-    return start(PROGRAM_COMPILE, program, seats, options, headers, notify);
+    return program_build_start(PROGRAM_COMPILE, program, seats, options, headers, notify);
 }

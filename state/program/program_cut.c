@@ -98,7 +98,7 @@ bool program_cut_fits(const struct program *program, const char *name, struct re
 }
 
 /* The edition plus one: 0 is of none. */
-static bool was_refused(const struct program *program)
+static bool program_cut_was_refused(const struct program *program)
 {
     return atomic_load(&program->details->cut_refused) == atomic_load(&program->edition) + 1u;
 }
@@ -111,7 +111,7 @@ const char *program_cut_refusal(struct program *program)
     pthread_mutex_unlock(&program->lock);
     if (pinned)
         return "it asks where in the launch a group is, and its program cannot be made twice";
-    if (was_refused(program))
+    if (program_cut_was_refused(program))
         return "it asks where in the launch a group is, and its program does not build with "
                "functions of ours that say so";
     return NULL;
@@ -119,7 +119,8 @@ const char *program_cut_refusal(struct program *program)
 
 /* It is the program's, of the edition that it was made of, or nobody's. Under the program's lock.
  */
-static bool keep(struct program *program, uint8_t place, uint32_t edition, cl_program real)
+static bool program_cut_keep(struct program *program, uint8_t place, uint32_t edition,
+                             cl_program real)
 {
     if (edition != atomic_load(&program->edition) || program_cut_real(program, place))
         return false;
@@ -129,8 +130,8 @@ static bool keep(struct program *program, uint8_t place, uint32_t edition, cl_pr
 }
 
 /* Where it is followed, outside the gate. */
-static cl_int build(struct program *program, struct residence *residence, uint32_t *ret_edition,
-                    cl_program *ret_real)
+static cl_int program_cut_build(struct program *program, struct residence *residence,
+                                uint32_t *ret_edition, cl_program *ret_real)
 {
     struct recipe *CLEANUP(recipe_unref_pointer) variant = NULL;
     pthread_mutex_lock(&program->lock);
@@ -145,7 +146,7 @@ static cl_int build(struct program *program, struct residence *residence, uint32
 }
 
 /* Where the seat is; false where it is somewhere else by the time that it is made. */
-static bool make_once(struct program *program, int seat, cl_int *ret_error)
+static bool program_cut_make_once(struct program *program, int seat, cl_int *ret_error)
 {
     struct context *context = program->context;
     struct residence *residence = NULL;
@@ -161,7 +162,7 @@ static bool make_once(struct program *program, int seat, cl_int *ret_error)
     *ret_error = CL_SUCCESS;
     if (!residence)
         return true;
-    *ret_error = build(program, residence, &edition, &real);
+    *ret_error = program_cut_build(program, residence, &edition, &real);
     if (*ret_error != CL_SUCCESS) {
         if (*ret_error == CL_BUILD_PROGRAM_FAILURE || *ret_error == CL_LINK_PROGRAM_FAILURE ||
             *ret_error == CL_COMPILE_PROGRAM_FAILURE)
@@ -172,7 +173,7 @@ static bool make_once(struct program *program, int seat, cl_int *ret_error)
     gate_enter();
     pthread_mutex_lock(&program->lock);
     bool there = atomic_load(&context->place[seat]) == place && context->at[place] == residence;
-    bool kept = there && keep(program, place, edition, real);
+    bool kept = there && program_cut_keep(program, place, edition, real);
     pthread_mutex_unlock(&program->lock);
     gate_leave();
     if (!kept)
@@ -184,7 +185,7 @@ static bool make_once(struct program *program, int seat, cl_int *ret_error)
 cl_int program_cut_make(struct program *program, int seat)
 {
     cl_int error;
-    while (!make_once(program, seat, &error))
+    while (!program_cut_make_once(program, seat, &error))
         ;
     return error;
 }
@@ -194,7 +195,7 @@ struct cutting {
     int seat;
 };
 
-static void cut_ends(struct program *program)
+static void program_cut_ends(struct program *program)
 {
     pthread_mutex_lock(&program->lock);
     atomic_store(&program->details->cutting, false);
@@ -202,7 +203,7 @@ static void cut_ends(struct program *program)
     pthread_mutex_unlock(&program->lock);
 }
 
-static void *cut_thread(void *data)
+static void *program_cut_thread(void *data)
 {
     struct cutting *cutting = data;
     struct program *program = cutting->program;
@@ -215,7 +216,7 @@ static void *cut_thread(void *data)
         log_info("kernels of a program that ask for their place are not given in pieces: it does "
                  "not build with the functions for that (error %d)",
                  error);
-    cut_ends(program);
+    program_cut_ends(program);
     object_unhold(program); /* it may be the last hold, with which the driver's program goes */
     free(cutting);
     work_build_end(false);
@@ -224,20 +225,20 @@ static void *cut_thread(void *data)
 
 void program_cut_start(struct program *program, int seat)
 {
-    if (was_refused(program) || atomic_exchange(&program->details->cutting, true))
+    if (program_cut_was_refused(program) || atomic_exchange(&program->details->cutting, true))
         return;
     struct cutting *cutting = malloc(sizeof(*cutting));
     if (cutting) {
         *cutting = (struct cutting){program, seat};
         object_hold(program);
         work_build_announce();
-        if (thread_start("reseat-build", 0, cut_thread, cutting, NULL) == 0)
+        if (thread_start("reseat-build", 0, program_cut_thread, cutting, NULL) == 0)
             return;
         work_build_withdraw();
         object_unhold(program);
     }
     free(cutting);
-    cut_ends(program);
+    program_cut_ends(program);
 }
 
 void program_cut_await(struct program *program, uint64_t deadline_ns)
@@ -260,7 +261,7 @@ void program_cut_end(struct program *program)
     atomic_fetch_sub(&program->details->cut_launches, 1);
 }
 
-static bool is_made(const struct program *program)
+static bool program_cut_is_made(const struct program *program)
 {
     bool made = false;
     for (uint8_t place = 0; place < PLACES; place++)
@@ -274,9 +275,10 @@ cl_int program_cut_prepare(struct program *program, struct residence *residence,
     cl_program real;
     uint32_t edition;
     /* With the gate closed the program waits, which it need not for this. */
-    if (the_thread.gate.owner || program_cut_real(program, place) || (!needed && !is_made(program)))
+    if (the_thread.gate.owner || program_cut_real(program, place) ||
+        (!needed && !program_cut_is_made(program)))
         return CL_SUCCESS;
-    cl_int error = build(program, residence, &edition, &real);
+    cl_int error = program_cut_build(program, residence, &edition, &real);
     if (error != CL_SUCCESS && needed)
         log_info("a launch is under way in pieces that cannot go on on %s: their program does not "
                  "build there (error %d)",
@@ -285,14 +287,14 @@ cl_int program_cut_prepare(struct program *program, struct residence *residence,
     if (error != CL_SUCCESS)
         return needed ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
     pthread_mutex_lock(&program->lock);
-    bool kept = keep(program, place, edition, real);
+    bool kept = program_cut_keep(program, place, edition, real);
     pthread_mutex_unlock(&program->lock);
     if (!kept)
         residence_release(residence->cl, OBJECT_PROGRAM, real);
     return CL_SUCCESS;
 }
 
-static cl_program take(struct program *program, uint8_t place)
+static cl_program program_cut_take(struct program *program, uint8_t place)
 {
     pthread_mutex_lock(&program->lock);
     cl_program real = atomic_exchange(&program->details->cut[place], NULL);
@@ -304,13 +306,13 @@ static cl_program take(struct program *program, uint8_t place)
 
 void program_cut_vacate(struct program *program, struct residence *residence, uint8_t place)
 {
-    residence_retire(residence, OBJECT_PROGRAM, take(program, place), NULL);
+    residence_retire(residence, OBJECT_PROGRAM, program_cut_take(program, place), NULL);
 }
 
 void program_cut_drop(struct program *program)
 {
     for (uint8_t place = 0; place < PLACES; place++) {
-        cl_program real = take(program, place);
+        cl_program real = program_cut_take(program, place);
         if (real)
             program->context->at[place]->cl->clReleaseProgram(real);
     }

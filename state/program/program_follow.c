@@ -15,8 +15,8 @@ const char *program_prologue = "";
 #define BUILDS_MAX 8
 
 /* A string that the driver owns the text of; NULL where it has none. */
-static char *query_build_string(struct residence *residence, cl_program real,
-                                cl_program_build_info name)
+static char *program_follow_query_build_string(struct residence *residence, cl_program real,
+                                               cl_program_build_info name)
 {
     size_t size = 0;
     cl_device_id device = residence->device->id;
@@ -32,8 +32,8 @@ static char *query_build_string(struct residence *residence, cl_program real,
     return text;
 }
 
-static void query_kernels(struct residence *residence, cl_program real,
-                          struct program_outcome *outcome)
+static void program_follow_query_kernels(struct residence *residence, cl_program real,
+                                         struct program_outcome *outcome)
 {
     const cl_icd_dispatch *cl = residence->cl;
     size_t size = 0;
@@ -53,8 +53,9 @@ static void query_kernels(struct residence *residence, cl_program real,
 }
 
 /* A number that the driver is asked for after a build; as it was where there is no answer. */
-static void query_build(struct residence *residence, cl_program real, cl_program_build_info name,
-                        size_t size, void *value, struct program_outcome *outcome)
+static void program_follow_query_build(struct residence *residence, cl_program real,
+                                       cl_program_build_info name, size_t size, void *value,
+                                       struct program_outcome *outcome)
 {
     cl_int error =
         residence->cl->clGetProgramBuildInfo(real, residence->device->id, name, size, value, NULL);
@@ -67,21 +68,21 @@ void program_outcome_query(struct residence *residence, cl_program real,
     cl_version version = device_version(residence->device);
     outcome->known = true;
     outcome->status = CL_BUILD_ERROR;
-    query_build(residence, real, CL_PROGRAM_BUILD_STATUS, sizeof(outcome->status), &outcome->status,
-                outcome);
-    outcome->log = query_build_string(residence, real, CL_PROGRAM_BUILD_LOG);
+    program_follow_query_build(residence, real, CL_PROGRAM_BUILD_STATUS, sizeof(outcome->status),
+                               &outcome->status, outcome);
+    outcome->log = program_follow_query_build_string(residence, real, CL_PROGRAM_BUILD_LOG);
     if (outcome->status != CL_BUILD_SUCCESS)
         return;
     outcome->type = CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
     outcome->globals = 0;
     if (version >= CL_MAKE_VERSION(1, 2, 0))
-        query_build(residence, real, CL_PROGRAM_BINARY_TYPE, sizeof(outcome->type), &outcome->type,
-                    outcome);
+        program_follow_query_build(residence, real, CL_PROGRAM_BINARY_TYPE, sizeof(outcome->type),
+                                   &outcome->type, outcome);
     if (version >= CL_MAKE_VERSION(2, 0, 0))
-        query_build(residence, real, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
-                    sizeof(outcome->globals), &outcome->globals, outcome);
+        program_follow_query_build(residence, real, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+                                   sizeof(outcome->globals), &outcome->globals, outcome);
     if (outcome->type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
-        query_kernels(residence, real, outcome);
+        program_follow_query_kernels(residence, real, outcome);
     outcome->doubtful = outcome->doubtful || (outcome->type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE &&
                                               !outcome->kernel_names);
 }
@@ -93,8 +94,8 @@ void program_outcome_finish(struct program_outcome *outcome)
     *outcome = (struct program_outcome){0};
 }
 
-static cl_int build_with(const struct residence *residence, cl_program real, const char *options,
-                         const struct program_headers *headers)
+static cl_int program_follow_build_with(const struct residence *residence, cl_program real,
+                                        const char *options, const struct program_headers *headers)
 {
     const cl_icd_dispatch *cl = residence->cl;
     const cl_device_id *device = &residence->device->id;
@@ -121,17 +122,17 @@ cl_int recipe_build_real(const struct recipe *origin, const struct residence *re
     static const char tell[] = "-cl-kernel-arg-info";
     if (!origin || origin->kind != RECIPE_SOURCE ||
         device_version(residence->device) < CL_MAKE_VERSION(1, 2, 0) || strstr(options, tell))
-        return build_with(residence, real, options, headers);
+        return program_follow_build_with(residence, real, options, headers);
     char *CLEANUP(cleanup_free) longer = NULL;
     /* In front: what the program wrote may end in a way that swallows another word. */
     if (asprintf(&longer, "%s%s%s", tell, *options ? " " : "", options) < 0) {
         longer = NULL;
         return CL_OUT_OF_HOST_MEMORY;
     }
-    cl_int error = build_with(residence, real, longer, headers);
+    cl_int error = program_follow_build_with(residence, real, longer, headers);
     if (!recipe_is_refused(error))
         return error;
-    error = build_with(residence, real, options, headers);
+    error = program_follow_build_with(residence, real, options, headers);
     if (error == CL_SUCCESS)
         log_info("a program builds on %s only without %s: nothing is known of its kernels' "
                  "parameters there",
@@ -151,8 +152,8 @@ cl_int recipe_specialise(const struct residence *residence, cl_program real,
     return error;
 }
 
-static cl_int follow_leaf(const struct recipe *recipe, struct residence *residence,
-                          cl_program *ret_real)
+static cl_int program_follow_leaf(const struct recipe *recipe, struct residence *residence,
+                                  cl_program *ret_real)
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_int error = CL_SUCCESS;
@@ -190,15 +191,16 @@ bool program_log_lost_files(const char *log)
     return log && strstr(log, "unable to rename temporary '");
 }
 
-static void outcome_forget(struct program_outcome *outcome)
+static void program_follow_outcome_forget(struct program_outcome *outcome)
 {
     program_outcome_finish(outcome);
     outcome->status = CL_BUILD_ERROR;
 }
 
 /* What did not build says why, and is let go after that. */
-static void tell_failure(const struct recipe *recipe, struct residence *residence, cl_program real,
-                         cl_int error, struct program_outcome *outcome)
+static void program_follow_tell_failure(const struct recipe *recipe, struct residence *residence,
+                                        cl_program real, cl_int error,
+                                        struct program_outcome *outcome)
 {
     if (real && (recipe_is_refused(error) || error == CL_LINK_PROGRAM_FAILURE)) {
         program_outcome_query(residence, real, outcome);
@@ -216,7 +218,7 @@ struct inputs {
     uint32_t count;
 };
 
-static void inputs_finish(struct inputs *inputs)
+static void program_follow_inputs_finish(struct inputs *inputs)
 {
     for (uint32_t i = 0; i < inputs->count; i++)
         if (inputs->reals[i])
@@ -224,8 +226,8 @@ static void inputs_finish(struct inputs *inputs)
     free(inputs->reals);
 }
 
-static cl_int inputs_follow(const struct recipe *recipe, struct residence *residence,
-                            struct inputs *inputs, struct program_outcome *outcome)
+static cl_int program_follow_inputs_follow(const struct recipe *recipe, struct residence *residence,
+                                           struct inputs *inputs, struct program_outcome *outcome)
 {
     cl_int error = CL_SUCCESS;
     inputs->cl = residence->cl;
@@ -236,14 +238,14 @@ static cl_int inputs_follow(const struct recipe *recipe, struct residence *resid
     for (uint32_t i = 0; error == CL_SUCCESS && i < inputs->count; i++) {
         error = recipe_follow(recipe->inputs[i], residence, &inputs->reals[i], outcome);
         if (error == CL_SUCCESS)
-            outcome_forget(outcome);
+            program_follow_outcome_forget(outcome);
     }
     return error;
 }
 
 /* inputs[0] becomes what the step makes of it. */
-static cl_int follow_in_place(const struct recipe *recipe, struct residence *residence,
-                              const struct inputs *inputs)
+static cl_int program_follow_in_place(const struct recipe *recipe, struct residence *residence,
+                                      const struct inputs *inputs)
 {
     cl_program real = inputs->reals[0];
     const struct program_headers headers = {inputs->count - 1, inputs->reals + 1,
@@ -256,9 +258,9 @@ static cl_int follow_in_place(const struct recipe *recipe, struct residence *res
                              recipe->kind == RECIPE_BUILT ? NULL : &headers);
 }
 
-static cl_int follow_link(const struct recipe *recipe, struct residence *residence,
-                          const struct inputs *inputs, cl_program *ret_real,
-                          struct program_outcome *outcome)
+static cl_int program_follow_link(const struct recipe *recipe, struct residence *residence,
+                                  const struct inputs *inputs, cl_program *ret_real,
+                                  struct program_outcome *outcome)
 {
     cl_int error = CL_SUCCESS;
     if (!residence->cl->clLinkProgram)
@@ -273,30 +275,30 @@ static cl_int follow_link(const struct recipe *recipe, struct residence *residen
         *ret_real = real;
         return CL_SUCCESS;
     }
-    tell_failure(recipe, residence, real, error, outcome);
+    program_follow_tell_failure(recipe, residence, real, error, outcome);
     if (real)
         residence->cl->clReleaseProgram(real);
     return error ? error : CL_LINK_PROGRAM_FAILURE;
 }
 
 /* Steps that are done on their first input, rather than make a program of their own. */
-static bool is_in_place(const struct recipe *recipe)
+static bool program_follow_is_in_place(const struct recipe *recipe)
 {
     return recipe->kind != RECIPE_LINKED &&
            (recipe->inputs[0]->kind == RECIPE_SOURCE || recipe->inputs[0]->kind == RECIPE_IL);
 }
 
 /* A step that is done on its first input, as the driver finds the headers. */
-static cl_int follow_source(const struct recipe *recipe, struct residence *residence,
-                            cl_program *ret_real, struct program_outcome *outcome)
+static cl_int program_follow_source(const struct recipe *recipe, struct residence *residence,
+                                    cl_program *ret_real, struct program_outcome *outcome)
 {
-    struct inputs CLEANUP(inputs_finish) inputs = {0};
-    cl_int error = inputs_follow(recipe, residence, &inputs, outcome);
+    struct inputs CLEANUP(program_follow_inputs_finish) inputs = {0};
+    cl_int error = program_follow_inputs_follow(recipe, residence, &inputs, outcome);
     if (error != CL_SUCCESS)
         return error;
-    error = follow_in_place(recipe, residence, &inputs);
+    error = program_follow_in_place(recipe, residence, &inputs);
     if (error != CL_SUCCESS) {
-        tell_failure(recipe, residence, inputs.reals[0], error, outcome);
+        program_follow_tell_failure(recipe, residence, inputs.reals[0], error, outcome);
         return error;
     }
     *ret_real = inputs.reals[0];
@@ -308,13 +310,13 @@ static cl_int follow_source(const struct recipe *recipe, struct residence *resid
  * With the headers as they were kept. Where the disk still has them the driver gets what it got at
  * first, to the letter: its own cache knows it then.
  */
-static cl_int follow_with_headers(const struct recipe *recipe, struct residence *residence,
-                                  cl_program *ret_real, struct program_outcome *outcome)
+static cl_int program_follow_with_headers(const struct recipe *recipe, struct residence *residence,
+                                          cl_program *ret_real, struct program_outcome *outcome)
 {
     struct staged staged;
     if (recipe_headers_hold(recipe)) {
         cl_program real = NULL;
-        cl_int error = follow_source(recipe, residence, &real, outcome);
+        cl_int error = program_follow_source(recipe, residence, &real, outcome);
         if (recipe_headers_hold(recipe)) {
             if (error == CL_SUCCESS)
                 *ret_real = real;
@@ -322,39 +324,39 @@ static cl_int follow_with_headers(const struct recipe *recipe, struct residence 
         }
         if (real)
             residence->cl->clReleaseProgram(real);
-        outcome_forget(outcome);
+        program_follow_outcome_forget(outcome);
     }
     log_info("the headers of a program are not what they were: it is built from those it had");
     int err = headers_stage(recipe, &staged);
     if (err)
         return program_error(err);
-    cl_int error = follow_source(staged.recipe, residence, ret_real, outcome);
+    cl_int error = program_follow_source(staged.recipe, residence, ret_real, outcome);
     headers_unstage(&staged);
     return error;
 }
 
 /* As drivers do it, step by step. */
-static cl_int follow_steps(const struct recipe *recipe, struct residence *residence,
-                           cl_program *ret_real, struct program_outcome *outcome)
+static cl_int program_follow_steps(const struct recipe *recipe, struct residence *residence,
+                                   cl_program *ret_real, struct program_outcome *outcome)
 {
-    struct inputs CLEANUP(inputs_finish) inputs = {0};
+    struct inputs CLEANUP(program_follow_inputs_finish) inputs = {0};
     if (recipe_is_of_source(recipe))
-        return follow_with_headers(recipe, residence, ret_real, outcome);
-    if (is_in_place(recipe))
-        return follow_source(recipe, residence, ret_real, outcome);
-    cl_int error = inputs_follow(recipe, residence, &inputs, outcome);
+        return program_follow_with_headers(recipe, residence, ret_real, outcome);
+    if (program_follow_is_in_place(recipe))
+        return program_follow_source(recipe, residence, ret_real, outcome);
+    cl_int error = program_follow_inputs_follow(recipe, residence, &inputs, outcome);
     if (error != CL_SUCCESS)
         return error;
-    return follow_link(recipe, residence, &inputs, ret_real, outcome);
+    return program_follow_link(recipe, residence, &inputs, ret_real, outcome);
 }
 
-static cl_int follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
-                     struct program_outcome *outcome)
+static cl_int program_follow(const struct recipe *recipe, struct residence *residence,
+                             cl_program *ret_real, struct program_outcome *outcome)
 {
     struct program_outcome CLEANUP(program_outcome_finish) own = {0};
     struct program_lookup lookup;
     if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
-        return follow_leaf(recipe, residence, ret_real);
+        return program_follow_leaf(recipe, residence, ret_real);
     /* An executable that came out of a container is built again as it was, whatever options the
      * program gave then (5.8.3 leaves that to us). */
     if (recipe->kind == RECIPE_BUILT &&
@@ -363,12 +365,12 @@ static cl_int follow(const struct recipe *recipe, struct residence *residence, c
     outcome = outcome ? outcome : &own;
     if (program_library_load(recipe, residence, ret_real, outcome, &lookup))
         return CL_SUCCESS;
-    cl_int error = follow_steps(recipe, residence, ret_real, outcome);
+    cl_int error = program_follow_steps(recipe, residence, ret_real, outcome);
     for (unsigned builds = 1;
          builds < BUILDS_MAX && error != CL_SUCCESS && program_log_lost_files(outcome->log);
          builds++) {
-        outcome_forget(outcome);
-        error = follow_steps(recipe, residence, ret_real, outcome);
+        program_follow_outcome_forget(outcome);
+        error = program_follow_steps(recipe, residence, ret_real, outcome);
     }
     if (error != CL_SUCCESS || !lookup.keep)
         return error;
@@ -381,7 +383,7 @@ cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, c
                      struct program_outcome *outcome)
 {
     uint64_t begun = span_begin();
-    cl_int error = follow(recipe, residence, ret_real, outcome);
+    cl_int error = program_follow(recipe, residence, ret_real, outcome);
     if (recipe->kind != RECIPE_SOURCE && recipe->kind != RECIPE_IL)
         span_end(begun, "build", "build", "failed", error != CL_SUCCESS);
     return error;

@@ -58,7 +58,7 @@ size_t program_kernel_count(struct program *program)
 }
 
 /* What was built for a seat, or loaded from a container and never built since. Under the lock. */
-static struct recipe *seat_recipe(const struct program_details *details, cl_uint seat)
+static struct recipe *program_info_seat_recipe(const struct program_details *details, cl_uint seat)
 {
     const struct program_seat *at = &details->seat[seat];
     if (!(details->seats & (1u << seat)))
@@ -74,7 +74,7 @@ bool program_tells_parameters(struct program *program)
     bool tells = false;
     pthread_mutex_lock(&program->lock);
     for (unsigned i = 0; i < SEATS && !tells; i++) {
-        const struct recipe *recipe = seat_recipe(program->details, i);
+        const struct recipe *recipe = program_info_seat_recipe(program->details, i);
         tells = recipe && recipe_tells_parameters(recipe);
     }
     pthread_mutex_unlock(&program->lock);
@@ -88,7 +88,7 @@ int program_container(struct program *program, cl_uint seat, unsigned char **ret
     unsigned char *copy = NULL;
     int err = 0;
     pthread_mutex_lock(&program->lock);
-    struct recipe *recipe = seat_recipe(details, seat);
+    struct recipe *recipe = program_info_seat_recipe(details, seat);
     size_t size = 0;
     if (recipe && recipe != details->contained) {
         unsigned char *bytes;
@@ -126,7 +126,8 @@ void program_keep_binary(struct program *program, cl_uint seat)
     if (!library_is_on(&the_library))
         return;
     pthread_mutex_lock(&program->lock);
-    struct recipe *CLEANUP(recipe_unref_pointer) recipe = seat_recipe(program->details, seat);
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe =
+        program_info_seat_recipe(program->details, seat);
     uint32_t edition = atomic_load(&program->edition);
     recipe = recipe ? recipe_ref(recipe) : NULL;
     pthread_mutex_unlock(&program->lock);

@@ -30,7 +30,7 @@ void program_settle(struct program *program)
 }
 
 /* Copies of the names, and a hold on each part. */
-static cl_int copy_parts(struct program_job *job, const struct program_list *parts)
+static cl_int program_job_copy_parts(struct program_job *job, const struct program_list *parts)
 {
     job->parts.programs = calloc(parts->count ? parts->count : 1, sizeof(struct program *));
     job->parts.names = calloc(parts->count ? parts->count : 1, sizeof(char *));
@@ -60,7 +60,7 @@ cl_int program_job_create(enum program_work work, struct program *program, uint3
     job->options = strdup(options ? options : "");
     cl_int error = job->options ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     if (error == CL_SUCCESS && parts)
-        error = copy_parts(job, parts);
+        error = program_job_copy_parts(job, parts);
     if (error != CL_SUCCESS) {
         program_job_free(job);
         return error;
@@ -87,7 +87,7 @@ void program_job_free(struct program_job *job)
 
 /* 5.8.3: kernels that the program still has a handle to, and launches of kernels that are to run
  * yet; the count alone includes kernels that only a mover keeps. */
-static bool has_kernels(struct program *program)
+static bool program_job_has_kernels(struct program *program)
 {
     bool found = atomic_load(&program->held) != 0;
     uintptr_t cursor = 0;
@@ -119,13 +119,13 @@ cl_int program_job_claim(struct program_job *job)
     pthread_mutex_unlock(&program->lock);
     if (!free_now)
         return CL_INVALID_OPERATION;
-    if (!has_kernels(program))
+    if (!program_job_has_kernels(program))
         return CL_SUCCESS;
     program_job_unclaim(job);
     return CL_INVALID_OPERATION;
 }
 
-static void in_progress(struct program_job *job)
+static void program_job_in_progress(struct program_job *job)
 {
     struct program *program = job->program;
     pthread_mutex_lock(&program->lock);
@@ -135,7 +135,7 @@ static void in_progress(struct program_job *job)
     pthread_mutex_unlock(&program->lock);
 }
 
-static cl_int work(struct program_job *job)
+static cl_int program_job_work(struct program_job *job)
 {
     bool (*once)(struct program_job * job, cl_int * ret_error) =
         job->work == PROGRAM_LINK ? program_link_once : program_build_once;
@@ -154,14 +154,14 @@ static cl_int work(struct program_job *job)
 
 /* Nobody but the job may keep the program by now; its handle is good for the callback all the same.
  */
-static void tell(const struct program_job *job)
+static void program_job_tell(const struct program_job *job)
 {
     job->notify.call((cl_program)object_lend(job->program), job->notify.data);
 }
 
 /* Also where what is told ends its thread. With the last hold the driver's program goes: once the
    process ends, which does not wait for what is told, all of it stays. */
-static void job_ends(void *job)
+static void program_job_ends(void *job)
 {
     if (work_begin())
         program_job_free(job);
@@ -169,7 +169,7 @@ static void job_ends(void *job)
 }
 
 /* Its devices' compilers run in other processes. */
-static bool is_elsewhere(const struct program_job *job)
+static bool program_job_is_elsewhere(const struct program_job *job)
 {
     bool elsewhere = true;
     const struct context *context = job->program->context;
@@ -180,23 +180,23 @@ static bool is_elsewhere(const struct program_job *job)
     return elsewhere;
 }
 
-static void *job_thread(void *data)
+static void *program_job_thread(void *data)
 {
     struct program_job *job = data;
-    bool elsewhere = is_elsewhere(job);
+    bool elsewhere = program_job_is_elsewhere(job);
     work_build_begin(elsewhere);
-    work(job);
+    program_job_work(job);
     work_build_end(elsewhere);
-    pthread_cleanup_push(job_ends, job);
-    tell(job);
+    pthread_cleanup_push(program_job_ends, job);
+    program_job_tell(job);
     pthread_cleanup_pop(1);
     return NULL;
 }
 
-static bool start_thread(struct program_job *job)
+static bool program_job_start_thread(struct program_job *job)
 {
     work_build_announce();
-    bool started = thread_start("reseat-build", 0, job_thread, job, NULL) == 0;
+    bool started = thread_start("reseat-build", 0, program_job_thread, job, NULL) == 0;
     if (!started)
         work_build_withdraw();
     return started;
@@ -204,17 +204,17 @@ static bool start_thread(struct program_job *job)
 
 cl_int program_job_run(struct program_job *job, bool *ret_visible)
 {
-    in_progress(job);
+    program_job_in_progress(job);
     *ret_visible = job->visible;
-    if (job->notify.call && start_thread(job))
+    if (job->notify.call && program_job_start_thread(job))
         return CL_SUCCESS;
     int before = cancel_hold();
-    cl_int error = work(job);
+    cl_int error = program_job_work(job);
     cancel_allow(before);
     *ret_visible = job->visible;
     if (job->notify.call && (error == CL_SUCCESS || error == CL_BUILD_PROGRAM_FAILURE ||
                              error == CL_COMPILE_PROGRAM_FAILURE || job->visible))
-        tell(job);
+        program_job_tell(job);
     program_job_free(job);
     return error;
 }
@@ -257,24 +257,24 @@ cl_program *program_job_reals(const struct program_job *job, const struct progra
     return reals;
 }
 
-static void replace_string(char **string, const char *value)
+static void program_job_replace_string(char **string, const char *value)
 {
     char *copy = value ? strdup(value) : NULL;
     free(*string);
     *string = copy;
 }
 
-static bool succeeded(const struct program_outcome *outcome)
+static bool program_job_succeeded(const struct program_outcome *outcome)
 {
     return outcome->error == CL_SUCCESS && outcome->status == CL_BUILD_SUCCESS;
 }
 
 /* One site's outcome for each of its seats that took part. */
-static void publish_site(struct program_job *job, const struct program_site *site,
-                         struct program_outcome *outcome)
+static void program_job_publish_site(struct program_job *job, const struct program_site *site,
+                                     struct program_outcome *outcome)
 {
     struct program_details *details = job->program->details;
-    bool done = succeeded(outcome);
+    bool done = program_job_succeeded(outcome);
     for (unsigned i = 0; i < SEATS; i++) {
         struct program_seat *seat = &details->seat[i];
         if (!(site->seats & (1u << i)))
@@ -282,8 +282,8 @@ static void publish_site(struct program_job *job, const struct program_site *sit
         seat->status = outcome->status;
         seat->type = outcome->type;
         seat->globals = outcome->globals;
-        replace_string(&seat->log, outcome->log);
-        replace_string(&seat->options, job->options);
+        program_job_replace_string(&seat->log, outcome->log);
+        program_job_replace_string(&seat->options, job->options);
         if (done || outcome->status != CL_BUILD_SUCCESS) {
             recipe_unref(seat->recipe);
             seat->recipe = done ? recipe_ref(job->recipe) : NULL;
@@ -308,10 +308,10 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
     bool done = false, lost = true;
     pthread_mutex_lock(&program->lock);
     for (unsigned s = 0; s < sites->count; s++) {
-        done = done || succeeded(&outcomes[s]);
+        done = done || program_job_succeeded(&outcomes[s]);
         /* An error that left an earlier build intact (options that the driver does not know). */
         lost = lost && outcomes[s].status != CL_BUILD_SUCCESS;
-        publish_site(job, &sites->site[s], &outcomes[s]);
+        program_job_publish_site(job, &sites->site[s], &outcomes[s]);
     }
     if (done || lost) {
         struct recipe *next = done ? job->recipe : details->base;
@@ -372,7 +372,7 @@ void program_job_release(struct program_job *job, struct program_sites *sites,
 }
 
 /* What another thread was building has failed. */
-static void in_child(void)
+static void program_job_in_child(void)
 {
     uintptr_t cursor = 0;
     struct program *program;
@@ -388,4 +388,4 @@ static void in_child(void)
     }
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = program_job_in_child};

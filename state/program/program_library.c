@@ -17,29 +17,30 @@
 
 /* Whatever can be launched. What is only compiled is made again: few drivers give a binary of it.
  */
-static bool is_kept(const struct recipe *recipe)
+static bool program_library_is_kept(const struct recipe *recipe)
 {
     return recipe_binary_type(recipe) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
 }
 
-static int key_of(const struct recipe *recipe, const struct device *device, const char *prologue,
-                  struct library_key *ret_key)
+static int program_library_key_of(const struct recipe *recipe, const struct device *device,
+                                  const char *prologue, struct library_key *ret_key)
 {
     return library_key(recipe, prologue, &device->key, &device->info, ret_key);
 }
 
 /* What was built here, else what an operator added, who knows of no prologue. */
-static int find(const struct recipe *recipe, const struct device *device,
-                struct library_key *ret_key, struct library_entry *ret_entry)
+static int program_library_find(const struct recipe *recipe, const struct device *device,
+                                struct library_key *ret_key, struct library_entry *ret_entry)
 {
     struct library_key key, plain;
     struct library_entry entry;
-    int err = key_of(recipe, device, program_prologue, &key);
+    int err = program_library_key_of(recipe, device, program_prologue, &key);
     if (err)
         return err;
     *ret_key = key;
     err = library_find(&the_library, &key, ret_entry);
-    if (err != -ENOENT || !program_prologue[0] || key_of(recipe, device, "", &plain) != 0)
+    if (err != -ENOENT || !program_prologue[0] ||
+        program_library_key_of(recipe, device, "", &plain) != 0)
         return err;
     if (library_find(&the_library, &plain, &entry) != 0)
         return err;
@@ -52,7 +53,7 @@ static int find(const struct recipe *recipe, const struct device *device,
 }
 
 /* The driver says that it cannot use it, rather than that it has no room. */
-static bool is_refusal(cl_int error)
+static bool program_library_is_refusal(cl_int error)
 {
     return error == CL_INVALID_BINARY || error == CL_INVALID_PROGRAM ||
            error == CL_INVALID_PROGRAM_EXECUTABLE || error == CL_INVALID_VALUE ||
@@ -62,7 +63,8 @@ static bool is_refusal(cl_int error)
 
 /* A build takes the program's options, which a driver may need for what it still compiles; a link's
  * are in the binary. */
-static cl_int build(const struct recipe *recipe, struct residence *residence, cl_program real)
+static cl_int program_library_build(const struct recipe *recipe, struct residence *residence,
+                                    cl_program real)
 {
     const struct recipe *origin = recipe_origin(recipe);
     if (recipe->kind == RECIPE_BUILT && recipe->inputs[0] == origin)
@@ -70,8 +72,8 @@ static cl_int build(const struct recipe *recipe, struct residence *residence, cl
     return recipe_build_real(NULL, residence, real, "", NULL);
 }
 
-static cl_int make(const struct recipe *recipe, const struct library_entry *entry,
-                   struct residence *residence, cl_program *ret_real)
+static cl_int program_library_make(const struct recipe *recipe, const struct library_entry *entry,
+                                   struct residence *residence, cl_program *ret_real)
 {
     const cl_icd_dispatch *cl = residence->cl;
     const cl_device_id device = residence->device->id;
@@ -83,7 +85,7 @@ static cl_int make(const struct recipe *recipe, const struct library_entry *entr
         return error != CL_SUCCESS ? error : CL_INVALID_BINARY;
     error = error != CL_SUCCESS ? error : status;
     if (error == CL_SUCCESS)
-        error = build(recipe, residence, real);
+        error = program_library_build(recipe, residence, real);
     if (error != CL_SUCCESS) {
         cl->clReleaseProgram(real);
         return error;
@@ -93,8 +95,9 @@ static cl_int make(const struct recipe *recipe, const struct library_entry *entr
 }
 
 /* The driver's own words about it, in @outcome, become those of the build from source. */
-static cl_int take_outcome(const struct library_entry *entry, struct residence *residence,
-                           cl_program real, struct program_outcome *outcome)
+static cl_int program_library_take_outcome(const struct library_entry *entry,
+                                           struct residence *residence, cl_program real,
+                                           struct program_outcome *outcome)
 {
     unsigned char answers[CONTENT_HASH_SIZE];
     program_outcome_query(residence, real, outcome);
@@ -123,8 +126,9 @@ static cl_int take_outcome(const struct library_entry *entry, struct residence *
 }
 
 /* In place of what it says of itself: no binary, so that nobody tries it again. */
-static void mark_unfit(const struct library_key *key, const struct library_entry *entry,
-                       const struct residence *residence)
+static void program_library_mark_unfit(const struct library_key *key,
+                                       const struct library_entry *entry,
+                                       const struct residence *residence)
 {
     struct library_entry unfit = *entry;
     log_info("binaries of %s say other things of a program's kernels (%s) than its compiler does: "
@@ -136,14 +140,16 @@ static void mark_unfit(const struct library_key *key, const struct library_entry
     (void)!library_keep(&the_library, key, &unfit);
 }
 
-static void refused(const struct library_key *key, const struct library_entry *entry,
-                    const struct residence *residence, cl_int error, struct program_lookup *lookup)
+static void program_library_refused(const struct library_key *key,
+                                    const struct library_entry *entry,
+                                    const struct residence *residence, cl_int error,
+                                    struct program_lookup *lookup)
 {
     char name[LIBRARY_NAME_MAX];
     library_name(key, name);
     if (error == CL_INVALID_KERNEL_DEFINITION) {
-        mark_unfit(key, entry, residence);
-    } else if (!is_refusal(error)) {
+        program_library_mark_unfit(key, entry, residence);
+    } else if (!program_library_is_refusal(error)) {
         log_info("the library's binary %s cannot be used now (error %d)", name, error);
     } else if (entry->origin == LIBRARY_ADDED) {
         log_warn("%s refuses the binary %s that was added to the library (error %d): the program "
@@ -166,10 +172,10 @@ bool program_library_load(const struct recipe *recipe, struct residence *residen
     struct program_outcome told = {0};
     cl_program real = NULL;
     ret_lookup->keep = false;
-    if (!library_is_on(&the_library) || !is_kept(recipe) ||
+    if (!library_is_on(&the_library) || !program_library_is_kept(recipe) ||
         device_version(device) < CL_MAKE_VERSION(1, 2, 0))
         return false;
-    int err = find(recipe, device, &ret_lookup->key, &entry);
+    int err = program_library_find(recipe, device, &ret_lookup->key, &entry);
     if (err) {
         ret_lookup->keep =
             err == -ENOENT && !(device->quirks & (QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL));
@@ -177,9 +183,9 @@ bool program_library_load(const struct recipe *recipe, struct residence *residen
     }
     if (entry.origin == LIBRARY_UNFIT)
         return false;
-    cl_int error = make(recipe, &entry, residence, &real);
+    cl_int error = program_library_make(recipe, &entry, residence, &real);
     if (error == CL_SUCCESS)
-        error = take_outcome(&entry, residence, real, &told);
+        error = program_library_take_outcome(&entry, residence, real, &told);
     if (error == CL_SUCCESS) {
         log_debug("a program with the kernels %s is made from the library's binary for %s",
                   told.kernel_names ? told.kernel_names : "", device_name(device));
@@ -190,13 +196,13 @@ bool program_library_load(const struct recipe *recipe, struct residence *residen
     program_outcome_finish(&told);
     if (real)
         residence->cl->clReleaseProgram(real);
-    refused(&ret_lookup->key, &entry, residence, error, ret_lookup);
+    program_library_refused(&ret_lookup->key, &entry, residence, error, ret_lookup);
     return false;
 }
 
 /* The bytes: free(). NULL where the driver has none, or without memory. */
-static unsigned char *read_binary(const struct residence *residence, cl_program real,
-                                  size_t *ret_size)
+static unsigned char *program_library_read_binary(const struct residence *residence,
+                                                  cl_program real, size_t *ret_size)
 {
     const cl_icd_dispatch *cl = residence->cl;
     size_t sizes[2] = {0}, written = 0;
@@ -217,9 +223,9 @@ static unsigned char *read_binary(const struct residence *residence, cl_program 
 
 /* All of an entry; its strings are @outcome's and the device's. @ret_binary: the caller's (free()).
  * False: there is nothing to be kept. */
-static bool read_entry(struct residence *residence, cl_program real,
-                       const struct program_outcome *outcome, struct library_entry *ret_entry,
-                       unsigned char **ret_binary)
+static bool program_library_read_entry(struct residence *residence, cl_program real,
+                                       const struct program_outcome *outcome,
+                                       struct library_entry *ret_entry, unsigned char **ret_binary)
 {
     const struct device *device = residence->device;
     struct library_entry entry = {
@@ -238,14 +244,14 @@ static bool read_entry(struct residence *residence, cl_program real,
         !outcome->kernel_names ||
         !program_answers_hash(residence, real, outcome->kernel_names, entry.answers))
         return false;
-    *ret_binary = read_binary(residence, real, &entry.binary_size);
+    *ret_binary = program_library_read_binary(residence, real, &entry.binary_size);
     entry.binary = *ret_binary;
     *ret_entry = entry;
     return *ret_binary != NULL;
 }
 
-static void put(const struct library_key *key, const struct residence *residence,
-                const struct library_entry *entry)
+static void program_library_put(const struct library_key *key, const struct residence *residence,
+                                const struct library_entry *entry)
 {
     if (library_keep(&the_library, key, entry) == 0)
         log_debug("the binary for %s of a program with the kernels %s is in the library now",
@@ -257,12 +263,12 @@ void program_library_keep(const struct program_lookup *lookup, struct residence 
 {
     struct library_entry entry;
     unsigned char *CLEANUP(cleanup_free) binary = NULL;
-    if (read_entry(residence, real, outcome, &entry, &binary))
-        put(&lookup->key, residence, &entry);
+    if (program_library_read_entry(residence, real, outcome, &entry, &binary))
+        program_library_put(&lookup->key, residence, &entry);
 }
 
 /* Its build of @edition is done, and it is not built anew. */
-static bool is_settled(struct program *program, uint32_t edition)
+static bool program_library_is_settled(struct program *program, uint32_t edition)
 {
     pthread_mutex_lock(&program->lock);
     bool settled = !program->details->building && atomic_load(&program->edition) == edition;
@@ -279,27 +285,28 @@ void program_library_keep_asked(struct program *program, const struct recipe *re
     unsigned char *CLEANUP(cleanup_free) binary = NULL;
     struct library_entry entry;
     struct library_key key;
-    if (!is_kept(recipe) || device_version(device) < CL_MAKE_VERSION(1, 2, 0) ||
-        find(recipe, device, &key, &found) != -ENOENT)
+    if (!program_library_is_kept(recipe) || device_version(device) < CL_MAKE_VERSION(1, 2, 0) ||
+        program_library_find(recipe, device, &key, &found) != -ENOENT)
         return;
     program_outcome_query(residence, real, &outcome);
     /* A build under way changes what the driver has of it. */
-    if (read_entry(residence, real, &outcome, &entry, &binary) && is_settled(program, edition))
-        put(&key, residence, &entry);
+    if (program_library_read_entry(residence, real, &outcome, &entry, &binary) &&
+        program_library_is_settled(program, edition))
+        program_library_put(&key, residence, &entry);
 }
 
 /* Can it be made where nothing compiles? */
-static bool is_makeable(const struct recipe *recipe, const struct device *device)
+static bool program_library_is_makeable(const struct recipe *recipe, const struct device *device)
 {
     struct library_entry CLEANUP(library_entry_finish) entry = {0};
     struct library_key key;
     /* As recipe_follow() goes. */
-    while (recipe && recipe->kind == RECIPE_BUILT && is_kept(recipe->inputs[0]))
+    while (recipe && recipe->kind == RECIPE_BUILT && program_library_is_kept(recipe->inputs[0]))
         recipe = recipe->inputs[0];
     if (!recipe || recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
         return true;
-    return library_is_on(&the_library) && is_kept(recipe) &&
-           find(recipe, device, &key, &entry) == 0 && entry.origin != LIBRARY_UNFIT;
+    return library_is_on(&the_library) && program_library_is_kept(recipe) &&
+           program_library_find(recipe, device, &key, &entry) == 0 && entry.origin != LIBRARY_UNFIT;
 }
 
 bool program_library_serves(const struct seat *seat, const struct device *device, char *ret_kernels,
@@ -317,7 +324,8 @@ bool program_library_serves(const struct seat *seat, const struct device *device
         const char *names = program->details->kernel_names;
         (void)!snprintf(ret_kernels, size, "%s", names && names[0] ? names : "without a name");
         pthread_mutex_unlock(&program->lock);
-        serves = context_seat_index(program->context, seat) < 0 || is_makeable(recipe, device);
+        serves = context_seat_index(program->context, seat) < 0 ||
+                 program_library_is_makeable(recipe, device);
         object_unhold(program);
     }
     return serves;

@@ -5,8 +5,8 @@
 /* clLinkProgram. */
 
 /* The driver's call at one site. */
-static void link_at(struct program_job *job, const struct program_site *site, unsigned s,
-                    const cl_program *inputs, struct program_outcome *outcome)
+static void program_link_at(struct program_job *job, const struct program_site *site, unsigned s,
+                            const cl_program *inputs, struct program_outcome *outcome)
 {
     const cl_icd_dispatch *cl = site->residence->cl;
     struct program_lookup lookup;
@@ -47,7 +47,8 @@ bool program_link_once(struct program_job *job, cl_int *ret_error)
     for (unsigned s = 0; s < sites.count; s++) {
         outcomes[s].status = CL_BUILD_ERROR;
         if (reals)
-            link_at(job, &sites.site[s], s, reals + (size_t)s * job->parts.count, &outcomes[s]);
+            program_link_at(job, &sites.site[s], s, reals + (size_t)s * job->parts.count,
+                            &outcomes[s]);
         else
             outcomes[s].error = CL_OUT_OF_HOST_MEMORY;
         made = made || job->replaced[s];
@@ -71,7 +72,7 @@ bool program_link_once(struct program_job *job, cl_int *ret_error)
 }
 
 /* Has @part what can be linked for @seat? */
-static bool is_linkable(struct program *part, cl_uint seat)
+static bool program_link_is_linkable(struct program *part, cl_uint seat)
 {
     struct program_state state;
     program_seat_state(part, seat, &state);
@@ -83,7 +84,7 @@ static bool is_linkable(struct program *part, cl_uint seat)
 }
 
 /* 5.8.4: for each device all inputs have what can be linked, or none has, and it gets nothing. */
-static cl_int linkable_seats(const struct program_job *job, uint32_t *ret_seats)
+static cl_int program_link_linkable_seats(const struct program_job *job, uint32_t *ret_seats)
 {
     uint32_t seats = 0;
     for (cl_uint i = 0; i < SEATS; i++) {
@@ -91,7 +92,7 @@ static cl_int linkable_seats(const struct program_job *job, uint32_t *ret_seats)
         if (!(job->seats & (1u << i)))
             continue;
         for (cl_uint p = 0; p < job->parts.count; p++)
-            count += is_linkable(job->parts.programs[p], i);
+            count += program_link_is_linkable(job->parts.programs[p], i);
         if (count == job->parts.count)
             seats |= 1u << i;
         else if (count != 0)
@@ -101,7 +102,7 @@ static cl_int linkable_seats(const struct program_job *job, uint32_t *ret_seats)
     return seats ? CL_SUCCESS : CL_INVALID_OPERATION;
 }
 
-static cl_int recipe_of(struct program_job *job)
+static cl_int program_link_recipe_of(struct program_job *job)
 {
     struct recipe **recipes;
     cl_int error = program_job_recipes(job, false, &recipes);
@@ -124,9 +125,9 @@ cl_int program_link(struct context *context, uint32_t seats, const char *options
     cl_int error = program_job_create(PROGRAM_LINK, program, seats, options, inputs, notify, &job);
     if (error != CL_SUCCESS)
         goto discard;
-    error = linkable_seats(job, &job->seats);
+    error = program_link_linkable_seats(job, &job->seats);
     if (error == CL_SUCCESS)
-        error = recipe_of(job);
+        error = program_link_recipe_of(job);
     if (error == CL_SUCCESS)
         error = program_job_claim(job);
     if (error != CL_SUCCESS) {

@@ -8,7 +8,7 @@
 #include "state/program/kernel_source.h"
 
 /* "float4" and the like, which no declaration gives a meaning. */
-static bool is_builtin_type(struct token token)
+static bool variables_is_builtin_type(struct token token)
 {
     static const char *const types[] = {"bool", "char",     "uchar",  "short", "ushort", "int",
                                         "uint", "long",     "ulong",  "half",  "float",  "double",
@@ -18,7 +18,7 @@ static bool is_builtin_type(struct token token)
     return IS_ONE_OF(token, types);
 }
 
-static bool is_qualifier(struct token token)
+static bool variables_is_qualifier(struct token token)
 {
     static const char *const words[] = {
         "volatile",  "__volatile", "__volatile__", "restrict", "__restrict", "static",    "private",
@@ -34,7 +34,7 @@ struct declaration {
     bool named; /* a name was the last */
 };
 
-static void note(struct declaration *d, struct token token)
+static void variables_note(struct declaration *d, struct token token)
 {
     static const char *const others[] = {"typedef",   "extern", "kernel",        "__kernel",
                                          "sampler_t", "using",  "_Static_assert"};
@@ -56,9 +56,9 @@ static void note(struct declaration *d, struct token token)
         d->tag = true;
         d->names++;
         return;
-    } else if (is_builtin_type(token)) {
+    } else if (variables_is_builtin_type(token)) {
         d->names += d->names == 0;
-    } else if (token_is_name(token) && !is_qualifier(token)) {
+    } else if (token_is_name(token) && !variables_is_qualifier(token)) {
         d->names += !d->tag || tagged; /* not the tag's */
         d->named = true;
         if (d->tag && !tagged)
@@ -68,13 +68,13 @@ static void note(struct declaration *d, struct token token)
 }
 
 /* @new_language: what says nothing else is global, and not an error. */
-static bool is_variable(const struct declaration *d, bool new_language)
+static bool variables_is_variable(const struct declaration *d, bool new_language)
 {
     return !d->other && !d->function && !d->constant && d->names > 1 && (d->global || new_language);
 }
 
 /* In a function: what is static lives as long as the program. */
-static bool body_keeps(const struct kernel_source *s, size_t at, size_t end)
+static bool variables_body_keeps(const struct kernel_source *s, size_t at, size_t end)
 {
     for (; at < end; at++) {
         struct declaration d = {0};
@@ -84,7 +84,7 @@ static bool body_keeps(const struct kernel_source *s, size_t at, size_t end)
         for (at++; at < end && !token_is(s->tokens[at], ";"); at++) {
             value = value || token_is(s->tokens[at], "=");
             if (!value)
-                note(&d, s->tokens[at]);
+                variables_note(&d, s->tokens[at]);
         }
         if (!d.constant)
             return true;
@@ -93,15 +93,15 @@ static bool body_keeps(const struct kernel_source *s, size_t at, size_t end)
 }
 
 /* Does a declared name stand in the brackets from @at, or a pointer's: "(*p)"? */
-static bool is_declarator(const struct kernel_source *s, size_t at, size_t behind)
+static bool variables_is_declarator(const struct kernel_source *s, size_t at, size_t behind)
 {
-    bool alone =
-        behind - at == 3 && token_is_name(s->tokens[at + 1]) && !is_builtin_type(s->tokens[at + 1]);
+    bool alone = behind - at == 3 && token_is_name(s->tokens[at + 1]) &&
+                 !variables_is_builtin_type(s->tokens[at + 1]);
     return alone || token_is(s->tokens[at + 1], "*");
 }
 
 /* Behind the next "," or ";" outside of brackets. */
-static size_t behind_value(const struct kernel_source *s, size_t at, size_t end)
+static size_t variables_behind_value(const struct kernel_source *s, size_t at, size_t end)
 {
     while (at < end && !token_is(s->tokens[at], ",") && !token_is(s->tokens[at], ";")) {
         at = token_is(s->tokens[at], "(")   ? kernel_source_behind(s, at, end, "(", ")")
@@ -121,10 +121,10 @@ struct reading {
     struct declaration declaration; /* the one that it is in */
 };
 
-static bool range_keeps(struct reading *r, size_t at, size_t end, unsigned depth);
+static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsigned depth);
 
 /* The words of a macro stand where its name does, and those that it is given behind them. */
-static bool name_keeps(struct reading *r, size_t *at, size_t end, unsigned depth)
+static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsigned depth)
 {
     const struct kernel_source *s = &r->source;
     struct token token = s->tokens[(*at)++];
@@ -137,28 +137,28 @@ static bool name_keeps(struct reading *r, size_t *at, size_t end, unsigned depth
         macro = true;
         takes = takes || unit->body > unit->first;
         unit->open = true;
-        bool found = range_keeps(r, unit->body, unit->end, depth + 1);
+        bool found = variables_range_keeps(r, unit->body, unit->end, depth + 1);
         unit->open = false;
         if (found)
             return true;
     }
     if (!macro)
-        note(&r->declaration, token);
+        variables_note(&r->declaration, token);
     if (!takes || *at == end || !token_is(s->tokens[*at], "("))
         return false;
     size_t behind = kernel_source_behind(s, *at, end, "(", ")");
     for (; *at < behind; (*at)++)
-        note(&r->declaration, s->tokens[*at]);
+        variables_note(&r->declaration, s->tokens[*at]);
     return false;
 }
 
 /* A name behind the type, or a type alone: then brackets are no function's. */
-static size_t past_brackets(struct reading *r, size_t at, size_t end)
+static size_t variables_past_brackets(struct reading *r, size_t at, size_t end)
 {
     struct declaration *d = &r->declaration;
     size_t behind = kernel_source_behind(&r->source, at, end, "(", ")");
     bool function = d->named && d->names > 1;
-    bool declares = !function && is_declarator(&r->source, at, behind);
+    bool declares = !function && variables_is_declarator(&r->source, at, behind);
     d->function = d->function || function;
     d->names += declares;
     d->named = declares;
@@ -166,7 +166,7 @@ static size_t past_brackets(struct reading *r, size_t at, size_t end)
 }
 
 /* From @at, which is outside of all functions. */
-static bool range_keeps(struct reading *r, size_t at, size_t end, unsigned depth)
+static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsigned depth)
 {
     const struct kernel_source *s = &r->source;
     struct declaration *d = &r->declaration;
@@ -182,14 +182,14 @@ static bool range_keeps(struct reading *r, size_t at, size_t end, unsigned depth
         if (token_is_attribute(token)) {
             at = kernel_source_behind(s, at + 1, end, "(", ")");
         } else if (token_is(token, "(")) {
-            at = past_brackets(r, at, end);
+            at = variables_past_brackets(r, at, end);
         } else if (token_is(token, "[")) {
             at = kernel_source_behind(s, at, end, "[", "]");
         } else if (token_is(token, "=")) {
-            at = behind_value(s, at, end);
+            at = variables_behind_value(s, at, end);
         } else if (token_is(token, "{")) {
             size_t behind = kernel_source_behind(s, at, end, "{", "}");
-            if (!d->tag && body_keeps(s, at, behind))
+            if (!d->tag && variables_body_keeps(s, at, behind))
                 return true;
             *d = d->tag ? type : (struct declaration){0};
             at = behind;
@@ -197,13 +197,13 @@ static bool range_keeps(struct reading *r, size_t at, size_t end, unsigned depth
             *d = (struct declaration){0}; /* of a branch that another one's text does not fit */
             at++;
         } else if (ends || parts) {
-            if (is_variable(d, r->new_language))
+            if (variables_is_variable(d, r->new_language))
                 return true;
             *d = type; /* of the next one that it declares */
             if (ends)
                 *d = (struct declaration){0};
             at++;
-        } else if (name_keeps(r, &at, end, depth)) {
+        } else if (variables_name_keeps(r, &at, end, depth)) {
             return true;
         }
     }
@@ -211,13 +211,13 @@ static bool range_keeps(struct reading *r, size_t at, size_t end, unsigned depth
 }
 
 /* 1, 0 or -ENOMEM. */
-static int source_keeps(const struct recipe *recipe, bool new_language)
+static int variables_source_keeps(const struct recipe *recipe, bool new_language)
 {
     struct reading r = {.new_language = new_language};
     int found = kernel_source_read(recipe, &r.source);
     for (size_t i = 0; found == 0 && i < r.source.text_count; i++) {
         r.declaration = (struct declaration){0};
-        found = range_keeps(&r, r.source.texts[i].first, r.source.texts[i].end, 0);
+        found = variables_range_keeps(&r, r.source.texts[i].first, r.source.texts[i].end, 0);
     }
     kernel_source_finish(&r.source);
     return found;
@@ -228,25 +228,25 @@ static int source_keeps(const struct recipe *recipe, bool new_language)
 #define SPIRV_VARIABLE        59
 #define SPIRV_CROSS_WORKGROUP 5
 
-static uint32_t word_at(const struct recipe *il, size_t at, bool swapped)
+static uint32_t variables_word_at(const struct recipe *il, size_t at, bool swapped)
 {
     uint32_t word;
     memcpy(&word, il->bytes + at * sizeof(word), sizeof(word));
     return swapped ? __builtin_bswap32(word) : word;
 }
 
-static bool il_keeps(const struct recipe *il)
+static bool variables_il_keeps(const struct recipe *il)
 {
     size_t count = il->size / sizeof(uint32_t);
     if (count < SPIRV_HEADER)
         return false;
-    bool swapped = word_at(il, 0, false) != SPIRV_MAGIC;
+    bool swapped = variables_word_at(il, 0, false) != SPIRV_MAGIC;
     for (size_t at = SPIRV_HEADER; at < count;) {
-        uint32_t first = word_at(il, at, swapped), length = first >> 16;
+        uint32_t first = variables_word_at(il, at, swapped), length = first >> 16;
         if (length == 0 || length > count - at)
             return false;
         if ((first & 0xffff) == SPIRV_VARIABLE && length > 3 &&
-            word_at(il, at + 3, swapped) == SPIRV_CROSS_WORKGROUP)
+            variables_word_at(il, at + 3, swapped) == SPIRV_CROSS_WORKGROUP)
             return true;
         at += length;
     }
@@ -254,20 +254,20 @@ static bool il_keeps(const struct recipe *il)
 }
 
 /* @new_language: a step above was done with options that ask for OpenCL C 2.0 or newer. */
-static int keeps(const struct recipe *recipe, bool new_language)
+static int variables_keeps(const struct recipe *recipe, bool new_language)
 {
     int found = 0;
     if (recipe->kind == RECIPE_IL)
-        return il_keeps(recipe);
+        return variables_il_keeps(recipe);
     new_language = new_language || recipe_asks_for_new_language(recipe);
     if (recipe->kind == RECIPE_SOURCE || recipe_is_of_source(recipe))
-        return source_keeps(recipe, new_language);
+        return variables_source_keeps(recipe, new_language);
     for (uint32_t i = 0; i < recipe->input_count && found == 0; i++)
-        found = keeps(recipe->inputs[i], new_language);
+        found = variables_keeps(recipe->inputs[i], new_language);
     return found;
 }
 
 bool recipe_keeps_variables(const struct recipe *recipe)
 {
-    return keeps(recipe, false) != 0;
+    return variables_keeps(recipe, false) != 0;
 }

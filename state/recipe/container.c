@@ -36,7 +36,7 @@ struct writer {
     int err; /* the first; writing stops there */
 };
 
-static void put(struct writer *writer, const void *bytes, size_t size)
+static void container_put(struct writer *writer, const void *bytes, size_t size)
 {
     if (!writer->err && size > CONTAINER_SIZE_MAX - writer->size)
         writer->err = -E2BIG;
@@ -47,72 +47,72 @@ static void put(struct writer *writer, const void *bytes, size_t size)
     writer->size += size;
 }
 
-static void put_number(struct writer *writer, uint64_t value, unsigned size)
+static void container_put_number(struct writer *writer, uint64_t value, unsigned size)
 {
     unsigned char bytes[8];
     little_endian_put(bytes, value, size);
-    put(writer, bytes, size);
+    container_put(writer, bytes, size);
 }
 
-static void put_string(struct writer *writer, const char *string, size_t limit)
+static void container_put_string(struct writer *writer, const char *string, size_t limit)
 {
     size_t length = strlen(string);
     if (length > limit) {
         writer->err = writer->err ? writer->err : -E2BIG;
         return;
     }
-    put_number(writer, length, 4);
-    put(writer, string, length);
+    container_put_number(writer, length, 4);
+    container_put(writer, string, length);
 }
 
-static void put_headers(struct writer *writer, const struct headers *headers)
+static void container_put_headers(struct writer *writer, const struct headers *headers)
 {
     uint32_t count = headers ? headers->count : 0;
     if (headers && headers->partial)
         writer->err = writer->err ? writer->err : -E2BIG;
-    put_number(writer, count, 4);
+    container_put_number(writer, count, 4);
     for (uint32_t i = 0; i < count; i++) {
         const struct header *header = &headers->list[i];
-        put_string(writer, header->path, HEADER_PATH_MAX - 1);
-        put_number(writer, header->same, 4);
+        container_put_string(writer, header->path, HEADER_PATH_MAX - 1);
+        container_put_number(writer, header->same, 4);
         if (header->same != i)
             continue;
-        put_number(writer, header->size, 8);
-        put(writer, header->bytes, header->size);
+        container_put_number(writer, header->size, 8);
+        container_put(writer, header->bytes, header->size);
     }
 }
 
-static void put_recipe(struct writer *writer, const struct recipe *recipe)
+static void container_put_recipe(struct writer *writer, const struct recipe *recipe)
 {
     if (++writer->steps > CONTAINER_STEPS_MAX || recipe->input_count > INPUTS_MAX)
         writer->err = writer->err ? writer->err : -E2BIG;
     if (writer->err)
         return;
-    put_number(writer, recipe->kind, 1);
+    container_put_number(writer, recipe->kind, 1);
     if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL) {
-        put_number(writer, recipe->size, 8);
-        put(writer, recipe->bytes, recipe->size);
+        container_put_number(writer, recipe->size, 8);
+        container_put(writer, recipe->bytes, recipe->size);
         return;
     }
-    put_string(writer, recipe->options, OPTIONS_MAX);
-    put_number(writer, recipe->constant_count, 4);
+    container_put_string(writer, recipe->options, OPTIONS_MAX);
+    container_put_number(writer, recipe->constant_count, 4);
     for (uint32_t i = 0; i < recipe->constant_count; i++) {
-        put_number(writer, recipe->constants[i].id, 4);
-        put_number(writer, recipe->constants[i].size, 4);
-        put(writer, recipe->constants[i].bytes, recipe->constants[i].size);
+        container_put_number(writer, recipe->constants[i].id, 4);
+        container_put_number(writer, recipe->constants[i].size, 4);
+        container_put(writer, recipe->constants[i].bytes, recipe->constants[i].size);
     }
-    put_number(writer, recipe->input_count, 4);
+    container_put_number(writer, recipe->input_count, 4);
     for (uint32_t i = 0; i < recipe->input_count; i++) {
         if (recipe->kind == RECIPE_COMPILED && i > 0)
-            put_string(writer, recipe->names[i], NAME_MAX_LEN);
-        put_recipe(writer, recipe->inputs[i]);
+            container_put_string(writer, recipe->names[i], NAME_MAX_LEN);
+        container_put_recipe(writer, recipe->inputs[i]);
     }
     if (recipe_is_of_source(recipe))
-        put_headers(writer, recipe->headers);
+        container_put_headers(writer, recipe->headers);
 }
 
 /* The header before the checksum is its seed, so that nothing is left out of it. */
-static uint64_t checksum(const unsigned char *bytes, size_t size)
+static uint64_t container_checksum(const unsigned char *bytes, size_t size)
 {
     return XXH64(bytes + HEADER_SIZE, size - HEADER_SIZE, XXH64(bytes, CHECKSUM_OFFSET, 0));
 }
@@ -125,8 +125,8 @@ int container_write(const struct recipe *recipe, unsigned char **ret_bytes, size
     struct writer writer = {.stream = open_memstream((char **)&bytes, &size)};
     if (!writer.stream)
         return -ENOMEM;
-    put(&writer, blank, sizeof(blank));
-    put_recipe(&writer, recipe);
+    container_put(&writer, blank, sizeof(blank));
+    container_put_recipe(&writer, recipe);
     if (fclose(writer.stream) != 0 && !writer.err)
         writer.err = -ENOMEM;
     if (writer.err) {
@@ -136,7 +136,7 @@ int container_write(const struct recipe *recipe, unsigned char **ret_bytes, size
     memcpy(bytes, magic, sizeof(magic));
     little_endian_put(bytes + VERSION_OFFSET, VERSION, 4);
     little_endian_put(bytes + PAYLOAD_OFFSET, size - HEADER_SIZE, 8);
-    little_endian_put(bytes + CHECKSUM_OFFSET, checksum(bytes, size), 8);
+    little_endian_put(bytes + CHECKSUM_OFFSET, container_checksum(bytes, size), 8);
     *ret_bytes = bytes;
     *ret_size = size;
     return 0;
@@ -148,7 +148,7 @@ struct reader {
     uint32_t steps, version;
 };
 
-static int get_number(struct reader *reader, unsigned size, uint64_t *ret_value)
+static int container_get_number(struct reader *reader, unsigned size, uint64_t *ret_value)
 {
     if (reader->left < size)
         return -EBADMSG;
@@ -159,7 +159,8 @@ static int get_number(struct reader *reader, unsigned size, uint64_t *ret_value)
 }
 
 /* @size bytes of what is left. */
-static int get_bytes(struct reader *reader, uint64_t size, const unsigned char **ret_bytes)
+static int container_get_bytes(struct reader *reader, uint64_t size,
+                               const unsigned char **ret_bytes)
 {
     if (size > reader->left)
         return -EBADMSG;
@@ -169,12 +170,12 @@ static int get_bytes(struct reader *reader, uint64_t size, const unsigned char *
     return 0;
 }
 
-static int get_string(struct reader *reader, size_t limit, char **ret_string)
+static int container_get_string(struct reader *reader, size_t limit, char **ret_string)
 {
     uint64_t length;
     const unsigned char *bytes;
-    if (get_number(reader, 4, &length) || length > limit || get_bytes(reader, length, &bytes) ||
-        memchr(bytes, '\0', (size_t)length))
+    if (container_get_number(reader, 4, &length) || length > limit ||
+        container_get_bytes(reader, length, &bytes) || memchr(bytes, '\0', (size_t)length))
         return -EBADMSG;
     char *string = strndup((const char *)bytes, (size_t)length);
     if (!string)
@@ -193,7 +194,7 @@ struct parts {
     uint32_t input_count;
 };
 
-static void parts_finish(struct parts *parts)
+static void container_parts_finish(struct parts *parts)
 {
     for (uint32_t i = 0; i < parts->input_count; i++) {
         if (parts->inputs)
@@ -207,20 +208,21 @@ static void parts_finish(struct parts *parts)
     free(parts->options);
 }
 
-static int get_constants(struct reader *reader, struct parts *parts)
+static int container_get_constants(struct reader *reader, struct parts *parts)
 {
     uint64_t count, id, size;
     const unsigned char *bytes;
     /* Each takes more than a byte: what is left bounds what is allocated. */
-    if (get_number(reader, 4, &count) || count > reader->left)
+    if (container_get_number(reader, 4, &count) || count > reader->left)
         return -EBADMSG;
     parts->constants = calloc(count ? count : 1, sizeof(*parts->constants));
     if (!parts->constants)
         return -ENOMEM;
     for (uint64_t i = 0; i < count; i++) {
         struct recipe_constant *constant = &parts->constants[i];
-        if (get_number(reader, 4, &id) || get_number(reader, 4, &size) || size == 0 ||
-            size > sizeof(constant->bytes) || get_bytes(reader, size, &bytes))
+        if (container_get_number(reader, 4, &id) || container_get_number(reader, 4, &size) ||
+            size == 0 || size > sizeof(constant->bytes) ||
+            container_get_bytes(reader, size, &bytes))
             return -EBADMSG;
         constant->id = (cl_uint)id;
         constant->size = (uint32_t)size;
@@ -230,15 +232,15 @@ static int get_constants(struct reader *reader, struct parts *parts)
     return 0;
 }
 
-static int get_recipe(struct reader *reader, unsigned depth, struct recipe **ret_recipe);
+static int container_get_recipe(struct reader *reader, unsigned depth, struct recipe **ret_recipe);
 
-static int get_inputs(struct reader *reader, enum recipe_kind kind, unsigned depth,
-                      struct parts *parts)
+static int container_get_inputs(struct reader *reader, enum recipe_kind kind, unsigned depth,
+                                struct parts *parts)
 {
     uint64_t count;
     int err = 0;
-    if (get_number(reader, 4, &count) || count == 0 || count > INPUTS_MAX || count > reader->left ||
-        (kind == RECIPE_BUILT && count != 1))
+    if (container_get_number(reader, 4, &count) || count == 0 || count > INPUTS_MAX ||
+        count > reader->left || (kind == RECIPE_BUILT && count != 1))
         return -EBADMSG;
     parts->inputs = calloc(count, sizeof(struct recipe *));
     parts->names = calloc(count, sizeof(*parts->names));
@@ -247,45 +249,46 @@ static int get_inputs(struct reader *reader, enum recipe_kind kind, unsigned dep
     parts->input_count = (uint32_t)count;
     for (uint32_t i = 0; !err && i < count; i++) {
         if (kind == RECIPE_COMPILED && i > 0)
-            err = get_string(reader, NAME_MAX_LEN, &parts->names[i - 1]);
+            err = container_get_string(reader, NAME_MAX_LEN, &parts->names[i - 1]);
         if (!err)
-            err = get_recipe(reader, depth + 1, &parts->inputs[i]);
+            err = container_get_recipe(reader, depth + 1, &parts->inputs[i]);
     }
     return err;
 }
 
 /* What is the same as another names the first of them, so that nothing has two forms. */
-static int get_header(struct reader *reader, struct headers *headers)
+static int container_get_header(struct reader *reader, struct headers *headers)
 {
     uint64_t same, size = 0;
     const unsigned char *bytes = NULL;
     char *CLEANUP(cleanup_free) path = NULL;
-    int err = get_string(reader, HEADER_PATH_MAX - 1, &path);
+    int err = container_get_string(reader, HEADER_PATH_MAX - 1, &path);
     if (err)
         return err;
-    if (!path[0] || get_number(reader, 4, &same) || same > headers->count ||
+    if (!path[0] || container_get_number(reader, 4, &same) || same > headers->count ||
         (same < headers->count && headers->list[same].same != same) ||
         (same == headers->count &&
-         (get_number(reader, 8, &size) || get_bytes(reader, size, &bytes))))
+         (container_get_number(reader, 8, &size) || container_get_bytes(reader, size, &bytes))))
         return -EBADMSG;
     return headers_add(headers, path, (uint32_t)same, bytes, (size_t)size);
 }
 
-static int get_headers(struct reader *reader, struct recipe *recipe)
+static int container_get_headers(struct reader *reader, struct recipe *recipe)
 {
     uint64_t count;
     int err = 0;
-    if (get_number(reader, 4, &count) || count > HEADERS_MAX)
+    if (container_get_number(reader, 4, &count) || count > HEADERS_MAX)
         return -EBADMSG;
     recipe->headers = count ? calloc(1, sizeof(*recipe->headers)) : NULL;
     if (count && !recipe->headers)
         return -ENOMEM;
     for (uint64_t i = 0; !err && i < count; i++)
-        err = get_header(reader, recipe->headers);
+        err = container_get_header(reader, recipe->headers);
     return err;
 }
 
-static int make_step(enum recipe_kind kind, const struct parts *parts, struct recipe **ret_recipe)
+static int container_make_step(enum recipe_kind kind, const struct parts *parts,
+                               struct recipe **ret_recipe)
 {
     if (kind == RECIPE_BUILT)
         return recipe_built(parts->inputs[0], parts->options, parts->constants,
@@ -303,21 +306,21 @@ static int make_step(enum recipe_kind kind, const struct parts *parts, struct re
                            parts->constant_count, ret_recipe);
 }
 
-static int get_step(struct reader *reader, enum recipe_kind kind, unsigned depth,
-                    struct recipe **ret_recipe)
+static int container_get_step(struct reader *reader, enum recipe_kind kind, unsigned depth,
+                              struct recipe **ret_recipe)
 {
-    struct parts CLEANUP(parts_finish) parts = {0};
-    int err = get_string(reader, OPTIONS_MAX, &parts.options);
+    struct parts CLEANUP(container_parts_finish) parts = {0};
+    int err = container_get_string(reader, OPTIONS_MAX, &parts.options);
     if (!err)
-        err = get_constants(reader, &parts);
+        err = container_get_constants(reader, &parts);
     if (!err)
-        err = get_inputs(reader, kind, depth, &parts);
+        err = container_get_inputs(reader, kind, depth, &parts);
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
     if (!err)
-        err = make_step(kind, &parts, &recipe);
+        err = container_make_step(kind, &parts, &recipe);
     if (!err && recipe_is_of_source(recipe))
         err = reader->version == WITHOUT_HEADERS ? recipe_keep_headers(recipe)
-                                                 : get_headers(reader, recipe);
+                                                 : container_get_headers(reader, recipe);
     if (err)
         return err;
     *ret_recipe = recipe;
@@ -325,11 +328,12 @@ static int get_step(struct reader *reader, enum recipe_kind kind, unsigned depth
     return 0;
 }
 
-static int get_leaf(struct reader *reader, enum recipe_kind kind, struct recipe **ret_recipe)
+static int container_get_leaf(struct reader *reader, enum recipe_kind kind,
+                              struct recipe **ret_recipe)
 {
     uint64_t size;
     const unsigned char *bytes;
-    if (get_number(reader, 8, &size) || get_bytes(reader, size, &bytes))
+    if (container_get_number(reader, 8, &size) || container_get_bytes(reader, size, &bytes))
         return -EBADMSG;
     int err = recipe_il(bytes, (size_t)size, ret_recipe);
     if (!err)
@@ -337,20 +341,20 @@ static int get_leaf(struct reader *reader, enum recipe_kind kind, struct recipe 
     return err;
 }
 
-static int get_recipe(struct reader *reader, unsigned depth, struct recipe **ret_recipe)
+static int container_get_recipe(struct reader *reader, unsigned depth, struct recipe **ret_recipe)
 {
     uint64_t kind;
     if (depth > RECIPE_DEPTH_MAX || ++reader->steps > CONTAINER_STEPS_MAX ||
-        get_number(reader, 1, &kind))
+        container_get_number(reader, 1, &kind))
         return -EBADMSG;
     switch (kind) {
     case RECIPE_SOURCE:
     case RECIPE_IL:
-        return get_leaf(reader, (enum recipe_kind)kind, ret_recipe);
+        return container_get_leaf(reader, (enum recipe_kind)kind, ret_recipe);
     case RECIPE_COMPILED:
     case RECIPE_LINKED:
     case RECIPE_BUILT:
-        return get_step(reader, (enum recipe_kind)kind, depth, ret_recipe);
+        return container_get_step(reader, (enum recipe_kind)kind, depth, ret_recipe);
     default:
         return -EBADMSG;
     }
@@ -367,12 +371,12 @@ int container_read(const void *bytes, size_t size, struct recipe **ret_recipe)
         return -ENOTSUP;
     if (little_endian_get(header + FLAGS_OFFSET, 4) != 0 ||
         little_endian_get(header + PAYLOAD_OFFSET, 8) != size - HEADER_SIZE ||
-        little_endian_get(header + CHECKSUM_OFFSET, 8) != checksum(header, size))
+        little_endian_get(header + CHECKSUM_OFFSET, 8) != container_checksum(header, size))
         return -EBADMSG;
     struct reader reader = {
         .bytes = header + HEADER_SIZE, .left = size - HEADER_SIZE, .version = version};
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    int err = get_recipe(&reader, 1, &recipe);
+    int err = container_get_recipe(&reader, 1, &recipe);
     if (err)
         return err == -E2BIG ? -EBADMSG : err;
     if (reader.left != 0)
@@ -382,7 +386,7 @@ int container_read(const void *bytes, size_t size, struct recipe **ret_recipe)
     return 0;
 }
 
-static bool describe_elf(const void *bytes, size_t size, char *ret_text, size_t text_size)
+static bool container_describe_elf(const void *bytes, size_t size, char *ret_text, size_t text_size)
 {
     if (size < EI_NIDENT || memcmp(bytes, ELFMAG, SELFMAG) != 0 ||
         elf_version(EV_CURRENT) == EV_NONE)
@@ -414,7 +418,7 @@ void container_describe(const void *bytes, size_t size, char *ret_text, size_t t
         {"//", 2, "assembly text (PTX)"},
         {".version", 8, "assembly text (PTX)"},
     };
-    if (describe_elf(bytes, size, ret_text, text_size))
+    if (container_describe_elf(bytes, size, ret_text, text_size))
         return;
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
         if (size >= kinds[i].length && memcmp(bytes, kinds[i].magic, kinds[i].length) == 0) {

@@ -94,7 +94,7 @@ int headers_copy(const struct headers *headers, struct headers **ret_headers)
 }
 
 /* Add the file at @path. 0 also where there is none. */
-static int add_from_disk(struct walk *walk, const char *path)
+static int headers_add_from_disk(struct walk *walk, const char *path)
 {
     struct headers *headers = walk->headers;
     struct stat stat;
@@ -131,8 +131,8 @@ static int add_from_disk(struct walk *walk, const char *path)
 }
 
 /* @folder, of @length bytes, in front of @name. False where that is too long. */
-static bool join(char ret_path[HEADER_PATH_MAX], const char *folder, size_t length,
-                 const char *name)
+static bool headers_join(char ret_path[HEADER_PATH_MAX], const char *folder, size_t length,
+                         const char *name)
 {
     size_t slash = length && folder[length - 1] != '/';
     if (length + slash + strlen(name) >= HEADER_PATH_MAX)
@@ -143,11 +143,11 @@ static bool join(char ret_path[HEADER_PATH_MAX], const char *folder, size_t leng
     return true;
 }
 
-static int find(struct walk *walk, const char *folder, size_t length, const char *name,
-                int *ret_index)
+static int headers_find(struct walk *walk, const char *folder, size_t length, const char *name,
+                        int *ret_index)
 {
     char path[HEADER_PATH_MAX];
-    if (!join(path, folder, length, name))
+    if (!headers_join(path, folder, length, name))
         return 0;
     uint32_t before = walk->headers->count;
     for (uint32_t i = 0; i < before; i++) {
@@ -156,7 +156,7 @@ static int find(struct walk *walk, const char *folder, size_t length, const char
             return 0;
         }
     }
-    int err = walk->fixed ? 0 : add_from_disk(walk, path);
+    int err = walk->fixed ? 0 : headers_add_from_disk(walk, path);
     if (!err && walk->headers->count > before)
         *ret_index = (int)before;
     return err;
@@ -164,11 +164,12 @@ static int find(struct walk *walk, const char *folder, size_t length, const char
 
 /* Behind the folder that @text was found in, as @name. 0: in none, so that the search begins as any
  * does. */
-static size_t next_folder(const struct walk *walk, const struct walk_text *text, const char *name)
+static size_t headers_next_folder(const struct walk *walk, const struct walk_text *text,
+                                  const char *name)
 {
     char path[HEADER_PATH_MAX];
     for (size_t i = 0; text->folder && i < walk->folder_count; i++)
-        if (join(path, walk->folders[i], strlen(walk->folders[i]), name) &&
+        if (headers_join(path, walk->folders[i], strlen(walk->folders[i]), name) &&
             strcmp(path, text->folder) == 0)
             return i + 1;
     return 0;
@@ -187,18 +188,18 @@ int walk_resolve(struct walk *walk, const struct walk_text *text, const struct h
         }
     }
     if (name->text[0] == '/')
-        return find(walk, "", 0, name->text, ret_index);
-    size_t first = next ? next_folder(walk, text, name->text) : 0;
+        return headers_find(walk, "", 0, name->text, ret_index);
+    size_t first = next ? headers_next_folder(walk, text, name->text) : 0;
     /* What stands in a string is looked for beside it first; that is the working folder. */
     if (name->quoted && first == 0)
-        err = find(walk, text->folder ? text->folder : "", text->folder_length, name->text,
-                   ret_index);
+        err = headers_find(walk, text->folder ? text->folder : "", text->folder_length, name->text,
+                           ret_index);
     for (size_t i = first; !err && *ret_index == WALK_NONE && i < walk->folder_count; i++)
-        err = find(walk, walk->folders[i], strlen(walk->folders[i]), name->text, ret_index);
+        err = headers_find(walk, walk->folders[i], strlen(walk->folders[i]), name->text, ret_index);
     /* Some drivers look there last, some first, some not at all. */
     int here = WALK_NONE;
     if (!err && first == 0 && (*ret_index == WALK_NONE || !name->quoted))
-        err = find(walk, "", 0, name->text, &here);
+        err = headers_find(walk, "", 0, name->text, &here);
     if (*ret_index == WALK_NONE)
         *ret_index = here;
     walk->unsure = walk->unsure || (here >= 0 && walk->headers->list[here].same !=
@@ -206,7 +207,7 @@ int walk_resolve(struct walk *walk, const struct walk_text *text, const struct h
     return err;
 }
 
-static int add_string(char ***strings, size_t *count, char *string)
+static int headers_add_string(char ***strings, size_t *count, char *string)
 {
     if (!array_make_room(strings, *count, sizeof(string)))
         return -ENOMEM;
@@ -215,7 +216,7 @@ static int add_string(char ***strings, size_t *count, char *string)
 }
 
 /* "NAME=body" and "NAME" of an option, as a directive would say it. */
-static int define_option(struct walk *walk, const char *text, size_t size)
+static int headers_define_option(struct walk *walk, const char *text, size_t size)
 {
     bool unused = false;
     const char *equals = memchr(text, '=', size);
@@ -230,37 +231,37 @@ static int define_option(struct walk *walk, const char *text, size_t size)
 }
 
 /* Drivers do not agree on whether quotes are part of what a macro is. */
-static int define_both(struct walk *walk, const struct option *option)
+static int headers_define_both(struct walk *walk, const struct option *option)
 {
     const char *raw = walk->recipe->options + option->at,
                *end = walk->recipe->options + option->end;
-    int err = define_option(walk, option->argument, strlen(option->argument));
+    int err = headers_define_option(walk, option->argument, strlen(option->argument));
     if (err || end - raw < 2 || memcmp(raw, "-D", 2) != 0)
         return err;
     raw += 2;
     raw += strspn(raw, " \t\r\n\v\f");
-    return raw < end ? define_option(walk, raw, (size_t)(end - raw)) : 0;
+    return raw < end ? headers_define_option(walk, raw, (size_t)(end - raw)) : 0;
 }
 
-static int read_options(struct walk *walk)
+static int headers_read_options(struct walk *walk)
 {
     struct option option;
     size_t cursor = 0;
     int found, err = 0;
     while (!err && (found = option_next(walk->recipe->options, &cursor, &option)) == 1) {
         if (option.kind == OPTION_DEFINE)
-            err = define_both(walk, &option);
+            err = headers_define_both(walk, &option);
         else if (option.kind == OPTION_FOLDER)
-            err = add_string(&walk->folders, &walk->folder_count, option.argument);
+            err = headers_add_string(&walk->folders, &walk->folder_count, option.argument);
         else if (option.kind == OPTION_INCLUDE)
-            err = add_string(&walk->forced, &walk->forced_count, option.argument);
+            err = headers_add_string(&walk->forced, &walk->forced_count, option.argument);
         if (err || option.kind == OPTION_DEFINE || option.kind == OPTION_OTHER)
             free(option.argument);
     }
     return err ? err : found;
 }
 
-static int add_text(struct walk *walk, const char *path, const char *bytes, size_t size)
+static int headers_add_text(struct walk *walk, const char *path, const char *bytes, size_t size)
 {
     if (!array_make_room(&walk->texts, walk->text_count, sizeof(*walk->texts)))
         return -ENOMEM;
@@ -274,20 +275,20 @@ static int add_text(struct walk *walk, const char *path, const char *bytes, size
 }
 
 /* The headers that were found since the last time. */
-static int add_texts(struct walk *walk)
+static int headers_add_texts(struct walk *walk)
 {
     int err = 0;
     for (size_t i = walk->text_count - walk->recipe->input_count; !err && i < walk->headers->count;
          i++) {
         const struct header *header = &walk->headers->list[i];
-        err = add_text(walk, header->path, header->bytes, header->size);
+        err = headers_add_text(walk, header->path, header->bytes, header->size);
     }
     return err;
 }
 
 /* @ret_choices  Set where what it means depends on macros. */
-static int follow(struct walk *walk, size_t t, const struct directive *directive, bool *ret_choices,
-                  bool *ret_new)
+static int headers_follow(struct walk *walk, size_t t, const struct directive *directive,
+                          bool *ret_choices, bool *ret_new)
 {
     const struct walk_text *text = &walk->texts[t];
     const char *at = text->directives.clean + directive->at;
@@ -312,9 +313,9 @@ int walk_all(struct walk *walk)
 {
     const struct recipe *recipe = walk->recipe;
     bool choices = false, more = true;
-    int err = read_options(walk), index;
+    int err = headers_read_options(walk), index;
     for (uint32_t i = 0; !err && i < recipe->input_count; i++)
-        err = add_text(walk, NULL, recipe->inputs[i]->bytes, recipe->inputs[i]->size);
+        err = headers_add_text(walk, NULL, recipe->inputs[i]->bytes, recipe->inputs[i]->size);
     for (size_t i = 0; !err && i < walk->forced_count; i++) {
         struct header_name name = {.quoted = true};
         if (strlen(walk->forced[i]) >= sizeof(name.text))
@@ -325,12 +326,12 @@ int walk_all(struct walk *walk)
     /* A macro may be defined behind a text that was read before it. */
     for (unsigned pass = 0; !err && more && pass < PASSES_MAX; pass++) {
         more = false;
-        err = add_texts(walk);
+        err = headers_add_texts(walk);
         for (size_t t = 0; !err && t < walk->text_count; t++) {
             for (size_t i = 0; !err && i < walk->texts[t].directives.count; i++)
-                err = follow(walk, t, &walk->texts[t].directives.list[i], &choices, &more);
+                err = headers_follow(walk, t, &walk->texts[t].directives.list[i], &choices, &more);
             if (!err)
-                err = add_texts(walk);
+                err = headers_add_texts(walk);
         }
         more = more && choices;
     }
@@ -352,7 +353,7 @@ void walk_finish(struct walk *walk)
     macros_finish(&walk->macros);
 }
 
-static bool may_include(const struct recipe *recipe)
+static bool headers_may_include(const struct recipe *recipe)
 {
     static const char word[] = "include", import[] = "import";
     bool may = strstr(recipe->options, word) != NULL;
@@ -365,7 +366,7 @@ static bool may_include(const struct recipe *recipe)
 int headers_read(const struct recipe *recipe, struct headers **ret_headers)
 {
     struct headers *headers = NULL;
-    if (recipe_is_of_source(recipe) && may_include(recipe)) {
+    if (recipe_is_of_source(recipe) && headers_may_include(recipe)) {
         headers = calloc(1, sizeof(*headers));
         struct walk walk = {.recipe = recipe, .headers = headers};
         int err = headers ? walk_all(&walk) : -ENOMEM;

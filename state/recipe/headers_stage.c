@@ -25,7 +25,7 @@
 #define NAMES "names"
 
 /* An error says more than that the stream has one. */
-static int close_stream(FILE *stream, int err)
+static int headers_stage_close_stream(FILE *stream, int err)
 {
     bool failed = ferror(stream) != 0;
     failed = fclose(stream) != 0 || failed;
@@ -33,7 +33,7 @@ static int close_stream(FILE *stream, int err)
 }
 
 /* A folder that others can neither list nor put another in the place of. */
-static bool is_safe(const char *path)
+static bool headers_stage_is_safe(const char *path)
 {
     struct stat stat;
     return path && path[0] == '/' && strlen(path) < HEADER_PATH_MAX / 2 &&
@@ -43,7 +43,7 @@ static bool is_safe(const char *path)
 }
 
 /* What tells this folder's content from others. */
-static uint64_t digest(const struct recipe *recipe)
+static uint64_t headers_stage_digest(const struct recipe *recipe)
 {
     const struct headers *headers = recipe->headers;
     uint64_t sum = XXH64(recipe->options, strlen(recipe->options), 0);
@@ -57,7 +57,7 @@ static uint64_t digest(const struct recipe *recipe)
     return sum;
 }
 
-static int remember(struct staged *staged, const char *path)
+static int headers_stage_remember(struct staged *staged, const char *path)
 {
     if (!array_make_room(&staged->paths, staged->count, sizeof(path)))
         return -ENOMEM;
@@ -68,9 +68,9 @@ static int remember(struct staged *staged, const char *path)
     return 0;
 }
 
-static int make_folder(struct staged *staged, const char *path)
+static int headers_stage_make_folder(struct staged *staged, const char *path)
 {
-    int err = remember(staged, path);
+    int err = headers_stage_remember(staged, path);
     return err ? err : mkdir(path, S_IRWXU) == 0 || errno == EEXIST ? 0 : -errno;
 }
 
@@ -78,44 +78,45 @@ static int make_folder(struct staged *staged, const char *path)
  * The same program finds the same folder again, because its path is among what a driver's cache
  * goes by. Where somebody has that name already, another does.
  */
-static int make_root(const struct recipe *recipe, struct staged *staged)
+static int headers_stage_make_root(const struct recipe *recipe, struct staged *staged)
 {
     const char *const bases[] = {secure_getenv("XDG_RUNTIME_DIR"), secure_getenv("TMPDIR"), "/tmp",
                                  "/var/tmp", "/dev/shm"};
     char path[HEADER_PATH_MAX];
     for (size_t i = 0; i < ARRAY_SIZE(bases); i++) {
-        if (!is_safe(bases[i]))
+        if (!headers_stage_is_safe(bases[i]))
             continue;
         snprintf(path, sizeof(path), "%s/reseat-headers-%u-%016llx", bases[i], (unsigned)geteuid(),
-                 (unsigned long long)digest(recipe));
+                 (unsigned long long)headers_stage_digest(recipe));
         if (mkdir(path, S_IRWXU) == 0)
-            return remember(staged, path);
+            return headers_stage_remember(staged, path);
         strcat(path, ".XXXXXX");
         if (mkdtemp(path))
-            return remember(staged, path);
+            return headers_stage_remember(staged, path);
     }
     log_warn("no folder can be made for the headers of a program, which are not what they were");
     return -EACCES;
 }
 
-static int put_file(struct staged *staged, const char *path, const char *bytes, size_t size)
+static int headers_stage_put_file(struct staged *staged, const char *path, const char *bytes,
+                                  size_t size)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
-    int err = remember(staged, path);
+    int err = headers_stage_remember(staged, path);
     if (!err)
         err = owned_take(open(path, flags, 0600), &file);
     return err ? err : owned_append(&file, bytes, size);
 }
 
 /* Where the folder keeps a header. */
-static void put_place(FILE *out, const struct walk *walk, const char *root, int index)
+static void headers_stage_put_place(FILE *out, const struct walk *walk, const char *root, int index)
 {
     fprintf(out, "%s/%05u.h", root, walk->headers->list[index].same);
 }
 
 /* True where a folder of names can have @name without being left. */
-static bool is_inside(const char *name)
+static bool headers_stage_is_inside(const char *name)
 {
     if (name[0] == '/' || strchr(name, '\\'))
         return false;
@@ -128,16 +129,17 @@ static bool is_inside(const char *name)
 }
 
 /* The header is found by @name, too, unless another is. */
-static int make_name(const struct walk *walk, struct staged *staged, const char *name, int index)
+static int headers_stage_make_name(const struct walk *walk, struct staged *staged, const char *name,
+                                   int index)
 {
     char path[HEADER_PATH_MAX];
     const char *root = staged->paths[0];
-    if (!is_inside(name) ||
+    if (!headers_stage_is_inside(name) ||
         (size_t)snprintf(path, sizeof(path), "%s/" NAMES "/%s", root, name) >= sizeof(path))
         return 0;
     for (char *at = path + strlen(root) + sizeof(NAMES) + 1; (at = strchr(at, '/')); *at++ = '/') {
         *at = '\0';
-        int err = make_folder(staged, path);
+        int err = headers_stage_make_folder(staged, path);
         if (err)
             return err == -ENOTDIR ? 0 : err;
     }
@@ -147,17 +149,18 @@ static int make_name(const struct walk *walk, struct staged *staged, const char 
     if (!out)
         return -ENOMEM;
     fputs("#include \"", out);
-    put_place(out, walk, root, index);
+    headers_stage_put_place(out, walk, root, index);
     fputs("\"\n", out);
-    int err = close_stream(out, 0);
+    int err = headers_stage_close_stream(out, 0);
     if (!err)
-        err = put_file(staged, path, bytes, size);
+        err = headers_stage_put_file(staged, path, bytes, size);
     return err == -EEXIST || err == -EISDIR || err == -ENOTDIR ? 0 : err;
 }
 
 /* What a directive means, whatever the macros are; WALK_NONE where that is nothing or not sure. */
-static int meaning(struct walk *walk, struct staged *staged, const struct walk_text *text,
-                   const struct directive *directive, int *ret_index)
+static int headers_stage_meaning(struct walk *walk, struct staged *staged,
+                                 const struct walk_text *text, const struct directive *directive,
+                                 int *ret_index)
 {
     const char *at = text->directives.clean + directive->at;
     size_t size = directive->end - directive->at;
@@ -172,7 +175,7 @@ static int meaning(struct walk *walk, struct staged *staged, const struct walk_t
         if (index == WALK_NONE)
             continue;
         if (!err && choices > 1 && index >= 0)
-            err = make_name(walk, staged, name.text, index);
+            err = headers_stage_make_name(walk, staged, name.text, index);
         index = index >= 0 ? (int)walk->headers->list[index].same : index;
         sure = sure && (only == WALK_NONE || only == index);
         only = index;
@@ -182,8 +185,9 @@ static int meaning(struct walk *walk, struct staged *staged, const struct walk_t
 }
 
 /* @bytes, with the names of what is in the folder; as many lines as before. */
-static int rewrite(struct walk *walk, struct staged *staged, const struct walk_text *text,
-                   const char *bytes, size_t size, FILE *out)
+static int headers_stage_rewrite(struct walk *walk, struct staged *staged,
+                                 const struct walk_text *text, const char *bytes, size_t size,
+                                 FILE *out)
 {
     size_t at = 0;
     int err = 0, index;
@@ -191,12 +195,12 @@ static int rewrite(struct walk *walk, struct staged *staged, const struct walk_t
         const struct directive *directive = &text->directives.list[i];
         if (directive->kind != DIRECTIVE_INCLUDE || directive->at < at)
             continue;
-        err = meaning(walk, staged, text, directive, &index);
+        err = headers_stage_meaning(walk, staged, text, directive, &index);
         if (err || index == WALK_NONE)
             continue;
         fwrite(bytes + at, 1, directive->at - at, out);
         fputc('"', out);
-        put_place(out, walk, staged->paths[0], index);
+        headers_stage_put_place(out, walk, staged->paths[0], index);
         fputc('"', out);
         for (at = directive->at; at < directive->end; at++)
             if (bytes[at] == '\n')
@@ -207,7 +211,7 @@ static int rewrite(struct walk *walk, struct staged *staged, const struct walk_t
 }
 
 /* Its first line says what the header is called, so that __FILE__ and messages do. */
-static int stage_header(struct walk *walk, struct staged *staged, uint32_t i)
+static int headers_stage_header(struct walk *walk, struct staged *staged, uint32_t i)
 {
     const struct header *header = &walk->headers->list[i];
     char path[HEADER_PATH_MAX];
@@ -225,14 +229,14 @@ static int stage_header(struct walk *walk, struct staged *staged, uint32_t i)
             fputc(*at, out);
     }
     fputs("\"\n", out);
-    int err = rewrite(walk, staged, &walk->texts[walk->recipe->input_count + i], header->bytes,
-                      header->size, out);
-    err = close_stream(out, err);
-    return err ? err : put_file(staged, path, bytes, size);
+    int err = headers_stage_rewrite(walk, staged, &walk->texts[walk->recipe->input_count + i],
+                                    header->bytes, header->size, out);
+    err = headers_stage_close_stream(out, err);
+    return err ? err : headers_stage_put_file(staged, path, bytes, size);
 }
 
 /* The options, with the folder instead of those that headers came from. */
-static int rewrite_options(struct walk *walk, const struct staged *staged, FILE *out)
+static int headers_stage_rewrite_options(struct walk *walk, const struct staged *staged, FILE *out)
 {
     const char *options = walk->recipe->options, *root = staged->paths[0];
     struct option option;
@@ -252,7 +256,7 @@ static int rewrite_options(struct walk *walk, const struct staged *staged, FILE 
         fwrite(options + at, 1, option.at - at, out);
         if (index >= 0) {
             fputs("-include ", out);
-            put_place(out, walk, root, index);
+            headers_stage_put_place(out, walk, root, index);
         }
         at = option.end;
     }
@@ -260,8 +264,8 @@ static int rewrite_options(struct walk *walk, const struct staged *staged, FILE 
     return err ? err : found;
 }
 
-static int stage_input(struct walk *walk, struct staged *staged, uint32_t i,
-                       struct recipe **ret_input)
+static int headers_stage_input(struct walk *walk, struct staged *staged, uint32_t i,
+                               struct recipe **ret_input)
 {
     const struct recipe *input = walk->recipe->inputs[i];
     char *CLEANUP(cleanup_free) bytes = NULL;
@@ -269,23 +273,25 @@ static int stage_input(struct walk *walk, struct staged *staged, uint32_t i,
     FILE *out = open_memstream(&bytes, &size);
     if (!out)
         return -ENOMEM;
-    int err = rewrite(walk, staged, &walk->texts[i], input->bytes, input->size, out);
-    err = close_stream(out, err);
+    int err = headers_stage_rewrite(walk, staged, &walk->texts[i], input->bytes, input->size, out);
+    err = headers_stage_close_stream(out, err);
     const char *text = bytes;
     return err ? err : recipe_source(size ? 1 : 0, &text, &size, ret_input);
 }
 
-static int stage_recipe(struct walk *walk, struct staged *staged)
+static int headers_stage_recipe(struct walk *walk, struct staged *staged)
 {
     const struct recipe *recipe = walk->recipe;
     char *CLEANUP(cleanup_free) options = NULL;
     size_t size;
     FILE *out = open_memstream(&options, &size);
-    int err = out ? close_stream(out, rewrite_options(walk, staged, out)) : -ENOMEM;
+    int err =
+        out ? headers_stage_close_stream(out, headers_stage_rewrite_options(walk, staged, out))
+            : -ENOMEM;
     struct recipe **inputs = calloc(recipe->input_count, sizeof(struct recipe *));
     err = inputs ? err : -ENOMEM;
     for (uint32_t i = 0; !err && i < recipe->input_count; i++)
-        err = stage_input(walk, staged, i, &inputs[i]);
+        err = headers_stage_input(walk, staged, i, &inputs[i]);
     if (!err && recipe->kind == RECIPE_BUILT)
         err = recipe_built(inputs[0], options, recipe->constants, recipe->constant_count,
                            &staged->recipe);
@@ -308,16 +314,16 @@ int headers_stage(const struct recipe *recipe, struct staged *ret_staged)
     char names[HEADER_PATH_MAX + sizeof(NAMES) + 1];
     int err = walk_all(&walk);
     if (!err)
-        err = make_root(recipe, &staged);
+        err = headers_stage_make_root(recipe, &staged);
     if (!err) {
         snprintf(names, sizeof(names), "%s/" NAMES, staged.paths[0]);
-        err = make_folder(&staged, names);
+        err = headers_stage_make_folder(&staged, names);
     }
     for (uint32_t i = 0; !err && i < walk.headers->count; i++)
         if (walk.headers->list[i].same == i)
-            err = stage_header(&walk, &staged, i);
+            err = headers_stage_header(&walk, &staged, i);
     if (!err)
-        err = stage_recipe(&walk, &staged);
+        err = headers_stage_recipe(&walk, &staged);
     walk_finish(&walk);
     if (err)
         headers_unstage(&staged);

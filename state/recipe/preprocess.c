@@ -14,31 +14,31 @@
 #define EXPANSION_DEEP 16
 #define STEPS_MAX      20000
 
-static bool is_word(char c)
+static bool preprocess_is_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-static bool is_blank(char c)
+static bool preprocess_is_blank(char c)
 {
     return c != '\n' && isspace((unsigned char)c);
 }
 
 /* The length of a backslash with the line's end behind it, or 0. Compilers take blanks between the
  * two. */
-static size_t joins(const char *at, const char *end)
+static size_t preprocess_joins(const char *at, const char *end)
 {
     if (at == end || *at != '\\')
         return 0;
     const char *behind = at + 1;
-    while (behind < end && is_blank(*behind))
+    while (behind < end && preprocess_is_blank(*behind))
         behind++;
     return behind < end && *behind == '\n' ? (size_t)(behind + 1 - at) : 0;
 }
 
 /* Behind the name that begins at @at: past its closing quote or bracket; NULL for anything else. It
  * does not leave its line. */
-static const char *name_end(const char *at, const char *end)
+static const char *preprocess_name_end(const char *at, const char *end)
 {
     char closing = at < end && *at == '"' ? '"' : at < end && *at == '<' ? '>' : '\0';
     if (!closing)
@@ -50,13 +50,13 @@ static const char *name_end(const char *at, const char *end)
 }
 
 /* True when what ends at @at, behind which a "<" stands, wants a header's name. */
-static bool wants_name(const char *start, const char *at)
+static bool preprocess_wants_name(const char *start, const char *at)
 {
     static const char *const words[] = {"include", "include_next", "import"};
-    while (at > start && (is_blank(at[-1]) || at[-1] == '('))
+    while (at > start && (preprocess_is_blank(at[-1]) || at[-1] == '('))
         at--;
     const char *end = at;
-    while (at > start && is_word(at[-1]))
+    while (at > start && preprocess_is_word(at[-1]))
         at--;
     at += end - at > 5 && memcmp(at, "__has", 5) == 0 ? 6 : 0;
     for (size_t i = 0; i < ARRAY_SIZE(words); i++)
@@ -67,12 +67,12 @@ static bool wants_name(const char *start, const char *at)
 
 /* Blanks for comments, so that what stands elsewhere keeps its place; a comment of several lines
  * joins them. */
-static void clean_up(char *text, size_t size)
+static void preprocess_clean_up(char *text, size_t size)
 {
     char *at = text, *end = text + size;
     char quote = '\0';
     while (at < end) {
-        size_t joined = joins(at, end);
+        size_t joined = preprocess_joins(at, end);
         if (joined) {
             memset(at, ' ', joined);
             at += joined;
@@ -82,7 +82,7 @@ static void clean_up(char *text, size_t size)
             at += escapes ? 2 : 1;
         } else if (*at == '/' && end - at > 1 && at[1] == '/') {
             while (at < end && *at != '\n') {
-                joined = joins(at, end);
+                joined = preprocess_joins(at, end);
                 memset(at, ' ', joined ? joined : 1);
                 at += joined ? joined : 1;
             }
@@ -92,19 +92,20 @@ static void clean_up(char *text, size_t size)
             memset(at, ' ', length);
             at += length;
         } else {
-            const char *behind = *at == '<' && wants_name(text, at) ? name_end(at, end) : NULL;
+            const char *behind =
+                *at == '<' && preprocess_wants_name(text, at) ? preprocess_name_end(at, end) : NULL;
             quote = *at == '"' || *at == '\'' ? *at : '\0';
             at = behind ? text + (behind - text) : at + 1;
         }
     }
 }
 
-static int add(struct directives *directives, enum directive_kind kind, const char *at,
-               const char *end, bool next)
+static int preprocess_add(struct directives *directives, enum directive_kind kind, const char *at,
+                          const char *end, bool next)
 {
-    while (at < end && is_blank(*at))
+    while (at < end && preprocess_is_blank(*at))
         at++;
-    while (end > at && is_blank(end[-1]))
+    while (end > at && preprocess_is_blank(end[-1]))
         end--;
     if (!array_make_room(&directives->list, directives->count, sizeof(directives->list[0])))
         return -ENOMEM;
@@ -113,53 +114,55 @@ static int add(struct directives *directives, enum directive_kind kind, const ch
     return 0;
 }
 
-static const char *skip_blanks(const char *at, const char *end)
+static const char *preprocess_skip_blanks(const char *at, const char *end)
 {
-    while (at < end && is_blank(*at))
+    while (at < end && preprocess_is_blank(*at))
         at++;
     return at;
 }
 
-static int add_questions(struct directives *directives, const char *at, const char *end)
+static int preprocess_add_questions(struct directives *directives, const char *at, const char *end)
 {
     static const char word[] = "__has_include";
     int err = 0;
     while (!err && (at = memmem(at, (size_t)(end - at), word, sizeof(word) - 1))) {
         at += sizeof(word) - 1;
         bool next = end - at > 5 && memcmp(at, "_next", 5) == 0;
-        const char *name = skip_blanks(next ? at + 5 : at, end);
-        name = name < end && *name == '(' ? skip_blanks(name + 1, end) : name;
-        const char *behind = name_end(name, end);
+        const char *name = preprocess_skip_blanks(next ? at + 5 : at, end);
+        name = name < end && *name == '(' ? preprocess_skip_blanks(name + 1, end) : name;
+        const char *behind = preprocess_name_end(name, end);
         if (behind)
-            err = add(directives, DIRECTIVE_INCLUDE, name, behind, next);
+            err = preprocess_add(directives, DIRECTIVE_INCLUDE, name, behind, next);
     }
     return err;
 }
 
-static int read_line(struct directives *directives, const char *at, const char *end)
+static int preprocess_read_line(struct directives *directives, const char *at, const char *end)
 {
-    at = skip_blanks(at, end);
+    at = preprocess_skip_blanks(at, end);
     if (at < end && *at == '#')
         at++;
     else if (end - at > 1 && at[0] == '%' && at[1] == ':')
         at += 2;
     else
         return 0;
-    const char *word = at = skip_blanks(at, end);
-    while (at < end && is_word(*at))
+    const char *word = at = preprocess_skip_blanks(at, end);
+    while (at < end && preprocess_is_word(*at))
         at++;
     size_t length = (size_t)(at - word);
     if (length == 6 && memcmp(word, "define", length) == 0) {
-        int err = add(directives, DIRECTIVE_DEFINE, at, end, false);
-        return err ? err : add_questions(directives, at, end);
+        int err = preprocess_add(directives, DIRECTIVE_DEFINE, at, end, false);
+        return err ? err : preprocess_add_questions(directives, at, end);
     }
     if ((length == 7 && memcmp(word, "include", length) == 0) ||
         (length == 12 && memcmp(word, "include_next", length) == 0) ||
         (length == 6 && memcmp(word, "import", length) == 0)) {
-        const char *name = skip_blanks(at, end), *behind = name_end(name, end);
-        return add(directives, DIRECTIVE_INCLUDE, name, behind ? behind : end, length == 12);
+        const char *name = preprocess_skip_blanks(at, end),
+                   *behind = preprocess_name_end(name, end);
+        return preprocess_add(directives, DIRECTIVE_INCLUDE, name, behind ? behind : end,
+                              length == 12);
     }
-    return add_questions(directives, at, end);
+    return preprocess_add_questions(directives, at, end);
 }
 
 size_t text_mark(const char *text, size_t size)
@@ -176,12 +179,12 @@ int directives_read(const char *text, size_t size, struct directives *ret_direct
     memcpy(directives.clean, text, size);
     directives.clean[size] = '\0';
     memset(directives.clean, ' ', text_mark(text, size));
-    clean_up(directives.clean, size);
+    preprocess_clean_up(directives.clean, size);
     const char *at = directives.clean, *end = at + size;
     while (!err && at < end) {
         const char *line_end = memchr(at, '\n', (size_t)(end - at));
         line_end = line_end ? line_end : end;
-        err = read_line(&directives, at, line_end);
+        err = preprocess_read_line(&directives, at, line_end);
         at = line_end < end ? line_end + 1 : end;
     }
     if (err)
@@ -198,19 +201,19 @@ void directives_finish(struct directives *directives)
     *directives = (struct directives){0};
 }
 
-static void macro_finish(struct macro *macro)
+static void preprocess_macro_finish(struct macro *macro)
 {
     free(macro->name);
     free(macro->parameters);
     free(macro->body);
 }
 
-static bool texts_same(const char *a, const char *b)
+static bool preprocess_texts_same(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static size_t chain_of(const char *name, size_t length)
+static size_t preprocess_chain_of(const char *name, size_t length)
 {
     uint32_t hash = 2166136261u;
     for (size_t i = 0; i < length; i++)
@@ -221,7 +224,7 @@ static size_t chain_of(const char *name, size_t length)
 int macros_define(struct macros *macros, const char *text, size_t size, bool *ret_new)
 {
     const char *end = text + size, *at = text, *open = NULL, *close = NULL;
-    while (at < end && is_word(*at))
+    while (at < end && preprocess_is_word(*at))
         at++;
     size_t length = (size_t)(at - text);
     if (length == 0)
@@ -233,14 +236,14 @@ int macros_define(struct macros *macros, const char *text, size_t size, bool *re
             return 0;
         at = close + 1;
     }
-    at = skip_blanks(at, end);
+    at = preprocess_skip_blanks(at, end);
     struct macro macro = {
         .name = strndup(text, length),
         .parameters = open ? strndup(open, (size_t)(close - open)) : NULL,
         .body = strndup(at, (size_t)(end - at)),
     };
     bool whole = macro.name && macro.body && (macro.parameters || !open), known = false;
-    size_t chain = chain_of(text, length);
+    size_t chain = preprocess_chain_of(text, length);
     unsigned same = 1;
     for (size_t i = macros->chains[chain].first; whole && !known && i;
          i = macros->list[i - 1].next) {
@@ -248,13 +251,13 @@ int macros_define(struct macros *macros, const char *text, size_t size, bool *re
         if (strcmp(other->name, macro.name) != 0)
             continue;
         same++;
-        known =
-            texts_same(other->parameters, macro.parameters) && strcmp(other->body, macro.body) == 0;
+        known = preprocess_texts_same(other->parameters, macro.parameters) &&
+                strcmp(other->body, macro.body) == 0;
     }
     if (!known && whole)
         whole = array_make_room(&macros->list, macros->count, sizeof(macro));
     if (!whole || known) {
-        macro_finish(&macro);
+        preprocess_macro_finish(&macro);
         return whole ? 0 : -ENOMEM;
     }
     macros->list[macros->count++] = macro;
@@ -271,17 +274,17 @@ int macros_define(struct macros *macros, const char *text, size_t size, bool *re
 void macros_finish(struct macros *macros)
 {
     for (size_t i = 0; i < macros->count; i++)
-        macro_finish(&macros->list[i]);
+        preprocess_macro_finish(&macros->list[i]);
     free(macros->list);
     *macros = (struct macros){0};
 }
 
 /* The @choice-th definition of a name, or its last; NULL: it has none. */
-static const struct macro *find(const struct macros *macros, unsigned choice, const char *name,
-                                size_t length)
+static const struct macro *preprocess_find(const struct macros *macros, unsigned choice,
+                                           const char *name, size_t length)
 {
     const struct macro *found = NULL;
-    size_t i = macros->chains[chain_of(name, length)].first;
+    size_t i = macros->chains[preprocess_chain_of(name, length)].first;
     for (; i; i = macros->list[i - 1].next) {
         const struct macro *macro = &macros->list[i - 1];
         if (strncmp(macro->name, name, length) != 0 || macro->name[length])
@@ -313,7 +316,7 @@ struct piece {
     const char *at, *end;
 };
 
-static void put(struct expansion *e, struct output *out, const char *bytes, size_t size)
+static void preprocess_put(struct expansion *e, struct output *out, const char *bytes, size_t size)
 {
     e->failed = e->failed || size > EXPANSION_MAX - out->length;
     if (e->failed)
@@ -322,7 +325,7 @@ static void put(struct expansion *e, struct output *out, const char *bytes, size
     out->length += size;
 }
 
-static const char *literal_end(const char *at, const char *end)
+static const char *preprocess_literal_end(const char *at, const char *end)
 {
     char quote = *at++;
     while (at < end && *at != quote)
@@ -331,31 +334,31 @@ static const char *literal_end(const char *at, const char *end)
 }
 
 /* One of a text's pieces: a word, a literal, or a character. */
-static struct piece next_piece(const char *at, const char *end)
+static struct piece preprocess_next_piece(const char *at, const char *end)
 {
     const char *behind = at;
     if (*at == '"' || *at == '\'')
-        return (struct piece){at, literal_end(at, end)};
-    while (behind < end && is_word(*behind))
+        return (struct piece){at, preprocess_literal_end(at, end)};
+    while (behind < end && preprocess_is_word(*behind))
         behind++;
     return (struct piece){at, behind == at ? at + 1 : behind};
 }
 
 /* The arguments in brackets from @at; false without them. */
-static bool read_arguments(const char **at, const char *end, struct piece *arguments,
-                           unsigned *ret_count)
+static bool preprocess_read_arguments(const char **at, const char *end, struct piece *arguments,
+                                      unsigned *ret_count)
 {
-    const char *from = skip_blanks(*at, end);
+    const char *from = preprocess_skip_blanks(*at, end);
     unsigned depth = 0, count = 0;
     if (from == end || *from != '(')
         return false;
     const char *start = ++from;
     while (from < end) {
-        struct piece piece = next_piece(from, end);
+        struct piece piece = preprocess_next_piece(from, end);
         bool ends = *from == ')' && depth == 0, parts = *from == ',' && depth == 0;
         if (ends || parts) {
-            const char *first = skip_blanks(start, from), *last = from;
-            while (last > first && is_blank(last[-1]))
+            const char *first = preprocess_skip_blanks(start, from), *last = from;
+            while (last > first && preprocess_is_blank(last[-1]))
                 last--;
             if (count == ARGUMENTS_MAX)
                 return false;
@@ -374,13 +377,13 @@ static bool read_arguments(const char **at, const char *end, struct piece *argum
     return false;
 }
 
-static int parameter_index(const struct macro *macro, struct piece word)
+static int preprocess_parameter_index(const struct macro *macro, struct piece word)
 {
     const char *at = macro->parameters;
     size_t length = (size_t)(word.end - word.at);
     for (int i = 0; at; i++) {
         at += strspn(at, " \t");
-        if (strncmp(at, word.at, length) == 0 && !is_word(at[length]))
+        if (strncmp(at, word.at, length) == 0 && !preprocess_is_word(at[length]))
             return i;
         at = strchr(at, ',');
         at = at ? at + 1 : NULL;
@@ -388,92 +391,98 @@ static int parameter_index(const struct macro *macro, struct piece word)
     return -1;
 }
 
-static void stringify(struct expansion *e, struct output *out, struct piece argument)
+static void preprocess_stringify(struct expansion *e, struct output *out, struct piece argument)
 {
-    put(e, out, "\"", 1);
+    preprocess_put(e, out, "\"", 1);
     for (const char *at = argument.at; at < argument.end; at++) {
         if (*at == '"' || *at == '\\')
-            put(e, out, "\\", 1);
-        put(e, out, at, 1);
+            preprocess_put(e, out, "\\", 1);
+        preprocess_put(e, out, at, 1);
     }
-    put(e, out, "\"", 1);
+    preprocess_put(e, out, "\"", 1);
 }
 
-static void expand(struct expansion *e, const char *at, const char *end, struct output *out);
+static void preprocess_expand(struct expansion *e, const char *at, const char *end,
+                              struct output *out);
 
 /* A macro's body with its arguments in place. */
-static void substitute(struct expansion *e, const struct macro *macro,
-                       const struct piece *arguments, unsigned count, struct output *out)
+static void preprocess_substitute(struct expansion *e, const struct macro *macro,
+                                  const struct piece *arguments, unsigned count, struct output *out)
 {
     const char *at = macro->body, *end = at + strlen(at);
     bool pasted = false;
     while (at < end && !e->failed) {
-        struct piece piece = next_piece(at, end);
-        const char *behind = skip_blanks(piece.end, end);
+        struct piece piece = preprocess_next_piece(at, end);
+        const char *behind = preprocess_skip_blanks(piece.end, end);
         bool pastes = end - behind > 1 && behind[0] == '#' && behind[1] == '#';
-        int index = is_word(*at) ? parameter_index(macro, piece) : -1;
+        int index = preprocess_is_word(*at) ? preprocess_parameter_index(macro, piece) : -1;
         if (end - at > 1 && at[0] == '#' && at[1] == '#') {
-            while (out->length > 0 && is_blank(out->bytes[out->length - 1]))
+            while (out->length > 0 && preprocess_is_blank(out->bytes[out->length - 1]))
                 out->length--;
-            at = skip_blanks(at + 2, end);
+            at = preprocess_skip_blanks(at + 2, end);
             pasted = true;
             continue;
         }
-        if (*at == '#' && macro->parameters && behind < end && is_word(*behind)) {
-            struct piece word = next_piece(behind, end);
-            index = parameter_index(macro, word);
+        if (*at == '#' && macro->parameters && behind < end && preprocess_is_word(*behind)) {
+            struct piece word = preprocess_next_piece(behind, end);
+            index = preprocess_parameter_index(macro, word);
             if (index >= 0 && (unsigned)index < count) {
-                stringify(e, out, arguments[index]);
+                preprocess_stringify(e, out, arguments[index]);
                 at = word.end;
                 continue;
             }
             index = -1;
         }
         if (index < 0 || (unsigned)index >= count)
-            put(e, out, piece.at, (size_t)(piece.end - piece.at));
+            preprocess_put(e, out, piece.at, (size_t)(piece.end - piece.at));
         else if (pasted || pastes)
-            put(e, out, arguments[index].at, (size_t)(arguments[index].end - arguments[index].at));
+            preprocess_put(e, out, arguments[index].at,
+                           (size_t)(arguments[index].end - arguments[index].at));
         else
-            expand(e, arguments[index].at, arguments[index].end, out);
+            preprocess_expand(e, arguments[index].at, arguments[index].end, out);
         pasted = false;
         at = piece.end;
     }
 }
 
-static void expand_macro(struct expansion *e, const struct macro *macro,
-                         const struct piece *arguments, unsigned count, struct output *out)
+static void preprocess_expand_macro(struct expansion *e, const struct macro *macro,
+                                    const struct piece *arguments, unsigned count,
+                                    struct output *out)
 {
     struct output body = {.bytes = malloc(EXPANSION_MAX)};
     e->failed = e->failed || !body.bytes || e->depth == EXPANSION_DEEP;
     if (!e->failed) {
         e->depth++;
-        substitute(e, macro, arguments, count, &body);
-        expand(e, body.bytes, body.bytes + body.length, out);
+        preprocess_substitute(e, macro, arguments, count, &body);
+        preprocess_expand(e, body.bytes, body.bytes + body.length, out);
         e->depth--;
     }
     free(body.bytes);
 }
 
-static void expand(struct expansion *e, const char *at, const char *end, struct output *out)
+static void preprocess_expand(struct expansion *e, const char *at, const char *end,
+                              struct output *out)
 {
     while (at < end && !e->failed) {
-        struct piece piece = next_piece(at, end), arguments[ARGUMENTS_MAX];
+        struct piece piece = preprocess_next_piece(at, end), arguments[ARGUMENTS_MAX];
         unsigned count = 0;
         const struct macro *macro =
-            is_word(*at) ? find(e->macros, e->choice, piece.at, (size_t)(piece.end - piece.at))
-                         : NULL;
+            preprocess_is_word(*at)
+                ? preprocess_find(e->macros, e->choice, piece.at, (size_t)(piece.end - piece.at))
+                : NULL;
         at = piece.end;
         e->failed = ++e->steps > STEPS_MAX;
-        if (macro && (!macro->parameters || read_arguments(&at, end, arguments, &count)))
-            expand_macro(e, macro, arguments, count, out);
+        if (macro && (!macro->parameters || preprocess_read_arguments(&at, end, arguments, &count)))
+            preprocess_expand_macro(e, macro, arguments, count, out);
         else
-            put(e, out, piece.at, (size_t)(piece.end - piece.at));
+            preprocess_put(e, out, piece.at, (size_t)(piece.end - piece.at));
     }
 }
 
-static bool take_name(const char *text, size_t size, struct header_name *ret_name)
+static bool preprocess_take_name(const char *text, size_t size, struct header_name *ret_name)
 {
-    const char *end = text + size, *at = skip_blanks(text, end), *behind = name_end(at, end);
+    const char *end = text + size, *at = preprocess_skip_blanks(text, end),
+               *behind = preprocess_name_end(at, end);
     size_t length = behind ? (size_t)(behind - at) - 2 : 0;
     if (length == 0 || length >= sizeof(ret_name->text) || memchr(at, '\0', length + 2))
         return false;
@@ -485,25 +494,25 @@ static bool take_name(const char *text, size_t size, struct header_name *ret_nam
 
 bool header_name_is_literal(const char *text, size_t size)
 {
-    return name_end(text, text + size) != NULL;
+    return preprocess_name_end(text, text + size) != NULL;
 }
 
 bool header_name_read(const struct macros *macros, unsigned choice, const char *text, size_t size,
                       struct header_name *ret_name)
 {
     if (header_name_is_literal(text, size))
-        return take_name(text, size, ret_name);
+        return preprocess_take_name(text, size, ret_name);
     struct expansion e = {.macros = macros, .choice = choice};
     struct output out = {.bytes = malloc(EXPANSION_MAX)};
     if (out.bytes)
-        expand(&e, text, text + size, &out);
-    bool found = out.bytes && !e.failed && take_name(out.bytes, out.length, ret_name);
+        preprocess_expand(&e, text, text + size, &out);
+    bool found = out.bytes && !e.failed && preprocess_take_name(out.bytes, out.length, ret_name);
     free(out.bytes);
     return found;
 }
 
 /* The word from @at without its quotes, and its end. */
-static char *read_word(const char *at, const char **ret_end)
+static char *preprocess_read_word(const char *at, const char **ret_end)
 {
     char *word = calloc(1, strlen(at) + 1), *to = word;
     char quote = '\0';
@@ -539,7 +548,7 @@ int option_next(const char *options, size_t *cursor, struct option *ret_option)
     if (!*at)
         return 0;
     struct option option = {.at = (size_t)(at - options)};
-    char *word = read_word(at, &end);
+    char *word = preprocess_read_word(at, &end);
     if (!word)
         return -ENOMEM;
     for (size_t i = 0; i < ARRAY_SIZE(known) && option.kind == OPTION_OTHER; i++) {
@@ -553,7 +562,7 @@ int option_next(const char *options, size_t *cursor, struct option *ret_option)
             word = NULL;
         } else {
             at = end + strspn(end, " \t\r\n\v\f");
-            option.argument = *at ? read_word(at, &end) : strdup("");
+            option.argument = *at ? preprocess_read_word(at, &end) : strdup("");
         }
         if (!option.argument) {
             free(word);

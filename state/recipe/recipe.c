@@ -48,7 +48,7 @@ static struct recipe *recipe_new(enum recipe_kind kind)
     return recipe;
 }
 
-static size_t string_length(const char *const *strings, const size_t *lengths, cl_uint i)
+static size_t recipe_string_length(const char *const *strings, const size_t *lengths, cl_uint i)
 {
     return lengths && lengths[i] ? lengths[i] : strlen(strings[i]);
 }
@@ -58,13 +58,13 @@ int recipe_source(cl_uint count, const char *const *strings, const size_t *lengt
 {
     size_t size = 0;
     for (cl_uint i = 0; i < count; i++)
-        if (__builtin_add_overflow(size, string_length(strings, lengths, i), &size))
+        if (__builtin_add_overflow(size, recipe_string_length(strings, lengths, i), &size))
             return -ENOMEM;
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = recipe_new(RECIPE_SOURCE);
     if (!recipe || size == SIZE_MAX || !(recipe->bytes = malloc(size + 1)))
         return -ENOMEM;
     for (cl_uint i = 0; i < count; i++) {
-        size_t length = string_length(strings, lengths, i);
+        size_t length = recipe_string_length(strings, lengths, i);
         memcpy(recipe->bytes + recipe->size, strings[i], length);
         recipe->size += length;
     }
@@ -91,8 +91,8 @@ int recipe_il(const void *bytes, size_t size, struct recipe **ret_recipe)
 }
 
 /* Room for @count inputs, and the options. */
-static int step_new(enum recipe_kind kind, const char *options, size_t count,
-                    struct recipe **ret_recipe)
+static int recipe_step_new(enum recipe_kind kind, const char *options, size_t count,
+                           struct recipe **ret_recipe)
 {
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = recipe_new(kind);
     if (!recipe)
@@ -106,7 +106,7 @@ static int step_new(enum recipe_kind kind, const char *options, size_t count,
     return 0;
 }
 
-static int step_add(struct recipe *recipe, struct recipe *input)
+static int recipe_step_add(struct recipe *recipe, struct recipe *input)
 {
     if (input->depth >= RECIPE_DEPTH_MAX)
         return -E2BIG;
@@ -116,8 +116,8 @@ static int step_add(struct recipe *recipe, struct recipe *input)
     return 0;
 }
 
-static int step_constants(struct recipe *recipe, const struct recipe_constant *constants,
-                          uint32_t count)
+static int recipe_step_constants(struct recipe *recipe, const struct recipe_constant *constants,
+                                 uint32_t count)
 {
     if (count == 0)
         return 0;
@@ -135,11 +135,11 @@ int recipe_compiled(struct recipe *base, const char *options, uint32_t header_co
                     struct recipe **ret_recipe)
 {
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    int err = step_new(RECIPE_COMPILED, options, (size_t)header_count + 1, &recipe);
+    int err = recipe_step_new(RECIPE_COMPILED, options, (size_t)header_count + 1, &recipe);
     if (!err)
-        err = step_constants(recipe, constants, constant_count);
+        err = recipe_step_constants(recipe, constants, constant_count);
     if (!err)
-        err = step_add(recipe, base);
+        err = recipe_step_add(recipe, base);
     if (err)
         return err;
     recipe->names = calloc((size_t)header_count + 1, sizeof(*recipe->names));
@@ -149,7 +149,7 @@ int recipe_compiled(struct recipe *base, const char *options, uint32_t header_co
         recipe->names[i + 1] = strdup(names[i]);
         if (!recipe->names[i + 1])
             return -ENOMEM;
-        err = step_add(recipe, headers[i]);
+        err = recipe_step_add(recipe, headers[i]);
         if (err) {
             free(recipe->names[i + 1]);
             return err;
@@ -164,9 +164,9 @@ int recipe_linked(uint32_t count, struct recipe *const *inputs, const char *opti
                   struct recipe **ret_recipe)
 {
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    int err = step_new(RECIPE_LINKED, options, count, &recipe);
+    int err = recipe_step_new(RECIPE_LINKED, options, count, &recipe);
     for (uint32_t i = 0; !err && i < count; i++)
-        err = step_add(recipe, inputs[i]);
+        err = recipe_step_add(recipe, inputs[i]);
     if (err)
         return err;
     *ret_recipe = recipe;
@@ -178,11 +178,11 @@ int recipe_built(struct recipe *base, const char *options, const struct recipe_c
                  uint32_t constant_count, struct recipe **ret_recipe)
 {
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    int err = step_new(RECIPE_BUILT, options, 1, &recipe);
+    int err = recipe_step_new(RECIPE_BUILT, options, 1, &recipe);
     if (!err)
-        err = step_constants(recipe, constants, constant_count);
+        err = recipe_step_constants(recipe, constants, constant_count);
     if (!err)
-        err = step_add(recipe, base);
+        err = recipe_step_add(recipe, base);
     if (err)
         return err;
     *ret_recipe = recipe;
@@ -191,7 +191,7 @@ int recipe_built(struct recipe *base, const char *options, const struct recipe_c
 }
 
 /* What options include comes in front of everything. */
-static int includes_first(const char *options, bool *ret_includes)
+static int recipe_includes_first(const char *options, bool *ret_includes)
 {
     size_t cursor = 0;
     struct option option;
@@ -205,8 +205,8 @@ static int includes_first(const char *options, bool *ret_includes)
     return found;
 }
 
-static int source_prefixed(const struct recipe *source, const char *text,
-                           struct recipe **ret_recipe)
+static int recipe_source_prefixed(const struct recipe *source, const char *text,
+                                  struct recipe **ret_recipe)
 {
     size_t mark = text_mark(source->bytes, source->size);
     const char *texts[] = {text, source->bytes + mark};
@@ -215,7 +215,7 @@ static int source_prefixed(const struct recipe *source, const char *text,
 }
 
 /* The headers of a compilation are text within its source. */
-static int inputs_prefixed(struct recipe *recipe, const char *text, struct recipe *step)
+static int recipe_inputs_prefixed(struct recipe *recipe, const char *text, struct recipe *step)
 {
     uint32_t count = recipe->kind == RECIPE_COMPILED ? 1 : recipe->input_count;
     int err = 0;
@@ -226,12 +226,12 @@ static int inputs_prefixed(struct recipe *recipe, const char *text, struct recip
         else
             input = recipe_ref(recipe->inputs[i]);
         if (!err)
-            err = step_add(step, input);
+            err = recipe_step_add(step, input);
     }
     return err;
 }
 
-static int step_names(struct recipe *step, const struct recipe *recipe)
+static int recipe_step_names(struct recipe *step, const struct recipe *recipe)
 {
     if (!recipe->names)
         return 0;
@@ -249,20 +249,20 @@ int recipe_prefixed(struct recipe *recipe, const char *text, struct recipe **ret
     struct recipe *CLEANUP(recipe_unref_pointer) step = NULL;
     bool includes;
     if (recipe->kind == RECIPE_SOURCE)
-        return source_prefixed(recipe, text, ret_recipe);
+        return recipe_source_prefixed(recipe, text, ret_recipe);
     if (recipe->kind == RECIPE_IL)
         return -ENOTSUP;
-    int err = includes_first(recipe->options, &includes);
+    int err = recipe_includes_first(recipe->options, &includes);
     if (!err && includes)
         err = -ENOTSUP;
     if (!err)
-        err = step_new(recipe->kind, recipe->options, recipe->input_count, &step);
+        err = recipe_step_new(recipe->kind, recipe->options, recipe->input_count, &step);
     if (!err)
-        err = inputs_prefixed(recipe, text, step);
+        err = recipe_inputs_prefixed(recipe, text, step);
     if (!err)
-        err = step_names(step, recipe);
+        err = recipe_step_names(step, recipe);
     if (!err)
-        err = step_constants(step, recipe->constants, recipe->constant_count);
+        err = recipe_step_constants(step, recipe->constants, recipe->constant_count);
     if (!err)
         err = headers_copy(recipe->headers, &step->headers);
     if (err)
@@ -318,7 +318,7 @@ cl_program_binary_type recipe_binary_type(const struct recipe *recipe)
     }
 }
 
-static bool strings_same(const char *a, const char *b)
+static bool recipe_strings_same(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
@@ -329,11 +329,11 @@ bool recipe_same(const struct recipe *a, const struct recipe *b)
         return true;
     if (a->kind != b->kind || a->input_count != b->input_count ||
         a->constant_count != b->constant_count || a->bytes || b->bytes ||
-        !strings_same(a->options, b->options) || !headers_same(a->headers, b->headers))
+        !recipe_strings_same(a->options, b->options) || !headers_same(a->headers, b->headers))
         return false;
     for (uint32_t i = 0; i < a->input_count; i++)
         if (!recipe_same(a->inputs[i], b->inputs[i]) ||
-            (a->names && !strings_same(a->names[i], b->names[i])))
+            (a->names && !recipe_strings_same(a->names[i], b->names[i])))
             return false;
     for (uint32_t i = 0; i < a->constant_count; i++)
         if (a->constants[i].id != b->constants[i].id ||

@@ -9,7 +9,7 @@
 
 /* @options with one blank between words and none around them, where no quotes or backslashes make
  * blanks mean something. Owned by the caller (free()); NULL without memory. */
-static char *recipe_plain_options(const char *options)
+static char *recipe_hash_recipe_plain_options(const char *options)
 {
     if (strpbrk(options, "\"'\\"))
         return strdup(options);
@@ -27,7 +27,7 @@ static char *recipe_plain_options(const char *options)
 }
 
 /* Says each time something else. A name that only looks like one of these costs a build. */
-static bool tells_time(const char *bytes, size_t size)
+static bool recipe_hash_tells_time(const char *bytes, size_t size)
 {
     static const char *const names[] = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
@@ -36,10 +36,11 @@ static bool tells_time(const char *bytes, size_t size)
     return false;
 }
 
-static int hash_leaf(const struct recipe *recipe, const char *prologue, struct content_hash *hash)
+static int recipe_hash_leaf(const struct recipe *recipe, const char *prologue,
+                            struct content_hash *hash)
 {
     if (recipe->kind == RECIPE_SOURCE) {
-        if (tells_time(recipe->bytes, recipe->size))
+        if (recipe_hash_tells_time(recipe->bytes, recipe->size))
             return -ENOTSUP;
         content_hash_string(hash, prologue);
     }
@@ -47,7 +48,7 @@ static int hash_leaf(const struct recipe *recipe, const char *prologue, struct c
     return 0;
 }
 
-static int hash_headers(const struct headers *headers, struct content_hash *hash)
+static int recipe_hash_headers(const struct headers *headers, struct content_hash *hash)
 {
     content_hash_number(hash, headers ? headers->count : 0);
     for (uint32_t i = 0; headers && i < headers->count; i++) {
@@ -56,7 +57,7 @@ static int hash_headers(const struct headers *headers, struct content_hash *hash
         content_hash_number(hash, header->same);
         if (header->same != i)
             continue;
-        if (tells_time(header->bytes, header->size))
+        if (recipe_hash_tells_time(header->bytes, header->size))
             return -ENOTSUP;
         content_hash_bytes(hash, header->bytes, header->size);
     }
@@ -67,8 +68,8 @@ int recipe_hash(const struct recipe *recipe, const char *prologue, struct conten
 {
     content_hash_number(hash, recipe->kind);
     if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
-        return hash_leaf(recipe, prologue, hash);
-    char *CLEANUP(cleanup_free) options = recipe_plain_options(recipe->options);
+        return recipe_hash_leaf(recipe, prologue, hash);
+    char *CLEANUP(cleanup_free) options = recipe_hash_recipe_plain_options(recipe->options);
     if (!options)
         return -ENOMEM;
     content_hash_string(hash, options);
@@ -84,5 +85,5 @@ int recipe_hash(const struct recipe *recipe, const char *prologue, struct conten
         if (err)
             return err;
     }
-    return hash_headers(recipe->headers, hash);
+    return recipe_hash_headers(recipe->headers, hash);
 }

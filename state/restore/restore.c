@@ -32,16 +32,16 @@ static struct {
 static struct long_lock lock = LONG_LOCK_INITIALIZER;
 
 /* The child's objects are none of ours, and it was not restored. */
-static void in_child(void)
+static void restore_in_child(void)
 {
     owned_close(&image.hold);
     image.error = -ENOENT;
     long_lock_init(&lock);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = restore_in_child};
 
-static int refuse(int error, const char *why)
+static int restore_refuse(int error, const char *why)
 {
     (void)!snprintf(image.problem, sizeof(image.problem), "%.500s/%s: %.400s", image.path,
                     image.image, why);
@@ -49,7 +49,7 @@ static int refuse(int error, const char *why)
 }
 
 /* The path of an image is its folder's and its name. */
-static int split(const char *path)
+static int restore_split_path(const char *path)
 {
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) : 0;
@@ -65,30 +65,30 @@ static int split(const char *path)
     return 0;
 }
 
-static int check(void)
+static int restore_check(void)
 {
     const struct image_about *about = image_manifest_about(&image.manifest);
     const struct image_record *progress = image_manifest_find(&image.manifest, IMAGE_PROGRESS);
     char why[IMAGE_PROBLEM_MAX];
     if (strcmp(about->program, program_invocation_short_name) != 0) {
         (void)!snprintf(why, sizeof(why), "it is of the program %.200s", about->program);
-        return refuse(-ESTALE, why);
+        return restore_refuse(-ESTALE, why);
     }
     if (!progress)
-        return refuse(-ESTALE, "it has no progress: the program had no save callback");
+        return restore_refuse(-ESTALE, "it has no progress: the program had no save callback");
     image.progress = progress->progress;
     return 0;
 }
 
 /* Who started the program took its right to run, for it to take over; once. */
-static int take_right(const char *text)
+static int restore_take_right(const char *text)
 {
     struct right from, right;
     char *end;
     if (!text || !*text)
         return 0;
     if (strlen(text) < RIGHT_ID_MAX + 1 || text[RIGHT_ID_MAX - 1] != '.')
-        return refuse(-EBADMSG, "what it is started by is no right");
+        return restore_refuse(-EBADMSG, "what it is started by is no right");
     char id[RIGHT_ID_MAX];
     memcpy(id, text, RIGHT_ID_MAX - 1);
     id[RIGHT_ID_MAX - 1] = '\0';
@@ -99,14 +99,14 @@ static int take_right(const char *text)
     if (!error)
         error = right_take(&from, RIGHT_RUNNING, &right);
     if (error == -EEXIST)
-        return refuse(-ESTALE, "somebody else has recovered the program");
+        return restore_refuse(-ESTALE, "somebody else has recovered the program");
     if (!error)
         error = keeper_adopt(&right);
-    return error ? refuse(error, strerror(-error)) : 0;
+    return error ? restore_refuse(error, strerror(-error)) : 0;
 }
 
 /* All that it names was given: it is the program that it was. */
-static void settle(void)
+static void restore_settle(void)
 {
     if (image.left != 0)
         return;
@@ -114,12 +114,12 @@ static void settle(void)
     keeper_settle();
 }
 
-static int read_image(const char *path)
+static int restore_read_image(const char *path)
 {
     struct image_folder *folder = NULL;
     int error = fork_watch();
     if (!error)
-        error = split(path);
+        error = restore_split_path(path);
     if (!error)
         error = image_folder_open(image.path, IMAGE_TO_READ, &folder, image.problem);
     if (!error)
@@ -128,9 +128,9 @@ static int read_image(const char *path)
         error = folder ? image_folder_manifest(folder, image.image, &image.manifest, image.problem)
                        : error;
     if (!error)
-        error = check();
+        error = restore_check();
     if (!error)
-        error = take_right(secure_getenv(RESTORE_ENV_RIGHT));
+        error = restore_take_right(secure_getenv(RESTORE_ENV_RIGHT));
     image_folder_close(folder);
     if (!error && !(image.given = calloc(image.manifest.count, sizeof(*image.given))))
         error = -ENOMEM;
@@ -139,19 +139,19 @@ static int read_image(const char *path)
     if (error)
         owned_close(&image.hold);
     else
-        settle();
+        restore_settle();
     if (error && !image.problem[0])
-        refuse(error, strerror(-error));
+        restore_refuse(error, strerror(-error));
     return !error || error == -ENOMEM || error == -ESTALE ? error : -EBADMSG;
 }
 
-static void open_once(void)
+static void restore_open_once(void)
 {
     char *path = secure_getenv(RESTORE_ENV);
     if (!path || !*path)
         return;
     int before = cancel_hold();
-    image.error = read_image(path);
+    image.error = restore_read_image(path);
     cancel_allow(before);
     /* In its place: who looks at the environment meanwhile sees one or the other. */
     *path = '\0';
@@ -161,7 +161,7 @@ static void open_once(void)
 
 int restore_progress(struct restored *ret_restored, char ret_problem[IMAGE_PROBLEM_MAX])
 {
-    pthread_once(&once, open_once);
+    pthread_once(&once, restore_open_once);
     if (image.error) {
         memcpy(ret_problem, image.problem, sizeof(image.problem));
         return image.error;
@@ -180,7 +180,7 @@ struct found {
     const struct image_contents *contents;
 };
 
-static int find(const char *name, struct found *ret_found)
+static int restore_find_named(const char *name, struct found *ret_found)
 {
     const struct image_manifest *manifest = &image.manifest;
     struct found found = {.name = manifest->count};
@@ -202,7 +202,7 @@ static int find(const char *name, struct found *ret_found)
 }
 
 /* NULL, or what is different. */
-static const char *compare(const struct memory *root, const struct image_memory *other)
+static const char *restore_compare(const struct memory *root, const struct image_memory *other)
 {
     const struct image_shape *shape = root->image;
     if (root->type != other->type)
@@ -227,7 +227,7 @@ struct room {
 };
 
 /* What was never written has no bytes that a failure could spoil. */
-static int room_make(struct memory *root, struct room *ret_room)
+static int restore_room_make(struct memory *root, struct room *ret_room)
 {
     bool fresh =
         atomic_load(&root->version) == 0 && !atomic_load(&root->used) && !memory_is_lent(root);
@@ -243,7 +243,7 @@ static int room_make(struct memory *root, struct room *ret_room)
     return 0;
 }
 
-static void room_finish(const struct room *room)
+static void restore_room_finish(const struct room *room)
 {
     if (room->window)
         window_unref(room->window);
@@ -252,7 +252,7 @@ static void room_finish(const struct room *room)
 }
 
 /* Its bytes are the object's from here on. */
-static int commit(struct memory *root, const struct room *room)
+static int restore_commit(struct memory *root, const struct room *room)
 {
     int error = gate_close(0);
     if (error)
@@ -270,7 +270,7 @@ static int commit(struct memory *root, const struct room *room)
     return error;
 }
 
-static int fill(struct memory *root, const struct found *found, char *ret_problem)
+static int restore_fill_from(struct memory *root, const struct found *found, char *ret_problem)
 {
     struct image_folder *folder = NULL;
     struct room room;
@@ -279,40 +279,40 @@ static int fill(struct memory *root, const struct found *found, char *ret_proble
     int error = image_folder_open(image.path, IMAGE_TO_READ, &folder, ret_problem);
     if (error)
         return error;
-    error = room_make(root, &room);
+    error = restore_room_make(root, &room);
     if (!error) {
         const struct image_sink sink = {.contents = found->contents, .bytes = room.bytes};
         const struct image_reading reading = {.sinks = &sink, .count = 1};
         error = image_read(folder, &reading, ret_problem);
         if (!error)
-            error = commit(root, &room);
-        room_finish(&room);
+            error = restore_commit(root, &room);
+        restore_room_finish(&room);
     }
     image_folder_close(folder);
     return error;
 }
 
-static int fill_once(struct memory *root, const char *name, bool *filled, char *ret_problem)
+static int restore_fill_once(struct memory *root, const char *name, bool *filled, char *ret_problem)
 {
     struct found found = {0};
     const char *why = "the image has nothing of that name";
-    int error = find(name, &found);
+    int error = restore_find_named(name, &found);
     if (error == -EBADMSG)
         why = "the image is not whole";
     if (error || image.given[found.name])
         goto out;
-    why = compare(root, found.memory);
+    why = restore_compare(root, found.memory);
     error = why ? -ESTALE : 0;
     if (!error) {
         why = NULL;
-        error = fill(root, &found, ret_problem);
+        error = restore_fill_from(root, &found, ret_problem);
     }
     if (error && !why && !*ret_problem)
         why = error == -EBUSY ? "a command has named it" : strerror(-error);
     if (!error) {
         image.given[found.name] = *filled = true;
         image.left--;
-        settle();
+        restore_settle();
     }
 out:
     if (error && why)
@@ -324,7 +324,7 @@ int restore_fill(struct memory *root, const char *name, bool *ret_filled,
                  char ret_problem[IMAGE_PROBLEM_MAX])
 {
     bool filled = false;
-    pthread_once(&once, open_once);
+    pthread_once(&once, restore_open_once);
     int error = image.error == -ENOENT ? 0 : image.error;
     *ret_problem = '\0';
     if (error) {
@@ -334,7 +334,7 @@ int restore_fill(struct memory *root, const char *name, bool *ret_filled,
     if (image.error == 0) {
         int before = cancel_hold();
         (void)long_lock_take(&lock, 0);
-        error = fill_once(root, name, &filled, ret_problem);
+        error = restore_fill_once(root, name, &filled, ret_problem);
         long_lock_release(&lock);
         cancel_allow(before);
     }

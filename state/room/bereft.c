@@ -10,21 +10,21 @@
  * device where it is counts as lost too, and all is as it is after such a loss.
  */
 
-static bool is_bereft(const struct memory *root)
+static bool bereft_is_bereft(const struct memory *root)
 {
     return root->root == root && root->type != CL_MEM_OBJECT_PIPE && object_refs(root) != 0 &&
            memory_only_at(root, PLACE_NONE) != 0;
 }
 
 /* Some context that a device has has objects like that. Inside the gate, or with it closed. */
-static bool is_any_bereft(void)
+static bool bereft_is_any_bereft(void)
 {
     bool any = false;
     uintptr_t cursor = 0;
     struct memory *memory;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
-        any = any ||
-              (context_lives(memory->context, context_home(memory->context)) && is_bereft(memory));
+        any = any || (context_lives(memory->context, context_home(memory->context)) &&
+                      bereft_is_bereft(memory));
     return any;
 }
 
@@ -32,7 +32,7 @@ bool room_lose_bereft(void)
 {
     uintptr_t cursor = 0;
     struct context *context;
-    if (!the_upcalls || !the_upcalls->is_protected() || !is_any_bereft())
+    if (!the_upcalls || !the_upcalls->is_protected() || !bereft_is_any_bereft())
         return false;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         uint8_t place = context_home(context);
@@ -49,7 +49,7 @@ bool room_lose_bereft(void)
 bool room_find_bereft(void)
 {
     gate_enter();
-    bool bereft = is_any_bereft();
+    bool bereft = bereft_is_any_bereft();
     gate_leave();
     if (!bereft || gate_close(0) != 0)
         return false;

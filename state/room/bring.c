@@ -53,7 +53,7 @@ struct bringing {
     size_t marker_count;
 };
 
-static void finish(struct bringing *b)
+static void bring_finish(struct bringing *b)
 {
     for (size_t i = 0; i < b->count; i++)
         object_unhold(b->absent[i].root);
@@ -65,7 +65,7 @@ static void finish(struct bringing *b)
     free(b->markers);
 }
 
-static uint8_t holder_of(const struct memory *root, const struct extent *extent)
+static uint8_t bring_holder_of(const struct memory *root, const struct extent *extent)
 {
     const struct context *context = root->context;
     uint8_t place = context_is_readable(context, extent->writer) ? extent->writer : PLACE_HOST;
@@ -75,14 +75,14 @@ static uint8_t holder_of(const struct memory *root, const struct extent *extent)
     return place;
 }
 
-static bool push(struct bringing *b, struct absent absent, uint8_t place)
+static bool bring_push(struct bringing *b, struct absent absent, uint8_t place)
 {
     if (!array_make_room(&b->absent, b->count, sizeof(absent)))
         return false;
     for (size_t at = absent.range.begin; at < absent.range.end;) {
         struct extent extent = extent_at(absent.root, at);
         if (!(extent.latest & (1u << place)))
-            absent.from |= 1u << holder_of(absent.root, &extent);
+            absent.from |= 1u << bring_holder_of(absent.root, &extent);
         if (extent.version > absent.version)
             absent.version = extent.version;
         at = extent.range.end;
@@ -93,7 +93,7 @@ static bool push(struct bringing *b, struct absent absent, uint8_t place)
 }
 
 /* What lacks its latest bytes in @place, or is written by another place. */
-static bool is_absent(const struct absent *absent, uint8_t place)
+static bool bring_is_absent(const struct absent *absent, uint8_t place)
 {
     return !extents_latest(absent->root, place, absent->range) ||
            (absent->writes && !extents_written_by(absent->root, place, absent->range));
@@ -101,8 +101,8 @@ static bool is_absent(const struct absent *absent, uint8_t place)
 
 /* Make real in @place what is not. @ret_missing: bytes of what there is no room for; then
  * @ret_short says who says so. Gate closed. */
-static cl_int make_real(const struct bringing *b, uint8_t place, uint64_t *ret_missing,
-                        cl_int *ret_short)
+static cl_int bring_make_real(const struct bringing *b, uint8_t place, uint64_t *ret_missing,
+                              cl_int *ret_short)
 {
     struct memory *memory;
     bool writes;
@@ -120,7 +120,7 @@ static cl_int make_real(const struct bringing *b, uint8_t place, uint64_t *ret_m
 }
 
 /* More than is missing, so that the next commands find room without draining the device again. */
-static uint64_t to_free(const struct account *account, uint64_t missing)
+static uint64_t bring_to_free(const struct account *account, uint64_t missing)
 {
     uint64_t limit = account_limit(account), held = atomic_load(&account->held);
     uint64_t over = held + missing > limit ? held + missing - limit : missing;
@@ -130,7 +130,7 @@ static uint64_t to_free(const struct account *account, uint64_t missing)
 
 /* The driver does not say how much it lacks: a little of what is there is spilled, each time it is
  * given the command in vain twice as much, at last everything. False when there is nothing more. */
-static bool squeeze(struct bringing *b, struct residence *residence)
+static bool bring_squeeze(struct bringing *b, struct residence *residence)
 {
     struct command *command = b->command;
     uint64_t held = atomic_load(&residence->device->account.held);
@@ -145,46 +145,46 @@ static bool squeeze(struct bringing *b, struct residence *residence)
 
 /* Everything real, with other objects spilled for it once the command has its turn. NO_ROOM, or
  * what the driver says, with b->missing set: that was not enough. Gate closed. */
-static cl_int find_room(struct bringing *b, uint8_t place)
+static cl_int bring_find_room(struct bringing *b, uint8_t place)
 {
     struct residence *residence = b->context->at[place];
     cl_int reason = NO_ROOM;
     if (b->command->shortage != CL_SUCCESS) {
         reason = b->command->shortage;
         b->command->shortage = CL_SUCCESS;
-        if (!squeeze(b, residence)) {
+        if (!bring_squeeze(b, residence)) {
             b->missing = room_least(b->command);
             return reason;
         }
     }
     for (;;) {
-        cl_int error = make_real(b, place, &b->missing, &reason);
+        cl_int error = bring_make_real(b, place, &b->missing, &reason);
         if (error != CL_SUCCESS || b->missing == 0)
             return error;
         if (!turn_has(b->command) ||
-            room_make(residence, to_free(&residence->device->account, b->missing), b->command,
+            room_make(residence, bring_to_free(&residence->device->account, b->missing), b->command,
                       &b->later) == 0)
             return reason;
     }
 }
 
 /* List what is absent in @place. Gate closed. */
-static cl_int look(struct bringing *b, uint8_t place)
+static cl_int bring_look(struct bringing *b, uint8_t place)
 {
     struct memory *memory;
     bool writes;
-    cl_int error = find_room(b, place);
+    cl_int error = bring_find_room(b, place);
     for (unsigned i = 0; error == CL_SUCCESS && (memory = command_use(b->command, &i, &writes));) {
         struct absent absent = {.root = memory->root,
                                 .range = command_range(b->command, i - 1, memory),
                                 .writes = writes};
-        if (is_absent(&absent, place) && !push(b, absent, place))
+        if (bring_is_absent(&absent, place) && !bring_push(b, absent, place))
             error = CL_OUT_OF_HOST_MEMORY;
     }
     return error;
 }
 
-static bool is_source(const struct bringing *b, uint8_t place)
+static bool bring_is_source(const struct bringing *b, uint8_t place)
 {
     bool source = false;
     for (size_t i = 0; i < b->count; i++)
@@ -193,10 +193,10 @@ static bool is_source(const struct bringing *b, uint8_t place)
 }
 
 /* A piece that runs beside the queues. */
-static void mark_piece(void *data, const struct event *event, uint8_t place, cl_event real)
+static void bring_mark_piece(void *data, const struct event *event, uint8_t place, cl_event real)
 {
     struct bringing *b = data;
-    if (event->context != b->context || !is_source(b, place))
+    if (event->context != b->context || !bring_is_source(b, place))
         return;
     struct residence *residence = b->context->at[place];
     (void)residence->cl->clRetainEvent(real);
@@ -206,7 +206,7 @@ static void mark_piece(void *data, const struct event *event, uint8_t place, cl_
 
 /* An event behind everything given so far to the queues that may have written. Gate closed: POCL's
  * basic device deadlocks when two threads enqueue in one queue. */
-static cl_int mark(struct bringing *b)
+static cl_int bring_mark(struct bringing *b)
 {
     cl_int error = CL_SUCCESS;
     uintptr_t cursor = 0;
@@ -216,7 +216,7 @@ static cl_int mark(struct bringing *b)
         return CL_OUT_OF_HOST_MEMORY;
     while (error == CL_SUCCESS && (queue = object_next(OBJECT_QUEUE, &cursor))) {
         uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
-        if (queue->context == b->context && queue->real && is_source(b, place)) {
+        if (queue->context == b->context && queue->real && bring_is_source(b, place)) {
             struct residence *residence = b->context->at[place];
             cl_event event = NULL;
             error = residence->cl->clEnqueueMarkerWithWaitList(queue->real, 0, NULL, &event);
@@ -229,12 +229,12 @@ static cl_int mark(struct bringing *b)
         object_unhold(queue);
     }
     if (error == CL_SUCCESS)
-        parts_each_beside(mark_piece, b);
+        parts_each_beside(bring_mark_piece, b);
     return error;
 }
 
 /* What was written there before we marked has ended. Gate closed. */
-static bool has_settled(const struct absent *absent, uint8_t from)
+static bool bring_has_settled(const struct absent *absent, uint8_t from)
 {
     if (from == PLACE_HOST)
         return true;
@@ -248,20 +248,20 @@ static bool has_settled(const struct absent *absent, uint8_t from)
 }
 
 /* Where the first bytes that @place lacks are; PLACE_NONE when it lacks none. */
-static uint8_t next_holder(const struct absent *absent, uint8_t place)
+static uint8_t bring_next_holder(const struct absent *absent, uint8_t place)
 {
     for (size_t at = absent->range.begin; at < absent->range.end;) {
         struct extent extent = extent_at(absent->root, at);
         if (!(extent.latest & (1u << place)))
-            return holder_of(absent->root, &extent);
+            return bring_holder_of(absent->root, &extent);
         at = extent.range.end;
     }
     return PLACE_NONE;
 }
 
 /* Copy what is elsewhere in one place. */
-static cl_int copy_from(const struct bringing *b, const struct absent *absent, uint8_t from,
-                        uint8_t place)
+static cl_int bring_copy_from(const struct bringing *b, const struct absent *absent, uint8_t from,
+                              uint8_t place)
 {
     struct memory *root = absent->root;
     struct range range = absent->range;
@@ -279,7 +279,7 @@ static cl_int copy_from(const struct bringing *b, const struct absent *absent, u
                                   .roots = &root,
                                   .ranges = &range,
                                   .count = 1};
-    if (!has_settled(absent, batch.from))
+    if (!bring_has_settled(absent, batch.from))
         error = queue_drain(b->context, batch.from);
     if (error == CL_SUCCESS && replica_refresh(&batch, &bytes, &error) != 0 && error == CL_SUCCESS)
         error = CL_OUT_OF_RESOURCES;
@@ -292,14 +292,14 @@ static cl_int copy_from(const struct bringing *b, const struct absent *absent, u
 
 /* Copy what @place lacks, and make it the one that writes there if that is to be written. What
  * others wrote since the markers were set has not ended. Gate closed. */
-static cl_int copy(const struct bringing *b, const struct absent *absent, uint8_t place)
+static cl_int bring_copy(const struct bringing *b, const struct absent *absent, uint8_t place)
 {
     cl_int error = CL_SUCCESS;
     struct memory *root = absent->root;
     uint8_t from;
     map_visit_await(root);
-    while (error == CL_SUCCESS && (from = next_holder(absent, place)) != PLACE_NONE)
-        error = copy_from(b, absent, from, place);
+    while (error == CL_SUCCESS && (from = bring_next_holder(absent, place)) != PLACE_NONE)
+        error = bring_copy_from(b, absent, from, place);
     if (error == CL_SUCCESS && absent->writes)
         extents_claim(root, place, absent->range);
     if (error != CL_SUCCESS)
@@ -308,7 +308,7 @@ static cl_int copy(const struct bringing *b, const struct absent *absent, uint8_
     return error;
 }
 
-static bool is_real(const struct command *command, uint8_t place)
+static bool bring_is_real(const struct command *command, uint8_t place)
 {
     bool writes, real = place != PLACE_NONE;
     struct memory *memory;
@@ -332,7 +332,7 @@ void room_copy_end(void)
 
 /* Where the seat is now: it may have moved in between, and then what is absent there is seen at the
  * next look. */
-static cl_int copy_all(struct bringing *b)
+static cl_int bring_copy_all(struct bringing *b)
 {
     const struct command_ops *ops = b->command->ops;
     cl_int error = CL_SUCCESS;
@@ -341,9 +341,9 @@ static cl_int copy_all(struct bringing *b)
     room_copy_begin();
     uint8_t place = atomic_load(&b->context->place[b->command->queue->seat_index]);
     for (size_t i = 0; error == CL_SUCCESS && place != PLACE_NONE && i < b->count; i++)
-        if (b->absent[i].root->real[place] && is_absent(&b->absent[i], place))
-            error = copy(b, &b->absent[i], place);
-    if (error == CL_SUCCESS && ops->bring && is_real(b->command, place))
+        if (b->absent[i].root->real[place] && bring_is_absent(&b->absent[i], place))
+            error = bring_copy(b, &b->absent[i], place);
+    if (error == CL_SUCCESS && ops->bring && bring_is_real(b->command, place))
         error = ops->bring(b->command, place);
     room_copy_end();
     if (error != CL_SUCCESS)
@@ -353,7 +353,7 @@ static cl_int copy_all(struct bringing *b)
 }
 
 /* There is no room, whatever is spilled. CL_SUCCESS: try again. */
-static cl_int ask(struct bringing *b, struct device *device, cl_int reason)
+static cl_int bring_ask(struct bringing *b, struct device *device, cl_int reason)
 {
     uint64_t least = 0;
     struct memory *memory;
@@ -375,7 +375,7 @@ static cl_int ask(struct bringing *b, struct device *device, cl_int reason)
 }
 
 /* The first look: what is absent is listed, and marked. */
-static cl_int prepare(struct bringing *b, struct device **ret_device)
+static cl_int bring_prepare(struct bringing *b, struct device **ret_device)
 {
     cl_int error = CL_SUCCESS;
     if (gate_close(0) != 0)
@@ -383,16 +383,16 @@ static cl_int prepare(struct bringing *b, struct device **ret_device)
     b->place = atomic_load(&b->context->place[b->command->queue->seat_index]);
     if (b->place != PLACE_NONE) {
         *ret_device = b->context->at[b->place]->device;
-        error = look(b, b->place);
+        error = bring_look(b, b->place);
     }
     if (error == CL_SUCCESS && b->count > 0)
-        error = mark(b);
+        error = bring_mark(b);
     gate_open();
     return error;
 }
 
 /* A lost device has no room, and none is to be made or asked for. */
-static bool is_lost(const struct command *command, cl_int error)
+static bool bring_is_lost(const struct command *command, cl_int error)
 {
     const struct queue *queue = command->queue;
     struct residence *residence = NULL;
@@ -412,8 +412,8 @@ static cl_int bring(struct bringing *b)
 {
     struct device *device = NULL;
     bool had_turn = turn_has(b->command);
-    cl_int error = prepare(b, &device);
-    if (error != CL_SUCCESS && is_lost(b->command, error))
+    cl_int error = bring_prepare(b, &device);
+    if (error != CL_SUCCESS && bring_is_lost(b->command, error))
         return CL_OUT_OF_RESOURCES;
     if (is_shortage(error) && b->missing != 0) {
         if (had_turn && b->later) {
@@ -422,7 +422,7 @@ static cl_int bring(struct bringing *b)
             return CL_SUCCESS;
         }
         if (had_turn)
-            return ask(b, device, error);
+            return bring_ask(b, device, error);
         turn_take(b->command);
         return CL_SUCCESS; /* looked at again, with the turn */
     }
@@ -430,7 +430,7 @@ static cl_int bring(struct bringing *b)
     for (size_t i = 0; error == CL_SUCCESS && i < b->marker_count; i++)
         (void)residence_wait(b->markers[i].residence, 1, &b->markers[i].event);
     if (error == CL_SUCCESS && b->place != PLACE_NONE)
-        error = copy_all(b);
+        error = bring_copy_all(b);
     return error;
 }
 
@@ -445,7 +445,7 @@ bool room_is_brought(void)
 cl_int command_bring(struct command *command)
 {
     struct bringing b = {.command = command, .context = command->queue->context};
-    if (is_lost(command, command->shortage))
+    if (bring_is_lost(command, command->shortage))
         return command->refused = CL_OUT_OF_RESOURCES;
     if (command->ops->relocate)
         command->ops->relocate(command);
@@ -455,16 +455,16 @@ cl_int command_bring(struct command *command)
     uint64_t begun = span_begin();
     cl_int error = bring(&b);
     atomic_fetch_sub(&bringing, 1);
-    finish(&b);
+    bring_finish(&b);
     span_end(begun, "room", "bring", NULL, 0);
     command->refused = error;
     return error;
 }
 
-static void in_child(void)
+static void bring_in_child(void)
 {
     long_lock_init(&copying);
     atomic_store(&bringing, 0);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = bring_in_child};

@@ -28,7 +28,7 @@ void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
 }
 
 /* The first seat on @device; the_seat_count when it has none any more. */
-static uint32_t seat_on(const struct device *device)
+static uint32_t room_seat_on(const struct device *device)
 {
     uint32_t seat = 0;
     while (seat < the_seat_count && atomic_load(&the_seats[seat]->device) != device)
@@ -38,7 +38,7 @@ static uint32_t seat_on(const struct device *device)
 
 /* Roots that are on @device, or would be if there were room: those that another device of the same
  * context has alone are not. */
-static bool counts_for(const struct memory *root, const struct device *device)
+static bool room_counts_for(const struct memory *root, const struct device *device)
 {
     const struct context *context = root->context;
     for (cl_uint i = 0; i < context->seat_count; i++) {
@@ -52,20 +52,20 @@ static bool counts_for(const struct memory *root, const struct device *device)
 }
 
 /* The same of a seat that is on none: what it left in host memory. */
-static bool waits_for(const struct memory *root, const struct seat *seat)
+static bool room_waits_for(const struct memory *root, const struct seat *seat)
 {
     return context_seat_index(root->context, seat) >= 0 && replica_is_latest(root, PLACE_HOST);
 }
 
 /* Bytes for @device, or for @seat where that is NULL. */
-static uint64_t wanted(const struct device *device, const struct seat *seat)
+static uint64_t room_wanted(const struct device *device, const struct seat *seat)
 {
     uint64_t bytes = 0;
     uintptr_t cursor = 0;
     struct memory *memory;
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
         if (memory->root == memory &&
-            (device ? counts_for(memory, device) : waits_for(memory, seat)))
+            (device ? room_counts_for(memory, device) : room_waits_for(memory, seat)))
             bytes += memory->size;
         object_unhold(memory);
     }
@@ -73,7 +73,7 @@ static uint64_t wanted(const struct device *device, const struct seat *seat)
 }
 
 /* Bytes of the objects that the arguments of one kernel name, the most of all kernels. */
-static uint64_t largest_arguments(void)
+static uint64_t room_largest_arguments(void)
 {
     uint64_t most = 0;
     uintptr_t cursor = 0;
@@ -88,18 +88,18 @@ static uint64_t largest_arguments(void)
 
 /* What the program has on the device, where a call needs @least at once. Gate closed: arguments are
  * read. */
-static void describe(struct device *device, uint64_t least, struct room_need *ret_need)
+static void room_describe(struct device *device, uint64_t least, struct room_need *ret_need)
 {
     struct account *account = &device->account;
-    account_raise(&account->least, largest_arguments());
-    ret_need->seat = seat_on(device);
-    ret_need->wanted = wanted(device, NULL);
+    account_raise(&account->least, room_largest_arguments());
+    ret_need->seat = room_seat_on(device);
+    ret_need->wanted = room_wanted(device, NULL);
     ret_need->least = atomic_load(&account->least);
     ret_need->least = least > ret_need->least ? least : ret_need->least;
 }
 
 /* Nobody says any more what the program may have there. Under the lock. */
-static void unlimit(struct device *device)
+static void room_unlimit(struct device *device)
 {
     for (uint32_t i = 0; i < the_seat_count; i++)
         if (atomic_load(&the_seats[i]->device) == device) {
@@ -118,7 +118,7 @@ enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, 
     enum room_answer (*ask)(const struct room_need *) = atomic_load(&policy);
     if (gate_close(0) != 0)
         return ROOM_REFUSE;
-    describe(device, least, &need);
+    room_describe(device, least, &need);
     gate_open();
     if (need.seat == the_seat_count)
         return ROOM_AGAIN; /* moved meanwhile */
@@ -130,7 +130,7 @@ enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, 
     atomic_fetch_sub(&account->asking, 1);
     if (answer == ROOM_FORCE && !need.failed) {
         pthread_mutex_lock(&grants);
-        unlimit(device);
+        room_unlimit(device);
         pthread_mutex_unlock(&grants);
         answer = ROOM_AGAIN;
     } else if (answer == ROOM_FORCE) {
@@ -168,14 +168,14 @@ void room_grant(uint32_t index, uint64_t bytes)
 
 void room_exceed(struct device *device, uint64_t bytes)
 {
-    uint32_t seat = seat_on(device);
+    uint32_t seat = room_seat_on(device);
     log_info("a command needs %llu bytes more on %s than the program may have there",
              (unsigned long long)bytes, device->key.device);
     room_grant(seat, bytes);
 }
 
 /* Keep to @bytes, of what the account was granted for @seat. Returns what that gives up. */
-static uint64_t give_up(struct seat *seat, struct device *device, uint64_t bytes)
+static uint64_t room_give_up(struct seat *seat, struct device *device, uint64_t bytes)
 {
     uint64_t gone = 0;
     pthread_mutex_lock(&grants);
@@ -190,24 +190,24 @@ static uint64_t give_up(struct seat *seat, struct device *device, uint64_t bytes
     return gone;
 }
 
-static struct device *device_of(uint32_t seat)
+static struct device *room_device_of(uint32_t seat)
 {
     return seat < the_seat_count ? atomic_load(&the_seats[seat]->device) : NULL;
 }
 
 uint64_t room_slack(uint32_t index)
 {
-    struct device *device = device_of(index);
+    struct device *device = room_device_of(index);
     if (!device || !atomic_load(&device->account.limited))
         return 0;
     uint64_t held = atomic_load(&device->account.held);
     if (atomic_load(&device->account.granted) <= held + 2 * SLACK)
         return 0;
-    return give_up(the_seats[index], device, held + SLACK);
+    return room_give_up(the_seats[index], device, held + SLACK);
 }
 
 /* Some residence on @device, or NULL. Gate closed. */
-static struct residence *residence_on(const struct device *device)
+static struct residence *room_residence_on(const struct device *device)
 {
     struct residence *found = NULL;
     uintptr_t cursor = 0;
@@ -221,24 +221,25 @@ static struct residence *residence_on(const struct device *device)
     return found;
 }
 
-static uint64_t shrink(uint32_t index, uint64_t bytes)
+static uint64_t room_shrink_device(uint32_t index, uint64_t bytes)
 {
-    if (!device_of(index) || gate_close(0) != 0)
+    if (!room_device_of(index) || gate_close(0) != 0)
         return 0;
-    struct device *device = device_of(index);
-    struct residence *residence = device ? residence_on(device) : NULL;
+    struct device *device = room_device_of(index);
+    struct residence *residence = device ? room_residence_on(device) : NULL;
     uint64_t held = device ? atomic_load(&device->account.held) : 0;
     bool later;
     if (residence && held > bytes)
         held -= room_make(residence, held - bytes, NULL, &later);
-    uint64_t gone = device ? give_up(the_seats[index], device, held > bytes ? held : bytes) : 0;
+    uint64_t gone =
+        device ? room_give_up(the_seats[index], device, held > bytes ? held : bytes) : 0;
     gate_open();
     return gone;
 }
 
 uint64_t room_shrink(uint32_t index, uint64_t bytes)
 {
-    uint64_t gone = work_begin() ? shrink(index, bytes) : 0;
+    uint64_t gone = work_begin() ? room_shrink_device(index, bytes) : 0;
     work_end();
     return gone;
 }
@@ -246,26 +247,26 @@ uint64_t room_shrink(uint32_t index, uint64_t bytes)
 void room_read(uint32_t index, struct room_use *ret_use)
 {
     struct room_use use = {0};
-    struct device *device = device_of(index);
+    struct device *device = room_device_of(index);
     if (device) {
         struct account *account = &device->account;
         pthread_mutex_lock(&grants);
         use.granted = the_seats[index]->granted;
         use.limited = atomic_load(&account->limited);
         pthread_mutex_unlock(&grants);
-        if (seat_on(device) == index) {
+        if (room_seat_on(device) == index) {
             use.held = atomic_load(&account->held);
             use.peak = atomic_load(&account->peak);
             use.spilled = atomic_load(&account->spilled);
             use.least = atomic_load(&account->least);
-            use.wanted = wanted(device, NULL);
+            use.wanted = room_wanted(device, NULL);
         }
     } else if (index < the_seat_count) {
         pthread_mutex_lock(&grants);
         use.least = atomic_load(&atomic_load(&the_seats[index]->last)->account.least);
         use.limited = the_seats[index]->limited;
         pthread_mutex_unlock(&grants);
-        use.wanted = wanted(NULL, the_seats[index]);
+        use.wanted = room_wanted(NULL, the_seats[index]);
     }
     *ret_use = use;
 }
@@ -281,28 +282,28 @@ void room_reserve(struct device *device, uint64_t grant)
 }
 
 /* Under the lock. Nobody is there any more who was granted anything. */
-static void close_if_empty(struct device *device)
+static void room_close_if_empty(struct device *device)
 {
-    if (seat_on(device) != the_seat_count)
+    if (room_seat_on(device) != the_seat_count)
         return;
     atomic_store(&device->account.limited, false);
     atomic_store(&device->account.tight, false);
 }
 
 /* Under the lock. */
-static void unreserve(void)
+static void room_unreserve_locked(void)
 {
     if (!reserved.device)
         return;
     atomic_fetch_sub(&reserved.device->account.granted, reserved.bytes);
-    close_if_empty(reserved.device);
+    room_close_if_empty(reserved.device);
     reserved.device = NULL;
 }
 
 void room_unreserve(void)
 {
     pthread_mutex_lock(&grants);
-    unreserve();
+    room_unreserve_locked();
     pthread_mutex_unlock(&grants);
 }
 
@@ -317,7 +318,7 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
     atomic_store(&seat->device, to);
     if (from) {
         atomic_fetch_sub(&from->account.granted, seat->granted);
-        close_if_empty(from);
+        room_close_if_empty(from);
     }
     reserved.device = NULL; /* the seat's now */
     seat->granted = to && grant ? *grant : 0;
@@ -328,18 +329,18 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
         turn_end_of(serial);
 }
 
-static void in_child(void)
+static void room_in_child(void)
 {
-    unreserve();
+    room_unreserve_locked();
     /* The child is another program to the agent. */
     for (uint32_t i = 0; i < the_seat_count; i++) {
         struct device *device = atomic_load(&the_seats[i]->device);
         if (device) {
-            unlimit(device);
+            room_unlimit(device);
             atomic_store(&device->account.asking, 0);
             atomic_store(&device->account.waiting, 0);
         }
     }
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &grants, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &grants, .in_child = room_in_child};

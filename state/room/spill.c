@@ -43,14 +43,14 @@ struct victims {
     bool later; /* others may go once a mover has done with them */
 };
 
-static void victims_finish(struct victims *victims)
+static void spill_victims_finish(struct victims *victims)
 {
     for (size_t i = 0; i < victims->count; i++)
         object_unhold(victims->victims[i].root);
     free(victims->victims);
 }
 
-static bool push(struct victims *victims, struct memory *root, uint8_t place)
+static bool spill_push(struct victims *victims, struct memory *root, uint8_t place)
 {
     if (!array_make_room(&victims->victims, victims->count, sizeof(victims->victims[0])))
         return false;
@@ -63,13 +63,13 @@ static bool push(struct victims *victims, struct memory *root, uint8_t place)
 
 /* What is mapped is in host memory, where its maps stay; what is in SVM has no other memory to be
  * in. */
-static bool may_go(struct memory *root)
+static bool spill_may_go(struct memory *root)
 {
     return root->root == root && !root->uses_svm && object_refs(root) != 0;
 }
 
 /* All on @device that may go and that nothing named since @since. */
-static void collect(const struct device *device, uint64_t since, struct victims *victims)
+static void spill_collect(const struct device *device, uint64_t since, struct victims *victims)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
@@ -77,24 +77,24 @@ static void collect(const struct device *device, uint64_t since, struct victims 
     while (more && (memory = object_next(OBJECT_MEMORY, &cursor))) {
         for (uint8_t place = 0; more && place < PLACES; place++)
             if (memory->real[place] && memory->context->at[place]->device == device &&
-                atomic_load(&memory->stamp) <= since && may_go(memory)) {
+                atomic_load(&memory->stamp) <= since && spill_may_go(memory)) {
                 if (atomic_load(&memory->collected) ||
                     atomic_load(&memory->context->at[place]->life) == RESIDENCE_PREPARING)
                     victims->later = true;
                 else
-                    more = push(victims, memory, place);
+                    more = spill_push(victims, memory, place);
             }
         object_unhold(memory);
     }
 }
 
-static int by_stamp(const void *a, const void *b)
+static int spill_by_stamp(const void *a, const void *b)
 {
     const struct victim *one = a, *other = b;
     return one->stamp < other->stamp ? -1 : one->stamp > other->stamp;
 }
 
-static int by_residence(const void *a, const void *b)
+static int spill_by_residence(const void *a, const void *b)
 {
     const struct victim *one = a, *other = b;
     return one->residence < other->residence ? -1 : one->residence > other->residence;
@@ -102,7 +102,7 @@ static int by_residence(const void *a, const void *b)
 
 /* The host has the latest bytes of @count of one residence. False when the driver or the host's
  * memory says no: then nothing is lost. */
-static bool save(const struct victim *victims, size_t count)
+static bool spill_save(const struct victim *victims, size_t count)
 {
     struct memory **roots = calloc(count, sizeof(*roots));
     struct replica_batch batch = {.context = victims->root->context,
@@ -126,7 +126,7 @@ static bool save(const struct victim *victims, size_t count)
 }
 
 /* Every real object over @root's bytes in @place goes, views first. */
-static void drop(const struct victim *victim)
+static void spill_drop(const struct victim *victim)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
@@ -141,7 +141,7 @@ static void drop(const struct victim *victim)
     extents_dropped(victim->root, victim->place);
 }
 
-static void forget(const struct victim *victim)
+static void spill_forget(const struct victim *victim)
 {
     uintptr_t cursor = 0;
     struct kernel *kernel;
@@ -157,7 +157,8 @@ static uint64_t spill(const struct victim *victims, size_t count)
 {
     uint64_t bytes = 0;
     bool over_host = false;
-    if (queue_drain(victims->root->context, victims->place) != CL_SUCCESS || !save(victims, count))
+    if (queue_drain(victims->root->context, victims->place) != CL_SUCCESS ||
+        !spill_save(victims, count))
         return 0;
     for (size_t i = 0; i < count; i++)
         over_host = over_host || (victims[i].root->backed & (1u << victims[i].place));
@@ -165,24 +166,24 @@ static uint64_t spill(const struct victim *victims, size_t count)
         (void)queue_drain_siblings(victims->residence);
     for (size_t i = 0; i < count; i++) {
         bytes += victims[i].root->size;
-        drop(&victims[i]);
+        spill_drop(&victims[i]);
     }
-    forget(victims);
+    spill_forget(victims);
     (void)residence_await_queue(victims->residence, victims->residence->io);
     return bytes;
 }
 
 /* Those that were not used for the longest come first, as many as it takes, by residence. Returns
  * how many. */
-static size_t choose(struct victims *victims, uint64_t bytes)
+static size_t spill_choose(struct victims *victims, uint64_t bytes)
 {
     size_t count = 0;
     if (victims->count == 0)
         return 0;
-    qsort(victims->victims, victims->count, sizeof(*victims->victims), by_stamp);
+    qsort(victims->victims, victims->count, sizeof(*victims->victims), spill_by_stamp);
     for (uint64_t sum = 0; count < victims->count && sum < bytes; count++)
         sum += victims->victims[count].root->size;
-    qsort(victims->victims, count, sizeof(*victims->victims), by_residence);
+    qsort(victims->victims, count, sizeof(*victims->victims), spill_by_residence);
     return count;
 }
 
@@ -194,15 +195,15 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
     uint64_t freed = 0, since = memory_stamp_latest(), begun = span_begin();
     if (command)
         account_raise(&account->least, room_least(command));
-    collect(residence->device, since, &victims);
-    size_t count = choose(&victims, bytes);
+    spill_collect(residence->device, since, &victims);
+    size_t count = spill_choose(&victims, bytes);
     for (size_t at = 0, end; at < count; at = end) {
         for (end = at + 1;
              end < count && victims.victims[end].residence == victims.victims[at].residence;)
             end++;
         freed += spill(victims.victims + at, end - at);
     }
-    victims_finish(&victims);
+    spill_victims_finish(&victims);
     span_end(begun, "room", "spill", "bytes", freed);
     *ret_later = victims.later;
     atomic_store(&account->tight, true);

@@ -3,7 +3,7 @@
 #include "state/base/clock.h"
 
 /* Nanoseconds that @bytes take at @rate: in two steps, so that no product overflows. */
-static uint64_t cost_ns(uint64_t bytes, uint64_t rate)
+static uint64_t throttle_cost_ns(uint64_t bytes, uint64_t rate)
 {
     uint64_t seconds = bytes / rate, rest = bytes % rate;
     double part = (double)rest / (double)rate * (double)NS_PER_S;
@@ -18,7 +18,7 @@ uint64_t throttle_take(struct throttle *throttle, uint64_t bytes, uint64_t now_n
         return now_ns;
     if (throttle->paid_ns < full)
         throttle->paid_ns = full;
-    if (__builtin_add_overflow(throttle->paid_ns, cost_ns(bytes, throttle->rate),
+    if (__builtin_add_overflow(throttle->paid_ns, throttle_cost_ns(bytes, throttle->rate),
                                &throttle->paid_ns))
         throttle->paid_ns = UINT64_MAX;
     return throttle->paid_ns > now_ns ? throttle->paid_ns : now_ns;

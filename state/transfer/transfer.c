@@ -13,39 +13,39 @@
 #define PACED_LEAST   (64u << 10)   /* bytes that go at once however slow it is to be */
 #define PASSES_FROM   (64ull << 10) /* bytes for which two devices' ends meet */
 
-static size_t round_up(size_t size, size_t to)
+static size_t transfer_round_up(size_t size, size_t to)
 {
     return (size + to - 1) / to * to;
 }
 
-static bool is_direct(const struct transfer *transfer)
+static bool transfer_is_direct(const struct transfer *transfer)
 {
     return transfer->from && transfer->to;
 }
 
-static bool has_link(const struct transfer *transfer)
+static bool transfer_has_link(const struct transfer *transfer)
 {
     return residence_has_link(transfer->from) || residence_has_link(transfer->to);
 }
 
-static bool needs_host(const struct transfer *transfer)
+static bool transfer_needs_host(const struct transfer *transfer)
 {
     return transfer->limits.through_host || transfer->limits.work;
 }
 
 /* A driver would have to be given host memory that it must not be given, or nothing would be done
  * to the bytes. */
-static bool needs_ring(const struct transfer *transfer)
+static bool transfer_needs_ring(const struct transfer *transfer)
 {
-    return is_direct(transfer) || transfer->limits.lent || transfer->limits.work;
+    return transfer_is_direct(transfer) || transfer->limits.lent || transfer->limits.work;
 }
 
 /* The driver's own way from one of its devices to another, past the host. What is little goes by a
  * ring: its ends need not meet first. */
-static between_function find_between(const struct transfer *transfer, uint64_t total)
+static between_function transfer_find_between(const struct transfer *transfer, uint64_t total)
 {
     const struct residence *from = transfer->from, *to = transfer->to;
-    if (!from || !to || needs_host(transfer) || total < PASSES_FROM ||
+    if (!from || !to || transfer_needs_host(transfer) || total < PASSES_FROM ||
         from->device->between != to->device->between) /* of two drivers, or of neither */
         return NULL;
     return from->device->between;
@@ -53,7 +53,7 @@ static between_function find_between(const struct transfer *transfer, uint64_t t
 
 /* How to go about @total bytes; sets shape but for what only the making of it tells. @predict: also
  * where that needs no figures. */
-static void choose(struct transfer *transfer, uint64_t total, bool predict)
+static void transfer_choose(struct transfer *transfer, uint64_t total, bool predict)
 {
     struct transfer_shape *shape = &transfer->shape;
     struct link_figures from = {0}, to = {0};
@@ -67,8 +67,8 @@ static void choose(struct transfer *transfer, uint64_t total, bool predict)
                                      transfer->limits.work ? &transfer->limits.work->cost : NULL,
                                  .total = total,
                                  .cores = host_cores(),
-                                 .link = has_link(transfer),
-                                 .ring = needs_ring(transfer),
+                                 .link = transfer_has_link(transfer),
+                                 .ring = transfer_needs_ring(transfer),
                                  .fresh = transfer->limits.fresh};
     bool simple = cost_is_simple(&way, &choice);
     if (!simple || predict) {
@@ -80,7 +80,7 @@ static void choose(struct transfer *transfer, uint64_t total, bool predict)
         cost_route(&way, &choice, &places);
         /* Where a driver works in the calling thread (POCL's basic device), a second one lets the
          * two devices work at once. */
-        shape->threads = is_direct(transfer) && host_cores() > 1 && !simple;
+        shape->threads = transfer_is_direct(transfer) && host_cores() > 1 && !simple;
     }
     shape->chunk = choice.chunk;
     shape->chunks = choice.chunks;
@@ -94,12 +94,12 @@ static void choose(struct transfer *transfer, uint64_t total, bool predict)
 double transfer_predict(struct residence *from, struct residence *to, uint64_t total)
 {
     struct transfer transfer = {.from = from, .to = to};
-    choose(&transfer, total, true);
+    transfer_choose(&transfer, total, true);
     return transfer.shape.predicted;
 }
 
 /* What one of the ends keeps registered, or else memory of our own; so that it has its place. */
-static bool find_memory(struct transfer *transfer, size_t size)
+static bool transfer_find_memory(struct transfer *transfer, size_t size)
 {
     struct residence *ends[2] = {transfer->from, transfer->to};
     for (int i = 0; i < 2 && !transfer->memory; i++) {
@@ -117,7 +117,7 @@ static bool find_memory(struct transfer *transfer, size_t size)
 }
 
 /* The one end that is registered keeps it; of two the first, as the other one's is its guest. */
-static void give_memory(struct transfer *transfer)
+static void transfer_give_memory(struct transfer *transfer)
 {
     int keeps = transfer->pins[0].buffer ? 0 : 1;
     if (transfer->pins[keeps].buffer) {
@@ -131,11 +131,11 @@ static void give_memory(struct transfer *transfer)
 }
 
 /* Memory for the ring, known to the drivers. Without it a host end is still reached directly. */
-static bool make_ring(struct transfer *transfer)
+static bool transfer_make_ring(struct transfer *transfer)
 {
     struct residence *ends[2] = {transfer->from, transfer->to};
     struct transfer_shape *shape = &transfer->shape;
-    if (!find_memory(transfer, shape->chunk * shape->chunks))
+    if (!transfer_find_memory(transfer, shape->chunk * shape->chunks))
         return false;
     shape->registered = true;
     for (int i = 0; i < 2; i++)
@@ -143,8 +143,8 @@ static bool make_ring(struct transfer *transfer)
             !pinned_create(ends[i], transfer->memory, transfer->memory_size, &transfer->pins[i]))
             shape->registered = false;
     /* A copy stage pays only where the link runs faster for it. */
-    if (!shape->registered && !needs_ring(transfer)) {
-        give_memory(transfer);
+    if (!shape->registered && !transfer_needs_ring(transfer)) {
+        transfer_give_memory(transfer);
         return false;
     }
     return true;
@@ -152,19 +152,19 @@ static bool make_ring(struct transfer *transfer)
 
 /* Bytes that one wait covers: few enough for a slow link to notice that it was cancelled, more
  * where a driver's memory copy is faster for being asked for more at once. */
-static size_t plain_room(const struct transfer *transfer)
+static size_t transfer_plain_room(const struct transfer *transfer)
 {
-    return has_link(transfer) ? PLAIN_SLOT_LINK : PLAIN_SLOT_UNIFIED;
+    return transfer_has_link(transfer) ? PLAIN_SLOT_LINK : PLAIN_SLOT_UNIFIED;
 }
 
 /* Bytes of a slot, however slow they are to go. */
-static size_t whole_room(const struct transfer *transfer)
+static size_t transfer_whole_room(const struct transfer *transfer)
 {
-    return transfer->shape.chunk ? transfer->shape.chunk : plain_room(transfer);
+    return transfer->shape.chunk ? transfer->shape.chunk : transfer_plain_room(transfer);
 }
 
 /* What goes at once, so that a slow pace is kept from moment to moment. */
-static size_t paced_room(const struct transfer *transfer, size_t room)
+static size_t transfer_paced_room(const struct transfer *transfer, size_t room)
 {
     const struct throttle *throttle = transfer->limits.throttle;
     if (!throttle || throttle->rate == 0)
@@ -176,16 +176,16 @@ static size_t paced_room(const struct transfer *transfer, size_t room)
 }
 
 /* Make what shape asks for: ring, slots, threads. */
-static int build(struct transfer *transfer)
+static int transfer_build(struct transfer *transfer)
 {
     struct transfer_shape *shape = &transfer->shape;
-    if (shape->chunk && !make_ring(transfer)) {
-        if (needs_ring(transfer))
+    if (shape->chunk && !transfer_make_ring(transfer)) {
+        if (transfer_needs_ring(transfer))
             return -ENOMEM;
         *shape = (struct transfer_shape){0};
     }
     unsigned count = shape->chunk ? shape->chunks : PLAIN_SLOTS;
-    transfer->room = paced_room(transfer, whole_room(transfer));
+    transfer->room = transfer_paced_room(transfer, transfer_whole_room(transfer));
     transfer->slots = calloc(count, sizeof(*transfer->slots));
     if (!transfer->slots)
         return -ENOMEM;
@@ -205,22 +205,23 @@ static int build(struct transfer *transfer)
     return 0;
 }
 
-static int plan(struct transfer *transfer, uint64_t total)
+static int transfer_plan(struct transfer *transfer, uint64_t total)
 {
     transfer->chosen_for = total;
-    transfer->between = find_between(transfer, total);
+    transfer->between = transfer_find_between(transfer, total);
     if (transfer->between)
         transfer->shape = (struct transfer_shape){.passes = true};
     else
-        choose(transfer, total, false);
-    return build(transfer);
+        transfer_choose(transfer, total, false);
+    return transfer_build(transfer);
 }
 
 /* What @series keeps between these ends, made ready for @total bytes under @limits; or NULL. What
  * does not do for them is freed. */
-static struct transfer *series_take(struct transfer_series *series, const struct residence *from,
-                                    const struct residence *to, uint64_t total,
-                                    const struct transfer_limits *limits)
+static struct transfer *transfer_series_take(struct transfer_series *series,
+                                             const struct residence *from,
+                                             const struct residence *to, uint64_t total,
+                                             const struct transfer_limits *limits)
 {
     size_t at = 0, last = TRANSFER_SERIES_KEPT - 1;
     while (at <= last &&
@@ -237,12 +238,12 @@ static struct transfer *series_take(struct transfer_series *series, const struct
         return NULL;
     }
     transfer->limits = *limits;
-    transfer->room = paced_room(transfer, whole_room(transfer));
+    transfer->room = transfer_paced_room(transfer, transfer_whole_room(transfer));
     return transfer;
 }
 
 /* Nothing is under way in @transfer. */
-static void series_give(struct transfer_series *series, struct transfer *transfer)
+static void transfer_series_give(struct transfer_series *series, struct transfer *transfer)
 {
     const size_t last = TRANSFER_SERIES_KEPT - 1;
     struct transfer *oldest = series->idle[last];
@@ -283,7 +284,8 @@ int transfer_create(struct residence *from, struct residence *to, uint64_t total
     struct transfer_series *series = limits ? limits->series : NULL;
     if (series && total < series->total)
         total = series->total;
-    struct transfer *transfer = series ? series_take(series, from, to, total, limits) : NULL;
+    struct transfer *transfer =
+        series ? transfer_series_take(series, from, to, total, limits) : NULL;
     if (transfer) {
         *ret_transfer = transfer;
         return 0;
@@ -291,7 +293,7 @@ int transfer_create(struct residence *from, struct residence *to, uint64_t total
     transfer = transfer_new(from, to, limits);
     if (!transfer)
         return -ENOMEM;
-    int error = total ? plan(transfer, total) : 0;
+    int error = total ? transfer_plan(transfer, total) : 0;
     if (error) {
         transfer_destroy(transfer);
         return error;
@@ -308,7 +310,7 @@ int transfer_create_shaped(struct residence *from, struct residence *to,
     if (!transfer)
         return -ENOMEM;
     transfer->shape = *shape;
-    int error = build(transfer);
+    int error = transfer_build(transfer);
     if (error) {
         transfer_destroy(transfer);
         return error;
@@ -318,7 +320,7 @@ int transfer_create_shaped(struct residence *from, struct residence *to,
 }
 
 /* Send the slot being filled on its way. */
-static int submit_filling(struct transfer *transfer)
+static int transfer_submit_filling(struct transfer *transfer)
 {
     struct slot *slot = transfer->filling;
     if (!slot)
@@ -328,7 +330,7 @@ static int submit_filling(struct transfer *transfer)
 }
 
 /* Room for more in the slot being filled, or 0 when it is to be sent first. */
-static size_t room_left(const struct transfer *transfer, const struct walk *walk)
+static size_t transfer_room_left(const struct transfer *transfer, const struct walk *walk)
 {
     const struct slot *slot = transfer->filling;
     size_t room = transfer->room - slot->used;
@@ -346,7 +348,7 @@ int transfer_add(struct transfer *transfer, const struct transfer_item *item)
     int error = 0;
     walk_init(&walk, item);
     if (!transfer->planned)
-        error = plan(transfer, item->size > UNKNOWN_TOTAL ? item->size : UNKNOWN_TOTAL);
+        error = transfer_plan(transfer, item->size > UNKNOWN_TOTAL ? item->size : UNKNOWN_TOTAL);
     if (error)
         return transfer_fail(transfer, error, 0);
 
@@ -359,9 +361,9 @@ int transfer_add(struct transfer *transfer, const struct transfer_item *item)
             slot = transfer->filling;
         }
         struct piece *piece = &slot->pieces[slot->piece_count];
-        size_t room = room_left(transfer, &walk);
+        size_t room = transfer_room_left(transfer, &walk);
         if (room == 0 || !walk_next(&walk, room, piece)) {
-            error = submit_filling(transfer);
+            error = transfer_submit_filling(transfer);
             if (error)
                 return error;
             continue;
@@ -369,10 +371,10 @@ int transfer_add(struct transfer *transfer, const struct transfer_item *item)
         piece->at = slot->used;
         slot->piece_count++;
         slot->counted += piece->counted;
-        size_t end = round_up(slot->used + piece->size, PIECE_ALIGN);
+        size_t end = transfer_round_up(slot->used + piece->size, PIECE_ALIGN);
         slot->used = end < transfer->room ? end : transfer->room;
         if (slot->used == transfer->room || slot->piece_count == SLOT_PIECES) {
-            error = submit_filling(transfer);
+            error = transfer_submit_filling(transfer);
             if (error)
                 return error;
         }
@@ -382,7 +384,7 @@ int transfer_add(struct transfer *transfer, const struct transfer_item *item)
 
 int transfer_flush(struct transfer *transfer)
 {
-    (void)submit_filling(transfer); /* its error is kept */
+    (void)transfer_submit_filling(transfer); /* its error is kept */
     return slots_drain(transfer);
 }
 
@@ -392,17 +394,17 @@ void transfer_destroy(struct transfer *transfer)
         return;
     if (transfer->filling) {
         (void)transfer_fail(transfer, -ECANCELED, 0); /* not flushed: not wanted */
-        (void)submit_filling(transfer);
+        (void)transfer_submit_filling(transfer);
     }
     struct transfer_series *series = transfer->limits.series;
     int failed = slots_drain(transfer);
     between_finish(transfer);
     if (failed == 0 && transfer->planned && series) {
-        series_give(series, transfer);
+        transfer_series_give(series, transfer);
         return;
     }
     threads_stop(transfer);
-    give_memory(transfer);
+    transfer_give_memory(transfer);
     for (int i = 0; i < STAGES_MAX; i++)
         pthread_cond_destroy(&transfer->stages[i].work);
     pthread_cond_destroy(&transfer->progress);

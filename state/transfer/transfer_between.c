@@ -8,7 +8,7 @@
  * through one after the other, as what is behind a command of a queue waits for it.
  */
 
-static void release_buffer(struct passed *passed, struct residence *end)
+static void transfer_between_release_buffer(struct passed *passed, struct residence *end)
 {
     if (!passed->buffer)
         return;
@@ -19,16 +19,17 @@ static void release_buffer(struct passed *passed, struct residence *end)
 
 void between_finish(struct transfer *transfer)
 {
-    release_buffer(&transfer->passed[0], transfer->from);
-    release_buffer(&transfer->passed[1], transfer->to);
+    transfer_between_release_buffer(&transfer->passed[0], transfer->from);
+    transfer_between_release_buffer(&transfer->passed[1], transfer->to);
 }
 
-static cl_int make_buffer(struct passed *passed, struct residence *end, size_t size)
+static cl_int transfer_between_make_buffer(struct passed *passed, struct residence *end,
+                                           size_t size)
 {
     cl_int error = CL_SUCCESS;
     if (passed->size >= size)
         return CL_SUCCESS;
-    release_buffer(passed, end);
+    transfer_between_release_buffer(passed, end);
     if (!account_take(&end->device->account, size))
         return CL_MEM_OBJECT_ALLOCATION_FAILURE;
     passed->buffer = end->cl->clCreateBuffer(end->context, CL_MEM_READ_WRITE, size, NULL, &error);
@@ -42,39 +43,40 @@ static cl_int make_buffer(struct passed *passed, struct residence *end, size_t s
 }
 
 /* As large as the largest piece so far, or up to twice. */
-static cl_int make_buffers(struct transfer *transfer, size_t piece)
+static cl_int transfer_between_make_buffers(struct transfer *transfer, size_t piece)
 {
     size_t size = PASS_LEAST;
     while (size < piece)
         size *= 2;
-    cl_int error = make_buffer(&transfer->passed[0], transfer->from, size);
-    return error ? error : make_buffer(&transfer->passed[1], transfer->to, size);
+    cl_int error = transfer_between_make_buffer(&transfer->passed[0], transfer->from, size);
+    return error ? error : transfer_between_make_buffer(&transfer->passed[1], transfer->to, size);
 }
 
-static void keep(struct slot *slot, cl_event event)
+static void transfer_between_keep(struct slot *slot, cl_event event)
 {
     if (event)
         slot->events[slot->event_count++] = event;
 }
 
-static cl_int pass_buffer(const struct transfer *transfer, struct slot *slot,
-                          const struct piece *piece)
+static cl_int transfer_between_pass_buffer(const struct transfer *transfer, struct slot *slot,
+                                           const struct piece *piece)
 {
     cl_event event = NULL;
     cl_int error =
         transfer->between(transfer->from->io, transfer->to->io, piece->from, piece->to,
                           piece->origin[0], piece->origin[0], piece->size, 0, NULL, &event);
-    keep(slot, event);
+    transfer_between_keep(slot, event);
     return error;
 }
 
 /* How each of the three ended is looked at: a queue goes on past what failed. */
-static cl_int pass_image(struct transfer *transfer, struct slot *slot, const struct piece *piece)
+static cl_int transfer_between_pass_image(struct transfer *transfer, struct slot *slot,
+                                          const struct piece *piece)
 {
     const struct residence *from = transfer->from, *to = transfer->to;
     const struct passed *passed = transfer->passed;
     cl_event out = NULL, over = NULL, in = NULL;
-    cl_int error = make_buffers(transfer, piece->size);
+    cl_int error = transfer_between_make_buffers(transfer, piece->size);
     if (error == CL_SUCCESS)
         error =
             from->cl->clEnqueueCopyImageToBuffer(from->io, piece->from, passed[0].buffer,
@@ -87,8 +89,8 @@ static cl_int pass_image(struct transfer *transfer, struct slot *slot, const str
                                                    piece->origin, piece->region, 0, NULL, &in);
     if (out)
         slot->outs[slot->out_count++] = out;
-    keep(slot, over);
-    keep(slot, in);
+    transfer_between_keep(slot, over);
+    transfer_between_keep(slot, in);
     return error;
 }
 
@@ -97,8 +99,8 @@ cl_int between_enqueue_slot(struct transfer *transfer, struct slot *slot)
     cl_int error = CL_SUCCESS;
     for (unsigned i = 0; i < slot->piece_count && error == CL_SUCCESS; i++) {
         const struct piece *piece = &slot->pieces[i];
-        error =
-            piece->image ? pass_image(transfer, slot, piece) : pass_buffer(transfer, slot, piece);
+        error = piece->image ? transfer_between_pass_image(transfer, slot, piece)
+                             : transfer_between_pass_buffer(transfer, slot, piece);
     }
     return error;
 }

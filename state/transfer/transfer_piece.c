@@ -3,19 +3,19 @@
 #include "state/base/memory/past_caches.h"
 #include "state/transfer/transfer_priv.h"
 
-static size_t min_size(size_t a, size_t b)
+static size_t transfer_piece_min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
 /* The rows, or slices of an image that has several, in which the item's bytes lie. */
-static void take_layers(struct piece *whole, const struct transfer_item *item)
+static void transfer_piece_take_layers(struct piece *whole, const struct transfer_item *item)
 {
     int axis = whole->region[2] > 1 ? 2 : 1;
     size_t layer = axis == 2 ? whole->host_slice : whole->host_row;
     size_t first = item->offset / layer, count = (item->size + layer - 1) / layer;
     whole->origin[axis] = first;
-    whole->region[axis] = min_size(count, whole->region[axis] - first);
+    whole->region[axis] = transfer_piece_min_size(count, whole->region[axis] - first);
 }
 
 void walk_init(struct walk *walk, const struct transfer_item *item)
@@ -55,7 +55,7 @@ void walk_init(struct walk *walk, const struct transfer_item *item)
         whole->host_row = whole->host_slice;
     else if (whole->row_slices)
         whole->host_slice = whole->host_row;
-    take_layers(whole, item);
+    transfer_piece_take_layers(whole, item);
     whole->host = item->host ? item->host + item->offset : NULL;
     walk->left = (uint64_t)row * whole->region[1] * whole->region[2];
     if (item->size == 0)
@@ -63,7 +63,7 @@ void walk_init(struct walk *walk, const struct transfer_item *item)
 }
 
 /* Move next[] on by @region, which is whole rows or slices unless it is part of a row. */
-static void advance(struct walk *walk, const size_t region[3])
+static void transfer_piece_advance(struct walk *walk, const size_t region[3])
 {
     const size_t *dims = walk->whole.region;
     walk->next[0] += region[0];
@@ -89,11 +89,11 @@ bool walk_next(struct walk *walk, size_t room, struct piece *ret_piece)
     piece.region[1] = piece.region[2] = 1;
     if (next[0] == 0 && next[1] == 0 && slice <= room) {
         piece.region[1] = dims[1];
-        piece.region[2] = min_size(dims[2] - next[2], room / slice);
+        piece.region[2] = transfer_piece_min_size(dims[2] - next[2], room / slice);
     } else if (next[0] == 0 && row <= room) {
-        piece.region[1] = min_size(dims[1] - next[1], room / row);
+        piece.region[1] = transfer_piece_min_size(dims[1] - next[1], room / row);
     } else {
-        piece.region[0] = min_size(dims[0] - next[0], room / walk->element);
+        piece.region[0] = transfer_piece_min_size(dims[0] - next[0], room / walk->element);
     }
     for (int i = 0; i < 3; i++)
         piece.origin[i] = whole->origin[i] + next[i];
@@ -102,17 +102,19 @@ bool walk_next(struct walk *walk, size_t room, struct piece *ret_piece)
                      next[0] * walk->element;
     piece.row = piece.region[0] * walk->element;
     piece.size = piece.row * piece.region[1] * piece.region[2];
-    advance(walk, piece.region);
+    transfer_piece_advance(walk, piece.region);
     walk->left -= piece.size;
     /* Padding of the host's layout is counted with the last piece. */
-    piece.counted = walk->left ? min_size(piece.size, walk->uncounted) : walk->uncounted;
+    piece.counted =
+        walk->left ? transfer_piece_min_size(piece.size, walk->uncounted) : walk->uncounted;
     walk->uncounted -= piece.counted;
     *ret_piece = piece;
     return true;
 }
 
 /* What a driver is told of the layout at @memory, or at the host end. */
-static void pitches(const struct piece *piece, bool packed, size_t *ret_row, size_t *ret_slice)
+static void transfer_piece_pitches(const struct piece *piece, bool packed, size_t *ret_row,
+                                   size_t *ret_slice)
 {
     size_t row = packed ? piece->row : piece->host_row;
     size_t slice = !packed ? piece->host_slice : piece->row_slices ? row : row * piece->region[1];
@@ -128,7 +130,7 @@ cl_int piece_read(const struct piece *piece, const cl_icd_dispatch *cl, cl_comma
     if (!piece->image)
         return cl->clEnqueueReadBuffer(queue, piece->from, CL_FALSE, piece->origin[0], piece->size,
                                        at, 0, NULL, ret_event);
-    pitches(piece, memory != NULL, &row, &slice);
+    transfer_piece_pitches(piece, memory != NULL, &row, &slice);
     return cl->clEnqueueReadImage(queue, piece->from, CL_FALSE, piece->origin, piece->region, row,
                                   slice, at, 0, NULL, ret_event);
 }
@@ -141,13 +143,14 @@ cl_int piece_write(const struct piece *piece, const cl_icd_dispatch *cl, cl_comm
     if (!piece->image)
         return cl->clEnqueueWriteBuffer(queue, piece->to, CL_FALSE, piece->origin[0], piece->size,
                                         at, 0, NULL, ret_event);
-    pitches(piece, memory != NULL, &row, &slice);
+    transfer_piece_pitches(piece, memory != NULL, &row, &slice);
     return cl->clEnqueueWriteImage(queue, piece->to, CL_FALSE, piece->origin, piece->region, row,
                                    slice, at, 0, NULL, ret_event);
 }
 
-static void copy_bytes(const struct piece *piece, char *memory, char *host, size_t size,
-                       bool to_host, const struct transfer_limits *limits)
+static void transfer_piece_copy_bytes(const struct piece *piece, char *memory, char *host,
+                                      size_t size, bool to_host,
+                                      const struct transfer_limits *limits)
 {
     if (to_host) {
         host_populate(host, size, 1, limits);
@@ -166,15 +169,16 @@ void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t en
     bool packed = piece->host_row == piece->row &&
                   (piece->region[2] == 1 || piece->host_slice == piece->row * piece->region[1]);
     if (one_row || packed) {
-        copy_bytes(piece, memory + begin, piece->host + begin, end - begin, to_host, limits);
+        transfer_piece_copy_bytes(piece, memory + begin, piece->host + begin, end - begin, to_host,
+                                  limits);
         return;
     }
     while (begin < end) {
         size_t row = begin / piece->row, column = begin % piece->row;
-        size_t size = min_size(piece->row - column, end - begin);
+        size_t size = transfer_piece_min_size(piece->row - column, end - begin);
         char *host = piece->host + row / piece->region[1] * piece->host_slice +
                      row % piece->region[1] * piece->host_row + column;
-        copy_bytes(piece, memory + begin, host, size, to_host, limits);
+        transfer_piece_copy_bytes(piece, memory + begin, host, size, to_host, limits);
         begin += size;
     }
 }

@@ -34,7 +34,7 @@ struct sample {
 };
 
 /* The best of a few blocking transfers, in seconds; below 0 when one fails. */
-static double time_transfer(const struct sample *sample, size_t size, bool read)
+static double transfer_probe_time_transfer(const struct sample *sample, size_t size, bool read)
 {
     struct residence *residence = sample->residence;
     const cl_icd_dispatch *cl = residence->cl;
@@ -59,10 +59,11 @@ static double time_transfer(const struct sample *sample, size_t size, bool read)
 }
 
 /* A line through two sizes. False when a transfer failed. */
-static bool measure(const struct sample *sample, bool read, struct cost_stage *ret_stage)
+static bool transfer_probe_measure(const struct sample *sample, bool read,
+                                   struct cost_stage *ret_stage)
 {
-    double small = time_transfer(sample, SMALL, read);
-    double large = small < 0 ? -1 : time_transfer(sample, LARGE, read);
+    double small = transfer_probe_time_transfer(sample, SMALL, read);
+    double large = small < 0 ? -1 : transfer_probe_time_transfer(sample, LARGE, read);
     if (large < 0)
         return false;
     double slope = large > small ? (large - small) / (LARGE - SMALL) : large / LARGE;
@@ -73,7 +74,8 @@ static bool measure(const struct sample *sample, bool read, struct cost_stage *r
     return true;
 }
 
-static bool measure_link(struct residence *residence, struct link_figures *ret_figures)
+static bool transfer_probe_measure_link(struct residence *residence,
+                                        struct link_figures *ret_figures)
 {
     struct link_figures figures = guess;
     struct pinned pin = {0};
@@ -89,14 +91,15 @@ static bool measure_link(struct residence *residence, struct link_figures *ret_f
     struct sample sample = {residence, buffer, memory, .cold = true};
     /* Some devices give a buffer its memory only when it is written: what is measured first would
      * seem to be slower than what is measured next. */
-    done = time_transfer(&sample, LARGE, false) >= 0 &&
-           measure(&sample, false, &figures.plain_write) &&
-           measure(&sample, true, &figures.plain_read);
+    done = transfer_probe_time_transfer(&sample, LARGE, false) >= 0 &&
+           transfer_probe_measure(&sample, false, &figures.plain_write) &&
+           transfer_probe_measure(&sample, true, &figures.plain_read);
     figures.read = figures.plain_read;
     figures.write = figures.plain_write;
     sample.cold = false;
     if (done && residence_has_link(residence) && pinned_create(residence, memory, LARGE, &pin))
-        done = measure(&sample, false, &figures.write) && measure(&sample, true, &figures.read);
+        done = transfer_probe_measure(&sample, false, &figures.write) &&
+               transfer_probe_measure(&sample, true, &figures.read);
 out:
     pinned_destroy(&pin);
     if (buffer) {
@@ -122,7 +125,7 @@ void probe_link(struct residence *residence, struct link_figures *ret_figures)
     const struct device *device = residence->device;
     *ret_figures = guess;
     if (links_find(&the_links, &device->key, &device->info, &figures, NULL) != 0) {
-        if (!measure_link(residence, &figures)) {
+        if (!transfer_probe_measure_link(residence, &figures)) {
             log_info("the link of %s could not be measured", device->key.device);
             return;
         }
@@ -152,7 +155,7 @@ int transfer_measure(struct residence *residence)
 {
     struct device *device = residence->device;
     struct link_figures figures;
-    if (!measure_link(residence, &figures))
+    if (!transfer_probe_measure_link(residence, &figures))
         return -EIO;
     pthread_mutex_lock(&known_lock);
     device->link = figures;

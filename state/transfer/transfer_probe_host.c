@@ -25,14 +25,14 @@ struct crowd {
     double rates[PROBE_ROUNDS]; /* bytes a second, of all */
 };
 
-static void crowd_note(struct crowd *crowd, double *rate, double took)
+static void transfer_probe_host_crowd_note(struct crowd *crowd, double *rate, double took)
 {
     pthread_mutex_lock(&crowd->lock);
     *rate += PART / probe_clamp(took, 1e-9, 1);
     pthread_mutex_unlock(&crowd->lock);
 }
 
-static void *crowd_run(void *data)
+static void *transfer_probe_host_crowd_run(void *data)
 {
     struct crowd *crowd = data;
     pthread_mutex_lock(&crowd->lock);
@@ -49,13 +49,13 @@ static void *crowd_run(void *data)
             copy_past_caches(pages, chunk, PART);
         else
             memcpy(chunk, pages, PART);
-        crowd_note(crowd, &crowd->rates[i], probe_seconds() - begin);
+        transfer_probe_host_crowd_note(crowd, &crowd->rates[i], probe_seconds() - begin);
     }
     return NULL;
 }
 
 /* What the cost model counts of one of @count threads. */
-static double bandwidth_each(const double *rates, unsigned count)
+static double transfer_probe_host_bandwidth_each(const double *rates, unsigned count)
 {
     double best = 0;
     for (int i = 0; i < PROBE_ROUNDS; i++)
@@ -65,7 +65,7 @@ static double bandwidth_each(const double *rates, unsigned count)
 }
 
 /* By up to @most threads; what the cost model counts of one. */
-static double measure_copy(char *pages, char *chunks, bool out, unsigned most)
+static double transfer_probe_host_measure_copy(char *pages, char *chunks, bool out, unsigned most)
 {
     struct crowd crowd = {.lock = PTHREAD_MUTEX_INITIALIZER,
                           .begins = PTHREAD_COND_INITIALIZER,
@@ -74,19 +74,19 @@ static double measure_copy(char *pages, char *chunks, bool out, unsigned most)
                           .chunks = chunks};
     pthread_t others[CROWD_MAX];
     unsigned count = 1;
-    while (count < most &&
-           thread_start("reseat-crowd", HOST_STACK, crowd_run, &crowd, &others[count - 1]) == 0)
+    while (count < most && thread_start("reseat-crowd", HOST_STACK, transfer_probe_host_crowd_run,
+                                        &crowd, &others[count - 1]) == 0)
         count++;
     (void)pthread_barrier_init(&crowd.together, NULL, count);
     pthread_mutex_lock(&crowd.lock);
     crowd.count = count;
     pthread_cond_broadcast(&crowd.begins);
     pthread_mutex_unlock(&crowd.lock);
-    (void)crowd_run(&crowd);
+    (void)transfer_probe_host_crowd_run(&crowd);
     for (unsigned i = 0; i + 1 < count; i++)
         pthread_join(others[i], NULL);
     (void)pthread_barrier_destroy(&crowd.together);
-    return bandwidth_each(crowd.rates, count);
+    return transfer_probe_host_bandwidth_each(crowd.rates, count);
 }
 
 /* Two threads that wake one another in turn. */
@@ -96,7 +96,7 @@ struct hands {
     unsigned turn; /* whose it is: even or odd */
 };
 
-static void pass_on(struct hands *hands, unsigned whose)
+static void transfer_probe_host_pass_on(struct hands *hands, unsigned whose)
 {
     pthread_mutex_lock(&hands->lock);
     for (unsigned turn = whose; turn < HANDS; turn += 2) {
@@ -108,21 +108,21 @@ static void pass_on(struct hands *hands, unsigned whose)
     pthread_mutex_unlock(&hands->lock);
 }
 
-static void *hands_run(void *data)
+static void *transfer_probe_host_hands_run(void *data)
 {
-    pass_on(data, 1);
+    transfer_probe_host_pass_on(data, 1);
     return NULL;
 }
 
 /* Seconds from one to the other; a guess where there is no thread. */
-static double time_hand(void)
+static double transfer_probe_host_time_hand(void)
 {
     struct hands hands = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
     pthread_t other;
-    if (thread_start("reseat-hand", HOST_STACK, hands_run, &hands, &other) != 0)
+    if (thread_start("reseat-hand", HOST_STACK, transfer_probe_host_hands_run, &hands, &other) != 0)
         return 20e-6;
     double begin = probe_seconds();
-    pass_on(&hands, 0);
+    transfer_probe_host_pass_on(&hands, 0);
     double took = probe_seconds() - begin;
     (void)pthread_join(other, NULL);
     return probe_clamp(took / HANDS, HAND_LO, HAND_HI);
@@ -135,7 +135,8 @@ bool probe_measure_host(struct host_figures *host)
     size_t size = crowd * PART;
     host->copy = host->out = host->fresh = (struct cost_stage){COST_WORK, 5e-6, 5e9};
     host->ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
-    host->hand = (struct cost_stage){COST_HAND, time_hand(), PROBE_BANDWIDTH_HI};
+    host->hand =
+        (struct cost_stage){COST_HAND, transfer_probe_host_time_hand(), PROBE_BANDWIDTH_HI};
     char *pages = pages_take(size, PAGES_ANY | PAGES_FRESH);
     char *chunks = host_ring_create(size, 1, NULL);
     bool done = pages && chunks;
@@ -149,8 +150,8 @@ bool probe_measure_host(struct host_figures *host)
          * 5.6 beside seven others, of which seven are too few for the link. Out of them as many as
          * one alone would suggest keep up; with what each of eight does twice as many were chosen,
          * which take up to a fifth longer. */
-        host->copy.bandwidth = measure_copy(pages, chunks, false, crowd);
-        host->out.bandwidth = measure_copy(pages, chunks, true, 1);
+        host->copy.bandwidth = transfer_probe_host_measure_copy(pages, chunks, false, crowd);
+        host->out.bandwidth = transfer_probe_host_measure_copy(pages, chunks, true, 1);
     }
     pages_give(chunks, size);
     pages_give(pages, size);

@@ -25,7 +25,7 @@ void fifo_push(struct fifo *fifo, struct slot *slot)
     fifo->count++;
 }
 
-static struct slot *fifo_pop(struct fifo *fifo)
+static struct slot *transfer_slot_fifo_pop(struct fifo *fifo)
 {
     struct slot *slot = fifo->first;
     if (!slot)
@@ -37,7 +37,7 @@ static struct slot *fifo_pop(struct fifo *fifo)
     return slot;
 }
 
-static int fail_locked(struct transfer *transfer, int error, cl_int cl_error)
+static int transfer_slot_fail_locked(struct transfer *transfer, int error, cl_int cl_error)
 {
     if (transfer->error == 0) {
         transfer->error = error;
@@ -49,19 +49,19 @@ static int fail_locked(struct transfer *transfer, int error, cl_int cl_error)
 int transfer_fail(struct transfer *transfer, int error, cl_int cl_error)
 {
     pthread_mutex_lock(&transfer->lock);
-    error = fail_locked(transfer, error, cl_error);
+    error = transfer_slot_fail_locked(transfer, error, cl_error);
     pthread_mutex_unlock(&transfer->lock);
     return error;
 }
 
 /* Under the lock: the error kept, which may be that time is up. */
-static int check_limits(struct transfer *transfer)
+static int transfer_slot_check_limits(struct transfer *transfer)
 {
     const struct transfer_limits *limits = &transfer->limits;
     if (transfer->error == 0 && limits->cancel && atomic_load(limits->cancel))
-        return fail_locked(transfer, -ECANCELED, 0);
+        return transfer_slot_fail_locked(transfer, -ECANCELED, 0);
     if (transfer->error == 0 && limits->deadline_ns && clock_now_ns() >= limits->deadline_ns)
-        return fail_locked(transfer, -ETIMEDOUT, 0);
+        return transfer_slot_fail_locked(transfer, -ETIMEDOUT, 0);
     return transfer->error;
 }
 
@@ -69,7 +69,7 @@ static int check_limits(struct transfer *transfer)
  * Wait for the events of @slot and release them. Whatever is reported, nothing that was enqueued
  * for it is still running afterwards. CL_SUCCESS or the first error.
  */
-static cl_int wait_events(struct slot *slot, struct residence *residence)
+static cl_int transfer_slot_wait_events(struct slot *slot, struct residence *residence)
 {
     cl_int error = CL_SUCCESS;
     if (slot->event_count == 0)
@@ -93,7 +93,8 @@ static cl_int wait_events(struct slot *slot, struct residence *residence)
 }
 
 /* A driver's one thread would fault the pages of a large target. */
-static void populate_piece(const struct piece *piece, const struct transfer_limits *limits)
+static void transfer_slot_populate_piece(const struct piece *piece,
+                                         const struct transfer_limits *limits)
 {
     size_t span = (piece->region[2] - 1) * piece->host_slice +
                   (piece->region[1] - 1) * piece->host_row + piece->row;
@@ -101,7 +102,7 @@ static void populate_piece(const struct piece *piece, const struct transfer_limi
         host_populate(piece->host, span, host_cores(), limits);
 }
 
-static cl_int enqueue(const struct transfer *transfer, struct slot *slot, bool read)
+static cl_int transfer_slot_enqueue(const struct transfer *transfer, struct slot *slot, bool read)
 {
     const struct residence *residence = read ? transfer->from : transfer->to;
     cl_int error = CL_SUCCESS;
@@ -110,7 +111,7 @@ static cl_int enqueue(const struct transfer *transfer, struct slot *slot, bool r
         char *memory = slot->memory ? slot->memory + piece->at : NULL;
         cl_event event = NULL;
         if (read && !memory)
-            populate_piece(piece, &transfer->limits);
+            transfer_slot_populate_piece(piece, &transfer->limits);
         error = read ? piece_read(piece, residence->cl, residence->io, memory, &event)
                      : piece_write(piece, residence->cl, residence->io, memory, &event);
         if (error == CL_SUCCESS && event)
@@ -121,7 +122,7 @@ static cl_int enqueue(const struct transfer *transfer, struct slot *slot, bool r
 }
 
 /* Under the lock: the slot's work is over. */
-static void put_free(struct transfer *transfer, struct slot *slot)
+static void transfer_slot_put_free(struct transfer *transfer, struct slot *slot)
 {
     if (transfer->error == 0 && transfer->limits.done)
         atomic_fetch_add_explicit(transfer->limits.done, slot->counted, memory_order_relaxed);
@@ -135,37 +136,38 @@ static void put_free(struct transfer *transfer, struct slot *slot)
 }
 
 /* Under the lock, which is let go of meanwhile. */
-static void wait_flight(struct transfer *transfer, struct slot *slot)
+static void transfer_slot_wait_flight(struct transfer *transfer, struct slot *slot)
 {
     struct residence *last = transfer->to ? transfer->to : transfer->from;
     pthread_mutex_unlock(&transfer->lock);
-    cl_int error = wait_events(slot, last);
+    cl_int error = transfer_slot_wait_events(slot, last);
     cl_int out = between_wait_outs(transfer, slot);
     pthread_mutex_lock(&transfer->lock);
     if (error != CL_SUCCESS || out != CL_SUCCESS)
-        fail_locked(transfer, -EIO, error != CL_SUCCESS ? error : out);
-    put_free(transfer, slot);
+        transfer_slot_fail_locked(transfer, -EIO, error != CL_SUCCESS ? error : out);
+    transfer_slot_put_free(transfer, slot);
 }
 
 /* Under the lock, which is let go of meanwhile: the slot's memory holds its bytes. */
-static void finish_stages(struct transfer *transfer, struct slot *slot)
+static void transfer_slot_finish_stages(struct transfer *transfer, struct slot *slot)
 {
     trace_step(slot, &slot->trace.staged_ns);
     if (!transfer->to || transfer->error != 0) {
-        put_free(transfer, slot);
+        transfer_slot_put_free(transfer, slot);
         return;
     }
     pthread_mutex_unlock(&transfer->lock);
-    cl_int error = enqueue(transfer, slot, false);
+    cl_int error = transfer_slot_enqueue(transfer, slot, false);
     pthread_mutex_lock(&transfer->lock);
     if (error != CL_SUCCESS)
-        fail_locked(transfer, -EIO, error);
+        transfer_slot_fail_locked(transfer, -EIO, error);
     fifo_push(&transfer->flight, slot);
     pthread_cond_signal(&transfer->progress);
 }
 
 /* Copy the part of @slot's memory that a unit covers. */
-static void copy_unit(const struct transfer *transfer, struct slot *slot, size_t begin, size_t end)
+static void transfer_slot_copy_unit(const struct transfer *transfer, struct slot *slot,
+                                    size_t begin, size_t end)
 {
     for (unsigned i = 0; i < slot->piece_count; i++) {
         const struct piece *piece = &slot->pieces[i];
@@ -177,8 +179,8 @@ static void copy_unit(const struct transfer *transfer, struct slot *slot, size_t
     }
 }
 
-static void work_on_unit(const struct transfer *transfer, struct slot *slot, size_t begin,
-                         size_t end)
+static void transfer_slot_work_on_unit(const struct transfer *transfer, struct slot *slot,
+                                       size_t begin, size_t end)
 {
     const struct transfer_work *work = transfer->limits.work;
     for (unsigned i = 0; i < slot->piece_count; i++) {
@@ -192,7 +194,8 @@ static void work_on_unit(const struct transfer *transfer, struct slot *slot, siz
 
 void stages_init(struct transfer *transfer)
 {
-    const struct stage copy = {.run = copy_unit}, work = {.run = work_on_unit};
+    const struct stage copy = {.run = transfer_slot_copy_unit},
+                       work = {.run = transfer_slot_work_on_unit};
     bool copies = !(transfer->from && transfer->to);
     struct stage stages[STAGES_MAX];
     unsigned count = 0;
@@ -208,9 +211,10 @@ void stages_init(struct transfer *transfer)
 }
 
 /* Threads that write fresh host memory do not share its large pages. */
-static size_t unit_for(const struct transfer *transfer, const struct stage *stage, size_t used)
+static size_t transfer_slot_unit_for(const struct transfer *transfer, const struct stage *stage,
+                                     size_t used)
 {
-    bool to_host = stage->run == copy_unit && !transfer->to;
+    bool to_host = stage->run == transfer_slot_copy_unit && !transfer->to;
     unsigned threads = stage->threads ? stage->threads : 1;
     size_t unit = used / threads / (to_host || threads == 1 ? 1 : UNITS_EACH);
     size_t grain = to_host && unit > UNIT_LARGE / 2 ? UNIT_LARGE : UNIT_SMALL;
@@ -219,27 +223,27 @@ static size_t unit_for(const struct transfer *transfer, const struct stage *stag
 }
 
 /* Under the lock: into its stage, or on its way to the target when it is through all. */
-static void enter_stage(struct transfer *transfer, struct slot *slot)
+static void transfer_slot_enter_stage(struct transfer *transfer, struct slot *slot)
 {
     if (slot->stage == transfer->stage_count) {
-        finish_stages(transfer, slot);
+        transfer_slot_finish_stages(transfer, slot);
         return;
     }
     struct stage *stage = &transfer->stages[slot->stage];
-    slot->unit = unit_for(transfer, stage, slot->used);
+    slot->unit = transfer_slot_unit_for(transfer, stage, slot->used);
     slot->handed = 0;
     slot->units_left = (unsigned)((slot->used + slot->unit - 1) / slot->unit);
     fifo_push(&stage->waiting, slot);
     pthread_cond_broadcast(&stage->work);
 }
 
-static void take_unit(struct transfer *transfer, struct stage *stage)
+static void transfer_slot_take_unit(struct transfer *transfer, struct stage *stage)
 {
     struct slot *slot = stage->waiting.first;
     size_t begin = slot->handed, end = begin + slot->unit;
     if (end >= slot->used) {
         end = slot->used;
-        fifo_pop(&stage->waiting);
+        transfer_slot_fifo_pop(&stage->waiting);
     }
     slot->handed = end;
     if (transfer->error == 0) {
@@ -249,62 +253,63 @@ static void take_unit(struct transfer *transfer, struct stage *stage)
     }
     if (--slot->units_left == 0) {
         slot->stage++;
-        enter_stage(transfer, slot);
+        transfer_slot_enter_stage(transfer, slot);
     }
 }
 
 /* Wait for the first queued slot's reads, and hand it on. */
-static void lead(struct transfer *transfer)
+static void transfer_slot_lead(struct transfer *transfer)
 {
-    struct slot *slot = fifo_pop(&transfer->queued);
+    struct slot *slot = transfer_slot_fifo_pop(&transfer->queued);
     cl_int error = CL_SUCCESS;
     transfer->leading = true;
     if (transfer->from) {
         pthread_mutex_unlock(&transfer->lock);
-        error = wait_events(slot, transfer->from);
+        error = transfer_slot_wait_events(slot, transfer->from);
         pthread_mutex_lock(&transfer->lock);
     }
     transfer->leading = false;
     trace_step(slot, &slot->trace.read_ns);
     if (error != CL_SUCCESS)
-        fail_locked(transfer, -EIO, error);
+        transfer_slot_fail_locked(transfer, -EIO, error);
     slot->stage = 0;
-    enter_stage(transfer, slot);
+    transfer_slot_enter_stage(transfer, slot);
 }
 
 /* Under the lock: one step of a stage, or into the first; false when there is nothing to do. */
-static bool work_once(struct transfer *transfer, unsigned at)
+static bool transfer_slot_work_once(struct transfer *transfer, unsigned at)
 {
     struct stage *stage = &transfer->stages[at];
     if (stage->waiting.first)
-        take_unit(transfer, stage);
+        transfer_slot_take_unit(transfer, stage);
     else if (at == 0 && transfer->queued.first && !transfer->leading)
-        lead(transfer);
+        transfer_slot_lead(transfer);
     else
         return false;
     return true;
 }
 
-static void *thread_run(void *data)
+static void *transfer_slot_thread_run(void *data)
 {
     const struct stage_thread *thread = data;
     struct transfer *transfer = thread->transfer;
     pthread_mutex_lock(&transfer->lock);
     while (!transfer->stopping)
-        if (!work_once(transfer, thread->stage))
+        if (!transfer_slot_work_once(transfer, thread->stage))
             pthread_cond_wait(&transfer->stages[thread->stage].work, &transfer->lock);
     pthread_mutex_unlock(&transfer->lock);
     return NULL;
 }
 
 /* Nothing is under way yet. How many threads the stage has now. */
-static unsigned start_stage(struct transfer *transfer, unsigned at, unsigned threads)
+static unsigned transfer_slot_start_stage(struct transfer *transfer, unsigned at, unsigned threads)
 {
     struct stage *stage = &transfer->stages[at];
     while (stage->threads < threads && transfer->thread_count < COST_THREADS_MAX) {
         struct stage_thread *thread = &transfer->threads[transfer->thread_count];
         *thread = (struct stage_thread){.transfer = transfer, .stage = at};
-        int error = thread_start("reseat-copy", HOST_STACK, thread_run, thread, &thread->thread);
+        int error = thread_start("reseat-copy", HOST_STACK, transfer_slot_thread_run, thread,
+                                 &thread->thread);
         if (error) {
             log_info("a copy thread could not be started (error %d): %u run", error,
                      transfer->thread_count);
@@ -323,8 +328,8 @@ void threads_start(struct transfer *transfer)
     unsigned started[] = {0, 0}, stages = transfer->stage_count ? transfer->stage_count : 1;
     bool idle = false;
     for (unsigned i = 0; i < stages; i++) {
-        bool works = transfer->stages[i].run == work_on_unit;
-        started[works] = start_stage(transfer, i, wanted[works]);
+        bool works = transfer->stages[i].run == transfer_slot_work_on_unit;
+        started[works] = transfer_slot_start_stage(transfer, i, wanted[works]);
         idle = idle || started[works] == 0;
     }
     if (idle)
@@ -348,16 +353,16 @@ void threads_stop(struct transfer *transfer)
 }
 
 /* Under the lock: the same of all stages, the last first, by who has no threads. */
-static bool work_alone(struct transfer *transfer)
+static bool transfer_slot_work_alone(struct transfer *transfer)
 {
     for (unsigned at = STAGES_MAX; at-- > 0;)
-        if (work_once(transfer, at))
+        if (transfer_slot_work_once(transfer, at))
             return true;
     return false;
 }
 
 /* Under the lock: slots that are with the stages, or wait for the first. */
-static unsigned count_behind(const struct transfer *transfer)
+static unsigned transfer_slot_count_behind(const struct transfer *transfer)
 {
     unsigned count = transfer->queued.count;
     for (unsigned i = 0; i < STAGES_MAX; i++)
@@ -366,16 +371,16 @@ static unsigned count_behind(const struct transfer *transfer)
 }
 
 /* Under the lock: let something happen that frees a slot. */
-static void make_progress(struct transfer *transfer)
+static void transfer_slot_make_progress(struct transfer *transfer)
 {
     struct fifo *flight = &transfer->flight;
     if (transfer->thread_count == 0) {
-        bool behind = count_behind(transfer) >= flight->count;
-        if ((behind || !flight->first) && work_alone(transfer))
+        bool behind = transfer_slot_count_behind(transfer) >= flight->count;
+        if ((behind || !flight->first) && transfer_slot_work_alone(transfer))
             return;
     }
     if (flight->first) {
-        wait_flight(transfer, fifo_pop(flight));
+        transfer_slot_wait_flight(transfer, transfer_slot_fifo_pop(flight));
         return;
     }
     clock_wait(&transfer->progress, &transfer->lock, clock_now_ns() + LOOK_NS);
@@ -385,27 +390,28 @@ int slot_take(struct transfer *transfer, struct slot **ret_slot)
 {
     int error;
     pthread_mutex_lock(&transfer->lock);
-    while ((error = check_limits(transfer)) == 0 && !transfer->free.first)
-        make_progress(transfer);
+    while ((error = transfer_slot_check_limits(transfer)) == 0 && !transfer->free.first)
+        transfer_slot_make_progress(transfer);
     if (error == 0)
-        *ret_slot = fifo_pop(&transfer->free);
+        *ret_slot = transfer_slot_fifo_pop(&transfer->free);
     pthread_mutex_unlock(&transfer->lock);
     return error;
 }
 
 /* Wait until @bytes may go. Nothing is in flight meanwhile, so that the rest of a transfer's time
  * says what the link can do. */
-static void keep_pace(struct transfer *transfer, uint64_t bytes)
+static void transfer_slot_keep_pace(struct transfer *transfer, uint64_t bytes)
 {
     struct throttle *throttle = transfer->limits.throttle;
     uint64_t now = clock_now_ns(), due = throttle ? throttle_take(throttle, bytes, now) : now;
     if (due <= now)
         return;
     pthread_mutex_lock(&transfer->lock);
-    while (check_limits(transfer) == 0 && transfer->free.count + 1 < transfer->slot_count)
-        make_progress(transfer);
+    while (transfer_slot_check_limits(transfer) == 0 &&
+           transfer->free.count + 1 < transfer->slot_count)
+        transfer_slot_make_progress(transfer);
     uint64_t began = now = clock_now_ns();
-    while (now < due && check_limits(transfer) == 0) {
+    while (now < due && transfer_slot_check_limits(transfer) == 0) {
         uint64_t look = now + LOOK_NS;
         clock_wait(&transfer->progress, &transfer->lock, look < due ? look : due);
         now = clock_now_ns();
@@ -418,21 +424,21 @@ int slot_submit(struct transfer *transfer, struct slot *slot)
 {
     cl_int cl_error = CL_SUCCESS;
     struct fifo *next = slot->memory ? &transfer->queued : &transfer->flight;
-    keep_pace(transfer, slot->used);
+    transfer_slot_keep_pace(transfer, slot->used);
     trace_begin(slot);
     pthread_mutex_lock(&transfer->lock);
-    int error = check_limits(transfer);
+    int error = transfer_slot_check_limits(transfer);
     pthread_mutex_unlock(&transfer->lock);
     if (error == 0 && transfer->shape.passes)
         cl_error = between_enqueue_slot(transfer, slot);
     else if (error == 0 && transfer->from)
-        cl_error = enqueue(transfer, slot, true);
+        cl_error = transfer_slot_enqueue(transfer, slot, true);
     else if (error == 0 && !slot->memory)
-        cl_error = enqueue(transfer, slot, false);
+        cl_error = transfer_slot_enqueue(transfer, slot, false);
 
     pthread_mutex_lock(&transfer->lock);
     if (cl_error != CL_SUCCESS)
-        fail_locked(transfer, -EIO, cl_error);
+        transfer_slot_fail_locked(transfer, -EIO, cl_error);
     fifo_push(next, slot);
     pthread_cond_signal(&transfer->stages[0].work);
     error = transfer->error;
@@ -444,8 +450,8 @@ int slots_drain(struct transfer *transfer)
 {
     pthread_mutex_lock(&transfer->lock);
     while (transfer->free.count < transfer->slot_count) {
-        (void)check_limits(transfer);
-        make_progress(transfer);
+        (void)transfer_slot_check_limits(transfer);
+        transfer_slot_make_progress(transfer);
     }
     for (unsigned i = 0; i < transfer->slot_count; i++)
         trace_flush(transfer, &transfer->slots[i]);

@@ -28,8 +28,8 @@ void trace_id_give(unsigned id)
         atomic_fetch_and(&ids, ~(UINT32_C(1) << id));
 }
 
-static void put(const struct transfer *transfer, const struct slot *slot, const char *name,
-                uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
+static void transfer_trace_put(const struct transfer *transfer, const struct slot *slot,
+                               const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
 {
     struct span span = {.category = "chunk",
                         .begin_ns = begin_ns,
@@ -49,13 +49,14 @@ void trace_flush(const struct transfer *transfer, struct slot *slot)
     if (trace->chunks == 0)
         return;
     (void)!snprintf(name, sizeof(name), trace->chunks == 1 ? "chunk" : "%u chunks", trace->chunks);
-    put(transfer, slot, name, trace->first_ns, trace->last_ns, trace->bytes);
+    transfer_trace_put(transfer, slot, name, trace->first_ns, trace->last_ns, trace->bytes);
     trace->chunks = 0;
     trace->bytes = 0;
 }
 
 /* Of a chunk that has a span of its own. */
-static void put_steps(const struct transfer *transfer, const struct slot *slot, uint64_t end_ns)
+static void transfer_trace_put_steps(const struct transfer *transfer, const struct slot *slot,
+                                     uint64_t end_ns)
 {
     const struct slot_trace *trace = &slot->trace;
     uint64_t read_ns = trace->read_ns ? trace->read_ns : trace->begun_ns;
@@ -63,11 +64,12 @@ static void put_steps(const struct transfer *transfer, const struct slot *slot, 
     if (!slot->memory)
         return; /* it goes straight: there is one step */
     if (transfer->from)
-        put(transfer, slot, "read", trace->begun_ns, read_ns, slot->used);
+        transfer_trace_put(transfer, slot, "read", trace->begun_ns, read_ns, slot->used);
     if (transfer->stage_count)
-        put(transfer, slot, "copy", read_ns, transfer->to ? staged_ns : end_ns, slot->used);
+        transfer_trace_put(transfer, slot, "copy", read_ns, transfer->to ? staged_ns : end_ns,
+                           slot->used);
     if (transfer->to)
-        put(transfer, slot, "write", staged_ns, end_ns, slot->used);
+        transfer_trace_put(transfer, slot, "write", staged_ns, end_ns, slot->used);
 }
 
 void trace_end(const struct transfer *transfer, struct slot *slot)
@@ -85,14 +87,14 @@ void trace_end(const struct transfer *transfer, struct slot *slot)
     if (now - trace->first_ns < TRACE_BATCH_NS)
         return;
     if (trace->chunks == 1)
-        put_steps(transfer, slot, now);
+        transfer_trace_put_steps(transfer, slot, now);
     trace_flush(transfer, slot);
 }
 
 /* The transfers of other threads are the parent's. */
-static void in_child(void)
+static void transfer_trace_in_child(void)
 {
     atomic_store(&ids, 0);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = transfer_trace_in_child};

@@ -331,12 +331,12 @@ static void converse(struct link *link, int agent, const uint8_t *data, size_t s
         ssize_t count = send(agent, data + sent, most, MSG_DONTWAIT | MSG_NOSIGNAL);
         EXPECT(count > 0);
         sent += (size_t)count;
-        link_receive(link);
-        serve_jobs(link);
+        control_link_receive(link);
+        control_serve_jobs(link);
         if (wire_is_open(&link->wire) && link->welcome)
-            send_status(link);
+            control_send_status(link);
         if (wire_is_open(&link->wire) && link->welcome)
-            control_room_serve(false, link, send_frame);
+            control_room_serve(false, link, control_send_frame);
         hear(agent, seen);
     }
 }
@@ -357,7 +357,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     control.device_count = 0;
     control.resolved = false;
     control.connection++;
-    control_room_start(wake);
+    control_room_start(control_wake_thread);
     EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     link->wire.socket = owned_of(ends[0]);
     frame_reader_init(&link->wire.reader);
@@ -374,7 +374,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     EXPECT(control.device_count <= PROTOCOL_SEATS_MAX);
     for (size_t i = 0; i < control.device_count; i++)
         use_key(&control.devices[i]);
-    link_drop(link);
+    control_link_drop(link);
     close(ends[1]);
     return 0;
 }

@@ -30,7 +30,7 @@ struct making {
     struct process_files files;
     struct parked parked;
     int process; /**< A pidfd of it, or -1: its number may be another's once it ended. */
-    int guard;   /**< Where guard_begin's process hears from us, or -1. */
+    int guard;   /**< Where checkpoint_process_guard_begin's process hears from us, or -1. */
     char name[OUTPUT_PROGRAM_MAX];
     bool session; /**< It is in another process's. */
     bool ran;     /**< It was on a device. */
@@ -38,7 +38,7 @@ struct making {
     struct image_written written;
 };
 
-static bool take_news(void *context, const struct message *message)
+static bool checkpoint_process_take_news(void *context, const struct message *message)
 {
     (void)context;
     return field_is(&message->root, "type", MSG_PROGRESS) ||
@@ -46,10 +46,10 @@ static bool take_news(void *context, const struct message *message)
 }
 
 /** @ret_soon: nobody has said what is wrong, as it may be over soon. */
-static int ask_resume(const struct output *output, struct client *client, struct frame *frame,
-                      json_t **ret_report, bool *ret_soon)
+static int checkpoint_process_ask_resume(const struct output *output, struct client *client,
+                                         struct frame *frame, json_t **ret_report, bool *ret_soon)
 {
-    const struct news news = {NULL, take_news, -1, NULL};
+    const struct news news = {NULL, checkpoint_process_take_news, -1, NULL};
     struct message message;
     char code[PROTOCOL_WORD_MAX] = "";
     int result = ask_follow(client, frame, &news, &message), status = 0;
@@ -88,12 +88,12 @@ int checkpoint_resume(const struct output *output, struct client *client, pid_t 
         if (device)
             frame_string(&frame, "device", device);
         frame_bool(&frame, "queue", queue);
-        status = ask_resume(output, client, &frame, ret_report, &soon);
+        status = checkpoint_process_ask_resume(output, client, &frame, ret_report, &soon);
     }
     return status;
 }
 
-static int prepare(struct making *m)
+static int checkpoint_process_prepare(struct making *m)
 {
     char problem[IMAGE_PROBLEM_MAX];
 
@@ -119,7 +119,7 @@ static int prepare(struct making *m)
 }
 
 /** What CRIU would keep with it, and nobody has parked. */
-static bool has_children(pid_t pid)
+static bool checkpoint_process_has_children(pid_t pid)
 {
     CLEANUP(cleanup_free) struct dirent **tasks = NULL;
     char path[64];
@@ -137,9 +137,9 @@ static bool has_children(pid_t pid)
 }
 
 /** The agent's word: it is suspended, without a driver and without its agent. */
-static int park(struct making *m, json_t **ret_report)
+static int checkpoint_process_park(struct making *m, json_t **ret_report)
 {
-    const struct news news = {NULL, take_news, -1, NULL};
+    const struct news news = {NULL, checkpoint_process_take_news, -1, NULL};
     struct message message;
     struct frame frame;
 
@@ -159,12 +159,12 @@ static int park(struct making *m, json_t **ret_report)
     return status;
 }
 
-static int tell(const struct making *m, int signal)
+static int checkpoint_process_tell(const struct making *m, int signal)
 {
     return pidfd_send_signal(m->process, signal, NULL, 0);
 }
 
-static int is_parked(struct making *m, const json_t *report)
+static int checkpoint_process_is_parked(struct making *m, const json_t *report)
 {
     const json_t *app = json_object_get(report, "app");
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
@@ -185,7 +185,7 @@ static int is_parked(struct making *m, const json_t *report)
     m->session = getsid(m->parked.pid) != m->parked.pid;
     m->process = pidfd_open(m->parked.pid, 0);
     int error = m->process < 0 ? -errno : park_await(&m->parked);
-    if (!error && tell(m, 0))
+    if (!error && checkpoint_process_tell(m, 0))
         error = -errno; /* what said that it is parked is not what the descriptor is of */
     if (error) {
         return output_fail(m->output, error == -EPERM ? ERR_DENIED : ERR_FAILED,
@@ -194,7 +194,7 @@ static int is_parked(struct making *m, const json_t *report)
                            : error == -ECANCELED ? "it did not wait for us"
                                                  : strerror(-error));
     }
-    if (!has_children(m->parked.pid))
+    if (!checkpoint_process_has_children(m->parked.pid))
         return 0;
     return output_fail(m->output, ERR_REFUSED,
                        "no image was made of %s: it has processes of its own, which would have to "
@@ -203,14 +203,14 @@ static int is_parked(struct making *m, const json_t *report)
 }
 
 /** CRIU's process, or 0 once nobody has to continue the program. */
-static void guard_tell(const struct making *m, pid_t criu)
+static void checkpoint_process_guard_tell(const struct making *m, pid_t criu)
 {
     if (m->guard >= 0)
         (void)!send(m->guard, &criu, sizeof(criu), MSG_NOSIGNAL);
 }
 
 /** Until we are over, or were killed; then until CRIU is, which stops the program at its end. */
-static void guard(int process, int from)
+static void checkpoint_process_guard(int process, int from)
 {
     struct pollfd criu = {.fd = -1, .events = POLLIN};
     pid_t pid = -1;
@@ -226,7 +226,7 @@ static void guard(int process, int from)
 
 /** Nobody but this command continues a program that is left stopped: where it is killed, a process
  *  that outlives it does. That has nothing of ours open, so that others see our end. */
-static int guard_begin(struct making *m)
+static int checkpoint_process_guard_begin(struct making *m)
 {
     int ends[2];
 
@@ -238,7 +238,7 @@ static int guard_begin(struct making *m)
         if (dup2(m->process, STDIN_FILENO) == STDIN_FILENO &&
             dup2(ends[0], STDOUT_FILENO) == STDOUT_FILENO) {
             closefrom(STDERR_FILENO);
-            guard(STDIN_FILENO, STDOUT_FILENO);
+            checkpoint_process_guard(STDIN_FILENO, STDOUT_FILENO);
         }
         _exit(0);
     }
@@ -250,27 +250,27 @@ static int guard_begin(struct making *m)
     return error;
 }
 
-static void guard_end(struct making *m)
+static void checkpoint_process_guard_end(struct making *m)
 {
     if (m->guard < 0)
         return;
-    guard_tell(m, 0);
+    checkpoint_process_guard_tell(m, 0);
     close(m->guard);
     while (wait(NULL) < 0 && errno == EINTR)
         ;
 }
 
-static void criu_begun(void *data, pid_t criu)
+static void checkpoint_process_criu_begun(void *data, pid_t criu)
 {
-    guard_tell(data, criu);
+    checkpoint_process_guard_tell(data, criu);
 }
 
-static void beat(void *data)
+static void checkpoint_process_beat(void *data)
 {
     park_beat(&((struct making *)data)->parked);
 }
 
-static int dump(struct making *m)
+static int checkpoint_process_dump(struct making *m)
 {
     char pid[16], problem[CRIU_PROBLEM_MAX];
     const char *leave = m->wish->ends ? "--leave-stopped" : "--leave-running";
@@ -290,10 +290,10 @@ static int dump(struct making *m)
                                    .words = words,
                                    .log = m->files.log,
                                    .terminal = m->session,
-                                   .begun = criu_begun,
-                                   .tick = beat,
+                                   .begun = checkpoint_process_criu_begun,
+                                   .tick = checkpoint_process_beat,
                                    .data = m};
-    int error = m->wish->ends ? guard_begin(m) : 0;
+    int error = m->wish->ends ? checkpoint_process_guard_begin(m) : 0;
     if (error)
         snprintf(problem, sizeof(problem), "nobody can watch over it: %s", strerror(-error));
     if (!error && criu_run(&call, problem) == 0)
@@ -303,7 +303,7 @@ static int dump(struct making *m)
                        process_files_keep_log(m->folder, &m->files));
 }
 
-static int pack(struct making *m)
+static int checkpoint_process_pack(struct making *m)
 {
     char problem[IMAGE_PROBLEM_MAX];
     int error =
@@ -315,11 +315,11 @@ static int pack(struct making *m)
 }
 
 /** A stopped one continues. */
-static int go_on(struct making *m)
+static int checkpoint_process_go_on(struct making *m)
 {
     json_t *report = NULL;
 
-    (void)tell(m, SIGCONT);
+    (void)checkpoint_process_tell(m, SIGCONT);
     (void)!park_go(&m->parked, NULL); /* else it does so soon */
     m->went_ns = clock_now_ns();
     if (!m->ran)
@@ -331,39 +331,39 @@ static int go_on(struct making *m)
 }
 
 /** The program ends with its image, or goes on, and its image is made of what CRIU kept. */
-static int keep(struct making *m)
+static int checkpoint_process_keep(struct making *m)
 {
-    int status = dump(m), packed = 0;
+    int status = checkpoint_process_dump(m), packed = 0;
 
     if (!status && m->wish->ends) {
-        status = pack(m);
+        status = checkpoint_process_pack(m);
         if (!status) {
-            (void)tell(m, SIGKILL);
+            (void)checkpoint_process_tell(m, SIGKILL);
             m->went_ns = clock_now_ns();
             return 0;
         }
     }
     bool packs = !status;
-    int went = go_on(m);
+    int went = checkpoint_process_go_on(m);
     if (packs)
-        packed = pack(m);
+        packed = checkpoint_process_pack(m);
     return status ? status : packed ? packed : went;
 }
 
-static int make(struct making *m, json_t **ret_report)
+static int checkpoint_process_make(struct making *m, json_t **ret_report)
 {
-    int status = prepare(m);
+    int status = checkpoint_process_prepare(m);
 
     if (!status)
-        status = park(m, ret_report);
+        status = checkpoint_process_park(m, ret_report);
     if (status)
         return status;
     m->parked_ns = clock_now_ns();
-    status = is_parked(m, *ret_report);
+    status = checkpoint_process_is_parked(m, *ret_report);
     if (!status)
-        status = keep(m);
+        status = checkpoint_process_keep(m);
     else if (m->parked.box)
-        (void)go_on(m);
+        (void)checkpoint_process_go_on(m);
     return status;
 }
 
@@ -378,9 +378,9 @@ int checkpoint_process(const struct output *output, const struct process_wish *w
                        .guard = -1,
                        .begun_ns = clock_now_ns()};
     json_t *report = NULL;
-    int status = make(&m, &report);
+    int status = checkpoint_process_make(&m, &report);
 
-    guard_end(&m);
+    checkpoint_process_guard_end(&m);
     process_files_end(&m.files);
     image_folder_close(m.folder);
     if (m.process >= 0)

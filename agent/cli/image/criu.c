@@ -19,7 +19,7 @@
 #define LINE_SIZE 512
 #define MARK      "Error ("
 
-static bool is_program(const char *path)
+static bool criu_is_program(const char *path)
 {
     return access(path, X_OK) == 0;
 }
@@ -31,7 +31,7 @@ int criu_find(const char *word, char ret_path[PATH_MAX])
     char *CLEANUP(cleanup_free) all = NULL;
 
     if (word && strchr(word, '/')) {
-        if (!is_program(word) || !realpath(word, ret_path))
+        if (!criu_is_program(word) || !realpath(word, ret_path))
             return -ENOENT;
         return 0;
     }
@@ -42,7 +42,7 @@ int criu_find(const char *word, char ret_path[PATH_MAX])
     char *rest = all;
     for (const char *folder; (folder = strsep(&rest, ":"));) {
         int length = snprintf(ret_path, PATH_MAX, "%s/%s", folder, word ? word : "criu");
-        if (folder[0] == '/' && length < PATH_MAX && is_program(ret_path))
+        if (folder[0] == '/' && length < PATH_MAX && criu_is_program(ret_path))
             return 0;
     }
     return -ENOENT;
@@ -50,7 +50,7 @@ int criu_find(const char *word, char ret_path[PATH_MAX])
 
 /** The first error, which the others follow from, but for those that only say that there was one;
  *  where there is none, the last line. */
-static void find_problem(const char *log, char ret_problem[CRIU_PROBLEM_MAX])
+static void criu_find_problem(const char *log, char ret_problem[CRIU_PROBLEM_MAX])
 {
     CLEANUP(cleanup_fclose) FILE *file = fopen(log, "re");
     char line[LINE_SIZE], found[LINE_SIZE] = "";
@@ -71,7 +71,7 @@ static void find_problem(const char *log, char ret_problem[CRIU_PROBLEM_MAX])
 
 /** It leaves no descriptor of ours in what it restores. Signals that are for us do not end it in
  *  the middle, where it would leave a process with its code in it. */
-static int start(const struct criu_call *call, pid_t *ret_child)
+static int criu_start(const struct criu_call *call, pid_t *ret_child)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -109,7 +109,7 @@ static int start(const struct criu_call *call, pid_t *ret_child)
 int criu_run(const struct criu_call *call, char ret_problem[CRIU_PROBLEM_MAX])
 {
     pid_t child, ended;
-    int status = 0, error = start(call, &child);
+    int status = 0, error = criu_start(call, &child);
 
     if (error) {
         snprintf(ret_problem, CRIU_PROBLEM_MAX, "%.400s: %s", call->path, strerror(-error));
@@ -124,7 +124,7 @@ int criu_run(const struct criu_call *call, char ret_problem[CRIU_PROBLEM_MAX])
     }
     if (ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    find_problem(call->log, ret_problem);
+    criu_find_problem(call->log, ret_problem);
     return -EIO;
 }
 

@@ -88,7 +88,7 @@ void image_summary_finish(struct image_summary *summary)
 }
 
 /** By their rights to run, where both have one: several programs may have one name. */
-static bool is_same(const struct image_summary *one, const struct image_summary *other)
+static bool images_is_same(const struct image_summary *one, const struct image_summary *other)
 {
     const struct image_record *right = image_manifest_find(&one->manifest, IMAGE_RIGHT);
     const struct image_record *has = image_manifest_find(&other->manifest, IMAGE_RIGHT);
@@ -98,17 +98,17 @@ static bool is_same(const struct image_summary *one, const struct image_summary 
 }
 
 /** How many of @summaries behind number @index are of the same program. */
-static uint64_t later_ones(const struct image_summary *summaries, size_t count, size_t index)
+static uint64_t images_later_ones(const struct image_summary *summaries, size_t count, size_t index)
 {
     uint64_t later = 0;
 
     for (size_t i = index + 1; i < count; i++)
-        later += !summaries[i].damaged && is_same(&summaries[i], &summaries[index]);
+        later += !summaries[i].damaged && images_is_same(&summaries[i], &summaries[index]);
     return later;
 }
 
-static bool is_chosen(const struct images_prune *prune, const struct image_summary *summaries,
-                      size_t count, size_t index)
+static bool images_is_chosen(const struct images_prune *prune,
+                             const struct image_summary *summaries, size_t count, size_t index)
 {
     const struct image_summary *summary = &summaries[index];
 
@@ -116,11 +116,11 @@ static bool is_chosen(const struct images_prune *prune, const struct image_summa
         return prune->damaged;
     return prune->limited &&
            (!prune->program || strcmp(prune->program, summary->about->program) == 0) &&
-           later_ones(summaries, count, index) >= prune->keep;
+           images_later_ones(summaries, count, index) >= prune->keep;
 }
 
-static void remove_one(const struct output *output, const struct images *images, const char *name,
-                       struct images_prune *prune)
+static void images_remove_one(const struct output *output, const struct images *images,
+                              const char *name, struct images_prune *prune)
 {
     int error = image_folder_remove(images->folder, name);
 
@@ -146,8 +146,8 @@ int images_prune(const struct output *output, const struct images *images,
     for (size_t i = 0; i < count; i++)
         image_summarize(images, images->names.names[i], &summaries[i]);
     for (size_t i = 0; i < count; i++)
-        if (is_chosen(prune, summaries, count, i))
-            remove_one(output, images, images->names.names[i], prune);
+        if (images_is_chosen(prune, summaries, count, i))
+            images_remove_one(output, images, images->names.names[i], prune);
     for (size_t i = 0; i < count; i++)
         image_summary_finish(&summaries[i]);
     int error = image_folder_sweep(images->folder, &prune->swept, problem);

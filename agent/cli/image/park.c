@@ -13,7 +13,8 @@
 #define PARK_NS (10 * NS_PER_S)
 #define LOOK_NS (5 * NS_PER_MS)
 
-static int copy(const struct parked *parked, size_t offset, void *bytes, size_t size, bool write)
+static int park_copy(const struct parked *parked, size_t offset, void *bytes, size_t size,
+                     bool write)
 {
     struct iovec here = {bytes, size}, there = {(void *)(uintptr_t)(parked->box + offset), size};
     ssize_t done = write ? process_vm_writev(parked->pid, &here, 1, &there, 1, 0)
@@ -25,10 +26,10 @@ static int copy(const struct parked *parked, size_t offset, void *bytes, size_t 
 }
 
 /** Nothing is written where there is no box. */
-static int look(const struct parked *parked, uint32_t *ret_state)
+static int park_look(const struct parked *parked, uint32_t *ret_state)
 {
     struct park_box box;
-    int error = copy(parked, 0, &box, sizeof(box), false);
+    int error = park_copy(parked, 0, &box, sizeof(box), false);
 
     if (!error && box.magic != PARK_MAGIC)
         error = -EBADMSG;
@@ -42,7 +43,7 @@ int park_await(const struct parked *parked)
     uint32_t state;
 
     for (;;) {
-        int error = look(parked, &state);
+        int error = park_look(parked, &state);
         if (error)
             return error;
         if (state == PARK_PARKED)
@@ -62,9 +63,10 @@ void park_beat(void *data)
     uint32_t beat, state;
     size_t offset = offsetof(struct park_box, beat);
 
-    if (look(parked, &state) == 0 && copy(parked, offset, &beat, sizeof(beat), false) == 0) {
+    if (park_look(parked, &state) == 0 &&
+        park_copy(parked, offset, &beat, sizeof(beat), false) == 0) {
         beat++;
-        (void)!copy(parked, offset, &beat, sizeof(beat), true);
+        (void)!park_copy(parked, offset, &beat, sizeof(beat), true);
     }
 }
 
@@ -72,14 +74,15 @@ int park_go(const struct parked *parked, const char *socket)
 {
     struct park_box box = {.restored = socket != NULL};
     uint32_t state, go = PARK_GO;
-    int error = look(parked, &state);
+    int error = park_look(parked, &state);
 
     if (!error && socket &&
         snprintf(box.socket, sizeof(box.socket), "%s", socket) >= (int)sizeof(box.socket))
         error = -ENAMETOOLONG;
     if (!error && socket) {
-        error = copy(parked, offsetof(struct park_box, restored), &box.restored,
-                     sizeof(box) - offsetof(struct park_box, restored), true);
+        error = park_copy(parked, offsetof(struct park_box, restored), &box.restored,
+                          sizeof(box) - offsetof(struct park_box, restored), true);
     }
-    return error ? error : copy(parked, offsetof(struct park_box, state), &go, sizeof(go), true);
+    return error ? error
+                 : park_copy(parked, offsetof(struct park_box, state), &go, sizeof(go), true);
 }

@@ -24,7 +24,7 @@
 
 /* ---- the folder ---- */
 
-static void empty(int fd)
+static void process_image_empty(int fd)
 {
     CLEANUP(cleanup_free) struct dirent **names = NULL;
     int count = scandirat(fd, ".", &names, NULL, NULL);
@@ -36,7 +36,7 @@ static void empty(int fd)
 }
 
 /** Whoever has one has its lock. */
-static void sweep(const struct image_folder *folder)
+static void process_image_sweep(const struct image_folder *folder)
 {
     CLEANUP(cleanup_free) struct dirent **names = NULL;
     int parent = owned_fd(&folder->folder), count = scandirat(parent, ".", &names, NULL, NULL);
@@ -48,7 +48,7 @@ static void sweep(const struct image_folder *folder)
             ours ? openat(parent, names[i]->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
                  : -1;
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            empty(fd);
+            process_image_empty(fd);
             (void)!unlinkat(parent, names[i]->d_name, AT_REMOVEDIR);
         }
         free(names[i]);
@@ -56,7 +56,7 @@ static void sweep(const struct image_folder *folder)
 }
 
 /** Locked, and there still: who sweeps may have had it before us. */
-static bool is_taken(const struct process_files *files)
+static bool process_image_is_taken(const struct process_files *files)
 {
     struct stat opened, named;
 
@@ -66,7 +66,7 @@ static bool is_taken(const struct process_files *files)
 }
 
 /** -EAGAIN: another sweep had it. */
-static int make_files(const char *parent, struct process_files *files)
+static int process_image_make_files(const char *parent, struct process_files *files)
 {
     if (paths_join(parent, PREFIX, files->path) != 0 ||
         strlen(files->path) + sizeof("XXXXXX/" LOG) > PATH_MAX)
@@ -77,7 +77,7 @@ static int make_files(const char *parent, struct process_files *files)
     files->fd = open(files->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (files->fd < 0)
         return errno == ENOENT ? -EAGAIN : -errno;
-    if (is_taken(files))
+    if (process_image_is_taken(files))
         return paths_join(files->path, LOG, files->log);
     close(files->fd);
     files->fd = -1;
@@ -89,9 +89,9 @@ int process_files_begin(const struct image_folder *folder, struct process_files 
     int error = -EAGAIN;
 
     ret_files->fd = -1;
-    sweep(folder);
+    process_image_sweep(folder);
     for (unsigned i = 0; i < TRIES && error == -EAGAIN; i++)
-        error = make_files(folder->path, ret_files);
+        error = process_image_make_files(folder->path, ret_files);
     if (error)
         process_files_end(ret_files);
     return error;
@@ -101,7 +101,7 @@ void process_files_end(struct process_files *files)
 {
     if (files->fd < 0)
         return;
-    empty(files->fd);
+    process_image_empty(files->fd);
     (void)!rmdir(files->path);
     close(files->fd);
     files->fd = -1;
@@ -130,7 +130,8 @@ struct writing {
     size_t count, mapped_count;
 };
 
-static const void *look(const struct image_source *source, uint64_t at, size_t size, void *room)
+static const void *process_image_look(const struct image_source *source, uint64_t at, size_t size,
+                                      void *room)
 {
     const struct mapped *mapped = source->data;
 
@@ -139,7 +140,7 @@ static const void *look(const struct image_source *source, uint64_t at, size_t s
 }
 
 /** As the program would say it of itself. */
-static char *name_of(pid_t pid)
+static char *process_image_name_of(pid_t pid)
 {
     char path[64], text[256] = "";
 
@@ -151,7 +152,7 @@ static char *name_of(pid_t pid)
     return strdup(slash ? slash + 1 : text);
 }
 
-static int describe(struct writing *w, const struct parked *parked, bool session)
+static int process_image_describe(struct writing *w, const struct parked *parked, bool session)
 {
     struct image_record *about = image_manifest_add(&w->manifest, IMAGE_ABOUT);
     struct utsname host;
@@ -160,7 +161,7 @@ static int describe(struct writing *w, const struct parked *parked, bool session
         return -ENOMEM;
     about->about->created_ms = clock_wall_ms();
     about->about->pid = (uint64_t)parked->pid;
-    about->about->program = name_of(parked->pid);
+    about->about->program = process_image_name_of(parked->pid);
     about->about->host = strdup(uname(&host) == 0 ? host.nodename : "");
     about->about->release = strdup(RESEAT_VERSION);
     about->about->reason = strdup("process");
@@ -172,7 +173,7 @@ static int describe(struct writing *w, const struct parked *parked, bool session
     return 0;
 }
 
-static int map(int folder, const char *name, struct mapped *ret_mapped)
+static int process_image_map(int folder, const char *name, struct mapped *ret_mapped)
 {
     CLEANUP(cleanup_close) int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     struct stat is;
@@ -191,7 +192,7 @@ static int map(int folder, const char *name, struct mapped *ret_mapped)
     return 0;
 }
 
-static int add_file(struct writing *w, int folder, const char *name)
+static int process_image_add_file(struct writing *w, int folder, const char *name)
 {
     struct image_record *record = image_manifest_add(&w->manifest, IMAGE_FILE);
     struct mapped *mapped = &w->mapped[w->mapped_count];
@@ -199,16 +200,16 @@ static int add_file(struct writing *w, int folder, const char *name)
     if (!record || !(record->file->name = strdup(name)))
         return -ENOMEM;
     record->file->id = ++w->mapped_count;
-    int error = map(folder, name, mapped);
+    int error = process_image_map(folder, name, mapped);
     w->sources[w->count++] = (struct image_source){.id = record->file->id,
                                                    .size = mapped->size,
                                                    .written = mapped->size != 0,
-                                                   .look = look,
+                                                   .look = process_image_look,
                                                    .data = mapped};
     return error;
 }
 
-static int add_files(struct writing *w, int folder)
+static int process_image_add_files(struct writing *w, int folder)
 {
     CLEANUP(cleanup_free) struct dirent **names = NULL;
     int count = scandirat(folder, ".", &names, NULL, alphasort), error = count < 0 ? -errno : 0;
@@ -219,7 +220,7 @@ static int add_files(struct writing *w, int folder)
         error = -ENOMEM;
     for (int i = 0; i < count; i++) {
         if (!error && names[i]->d_name[0] != '.' && strcmp(names[i]->d_name, LOG) != 0)
-            error = add_file(w, folder, names[i]->d_name);
+            error = process_image_add_file(w, folder, names[i]->d_name);
         free(names[i]);
     }
     return error;
@@ -230,10 +231,10 @@ int process_image_write(struct image_folder *folder, const struct process_files 
                         struct image_written *ret_written, char ret_problem[IMAGE_PROBLEM_MAX])
 {
     struct writing w = {.count = 0};
-    int error = describe(&w, parked, session);
+    int error = process_image_describe(&w, parked, session);
 
     if (!error)
-        error = add_files(&w, files->fd);
+        error = process_image_add_files(&w, files->fd);
     if (error) {
         snprintf(ret_problem, IMAGE_PROBLEM_MAX, "%.900s: %s", files->path, strerror(-error));
     } else {
@@ -261,7 +262,7 @@ const struct image_process *process_image_process(const struct image_manifest *m
 }
 
 /** A file of @size bytes, mapped; a name that is there twice is damage. */
-static int make(int folder, const char *name, size_t size, char **ret_bytes)
+static int process_image_make(int folder, const char *name, size_t size, char **ret_bytes)
 {
     CLEANUP(cleanup_close)
     int fd = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -280,8 +281,8 @@ static int make(int folder, const char *name, size_t size, char **ret_bytes)
     return 0;
 }
 
-static int make_all(const struct image_manifest *manifest, int folder, struct image_sink *sinks,
-                    size_t *ret_count, char *ret_problem)
+static int process_image_make_all(const struct image_manifest *manifest, int folder,
+                                  struct image_sink *sinks, size_t *ret_count, char *ret_problem)
 {
     for (size_t i = 0; i < manifest->count; i++) {
         const struct image_record *record = &manifest->records[i];
@@ -290,7 +291,8 @@ static int make_all(const struct image_manifest *manifest, int folder, struct im
         if (record->kind != IMAGE_FILE)
             continue;
         struct image_sink sink = {.contents = contents, .zero = true};
-        int error = contents ? make(folder, record->file->name, (size_t)contents->size, &sink.bytes)
+        int error = contents ? process_image_make(folder, record->file->name,
+                                                  (size_t)contents->size, &sink.bytes)
                              : -EBADMSG;
         if (error) {
             snprintf(ret_problem, IMAGE_PROBLEM_MAX, "the file %.200s of its process: %s",
@@ -316,7 +318,7 @@ int process_image_read(const struct image_folder *folder, const struct image_man
         snprintf(ret_problem, IMAGE_PROBLEM_MAX, "%s", strerror(ENOMEM));
         return -ENOMEM;
     }
-    int error = make_all(manifest, files->fd, sinks, &count, ret_problem);
+    int error = process_image_make_all(manifest, files->fd, sinks, &count, ret_problem);
     if (!error) {
         const struct image_reading reading = {.sinks = sinks, .count = count};
         error = image_read(folder, &reading, ret_problem);

@@ -7,14 +7,14 @@
 
 /* Which image a new process goes on from. */
 
-static const char *last_part(const char *path)
+static const char *restore_last_part(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
 /** The part behind the last slash of @path, where that is the name of an image: it is cut off. */
-static bool split(char path[PATH_MAX], char ret_name[IMAGE_NAME_MAX])
+static bool restore_split_command(char path[PATH_MAX], char ret_name[IMAGE_NAME_MAX])
 {
     char *slash = strrchr(path, '/');
 
@@ -26,7 +26,7 @@ static bool split(char path[PATH_MAX], char ret_name[IMAGE_NAME_MAX])
 }
 
 /** NULL, or why no program can go on from it. */
-static const char *problem_of(const struct image_summary *summary)
+static const char *restore_problem_of(const struct image_summary *summary)
 {
     if (summary->damaged)
         return summary->problem;
@@ -35,12 +35,13 @@ static const char *problem_of(const struct image_summary *summary)
                : "it has no progress: the program had no save callback (reseat.h)";
 }
 
-static int check_named(const struct output *output, const struct images *images, const char *name)
+static int restore_check_named(const struct output *output, const struct images *images,
+                               const char *name)
 {
     struct image_summary summary = {0};
 
     image_summarize(images, name, &summary);
-    const char *problem = problem_of(&summary);
+    const char *problem = restore_problem_of(&summary);
     int status = !problem          ? 0
                  : summary.damaged ? output_fail(output, ERR_FAILED, "%s", problem)
                                    : output_fail(output, ERR_REFUSED, "%s/%s: %s",
@@ -51,8 +52,8 @@ static int check_named(const struct output *output, const struct images *images,
 
 /** The last one of @program. One that is damaged is nobody's for sure, and no reason to begin from
  * an older one without a word. */
-static int find_last(const struct output *output, const struct images *images, const char *program,
-                     char ret_name[IMAGE_NAME_MAX])
+static int restore_find_last(const struct output *output, const struct images *images,
+                             const char *program, char ret_name[IMAGE_NAME_MAX])
 {
     char other[64] = "";
     const char *path = images->folder->path;
@@ -61,7 +62,7 @@ static int find_last(const struct output *output, const struct images *images, c
     for (size_t i = images->names.count; i-- > 0 && status == STATUS_NONE;) {
         struct image_summary summary = {0};
         image_summarize(images, images->names.names[i], &summary);
-        const char *problem = problem_of(&summary);
+        const char *problem = restore_problem_of(&summary);
         bool its = summary.damaged || strcmp(summary.about->program, program) == 0;
         if (!its && !other[0])
             snprintf(other, sizeof(other), "%s", summary.about->program);
@@ -91,12 +92,12 @@ int restore_find(const struct output *output, const char *word, const char *prog
 
     if (status)
         return status;
-    bool named = split(path, name);
+    bool named = restore_split_command(path, name);
     status = images_open(output, path, IMAGE_TO_READ, &images);
     if (status)
         return status;
-    status = named ? check_named(output, &images, name)
-                   : find_last(output, &images, last_part(program), name);
+    status = named ? restore_check_named(output, &images, name)
+                   : restore_find_last(output, &images, restore_last_part(program), name);
     int length = snprintf(ret_path, PATH_MAX, "%s/%s", images.folder->path, name);
     images_close(&images);
     if (!status && length >= PATH_MAX)

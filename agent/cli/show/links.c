@@ -41,7 +41,7 @@ struct links_known {
 /* ---- measuring ---- */
 
 /* Wait until the helper has ended, or end it with what it started. False: it was late. */
-static bool await_helper(pid_t helper, uint64_t limit_ms, int *ret_status)
+static bool links_await_helper(pid_t helper, uint64_t limit_ms, int *ret_status)
 {
     uint64_t deadline = clock_now_ns() + limit_ms * NS_PER_MS;
 
@@ -59,7 +59,7 @@ static bool await_helper(pid_t helper, uint64_t limit_ms, int *ret_status)
 }
 
 /* @quiet: what it and the driver say is for nobody; otherwise it is no part of our answer. */
-static int start_helper(const char *path, const char *key, bool quiet, pid_t *ret_helper)
+static int links_start_helper(const char *path, const char *key, bool quiet, pid_t *ret_helper)
 {
     char *arguments[] = {(char *)(uintptr_t)path, (char *)(uintptr_t)key, NULL};
     posix_spawn_file_actions_t actions;
@@ -79,7 +79,7 @@ static int start_helper(const char *path, const char *key, bool quiet, pid_t *re
 }
 
 /* What goes wrong is the link's problem. */
-static void measure(const struct output *output, struct link *link, uint64_t limit_ms)
+static void links_measure(const struct output *output, struct link *link, uint64_t limit_ms)
 {
     char path[PATH_MAX], key[DEVICE_KEY_TEXT_MAX];
     pid_t helper;
@@ -88,11 +88,11 @@ static void measure(const struct output *output, struct link *link, uint64_t lim
 
     device_key_format(&link->entry->key, key);
     if (!error)
-        error = start_helper(path, key, output->json, &helper);
+        error = links_start_helper(path, key, output->json, &helper);
     if (error)
         snprintf(link->problem, sizeof(link->problem), "reseat-measure cannot be started: %s",
                  strerror(-error));
-    else if (!await_helper(helper, limit_ms, &status))
+    else if (!links_await_helper(helper, limit_ms, &status))
         snprintf(link->problem, sizeof(link->problem),
                  "not measured in %llu s: its driver may hang; see --timeout",
                  (unsigned long long)(limit_ms / 1000));
@@ -105,15 +105,15 @@ static void measure(const struct output *output, struct link *link, uint64_t lim
 
 /* ---- what is known ---- */
 
-static unsigned cores(void)
+static unsigned links_cores(void)
 {
     cpu_set_t set;
 
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
 }
 
-static int know(const struct output *output, const struct inventory *inventory, uint64_t limit_ms,
-                struct links_known *ret_known)
+static int links_know(const struct output *output, const struct inventory *inventory,
+                      uint64_t limit_ms, struct links_known *ret_known)
 {
     struct links_known known = {.links = calloc(inventory->count, sizeof(*known.links)),
                                 .count = inventory->count};
@@ -127,7 +127,7 @@ static int know(const struct output *output, const struct inventory *inventory, 
         struct link *link = &known.links[i];
         link->entry = &inventory->entries[i];
         if (limit_ms)
-            measure(output, link, limit_ms);
+            links_measure(output, link, limit_ms);
         link->measured = links_find(&links, &link->entry->key, &link->entry->info, &link->figures,
                                     &link->measured_s) == 0;
     }
@@ -136,14 +136,14 @@ static int know(const struct output *output, const struct inventory *inventory, 
     return 0;
 }
 
-static json_t *json_stage(const struct cost_stage *stage, bool measured)
+static json_t *links_json_stage(const struct cost_stage *stage, bool measured)
 {
     return measured ? json_pack("{sIsI}", "setup_ns", (json_int_t)(stage->setup * 1e9),
                                 "bytes_per_s", (json_int_t)stage->bandwidth)
                     : json_null();
 }
 
-static json_t *json_link(const struct link *link)
+static json_t *links_json_link(const struct link *link)
 {
     const struct link_figures *figures = &link->figures;
     json_t *object = json_object();
@@ -154,28 +154,30 @@ static json_t *json_link(const struct link *link)
     json_object_set_new(object, "measured_s",
                         link->measured ? json_integer((json_int_t)link->measured_s) : json_null());
     json_object_set_new(object, "problem", output_text(link->problem));
-    json_object_set_new(object, "read", json_stage(&figures->read, link->measured));
-    json_object_set_new(object, "write", json_stage(&figures->write, link->measured));
-    json_object_set_new(object, "plain_read", json_stage(&figures->plain_read, link->measured));
-    json_object_set_new(object, "plain_write", json_stage(&figures->plain_write, link->measured));
+    json_object_set_new(object, "read", links_json_stage(&figures->read, link->measured));
+    json_object_set_new(object, "write", links_json_stage(&figures->write, link->measured));
+    json_object_set_new(object, "plain_read",
+                        links_json_stage(&figures->plain_read, link->measured));
+    json_object_set_new(object, "plain_write",
+                        links_json_stage(&figures->plain_write, link->measured));
     return object;
 }
 
-static bool has_link(const struct link *link)
+static bool links_has_link(const struct link *link)
 {
     return link && !devinfo_scalar(&link->entry->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0);
 }
 
 /* One way, from or to host memory where that end is NULL. */
-static json_t *json_way(const struct links_known *known, const struct link *from,
-                        const struct link *to, uint64_t size)
+static json_t *links_json_way(const struct links_known *known, const struct link *from,
+                              const struct link *to, uint64_t size)
 {
     const struct cost_way way = {.from = from ? &from->figures : NULL,
                                  .to = to ? &to->figures : NULL,
                                  .host = &known->host,
                                  .total = size,
-                                 .cores = cores(),
-                                 .link = has_link(from) || has_link(to)};
+                                 .cores = links_cores(),
+                                 .link = links_has_link(from) || links_has_link(to)};
     struct cost_choice choice;
     struct cost_places places;
     json_t *object = json_object();
@@ -192,7 +194,7 @@ static json_t *json_way(const struct links_known *known, const struct link *from
     return object;
 }
 
-static json_t *json_ways(const struct links_known *known)
+static json_t *links_json_ways(const struct links_known *known)
 {
     json_t *ways = json_array();
 
@@ -203,7 +205,7 @@ static json_t *json_ways(const struct links_known *known)
             if (source == target || (source && !source->measured) || (target && !target->measured))
                 continue;
             for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
-                json_array_append_new(ways, json_way(known, source, target, sizes[i]));
+                json_array_append_new(ways, links_json_way(known, source, target, sizes[i]));
         }
     }
     return ways;
@@ -211,7 +213,8 @@ static json_t *json_ways(const struct links_known *known)
 
 /* ---- for people ---- */
 
-static void put_rate(struct table *table, size_t column, const json_t *link, const char *member)
+static void links_put_rate(struct table *table, size_t column, const json_t *link,
+                           const char *member)
 {
     const json_t *stage = json_object_get(link, member);
     char text[32] = "";
@@ -221,7 +224,7 @@ static void put_rate(struct table *table, size_t column, const json_t *link, con
     table_put(table, column, text);
 }
 
-static void put_age(struct table *table, size_t column, const json_t *link)
+static void links_put_age(struct table *table, size_t column, const json_t *link)
 {
     uint64_t then = member_number(link, "measured_s"), now = (uint64_t)time(NULL);
     uint64_t minutes = now > then ? (now - then) / 60 : 0;
@@ -234,7 +237,7 @@ static void put_age(struct table *table, size_t column, const json_t *link)
     table_put(table, column, text);
 }
 
-static int print_links(const json_t *links)
+static int links_print_links(const json_t *links)
 {
     static const struct table_column columns[] = {
         {"NAME", "name"},
@@ -255,19 +258,19 @@ static int print_links(const json_t *links)
         const json_t *read = json_object_get(link, "read");
         char setup[32] = "";
         table_add(table, link);
-        put_rate(table, 2, link, "read");
-        put_rate(table, 3, link, "write");
-        put_rate(table, 4, link, "plain_read");
-        put_rate(table, 5, link, "plain_write");
+        links_put_rate(table, 2, link, "read");
+        links_put_rate(table, 3, link, "write");
+        links_put_rate(table, 4, link, "plain_read");
+        links_put_rate(table, 5, link, "plain_write");
         if (json_is_object(read))
             snprintf(setup, sizeof(setup), "%.1f", (double)member_number(read, "setup_ns") * 1e-3);
         table_put(table, 6, setup);
-        put_age(table, 7, link);
+        links_put_age(table, 7, link);
     }
     return table_print(table);
 }
 
-static int print_ways(const json_t *ways)
+static int links_print_ways(const json_t *ways)
 {
     enum { FROM, TO, CHUNK = 3, CHUNKS, THREADS, TIME };
     static const struct table_column columns[] = {
@@ -303,16 +306,16 @@ static int print_ways(const json_t *ways)
     return table_print(table);
 }
 
-static int print_text(const struct output *output, const struct links_known *known,
-                      const json_t *object)
+static int links_print_text(const struct output *output, const struct links_known *known,
+                            const json_t *object)
 {
     struct words missing = {0};
     const json_t *ways = json_object_get(object, "ways");
 
-    int status = print_links(json_object_get(object, "links"));
+    int status = links_print_links(json_object_get(object, "links"));
     if (!status && json_array_size(ways)) {
         putchar('\n');
-        status = print_ways(ways);
+        status = links_print_ways(ways);
     }
     for (size_t i = 0; i < known->count; i++) {
         const struct link *link = &known->links[i];
@@ -335,29 +338,29 @@ int links_print(const struct output *output, const char *file, uint64_t limit_ms
     int error = inventory_read(file, &inventory);
 
     if (!error)
-        error = know(output, &inventory, limit_ms, &known);
+        error = links_know(output, &inventory, limit_ms, &known);
     if (error) {
         return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
                            strerror(-error));
     }
     json_t *object = output_object(output, STATUS_DONE), *links = json_array();
     for (size_t i = 0; i < known.count; i++)
-        json_array_append_new(links, json_link(&known.links[i]));
+        json_array_append_new(links, links_json_link(&known.links[i]));
     json_object_set_new(object, "links", links);
-    json_object_set_new(object, "copy", json_stage(&known.host.copy, known.host_measured));
-    json_object_set_new(object, "out", json_stage(&known.host.out, known.host_measured));
-    json_object_set_new(object, "fresh", json_stage(&known.host.fresh, known.host_measured));
-    json_object_set_new(object, "ring", json_stage(&known.host.ring, known.host_measured));
+    json_object_set_new(object, "copy", links_json_stage(&known.host.copy, known.host_measured));
+    json_object_set_new(object, "out", links_json_stage(&known.host.out, known.host_measured));
+    json_object_set_new(object, "fresh", links_json_stage(&known.host.fresh, known.host_measured));
+    json_object_set_new(object, "ring", links_json_stage(&known.host.ring, known.host_measured));
     json_object_set_new(object, "hand_ns",
                         known.host_measured
                             ? json_integer((json_int_t)(known.host.hand.setup * 1e9))
                             : json_null());
-    json_object_set_new(object, "ways", json_ways(&known));
+    json_object_set_new(object, "ways", links_json_ways(&known));
     int status;
     if (output->json) {
         status = output_print(object, STATUS_DONE);
     } else {
-        status = print_text(output, &known, object);
+        status = links_print_text(output, &known, object);
         json_decref(object);
     }
     free(known.links);

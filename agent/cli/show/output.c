@@ -14,7 +14,7 @@ json_t *output_object(const struct output *output, int status)
                      "status", status);
 }
 
-static json_t *text_of(const char *bytes, size_t size)
+static json_t *output_text_of(const char *bytes, size_t size)
 {
     char *safe = malloc(size + 1);
     json_t *string = NULL;
@@ -29,10 +29,10 @@ static json_t *text_of(const char *bytes, size_t size)
 
 json_t *output_text(const char *value)
 {
-    return text_of(value, strlen(value));
+    return output_text_of(value, strlen(value));
 }
 
-static json_t *value_of(const msgpack_object *value)
+static json_t *output_value_of(const msgpack_object *value)
 {
     json_t *json;
 
@@ -42,11 +42,11 @@ static json_t *value_of(const msgpack_object *value)
     case MSGPACK_OBJECT_POSITIVE_INTEGER:
         return json_integer((json_int_t)(value->via.u64 & INT64_MAX));
     case MSGPACK_OBJECT_STR:
-        return text_of(value->via.str.size ? value->via.str.ptr : "", value->via.str.size);
+        return output_text_of(value->via.str.size ? value->via.str.ptr : "", value->via.str.size);
     case MSGPACK_OBJECT_ARRAY:
         json = json_array();
         for (uint32_t i = 0; i < value->via.array.size; i++)
-            json_array_append_new(json, value_of(&value->via.array.ptr[i]));
+            json_array_append_new(json, output_value_of(&value->via.array.ptr[i]));
         return json;
     case MSGPACK_OBJECT_MAP:
         json = json_object();
@@ -55,7 +55,7 @@ static json_t *value_of(const msgpack_object *value)
             char key[PROTOCOL_WORD_MAX];
             if (pair->key.type == MSGPACK_OBJECT_STR && pair->key.via.str.size < sizeof(key)) {
                 text_make_safe(key, sizeof(key), pair->key.via.str.ptr, pair->key.via.str.size);
-                json_object_set_new(json, key, value_of(&pair->val));
+                json_object_set_new(json, key, output_value_of(&pair->val));
             }
         }
         return json;
@@ -66,7 +66,7 @@ static json_t *value_of(const msgpack_object *value)
 
 json_t *output_answer(const struct message *message)
 {
-    json_t *object = value_of(&message->root);
+    json_t *object = output_value_of(&message->root);
 
     json_object_del(object, "type");
     return object;
@@ -111,7 +111,7 @@ void output_add_error(json_t *object, const char *code, const char *message)
 }
 
 /** Returns whether all that was printed reached its file, and says so where it did not. */
-static bool is_written(void)
+static bool output_is_written(void)
 {
     if (!fflush(stdout) && !ferror(stdout))
         return true;
@@ -121,7 +121,7 @@ static bool is_written(void)
 
 int output_done(void)
 {
-    return is_written() ? STATUS_DONE : STATUS_ROLLED_BACK;
+    return output_is_written() ? STATUS_DONE : STATUS_ROLLED_BACK;
 }
 
 int output_print(json_t *object, int status)
@@ -129,7 +129,7 @@ int output_print(json_t *object, int status)
     bool bad = !object || json_dumpf(object, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
 
     json_decref(object);
-    bad = !is_written() || bad;
+    bad = !output_is_written() || bad;
     return bad && status == STATUS_DONE ? STATUS_ROLLED_BACK : status;
 }
 
@@ -185,7 +185,7 @@ void output_note_paths(const struct output *output, const struct paths *paths)
                     paths->refused, paths->folder[0] ? paths->folder : "no folder");
 }
 
-static int fail(const struct output *output, const char *code, const char *message)
+static int output_fail_write(const struct output *output, const char *code, const char *message)
 {
     int status = output_status_of(code);
 
@@ -206,7 +206,7 @@ int output_fail(const struct output *output, const char *code, const char *forma
     va_start(arguments, format);
     vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);
-    return fail(output, code, message);
+    return output_fail_write(output, code, message);
 }
 
 int output_fail_message(const struct output *output, const struct message *message)
@@ -215,20 +215,21 @@ int output_fail_message(const struct output *output, const struct message *messa
 
     if (!field_string(&message->root, "code", code, sizeof(code)) ||
         !field_text(&message->root, "message", line, sizeof(line))) {
-        return fail(
+        return output_fail_write(
             output, ERR_PROTOCOL,
             "the agent's answer cannot be understood: it may be of another release. Restart it "
             "with reseat agent stop and reseat agent start");
     }
-    return fail(output, code, line);
+    return output_fail_write(output, code, line);
 }
 
 int output_fail_agent(const struct output *output, int error, const char *what)
 {
     if (error == -ENOENT || error == -ECONNREFUSED) {
-        return fail(output, ERR_NO_AGENT,
-                    "no agent runs for you; start one with reseat agent start, or a program with "
-                    "reseat run");
+        return output_fail_write(
+            output, ERR_NO_AGENT,
+            "no agent runs for you; start one with reseat agent start, or a program with "
+            "reseat run");
     }
     if (error == -EPIPE) {
         return output_fail(
@@ -244,7 +245,8 @@ int output_fail_agent(const struct output *output, int error, const char *what)
                            what);
     }
     if (error == -EPERM)
-        return fail(output, ERR_DENIED, "the agent's socket is owned by another user; refused");
+        return output_fail_write(output, ERR_DENIED,
+                                 "the agent's socket is owned by another user; refused");
     return output_fail(output, ERR_FAILED, "cannot ask the agent to %s: %s", what,
                        strerror(-error));
 }
@@ -258,7 +260,7 @@ int output_usage(const struct output *output, const char *format, ...)
     vsnprintf(what, sizeof(what), format, arguments);
     va_end(arguments);
     snprintf(message, sizeof(message), "%s; see reseat %s --help", what, output->command);
-    return fail(output, ERR_USAGE, message);
+    return output_fail_write(output, ERR_USAGE, message);
 }
 
 const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX])
@@ -377,7 +379,7 @@ void table_put(struct table *table, size_t column, const char *text)
         scols_line_set_data(table->last, column, *text ? text : "-");
 }
 
-static void put_limit(const json_t *entry, const char *field, char *ret, size_t size)
+static void output_put_limit(const json_t *entry, const char *field, char *ret, size_t size)
 {
     if (member_bool(entry, "drained")) {
         snprintf(ret, size, "drained");
@@ -410,7 +412,7 @@ void table_add(struct table *table, const json_t *entry)
             bytes_text(member_number(entry, field), text, sizeof(text));
             break;
         case TABLE_LIMIT:
-            put_limit(entry, field, text, sizeof(text));
+            output_put_limit(entry, field, text, sizeof(text));
             break;
         }
         table_put(table, i, text);

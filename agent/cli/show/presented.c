@@ -7,18 +7,19 @@
 /* How many devices are named one by one. */
 #define NAMED_MAX 8
 
-static bool is_gpu(const struct inventory_entry *entry)
+static bool presented_is_gpu(const struct inventory_entry *entry)
 {
     return (devinfo_scalar(&entry->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) != 0;
 }
 
 /* The one that a program starts on comes first, the others as they are listed. */
-static void order(const struct inventory *inventory, const struct inventory_entry **ret_devices)
+static void presented_order_rows(const struct inventory *inventory,
+                                 const struct inventory_entry **ret_devices)
 {
     size_t start = 0, used = 1;
 
     for (size_t i = inventory->count; i-- > 0;)
-        if (is_gpu(&inventory->entries[i]))
+        if (presented_is_gpu(&inventory->entries[i]))
             start = i;
     ret_devices[0] = &inventory->entries[start];
     for (size_t i = 0; i < inventory->count; i++)
@@ -38,7 +39,7 @@ int presented_build(const struct inventory *inventory, uint64_t memory,
     if (!presented.devices)
         error = -ENOMEM;
     if (!error) {
-        order(inventory, presented.devices);
+        presented_order_rows(inventory, presented.devices);
         for (size_t i = 0; i < presented.count; i++)
             infos[i] = &presented.devices[i]->info;
         error =
@@ -67,7 +68,7 @@ void presented_version(cl_version version, struct words *words)
               CL_VERSION_PATCH(version));
 }
 
-static bool is_truth(const struct devinfo_param *param)
+static bool presented_is_truth(const struct devinfo_param *param)
 {
     return param->size == sizeof(cl_bool) && param->rule != DEVINFO_MIN &&
            (param->rule == DEVINFO_AND || param->name == CL_DEVICE_AVAILABLE ||
@@ -77,14 +78,14 @@ static bool is_truth(const struct devinfo_param *param)
             param->name == CL_DEVICE_PIPE_SUPPORT);
 }
 
-static bool is_version(const struct devinfo_param *param)
+static bool presented_is_version(const struct devinfo_param *param)
 {
     return param->name == CL_DEVICE_NUMERIC_VERSION ||
            param->name == CL_DEVICE_OPENCL_C_NUMERIC_VERSION_KHR ||
            param->name == CL_DEVICE_CXX_FOR_OPENCL_NUMERIC_VERSION_EXT;
 }
 
-static uint64_t number_at(const struct devinfo_value *value, size_t offset, size_t size)
+static uint64_t presented_number_at(const struct devinfo_value *value, size_t offset, size_t size)
 {
     uint64_t number = 0;
 
@@ -93,11 +94,12 @@ static uint64_t number_at(const struct devinfo_value *value, size_t offset, size
     return number;
 }
 
-static void add_number(const struct devinfo_param *param, uint64_t number, struct words *words)
+static void presented_add_number(const struct devinfo_param *param, uint64_t number,
+                                 struct words *words)
 {
-    if (is_truth(param))
+    if (presented_is_truth(param))
         words_add(words, "%s", number ? "true" : "false");
-    else if (is_version(param))
+    else if (presented_is_version(param))
         presented_version((cl_version)number, words);
     else if (param->rule == DEVINFO_AND || param->name == CL_DEVICE_TYPE)
         words_add(words, "0x%llx", (unsigned long long)number);
@@ -121,18 +123,18 @@ void presented_value(const struct devinfo_param *param, const struct devinfo_val
     } else {
         for (size_t at = 0; at + param->size <= value->size; at += param->size) {
             words_add(words, "%s", at ? " " : "");
-            add_number(param, number_at(value, at, param->size), words);
+            presented_add_number(param, presented_number_at(value, at, param->size), words);
         }
     }
 }
 
-static json_t *json_number(const struct devinfo_param *param, uint64_t number)
+static json_t *presented_json_number(const struct devinfo_param *param, uint64_t number)
 {
     struct words words = {0};
 
-    if (is_truth(param))
+    if (presented_is_truth(param))
         return json_boolean(number != 0);
-    if (is_version(param)) {
+    if (presented_is_version(param)) {
         presented_version((cl_version)number, &words);
         return json_string(words.text);
     }
@@ -159,16 +161,17 @@ json_t *presented_json(const struct devinfo_param *param, const struct devinfo_v
         return list;
     }
     if (param->rule != DEVINFO_MIN_EACH)
-        return json_number(param, number_at(value, 0, param->size));
+        return presented_json_number(param, presented_number_at(value, 0, param->size));
     list = json_array();
     for (size_t at = 0; at + param->size <= value->size; at += param->size)
-        json_array_append_new(list, json_number(param, number_at(value, at, param->size)));
+        json_array_append_new(
+            list, presented_json_number(param, presented_number_at(value, at, param->size)));
     return list;
 }
 
 /* "cpu0, gpu0", with their own answers where it is about one. */
-static void add_devices(const struct presented *presented, const bool *only,
-                        const struct devinfo_param *param, struct words *words)
+static void presented_add_devices(const struct presented *presented, const bool *only,
+                                  const struct devinfo_param *param, struct words *words)
 {
     size_t named = 0, left = 0;
 
@@ -192,8 +195,8 @@ static void add_devices(const struct presented *presented, const bool *only,
         words_add(words, " and %zu more", left);
 }
 
-static void add_why(const struct presented *presented, const struct reason *reason,
-                    const struct devinfo_param *param, struct words *words)
+static void presented_add_why(const struct presented *presented, const struct reason *reason,
+                              const struct devinfo_param *param, struct words *words)
 {
     bool listed = param && (param->size == 0 || param->size == sizeof(cl_name_version)) &&
                   param->name != CL_DEVICE_VERSION;
@@ -204,21 +207,22 @@ static void add_why(const struct presented *presented, const struct reason *reas
         break;
     case REASON_LEAST:
         words_add(words, "least of ");
-        add_devices(presented, NULL, listed ? NULL : param, words);
+        presented_add_devices(presented, NULL, listed ? NULL : param, words);
         break;
     case REASON_LARGEST:
         words_add(words, "largest of ");
-        add_devices(presented, NULL, listed ? NULL : param, words);
+        presented_add_devices(presented, NULL, listed ? NULL : param, words);
         break;
     case REASON_MOST_MEMORY:
         words_add(words, "of ");
-        add_devices(presented, reason->by, NULL, words);
+        presented_add_devices(presented, reason->by, NULL, words);
         words_add(words, ", which has the most memory, of ");
-        add_devices(presented, NULL, param, words);
+        presented_add_devices(presented, NULL, param, words);
         break;
     case REASON_COMMON:
-        words_add(words, param && is_truth(param) ? "true where all are: " : "common to ");
-        add_devices(presented, NULL, listed ? NULL : param, words);
+        words_add(words,
+                  param && presented_is_truth(param) ? "true where all are: " : "common to ");
+        presented_add_devices(presented, NULL, listed ? NULL : param, words);
         break;
     case REASON_FIRST:
         words_add(words, "of %s, where it starts", presented->devices[0]->name);
@@ -228,7 +232,7 @@ static void add_why(const struct presented *presented, const struct reason *reas
         break;
     case REASON_MISSING:
         words_add(words, param ? "not answered by " : "not on ");
-        add_devices(presented, reason->by, NULL, words);
+        presented_add_devices(presented, reason->by, NULL, words);
         break;
     case REASON_NOT_CARRIED:
         words_add(words, "cannot be carried");
@@ -257,7 +261,7 @@ void presented_why_json(const struct presented *presented, const struct reason *
     for (size_t i = 0; i < presented->count; i++)
         if (reason->by[i])
             json_array_append_new(by, json_string(presented->devices[i]->name));
-    add_why(presented, reason, param, &why);
+    presented_add_why(presented, reason, param, &why);
     json_object_set_new(object, "why", output_text(why.text));
     json_object_set_new(object, "rule", json_string(rules[reason->rule]));
     json_object_set_new(object, "by", by);
@@ -273,7 +277,7 @@ struct name {
         value, #value                                                                              \
     }
 
-static const char *name_of(const struct name *names, size_t count, uint32_t value)
+static const char *presented_name_of(const struct name *names, size_t count, uint32_t value)
 {
     for (size_t i = 0; i < count; i++)
         if (names[i].value == value)
@@ -290,7 +294,7 @@ const char *presented_access(cl_mem_flags access)
         {CL_MEM_KERNEL_READ_AND_WRITE, "kernel-read-and-write"},
     };
 
-    return name_of(names, ARRAY_SIZE(names), (uint32_t)access);
+    return presented_name_of(names, ARRAY_SIZE(names), (uint32_t)access);
 }
 
 const char *presented_image_type(cl_mem_object_type type)
@@ -304,7 +308,7 @@ const char *presented_image_type(cl_mem_object_type type)
         {CL_MEM_OBJECT_IMAGE3D, "3D"},
     };
 
-    return name_of(names, ARRAY_SIZE(names), type);
+    return presented_name_of(names, ARRAY_SIZE(names), type);
 }
 
 const char *presented_order(cl_channel_order order_of)
@@ -317,7 +321,7 @@ const char *presented_order(cl_channel_order order_of)
         NAME(CL_sRGB), NAME(CL_sRGBx),     NAME(CL_sRGBA),     NAME(CL_sBGRA),
     };
 
-    return name_of(names, ARRAY_SIZE(names), order_of);
+    return presented_name_of(names, ARRAY_SIZE(names), order_of);
 }
 
 const char *presented_data_type(cl_channel_type type)
@@ -334,5 +338,5 @@ const char *presented_data_type(cl_channel_type type)
         NAME(CL_UNORM_INT24),
     };
 
-    return name_of(names, ARRAY_SIZE(names), type);
+    return presented_name_of(names, ARRAY_SIZE(names), type);
 }

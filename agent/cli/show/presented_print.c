@@ -11,20 +11,21 @@
 #define WHY_MIN  24
 
 /* Lists that have a part of their own. */
-static bool has_own_part(cl_device_info name)
+static bool presented_print_has_own_part(cl_device_info name)
 {
     return name == CL_DEVICE_EXTENSIONS || name == CL_DEVICE_EXTENSIONS_WITH_VERSION ||
            name == CL_DEVICE_OPENCL_C_FEATURES;
 }
 
 /* Queries that the program's version has not do not need an excuse. */
-static bool is_asked(const struct presented *presented, const struct devinfo_param *param)
+static bool presented_print_is_asked(const struct presented *presented,
+                                     const struct devinfo_param *param)
 {
     return param->since && param->since <= presented->present.version;
 }
 
-static cl_version listed_version(const struct presented *presented, cl_device_info list,
-                                 const char *name)
+static cl_version presented_print_listed_version(const struct presented *presented,
+                                                 cl_device_info list, const char *name)
 {
     const struct devinfo_value *value = devinfo_find(&presented->present.device, list);
 
@@ -37,7 +38,8 @@ static cl_version listed_version(const struct presented *presented, cl_device_in
 }
 
 /* One that no device has says nothing. */
-static bool is_told_of(const struct presented *presented, const struct reason *reason)
+static bool presented_print_is_told_of(const struct presented *presented,
+                                       const struct reason *reason)
 {
     for (size_t i = 0; i < presented->count; i++)
         if (!reason->by[i])
@@ -47,7 +49,7 @@ static bool is_told_of(const struct presented *presented, const struct reason *r
 
 /* ---- as JSON, with what people read in it ---- */
 
-static json_t *json_answers(const struct presented *presented)
+static json_t *presented_print_json_answers(const struct presented *presented)
 {
     json_t *list = json_array();
 
@@ -56,7 +58,8 @@ static json_t *json_answers(const struct presented *presented)
         const struct devinfo_value *value = devinfo_find(&presented->present.device, param->name);
         const struct reason *reason = reasons_find_answer(&presented->reasons, param->name);
         struct words said = {0};
-        if (!reason || has_own_part(param->name) || (!value && !is_asked(presented, param)))
+        if (!reason || presented_print_has_own_part(param->name) ||
+            (!value && !presented_print_is_asked(presented, param)))
             continue;
         json_t *own = json_object();
         for (size_t j = 0; j < presented->count; j++) {
@@ -74,8 +77,8 @@ static json_t *json_answers(const struct presented *presented)
     return list;
 }
 
-static json_t *json_names(const struct presented *presented, enum reason_kind kind,
-                          cl_device_info versions)
+static json_t *presented_print_json_names(const struct presented *presented, enum reason_kind kind,
+                                          cl_device_info versions)
 {
     json_t *list = json_array();
 
@@ -83,10 +86,11 @@ static json_t *json_names(const struct presented *presented, enum reason_kind ki
         const struct reason *reason = &presented->reasons.items[i];
         bool offered = reason->rule == REASON_EQUAL;
         struct words version = {0};
-        if (reason->kind != kind || !is_told_of(presented, reason))
+        if (reason->kind != kind || !presented_print_is_told_of(presented, reason))
             continue;
-        if (offered && listed_version(presented, versions, reason->name))
-            presented_version(listed_version(presented, versions, reason->name), &version);
+        if (offered && presented_print_listed_version(presented, versions, reason->name))
+            presented_version(presented_print_listed_version(presented, versions, reason->name),
+                              &version);
         json_t *entry = json_pack("{s:s, s:b, s:s, s:s}", "name", reason->name, "offered", offered,
                                   "version", version.text, "told",
                                   !offered          ? "-"
@@ -98,8 +102,8 @@ static json_t *json_names(const struct presented *presented, enum reason_kind ki
     return list;
 }
 
-static json_t *json_left_out(const struct presented *presented, cl_mem_flags flags,
-                             cl_mem_object_type type)
+static json_t *presented_print_json_left_out(const struct presented *presented, cl_mem_flags flags,
+                                             cl_mem_object_type type)
 {
     json_t *list = json_array();
 
@@ -116,22 +120,22 @@ static json_t *json_left_out(const struct presented *presented, cl_mem_flags fla
     return list;
 }
 
-static json_t *json_formats(const struct presented *presented)
+static json_t *presented_print_json_formats(const struct presented *presented)
 {
     json_t *lists = json_array();
 
     for (size_t i = 0; i < presented->present.device.format_count; i++) {
         const struct devinfo_formats *list = &presented->present.device.formats[i];
-        json_array_append_new(lists, json_pack("{s:s, s:s, s:I, s:o}", "type",
-                                               presented_image_type(list->type), "access",
-                                               presented_access(list->flags), "count",
-                                               (json_int_t)list->count, "left_out",
-                                               json_left_out(presented, list->flags, list->type)));
+        json_array_append_new(
+            lists,
+            json_pack("{s:s, s:s, s:I, s:o}", "type", presented_image_type(list->type), "access",
+                      presented_access(list->flags), "count", (json_int_t)list->count, "left_out",
+                      presented_print_json_left_out(presented, list->flags, list->type)));
     }
     return lists;
 }
 
-static json_t *json_presented(const struct presented *presented)
+static json_t *presented_print_json_presented(const struct presented *presented)
 {
     json_t *devices = json_array(), *left_out = json_array();
 
@@ -147,17 +151,18 @@ static json_t *json_presented(const struct presented *presented)
             }
         }
     }
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "profile", "portable", "devices",
-                     devices, "left_out", left_out, "answers", json_answers(presented),
-                     "extensions",
-                     json_names(presented, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION),
-                     "features", json_names(presented, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES),
-                     "image_formats", json_formats(presented));
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "profile", "portable", "devices", devices,
+        "left_out", left_out, "answers", presented_print_json_answers(presented), "extensions",
+        presented_print_json_names(presented, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION),
+        "features",
+        presented_print_json_names(presented, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES),
+        "image_formats", presented_print_json_formats(presented));
 }
 
 /* ---- for people ---- */
 
-static int widest(const json_t *rows, const char *key, const char *title)
+static int presented_print_widest(const json_t *rows, const char *key, const char *title)
 {
     size_t most = strlen(title), i;
     const json_t *row;
@@ -172,7 +177,8 @@ static int widest(const json_t *rows, const char *key, const char *title)
 
 /** On a terminal no line is longer than it is wide, as far as that leaves enough for the reasons.
  */
-static void print_row(const int widths[2], const char *name, const char *told, const char *why)
+static void presented_print_row(const int widths[2], const char *name, const char *told,
+                                const char *why)
 {
     int used = printf("%-*s %-*s ", widths[0], name, widths[1], told);
     int indent = widths[0] + widths[1] + 2;
@@ -190,30 +196,31 @@ static void print_row(const int widths[2], const char *name, const char *told, c
                    indent, why);
 }
 
-static void print_rows(const json_t *rows, const char *title)
+static void presented_print_rows(const json_t *rows, const char *title)
 {
-    int widths[2] = {widest(rows, "name", title), widest(rows, "told", "TOLD")};
+    int widths[2] = {presented_print_widest(rows, "name", title),
+                     presented_print_widest(rows, "told", "TOLD")};
     const json_t *row;
     size_t i;
 
     if (isatty(STDOUT_FILENO) && widths[1] > TOLD_MAX)
         widths[1] = TOLD_MAX;
-    print_row(widths, title, "TOLD", "WHY");
+    presented_print_row(widths, title, "TOLD", "WHY");
     /* What is offered comes first; of an answer nothing says whether it is. */
     for (int left_out = 0; left_out < 2; left_out++) {
         json_array_foreach(rows, i, row)
         {
             const json_t *offered = json_object_get(row, "offered");
             if (json_is_false(offered) == left_out) {
-                print_row(widths, member_text(row, "name"), member_text(row, "told"),
-                          json_is_true(offered) ? "on all" : member_text(row, "why"));
+                presented_print_row(widths, member_text(row, "name"), member_text(row, "told"),
+                                    json_is_true(offered) ? "on all" : member_text(row, "why"));
             }
         }
     }
 }
 
 /** Why formats of one list are left out: each reason once, with how many it took. */
-static void add_format_reasons(const json_t *left_out, struct words *words)
+static void presented_print_add_format_reasons(const json_t *left_out, struct words *words)
 {
     const json_t *entry, *other;
     size_t i, j;
@@ -236,7 +243,7 @@ static void add_format_reasons(const json_t *left_out, struct words *words)
     }
 }
 
-static void print_formats(const json_t *lists, cl_version version)
+static void presented_print_formats(const json_t *lists, cl_version version)
 {
     json_t *rows = json_array();
     const json_t *list;
@@ -250,16 +257,16 @@ static void print_formats(const json_t *lists, cl_version version)
             strcmp(access, presented_access(CL_MEM_KERNEL_READ_AND_WRITE)) != 0) {
             words_add(&name, "%s, %s", member_text(list, "type"), access);
             words_add(&count, "%lld", json_integer_value(json_object_get(list, "count")));
-            add_format_reasons(json_object_get(list, "left_out"), &why);
+            presented_print_add_format_reasons(json_object_get(list, "left_out"), &why);
             json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", name.text, "told",
                                                   count.text, "why", why.text));
         }
     }
-    print_rows(rows, "IMAGE FORMATS");
+    presented_print_rows(rows, "IMAGE FORMATS");
     json_decref(rows);
 }
 
-static int print_text(const json_t *object, cl_version version)
+static int presented_print_text(const json_t *object, cl_version version)
 {
     const json_t *entry;
     size_t i;
@@ -277,15 +284,15 @@ static int print_text(const json_t *object, cl_version version)
                member_text(entry, "because"));
     }
     putchar('\n');
-    print_rows(json_object_get(object, "answers"), "ANSWER");
+    presented_print_rows(json_object_get(object, "answers"), "ANSWER");
     putchar('\n');
-    print_rows(json_object_get(object, "extensions"), "EXTENSION");
+    presented_print_rows(json_object_get(object, "extensions"), "EXTENSION");
     putchar('\n');
     if (version >= CL_MAKE_VERSION(3, 0, 0)) {
-        print_rows(json_object_get(object, "features"), "FEATURE");
+        presented_print_rows(json_object_get(object, "features"), "FEATURE");
         putchar('\n');
     }
-    print_formats(json_object_get(object, "image_formats"), version);
+    presented_print_formats(json_object_get(object, "image_formats"), version);
     return output_done();
 }
 
@@ -312,14 +319,14 @@ int presented_print(const struct output *output, const char *file)
         return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
                            strerror(-error));
     }
-    json_t *object = json_presented(&presented);
+    json_t *object = presented_print_json_presented(&presented);
     int status;
     if (output->json) {
         json_t *answer = output_object(output, STATUS_DONE);
         json_object_set_new(answer, "presented", object);
         status = output_print(answer, STATUS_DONE);
     } else {
-        status = print_text(object, presented.present.version);
+        status = presented_print_text(object, presented.present.version);
         json_decref(object);
     }
     presented_finish(&presented);

@@ -24,7 +24,7 @@ struct looked {
     struct frame_reader reader;
 };
 
-static size_t find_servers(struct server_line *ret_lines)
+static size_t server_looks_find_servers(struct server_line *ret_lines)
 {
     struct server_line added[SERVERS_MAX] = {{.name = ""}};
     char folder[PATH_MAX], path[PATH_MAX];
@@ -50,7 +50,7 @@ static size_t find_servers(struct server_line *ret_lines)
     return count;
 }
 
-static void begin(struct looked *look, const char *program)
+static void server_looks_begin(struct looked *look, const char *program)
 {
     int ends[2];
 
@@ -72,7 +72,7 @@ static void begin(struct looked *look, const char *program)
         close(ends[0]);
 }
 
-static void take(struct looked *look)
+static void server_looks_take(struct looked *look)
 {
     char bytes[4096];
     ssize_t got = read(look->fd, bytes, sizeof(bytes));
@@ -85,7 +85,7 @@ static void take(struct looked *look)
     look->fd = -1;
 }
 
-static void take_all(struct looked *looks, size_t count, uint64_t deadline_ns)
+static void server_looks_take_all(struct looked *looks, size_t count, uint64_t deadline_ns)
 {
     struct pollfd polls[SERVERS_MAX];
 
@@ -102,12 +102,12 @@ static void take_all(struct looked *looks, size_t count, uint64_t deadline_ns)
             return;
         for (size_t i = 0; i < count; i++)
             if (looks[i].fd >= 0 && polls[i].revents)
-                take(&looks[i]);
+                server_looks_take(&looks[i]);
     }
 }
 
 /** What comes and goes by itself needs nobody. */
-static bool is_passing(const char *code)
+static bool server_looks_is_passing(const char *code)
 {
     static const char *const passing[] = {"unreachable", "silent", "busy"};
 
@@ -117,7 +117,7 @@ static bool is_passing(const char *code)
     return false;
 }
 
-static bool say(struct looked *look, FILE *to)
+static bool server_looks_say(struct looked *look, FILE *to)
 {
     char code[PROTOCOL_WORD_MAX] = "silent", problem[PROTOCOL_TEXT_MAX] = "it does not answer";
     struct message message;
@@ -127,7 +127,7 @@ static bool say(struct looked *look, FILE *to)
         field_text(&message.root, "problem", problem, sizeof(problem));
         message_finish(&message);
     }
-    bool stops = code[0] && !is_passing(code);
+    bool stops = code[0] && !server_looks_is_passing(code);
     fprintf(to, "%-5s server %s (%s): %s%s\n",
             !code[0] ? "ok"
             : stops  ? "stop"
@@ -141,7 +141,7 @@ bool server_looks(FILE *to)
 {
     static struct looked looks[SERVERS_MAX];
     struct server_line lines[SERVERS_MAX];
-    size_t count = find_servers(lines);
+    size_t count = server_looks_find_servers(lines);
     char program[PATH_MAX];
     bool good = true;
 
@@ -156,9 +156,9 @@ bool server_looks(FILE *to)
         looks[i].server = lines[i];
         looks[i].fd = -1;
         if (strcmp(lines[i].address, SERVER_ANNOUNCED) != 0)
-            begin(&looks[i], program);
+            server_looks_begin(&looks[i], program);
     }
-    take_all(looks, count, clock_now_ns() + LOOK_NS);
+    server_looks_take_all(looks, count, clock_now_ns() + LOOK_NS);
     for (size_t i = 0; i < count; i++) {
         if (looks[i].fd >= 0)
             close(looks[i].fd);
@@ -167,7 +167,7 @@ bool server_looks(FILE *to)
             waitpid(looks[i].pid, NULL, 0);
         }
         if (strcmp(lines[i].address, SERVER_ANNOUNCED) != 0)
-            good &= say(&looks[i], to);
+            good &= server_looks_say(&looks[i], to);
         else
             fprintf(to,
                     "%-5s server %s: stands for those that are announced; reseat server list "

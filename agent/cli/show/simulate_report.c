@@ -11,9 +11,9 @@ struct cell {
     char text[32];
 };
 
-static struct cell cell(const char *format, ...) PRINTF(1, 2);
+static struct cell simulate_report_cell(const char *format, ...) PRINTF(1, 2);
 
-static struct cell cell(const char *format, ...)
+static struct cell simulate_report_cell(const char *format, ...)
 {
     struct cell ret;
     va_list arguments;
@@ -25,33 +25,34 @@ static struct cell cell(const char *format, ...)
 }
 
 /* "0.3 s", "12 min", "4.5 h". */
-static struct cell span(uint64_t ms)
+static struct cell simulate_report_span(uint64_t ms)
 {
     double seconds = (double)ms / 1000;
 
     if (seconds < 100)
-        return cell(ms ? "%.1f s" : "%.0f s", seconds);
-    return seconds < 6000 ? cell("%.0f min", seconds / 60) : cell("%.1f h", seconds / 3600);
+        return simulate_report_cell(ms ? "%.1f s" : "%.0f s", seconds);
+    return seconds < 6000 ? simulate_report_cell("%.0f min", seconds / 60)
+                          : simulate_report_cell("%.1f h", seconds / 3600);
 }
 
-static struct cell hours(double value)
+static struct cell simulate_report_hours(double value)
 {
-    return value < 100 ? cell("%.1f", value) : cell("%.0f", value);
+    return value < 100 ? simulate_report_cell("%.1f", value) : simulate_report_cell("%.0f", value);
 }
 
-static struct cell rate(uint32_t millionths)
+static struct cell simulate_report_rate(uint32_t millionths)
 {
-    return cell("%g/h", millionths / 1e6);
+    return simulate_report_cell("%g/h", millionths / 1e6);
 }
 
-static void put(struct table *table, const struct cell *cells, size_t count)
+static void simulate_report_put(struct table *table, const struct cell *cells, size_t count)
 {
     table_add(table, NULL);
     for (size_t i = 0; i < count; i++)
         table_put(table, i, cells[i].text);
 }
 
-static int print_results(const struct sim_report *report)
+static int simulate_report_print_results(const struct sim_report *report)
 {
     static const struct table_column columns[] = {
         {"RECLAIM", .right = true}, {"REGIME"},
@@ -65,25 +66,26 @@ static int print_results(const struct sim_report *report)
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_result *result = &report->results[i];
         const struct cell cells[] = {
-            i % SIM_REGIMES ? cell(" ") : rate(result->level.reclaim),
-            cell("%s", sim_regime_name(result->regime)),
-            cell("%" PRIu64, result->terminations),
-            cell("%" PRIu64, result->saves),
-            hours((double)result->lost_ms / HOUR_MS),
-            span(result->wait_mean_ms),
-            span(result->wait_p99_ms),
-            span(result->took_mean_ms),
-            hours(result->cost),
-            hours(result->node_cost),
+            i % SIM_REGIMES ? simulate_report_cell(" ")
+                            : simulate_report_rate(result->level.reclaim),
+            simulate_report_cell("%s", sim_regime_name(result->regime)),
+            simulate_report_cell("%" PRIu64, result->terminations),
+            simulate_report_cell("%" PRIu64, result->saves),
+            simulate_report_hours((double)result->lost_ms / HOUR_MS),
+            simulate_report_span(result->wait_mean_ms),
+            simulate_report_span(result->wait_p99_ms),
+            simulate_report_span(result->took_mean_ms),
+            simulate_report_hours(result->cost),
+            simulate_report_hours(result->node_cost),
         };
-        put(table, cells, ARRAY_SIZE(cells));
+        simulate_report_put(table, cells, ARRAY_SIZE(cells));
     }
     return table_print(table);
 }
 
 /* ---- what it assumes ---- */
 
-static void print_trace(const struct sim_report *report)
+static void simulate_report_print_trace(const struct sim_report *report)
 {
     const struct sim_trace *trace = report->trace;
     const struct sim_counts *counts = &trace->counts;
@@ -106,7 +108,7 @@ static void print_trace(const struct sim_report *report)
     output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
 }
 
-static void print_levels(const struct sim_report *report)
+static void simulate_report_print_levels(const struct sim_report *report)
 {
     const struct sim_options *options = report->options;
     struct words words = {0};
@@ -114,19 +116,21 @@ static void print_levels(const struct sim_report *report)
     words_add(&words,
               "RECLAIM: of each node, with its host memory, %s after a notice, for %s on "
               "average; price",
-              span(options->notice_ms).text, span(options->away_ms).text);
+              simulate_report_span(options->notice_ms).text,
+              simulate_report_span(options->away_ms).text);
     for (size_t i = 0; i < options->level_count; i++) {
         words_add(&words, "%s %g at %s", i ? "," : "", options->levels[i].price / 1000.0,
-                  rate(options->levels[i].reclaim).text);
+                  simulate_report_rate(options->levels[i].reclaim).text);
     }
     words_add(&words, " (on demand: 1). ");
     if (options->fail) {
-        words_add(&words, "Failures: %s of each node, for %s. ", rate(options->fail).text,
-                  span(options->repair_ms).text);
+        words_add(&words, "Failures: %s of each node, for %s. ",
+                  simulate_report_rate(options->fail).text,
+                  simulate_report_span(options->repair_ms).text);
     }
     words_add(&words, "KILLED: programs that lost their node; they begin again, on any, %s%s. ",
               options->checkpoint_ms ? "with their last checkpoint, one each " : "from zero",
-              options->checkpoint_ms ? span(options->checkpoint_ms).text : "");
+              options->checkpoint_ms ? simulate_report_span(options->checkpoint_ms).text : "");
     if (options->storage) {
         words_add(&words, "Storage: %g GB/s for each node; who saves or loads stands meanwhile. ",
                   (double)options->storage / 1e6);
@@ -142,7 +146,7 @@ static void print_levels(const struct sim_report *report)
     output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
 }
 
-static void print_regimes(const struct sim_report *report)
+static void simulate_report_print_regimes(const struct sim_report *report)
 {
     const struct sim_options *options = report->options;
     struct words words = {0};
@@ -165,7 +169,8 @@ static void print_regimes(const struct sim_report *report)
         &words,
         "Each step stops its program for %s and what it copies at %g GB/s. A program goes over all "
         "its memory once in %s; what is spilled comes and goes each time. ",
-        span(options->fixed_ms).text, (double)options->link / 1e6, span(options->touch_ms).text);
+        simulate_report_span(options->fixed_ms).text, (double)options->link / 1e6,
+        simulate_report_span(options->touch_ms).text);
     if (options->between_hosts && report->trace->device_count > options->cell)
         words_add(&words, "One policy governs about %u devices. ", options->cell);
     words_add(&words, "Speed, memory and price of models: reseat simulate --models (%s).",
@@ -173,14 +178,14 @@ static void print_regimes(const struct sim_report *report)
     output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
 }
 
-static void print_rest(const struct sim_report *report)
+static void simulate_report_print_rest(const struct sim_report *report)
 {
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_result *result = &report->results[i];
         struct words words = {0};
         if (!result->refused && !result->unfinished)
             continue;
-        words_add(&words, "%s, %s: ", rate(result->level.reclaim).text,
+        words_add(&words, "%s, %s: ", simulate_report_rate(result->level.reclaim).text,
                   sim_regime_name(result->regime));
         words_add(&words,
                   "%" PRIu64 " programs fit no device and are left out, %" PRIu64 " had not "
@@ -192,21 +197,21 @@ static void print_rest(const struct sim_report *report)
 
 int sim_report_print(const struct sim_report *report)
 {
-    int status = print_results(report);
+    int status = simulate_report_print_results(report);
 
     if (status)
         return status;
     putchar('\n');
-    print_trace(report);
-    print_levels(report);
-    print_regimes(report);
-    print_rest(report);
+    simulate_report_print_trace(report);
+    simulate_report_print_levels(report);
+    simulate_report_print_regimes(report);
+    simulate_report_print_rest(report);
     return output_done();
 }
 
 /* ---- JSON ---- */
 
-static json_t *trace_json(const struct sim_report *report)
+static json_t *simulate_report_trace_json(const struct sim_report *report)
 {
     const struct sim_counts *counts = &report->trace->counts;
 
@@ -221,7 +226,7 @@ static json_t *trace_json(const struct sim_report *report)
         (json_int_t)counts->preemptible, "seed", (json_int_t)(report->options->seed & INT64_MAX));
 }
 
-static json_t *assumed_json(const struct sim_report *report)
+static json_t *simulate_report_assumed_json(const struct sim_report *report)
 {
     const struct sim_options *options = report->options;
 
@@ -239,7 +244,7 @@ static json_t *assumed_json(const struct sim_report *report)
         "cell_devices", (json_int_t)options->cell, "pending_run", (int)report->load->pending);
 }
 
-static json_t *result_json(const struct sim_result *result, bool checked)
+static json_t *simulate_report_result_json(const struct sim_result *result, bool checked)
 {
     const struct {
         const char *key;
@@ -287,9 +292,10 @@ int sim_report_json(const struct sim_report *report, json_t *object)
     json_t *runs = json_array();
 
     for (size_t i = 0; i < report->count; i++)
-        json_array_append_new(runs, result_json(&report->results[i], report->options->check));
-    return json_object_set_new(object, "trace", trace_json(report)) ||
-                   json_object_set_new(object, "assumed", assumed_json(report)) ||
+        json_array_append_new(
+            runs, simulate_report_result_json(&report->results[i], report->options->check));
+    return json_object_set_new(object, "trace", simulate_report_trace_json(report)) ||
+                   json_object_set_new(object, "assumed", simulate_report_assumed_json(report)) ||
                    json_object_set_new(object, "models", sim_models_json(&report->trace->models)) ||
                    json_object_set_new(object, "runs", runs)
                ? -ENOMEM
@@ -307,12 +313,12 @@ int sim_models_print(const struct sim_models *models)
 
     for (size_t i = 0; i < models->count; i++) {
         const struct sim_model *model = &models->items[i];
-        struct cell cells[] = {cell("%s", model->name),
+        struct cell cells[] = {simulate_report_cell("%s", model->name),
                                {""},
-                               cell("%g", model->speed / 1000.0),
-                               cell("%g", model->price / 1000.0)};
+                               simulate_report_cell("%g", model->speed / 1000.0),
+                               simulate_report_cell("%g", model->price / 1000.0)};
         bytes_text(model->memory, cells[1].text, sizeof(cells[1].text));
-        put(table, cells, ARRAY_SIZE(cells));
+        simulate_report_put(table, cells, ARRAY_SIZE(cells));
     }
     int status = table_print(table);
     if (status)

@@ -11,7 +11,7 @@
 #define STOP_MS   5000
 #define TERM_MS   2000
 
-static int print_agent(const struct output *output, json_t *about, const char *what)
+static int agent_print_agent(const struct output *output, json_t *about, const char *what)
 {
     const char *problem = member_text(about, "config_problem");
 
@@ -33,7 +33,7 @@ static int print_agent(const struct output *output, json_t *about, const char *w
     return output_done();
 }
 
-static int show(const struct output *output, bool launch)
+static int agent_show(const struct output *output, bool launch)
 {
     const struct question question = {MSG_AGENT, "tell about itself", launch, ANSWER_MS};
     struct frame frame;
@@ -42,14 +42,14 @@ static int show(const struct output *output, bool launch)
     frame_init(&frame, MSG_AGENT);
     int status = ask(output, &question, &frame, &answer);
     if (!status) {
-        status = print_agent(output, answer, "the agent runs");
+        status = agent_print_agent(output, answer, "the agent runs");
         json_decref(answer);
     }
     return status;
 }
 
 /** Wait until the process is gone, so that a start right after finds no lock. */
-static bool gone(pid_t pid, uint64_t start, int timeout_ms)
+static bool agent_gone(pid_t pid, uint64_t start, int timeout_ms)
 {
     for (int waited = 0; waited < timeout_ms; waited += 10) {
         if (!process_alive(pid, start))
@@ -60,21 +60,21 @@ static bool gone(pid_t pid, uint64_t start, int timeout_ms)
 }
 
 /** End one that does not end by itself: nothing depends on it, and a later one knows all again. */
-static int end(const struct output *output, pid_t pid, uint64_t start)
+static int agent_end(const struct output *output, pid_t pid, uint64_t start)
 {
     kill(pid, SIGTERM);
     kill(pid, SIGCONT);
-    if (!gone(pid, start, TERM_MS))
+    if (!agent_gone(pid, start, TERM_MS))
         kill(pid, SIGKILL);
-    if (!gone(pid, start, STOP_MS))
+    if (!agent_gone(pid, start, STOP_MS))
         return output_fail(output, ERR_FAILED, "the agent (pid %d) does not end", (int)pid);
-    return print_agent(output, NULL,
-                       "the agent did not answer and was ended; programs run on without it");
+    return agent_print_agent(output, NULL,
+                             "the agent did not answer and was ended; programs run on without it");
 }
 
 /** As client_receive(): 1 and its answer. */
-static int ask_to_stop(const struct paths *paths, struct client *client,
-                       struct message *ret_message)
+static int agent_ask_to_stop(const struct paths *paths, struct client *client,
+                             struct message *ret_message)
 {
     struct frame frame;
     int result = client_connect(paths, client);
@@ -86,7 +86,7 @@ static int ask_to_stop(const struct paths *paths, struct client *client,
     return result ? result : client_receive(client, ANSWER_MS, -1, ret_message);
 }
 
-static int stop(const struct output *output)
+static int agent_stop_run(const struct output *output)
 {
     struct client client = {.fd = -1};
     struct message message;
@@ -98,11 +98,11 @@ static int stop(const struct output *output)
         return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
                            paths.problem);
     }
-    int result = ask_to_stop(&paths, &client, &message);
+    int result = agent_ask_to_stop(&paths, &client, &message);
     client_close(&client);
     /* One that hangs, or is of a release that is not understood, is ended all the same. */
     if ((result == -ETIMEDOUT || result == -EPROTO) && !lock_holder(paths.folder, &pid, &start))
-        return end(output, pid, start);
+        return agent_end(output, pid, start);
     if (result == -EPROTO && client.problem[0])
         return output_fail(output, ERR_PROTOCOL, "%s", client.problem);
     if (result != 1)
@@ -114,22 +114,22 @@ static int stop(const struct output *output)
     }
     pid = (pid_t)field_u64(&message.root, "pid", 0);
     message_finish(&message);
-    if (!process_start_time(pid, &start) && !gone(pid, start, STOP_MS))
-        return end(output, pid, start);
-    return print_agent(output, NULL, "the agent has ended; programs run on without it");
+    if (!process_start_time(pid, &start) && !agent_gone(pid, start, STOP_MS))
+        return agent_end(output, pid, start);
+    return agent_print_agent(output, NULL, "the agent has ended; programs run on without it");
 }
 
-static int run(struct call *call)
+static int agent_run(struct call *call)
 {
     const char *what = call->count ? call->words[0] : "status";
 
-    return strcmp(what, "stop") == 0 ? stop(&call->output)
-                                     : show(&call->output, strcmp(what, "start") == 0);
+    return strcmp(what, "stop") == 0 ? agent_stop_run(&call->output)
+                                     : agent_show(&call->output, strcmp(what, "start") == 0);
 }
 
 const struct verb verb_agent = {
     .name = "agent",
     .arguments = "[start|stop|status]",
     .summary = "Start or stop your agent, or say whether one runs (the default).",
-    .run = run,
+    .run = agent_run,
 };

@@ -34,17 +34,18 @@ struct checkpoint {
     int signals; /**< Ctrl-C and the like, as something to wait for. */
 };
 
-static void prepare(void *options)
+static void checkpoint_prepare(void *options)
 {
     ((struct checkpoint *)options)->every_ms = EVERY_UNSAID;
 }
 
-static bool ends(const struct checkpoint *checkpoint)
+static bool checkpoint_ends(const struct checkpoint *checkpoint)
 {
     return checkpoint->off;
 }
 
-static int take_bandwidth(struct call *call, const struct verb_option *option, const char *text)
+static int checkpoint_take_bandwidth(struct call *call, const struct verb_option *option,
+                                     const char *text)
 {
     struct checkpoint *checkpoint = call->options;
     char reason[PROTOCOL_TEXT_MAX];
@@ -84,7 +85,7 @@ static const struct verb_option options[] = {
      OPTION_VALUE(struct checkpoint, max_downtime_ms), .number = "a number of milliseconds over 0",
      .least = 1, .most = DOWNTIME_MAX},
     {"bandwidth", "SIZE", "Copy no more than that a second (100MiB, 2GiB) while it runs.",
-     .take = take_bandwidth},
+     .take = checkpoint_take_bandwidth},
     {"timeout", "SECONDS", "Give one up that is not there by then. Default: no limit.",
      OPTION_VALUE(struct checkpoint, timeout_ms), .number = "a number of seconds over 0",
      .places = 3, .least = 1, .most = TIMEOUT_MAX},
@@ -100,7 +101,7 @@ static const struct verb_option options[] = {
      OPTION_VALUE(struct checkpoint, criu)},
     {NULL}};
 
-static int stop(void *context, struct client *client)
+static int checkpoint_stop(void *context, struct client *client)
 {
     struct checkpoint *checkpoint = context;
     struct signalfd_siginfo info;
@@ -112,13 +113,13 @@ static int stop(void *context, struct client *client)
     return client_send(client, &frame);
 }
 
-static bool take_news(void *context, const struct message *message)
+static bool checkpoint_take_news(void *context, const struct message *message)
 {
     (void)context;
     return field_is(&message->root, "type", MSG_PROGRESS);
 }
 
-static int print(const struct checkpoint *checkpoint, const json_t *report)
+static int checkpoint_print(const struct checkpoint *checkpoint, const json_t *report)
 {
     char name[OUTPUT_PROGRAM_MAX], total[32], downtime[32], bytes[32], written[32];
 
@@ -144,7 +145,8 @@ static int print(const struct checkpoint *checkpoint, const json_t *report)
     return output_done();
 }
 
-static int take_report(const struct checkpoint *checkpoint, const struct message *message)
+static int checkpoint_take_report(const struct checkpoint *checkpoint,
+                                  const struct message *message)
 {
     if (!field_is(&message->root, "type", MSG_REPORT))
         return output_fail_message(checkpoint->output, message);
@@ -153,7 +155,7 @@ static int take_report(const struct checkpoint *checkpoint, const struct message
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
     int status;
     if (strcmp(result, RESULT_DONE) == 0 && member_text(report, "image")[0]) {
-        status = print(checkpoint, report);
+        status = checkpoint_print(checkpoint, report);
         if (member_text(report, "not_removed")[0])
             output_note(checkpoint->output, "older images stay: %s",
                         member_text(report, "not_removed"));
@@ -172,7 +174,7 @@ static int take_report(const struct checkpoint *checkpoint, const struct message
 }
 
 /** That none is made any more was said, or not. */
-static int take_end(const struct checkpoint *checkpoint, const struct message *message)
+static int checkpoint_take_end(const struct checkpoint *checkpoint, const struct message *message)
 {
     char name[OUTPUT_PROGRAM_MAX];
 
@@ -191,15 +193,17 @@ static int take_end(const struct checkpoint *checkpoint, const struct message *m
     return output_done();
 }
 
-static int make(const struct call *call, struct checkpoint *checkpoint, struct client *client)
+static int checkpoint_request_make(const struct call *call, struct checkpoint *checkpoint,
+                                   struct client *client)
 {
-    const struct news news = {checkpoint, take_news, checkpoint->signals, stop};
+    const struct news news = {checkpoint, checkpoint_take_news, checkpoint->signals,
+                              checkpoint_stop};
     struct message message;
     struct frame frame;
 
     frame_init(&frame, MSG_CHECKPOINT);
     frame_string(&frame, "app", call->words[0]);
-    frame_bool(&frame, "end", ends(checkpoint));
+    frame_bool(&frame, "end", checkpoint_ends(checkpoint));
     frame_string(&frame, "folder", checkpoint->folder);
     frame_u64(&frame, "every_ms", checkpoint->every_ms == EVERY_UNSAID ? 0 : checkpoint->every_ms);
     frame_u64(&frame, "keep", checkpoint->keep);
@@ -210,14 +214,14 @@ static int make(const struct call *call, struct checkpoint *checkpoint, struct c
     int result = ask_follow(client, &frame, &news, &message);
     if (result != 1)
         return output_fail_agent(&call->output, result, MSG_CHECKPOINT);
-    int status =
-        ends(checkpoint) ? take_end(checkpoint, &message) : take_report(checkpoint, &message);
+    int status = checkpoint_ends(checkpoint) ? checkpoint_take_end(checkpoint, &message)
+                                             : checkpoint_take_report(checkpoint, &message);
     message_finish(&message);
     return status;
 }
 
 /** Of its process it has none that keeps them for it. */
-static void keep_last(const struct checkpoint *checkpoint, const char *image)
+static void checkpoint_keep_last(const struct checkpoint *checkpoint, const char *image)
 {
     char problem[IMAGE_PROBLEM_MAX] = "";
 
@@ -226,8 +230,8 @@ static void keep_last(const struct checkpoint *checkpoint, const char *image)
         output_note(checkpoint->output, "older images stay: %s", problem);
 }
 
-static int keep_process(const struct call *call, const struct checkpoint *checkpoint,
-                        struct client *client)
+static int checkpoint_keep_process(const struct call *call, const struct checkpoint *checkpoint,
+                                   struct client *client)
 {
     const struct process_wish wish = {.app = call->words[0],
                                       .folder = checkpoint->folder,
@@ -238,14 +242,14 @@ static int keep_process(const struct call *call, const struct checkpoint *checkp
     int status = checkpoint_process(&call->output, &wish, client, &report);
 
     if (!status) {
-        status = print(checkpoint, report);
-        keep_last(checkpoint, member_text(report, "image"));
+        status = checkpoint_print(checkpoint, report);
+        checkpoint_keep_last(checkpoint, member_text(report, "image"));
     }
     json_decref(report);
     return status;
 }
 
-static int run(struct call *call)
+static int checkpoint_run(struct call *call)
 {
     struct checkpoint *checkpoint = call->options;
     struct client client;
@@ -260,9 +264,9 @@ static int run(struct call *call)
                                            "once: without --every, --lease and --max-downtime");
     if (checkpoint->off && (checkpoint->to || checkpoint->every_ms != EVERY_UNSAID))
         return output_usage(&call->output, "--off takes no --to and no --every");
-    if (!ends(checkpoint) && !checkpoint->to)
+    if (!checkpoint_ends(checkpoint) && !checkpoint->to)
         return output_usage(&call->output, "--to FOLDER is missing");
-    if (!ends(checkpoint))
+    if (!checkpoint_ends(checkpoint))
         status = images_name_folder(&call->output, checkpoint->to, checkpoint->folder);
     if (status)
         return status;
@@ -276,8 +280,8 @@ static int run(struct call *call)
         sigprocmask(SIG_BLOCK, &caught, NULL);
         CLEANUP(cleanup_close) int signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
         checkpoint->signals = signals;
-        status = checkpoint->process ? keep_process(call, checkpoint, &client)
-                                     : make(call, checkpoint, &client);
+        status = checkpoint->process ? checkpoint_keep_process(call, checkpoint, &client)
+                                     : checkpoint_request_make(call, checkpoint, &client);
     }
     client_close(&client);
     return status;
@@ -293,6 +297,6 @@ const struct verb verb_checkpoint = {
             "absent, and never changes another one. Ctrl-C cancels.",
     .options = options,
     .size = sizeof(struct checkpoint),
-    .prepare = prepare,
-    .run = run,
+    .prepare = checkpoint_prepare,
+    .run = checkpoint_run,
 };

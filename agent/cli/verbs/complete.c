@@ -11,7 +11,7 @@
 #define PROGRAMS_MS 1000
 
 /** From the list that the last agent left: asking one may start drivers. */
-static void print_devices(const struct paths *paths)
+static void complete_print_devices(const struct paths *paths)
 {
     struct inventory inventory = {0};
     char path[PATH_MAX];
@@ -22,7 +22,7 @@ static void print_devices(const struct paths *paths)
     inventory_finish(&inventory);
 }
 
-static void print_programs(const struct paths *paths)
+static void complete_print_programs(const struct paths *paths)
 {
     struct client client = {.fd = -1};
     struct message message;
@@ -44,7 +44,7 @@ static void print_programs(const struct paths *paths)
     client_close(&client);
 }
 
-static void print_servers(const struct paths *paths)
+static void complete_print_servers(const struct paths *paths)
 {
     struct server_line lines[SERVERS_MAX];
     char folder[PATH_MAX], path[PATH_MAX];
@@ -57,13 +57,14 @@ static void print_servers(const struct paths *paths)
         puts(lines[i].name);
 }
 
-static int run(struct call *call)
+static int complete_run(struct call *call)
 {
     static const struct {
         const char *what;
         void (*print)(const struct paths *paths);
-    } lists[] = {
-        {"devices", print_devices}, {"programs", print_programs}, {"servers", print_servers}};
+    } lists[] = {{"devices", complete_print_devices},
+                 {"programs", complete_print_programs},
+                 {"servers", complete_print_servers}};
     struct paths paths;
 
     if (paths_find(&paths))
@@ -80,5 +81,5 @@ const struct verb verb_complete = {
     .summary = "Print names for a shell to complete.",
     .plain = true,
     .hidden = true,
-    .run = run,
+    .run = complete_run,
 };

@@ -15,7 +15,7 @@
 #define GIVEN_MAX    256
 
 /** One line as compilers write it, so that editors find the place. */
-static int refuse(const struct output *output, const struct config_error *error)
+static int config_refuse(const struct output *output, const struct config_error *error)
 {
     char text[PROTOCOL_TEXT_MAX + PATH_MAX];
 
@@ -37,7 +37,7 @@ static int refuse(const struct output *output, const struct config_error *error)
 
 /* ---- print ---- */
 
-static json_t *json_of_policy(const struct config *config)
+static json_t *config_json_of_policy(const struct config *config)
 {
     static const char *const origins[] = {"default", "file", "environment", "option"};
     json_t *object = json_object();
@@ -57,7 +57,7 @@ static json_t *json_of_policy(const struct config *config)
     return object;
 }
 
-static json_t *json_of_field(const struct config_field *field, struct config_entry *entry)
+static json_t *config_json_of_field(const struct config_field *field, struct config_entry *entry)
 {
     const void *at = config_field_at(field, entry);
     char text[CONFIG_VALUE_MAX], words[PROTECTION_TEXT_MAX];
@@ -82,7 +82,7 @@ static json_t *json_of_field(const struct config_field *field, struct config_ent
     return json_stringn(text + 1, strlen(text) - 2);
 }
 
-static json_t *json_of_list(const struct config_list *list, void *entries, size_t count)
+static json_t *config_json_of_list(const struct config_list *list, void *entries, size_t count)
 {
     json_t *array = json_array();
 
@@ -92,7 +92,7 @@ static json_t *json_of_list(const struct config_list *list, void *entries, size_
         for (unsigned j = 0; j < list->field_count; j++) {
             if (entry->given & 1u << j) {
                 json_object_set_new(object, list->fields[j].name,
-                                    json_of_field(&list->fields[j], entry));
+                                    config_json_of_field(&list->fields[j], entry));
             }
         }
         json_array_append_new(array, object);
@@ -100,19 +100,21 @@ static json_t *json_of_list(const struct config_list *list, void *entries, size_
     return array;
 }
 
-static int print_json(const struct output *output, const struct config *config)
+static int config_print_json(const struct output *output, const struct config *config)
 {
     json_t *object = output_object(output, STATUS_DONE);
 
     json_object_set_new(object, "file", output_text(config->path));
-    json_object_set_new(object, "policy", json_of_policy(config));
-    json_object_set_new(object, "devices",
-                        json_of_list(&config_list_devices, config->devices, config->device_count));
+    json_object_set_new(object, "policy", config_json_of_policy(config));
+    json_object_set_new(
+        object, "devices",
+        config_json_of_list(&config_list_devices, config->devices, config->device_count));
     json_object_set_new(
         object, "programs",
-        json_of_list(&config_list_programs, config->programs, config->program_count));
-    json_object_set_new(object, "servers",
-                        json_of_list(&config_list_servers, config->servers, config->server_count));
+        config_json_of_list(&config_list_programs, config->programs, config->program_count));
+    json_object_set_new(
+        object, "servers",
+        config_json_of_list(&config_list_servers, config->servers, config->server_count));
     return output_print(object, STATUS_DONE);
 }
 
@@ -122,7 +124,8 @@ struct print {
     struct config_option given[GIVEN_MAX];
 };
 
-static int take_setting(struct call *call, const struct verb_option *option, const char *text)
+static int config_take_setting(struct call *call, const struct verb_option *option,
+                               const char *text)
 {
     struct print *print = call->options;
 
@@ -132,26 +135,26 @@ static int take_setting(struct call *call, const struct verb_option *option, con
     return 0;
 }
 
-static const struct verb_option *setting_options(void)
+static const struct verb_option *config_setting_options(void)
 {
     static struct verb_option options[SETTINGS_MAX + 1];
 
     for (size_t i = 0; i < settings_count && i < SETTINGS_MAX; i++) {
         options[i] = (struct verb_option){settings_table[i].name, "VALUE", settings_table[i].help,
-                                          .take = take_setting};
+                                          .take = config_take_setting};
     }
     return options;
 }
 
-static int run_print(struct call *call)
+static int config_run_print(struct call *call)
 {
     const struct print *print = call->options;
     struct config_error error;
     struct config config;
 
     if (config_load_effective(print->given, print->count, &config, &error))
-        return refuse(&call->output, &error);
-    int status = call->output.json ? print_json(&call->output, &config) : 0;
+        return config_refuse(&call->output, &error);
+    int status = call->output.json ? config_print_json(&call->output, &config) : 0;
     if (!call->output.json) {
         (void)!config_print(&config, stdout);
         status = output_done();
@@ -166,14 +169,14 @@ const struct verb verb_config_print = {
                "of each value.",
     .text = "The options are the settings of the policy: what each would change if it were given "
             "to reseatd.",
-    .other_options = setting_options,
+    .other_options = config_setting_options,
     .size = sizeof(struct print),
-    .run = run_print,
+    .run = config_run_print,
 };
 
 /* ---- validate, path, reload ---- */
 
-static int say_right(const struct output *output, const char *path, bool exists)
+static int config_say_right(const struct output *output, const char *path, bool exists)
 {
     if (output->json) {
         json_t *object = output_object(output, STATUS_DONE);
@@ -185,7 +188,7 @@ static int say_right(const struct output *output, const char *path, bool exists)
     return output_done();
 }
 
-static int find(const struct output *output, char ret_path[PATH_MAX], bool *ret_exists)
+static int config_find_row(const struct output *output, char ret_path[PATH_MAX], bool *ret_exists)
 {
     int result = config_find(CONFIG_SYSTEM_PATH, ret_path);
 
@@ -196,7 +199,7 @@ static int find(const struct output *output, char ret_path[PATH_MAX], bool *ret_
                              strerror(-result));
 }
 
-static int run_validate(struct call *call)
+static int config_run_validate(struct call *call)
 {
     const struct output *output = &call->output;
     struct config_source source = {.path = call->words[0]};
@@ -207,15 +210,15 @@ static int run_validate(struct call *call)
     int status = 0;
 
     if (!source.path) {
-        status = find(output, path, &exists);
+        status = config_find_row(output, path, &exists);
         source.path = path;
     }
     if (status || !exists)
-        return status ? status : say_right(output, path, false);
+        return status ? status : config_say_right(output, path, false);
     if (config_load(&source, &config, &error))
-        return refuse(output, &error);
+        return config_refuse(output, &error);
     config_finish(&config);
-    return say_right(output, source.path, true);
+    return config_say_right(output, source.path, true);
 }
 
 const struct verb verb_config_validate = {
@@ -224,21 +227,21 @@ const struct verb verb_config_validate = {
     .summary = "Check a file, or the one that is read.",
     .text = "What is wrong is told as FILE:LINE: and the reason, with exit status 2. That there is "
             "no file is right: the defaults hold.",
-    .run = run_validate,
+    .run = config_run_validate,
 };
 
-static int run_path(struct call *call)
+static int config_run_path(struct call *call)
 {
     const struct output *output = &call->output;
     char path[PATH_MAX];
     bool exists;
-    int status = find(output, path, &exists);
+    int status = config_find_row(output, path, &exists);
 
     if (status)
         return status;
     exists = exists && access(path, F_OK) == 0;
     if (output->json)
-        return say_right(output, path, exists);
+        return config_say_right(output, path, exists);
     puts(path);
     if (output_done())
         return STATUS_ROLLED_BACK;
@@ -254,10 +257,10 @@ static int run_path(struct call *call)
 const struct verb verb_config_path = {
     .name = "config path",
     .summary = "Print which file is read, or, where there is none, which would be.",
-    .run = run_path,
+    .run = config_run_path,
 };
 
-static int say_reloaded(const struct output *output, const json_t *answer)
+static int config_say_reloaded(const struct output *output, const json_t *answer)
 {
     struct config_error error = {.line = (unsigned)member_number(answer, "line")};
     const char *file = member_text(answer, "file");
@@ -267,7 +270,7 @@ static int say_reloaded(const struct output *output, const json_t *answer)
     if (!json_is_false(json_object_get(answer, "refused"))) {
         if (!output->json)
             fputs("reseat config: refused, the agent keeps the one before: ", stderr);
-        return refuse(output, &error);
+        return config_refuse(output, &error);
     }
     if (output->json) {
         json_t *object = output_object(output, STATUS_DONE);
@@ -281,7 +284,7 @@ static int say_reloaded(const struct output *output, const json_t *answer)
     return output_done();
 }
 
-static int run_reload(struct call *call)
+static int config_run_reload(struct call *call)
 {
     static const struct question question = {MSG_RELOAD, "read its configuration again", false,
                                              RELOAD_MS};
@@ -291,7 +294,7 @@ static int run_reload(struct call *call)
     frame_init(&frame, MSG_RELOAD);
     int status = ask(&call->output, &question, &frame, &answer);
     if (!status) {
-        status = say_reloaded(&call->output, answer);
+        status = config_say_reloaded(&call->output, answer);
         json_decref(answer);
     }
     return status;
@@ -303,5 +306,5 @@ const struct verb verb_config_reload = {
     .text = "SIGHUP does the same. One that is wrong is refused with its line and reason, exit "
             "status 2, and the agent keeps the one that it has.",
     .users = true,
-    .run = run_reload,
+    .run = config_run_reload,
 };

@@ -12,7 +12,7 @@ struct devices {
     uint64_t timeout_ms;
 };
 
-static void prepare(void *value)
+static void devices_prepare(void *value)
 {
     *(struct devices *)value = (struct devices){.timeout_ms = 60000};
 }
@@ -39,7 +39,7 @@ static const struct verb_option devices_options[] = {
      .places = 3, .least = 1000, .most = 3600000},
     {NULL}};
 
-static void users(const json_t *device, struct words *words)
+static void devices_users(const json_t *device, struct words *words)
 {
     const json_t *app;
     size_t i;
@@ -52,7 +52,7 @@ static void users(const json_t *device, struct words *words)
 }
 
 /** What an operator said of it says more than that it is there. */
-static const char *state_of(const json_t *device)
+static const char *devices_state_of(const json_t *device)
 {
     const char *state = member_text(device, "state");
 
@@ -63,7 +63,7 @@ static const char *state_of(const json_t *device)
                                              : "up";
 }
 
-static int print_devices(const json_t *devices)
+static int devices_print_devices(const json_t *devices)
 {
     enum { HOST = 9, LINK, STATE, BY, UUID };
     static const struct table_column columns[] = {
@@ -95,15 +95,15 @@ static int print_devices(const json_t *devices)
         output_link(device, link, sizeof(link));
         table_put(table, HOST, host[0] ? host : "here");
         table_put(table, LINK, link);
-        table_put(table, STATE, state_of(device));
-        users(device, &by);
+        table_put(table, STATE, devices_state_of(device));
+        devices_users(device, &by);
         table_put(table, BY, by.text);
         table_put(table, UUID, pci[0] ? pci : member_text(device, "uuid"));
     }
     return table_print(table);
 }
 
-static int print(const struct call *call, const json_t *answer)
+static int devices_print(const struct call *call, const json_t *answer)
 {
     const struct devices *wanted = call->options;
     const char *problem = member_text(answer, "problem");
@@ -125,13 +125,13 @@ static int print(const struct call *call, const json_t *answer)
         return output_fail(&call->output, ERR_NO_DEVICE,
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
     }
-    int status = print_devices(devices);
+    int status = devices_print_devices(devices);
     if (problem[0])
         output_note(&call->output, "the list may be old: %s", problem);
     return status;
 }
 
-static int run(struct call *call)
+static int devices_run(struct call *call)
 {
     static const struct question question = {MSG_DEVICES, "list devices", true, LIST_MS};
     const struct devices *wanted = call->options;
@@ -146,7 +146,7 @@ static int run(struct call *call)
     ask_put_environment(&frame);
     int status = ask(&call->output, &question, &frame, &answer);
     if (!status) {
-        status = print(call, answer);
+        status = devices_print(call, answer);
         json_decref(answer);
     }
     return status;
@@ -157,7 +157,7 @@ const struct verb verb_devices = {
     .summary = "List every device of every OpenCL driver, what is in use of it, and by whom.",
     .options = devices_options,
     .size = sizeof(struct devices),
-    .prepare = prepare,
+    .prepare = devices_prepare,
     .users = true,
-    .run = run,
+    .run = devices_run,
 };

@@ -15,14 +15,15 @@
 #define LIST_MS   30000
 #define NAMES_MAX 6
 
-static bool line(FILE *to, bool good, const char *what, const char *detail, const char *advice)
+static bool doctor_line(FILE *to, bool good, const char *what, const char *detail,
+                        const char *advice)
 {
     fprintf(to, "%-5s %s: %s%s%s\n", good ? "ok" : "stop", what, detail, good ? "" : "; ",
             good ? "" : advice);
     return good;
 }
 
-static bool check_agent(FILE *to, const struct paths *paths)
+static bool doctor_check_agent(FILE *to, const struct paths *paths)
 {
     struct client client = {.fd = -1};
     int error = client_connect(paths, &client);
@@ -32,13 +33,14 @@ static bool check_agent(FILE *to, const struct paths *paths)
         fprintf(to, "note  agent: none runs; reseat run starts one\n");
         return true;
     }
-    return line(to, !error, "agent",
-                error ? (client.problem[0] ? client.problem : strerror(-error)) : paths->socket,
-                "stop it with reseat agent stop, or look into agent.log beside its socket");
+    return doctor_line(to, !error, "agent",
+                       error ? (client.problem[0] ? client.problem : strerror(-error))
+                             : paths->socket,
+                       "stop it with reseat agent stop, or look into agent.log beside its socket");
 }
 
 /** Where the list is of what this environment shows; without an agent, what the last one left. */
-static int find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
+static int doctor_find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 {
     struct client client = {.fd = -1};
     struct message message;
@@ -61,7 +63,7 @@ static int find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 }
 
 /** What the device that programs start on by default has and others have not. */
-static void say_cost(FILE *to, const struct inventory *inventory)
+static void doctor_say_cost(FILE *to, const struct inventory *inventory)
 {
     struct words names = {0}, devices = {0};
     struct presented presented;
@@ -103,12 +105,12 @@ static void say_cost(FILE *to, const struct inventory *inventory)
 }
 
 /** @answers: one that does not would be waited for again. */
-static void check_inventory(FILE *to, const struct paths *paths, bool answers)
+static void doctor_check_inventory(FILE *to, const struct paths *paths, bool answers)
 {
     struct inventory inventory = {0};
     char path[PATH_MAX];
     int error =
-        answers ? find_inventory(paths, path) : paths_join(paths->folder, "inventory", path);
+        answers ? doctor_find_inventory(paths, path) : paths_join(paths->folder, "inventory", path);
 
     if (!error)
         error = inventory_read(path, &inventory);
@@ -120,12 +122,12 @@ static void check_inventory(FILE *to, const struct paths *paths, bool answers)
             "note  devices: no OpenCL driver shows any; install one, such as pocl-opencl-icd\n");
     } else {
         fprintf(to, "ok    devices: %zu in %s\n", inventory.count, path);
-        say_cost(to, &inventory);
+        doctor_say_cost(to, &inventory);
     }
     inventory_finish(&inventory);
 }
 
-static bool check_vendors(FILE *to, const struct paths *paths, const char *library)
+static bool doctor_check_vendors(FILE *to, const struct paths *paths, const char *library)
 {
     char folder[PATH_MAX];
     const char *vendors = getenv("OCL_ICD_VENDORS");
@@ -139,12 +141,13 @@ static bool check_vendors(FILE *to, const struct paths *paths, const char *libra
             paths->folder);
     }
     if (vendors && access(vendors, R_OK))
-        return line(to, false, "OCL_ICD_VENDORS", vendors, "it is not there: unset the variable");
+        return doctor_line(to, false, "OCL_ICD_VENDORS", vendors,
+                           "it is not there: unset the variable");
     return true;
 }
 
 /** Drivers that find no addresses left say nothing of it. */
-static void check_limit(FILE *to)
+static void doctor_check_limit(FILE *to)
 {
     uint64_t limit = process_address_limit();
 
@@ -157,7 +160,7 @@ static void check_limit(FILE *to)
 }
 
 /** Nothing else needs it. */
-static void check_criu(FILE *to)
+static void doctor_check_criu(FILE *to)
 {
     char path[PATH_MAX], problem[CRIU_PROBLEM_MAX];
 
@@ -173,39 +176,40 @@ static void check_criu(FILE *to)
                 path, geteuid() != 0 ? ", where you are not root" : "", problem);
 }
 
-static bool check_setup(FILE *to)
+static bool doctor_check_setup(FILE *to)
 {
     struct paths paths;
     char found[PATH_MAX];
     int error = paths_find(&paths);
-    bool good = line(to, !error, "runtime folder", error ? paths.problem : paths.folder,
-                     "it must be yours alone (mode 0700), and so must what is above it be yours or "
-                     "root's; set XDG_RUNTIME_DIR to another");
+    bool good =
+        doctor_line(to, !error, "runtime folder", error ? paths.problem : paths.folder,
+                    "it must be yours alone (mode 0700), and so must what is above it be yours or "
+                    "root's; set XDG_RUNTIME_DIR to another");
 
     const char *advice = "reinstall reseat, so that its files lie beside each other";
     char library[PATH_MAX];
     bool no_library = paths_library(library) != 0;
-    good &= line(to, !no_library, "library",
-                 no_library ? "libreseat.so is not beside this binary" : library, advice);
-    good &= line(to, !paths_agent(found), "reseatd",
-                 paths_agent(found) ? "it is not beside this binary" : found, advice);
-    good &= line(to, !paths_lister(found), "reseat-lister",
-                 paths_lister(found) ? "it is not beside this binary" : found, advice);
+    good &= doctor_line(to, !no_library, "library",
+                        no_library ? "libreseat.so is not beside this binary" : library, advice);
+    good &= doctor_line(to, !paths_agent(found), "reseatd",
+                        paths_agent(found) ? "it is not beside this binary" : found, advice);
+    good &= doctor_line(to, !paths_lister(found), "reseat-lister",
+                        paths_lister(found) ? "it is not beside this binary" : found, advice);
     if (!error) {
-        bool answers = check_agent(to, &paths);
-        check_inventory(to, &paths, answers);
+        bool answers = doctor_check_agent(to, &paths);
+        doctor_check_inventory(to, &paths, answers);
         good &= answers;
-        good &= no_library || check_vendors(to, &paths, library);
+        good &= no_library || doctor_check_vendors(to, &paths, library);
     }
     good &= server_looks(to);
-    check_criu(to);
+    doctor_check_criu(to);
     return good;
 }
 
 /* ---- as JSON ---- */
 
 /** A line that begins with a mark is a check; one without sums up. */
-static void add_line(json_t *checks, json_t *object, char *line, const char **ret_stop)
+static void doctor_add_line(json_t *checks, json_t *object, char *line, const char **ret_stop)
 {
     static const char *const marks[] = {"ok", "note", "stop"};
     size_t length = strcspn(line, " ");
@@ -223,14 +227,14 @@ static void add_line(json_t *checks, json_t *object, char *line, const char **re
         json_object_set_new(object, "summary", output_text(line));
 }
 
-static int print_json(const struct output *output, char *text, const char *road, bool good)
+static int doctor_print_json(const struct output *output, char *text, const char *road, bool good)
 {
     json_t *object = output_object(output, good ? STATUS_DONE : STATUS_ROLLED_BACK);
     json_t *checks = json_array();
     const char *stop = NULL;
 
     for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n"))
-        add_line(checks, object, line, &stop);
+        doctor_add_line(checks, object, line, &stop);
     json_object_set_new(object, "checks", checks);
     json_object_set_new(object, "road", road ? json_string(road) : json_null());
     if (!good)
@@ -238,7 +242,8 @@ static int print_json(const struct output *output, char *text, const char *road,
     return output_print(object, good ? STATUS_DONE : STATUS_ROLLED_BACK);
 }
 
-static int look(const struct output *output, char **command, FILE *to, enum road *ret_road)
+static int doctor_run_look(const struct output *output, char **command, FILE *to,
+                           enum road *ret_road)
 {
     char library[PATH_MAX];
     int error = doctor_program(command, paths_library(library) ? NULL : library, to, ret_road);
@@ -252,7 +257,7 @@ static int look(const struct output *output, char **command, FILE *to, enum road
                  : 0;
 }
 
-static int run(struct call *call)
+static int doctor_run(struct call *call)
 {
     static const char *const roads[] = {"unknown", "preload", "icd", "none"};
     const struct output *output = &call->output;
@@ -264,16 +269,16 @@ static int run(struct call *call)
     if (!to)
         return output_fail(output, ERR_FAILED, "no memory");
     bool setup = !call->count;
-    bool good = setup ? check_setup(to) : true;
-    int status = setup ? 0 : look(output, call->words, to, &road);
-    check_limit(to);
+    bool good = setup ? doctor_check_setup(to) : true;
+    int status = setup ? 0 : doctor_run_look(output, call->words, to, &road);
+    doctor_check_limit(to);
     good = good && road != ROAD_NONE && !fflush(to);
     if (output->json && fclose(to))
         return STATUS_ROLLED_BACK;
     if (status)
         return status;
     if (output->json)
-        return print_json(output, text, setup ? NULL : roads[road], good);
+        return doctor_print_json(output, text, setup ? NULL : roads[road], good);
     return good ? STATUS_DONE : STATUS_ROLLED_BACK;
 }
 
@@ -283,5 +288,5 @@ const struct verb verb_doctor = {
     .summary = "Check the set-up, or say by which road a program reaches OpenCL.",
     .text = "It also says what would stop it. Of a script the interpreter is looked at. Nothing is "
             "run. Exit status 1: something is broken.",
-    .run = run,
+    .run = doctor_run,
 };

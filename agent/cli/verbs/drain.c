@@ -33,7 +33,7 @@ static const struct verb_option drain_options[] = {
 static const struct verb_option rebalance_options[] = {
     {"dry-run", NULL, "Only say which would move.", OPTION_VALUE(struct steps, dry_run)}, {NULL}};
 
-static void show_step(struct steps *steps, json_t *step)
+static void drain_show_step(struct steps *steps, json_t *step)
 {
     char name[OUTPUT_PROGRAM_MAX];
     const char *result = member_text(step, "result"), *reason = member_text(step, "reason");
@@ -50,7 +50,7 @@ static void show_step(struct steps *steps, json_t *step)
 }
 
 /** It is not drained yet: what was said of it. */
-static void show_announced(struct steps *steps, json_t *announced)
+static void drain_show_announced(struct steps *steps, json_t *announced)
 {
     unsigned long long programs = member_number(announced, "programs");
 
@@ -67,7 +67,7 @@ static void show_announced(struct steps *steps, json_t *announced)
 }
 
 /** One line that says who is left on the device, and why. */
-static void explain(const json_t *answer, struct words *words)
+static void drain_explain(const json_t *answer, struct words *words)
 {
     const char *device = member_text(answer, "device");
     char name[OUTPUT_PROGRAM_MAX];
@@ -82,8 +82,8 @@ static void explain(const json_t *answer, struct words *words)
     words_add(words, "; %s takes no new programs (reseat drain %s --off)", device, device);
 }
 
-static int finish_json(struct steps *steps, const json_t *answer, int status, const char *code,
-                       const char *why)
+static int drain_finish_json(struct steps *steps, const json_t *answer, int status,
+                             const char *code, const char *why)
 {
     json_t *object = output_object(steps->output, status);
 
@@ -105,7 +105,7 @@ static int finish_json(struct steps *steps, const json_t *answer, int status, co
     return output_print(object, status);
 }
 
-static int finish(struct steps *steps, const json_t *answer)
+static int drain_finish(struct steps *steps, const json_t *answer)
 {
     unsigned long long moved = member_number(answer, "moved");
     unsigned long long failed = member_number(answer, "failed");
@@ -114,12 +114,12 @@ static int finish(struct steps *steps, const json_t *answer)
     struct words why = {0};
 
     if (bad && steps->device)
-        explain(answer, &why);
+        drain_explain(answer, &why);
     else if (bad)
         words_add(&why, "%llu moved, %llu did not; what did not is where it was", moved, failed);
     if (steps->output->json) {
         int status = bad ? output_status_of(code) : STATUS_DONE;
-        return finish_json(steps, answer, status, code, why.text);
+        return drain_finish_json(steps, answer, status, code, why.text);
     }
     if (bad)
         return output_fail(steps->output, code, "%s", why.text);
@@ -134,32 +134,32 @@ static int finish(struct steps *steps, const json_t *answer)
     return output_done();
 }
 
-static int take_answer(struct steps *steps, const struct message *message)
+static int drain_take_answer(struct steps *steps, const struct message *message)
 {
     if (field_is(&message->root, "type", MSG_ERROR))
         return output_fail_message(steps->output, message);
     json_t *answer = output_answer(message);
-    int status = finish(steps, answer);
+    int status = drain_finish(steps, answer);
     json_decref(answer);
     return status;
 }
 
-static bool take_news(void *context, const struct message *message)
+static bool drain_take_news(void *context, const struct message *message)
 {
     bool step = field_is(&message->root, "type", MSG_STEP);
 
     if (!step && !field_is(&message->root, "type", MSG_NOTICE))
         return false;
     json_t *news = output_answer(message);
-    (step ? show_step : show_announced)(context, news);
+    (step ? drain_show_step : drain_show_announced)(context, news);
     json_decref(news);
     return true;
 }
 
-static int carry_out(struct call *call, const char *type, const char *what, bool launch)
+static int drain_carry_out(struct call *call, const char *type, const char *what, bool launch)
 {
     struct steps *steps = call->options;
-    const struct news news = {steps, take_news, -1, NULL};
+    const struct news news = {steps, drain_take_news, -1, NULL};
     struct client client;
     struct message message;
     struct frame frame;
@@ -181,7 +181,7 @@ static int carry_out(struct call *call, const char *type, const char *what, bool
     ask_put_environment(&frame);
     int result = ask_follow(&client, &frame, &news, &message);
     if (result == 1) {
-        status = take_answer(steps, &message);
+        status = drain_take_answer(steps, &message);
         message_finish(&message);
     } else {
         status = output_fail_agent(&call->output, result, what);
@@ -198,12 +198,12 @@ static int drain(struct call *call)
 
     if (steps->undo && steps->in_ns)
         return output_usage(&call->output, "--off is done at once; --in does not go with it");
-    return carry_out(call, MSG_DRAIN, "drain the device", true);
+    return drain_carry_out(call, MSG_DRAIN, "drain the device", true);
 }
 
-static int rebalance(struct call *call)
+static int drain_rebalance(struct call *call)
 {
-    return carry_out(call, MSG_BALANCE, "move programs", false);
+    return drain_carry_out(call, MSG_BALANCE, "move programs", false);
 }
 
 const struct verb verb_drain = {
@@ -229,5 +229,5 @@ const struct verb verb_rebalance = {
     .options = rebalance_options,
     .size = sizeof(struct steps),
     .users = true,
-    .run = rebalance,
+    .run = drain_rebalance,
 };

@@ -7,14 +7,14 @@
 #define EXPLAIN_MS  10000
 #define MOVES_SHOWN 5 /* The rest is in --json. */
 
-static void print_line(const char *text)
+static void explain_print_line(const char *text)
 {
     fputs("  ", stdout);
     output_wrapped(stdout, OUTPUT_COLUMNS, 2, 4, text);
 }
 
 /** Which devices do a part of its launches, and whether that came to anything. */
-static void print_spread(const json_t *answer)
+static void explain_print_spread(const json_t *answer)
 {
     const json_t *spread = json_object_get(answer, "spread"), *name;
     struct words words = {0};
@@ -33,11 +33,11 @@ static void print_spread(const json_t *answer)
     else
         words_add(&words, ": %llu so far, %llu work-items there",
                   member_number(answer, "spread_launches"), member_number(answer, "spread_items"));
-    print_line(words.text);
+    explain_print_line(words.text);
 }
 
 /** How it would outlive its device, and what became of the last one that it lost. */
-static void print_protection(const json_t *answer)
+static void explain_print_protection(const json_t *answer)
 {
     const json_t *protection = json_object_get(answer, "protection");
     const json_t *loss = json_object_get(answer, "loss");
@@ -74,7 +74,7 @@ static void print_protection(const json_t *answer)
                   "for %s",
                   stop);
     }
-    print_line(words.text);
+    explain_print_line(words.text);
     if (!member_number(loss, "count"))
         return;
     output_seconds(member_number(loss, "age_ns"), ago, sizeof(ago));
@@ -91,11 +91,11 @@ static void print_protection(const json_t *answer)
                   differences);
     else if (member_number(protection, "recoveries"))
         words_add(&lost, ", and all that it had read came out the same when done again");
-    print_line(lost.text);
+    explain_print_line(lost.text);
 }
 
 /** Images that are made of it again and again. */
-static void print_images(const json_t *answer)
+static void explain_print_images(const json_t *answer)
 {
     const json_t *images = json_object_get(answer, "checkpoints");
     uint64_t every = member_number(images, "every_ms");
@@ -110,11 +110,11 @@ static void print_images(const json_t *answer)
               member_text(images, "image")[0] ? member_text(images, "image") : "one before", age);
     if (member_text(images, "problem")[0])
         words_add(&words, "; none was since: %s", member_text(images, "problem"));
-    print_line(words.text);
+    explain_print_line(words.text);
 }
 
 /** Whether it may run. */
-static void print_right(const json_t *answer)
+static void explain_print_right(const json_t *answer)
 {
     const char *problem = member_text(answer, "right_problem");
     struct words words = {0};
@@ -125,11 +125,11 @@ static void print_right(const json_t *answer)
     else if (problem[0])
         words_add(&words, "%s; its calls wait once its lease has passed", problem);
     if (words.text[0])
-        print_line(words.text);
+        explain_print_line(words.text);
 }
 
 /** How often the policy moved it, and why. */
-static void print_moves(const json_t *answer)
+static void explain_print_moves(const json_t *answer)
 {
     const json_t *moves = json_object_get(answer, "policy_moves"), *item;
     uint64_t count = member_number(answer, "policy_moved");
@@ -152,11 +152,11 @@ static void print_moves(const json_t *answer)
         words_add(&words, "%s ago from %s to %s: %s", ago,
                   member_text(item, "from")[0] ? member_text(item, "from") : "host memory",
                   member_text(item, "to"), member_text(item, "reason"));
-        print_line(words.text);
+        explain_print_line(words.text);
     }
 }
 
-static void print_explanation(const json_t *answer)
+static void explain_print_explanation(const json_t *answer)
 {
     const json_t *devices = json_object_get(answer, "devices"), *item, *line;
     bool named = member_bool(answer, "named");
@@ -176,7 +176,7 @@ static void print_explanation(const json_t *answer)
         }
         json_array_foreach(json_object_get(item, "lines"), j, line)
         {
-            print_line(json_string_value(line));
+            explain_print_line(json_string_value(line));
         }
     }
     json_array_foreach(json_object_get(answer, "refused_by"), i, item)
@@ -185,28 +185,28 @@ static void print_explanation(const json_t *answer)
         words_add(&words, "%s %s: %s", member_text(item, "device"),
                   member_bool(item, "for_now") ? "failed a moment ago" : "would not run it",
                   member_text(item, "reason"));
-        print_line(words.text);
+        explain_print_line(words.text);
     }
-    print_right(answer);
-    print_protection(answer);
-    print_images(answer);
-    print_spread(answer);
+    explain_print_right(answer);
+    explain_print_protection(answer);
+    explain_print_images(answer);
+    explain_print_spread(answer);
     json_array_foreach(json_object_get(answer, "whole"), i, item)
     {
         struct words words = {0};
         words_add(&words, "launches of kernel %s are not given in pieces: %s",
                   member_text(item, "kernel"), member_text(item, "reason"));
-        print_line(words.text);
+        explain_print_line(words.text);
     }
-    print_moves(answer);
+    explain_print_moves(answer);
     if (member_text(answer, "why")[0]) {
         struct words words = {0};
         words_add(&words, "last decision: %s", member_text(answer, "why"));
-        print_line(words.text);
+        explain_print_line(words.text);
     }
 }
 
-static int run(struct call *call)
+static int explain_run(struct call *call)
 {
     static const struct question question = {MSG_EXPLAIN, "explain a program", false, EXPLAIN_MS};
     struct frame frame;
@@ -222,7 +222,7 @@ static int run(struct call *call)
         json_object_set_new(object, "app", answer);
         return output_print(object, STATUS_DONE);
     }
-    print_explanation(answer);
+    explain_print_explanation(answer);
     json_decref(answer);
     return output_done();
 }
@@ -232,5 +232,5 @@ const struct verb verb_explain = {
     .arguments = "APP[:N]",
     .summary = "Say why a program is where it is, and what would change that.",
     .users = true,
-    .run = run,
+    .run = explain_run,
 };

@@ -34,7 +34,7 @@ const struct verb verb_help = {
     .run = help,
 };
 
-static int version(struct call *call)
+static int help_version(struct call *call)
 {
     if (call->output.json) {
         json_t *object = output_object(&call->output, STATUS_DONE);
@@ -49,5 +49,5 @@ static int version(struct call *call)
 const struct verb verb_version = {
     .name = "version",
     .summary = "Say which release this is.",
-    .run = version,
+    .run = help_version,
 };

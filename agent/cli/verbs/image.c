@@ -12,7 +12,7 @@
 
 /* Images of programs on disk, as their owner looks after them. */
 
-static json_t *summary_json(const char *name, const struct image_summary *summary)
+static json_t *image_summary_json(const char *name, const struct image_summary *summary)
 {
     json_t *object = json_object();
 
@@ -36,7 +36,8 @@ static json_t *summary_json(const char *name, const struct image_summary *summar
 
 /* ---- list ---- */
 
-static void list_row(struct table *table, const char *name, const struct image_summary *summary)
+static void image_list_row(struct table *table, const char *name,
+                           const struct image_summary *summary)
 {
     enum { NAME, PROGRAM, MADE, REASON, OBJECTS, SIZE, STATE };
     char made[32] = "", size[32], objects[32];
@@ -57,7 +58,7 @@ static void list_row(struct table *table, const char *name, const struct image_s
     table_put(table, STATE, summary->damaged ? "damaged" : "good");
 }
 
-static int run_list(struct call *call)
+static int image_run_list(struct call *call)
 {
     static const struct table_column columns[] = {{"NAME"},
                                                   {"PROGRAM"},
@@ -78,9 +79,9 @@ static int run_list(struct call *call)
         struct image_summary summary = {0};
         image_summarize(&images, images.names.names[i], &summary);
         if (output->json)
-            json_array_append_new(list, summary_json(images.names.names[i], &summary));
+            json_array_append_new(list, image_summary_json(images.names.names[i], &summary));
         else
-            list_row(table, images.names.names[i], &summary);
+            image_list_row(table, images.names.names[i], &summary);
         image_summary_finish(&summary);
     }
     if (output->json) {
@@ -102,14 +103,14 @@ const struct verb verb_image_list = {
     .text =
         "STATE is that of what an image says of its program; whether all of its bytes are good "
         "is for image verify to find out. What a program that died left unfinished is no image.",
-    .run = run_list,
+    .run = image_run_list,
 };
 
 /* ---- inspect ---- */
 
 /** The image that is named, or the newest. 0, or an exit status, which was said. */
-static int choose(const struct output *output, const struct images *images, const char *name,
-                  struct image_summary *ret_summary, const char **ret_name)
+static int image_choose(const struct output *output, const struct images *images, const char *name,
+                        struct image_summary *ret_summary, const char **ret_name)
 {
     if (!name && !images->names.count)
         return output_fail(output, ERR_NO_APP, "%s: there are no images", images->folder->path);
@@ -120,12 +121,12 @@ static int choose(const struct output *output, const struct images *images, cons
     return output_fail(output, ERR_FAILED, "%s", ret_summary->problem);
 }
 
-static void say_json(void *data, const char *member, uint64_t number, const char *text)
+static void image_say_json(void *data, const char *member, uint64_t number, const char *text)
 {
     json_object_set_new(data, member, text ? output_text(text) : json_integer((json_int_t)number));
 }
 
-static void say_words(void *data, const char *member, uint64_t number, const char *text)
+static void image_say_words(void *data, const char *member, uint64_t number, const char *text)
 {
     struct words *words = data;
 
@@ -137,7 +138,7 @@ static void say_words(void *data, const char *member, uint64_t number, const cha
         words_add(words, " %s %llu", member, (unsigned long long)number);
 }
 
-static int run_inspect(struct call *call)
+static int image_run_inspect(struct call *call)
 {
     const struct output *output = &call->output;
     struct images images;
@@ -147,7 +148,8 @@ static int run_inspect(struct call *call)
 
     if (status)
         return status;
-    status = choose(output, &images, call->count > 1 ? call->words[1] : NULL, &summary, &name);
+    status =
+        image_choose(output, &images, call->count > 1 ? call->words[1] : NULL, &summary, &name);
     if (status) {
         images_close(&images);
         return status;
@@ -159,16 +161,16 @@ static int run_inspect(struct call *call)
         json_t *object = json_object();
         json_object_set_new(object, "record", json_string(image_record_name(record->kind)));
         if (output->json)
-            image_record_describe(record, say_json, object);
+            image_record_describe(record, image_say_json, object);
         else
-            image_record_describe(record, say_words, &words);
+            image_record_describe(record, image_say_words, &words);
         json_array_append_new(records, object);
         if (!output->json)
             printf("%s:%s\n", image_record_name(record->kind), words.text);
     }
     if (output->json) {
         json_t *object = output_object(output, 0);
-        json_object_set_new(object, "image", summary_json(name, &summary));
+        json_object_set_new(object, "image", image_summary_json(name, &summary));
         json_object_set(object, "records", records);
         status = output_print(object, 0);
     }
@@ -183,12 +185,12 @@ const struct verb verb_image_inspect = {
     .arguments = "FOLDER [IMAGE]",
     .summary = "Show what an image says of its program: each of its records.",
     .text = "Without IMAGE, a name that image list shows, the last one.",
-    .run = run_inspect,
+    .run = image_run_inspect,
 };
 
 /* ---- verify ---- */
 
-static int run_verify(struct call *call)
+static int image_run_verify(struct call *call)
 {
     const struct output *output = &call->output;
     const char *only = call->count > 1 ? call->words[1] : NULL;
@@ -241,7 +243,7 @@ const struct verb verb_image_verify = {
     .text =
         "Without IMAGE, all. The exit status is 1 where some are damaged; then it is said which "
         "file is, and in what.",
-    .run = run_verify,
+    .run = image_run_verify,
 };
 
 /* ---- diff ---- */
@@ -252,7 +254,8 @@ struct difference {
     const char *what;
 };
 
-static uint64_t differing(const struct image_contents *one, const struct image_contents *other)
+static uint64_t image_differing(const struct image_contents *one,
+                                const struct image_contents *other)
 {
     uint64_t bytes = 0, count = one->digests.size / IMAGE_DIGEST;
 
@@ -269,8 +272,8 @@ static uint64_t differing(const struct image_contents *one, const struct image_c
 }
 
 /** Contents of @from that @to has not, or has others of; with @gone only the former. */
-static size_t compare(const struct image_manifest *from, const struct image_manifest *to, bool gone,
-                      struct difference *differences)
+static size_t image_compare(const struct image_manifest *from, const struct image_manifest *to,
+                            bool gone, struct difference *differences)
 {
     size_t count = 0;
 
@@ -279,7 +282,7 @@ static size_t compare(const struct image_manifest *from, const struct image_mani
         if (to->records[i].kind != IMAGE_CONTENTS)
             continue;
         before = image_manifest_contents(from, contents->id);
-        uint64_t bytes = before ? differing(before, contents) : contents->size;
+        uint64_t bytes = before ? image_differing(before, contents) : contents->size;
         if (before && (gone || !bytes))
             continue;
         differences[count++] = (struct difference){contents->id, bytes,
@@ -290,8 +293,8 @@ static size_t compare(const struct image_manifest *from, const struct image_mani
     return count;
 }
 
-static int print_differences(const struct output *output, const struct difference *differences,
-                             size_t count)
+static int image_print_differences(const struct output *output,
+                                   const struct difference *differences, size_t count)
 {
     static const struct table_column columns[] = {{"OBJECT"}, {"CHANGE"}, {"SIZE", .right = true}};
     struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
@@ -326,20 +329,20 @@ static int print_differences(const struct output *output, const struct differenc
     return status ? status : output_done();
 }
 
-static int diff(const struct output *output, const struct image_manifest *one,
-                const struct image_manifest *other)
+static int image_diff_run(const struct output *output, const struct image_manifest *one,
+                          const struct image_manifest *other)
 {
     struct difference *CLEANUP(cleanup_free) differences =
         calloc(one->count + other->count + 1, sizeof(*differences));
 
     if (!differences)
         return output_fail(output, ERR_FAILED, "there is not enough memory");
-    size_t count = compare(one, other, false, differences);
-    count += compare(other, one, true, differences + count);
-    return print_differences(output, differences, count);
+    size_t count = image_compare(one, other, false, differences);
+    count += image_compare(other, one, true, differences + count);
+    return image_print_differences(output, differences, count);
 }
 
-static int run_diff(struct call *call)
+static int image_run_diff(struct call *call)
 {
     struct images images;
     struct image_summary one = {0}, other = {0};
@@ -348,11 +351,11 @@ static int run_diff(struct call *call)
 
     if (status)
         return status;
-    status = choose(&call->output, &images, call->words[1], &one, &name);
+    status = image_choose(&call->output, &images, call->words[1], &one, &name);
     if (!status) {
-        status = choose(&call->output, &images, call->words[2], &other, &name);
+        status = image_choose(&call->output, &images, call->words[2], &other, &name);
         if (!status) {
-            status = diff(&call->output, &one.manifest, &other.manifest);
+            status = image_diff_run(&call->output, &one.manifest, &other.manifest);
             image_summary_finish(&other);
         }
         image_summary_finish(&one);
@@ -366,7 +369,7 @@ const struct verb verb_image_diff = {
     .arguments = "FOLDER IMAGE OTHER",
     .summary = "Show which objects two images have different bytes of, and how many.",
     .text = "Bytes are counted by chunks of 2 MiB. Objects are those of one program: its handles.",
-    .run = run_diff,
+    .run = image_run_diff,
 };
 
 /* ---- prune ---- */
@@ -377,7 +380,7 @@ struct prune {
     bool damaged;
 };
 
-static int take_keep(struct call *call, const struct verb_option *option, const char *text)
+static int image_take_keep(struct call *call, const struct verb_option *option, const char *text)
 {
     static const struct verb_option number = {.number = "a number", .least = 0, .most = 1000000};
     struct prune *prune = call->options;
@@ -390,12 +393,12 @@ static int take_keep(struct call *call, const struct verb_option *option, const 
 }
 
 static const struct verb_option prune_options[] = {
-    {"keep", "N", "Remove all but the last N images of each program.", .take = take_keep},
+    {"keep", "N", "Remove all but the last N images of each program.", .take = image_take_keep},
     {"damaged", NULL, "Remove images whose manifest is damaged.",
      OPTION_VALUE(struct prune, damaged)},
     {NULL}};
 
-static int run_prune(struct call *call)
+static int image_run_prune(struct call *call)
 {
     const struct output *output = &call->output;
     const struct prune *wanted = call->options;
@@ -437,5 +440,5 @@ const struct verb verb_image_prune = {
             "only where an option says so. One that a program is suspended to stays.",
     .options = prune_options,
     .size = sizeof(struct prune),
-    .run = run_prune,
+    .run = image_run_prune,
 };

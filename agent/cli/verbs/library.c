@@ -24,7 +24,7 @@
 #define KERNELS_SHOWN 40
 
 /** Where it is, and its limit. 0, or an exit status after having said what is wrong. */
-static int find_library(const struct output *output, struct library *ret_library)
+static int library_find_library(const struct output *output, struct library *ret_library)
 {
     struct config_error wrong;
     struct config config;
@@ -50,10 +50,10 @@ struct contents {
 };
 
 /** Nothing is chosen yet. 0: to be finished; or an exit status, which was said. */
-static int contents_read(const struct output *output, bool whole, struct contents *ret)
+static int library_contents_read(const struct output *output, bool whole, struct contents *ret)
 {
     char problem[FOLDER_PROBLEM_MAX];
-    int status = find_library(output, &ret->library);
+    int status = library_find_library(output, &ret->library);
 
     if (status)
         return status;
@@ -66,13 +66,13 @@ static int contents_read(const struct output *output, bool whole, struct content
     return output_fail(output, ERR_FAILED, "there is not enough memory");
 }
 
-static void contents_finish(struct contents *contents)
+static void library_contents_finish(struct contents *contents)
 {
     free(contents->chosen);
     library_list_finish(&contents->list);
 }
 
-static const char *origin_name(const struct library_item *item)
+static const char *library_origin_name(const struct library_item *item)
 {
     static const char *const names[] = {
         [LIBRARY_BUILT] = "built", [LIBRARY_ADDED] = "added", [LIBRARY_UNFIT] = "unfit"};
@@ -80,7 +80,7 @@ static const char *origin_name(const struct library_item *item)
     return item->damaged ? "damaged" : names[item->entry.origin];
 }
 
-static json_t *item_json(const struct library_item *item)
+static json_t *library_item_json(const struct library_item *item)
 {
     const struct library_entry *entry = &item->entry;
     json_t *object = json_object(), *kernels = json_array();
@@ -90,7 +90,7 @@ static json_t *item_json(const struct library_item *item)
         if (*name)
             json_array_append_new(kernels, output_text(name));
     json_object_set_new(object, "key", output_text(item->name));
-    json_object_set_new(object, "origin", json_string(origin_name(item)));
+    json_object_set_new(object, "origin", json_string(library_origin_name(item)));
     json_object_set_new(object, "device", output_text(item->damaged ? "" : entry->device));
     json_object_set_new(object, "platform", output_text(item->damaged ? "" : entry->platform));
     json_object_set_new(object, "driver", output_text(item->damaged ? "" : entry->driver));
@@ -103,14 +103,14 @@ static json_t *item_json(const struct library_item *item)
 }
 
 /** All entries, or those that are chosen. */
-static json_t *contents_json(const struct output *output, int status,
-                             const struct contents *contents, bool all)
+static json_t *library_contents_json(const struct output *output, int status,
+                                     const struct contents *contents, bool all)
 {
     json_t *object = output_object(output, status), *entries = json_array();
 
     for (size_t i = 0; i < contents->list.count; i++)
         if (all || contents->chosen[i])
-            json_array_append_new(entries, item_json(&contents->list.items[i]));
+            json_array_append_new(entries, library_item_json(&contents->list.items[i]));
     json_object_set_new(object, "folder", output_text(contents->library.folder));
     json_object_set_new(object, "size_bytes", json_integer((json_int_t)contents->list.size));
     json_object_set_new(object, "limit_bytes", json_integer((json_int_t)contents->library.limit));
@@ -121,7 +121,7 @@ static json_t *contents_json(const struct output *output, int status,
 /* ---- list ---- */
 
 /** As many names as a line has room for; --json has all. */
-static void put_kernels(struct table *table, size_t column, const struct library_item *item)
+static void library_put_kernels(struct table *table, size_t column, const struct library_item *item)
 {
     const char *names = item->damaged ? "" : item->entry.kernels;
     char text[KERNELS_SHOWN + 4];
@@ -131,7 +131,7 @@ static void put_kernels(struct table *table, size_t column, const struct library
     table_put(table, column, text);
 }
 
-static int print_items(const struct library *library, const struct library_list *list)
+static int library_print_items(const struct library *library, const struct library_list *list)
 {
     enum { KEY, ORIGIN, DEVICE, DRIVER, SIZE, USED, KERNELS };
     static const struct table_column columns[] = {
@@ -151,12 +151,12 @@ static int print_items(const struct library *library, const struct library_list 
             strftime(day, sizeof(day), "%Y-%m-%d %H:%M", &local);
         table_add(table, NULL);
         table_put(table, KEY, key);
-        table_put(table, ORIGIN, origin_name(item));
+        table_put(table, ORIGIN, library_origin_name(item));
         table_put(table, DEVICE, item->damaged ? "" : item->entry.device);
         table_put(table, DRIVER, item->damaged ? "" : item->entry.driver);
         table_put(table, SIZE, size);
         table_put(table, USED, day);
-        put_kernels(table, KERNELS, item);
+        library_put_kernels(table, KERNELS, item);
     }
     int status = table_print(table);
     bytes_text(list->size, size, sizeof(size));
@@ -166,16 +166,17 @@ static int print_items(const struct library *library, const struct library_list 
     return status ? status : output_done();
 }
 
-static int run_list(struct call *call)
+static int library_run_list(struct call *call)
 {
     struct contents contents = {0};
-    int status = contents_read(&call->output, false, &contents);
+    int status = library_contents_read(&call->output, false, &contents);
 
     if (status)
         return status;
-    status = call->output.json ? output_print(contents_json(&call->output, 0, &contents, true), 0)
-                               : print_items(&contents.library, &contents.list);
-    contents_finish(&contents);
+    status = call->output.json
+                 ? output_print(library_contents_json(&call->output, 0, &contents, true), 0)
+                 : library_print_items(&contents.library, &contents.list);
+    library_contents_finish(&contents);
     return status;
 }
 
@@ -186,13 +187,14 @@ const struct verb verb_library_list = {
             "device is done once. ORIGIN is built, added (by reseat library add), or unfit: that "
             "program is always built from source, because the driver's binary says other things of "
             "its kernels.",
-    .run = run_list,
+    .run = library_run_list,
 };
 
 /* ---- verify and prune ---- */
 
 /** Remove what is chosen, and say so. */
-static int remove_chosen(const struct output *output, struct contents *contents, const char *what)
+static int library_remove_chosen(const struct output *output, struct contents *contents,
+                                 const char *what)
 {
     const struct library_list *list = &contents->list;
     bool *chosen = contents->chosen;
@@ -209,7 +211,7 @@ static int remove_chosen(const struct output *output, struct contents *contents,
         size += error ? 0 : list->items[i].size;
     }
     if (output->json) {
-        json_t *object = contents_json(output, STATUS_DONE, contents, false);
+        json_t *object = library_contents_json(output, STATUS_DONE, contents, false);
         json_object_set_new(object, "removed", json_integer((json_int_t)count));
         json_object_set_new(object, "removed_bytes", json_integer((json_int_t)size));
         return output_print(object, STATUS_DONE);
@@ -228,14 +230,14 @@ static const struct verb_option verify_options[] = {
      OPTION_VALUE(struct verify, remove)},
     {NULL}};
 
-static int report_damage(const struct output *output, const struct contents *contents,
-                         size_t damaged)
+static int library_report_damage(const struct output *output, const struct contents *contents,
+                                 size_t damaged)
 {
     const struct library_list *list = &contents->list;
     int status = damaged ? STATUS_ROLLED_BACK : STATUS_DONE;
 
     if (output->json) {
-        json_t *object = contents_json(output, status, contents, false);
+        json_t *object = library_contents_json(output, status, contents, false);
         json_object_set_new(object, "damaged", json_integer((json_int_t)damaged));
         if (damaged)
             output_add_error(object, ERR_FAILED, "there are damaged entries");
@@ -249,12 +251,12 @@ static int report_damage(const struct output *output, const struct contents *con
     return output_done() ? STATUS_ROLLED_BACK : status;
 }
 
-static int run_verify(struct call *call)
+static int library_run_verify(struct call *call)
 {
     const struct verify *verify = call->options;
     struct contents contents = {0};
     size_t damaged = 0;
-    int status = contents_read(&call->output, true, &contents);
+    int status = library_contents_read(&call->output, true, &contents);
 
     if (status)
         return status;
@@ -262,9 +264,9 @@ static int run_verify(struct call *call)
         contents.chosen[i] = contents.list.items[i].damaged;
         damaged += contents.chosen[i];
     }
-    status = verify->remove ? remove_chosen(&call->output, &contents, "damaged ")
-                            : report_damage(&call->output, &contents, damaged);
-    contents_finish(&contents);
+    status = verify->remove ? library_remove_chosen(&call->output, &contents, "damaged ")
+                            : library_report_damage(&call->output, &contents, damaged);
+    library_contents_finish(&contents);
     return status;
 }
 
@@ -275,7 +277,7 @@ const struct verb verb_library_verify = {
             "damaged one removes it and builds from source.",
     .options = verify_options,
     .size = sizeof(struct verify),
-    .run = run_verify,
+    .run = library_run_verify,
 };
 
 struct prune {
@@ -285,7 +287,7 @@ struct prune {
     bool all;
 };
 
-static int take_older(struct call *call, const struct verb_option *option, const char *text)
+static int library_take_older(struct call *call, const struct verb_option *option, const char *text)
 {
     static const struct verb_option days = {.number = "days", .least = 0, .most = 36500};
     struct prune *prune = call->options;
@@ -297,14 +299,14 @@ static int take_older(struct call *call, const struct verb_option *option, const
 }
 
 static const struct verb_option prune_options[] = {
-    {"older", "DAYS", "Remove what was not used for as many days.", .take = take_older},
+    {"older", "DAYS", "Remove what was not used for as many days.", .take = library_take_older},
     {"device", "TEXT", "Remove what is for devices whose driver calls them so, or with that in it.",
      OPTION_VALUE(struct prune, device)},
     {"all", NULL, "Remove everything.", OPTION_VALUE(struct prune, all)},
     {NULL}};
 
 /** What all options that were given mean; without any, what is over the limit. */
-static void choose(const struct prune *prune, struct contents *contents)
+static void library_choose(const struct prune *prune, struct contents *contents)
 {
     uint64_t now = clock_wall_ms(), kept = contents->list.size;
 
@@ -322,16 +324,16 @@ static void choose(const struct prune *prune, struct contents *contents)
     }
 }
 
-static int run_prune(struct call *call)
+static int library_run_prune(struct call *call)
 {
     struct contents contents = {0};
-    int status = contents_read(&call->output, false, &contents);
+    int status = library_contents_read(&call->output, false, &contents);
 
     if (status)
         return status;
-    choose(call->options, &contents);
-    status = remove_chosen(&call->output, &contents, "");
-    contents_finish(&contents);
+    library_choose(call->options, &contents);
+    status = library_remove_chosen(&call->output, &contents, "");
+    library_contents_finish(&contents);
     return status;
 }
 
@@ -342,7 +344,7 @@ const struct verb verb_library_prune = {
             "setting library-limit. With --older and --device, what both fit.",
     .options = prune_options,
     .size = sizeof(struct prune),
-    .run = run_prune,
+    .run = library_run_prune,
 };
 
 /* ---- add ---- */
@@ -362,8 +364,8 @@ static const struct verb_option add_options[] = {
      OPTION_VALUE(struct add, options)},
     {NULL}};
 
-static int read_file(const struct output *output, const char *path, char **ret_bytes,
-                     size_t *ret_size)
+static int library_read_added_file(const struct output *output, const char *path, char **ret_bytes,
+                                   size_t *ret_size)
 {
     char *CLEANUP(cleanup_free) bytes = NULL;
     size_t size = 0;
@@ -379,15 +381,16 @@ static int read_file(const struct output *output, const char *path, char **ret_b
 }
 
 /** What the program does: source or IL, and how it is built. */
-static int make_recipe(const struct output *output, const struct add *add,
-                       struct recipe **ret_recipe)
+static int library_make_recipe(const struct output *output, const struct add *add,
+                               struct recipe **ret_recipe)
 {
     struct recipe *CLEANUP(recipe_unref_pointer) base = NULL;
     struct recipe *CLEANUP(recipe_unref_pointer) built = NULL;
     char *CLEANUP(cleanup_free) bytes = NULL;
     const char *text;
     size_t size;
-    int status = read_file(output, add->source ? add->source : add->il, &bytes, &size);
+    int status =
+        library_read_added_file(output, add->source ? add->source : add->il, &bytes, &size);
 
     if (status)
         return status;
@@ -404,8 +407,8 @@ static int make_recipe(const struct output *output, const struct add *add,
     return 0;
 }
 
-static int keep(const struct output *output, const struct add *add, const char *path,
-                const struct inventory_entry *device)
+static int library_keep_file(const struct output *output, const struct add *add, const char *path,
+                             const struct inventory_entry *device)
 {
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
     char *CLEANUP(cleanup_free) binary = NULL;
@@ -421,12 +424,12 @@ static int keep(const struct output *output, const struct add *add, const char *
     struct library_key key;
     struct library library;
     char name[LIBRARY_NAME_MAX];
-    int status = find_library(output, &library);
+    int status = library_find_library(output, &library);
 
     if (!status)
-        status = read_file(output, path, &binary, &entry.binary_size);
+        status = library_read_added_file(output, path, &binary, &entry.binary_size);
     if (!status)
-        status = make_recipe(output, add, &recipe);
+        status = library_make_recipe(output, add, &recipe);
     if (status)
         return status;
     entry.binary = binary;
@@ -454,7 +457,7 @@ static int keep(const struct output *output, const struct add *add, const char *
     return output_done();
 }
 
-static int run_add(struct call *call)
+static int library_run_add(struct call *call)
 {
     static const struct question question = {MSG_DEVICES, "list devices", true, LIST_MS};
     const struct output *output = &call->output;
@@ -482,7 +485,7 @@ static int run_add(struct call *call)
         status =
             output_fail(output, result == -ENOTUNIQ ? ERR_AMBIGUOUS : ERR_NO_DEVICE, "%s", error);
     else
-        status = keep(output, add, call->words[0], device);
+        status = library_keep_file(output, add, call->words[0], device);
     inventory_finish(&inventory);
     return status;
 }
@@ -497,5 +500,5 @@ const struct verb verb_library_add = {
         "compiler. A driver that refuses it has the program built from source.",
     .options = add_options,
     .size = sizeof(struct add),
-    .run = run_add,
+    .run = library_run_add,
 };

@@ -10,7 +10,7 @@ struct limit {
     uint64_t bytes;
 };
 
-static int take_memory(struct call *call, const struct verb_option *option, const char *text)
+static int limit_take_memory(struct call *call, const struct verb_option *option, const char *text)
 {
     struct limit *limit = call->options;
     char reason[PROTOCOL_TEXT_MAX];
@@ -28,11 +28,11 @@ static int take_memory(struct call *call, const struct verb_option *option, cons
 }
 
 static const struct verb_option limit_options[] = {
-    {"memory", "SIZE", "Such as 512MiB or 2GiB.", .take = take_memory},
+    {"memory", "SIZE", "Such as 512MiB or 2GiB.", .take = limit_take_memory},
     {"off", NULL, "No limit but the memory that there is.", OPTION_VALUE(struct limit, off)},
     {NULL}};
 
-static int print_limit(const struct output *output, const json_t *answer)
+static int limit_print_limit(const struct output *output, const json_t *answer)
 {
     char name[OUTPUT_PROGRAM_MAX], bytes[32], granted[32], least[32], more[96] = "";
     const json_t *app = json_object_get(answer, "app");
@@ -62,7 +62,7 @@ static int print_limit(const struct output *output, const json_t *answer)
     return output_done();
 }
 
-static int run(struct call *call)
+static int limit_run(struct call *call)
 {
     static const struct question question = {
         MSG_LIMIT,
@@ -70,7 +70,7 @@ static int run(struct call *call)
         true,
         LIMIT_MS,
         "app device limited memory_bytes capacity_bytes granted_bytes held_bytes least_bytes",
-        print_limit};
+        limit_print_limit};
     const struct limit *limit = call->options;
     struct frame frame;
 
@@ -95,5 +95,5 @@ const struct verb verb_limit = {
     .options = limit_options,
     .size = sizeof(struct limit),
     .users = true,
-    .run = run,
+    .run = limit_run,
 };

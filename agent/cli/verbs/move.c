@@ -58,7 +58,7 @@ struct change {
             "Copy no more than that a second (100MiB, 2GiB) while the program runs. What is "      \
             "copied while "                                                                        \
             "it is stopped goes as fast as it can. Default: that of the configuration, no limit.", \
-            .take = take_bandwidth                                                                 \
+            .take = move_take_bandwidth                                                            \
     }
 
 #define TAKEN                                                                                      \
@@ -66,7 +66,8 @@ struct change {
     "ever, but where a callback of it fails or is late it is moved all the same, as one that did " \
     "not register."
 
-static int take_bandwidth(struct call *call, const struct verb_option *option, const char *text)
+static int move_take_bandwidth(struct call *call, const struct verb_option *option,
+                               const char *text)
 {
     struct change *change = call->options;
     char reason[PROTOCOL_TEXT_MAX];
@@ -150,7 +151,7 @@ static const struct verb_option prewarm_options[] = {
      "Let go of what was made for a device that is not ready by then. Default: no limit.", TIMEOUT},
     {NULL}};
 
-static void show_progress(struct change *change, const json_t *progress)
+static void move_show_progress(struct change *change, const json_t *progress)
 {
     unsigned long long done = member_number(progress, "done");
     unsigned long long total = member_number(progress, "total");
@@ -184,7 +185,7 @@ static void show_progress(struct change *change, const json_t *progress)
 }
 
 /** It waits for room. */
-static void show_waiting(struct change *change, const json_t *notice)
+static void move_show_waiting(struct change *change, const json_t *notice)
 {
     char name[OUTPUT_PROGRAM_MAX];
 
@@ -195,7 +196,7 @@ static void show_waiting(struct change *change, const json_t *notice)
     }
 }
 
-static void end_bar(struct change *change)
+static void move_end_bar(struct change *change)
 {
     if (change->bar) {
         fputs("\r\033[K", stderr);
@@ -203,7 +204,7 @@ static void end_bar(struct change *change)
     }
 }
 
-static const char *code_of(const char *result)
+static const char *move_code_of(const char *result)
 {
     if (strcmp(result, RESULT_REFUSED) == 0)
         return ERR_REFUSED;
@@ -213,14 +214,14 @@ static const char *code_of(const char *result)
 }
 
 /** It was to go to an image, and did not. */
-static bool is_not_stored(const struct change *change, const json_t *report)
+static bool move_is_not_stored(const struct change *change, const json_t *report)
 {
     return change->to && !member_text(report, "image")[0] &&
            strcmp(member_text(report, "result"), RESULT_DONE) == 0;
 }
 
 /** What to do next, for one that did not move. */
-static const char *hint_for(const char *result, const char *to)
+static const char *move_hint_for(const char *result, const char *to)
 {
     if (strcmp(result, RESULT_EXPIRED) == 0)
         return "; try again with a longer --timeout";
@@ -230,17 +231,17 @@ static const char *hint_for(const char *result, const char *to)
 }
 
 /** Where it is now, and what to do next, for one that did not move. */
-static void explain(const struct change *change, const json_t *report, struct words *words)
+static void move_explain(const struct change *change, const json_t *report, struct words *words)
 {
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
-    const char *hint = hint_for(result, to);
+    const char *hint = move_hint_for(result, to);
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
     bool canceled = strcmp(result, RESULT_CANCELED) == 0;
     char name[OUTPUT_PROGRAM_MAX];
 
     output_program(json_object_get(report, "app"), name);
-    if (is_not_stored(change, report)) {
+    if (move_is_not_stored(change, report)) {
         const char *why = member_text(report, "not_stored");
         words_add(words, "%s is suspended, but not to an image, so no host memory was freed: %s",
                   name, *why ? why : "its libreseat.so is older and cannot write images");
@@ -272,8 +273,8 @@ static void explain(const struct change *change, const json_t *report, struct wo
 }
 
 /** What outside of "devices" is that of @report. */
-static int print_json(const struct change *change, const json_t *report, const json_t *reports,
-                      int status, const char *explanation)
+static int move_print_json(const struct change *change, const json_t *report, const json_t *reports,
+                           int status, const char *explanation)
 {
     json_t *object = output_object(change->output, status);
     const json_t *one;
@@ -297,12 +298,12 @@ static int print_json(const struct change *change, const json_t *report, const j
         json_object_set_new(object, "devices", devices);
     }
     if (status)
-        output_add_error(object, code_of(member_text(report, "result")), explanation);
+        output_add_error(object, move_code_of(member_text(report, "result")), explanation);
     return output_print(object, status);
 }
 
 /** On demand. */
-static void print_left(const json_t *report)
+static void move_print_left(const json_t *report)
 {
     unsigned long long left = member_number(report, "left");
     char bytes[32];
@@ -313,7 +314,7 @@ static void print_left(const json_t *report)
 }
 
 /** Where its data is now. */
-static void print_stored(const json_t *report)
+static void move_print_stored(const json_t *report)
 {
     char bytes[32], written[32], freed[32];
 
@@ -325,7 +326,7 @@ static void print_stored(const json_t *report)
 }
 
 /** What took the time: builds, the wait for launched commands, copies. */
-static void print_causes(const json_t *report, bool stops)
+static void move_print_causes(const json_t *report, bool stops)
 {
     unsigned long long built = member_number(report, "built");
     unsigned long long rounds = member_number(report, "rounds");
@@ -349,11 +350,11 @@ static void print_causes(const json_t *report, bool stops)
     output_seconds(member_number(report, "predicted_ns"), time, sizeof(time));
     if (rounds > 1)
         printf(" in %llu rounds, the last of which predicted a pause of %s", rounds, time);
-    print_left(report);
+    move_print_left(report);
     putchar('\n');
 }
 
-static void print_moved(const json_t *report, const char *name)
+static void move_print_moved(const json_t *report, const char *name)
 {
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
     char total[32], arrived[32];
@@ -366,10 +367,10 @@ static void print_moved(const json_t *report, const char *name)
         printf("%s resumed on %s in %s", name, to, arrived);
     else
         printf("%s moved from %s to %s in %s", name, from, to, arrived);
-    print_causes(report, from[0] && to[0]);
+    move_print_causes(report, from[0] && to[0]);
 }
 
-static void print_already(const struct change *change, const json_t *report, const char *name)
+static void move_print_already(const struct change *change, const json_t *report, const char *name)
 {
     const char *from = member_text(report, "from");
 
@@ -381,7 +382,7 @@ static void print_already(const struct change *change, const json_t *report, con
         printf("%s is already suspended\n", name);
 }
 
-static void print_done(const struct change *change, const json_t *report)
+static void move_print_done(const struct change *change, const json_t *report)
 {
     char name[OUTPUT_PROGRAM_MAX], total[32];
     const json_t *app = json_object_get(report, "app");
@@ -396,7 +397,7 @@ static void print_done(const struct change *change, const json_t *report)
         output_seconds(member_number(report, "total_ns"), total, sizeof(total));
         printf("%s is ready for %s: made in %s\n", name, to, total);
     } else if (member_bool(report, "already")) {
-        print_already(change, report, name);
+        move_print_already(change, report, name);
     } else if (strcmp(member_text(report, "result"), RESULT_QUEUED) == 0) {
         printf("%s queues for a device; the policy resumes it when there is room "
                "(reseat explain %llu)\n",
@@ -406,22 +407,22 @@ static void print_done(const struct change *change, const json_t *report)
     } else if (member_bool(report, "starting")) {
         printf("%s has not used OpenCL yet; it will start on %s\n", name, to);
     } else {
-        print_moved(report, name);
+        move_print_moved(report, name);
     }
 }
 
-static int status_of(const struct change *change, const json_t *report)
+static int move_status_of(const struct change *change, const json_t *report)
 {
     const char *result = member_text(report, "result");
     bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0;
 
-    if (is_not_stored(change, report))
+    if (move_is_not_stored(change, report))
         return STATUS_ROLLED_BACK;
-    return done ? STATUS_DONE : output_status_of(code_of(result));
+    return done ? STATUS_DONE : output_status_of(move_code_of(result));
 }
 
 /** The first that failed decides. */
-static int finish(struct change *change, const json_t *reports)
+static int move_finish(struct change *change, const json_t *reports)
 {
     const json_t *report, *decides = json_array_get(reports, 0);
     size_t i;
@@ -429,32 +430,33 @@ static int finish(struct change *change, const json_t *reports)
     json_array_foreach(reports, i, report)
     {
         struct words explanation = {0};
-        int status = status_of(change, report);
-        if (status && !status_of(change, decides))
+        int status = move_status_of(change, report);
+        if (status && !move_status_of(change, decides))
             decides = report;
         if (change->output->json)
             continue;
         if (!status) {
-            print_done(change, report);
+            move_print_done(change, report);
             if (change->to)
-                print_stored(report);
+                move_print_stored(report);
             continue;
         }
-        explain(change, report, &explanation);
-        (void)output_fail(change->output, code_of(member_text(report, "result")), "%s",
+        move_explain(change, report, &explanation);
+        (void)output_fail(change->output, move_code_of(member_text(report, "result")), "%s",
                           explanation.text);
     }
-    int status = status_of(change, decides);
+    int status = move_status_of(change, decides);
     if (change->output->json) {
         struct words explanation = {0};
         if (status)
-            explain(change, decides, &explanation);
-        return print_json(change, decides, reports, status, explanation.text);
+            move_explain(change, decides, &explanation);
+        return move_print_json(change, decides, reports, status, explanation.text);
     }
     return status ? status : output_done();
 }
 
-static int take_answer(const struct change *change, const struct message *message, json_t *reports)
+static int move_take_answer(const struct change *change, const struct message *message,
+                            json_t *reports)
 {
     const msgpack_object *result = field_get(&message->root, "result");
 
@@ -466,7 +468,7 @@ static int take_answer(const struct change *change, const struct message *messag
 }
 
 /** A second one ends us as it would have. */
-static int open_signals(sigset_t *ret_set)
+static int move_open_signals(sigset_t *ret_set)
 {
     sigemptyset(ret_set);
     sigaddset(ret_set, SIGINT);
@@ -476,7 +478,7 @@ static int open_signals(sigset_t *ret_set)
     return signalfd(-1, ret_set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int cancel(void *context, struct client *client)
+static int move_cancel(void *context, struct client *client)
 {
     struct change *change = context;
     struct signalfd_siginfo info;
@@ -485,27 +487,27 @@ static int cancel(void *context, struct client *client)
     if (read(change->signals, &info, sizeof(info)) != sizeof(info))
         return 0;
     sigprocmask(SIG_UNBLOCK, &change->caught, NULL);
-    end_bar(change);
+    move_end_bar(change);
     if (!change->output->json)
         output_note(change->output, "canceling; press Ctrl-C again to leave without waiting");
     frame_init(&frame, MSG_CANCEL);
     return client_send(client, &frame);
 }
 
-static bool take_news(void *context, const struct message *message)
+static bool move_take_news(void *context, const struct message *message)
 {
     bool progress = field_is(&message->root, "type", MSG_PROGRESS);
 
     if (!progress && !field_is(&message->root, "type", MSG_NOTICE))
         return false;
     json_t *news = output_answer(message);
-    (progress ? show_progress : show_waiting)(context, news);
+    (progress ? move_show_progress : move_show_waiting)(context, news);
     json_decref(news);
     return true;
 }
 
 /** Names with commas. */
-static void put_devices(const struct call *call, struct frame *frame)
+static void move_put_devices(const struct call *call, struct frame *frame)
 {
     const char *at = call->count > 1 ? call->words[1] : "";
 
@@ -521,7 +523,7 @@ static void put_devices(const struct call *call, struct frame *frame)
 }
 
 /** Of prewarm. 0: there are none; SIZE_MAX: one of them is empty. */
-static size_t count_devices(const struct call *call)
+static size_t move_count_devices(const struct call *call)
 {
     const char *list = call->count > 1 ? call->words[1] : "";
     size_t count = 0, length;
@@ -537,14 +539,14 @@ static size_t count_devices(const struct call *call)
     return count;
 }
 
-static void make_request(const struct call *call, struct frame *ret_frame)
+static void move_make_request(const struct call *call, struct frame *ret_frame)
 {
     const struct change *change = call->options;
 
     frame_init(ret_frame, call->verb->name);
     frame_string(ret_frame, "app", call->words[0]);
     if (change->prewarms)
-        put_devices(call, ret_frame);
+        move_put_devices(call, ret_frame);
     else
         frame_string(ret_frame, "device", call->count > 1 ? call->words[1] : "");
     frame_u64(ret_frame, "timeout_ms", change->timeout_ms);
@@ -566,33 +568,33 @@ static void make_request(const struct call *call, struct frame *ret_frame)
 }
 
 /** One answer, or to prewarm one of each device. */
-static int take_answers(struct call *call, struct client *client, const struct news *news)
+static int move_take_answers(struct call *call, struct client *client, const struct news *news)
 {
     struct change *change = call->options;
-    size_t devices = change->prewarms ? count_devices(call) : 1, count = devices ? devices : 1;
+    size_t devices = change->prewarms ? move_count_devices(call) : 1, count = devices ? devices : 1;
     json_t *reports = json_array();
     struct message message;
     struct frame frame;
     int status = 0;
 
-    make_request(call, &frame);
+    move_make_request(call, &frame);
     for (size_t i = 0; !status && i < count; i++) {
         int result = ask_follow(client, i == 0 ? &frame : NULL, news, &message);
-        end_bar(change);
+        move_end_bar(change);
         if (result == 1) {
-            status = take_answer(change, &message, reports);
+            status = move_take_answer(change, &message, reports);
             message_finish(&message);
         } else {
             status = output_fail_agent(&call->output, result, call->verb->name);
         }
     }
     if (!status)
-        status = finish(change, reports);
+        status = move_finish(change, reports);
     json_decref(reports);
     return status;
 }
 
-static int print_canceled(const struct output *output, const json_t *answer)
+static int move_print_canceled(const struct output *output, const json_t *answer)
 {
     char name[OUTPUT_PROGRAM_MAX];
 
@@ -601,10 +603,10 @@ static int print_canceled(const struct output *output, const json_t *answer)
     return output_done();
 }
 
-static int cancel_other(const struct call *call)
+static int move_cancel_other(const struct call *call)
 {
     static const struct question question = {MSG_CANCEL, "cancel a move", false,
-                                             CANCEL_MS,  "app",           print_canceled};
+                                             CANCEL_MS,  "app",           move_print_canceled};
     struct frame frame;
 
     frame_init(&frame, MSG_CANCEL);
@@ -612,7 +614,7 @@ static int cancel_other(const struct call *call)
     return ask_print(&call->output, &question, &frame);
 }
 
-static int run(struct call *call)
+static int move_verb_run(struct call *call)
 {
     struct change *change = call->options;
     char folder[PATH_MAX];
@@ -622,15 +624,15 @@ static int run(struct call *call)
     if (change->cancels && call->count > 1)
         return output_usage(&call->output, "--cancel takes no DEVICE");
     if (change->cancels)
-        return cancel_other(call);
+        return move_cancel_other(call);
     if (strcmp(call->verb->name, MSG_MOVE) == 0 && call->count < 2)
         return output_usage(&call->output, "DEVICE is missing");
     if (change->prewarms && !change->drop && call->count < 2)
         return output_fail(&call->output, ERR_USAGE,
                            "prewarm needs a DEVICE to make ready (reseat devices), or --off");
-    if (change->prewarms && count_devices(call) == SIZE_MAX)
+    if (change->prewarms && move_count_devices(call) == SIZE_MAX)
         return output_usage(&call->output, "a DEVICE in the list is empty");
-    if (change->prewarms && count_devices(call) > PROTOCOL_PREWARM_MAX)
+    if (change->prewarms && move_count_devices(call) > PROTOCOL_PREWARM_MAX)
         return output_usage(&call->output, "give at most %d devices", PROTOCOL_PREWARM_MAX);
     if (change->on_demand && change->non_blocking)
         return output_usage(&call->output, "give --on-demand or --non-blocking, not both");
@@ -643,10 +645,10 @@ static int run(struct call *call)
     status = ask_connect(&call->output, false, "reach the program", &client);
 
     if (!status) {
-        CLEANUP(cleanup_close) int signals = open_signals(&change->caught);
-        const struct news news = {change, take_news, signals, cancel};
+        CLEANUP(cleanup_close) int signals = move_open_signals(&change->caught);
+        const struct news news = {change, move_take_news, signals, move_cancel};
         change->signals = signals;
-        status = take_answers(call, &client, &news);
+        status = move_take_answers(call, &client, &news);
     }
     client_close(&client);
     return status;
@@ -665,7 +667,7 @@ const struct verb verb_move = {
     .options = move_options,
     .size = sizeof(struct change),
     .users = true,
-    .run = run,
+    .run = move_verb_run,
 };
 
 const struct verb verb_suspend = {
@@ -677,7 +679,7 @@ const struct verb verb_suspend = {
     .options = suspend_options,
     .size = sizeof(struct change),
     .users = true,
-    .run = run,
+    .run = move_verb_run,
 };
 
 const struct verb verb_resume = {
@@ -691,7 +693,7 @@ const struct verb verb_resume = {
     .options = resume_options,
     .size = sizeof(struct change),
     .users = true,
-    .run = run,
+    .run = move_verb_run,
 };
 
 const struct verb verb_prewarm = {
@@ -709,5 +711,5 @@ const struct verb verb_prewarm = {
     .options = prewarm_options,
     .size = sizeof(struct change),
     .users = true,
-    .run = run,
+    .run = move_verb_run,
 };

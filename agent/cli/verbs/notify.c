@@ -15,12 +15,12 @@ struct notice {
     uint64_t value; /**< UINT64_MAX: none. */
 };
 
-static void prepare(void *options)
+static void notify_prepare(void *options)
 {
     *(struct notice *)options = (struct notice){.text = "", .in_ns = UINT64_MAX};
 }
 
-static int take_value(struct call *call, const struct verb_option *option, const char *text)
+static int notify_take_value(struct call *call, const struct verb_option *option, const char *text)
 {
     struct notice *notice = call->options;
 
@@ -34,7 +34,7 @@ static int take_value(struct call *call, const struct verb_option *option, const
                : output_usage(&call->output, "--value is %s, not \"%s\"", option->number, text);
 }
 
-static int take_text(struct call *call, const struct verb_option *option, const char *text)
+static int notify_take_text(struct call *call, const struct verb_option *option, const char *text)
 {
     size_t length = strlen(text);
     bool line = length < TEXT_MAX;
@@ -56,12 +56,12 @@ static const struct verb_option notify_options[] = {
      .most = SECONDS_MAX_NS},
     {"value", "N|none",
      "Milliwatts of power, bytes of quota (or none), which need it; bytes of device-added.",
-     .number = "a whole number of at most 63 bits", .most = INT64_MAX, .take = take_value},
-    {"text", "TEXT", "One line for it to log.", .take = take_text},
+     .number = "a whole number of at most 63 bits", .most = INT64_MAX, .take = notify_take_value},
+    {"text", "TEXT", "One line for it to log.", .take = notify_take_text},
     {NULL}};
 
 /** What is said has to be what the notice is about: nothing is made up for what is left out. */
-static int check(const struct output *output, const char *what, const struct notice *notice)
+static int notify_check(const struct output *output, const char *what, const struct notice *notice)
 {
     static const struct {
         const char *what;
@@ -89,7 +89,7 @@ static int check(const struct output *output, const char *what, const struct not
                : 0;
 }
 
-static int report(const struct output *output, const json_t *answer)
+static int notify_report(const struct output *output, const json_t *answer)
 {
     char name[OUTPUT_PROGRAM_MAX];
 
@@ -99,13 +99,13 @@ static int report(const struct output *output, const json_t *answer)
     return output_done();
 }
 
-static int run(struct call *call)
+static int notify_run(struct call *call)
 {
     static const struct question question = {MSG_NOTICE, "notify a program", false,
-                                             ANSWER_MS,  "app what",         report};
+                                             ANSWER_MS,  "app what",         notify_report};
     const struct notice *notice = call->options;
     struct frame frame;
-    int status = check(&call->output, call->words[1], notice);
+    int status = notify_check(&call->output, call->words[1], notice);
 
     if (status)
         return status;
@@ -126,7 +126,7 @@ const struct verb verb_notify = {
     .text = "It is only told; what it does about it is its own.",
     .options = notify_options,
     .size = sizeof(struct notice),
-    .prepare = prepare,
+    .prepare = notify_prepare,
     .users = true,
-    .run = run,
+    .run = notify_run,
 };

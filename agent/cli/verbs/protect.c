@@ -12,12 +12,12 @@ struct protect {
 
 #define TIMEOUT_MAX 10000000000
 
-static void prepare(void *options)
+static void protect_prepare(void *options)
 {
     ((struct protect *)options)->timeout_ms = 60000;
 }
 
-static int take_every(struct call *call, const struct verb_option *option, const char *text)
+static int protect_take_every(struct call *call, const struct verb_option *option, const char *text)
 {
     struct protection protection;
     char reason[PROTOCOL_TEXT_MAX];
@@ -34,7 +34,7 @@ static const struct verb_option options[] = {
     {"every", "SECONDS|SIZE",
      "Copy what it has each so many seconds, if that stops it for no more than a hundredth of its "
      "time; or let what it does in between take so much memory. Default: 10 seconds and 256MiB.",
-     .take = take_every},
+     .take = protect_take_every},
     {"off", NULL, "Protect it no more: nothing of it is kept or costs anything from then on.",
      OPTION_VALUE(struct protect, off)},
     {"timeout", "SECONDS",
@@ -43,13 +43,13 @@ static const struct verb_option options[] = {
      .least = 1, .most = TIMEOUT_MAX},
     {NULL}};
 
-static bool take_news(void *context, const struct message *message)
+static bool protect_take_news(void *context, const struct message *message)
 {
     (void)context;
     return field_is(&message->root, "type", MSG_PROGRESS);
 }
 
-static int print(const struct call *call, const json_t *report)
+static int protect_print(const struct call *call, const json_t *report)
 {
     const struct protect *protect = call->options;
     char name[OUTPUT_PROGRAM_MAX], bytes[32], total[32], downtime[32];
@@ -84,7 +84,7 @@ static int print(const struct call *call, const json_t *report)
     return output_done();
 }
 
-static int take_report(const struct call *call, const struct message *message)
+static int protect_take_report(const struct call *call, const struct message *message)
 {
     if (!field_is(&message->root, "type", MSG_REPORT))
         return output_fail_message(&call->output, message);
@@ -92,7 +92,7 @@ static int take_report(const struct call *call, const struct message *message)
     char name[OUTPUT_PROGRAM_MAX];
     int status;
     if (strcmp(member_text(report, "result"), RESULT_DONE) == 0)
-        status = print(call, report);
+        status = protect_print(call, report);
     else
         status = output_fail(
             &call->output,
@@ -103,9 +103,9 @@ static int take_report(const struct call *call, const struct message *message)
     return status;
 }
 
-static int run(struct call *call)
+static int protect_verb_run(struct call *call)
 {
-    static const struct news news = {NULL, take_news, -1, NULL};
+    static const struct news news = {NULL, protect_take_news, -1, NULL};
     const struct protect *protect = call->options;
     struct client client;
     struct message message;
@@ -123,7 +123,7 @@ static int run(struct call *call)
                                       : "on");
         frame_u64(&frame, "timeout_ms", protect->timeout_ms);
         int result = ask_follow(&client, &frame, &news, &message);
-        status = result == 1 ? take_report(call, &message)
+        status = result == 1 ? protect_take_report(call, &message)
                              : output_fail_agent(&call->output, result, MSG_PROTECT);
         if (result == 1)
             message_finish(&message);
@@ -143,7 +143,7 @@ const struct verb verb_protect = {
             "says. reseat run --protect says what cannot be protected.",
     .options = options,
     .size = sizeof(struct protect),
-    .prepare = prepare,
+    .prepare = protect_prepare,
     .users = true,
-    .run = run,
+    .run = protect_verb_run,
 };

@@ -4,7 +4,7 @@
 #define LIST_MS 60000
 
 /** Where its virtual devices are, in their order, and where long launches are done too. */
-static void places(const json_t *app, struct words *words)
+static void ps_places(const json_t *app, struct words *words)
 {
     const json_t *seat;
     size_t i;
@@ -23,7 +23,7 @@ static void places(const json_t *app, struct words *words)
 }
 
 /** Devices that have what is still to be fetched. */
-static void sources(const json_t *app, const char *first, struct words *words)
+static void ps_sources(const json_t *app, const char *first, struct words *words)
 {
     const char *between = first;
     const json_t *seat, *source;
@@ -40,7 +40,7 @@ static void sources(const json_t *app, const char *first, struct words *words)
 }
 
 /** When what it has was last copied: it goes on from there if its device is lost. */
-static void protection(const json_t *app, char *ret, size_t size)
+static void ps_protection(const json_t *app, char *ret, size_t size)
 {
     const json_t *protection = json_object_get(app, "protection");
     uint64_t age = member_number(protection, "point_age_ns");
@@ -55,7 +55,7 @@ static void protection(const json_t *app, char *ret, size_t size)
 }
 
 /** How it is; of one moved on demand also how much of its memory is there. */
-static void state(const json_t *app, struct words *words)
+static void ps_state(const json_t *app, struct words *words)
 {
     unsigned long long fetched = 0, all = 0;
     char have[32], whole[32];
@@ -76,11 +76,11 @@ static void state(const json_t *app, struct words *words)
         bytes_text(all, whole, sizeof(whole));
         words_add(words, ", %s of %s fetched", have, whole);
     }
-    sources(app, all ? " from " : ", with memory on ", words);
+    ps_sources(app, all ? " from " : ", with memory on ", words);
 }
 
 /** Devices that it could go to with nothing to make first. */
-static void ready(const json_t *app, struct words *words)
+static void ps_ready(const json_t *app, struct words *words)
 {
     const json_t *name;
     size_t i;
@@ -91,7 +91,7 @@ static void ready(const json_t *app, struct words *words)
     }
 }
 
-static int print(const struct output *output, const json_t *answer)
+static int ps_print(const struct output *output, const json_t *answer)
 {
     enum { DEVICE = 3, READY = 4, STATE = 8, DOWNTIME = 10, POINT = 11 };
     static const struct table_column columns[] = {
@@ -122,25 +122,25 @@ static int print(const struct output *output, const json_t *answer)
         struct words devices = {0}, others = {0}, how = {0};
         char downtime[32] = "", point[32];
         table_add(table, app);
-        places(app, &devices);
-        ready(app, &others);
-        state(app, &how);
+        ps_places(app, &devices);
+        ps_ready(app, &others);
+        ps_state(app, &how);
         table_put(table, DEVICE, devices.text);
         table_put(table, READY, others.text);
         table_put(table, STATE, how.text);
         if (member_number(app, "moves"))
             output_seconds(member_number(app, "last_downtime_ns"), downtime, sizeof(downtime));
         table_put(table, DOWNTIME, downtime);
-        protection(app, point, sizeof(point));
+        ps_protection(app, point, sizeof(point));
         table_put(table, POINT, point);
     }
     return table_print(table);
 }
 
-static int run(struct call *call)
+static int ps_run(struct call *call)
 {
     static const struct question question = {MSG_APPS, "list programs", false,
-                                             LIST_MS,  "apps[]",        print};
+                                             LIST_MS,  "apps[]",        ps_print};
     struct frame frame;
 
     frame_init(&frame, MSG_APPS);
@@ -151,5 +151,5 @@ const struct verb verb_ps = {
     .name = "ps",
     .summary = "List the programs that run under reseat, and where their virtual devices are.",
     .users = true,
-    .run = run,
+    .run = ps_run,
 };

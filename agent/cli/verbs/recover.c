@@ -49,12 +49,12 @@ struct losses {
     size_t count;
 };
 
-static void prepare(void *options)
+static void recover_prepare(void *options)
 {
     ((struct recover *)options)->timeout_ms = TIMEOUT_MS;
 }
 
-static void conclude(struct lost *lost, enum outcome outcome, const char *reason)
+static void recover_conclude(struct lost *lost, enum outcome outcome, const char *reason)
 {
     lost->outcome = outcome;
     snprintf(lost->reason, sizeof(lost->reason), "%s", reason);
@@ -62,7 +62,7 @@ static void conclude(struct lost *lost, enum outcome outcome, const char *reason
 
 /* ---- which there are ---- */
 
-static bool is_same(const struct lost *one, const struct lost *other)
+static bool recover_is_same(const struct lost *one, const struct lost *other)
 {
     if (one->by && other->by)
         return strcmp(one->by->id, other->by->id) == 0;
@@ -71,11 +71,11 @@ static bool is_same(const struct lost *one, const struct lost *other)
 }
 
 /** @lost: in the order of time, the last first. Owned by the list, or finished here. */
-static int add(struct losses *losses, struct lost *lost)
+static int recover_add(struct losses *losses, struct lost *lost)
 {
     for (size_t i = 0; i < losses->count; i++) {
         struct lost *other = &losses->lost[i];
-        if (!is_same(other, lost))
+        if (!recover_is_same(other, lost))
             continue;
         /* What one writes from whom the right was taken is not the program's last image. */
         if (lost->by && lost->by->generation > other->by->generation) {
@@ -95,18 +95,18 @@ static int add(struct losses *losses, struct lost *lost)
 }
 
 /** Where it has an image of, or where its right to run went since. */
-static bool was_on(const struct lost *lost, const char *host)
+static bool recover_was_on(const struct lost *lost, const char *host)
 {
     return strcmp(lost->summary.about->host, host) == 0 ||
            strcmp(lost->right.holder.host, host) == 0;
 }
 
-static void keep_those_of(struct losses *losses, const char *host)
+static void recover_keep_those_of(struct losses *losses, const char *host)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < losses->count; i++)
-        if (was_on(&losses->lost[i], host))
+        if (recover_was_on(&losses->lost[i], host))
             losses->lost[kept++] = losses->lost[i];
         else
             image_summary_finish(&losses->lost[i].summary);
@@ -114,34 +114,37 @@ static void keep_those_of(struct losses *losses, const char *host)
 }
 
 /** What can be known without waiting. */
-static void look_at(struct losses *losses, struct lost *lost)
+static void recover_look_at(struct losses *losses, struct lost *lost)
 {
     const struct image_manifest *manifest = &lost->summary.manifest;
 
     if (!lost->by) {
-        conclude(lost, CANNOT,
-                 "it was checkpointed without --lease, so that nobody knows whether it runs; "
-                 "reseat run --restore starts it again");
+        recover_conclude(
+            lost, CANNOT,
+            "it was checkpointed without --lease, so that nobody knows whether it runs; "
+            "reseat run --restore starts it again");
         return;
     }
     int error = right_find(losses->path, lost->by->id, &lost->right);
     if (error)
-        conclude(lost, CANNOT,
-                 error == -EBADMSG  ? "its right to run is damaged"
-                 : error == -ENOENT ? "its right to run is missing"
-                 : error == -EPERM  ? "its right to run is not yours alone"
-                                    : strerror(-error));
+        recover_conclude(lost, CANNOT,
+                         error == -EBADMSG  ? "its right to run is damaged"
+                         : error == -ENOENT ? "its right to run is missing"
+                         : error == -EPERM  ? "its right to run is not yours alone"
+                                            : strerror(-error));
     else if (lost->right.holder.state == RIGHT_ENDED)
-        conclude(lost, ENDED, "it ended by itself");
+        recover_conclude(lost, ENDED, "it ended by itself");
     else if (!image_manifest_find(manifest, IMAGE_PROGRESS))
         /* An image of a whole process would be recovered here. */
-        conclude(lost, CANNOT, "its image has no progress: it has no save callback (reseat.h)");
+        recover_conclude(lost, CANNOT,
+                         "its image has no progress: it has no save callback (reseat.h)");
     else if (!image_manifest_find(manifest, IMAGE_COMMAND))
-        conclude(lost, CANNOT,
-                 "its image does not say how it was started; reseat run --restore starts it again");
+        recover_conclude(
+            lost, CANNOT,
+            "its image does not say how it was started; reseat run --restore starts it again");
 }
 
-static int collect(struct losses *losses, const char *folder)
+static int recover_collect(struct losses *losses, const char *folder)
 {
     struct images images;
     int status = images_open(losses->output, folder, IMAGE_TO_READ, &images), error = 0;
@@ -159,27 +162,27 @@ static int collect(struct losses *losses, const char *folder)
         }
         const struct image_record *by = image_manifest_find(&lost.summary.manifest, IMAGE_RIGHT);
         lost.by = by ? by->right : NULL;
-        error = add(losses, &lost);
+        error = recover_add(losses, &lost);
     }
     images_close(&images);
     if (error)
         return output_fail(losses->output, ERR_FAILED, "there is not enough memory");
     for (size_t i = 0; i < losses->count; i++)
-        look_at(losses, &losses->lost[i]);
-    keep_those_of(losses, losses->wanted->from);
+        recover_look_at(losses, &losses->lost[i]);
+    recover_keep_those_of(losses, losses->wanted->from);
     return 0;
 }
 
 /* ---- who lives ---- */
 
-static bool is_silent(const struct right *before, const struct right *now)
+static bool recover_is_silent(const struct right *before, const struct right *now)
 {
     return before->generation == now->generation && before->holder.beat == now->holder.beat &&
            before->holder.state == now->holder.state;
 }
 
 /** One that says nothing for its whole lease, by our clock, is lost. */
-static void watch(struct losses *losses)
+static void recover_watch(struct losses *losses)
 {
     uint64_t began = clock_now_ns();
 
@@ -197,13 +200,13 @@ static void watch(struct losses *losses)
             snprintf(text, sizeof(text), "it lives on %s, as process %llu", now.holder.host,
                      (unsigned long long)now.holder.pid);
             if (error)
-                conclude(lost, CANNOT, strerror(-error));
+                recover_conclude(lost, CANNOT, strerror(-error));
             else if (now.holder.state == RIGHT_ENDED)
-                conclude(lost, ENDED, "it ended by itself");
-            else if (!is_silent(&lost->right, &now))
-                conclude(lost, ALIVE, text);
+                recover_conclude(lost, ENDED, "it ended by itself");
+            else if (!recover_is_silent(&lost->right, &now))
+                recover_conclude(lost, ALIVE, text);
             else if (waited > lease + lease / 4)
-                conclude(lost, LOST, "");
+                recover_conclude(lost, LOST, "");
             waits = waits || lost->outcome == UNKNOWN;
         }
         if (waits)
@@ -214,7 +217,7 @@ static void watch(struct losses *losses)
 /* ---- starting ---- */
 
 /** The texts of a list, with a NULL at the end: to be freed. */
-static char **texts_of(const struct image_blob *blob, size_t *ret_count)
+static char **recover_texts_of(const struct image_blob *blob, size_t *ret_count)
 {
     size_t count = 0;
 
@@ -230,14 +233,15 @@ static char **texts_of(const struct image_blob *blob, size_t *ret_count)
 }
 
 /** In the new process. Returns where it could not be started. */
-static void start(const struct losses *losses, const struct lost *lost, const struct right *right)
+static void recover_start(const struct losses *losses, const struct lost *lost,
+                          const struct right *right)
 {
     const struct image_command *command =
         image_manifest_find(&lost->summary.manifest, IMAGE_COMMAND)->command;
     char image[PATH_MAX + IMAGE_NAME_MAX], by[64], path[PATH_MAX], reseat[PATH_MAX];
     size_t count = 0, variables = 0, used = 0;
-    char **arguments = texts_of(&command->arguments, &count);
-    char **environment = texts_of(&command->environment, &variables);
+    char **arguments = recover_texts_of(&command->arguments, &count);
+    char **environment = recover_texts_of(&command->environment, &variables);
     char **words = arguments ? calloc(count + 8, sizeof(*words)) : NULL;
     ssize_t length = readlink("/proc/self/exe", reseat, sizeof(reseat) - 1);
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -280,7 +284,7 @@ static void start(const struct losses *losses, const struct lost *lost, const st
     output_note(losses->output, "%s: %s", reseat, strerror(errno));
 }
 
-static void end(pid_t pid)
+static void recover_end(pid_t pid)
 {
     kill(-pid, SIGKILL);
     kill(pid, SIGKILL);
@@ -289,7 +293,8 @@ static void end(pid_t pid)
 }
 
 /** It is there once it took the right over: then it is the program's, and no longer ours. */
-static void await(const struct losses *losses, struct lost *lost, struct right *mine, pid_t pid)
+static void recover_await(const struct losses *losses, struct lost *lost, struct right *mine,
+                          pid_t pid)
 {
     uint64_t until = clock_now_ns() + losses->wanted->timeout_ms * NS_PER_MS;
     uint64_t beat = RIGHT_BEAT(mine->holder.lease_ms) * NS_PER_MS, due = clock_now_ns() + beat;
@@ -301,7 +306,7 @@ static void await(const struct losses *losses, struct lost *lost, struct right *
         bool over =
             right_find(losses->path, mine->id, &now) == 0 && now.generation != mine->generation;
         if (over && now.generation == mine->generation + 1 && now.holder.state != RIGHT_TAKEN) {
-            conclude(lost, RECOVERED, "");
+            recover_conclude(lost, RECOVERED, "");
             lost->pid = (pid_t)now.holder.pid;
             return;
         }
@@ -310,14 +315,14 @@ static void await(const struct losses *losses, struct lost *lost, struct right *
             snprintf(text, sizeof(text), "it ended (%s %d) before it asked for its progress",
                      WIFEXITED(status) ? "status" : "signal",
                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
-            conclude(lost, CANNOT, text);
+            recover_conclude(lost, CANNOT, text);
             return;
         }
         if (over || clock_now_ns() >= until) {
-            end(pid);
-            conclude(lost, over ? ELSEWHERE : CANNOT,
-                     over ? "somebody else recovers it"
-                          : "it did not ask for its progress in time, and was ended");
+            recover_end(pid);
+            recover_conclude(lost, over ? ELSEWHERE : CANNOT,
+                             over ? "somebody else recovers it"
+                                  : "it did not ask for its progress in time, and was ended");
             return;
         }
         if (clock_now_ns() >= due) {
@@ -334,31 +339,31 @@ static void recover_one(const struct losses *losses, struct lost *lost)
     char problem[IMAGE_PROBLEM_MAX];
 
     if (image_folder_open(losses->path, IMAGE_TO_READ, &folder, problem)) {
-        conclude(lost, CANNOT, problem);
+        recover_conclude(lost, CANNOT, problem);
         return;
     }
     int error = right_take(&lost->right, RIGHT_TAKEN, &mine);
     image_folder_close(folder);
     if (error) {
-        conclude(lost, error == -EEXIST ? ELSEWHERE : CANNOT,
-                 error == -EEXIST ? "somebody else recovers it" : strerror(-error));
+        recover_conclude(lost, error == -EEXIST ? ELSEWHERE : CANNOT,
+                         error == -EEXIST ? "somebody else recovers it" : strerror(-error));
         return;
     }
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        start(losses, lost, &mine);
+        recover_start(losses, lost, &mine);
         _exit(126);
     }
     if (pid < 0)
-        conclude(lost, CANNOT, strerror(errno));
+        recover_conclude(lost, CANNOT, strerror(errno));
     else
-        await(losses, lost, &mine, pid);
+        recover_await(losses, lost, &mine, pid);
 }
 
 /* ---- what is said ---- */
 
-static json_t *loss_json(const struct lost *lost)
+static json_t *recover_loss_json(const struct lost *lost)
 {
     json_t *object = json_object();
 
@@ -370,7 +375,7 @@ static json_t *loss_json(const struct lost *lost)
     return object;
 }
 
-static int print(const struct losses *losses)
+static int recover_print(const struct losses *losses)
 {
     static const struct table_column columns[] = {
         {"PROGRAM"}, {"IMAGE"}, {"OUTCOME"}, {"PID", .right = true}, {"WHY"}};
@@ -384,7 +389,7 @@ static int print(const struct losses *losses)
         char pid[16] = "";
         failed = failed || lost->outcome == CANNOT;
         if (output->json) {
-            json_array_append_new(list, loss_json(lost));
+            json_array_append_new(list, recover_loss_json(lost));
             continue;
         }
         if (lost->pid)
@@ -412,23 +417,23 @@ static int print(const struct losses *losses)
     return status;
 }
 
-static int run(struct call *call)
+static int recover_run(struct call *call)
 {
     struct losses losses = {.output = &call->output, .wanted = call->options};
     char folder[PATH_MAX];
     int status = images_name_folder(&call->output, call->words[0], folder);
 
     if (!status)
-        status = collect(&losses, folder);
+        status = recover_collect(&losses, folder);
     if (!status && !losses.count)
         status = output_fail(&call->output, ERR_NO_APP, "%s: there is no image of a program on %s",
                              losses.path, losses.wanted->from);
     if (!status) {
-        watch(&losses);
+        recover_watch(&losses);
         for (size_t i = 0; i < losses.count && !losses.wanted->dry_run; i++)
             if (losses.lost[i].outcome == LOST)
                 recover_one(&losses, &losses.lost[i]);
-        status = print(&losses);
+        status = recover_print(&losses);
     }
     for (size_t i = 0; i < losses.count; i++)
         image_summary_finish(&losses.lost[i].summary);
@@ -461,6 +466,6 @@ const struct verb verb_recover = {
         "output of this command.",
     .options = options,
     .size = sizeof(struct recover),
-    .prepare = prepare,
-    .run = run,
+    .prepare = recover_prepare,
+    .run = recover_run,
 };

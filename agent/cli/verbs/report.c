@@ -8,7 +8,7 @@
 #define GRAPH     32 /* Columns of a graph: with names and sizes it fits a terminal. */
 
 /** Bars of eighths, the newest to the right, each the most of what falls into it. */
-static void draw(const json_t *one, uint64_t full)
+static void report_draw(const json_t *one, uint64_t full)
 {
     /* A locale that has no such letters shows each as three. */
     static const char *const ascii[] = {" ", ".", ".", ":", "-", "=", "+", "*", "#"};
@@ -32,7 +32,7 @@ static void draw(const json_t *one, uint64_t full)
     }
 }
 
-static void age_text(uint64_t ms, char *ret, size_t size)
+static void report_age_text(uint64_t ms, char *ret, size_t size)
 {
     uint64_t seconds = ms / 1000;
 
@@ -44,13 +44,14 @@ static void age_text(uint64_t ms, char *ret, size_t size)
         snprintf(ret, size, "%llu h", (unsigned long long)seconds / 3600);
 }
 
-static unsigned percent(uint64_t part, uint64_t whole)
+static unsigned report_percent(uint64_t part, uint64_t whole)
 {
     return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
 }
 
 /** Its name, four sizes, and what it held. @full: the top of the graph. */
-static void print_line(const json_t *one, int width, const char *const fields[4], uint64_t full)
+static void report_print_line(const json_t *one, int width, const char *const fields[4],
+                              uint64_t full)
 {
     char text[32];
 
@@ -60,13 +61,13 @@ static void print_line(const json_t *one, int width, const char *const fields[4]
         printf("%9s", text);
     }
     putchar(' ');
-    draw(one, full);
-    age_text(member_number(one, "age_ms"), text, sizeof(text));
+    report_draw(one, full);
+    report_age_text(member_number(one, "age_ms"), text, sizeof(text));
     printf(" %s\n", text);
 }
 
 /** What it wanted, wherever that was, and how much of the device that would be. */
-static void print_needed(const json_t *one)
+static void report_print_needed(const json_t *one)
 {
     uint64_t wanted = member_number(one, "wanted_peak_bytes");
     const char *device = member_text(one, "device");
@@ -75,18 +76,19 @@ static void print_needed(const json_t *one)
     bytes_text(wanted, text, sizeof(text));
     printf("needed at most %s", text);
     if (device[0] && member_number(one, "capacity_bytes"))
-        printf(", %u%% of %s", percent(wanted, member_number(one, "capacity_bytes")), device);
+        printf(", %u%% of %s", report_percent(wanted, member_number(one, "capacity_bytes")),
+               device);
 }
 
-static void print_app(const json_t *app, int width)
+static void report_print_app(const json_t *app, int width)
 {
     static const char *const fields[] = {"granted_bytes", "device_bytes", "spilled_bytes",
                                          "peak_bytes"};
     uint64_t capacity = member_number(app, "capacity_bytes"), waits = member_number(app, "waits");
 
-    print_line(app, width, fields, capacity ? capacity : member_number(app, "peak_bytes"));
+    report_print_line(app, width, fields, capacity ? capacity : member_number(app, "peak_bytes"));
     printf("%*s", width, "");
-    print_needed(app);
+    report_print_needed(app);
     if (waits) {
         char waited[32];
         output_seconds(member_number(app, "waited_ms") * 1000000, waited, sizeof(waited));
@@ -96,15 +98,15 @@ static void print_app(const json_t *app, int width)
     putchar('\n');
 }
 
-static void print_ended(const json_t *one, int width)
+static void report_print_ended(const json_t *one, int width)
 {
     printf("%-*s ended; ", width, member_text(one, "name"));
-    print_needed(one);
+    report_print_needed(one);
     putchar('\n');
 }
 
 /** Of the longest name in the list, and the space behind it. */
-static int width_of(const json_t *items, int width)
+static int report_width_of(const json_t *items, int width)
 {
     const json_t *item;
     size_t i;
@@ -117,13 +119,13 @@ static int width_of(const json_t *items, int width)
     return width;
 }
 
-static int print_report(const struct output *output, const json_t *answer)
+static int report_print_report(const struct output *output, const json_t *answer)
 {
     static const char *const fields[] = {"capacity_bytes", "granted_bytes", "held_bytes",
                                          "held_peak_bytes"};
     const json_t *devices = json_object_get(answer, "devices");
     const json_t *apps = json_object_get(answer, "apps"), *ended = json_object_get(answer, "ended");
-    int width = width_of(ended, width_of(apps, width_of(devices, 8)));
+    int width = report_width_of(ended, report_width_of(apps, report_width_of(devices, 8)));
     const json_t *item;
     size_t i;
 
@@ -134,27 +136,27 @@ static int print_report(const struct output *output, const json_t *answer)
     }
     json_array_foreach(devices, i, item)
     {
-        print_line(item, width, fields, member_number(item, "capacity_bytes"));
+        report_print_line(item, width, fields, member_number(item, "capacity_bytes"));
     }
     if (json_array_size(apps)) {
         printf("%s%-*s%9s%9s%9s%9s %s\n", json_array_size(devices) ? "\n" : "", width, "PROGRAM",
                "GRANTED", "HELD", "SPILLED", "PEAK", "HELD OVER TIME");
     }
     for (i = json_array_size(apps); i-- > 0;)
-        print_app(json_array_get(apps, i), width);
+        report_print_app(json_array_get(apps, i), width);
     if (json_array_size(ended))
         putchar('\n');
     json_array_foreach(ended, i, item)
     {
-        print_ended(item, width);
+        report_print_ended(item, width);
     }
     return output_done();
 }
 
-static int run(struct call *call)
+static int report_verb_run(struct call *call)
 {
     static const struct question question = {
-        MSG_USE, "report use", false, REPORT_MS, "devices[] apps[] ended[]", print_report};
+        MSG_USE, "report use", false, REPORT_MS, "devices[] apps[] ended[]", report_print_report};
     struct frame frame;
 
     frame_init(&frame, MSG_USE);
@@ -170,5 +172,5 @@ const struct verb verb_report = {
     .text = "It is what was granted, what is held, the most that ever was, and how much of its "
             "device each program wanted at most, held there or not, also those that ended.",
     .users = true,
-    .run = run,
+    .run = report_verb_run,
 };

@@ -50,7 +50,7 @@ static const struct verb_option options[] = {
 
 /* ---- which ---- */
 
-static int take_image(struct restore *restore, const char *name)
+static int restore_take_image(struct restore *restore, const char *name)
 {
     image_summary_finish(&restore->summary);
     image_summarize(&restore->images, name, &restore->summary);
@@ -60,14 +60,14 @@ static int take_image(struct restore *restore, const char *name)
     return restore->summary.damaged ? -EBADMSG : restore->process ? 0 : -ENOENT;
 }
 
-static int choose(struct restore *restore)
+static int restore_choose(struct restore *restore)
 {
     const struct image_names *names = &restore->images.names;
-    int error = restore->image ? take_image(restore, restore->image) : -ENOENT;
+    int error = restore->image ? restore_take_image(restore, restore->image) : -ENOENT;
     bool named = restore->image;
 
     for (size_t i = names->count; !named && error == -ENOENT && i-- > 0;)
-        error = take_image(restore, names->names[i]);
+        error = restore_take_image(restore, names->names[i]);
     if (!error)
         return 0;
     if (error == -EBADMSG)
@@ -79,7 +79,7 @@ static int choose(struct restore *restore)
 }
 
 /** @ret_text: of a process on this host. */
-static bool runs(pid_t pid, char *ret_name, size_t size)
+static bool restore_runs(pid_t pid, char *ret_name, size_t size)
 {
     char path[64];
 
@@ -93,7 +93,7 @@ static bool runs(pid_t pid, char *ret_name, size_t size)
     return true;
 }
 
-static int check_pid(const struct restore *restore)
+static int restore_check_pid(const struct restore *restore)
 {
     pid_t pid = (pid_t)restore->summary.about->pid;
     char name[64];
@@ -101,7 +101,7 @@ static int check_pid(const struct restore *restore)
     if (pid <= 0)
         return output_fail(restore->output, ERR_FAILED, "%s: it does not say which process it was",
                            restore->image);
-    if (!runs(pid, name, sizeof(name)))
+    if (!restore_runs(pid, name, sizeof(name)))
         return 0;
     return output_fail(restore->output, ERR_REFUSED,
                        "pid %d, which %s has in %s, is in use here, by %s: it runs still, or again "
@@ -111,7 +111,7 @@ static int check_pid(const struct restore *restore)
 
 /* ---- once ---- */
 
-static void host_name(char *ret, size_t size)
+static void restore_host_name(char *ret, size_t size)
 {
     struct utsname host;
 
@@ -119,7 +119,7 @@ static void host_name(char *ret, size_t size)
 }
 
 /** What it says of another host stays; one of this host ran here, and does not any more. */
-static int check_claim(const struct restore *restore)
+static int restore_check_claim(const struct restore *restore)
 {
     char text[CLAIM_MAX + 1] = "", own[65];
     uint64_t size;
@@ -127,7 +127,7 @@ static int check_claim(const struct restore *restore)
 
     if (error == -ENOENT)
         return 0;
-    host_name(own, sizeof(own));
+    restore_host_name(own, sizeof(own));
     if (error || (strcmp(text, own) != 0 && !restore->again)) {
         return output_fail(restore->output, ERR_REFUSED,
                            "%s was restored already, on %s; where it does not run any more: "
@@ -140,18 +140,18 @@ static int check_claim(const struct restore *restore)
                              strerror(errno));
 }
 
-static int claim(struct restore *restore)
+static int restore_claim(struct restore *restore)
 {
     char own[65];
 
-    host_name(own, sizeof(own));
+    restore_host_name(own, sizeof(own));
     const struct image_part part = {own, strlen(own)};
     /* Whose claim there is, is looked at and changed by one at a time, until its process is there.
      */
     if (flock(owned_fd(&restore->folder), LOCK_EX | LOCK_NB))
         return output_fail(restore->output, ERR_REFUSED, "%s: somebody else restores it",
                            restore->image);
-    int status = check_claim(restore);
+    int status = restore_check_claim(restore);
     if (status)
         return status;
     int error = image_file_write(&restore->folder, CLAIM, &part, 1);
@@ -161,14 +161,14 @@ static int claim(struct restore *restore)
                  : 0;
 }
 
-static void unclaim(struct restore *restore)
+static void restore_unclaim(struct restore *restore)
 {
     (void)!unlinkat(owned_fd(&restore->folder), CLAIM, 0);
 }
 
 /* ---- its process ---- */
 
-static int prepare(struct restore *restore)
+static int restore_prepare(struct restore *restore)
 {
     const struct output *output = restore->output;
     char problem[IMAGE_PROBLEM_MAX];
@@ -180,9 +180,9 @@ static int prepare(struct restore *restore)
     int status = images_open(output, restore->path, IMAGE_TO_READ, &restore->images);
     if (status)
         return status;
-    status = choose(restore);
+    status = restore_choose(restore);
     if (!status)
-        status = check_pid(restore);
+        status = restore_check_pid(restore);
     if (status)
         return status;
     if (!criu_works(restore->criu, problem)) {
@@ -204,7 +204,7 @@ static int prepare(struct restore *restore)
                : 0;
 }
 
-static int run_criu(struct restore *restore)
+static int restore_run_criu(struct restore *restore)
 {
     char problem[CRIU_PROBLEM_MAX];
     const char *words[] = {"restore",
@@ -220,17 +220,17 @@ static int run_criu(struct restore *restore)
                                    .log = restore->files.log,
                                    .terminal = restore->process->session};
 
-    int status = claim(restore);
+    int status = restore_claim(restore);
     if (status || criu_run(&call, problem) == 0)
         return status;
-    unclaim(restore);
+    restore_unclaim(restore);
     return output_fail(restore->output, ERR_FAILED, "%s is not restored: CRIU says: %s (%s)",
                        restore->image, problem,
                        process_files_keep_log(restore->images.folder, &restore->files));
 }
 
 /** Where it was, or wherever there is room: @ret_report. */
-static int resume(struct restore *restore, struct client *client, json_t **ret_report)
+static int restore_resume(struct restore *restore, struct client *client, json_t **ret_report)
 {
     const struct output *output = restore->output;
     pid_t pid = restore->parked.pid;
@@ -249,7 +249,7 @@ static int resume(struct restore *restore, struct client *client, json_t **ret_r
     return checkpoint_resume(output, client, pid, NULL, true, ret_report);
 }
 
-static int print(const struct restore *restore, json_t *report)
+static int restore_print(const struct restore *restore, json_t *report)
 {
     char name[OUTPUT_PROGRAM_MAX];
     const char *to = member_text(report, "to");
@@ -269,10 +269,10 @@ static int print(const struct restore *restore, json_t *report)
 static int restore_process(struct restore *restore, struct client *client, const char *socket)
 {
     json_t *report = NULL;
-    int status = prepare(restore);
+    int status = restore_prepare(restore);
 
     if (!status)
-        status = run_criu(restore);
+        status = restore_run_criu(restore);
     if (status)
         return status;
     restore->parked =
@@ -284,14 +284,14 @@ static int restore_process(struct restore *restore, struct client *client, const
                     "for its agent in a while, where it was",
                     (int)restore->parked.pid, strerror(-error));
     }
-    status = resume(restore, client, &report);
+    status = restore_resume(restore, client, &report);
     if (!status)
-        status = print(restore, report);
+        status = restore_print(restore, report);
     json_decref(report);
     return status;
 }
 
-static int run(struct call *call)
+static int restore_run(struct call *call)
 {
     struct restore *restore = call->options;
     struct client client = {.fd = -1};
@@ -328,5 +328,5 @@ const struct verb verb_restore = {
             "process runs here.",
     .options = options,
     .size = sizeof(struct restore),
-    .run = run,
+    .run = restore_run,
 };

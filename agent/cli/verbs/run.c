@@ -66,13 +66,13 @@ struct run {
 
 /* ---- options ---- */
 
-static void prepare(void *options)
+static void run_prepare(void *options)
 {
     ((struct run *)options)->quota = UINT64_MAX;
 }
 
 /** Names separated by commas, in place. */
-static int take_device(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_device(struct call *call, const struct verb_option *option, const char *text)
 {
     struct device_wish *wish = &((struct run *)call->options)->wish;
     char *names = (char *)text; /* A word of the command line is ours. */
@@ -89,7 +89,7 @@ static int take_device(struct call *call, const struct verb_option *option, cons
     return 0;
 }
 
-static int take_spread(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_spread(struct call *call, const struct verb_option *option, const char *text)
 {
     struct run *run = call->options;
     char *names = (char *)text;
@@ -104,7 +104,7 @@ static int take_spread(struct call *call, const struct verb_option *option, cons
     return 0;
 }
 
-static int take_name(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_name(struct call *call, const struct verb_option *option, const char *text)
 {
     size_t length = strlen(text);
 
@@ -117,7 +117,7 @@ static int take_name(struct call *call, const struct verb_option *option, const 
     return 0;
 }
 
-static int take_size(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_size(struct call *call, const struct verb_option *option, const char *text)
 {
     struct run *run = call->options;
     char reason[PROTOCOL_TEXT_MAX];
@@ -134,7 +134,7 @@ static int take_size(struct call *call, const struct verb_option *option, const 
     return 0;
 }
 
-static int take_priority(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_priority(struct call *call, const struct verb_option *option, const char *text)
 {
     char *end;
     long value = strtol(text, &end, 10);
@@ -148,7 +148,7 @@ static int take_priority(struct call *call, const struct verb_option *option, co
 }
 
 /** As the library reads it: interpose/entry/start.h. */
-static int take_slice(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_slice(struct call *call, const struct verb_option *option, const char *text)
 {
     char *end;
     unsigned long ms = strtoul(text, &end, 10);
@@ -162,7 +162,7 @@ static int take_slice(struct call *call, const struct verb_option *option, const
     return 0;
 }
 
-static int take_protect(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_protect(struct call *call, const struct verb_option *option, const char *text)
 {
     char reason[PROTOCOL_TEXT_MAX];
     struct protection protection;
@@ -173,7 +173,7 @@ static int take_protect(struct call *call, const struct verb_option *option, con
     return 0;
 }
 
-static int take_ways(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_ways(struct call *call, const struct verb_option *option, const char *text)
 {
     struct run *run = call->options;
     bool more = strcmp(text, "refuse") != 0;
@@ -201,7 +201,7 @@ static const struct verb_option run_options[] = {
      "Where to start, one name for each virtual device. "
      "Default, and for those that are not named: spread over the GPUs, or over all devices where "
      "there is no GPU; several on one device where there are fewer.",
-     .take = take_device},
+     .take = run_take_device},
     {"devices", "N",
      "How many virtual devices the program has, 1 to 4. Each starts somewhere and moves by itself. "
      "Default: as many as --device names, else 1.",
@@ -210,7 +210,7 @@ static const struct verb_option run_options[] = {
     {"name", "NAME",
      "What to call it: 1 to 63 bytes of UTF-8, without control characters. Default: the program's "
      "name, with a ? for each of these.",
-     .take = take_name},
+     .take = run_take_name},
     {"present", "gpu|cpu|accelerator|native",
      "The kind of device that it is told it has. Some programs only look for GPUs.",
      OPTION_VALUE(struct run, present)},
@@ -223,15 +223,15 @@ static const struct verb_option run_options[] = {
     {"memory", "SIZE",
      "The device memory that it is told of. Default: that of the largest device that it may be "
      "moved to. Sizes are a number and a unit: 512MiB, 2GiB.",
-     .take = take_size},
+     .take = run_take_size},
     {"quota", "SIZE",
      "The device memory that it may have, at most; reseat limit changes it. What is more spills, "
      "or is refused; a kernel that needs more at once waits, suspended, until it may have it.",
-     .take = take_size},
+     .take = run_take_size},
     {"priority", "N",
      "From -1000 to 1000, 0 by default. Higher goes first, and displaces lower ones that run where "
      "nothing else helps; these come back by themselves.",
-     .take = take_priority},
+     .take = run_take_priority},
     {"preemptible", NULL, "Programs of the same priority may displace it too, when they wait.",
      OPTION_VALUE(struct run, preemptible)},
     {"on-full", "refuse|WAY[,WAY]",
@@ -239,19 +239,19 @@ static const struct verb_option run_options[] = {
      "that fits), spill (keep on the device what each command needs), wait (block the call), "
      "suspend (give the device back and queue for one); or refuse: none of them, it gets the error "
      "of a full device. Default: all of them, in the order of reseat.conf(5).",
-     .take = take_ways},
+     .take = run_take_ways},
     {"slice", "MS",
      "How long a move may have to wait for a kernel that runs, about: a launch that takes longer "
      "than two of these is given to the device in pieces of whole work-groups, each about this "
      "long, where that cannot be told from one launch; reseat explain says of which kernels it "
      "can. 0: launches stay whole. Default: as the configuration says, slice in reseat.conf(5).",
-     .take = take_slice},
+     .take = run_take_slice},
     {"spread", "DEVICE[,DEVICE]",
      "Have its long launches done on these devices too, each by as much as it has time for, where "
      "the kernel allows that (reseat explain). Each of them holds what such a launch uses, which "
      "no limit counts. Launches are then given in pieces also where the configuration has them "
      "stay whole. reseat spread changes it while the program runs.",
-     .take = take_spread},
+     .take = run_take_spread},
     {"protect", "[SECONDS|SIZE|off]",
      "Have it outlive its device: its memory is copied to the host again and again while it runs, "
      "and what it does in between is kept, so that it is done again on another device when its own "
@@ -260,7 +260,7 @@ static const struct verb_option run_options[] = {
      "are then given to the device whole. Programs with several virtual devices, native kernels, "
      "shared virtual memory or program-scope variables are as without. off: not, whatever the "
      "configuration says (protect in reseat.conf(5)). reseat protect changes it while it runs.",
-     .take = take_protect},
+     .take = run_take_protect},
     {"restore", "FOLDER[/IMAGE]",
      "Have it go on from its last image in FOLDER that reseat checkpoint made, or from that image. "
      "The program has to give its progress for that (reseat.h), to be called as it was then, and "
@@ -277,7 +277,7 @@ static const struct verb_option run_options[] = {
     {NULL}};
 
 /** What options say of each other. */
-static int check(struct run *run)
+static int run_check(struct run *run)
 {
     if (run->devices && run->wish.named > run->devices) {
         return output_usage(run->output, "--device names %zu devices, --devices asks for %u",
@@ -293,7 +293,7 @@ static int check(struct run *run)
 
 /* ---- the agent ---- */
 
-static void add_key(struct run *run, const char *key)
+static void run_add_key(struct run *run, const char *key)
 {
     if (*key) {
         strcat(run->keys, run->keys[0] ? " " : "");
@@ -303,7 +303,7 @@ static void add_key(struct run *run, const char *key)
 
 /** Tell the agent what this process is about to be. 0, an exit status, or -errno to go on without.
  */
-static int register_program(struct run *run, struct client *client, const char *name)
+static int run_register_program(struct run *run, struct client *client, const char *name)
 {
     struct message message;
     struct frame frame;
@@ -348,7 +348,7 @@ static int register_program(struct run *run, struct client *client, const char *
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
         char key[DEVICE_KEY_TEXT_MAX];
         if (object_string(&keys[i], key, sizeof(key)))
-            add_key(run, key);
+            run_add_key(run, key);
     }
     field_path(&message.root, "inventory", run->inventory, sizeof(run->inventory));
     if (field_text(&message.root, "problem", problem, sizeof(problem)) && problem[0])
@@ -358,7 +358,7 @@ static int register_program(struct run *run, struct client *client, const char *
 }
 
 /** Without an agent, the list that the last one left still says what DEV means. */
-static int resolve_alone(struct run *run)
+static int run_resolve_alone(struct run *run)
 {
     struct inventory inventory = {0};
     const struct inventory_entry *entries[PROTOCOL_SEATS_MAX] = {NULL};
@@ -373,7 +373,7 @@ static int resolve_alone(struct run *run)
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX && entries[i]; i++) {
         char key[DEVICE_KEY_TEXT_MAX];
         device_key_format(&entries[i]->key, key);
-        add_key(run, key);
+        run_add_key(run, key);
     }
     inventory_finish(&inventory);
     if (result && run->wish.named)
@@ -381,7 +381,7 @@ static int resolve_alone(struct run *run)
     return 0;
 }
 
-static int find_agent(struct run *run, const char *name)
+static int run_find_agent(struct run *run, const char *name)
 {
     struct client client = {.fd = -1};
     char why[PROTOCOL_TEXT_MAX] = "";
@@ -396,7 +396,7 @@ static int find_agent(struct run *run, const char *name)
         }
     }
     if (!result)
-        result = register_program(run, &client, name);
+        result = run_register_program(run, &client, name);
     client_close(&client);
     if (result >= 0)
         return result;
@@ -414,12 +414,12 @@ static int find_agent(struct run *run, const char *name)
     if (run->spread_count)
         output_note(run->output, "its launches are done on one device: what --spread says, an "
                                  "agent tells it");
-    return resolve_alone(run);
+    return run_resolve_alone(run);
 }
 
 /* ---- the environment ---- */
 
-static int set(const char *name, const char *value)
+static int run_set(const char *name, const char *value)
 {
     return setenv(name, value, 1) ? -errno : 0;
 }
@@ -428,7 +428,7 @@ static int set(const char *name, const char *value)
  * The folder whose only driver is ours: beside the library, or in the runtime folder where that
  * names another library. Without either the library itself, which one of the two loaders takes too.
  */
-static int find_vendors(const struct run *run, char ret_folder[PATH_MAX])
+static int run_find_vendors(const struct run *run, char ret_folder[PATH_MAX])
 {
     char file[PATH_MAX], line[PATH_MAX + 1];
 
@@ -454,7 +454,7 @@ static int find_vendors(const struct run *run, char ret_folder[PATH_MAX])
 }
 
 /** Put @item in front of a list, unless that mentions @known already. */
-static int set_first(const char *name, const char *item, const char *known)
+static int run_set_first(const char *name, const char *item, const char *known)
 {
     const char *old = getenv(name);
     CLEANUP(cleanup_free) char *all = NULL;
@@ -465,39 +465,39 @@ static int set_first(const char *name, const char *item, const char *known)
         all = NULL;
         return -ENOMEM;
     }
-    return set(name, all);
+    return run_set(name, all);
 }
 
 /**
  * Every road in, and what the user had set kept for the way out. Inside a program that already
  * runs under reseat the roads are ours, and what was kept must stay.
  */
-static int set_roads(const struct run *run)
+static int run_set_roads(const struct run *run)
 {
     const char *vendors = getenv("OCL_ICD_VENDORS"), *names = getenv("OCL_ICD_FILENAMES");
     char folder[PATH_MAX];
-    int error = find_vendors(run, folder);
+    int error = run_find_vendors(run, folder);
     bool nested = vendors && getenv(DRIVER_ENV_VENDORS) && strcmp(vendors, folder) == 0;
 
     if (!error && !nested) {
-        error = set(DRIVER_ENV_VENDORS, vendors && *vendors ? vendors : DEFAULT_VENDORS);
+        error = run_set(DRIVER_ENV_VENDORS, vendors && *vendors ? vendors : DEFAULT_VENDORS);
         if (!error && names)
-            error = set(DRIVER_ENV_FILENAMES, names);
+            error = run_set(DRIVER_ENV_FILENAMES, names);
         else if (!error)
             unsetenv(DRIVER_ENV_FILENAMES);
     }
     unsetenv("OCL_ICD_FILENAMES");
     if (!error)
-        error = set("OCL_ICD_VENDORS", folder);
-    return error ? error : set_first("LD_PRELOAD", run->library, run->library);
+        error = run_set("OCL_ICD_VENDORS", folder);
+    return error ? error : run_set_first("LD_PRELOAD", run->library, run->library);
 }
 
-static int set_or_clear(const char *name, const char *value)
+static int run_set_or_clear(const char *name, const char *value)
 {
-    return value && *value ? set(name, value) : (unsetenv(name) ? -errno : 0);
+    return value && *value ? run_set(name, value) : (unsetenv(name) ? -errno : 0);
 }
 
-static int set_slice(const struct run *run, uint32_t configured_ms)
+static int run_set_slice(const struct run *run, uint32_t configured_ms)
 {
     const char *given = run->slice ? run->slice : getenv("RESEAT_SLICE");
     char ms[32];
@@ -505,42 +505,42 @@ static int set_slice(const struct run *run, uint32_t configured_ms)
     if (run->spread_count && !configured_ms)
         configured_ms = SLICE_MS;
     snprintf(ms, sizeof(ms), "%u", configured_ms);
-    return set("RESEAT_SLICE", given && *given ? given : ms);
+    return run_set("RESEAT_SLICE", given && *given ? given : ms);
 }
 
 /** The library of device binaries: what is wrong with it costs a build, and is said in its log. */
-static int set_library(uint64_t mib)
+static int run_set_library(uint64_t mib)
 {
     char folder[PATH_MAX], limit[32];
 
     if (paths_binaries(folder))
-        return set_or_clear("RESEAT_BINARIES", NULL);
+        return run_set_or_clear("RESEAT_BINARIES", NULL);
     snprintf(limit, sizeof(limit), "%llu", (unsigned long long)mib);
-    int error = set("RESEAT_BINARIES", folder);
-    return error ? error : set("RESEAT_LIBRARY_LIMIT", limit);
+    int error = run_set("RESEAT_BINARIES", folder);
+    return error ? error : run_set("RESEAT_LIBRARY_LIMIT", limit);
 }
 
 /** Who asked for it would rather not run than have drivers in the program. */
-static int set_isolation(const struct run *run, bool isolate)
+static int run_set_isolation(const struct run *run, bool isolate)
 {
     char driver[PATH_MAX] = "", address[PATH_MAX] = "";
     int error =
         isolate ? isolate_find(&run->paths, run->alone || run->paths.shared, driver, address) : 0;
 
-    error = error ? error : set_or_clear(ISOLATED_ENV_DRIVER, driver);
-    return error ? error : set_or_clear(ISOLATED_ENV_SERVER, address);
+    error = error ? error : run_set_or_clear(ISOLATED_ENV_DRIVER, driver);
+    return error ? error : run_set_or_clear(ISOLATED_ENV_SERVER, address);
 }
 
-static int set_protection(const struct run *run, const struct protection *configured)
+static int run_set_protection(const struct run *run, const struct protection *configured)
 {
     char text[PROTECTION_TEXT_MAX];
 
     protection_format(configured, text);
-    return set_or_clear("RESEAT_PROTECTION", run->protect ? run->protect : text);
+    return run_set_or_clear("RESEAT_PROTECTION", run->protect ? run->protect : text);
 }
 
 /** What the configuration says of programs. */
-static int set_configured(const struct run *run, const char *name)
+static int run_set_configured(const struct run *run, const char *name)
 {
     const struct protection none = {.word = PROTECTION_UNSAID};
     struct config_program said;
@@ -551,72 +551,72 @@ static int set_configured(const struct run *run, const char *name)
         char text[CONFIG_REASON_MAX + PATH_MAX];
         config_error_format(&wrong, text, sizeof(text));
         output_note(run->output, "no library of device binaries is used: %s", text);
-        int error = set_or_clear("RESEAT_BINARIES", NULL);
-        error = error ? error : set_isolation(run, run->isolate);
-        error = error ? error : set_protection(run, &none);
-        return error ? error : set_slice(run, SLICE_MS);
+        int error = run_set_or_clear("RESEAT_BINARIES", NULL);
+        error = error ? error : run_set_isolation(run, run->isolate);
+        error = error ? error : run_set_protection(run, &none);
+        return error ? error : run_set_slice(run, SLICE_MS);
     }
     bool isolate = run->isolate || (config_policy(&config)->isolate && !run->whole);
     uint64_t library_mib = config_policy(&config)->library_mib;
     uint32_t slice_ms = config_policy(&config)->slice_ms;
     config_program(&config, name, &said);
     config_finish(&config);
-    int error = set_library(library_mib);
-    error = error ? error : set_protection(run, &said.protect);
-    error = error ? error : set_isolation(run, isolate);
-    return error ? error : set_slice(run, slice_ms);
+    int error = run_set_library(library_mib);
+    error = error ? error : run_set_protection(run, &said.protect);
+    error = error ? error : run_set_isolation(run, isolate);
+    return error ? error : run_set_slice(run, slice_ms);
 }
 
 /** Without a home, each program measures for itself. */
-static int set_links(void)
+static int run_set_links(void)
 {
     char folder[PATH_MAX];
 
-    return set_or_clear("RESEAT_LINKS", paths_links(folder) ? NULL : folder);
+    return run_set_or_clear("RESEAT_LINKS", paths_links(folder) ? NULL : folder);
 }
 
 /** Without it a program cannot be moved to devices of servers, and to all others. */
-static int set_remote(void)
+static int run_set_remote(void)
 {
     char driver[PATH_MAX];
 
-    return set_or_clear("RESEAT_REMOTE", paths_remote(driver) ? NULL : driver);
+    return run_set_or_clear("RESEAT_REMOTE", paths_remote(driver) ? NULL : driver);
 }
 
-static int set_environment(const struct run *run, const char *name)
+static int run_set_environment(const struct run *run, const char *name)
 {
-    int error = set_roads(run);
+    int error = run_set_roads(run);
     char count[16];
 
-    error = error ? error : set_first("GLIBC_TUNABLES", STACKS_KEPT, STACKS);
-    error = error ? error : set_or_clear("RESEAT_SOCKET", run->paths.socket);
-    error = error ? error : set_or_clear("RESEAT_INVENTORY", run->inventory);
-    error = error ? error : set_or_clear("RESEAT_DEVICE", run->keys);
+    error = error ? error : run_set_first("GLIBC_TUNABLES", STACKS_KEPT, STACKS);
+    error = error ? error : run_set_or_clear("RESEAT_SOCKET", run->paths.socket);
+    error = error ? error : run_set_or_clear("RESEAT_INVENTORY", run->inventory);
+    error = error ? error : run_set_or_clear("RESEAT_DEVICE", run->keys);
     snprintf(count, sizeof(count), "%zu", run->wish.count);
-    error = error ? error : set("RESEAT_DEVICES", count);
-    error = error ? error : set_or_clear("RESEAT_ID", run->id);
-    error = error ? error : set("RESEAT_NAME", name);
-    error = error ? error : set_configured(run, name);
-    error = error ? error : set_links();
-    error = error ? error : set_remote();
+    error = error ? error : run_set("RESEAT_DEVICES", count);
+    error = error ? error : run_set_or_clear("RESEAT_ID", run->id);
+    error = error ? error : run_set("RESEAT_NAME", name);
+    error = error ? error : run_set_configured(run, name);
+    error = error ? error : run_set_links();
+    error = error ? error : run_set_remote();
     if (!error && run->present)
-        error = set("RESEAT_PRESENT", run->present);
+        error = run_set("RESEAT_PRESENT", run->present);
     if (!error && run->profile)
-        error = set("RESEAT_PROFILE", run->profile);
+        error = run_set("RESEAT_PROFILE", run->profile);
     if (!error && run->memory)
-        error = set("RESEAT_MEMORY", run->memory);
-    error = error ? error : set_or_clear("RESEAT_RESTORE", run->image);
+        error = run_set("RESEAT_MEMORY", run->memory);
+    error = error ? error : run_set_or_clear("RESEAT_RESTORE", run->image);
     return error;
 }
 
 /** Only returns where the program cannot be run. */
-static int start(struct run *run, char **program, const char *name)
+static int run_start(struct run *run, char **program, const char *name)
 {
-    int status = find_agent(run, name);
+    int status = run_find_agent(run, name);
 
     if (status)
         return status;
-    int error = set_environment(run, name);
+    int error = run_set_environment(run, name);
     if (error) {
         return output_fail(run->output, ERR_FAILED, "cannot set up the environment: %s",
                            strerror(-error));
@@ -640,7 +640,7 @@ static int run_program(struct call *call)
     const char *slash = strrchr(call->words[0], '/');
 
     run->output = &call->output;
-    int status = check(run);
+    int status = run_check(run);
     if (status)
         return status;
     if (paths_library(run->library)) {
@@ -652,7 +652,7 @@ static int run_program(struct call *call)
         status = restore_find(run->output, run->restore, call->words[0], run->image);
     if (status)
         return status;
-    return start(run, call->words, run->name ? run->name : slash ? slash + 1 : call->words[0]);
+    return run_start(run, call->words, run->name ? run->name : slash ? slash + 1 : call->words[0]);
 }
 
 const struct verb verb_run = {
@@ -665,6 +665,6 @@ const struct verb verb_run = {
     .options = run_options,
     .plain = true,
     .size = sizeof(struct run),
-    .prepare = prepare,
+    .prepare = run_prepare,
     .run = run_program,
 };

@@ -69,7 +69,7 @@ static const struct verb_option serve_options[] = {
     {0},
 };
 
-static int run(struct call *call)
+static int serve_run(struct call *call)
 {
     const struct serve *serve = call->options;
     const struct {
@@ -129,5 +129,5 @@ const struct verb verb_serve = {
     .options = serve_options,
     .size = sizeof(struct serve),
     .plain = true,
-    .run = run,
+    .run = serve_run,
 };

@@ -17,14 +17,14 @@ struct server {
     bool now;
 };
 
-static void prepare(void *value)
+static void server_prepare(void *value)
 {
     *(struct server *)value = (struct server){.timeout_ms = 60000};
 }
 
 /** Returns 0 with all servers, or an exit status. */
-static int ask_servers(const struct output *output, const char *deed, const char *name,
-                       const char *address, bool now, json_t **ret_answer)
+static int server_ask_servers(const struct output *output, const char *deed, const char *name,
+                              const char *address, bool now, json_t **ret_answer)
 {
     const struct question question = {MSG_SERVER, "look after servers", true, ANSWER_MS};
     struct frame frame;
@@ -38,7 +38,7 @@ static int ask_servers(const struct output *output, const char *deed, const char
 }
 
 /** Borrowed of @answer; NULL: there is none of that name, or at that address. */
-static json_t *find(const json_t *answer, const char *key, const char *text)
+static json_t *server_find_listed(const json_t *answer, const char *key, const char *text)
 {
     json_t *server;
     size_t i;
@@ -48,7 +48,7 @@ static json_t *find(const json_t *answer, const char *key, const char *text)
     return NULL;
 }
 
-static void add_names(const json_t *list, struct words *words)
+static void server_add_names(const json_t *list, struct words *words)
 {
     const json_t *name;
     size_t i;
@@ -57,7 +57,7 @@ static void add_names(const json_t *list, struct words *words)
         words_add(words, "%s%s", i ? ", " : "", json_string_value(name));
 }
 
-static int print_one(const struct output *output, json_t *server)
+static int server_print_one(const struct output *output, json_t *server)
 {
     json_t *object = output_object(output, STATUS_DONE);
 
@@ -67,14 +67,14 @@ static int print_one(const struct output *output, json_t *server)
 
 /* ---- add ---- */
 
-static int say_added(const struct output *output, json_t *server)
+static int server_say_added(const struct output *output, json_t *server)
 {
     struct words devices = {0};
     const char *problem = member_text(server, "problem");
 
     if (output->json)
-        return print_one(output, server);
-    add_names(json_object_get(server, "devices"), &devices);
+        return server_print_one(output, server);
+    server_add_names(json_object_get(server, "devices"), &devices);
     if (strcmp(member_text(server, "state"), "up") == 0)
         printf("%s is there: %s\n", member_text(server, "name"), devices.text);
     else
@@ -86,30 +86,30 @@ static int say_added(const struct output *output, json_t *server)
     return output_done();
 }
 
-static int run_add(struct call *call)
+static int server_run_add(struct call *call)
 {
     const char *name = call->count > 1 ? call->words[1] : "";
     uint64_t deadline = clock_now_ns() + TRIED_NS;
     char own[PROTOCOL_WORD_MAX];
     json_t *answer = NULL;
-    int status = ask_servers(&call->output, "add", name, call->words[0], false, &answer);
+    int status = server_ask_servers(&call->output, "add", name, call->words[0], false, &answer);
 
     if (status)
         return status;
     /* The last one, where the address gave it its name. */
     const json_t *servers = json_object_get(answer, "servers");
-    json_t *server = name[0] ? find(answer, "name", name)
+    json_t *server = name[0] ? server_find_listed(answer, "name", name)
                              : json_array_get(servers, json_array_size(servers) - 1);
     snprintf(own, sizeof(own), "%s", member_text(server, "name"));
     while (server && !member_bool(server, "tried") && clock_now_ns() < deadline) {
         json_decref(answer);
         clock_sleep(ASK_NS);
-        status = ask_servers(&call->output, "list", "", "", false, &answer);
+        status = server_ask_servers(&call->output, "list", "", "", false, &answer);
         if (status)
             return status;
-        server = find(answer, "name", own);
+        server = server_find_listed(answer, "name", own);
     }
-    status = server ? say_added(&call->output, server)
+    status = server ? server_say_added(&call->output, server)
                     : output_fail(&call->output, ERR_GONE, "%s was removed meanwhile", own);
     json_decref(answer);
     return status;
@@ -127,7 +127,7 @@ const struct verb verb_server_add = {
         "ADDRESS may also be mdns:, for all servers that are announced in the local network and "
         "for whose host there are credentials. "
         "What it takes to be admitted is in reseat-serve(8).",
-    .run = run_add,
+    .run = server_run_add,
 };
 
 /* ---- remove ---- */
@@ -144,7 +144,7 @@ static const struct verb_option remove_options[] = {
      .places = 3, .most = 86400000},
     {NULL}};
 
-static int say_stays(const struct output *output, const json_t *server)
+static int server_say_stays(const struct output *output, const json_t *server)
 {
     struct words who = {0};
     char name[OUTPUT_PROGRAM_MAX];
@@ -165,26 +165,26 @@ static int say_stays(const struct output *output, const json_t *server)
         member_text(server, "address"), member_text(server, "name"));
 }
 
-static int run_remove(struct call *call)
+static int server_run_remove(struct call *call)
 {
     const struct server *wanted = call->options;
     const char *name = call->words[0];
     uint64_t deadline = clock_now_ns() + wanted->timeout_ms * NS_PER_MS;
     json_t *answer = NULL;
-    int status = ask_servers(&call->output, "remove", name, "", wanted->now, &answer);
+    int status = server_ask_servers(&call->output, "remove", name, "", wanted->now, &answer);
 
-    while (!status && find(answer, "name", name) && clock_now_ns() < deadline) {
+    while (!status && server_find_listed(answer, "name", name) && clock_now_ns() < deadline) {
         json_decref(answer);
         clock_sleep(ASK_NS);
-        status = ask_servers(&call->output, "list", "", "", false, &answer);
+        status = server_ask_servers(&call->output, "list", "", "", false, &answer);
     }
     if (status)
         return status;
-    const json_t *server = find(answer, "name", name);
+    const json_t *server = server_find_listed(answer, "name", name);
     if (server) {
-        status = say_stays(&call->output, server);
+        status = server_say_stays(&call->output, server);
     } else if (call->output.json) {
-        status = print_one(&call->output, NULL);
+        status = server_print_one(&call->output, NULL);
     } else {
         printf("%s is removed\n", name);
         status = output_done();
@@ -204,13 +204,13 @@ const struct verb verb_server_remove = {
         "drained in the same way.",
     .options = remove_options,
     .size = sizeof(struct server),
-    .prepare = prepare,
-    .run = run_remove,
+    .prepare = server_prepare,
+    .run = server_run_remove,
 };
 
 /* ---- list ---- */
 
-static int print_list(const json_t *servers)
+static int server_print_list(const json_t *servers)
 {
     enum { LINK = 3, DEVICES, BY, PROBLEM };
     static const struct table_column columns[] = {
@@ -229,7 +229,7 @@ static int print_list(const json_t *servers)
         table_add(table, server);
         output_link(server, link, sizeof(link));
         table_put(table, LINK, link);
-        add_names(json_object_get(server, "devices"), &devices);
+        server_add_names(json_object_get(server, "devices"), &devices);
         table_put(table, DEVICES, devices.text);
         json_array_foreach(json_object_get(server, "apps"), j, program)
             words_add(&by, "%s%s(%llu)", j ? " " : "", member_text(program, "name"),
@@ -245,10 +245,10 @@ static int print_list(const json_t *servers)
     return table_print(table);
 }
 
-static int run_list(struct call *call)
+static int server_run_list(struct call *call)
 {
     json_t *answer = NULL;
-    int status = ask_servers(&call->output, "list", "", "", false, &answer);
+    int status = server_ask_servers(&call->output, "list", "", "", false, &answer);
 
     if (status)
         return status;
@@ -260,7 +260,7 @@ static int run_list(struct call *call)
         puts("no servers; reseat server add ADDRESS names one");
         status = output_done();
     } else {
-        status = print_list(json_object_get(answer, "servers"));
+        status = server_print_list(json_object_get(answer, "servers"));
     }
     json_decref(answer);
     return status;
@@ -272,5 +272,5 @@ const struct verb verb_server_list = {
     .text = "STATE is up, lost (it was up, and comes back by itself when it can be reached), down, "
             "connecting, or leaving. LINK is the round trip and the bandwidth that were measured.",
     .users = true,
-    .run = run_list,
+    .run = server_run_list,
 };

@@ -23,7 +23,8 @@ struct search {
     uint32_t ended;
 };
 
-static bool is_meant(const struct search *search, const struct control_answer *server)
+static bool server_sessions_is_meant(const struct search *search,
+                                     const struct control_answer *server)
 {
     const char *wanted = search->server;
     char pid[16];
@@ -42,8 +43,9 @@ static bool is_meant(const struct search *search, const struct control_answer *s
     return false;
 }
 
-static int search_servers(struct search *search,
-                          bool (*each)(void *data, int fd, const struct control_answer *server))
+static int server_sessions_search_servers(struct search *search,
+                                          bool (*each)(void *data, int fd,
+                                                       const struct control_answer *server))
 {
     char problem[FOLDER_PROBLEM_MAX];
 
@@ -61,8 +63,8 @@ static int search_servers(struct search *search,
 
 /* ---- sessions ---- */
 
-static json_t *session_json(const struct control_answer *server,
-                            const struct control_session *session)
+static json_t *server_sessions_session_json(const struct control_answer *server,
+                                            const struct control_session *session)
 {
     return json_pack("{s:s, s:i, s:I, s:s, s:i, s:I, s:s, s:I, s:f, s:I}", "server",
                      server->addresses, "server_pid", (int)server->pid, "session",
@@ -72,17 +74,18 @@ static json_t *session_json(const struct control_answer *server,
                      (double)session->busy_ns / NS_PER_SECOND, "share", (json_int_t)session->share);
 }
 
-static bool list_server(void *data, int fd, const struct control_answer *server)
+static bool server_sessions_list_server(void *data, int fd, const struct control_answer *server)
 {
     struct search *search = data;
     struct control_request request = {.version = CONTROL_VERSION, .what = CONTROL_SESSION};
     struct control_answer answer;
 
-    if (!is_meant(search, server))
+    if (!server_sessions_is_meant(search, server))
         return true;
     search->found++;
     while (!control_ask(fd, &request, &answer) && !answer.error) {
-        json_array_append_new(search->sessions, session_json(server, &answer.session));
+        json_array_append_new(search->sessions,
+                              server_sessions_session_json(server, &answer.session));
         request.number = answer.session.number + 1;
         if (!request.number)
             break;
@@ -90,7 +93,7 @@ static bool list_server(void *data, int fd, const struct control_answer *server)
     return true;
 }
 
-static int print_sessions(const json_t *sessions)
+static int server_sessions_print_sessions(const json_t *sessions)
 {
     enum { SINCE = 2, BUSY = 5 };
     static const struct table_column columns[] = {
@@ -123,12 +126,12 @@ static int print_sessions(const json_t *sessions)
     return table_print(table);
 }
 
-static int run_sessions(struct call *call)
+static int server_sessions_run_sessions(struct call *call)
 {
     struct search search = {.output = &call->output,
                             .server = call->count ? call->words[0] : NULL,
                             .sessions = json_array()};
-    int status = search_servers(&search, list_server);
+    int status = server_sessions_search_servers(&search, server_sessions_list_server);
 
     if (status) {
         json_decref(search.sessions);
@@ -142,7 +145,7 @@ static int run_sessions(struct call *call)
         puts("no sessions");
         status = output_done();
     } else {
-        status = print_sessions(search.sessions);
+        status = server_sessions_print_sessions(search.sessions);
     }
     json_decref(search.sessions);
     return status;
@@ -156,17 +159,17 @@ const struct verb verb_server_sessions = {
         "ADDRESS is one that a server of yours listens on here, or its process; without it, all "
         "of yours are asked. NAME is that of the client's certificate, or its user. MEMORY is "
         "what the server promised it, and BUSY for how long its commands were under way.",
-    .run = run_sessions,
+    .run = server_sessions_run_sessions,
 };
 
 /* ---- kick ---- */
 
-static bool kick_at(void *data, int fd, const struct control_answer *server)
+static bool server_sessions_kick_at(void *data, int fd, const struct control_answer *server)
 {
     struct search *search = data;
     struct control_answer answer;
 
-    if (!is_meant(search, server))
+    if (!server_sessions_is_meant(search, server))
         return true;
     search->found++;
     if (!control_ask(fd, &search->request, &answer) && !answer.error)
@@ -174,16 +177,16 @@ static bool kick_at(void *data, int fd, const struct control_answer *server)
     return true;
 }
 
-static bool count_at(void *data, int fd, const struct control_answer *server)
+static bool server_sessions_count_at(void *data, int fd, const struct control_answer *server)
 {
     struct search *search = data;
 
     (void)fd;
-    search->found += is_meant(search, server);
+    search->found += server_sessions_is_meant(search, server);
     return true;
 }
 
-static int run_kick(struct call *call)
+static int server_sessions_run_kick(struct call *call)
 {
     struct search search = {
         .output = &call->output,
@@ -197,7 +200,7 @@ static int run_kick(struct call *call)
 
     if (strlen(who) >= sizeof(search.request.name))
         return output_usage(&call->output, "no client has so long a name");
-    int status = search_servers(&search, count_at);
+    int status = server_sessions_search_servers(&search, server_sessions_count_at);
     if (status)
         return status;
     /* Each server counts its own sessions. */
@@ -209,7 +212,7 @@ static int run_kick(struct call *call)
         search.request.number = (uint32_t)number;
     else
         strcpy(search.request.name, who);
-    status = search_servers(&search, kick_at);
+    status = server_sessions_search_servers(&search, server_sessions_kick_at);
     if (status)
         return status;
     if (!search.ended)
@@ -231,5 +234,5 @@ const struct verb verb_server_kick = {
             "has are ended. Its process has two seconds for that, and is killed then, whatever its "
             "device does; what it held is free again. The client is told, and may come back: "
             "reseat serve --revoke keeps it out.",
-    .run = run_kick,
+    .run = server_sessions_run_kick,
 };

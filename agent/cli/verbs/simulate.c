@@ -33,7 +33,8 @@ struct simulate {
 /* ---- options ---- */
 
 /** "0,0.01,0.05": of each level, into the field of its row. */
-static int take_levels(struct call *call, const struct verb_option *option, const char *text)
+static int simulate_take_levels(struct call *call, const struct verb_option *option,
+                                const char *text)
 {
     struct simulate *simulate = call->options;
     bool reclaim = strcmp(option->name, "reclaim") == 0;
@@ -55,7 +56,8 @@ static int take_levels(struct call *call, const struct verb_option *option, cons
     return 0;
 }
 
-static int take_setting(struct call *call, const struct verb_option *option, const char *text)
+static int simulate_take_setting(struct call *call, const struct verb_option *option,
+                                 const char *text)
 {
     struct simulate *simulate = call->options;
     char name[64], reason[POLICY_REASON];
@@ -72,7 +74,8 @@ static int take_setting(struct call *call, const struct verb_option *option, con
     return 0;
 }
 
-static int take_models(struct call *call, const struct verb_option *option, const char *path)
+static int simulate_take_models(struct call *call, const struct verb_option *option,
+                                const char *path)
 {
     struct simulate *simulate = call->options;
     char error[SIM_ERROR] = "";
@@ -98,13 +101,13 @@ static const struct verb_option simulate_options[] = {
      "Levels: reclaims of each node in an hour, with commas. Default: 0,0.01,0.05,0.2. All regimes "
      "see the same reclaims.",
      .number = "numbers from 0 to 60 with commas, reclaims of a node in an hour", .places = 6,
-     .most = 60000000, .take = take_levels},
+     .most = 60000000, .take = simulate_take_levels},
     {"price", "LIST",
      "What is paid for a device at each level, of the price on demand. Default: 1 at level 0, "
      "otherwise 0.35. A device is paid while a program is on it; NODES is what it costs where all "
      "devices of a node are paid while a program is on one of them.",
      .number = "numbers from 0 to 1000 with commas, parts of the price on demand", .places = 3,
-     .most = 1000000, .take = take_levels},
+     .most = 1000000, .take = simulate_take_levels},
     {"notice", "SECONDS", "From the notice to the reclaim (120).",
      NUMBER(options.notice_ms, 3, 0, 86400000, "seconds, 0 to 86400")},
     {"away", "SECONDS", "From the reclaim until the node is back, on average (1800).",
@@ -155,9 +158,9 @@ static const struct verb_option simulate_options[] = {
     {"models", "[FILE]",
      "Print the table of models, or take it from FILE: the line model,memory_gib,speed,price and a "
      "line for each; speed and price relative to a reference device.",
-     .take = take_models},
+     .take = simulate_take_models},
     {"set", "NAME=VALUE", "A setting of the policy, by the name that it has in the configuration.",
-     .take = take_setting},
+     .take = simulate_take_setting},
     {"seed", "N",
      "For what is drawn: reclaims, failures, who grows, and synthetic traces. Default: 1.",
      NUMBER(options.seed, 0, 0, INT64_MAX, "a number, 0 to 9223372036854775807")},
@@ -169,7 +172,7 @@ static const struct verb_option simulate_options[] = {
      OPTION_VALUE(struct simulate, options.check)},
     {NULL}};
 
-static void prepare(void *values)
+static void simulate_prepare(void *values)
 {
     struct simulate *simulate = values;
 
@@ -178,7 +181,7 @@ static void prepare(void *values)
     sim_options_init(&simulate->options);
 }
 
-static int set_levels(struct simulate *simulate)
+static int simulate_set_levels(struct simulate *simulate)
 {
     struct sim_options *options = &simulate->options;
 
@@ -193,7 +196,7 @@ static int set_levels(struct simulate *simulate)
 
 /* ---- the trace ---- */
 
-static int load(struct simulate *simulate, struct sim_trace *trace)
+static int simulate_load(struct simulate *simulate, struct sim_trace *trace)
 {
     char error[SIM_ERROR] = "there is not enough memory", nodes[PATH_MAX], tasks[PATH_MAX];
     const char *name = simulate->trace;
@@ -232,7 +235,7 @@ struct work {
 };
 
 /* Runs share nothing that changes, so their order does not matter. */
-static void *run_some(void *argument)
+static void *simulate_run_some(void *argument)
 {
     struct work *work = argument;
 
@@ -247,7 +250,7 @@ static void *run_some(void *argument)
     }
 }
 
-static int run_all(struct work *work)
+static int simulate_run_all(struct work *work)
 {
     pthread_t threads[THREADS_MAX];
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -255,17 +258,17 @@ static int run_all(struct work *work)
 
     while (started + 1 < (size_t)(processors < THREADS_MAX ? processors : THREADS_MAX) &&
            started + 1 < work->count) {
-        if (pthread_create(&threads[started], NULL, run_some, work))
+        if (pthread_create(&threads[started], NULL, simulate_run_some, work))
             break;
         started++;
     }
-    run_some(work);
+    simulate_run_some(work);
     while (started)
         pthread_join(threads[--started], NULL);
     return atomic_load(&work->error);
 }
 
-static uint64_t horizon(const struct sim_trace *trace)
+static uint64_t simulate_horizon(const struct sim_trace *trace)
 {
     uint64_t end = 0;
 
@@ -276,7 +279,7 @@ static uint64_t horizon(const struct sim_trace *trace)
     return HORIZON_TIMES * end;
 }
 
-static int report(struct simulate *simulate, const struct sim_trace *trace)
+static int simulate_print_report(struct simulate *simulate, const struct sim_trace *trace)
 {
     const struct sim_report report = {trace, &simulate->options, &simulate->load, simulate->results,
                                       simulate->options.level_count * SIM_REGIMES};
@@ -300,7 +303,7 @@ static int report(struct simulate *simulate, const struct sim_trace *trace)
     return sim_report_print(&report);
 }
 
-static int show_models(const struct simulate *simulate)
+static int simulate_show_models(const struct simulate *simulate)
 {
     if (simulate->output->json) {
         json_t *object = output_object(simulate->output, STATUS_DONE);
@@ -315,33 +318,33 @@ static int simulate_trace(struct simulate *simulate)
     struct sim_trace trace;
 
     sim_trace_init(&trace, &simulate->models);
-    int status = load(simulate, &trace);
+    int status = simulate_load(simulate, &trace);
     if (!status) {
         struct work work = {.trace = &trace,
                             .options = &simulate->options,
                             .results = simulate->results,
                             .count = simulate->options.level_count * SIM_REGIMES};
-        simulate->options.horizon_ms = horizon(&trace);
-        status = run_all(&work) ? output_fail(simulate->output, ERR_FAILED,
-                                              "there is not enough memory for this trace")
-                                : report(simulate, &trace);
+        simulate->options.horizon_ms = simulate_horizon(&trace);
+        status = simulate_run_all(&work) ? output_fail(simulate->output, ERR_FAILED,
+                                                       "there is not enough memory for this trace")
+                                         : simulate_print_report(simulate, &trace);
     }
     sim_trace_finish(&trace);
     return status;
 }
 
-static int run(struct call *call)
+static int simulate_run(struct call *call)
 {
     struct simulate *simulate = call->options;
 
     simulate->output = &call->output;
     simulate->trace = call->words[0];
     simulate->load.seed = simulate->options.seed;
-    int status = set_levels(simulate);
+    int status = simulate_set_levels(simulate);
     if (status)
         return status;
     if (simulate->show_models && !simulate->trace && !simulate->nodes && !simulate->tasks)
-        return show_models(simulate);
+        return simulate_show_models(simulate);
     return simulate_trace(simulate);
 }
 
@@ -358,6 +361,6 @@ const struct verb verb_simulate = {
             "node=N,host=GIB,mix=MODEL*N+MODEL*N].",
     .options = simulate_options,
     .size = sizeof(struct simulate),
-    .prepare = prepare,
-    .run = run,
+    .prepare = simulate_prepare,
+    .run = simulate_run,
 };

@@ -15,7 +15,7 @@ static const struct verb_option spread_options[] = {
      OPTION_VALUE(struct spread, off)},
     {NULL}};
 
-static int print_spread(const struct output *output, const json_t *answer)
+static int spread_print_spread(const struct output *output, const json_t *answer)
 {
     const json_t *names = json_object_get(answer, "spread"), *name;
     char program[OUTPUT_PROGRAM_MAX];
@@ -38,7 +38,7 @@ static int print_spread(const struct output *output, const json_t *answer)
 }
 
 /** Names separated by commas, in place. */
-static int put_names(struct call *call, struct frame *frame)
+static int spread_put_names(struct call *call, struct frame *frame)
 {
     char *names = call->count > 1 ? call->words[1] : NULL;
 
@@ -52,10 +52,11 @@ static int put_names(struct call *call, struct frame *frame)
     return 0;
 }
 
-static int run(struct call *call)
+static int spread_verb_run(struct call *call)
 {
-    static const struct question question = {MSG_SPREAD, "spread launches",     false,
-                                             SPREAD_MS,  "app starting spread", print_spread};
+    static const struct question question = {
+        MSG_SPREAD, "spread launches",     false,
+        SPREAD_MS,  "app starting spread", spread_print_spread};
     const struct spread *spread = call->options;
     struct frame frame;
 
@@ -63,7 +64,7 @@ static int run(struct call *call)
         return output_usage(&call->output, "give a DEVICE (reseat devices) or --off, not both");
     frame_init(&frame, MSG_SPREAD);
     frame_string(&frame, "app", call->words[0]);
-    int status = put_names(call, &frame);
+    int status = spread_put_names(call, &frame);
     if (status) {
         frame_finish(&frame);
         return status;
@@ -87,5 +88,5 @@ const struct verb verb_spread = {
     .options = spread_options,
     .size = sizeof(struct spread),
     .users = true,
-    .run = run,
+    .run = spread_verb_run,
 };

@@ -42,7 +42,7 @@ struct trace {
     sigset_t caught;
 };
 
-static void prepare(void *value)
+static void trace_prepare(void *value)
 {
     struct trace *trace = value;
 
@@ -59,7 +59,7 @@ static const struct verb_option options[] = {
 
 /* ---- what comes ---- */
 
-static enum track track_of(const char *name)
+static enum track trace_track_of(const char *name)
 {
     static const char *const names[] = {
         [THREAD] = TRACK_THREAD, [GATE] = TRACK_GATE, [QUEUE] = TRACK_QUEUE, [CHUNK] = TRACK_CHUNK};
@@ -70,13 +70,13 @@ static enum track track_of(const char *name)
     return strcmp(name, TRACK_LAUNCH) == 0 ? QUEUE : THREAD;
 }
 
-static void add(struct trace *trace, const json_t *span)
+static void trace_add(struct trace *trace, const json_t *span)
 {
     const char *track = member_text(span, "track");
     struct event event = {.begin_ns = member_number(span, "begin_ns"),
                           .end_ns = member_number(span, "end_ns"),
                           .value = member_number(span, "value"),
-                          .track = track_of(track),
+                          .track = trace_track_of(track),
                           .whole = strcmp(track, TRACK_LAUNCH) == 0,
                           .of = (uint32_t)member_number(span, "of")};
 
@@ -91,7 +91,7 @@ static void add(struct trace *trace, const json_t *span)
     trace->events[trace->count++] = event;
 }
 
-static bool take_spans(void *context, const struct message *message)
+static bool trace_take_spans(void *context, const struct message *message)
 {
     const json_t *span;
     size_t i;
@@ -101,13 +101,13 @@ static bool take_spans(void *context, const struct message *message)
     json_t *news = output_answer(message);
     json_array_foreach(json_object_get(news, "spans"), i, span)
     {
-        add(context, span);
+        trace_add(context, span);
     }
     json_decref(news);
     return true;
 }
 
-static int cancel(void *context, struct client *client)
+static int trace_cancel(void *context, struct client *client)
 {
     struct trace *trace = context;
     struct signalfd_siginfo info;
@@ -122,51 +122,51 @@ static int cancel(void *context, struct client *client)
 
 /* ---- the file ---- */
 
-static int order(uint64_t one, uint64_t other)
+static int trace_order(uint64_t one, uint64_t other)
 {
     return one < other ? -1 : one > other;
 }
 
-static int compare_rows(const struct event *one, const struct event *other)
+static int trace_compare_rows(const struct event *one, const struct event *other)
 {
-    int result = order(one->track, other->track);
+    int result = trace_order(one->track, other->track);
 
-    result = result ? result : order(one->of, other->of);
-    return result ? result : order(other->whole, one->whole);
+    result = result ? result : trace_order(one->of, other->of);
+    return result ? result : trace_order(other->whole, one->whole);
 }
 
 /** Of a queue by their ends; else what lies around something before that. */
-static int by_row(const void *a, const void *b)
+static int trace_by_row(const void *a, const void *b)
 {
     const struct event *one = a, *other = b;
-    int result = compare_rows(one, other);
+    int result = trace_compare_rows(one, other);
 
     if (!result && one->track == QUEUE)
-        result = order(one->end_ns, other->end_ns);
-    result = result ? result : order(one->begin_ns, other->begin_ns);
-    return result ? result : order(other->end_ns, one->end_ns);
+        result = trace_order(one->end_ns, other->end_ns);
+    result = result ? result : trace_order(one->begin_ns, other->begin_ns);
+    return result ? result : trace_order(other->end_ns, one->end_ns);
 }
 
 /** What a queue was given before the one before it had ended began when that did. */
-static void put_in_order(struct trace *trace)
+static void trace_put_in_order(struct trace *trace)
 {
-    qsort(trace->events, trace->count, sizeof(*trace->events), by_row);
+    qsort(trace->events, trace->count, sizeof(*trace->events), trace_by_row);
     for (size_t i = 1; i < trace->count; i++) {
         struct event *event = &trace->events[i];
         const struct event *before = event - 1;
-        if (event->track == QUEUE && compare_rows(event, before) == 0 &&
+        if (event->track == QUEUE && trace_compare_rows(event, before) == 0 &&
             event->begin_ns < before->end_ns)
             event->begin_ns = before->end_ns;
     }
 }
 
-static json_t *name_of(const char *what, json_int_t pid, uint64_t row, const char *name)
+static json_t *trace_name_of(const char *what, json_int_t pid, uint64_t row, const char *name)
 {
     return json_pack("{s:s, s:s, s:I, s:I, s:{s:s}}", "name", what, "ph", "M", "pid", pid, "tid",
                      (json_int_t)row, "args", "name", name);
 }
 
-static json_t *event_json(const struct event *event, json_int_t pid, uint64_t row)
+static json_t *trace_event_json(const struct event *event, json_int_t pid, uint64_t row)
 {
     json_t *args = json_object();
 
@@ -180,7 +180,7 @@ static json_t *event_json(const struct event *event, json_int_t pid, uint64_t ro
 }
 
 /** @number  Of its kind of row. */
-static void row_name(const struct event *event, unsigned number, char *ret_name, size_t size)
+static void trace_row_name(const struct event *event, unsigned number, char *ret_name, size_t size)
 {
     const char *what = event->track == GATE    ? "gate"
                        : event->track == CHUNK ? "chunk"
@@ -195,7 +195,7 @@ static void row_name(const struct event *event, unsigned number, char *ret_name,
 }
 
 /** One member of a list of them; takes it. False where it cannot be written. */
-static bool put(FILE *file, bool *first, json_t *object)
+static bool trace_put(FILE *file, bool *first, json_t *object)
 {
     bool written = object && (*first || fputs(",\n", file) != EOF) &&
                    json_dumpf(object, file, JSON_COMPACT) == 0;
@@ -206,7 +206,7 @@ static bool put(FILE *file, bool *first, json_t *object)
 }
 
 /** One by one: all of them as JSON may be more than there is memory. */
-static bool put_events(FILE *file, struct trace *trace, const json_t *app)
+static bool trace_put_events(FILE *file, struct trace *trace, const json_t *app)
 {
     json_int_t pid = (json_int_t)member_number(app, "pid");
     uint64_t row = 0, others = 0;
@@ -214,26 +214,27 @@ static bool put_events(FILE *file, struct trace *trace, const json_t *app)
     bool first = true;
     char name[64];
 
-    put_in_order(trace);
-    bool written = put(file, &first, name_of("process_name", pid, 0, member_text(app, "name")));
+    trace_put_in_order(trace);
+    bool written =
+        trace_put(file, &first, trace_name_of("process_name", pid, 0, member_text(app, "name")));
     for (size_t i = 0; i < trace->count && written; i++) {
         const struct event *event = &trace->events[i], *before = i ? event - 1 : NULL;
-        if (!before || compare_rows(event, before) != 0) {
+        if (!before || trace_compare_rows(event, before) != 0) {
             row = event->track == THREAD ? event->of : ROW_FIRST + others++;
             if (!before || event->track != before->track)
                 number = 0;
             else if (event->of != before->of)
                 number++;
-            row_name(event, number, name, sizeof(name));
-            written = put(file, &first, name_of("thread_name", pid, row, name));
+            trace_row_name(event, number, name, sizeof(name));
+            written = trace_put(file, &first, trace_name_of("thread_name", pid, row, name));
         }
-        written = written && put(file, &first, event_json(event, pid, row));
+        written = written && trace_put(file, &first, trace_event_json(event, pid, row));
     }
     return written;
 }
 
 /** 0 or -errno. */
-static int write_trace(struct trace *trace, const json_t *answer, json_int_t lost)
+static int trace_write_trace(struct trace *trace, const json_t *answer, json_int_t lost)
 {
     int fd = own_file_open(trace->file, O_WRONLY | O_TRUNC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
@@ -242,22 +243,22 @@ static int write_trace(struct trace *trace, const json_t *answer, json_int_t los
     if (!file)
         return fd < 0 ? fd : -ENOMEM;
     errno = 0;
-    written =
-        fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":", file) != EOF &&
-        put(file, &first,
-            json_pack("{s:s, s:I}", "ended_by", member_text(answer, "ended_by"), "lost", lost)) &&
-        fputs(",\"traceEvents\":[\n", file) != EOF &&
-        put_events(file, trace, json_object_get(answer, "app")) && fputs("\n]}\n", file) != EOF &&
-        fflush(file) == 0;
+    written = fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":", file) != EOF &&
+              trace_put(file, &first,
+                        json_pack("{s:s, s:I}", "ended_by", member_text(answer, "ended_by"), "lost",
+                                  lost)) &&
+              fputs(",\"traceEvents\":[\n", file) != EOF &&
+              trace_put_events(file, trace, json_object_get(answer, "app")) &&
+              fputs("\n]}\n", file) != EOF && fflush(file) == 0;
     int error = written ? 0 : errno ? -errno : -ENOMEM;
     return fclose(file) && !error ? -errno : error;
 }
 
-static int write_file(struct trace *trace, const json_t *answer)
+static int trace_write_file(struct trace *trace, const json_t *answer)
 {
     char name[OUTPUT_PROGRAM_MAX];
     unsigned long long lost = member_number(answer, "lost") + trace->missed;
-    int error = write_trace(trace, answer, (json_int_t)lost);
+    int error = trace_write_trace(trace, answer, (json_int_t)lost);
 
     if (error)
         return output_fail(trace->output, ERR_FAILED, "%s cannot be written: %s", trace->file,
@@ -278,7 +279,7 @@ static int write_file(struct trace *trace, const json_t *answer)
     return output_done();
 }
 
-static int open_signals(sigset_t *ret_set)
+static int trace_open_signals(sigset_t *ret_set)
 {
     sigemptyset(ret_set);
     sigaddset(ret_set, SIGINT);
@@ -287,13 +288,13 @@ static int open_signals(sigset_t *ret_set)
     return signalfd(-1, ret_set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int follow(struct call *call, struct client *client)
+static int trace_follow(struct call *call, struct client *client)
 {
     struct trace *trace = call->options;
     struct message message;
     struct frame frame;
-    CLEANUP(cleanup_close) int signals = open_signals(&trace->caught);
-    const struct news news = {trace, take_spans, signals, cancel};
+    CLEANUP(cleanup_close) int signals = trace_open_signals(&trace->caught);
+    const struct news news = {trace, trace_take_spans, signals, trace_cancel};
 
     trace->signals = signals;
     frame_init(&frame, MSG_TRACE);
@@ -305,7 +306,7 @@ static int follow(struct call *call, struct client *client)
     int status;
     if (field_is(&message.root, "type", MSG_TRACE)) {
         json_t *answer = output_answer(&message);
-        status = write_file(trace, answer);
+        status = trace_write_file(trace, answer);
         json_decref(answer);
     } else {
         status = output_fail_message(&call->output, &message);
@@ -314,7 +315,7 @@ static int follow(struct call *call, struct client *client)
     return status;
 }
 
-static int run(struct call *call)
+static int trace_run(struct call *call)
 {
     struct trace *trace = call->options;
     struct client client;
@@ -322,7 +323,7 @@ static int run(struct call *call)
 
     trace->output = &call->output;
     if (!status)
-        status = follow(call, &client);
+        status = trace_follow(call, &client);
     client_close(&client);
     for (size_t i = 0; i < trace->count; i++) {
         free(trace->events[i].name);
@@ -344,7 +345,7 @@ const struct verb verb_trace = {
         "program that ends before its time is written down to its end.",
     .options = options,
     .size = sizeof(struct trace),
-    .prepare = prepare,
+    .prepare = trace_prepare,
     .users = true,
-    .run = run,
+    .run = trace_run,
 };

@@ -16,7 +16,7 @@
 #include "state/driver/served.h"
 
 /** Those of servers are known from what their watchers left. */
-static void drop_served(struct inventory *inventory)
+static void device_list_drop_served(struct inventory *inventory)
 {
     size_t kept = 0;
 
@@ -28,14 +28,14 @@ static void drop_served(struct inventory *inventory)
     inventory->count = kept;
 }
 
-static void load_last(struct agent *agent)
+static void device_list_load_last(struct agent *agent)
 {
     struct devices *devices = &agent->devices;
     bool grew;
 
     if (inventory_read(devices->inventory_path, &devices->inventory))
         return;
-    drop_served(&devices->inventory);
+    device_list_drop_served(&devices->inventory);
     if (device_names_assign(&devices->names, &devices->inventory, &grew) ||
         servers_append(agent, &devices->inventory, &grew))
         inventory_finish(&devices->inventory);
@@ -55,7 +55,7 @@ int devices_init(struct agent *agent, uint64_t timeout_ms)
         (error = uv_timer_init(&agent->loop, &devices->timeout)))
         return error;
     devices->timeout_ms = timeout_ms;
-    load_last(agent);
+    device_list_load_last(agent);
     return 0;
 }
 
@@ -70,13 +70,13 @@ void devices_finish(struct agent *agent)
 }
 
 /** What stands for an environment; never 0. */
-static uint64_t digest_of(const char *environment)
+static uint64_t device_list_digest_of(const char *environment)
 {
     uint64_t digest = XXH64(environment, strlen(environment), 0);
     return digest ? digest : 1;
 }
 
-static bool sees(const struct inventory_entry *entry, uint64_t digest)
+static bool device_list_sees(const struct inventory_entry *entry, uint64_t digest)
 {
     size_t i = 0;
 
@@ -86,7 +86,8 @@ static bool sees(const struct inventory_entry *entry, uint64_t digest)
 }
 
 /** True when a program lives that sees @entry; a digest that no program has any more is dropped. */
-static bool others_see(const struct agent *agent, struct inventory_entry *entry, uint64_t but)
+static bool device_list_others_see(const struct agent *agent, struct inventory_entry *entry,
+                                   uint64_t but)
 {
     size_t kept = 0;
 
@@ -94,7 +95,8 @@ static bool others_see(const struct agent *agent, struct inventory_entry *entry,
         bool lives = false;
         for (const struct program *program = agent->programs; program && !lives;
              program = program->next) {
-            lives = program->environment && digest_of(program->environment) == entry->seen[i] &&
+            lives = program->environment &&
+                    device_list_digest_of(program->environment) == entry->seen[i] &&
                     (program->peer || process_alive(program->pid, program->start));
         }
         if (lives && entry->seen[i] != but)
@@ -110,11 +112,12 @@ bool devices_shown(const struct agent *agent, const char *environment,
     const struct devices *devices = &agent->devices;
 
     environment = environment ? environment : devices->environment;
-    return !environment || !entry->seen[0] || sees(entry, digest_of(environment));
+    return !environment || !entry->seen[0] ||
+           device_list_sees(entry, device_list_digest_of(environment));
 }
 
 /** What @fresh shows, for the programs that see just that. */
-static int write_own(struct devices *devices, const struct inventory *fresh)
+static int device_list_write_own(struct devices *devices, const struct inventory *fresh)
 {
     CLEANUP(cleanup_free) char *data = NULL;
     char path[PATH_MAX];
@@ -131,8 +134,8 @@ static int write_own(struct devices *devices, const struct inventory *fresh)
     return error;
 }
 
-static struct inventory_entry *entry_by_key(const struct inventory *inventory, size_t count,
-                                            const struct device_key *key)
+static struct inventory_entry *device_list_entry_by_key(const struct inventory *inventory,
+                                                        size_t count, const struct device_key *key)
 {
     for (size_t i = 0; i < count; i++)
         if (device_key_equal(&inventory->entries[i].key, key))
@@ -144,12 +147,12 @@ static struct inventory_entry *entry_by_key(const struct inventory *inventory, s
  * Keep devices that this listing could not see, because it was made in another environment, while
  * programs of other environments live.
  */
-static int keep_others(struct agent *agent, struct inventory *fresh)
+static int device_list_keep_others(struct agent *agent, struct inventory *fresh)
 {
     struct devices *devices = &agent->devices;
     size_t room = fresh->count + devices->inventory.count;
     struct inventory_entry *grown;
-    uint64_t digest = digest_of(devices->wanted);
+    uint64_t digest = device_list_digest_of(devices->wanted);
 
     grown = realloc(fresh->entries, (room ? room : 1) * sizeof(*grown));
     if (!grown)
@@ -158,8 +161,8 @@ static int keep_others(struct agent *agent, struct inventory *fresh)
     size_t kept = 0, listed = fresh->count;
     for (size_t i = 0; i < devices->inventory.count; i++) {
         struct inventory_entry *entry = &devices->inventory.entries[i];
-        bool shared = others_see(agent, entry, digest);
-        struct inventory_entry *same = entry_by_key(fresh, listed, &entry->key);
+        bool shared = device_list_others_see(agent, entry, digest);
+        struct inventory_entry *same = device_list_entry_by_key(fresh, listed, &entry->key);
         if (same)
             memcpy(same->seen, entry->seen, sizeof(same->seen));
         if (same || !shared)
@@ -178,7 +181,7 @@ static int keep_others(struct agent *agent, struct inventory *fresh)
     return 0;
 }
 
-static void save_names(const struct devices *devices)
+static void device_list_save_names(const struct devices *devices)
 {
     int error = device_names_save(devices->names_path, &devices->names);
 
@@ -188,7 +191,7 @@ static void save_names(const struct devices *devices)
 }
 
 /** What the last listing showed, and what servers show now. */
-static int write_shown(const struct agent *agent, struct devices *devices)
+static int device_list_write_shown(const struct agent *agent, struct devices *devices)
 {
     const struct inventory *all = &devices->inventory;
     struct inventory shown = {.entries = calloc(all->count + 1, sizeof(*shown.entries))};
@@ -198,7 +201,7 @@ static int write_shown(const struct agent *agent, struct devices *devices)
     for (size_t i = 0; i < all->count; i++)
         if (devices_shown(agent, NULL, &all->entries[i]))
             shown.entries[shown.count++] = all->entries[i]; /* Borrowed. */
-    int error = write_own(devices, &shown);
+    int error = device_list_write_own(devices, &shown);
     free(shown.entries);
     return error;
 }
@@ -208,10 +211,10 @@ void devices_recompose(struct agent *agent)
     struct devices *devices = &agent->devices;
     bool grew;
 
-    drop_served(&devices->inventory);
+    device_list_drop_served(&devices->inventory);
     int error = servers_append(agent, &devices->inventory, &grew);
     if (!error && devices->own_path[0])
-        error = write_shown(agent, devices);
+        error = device_list_write_shown(agent, devices);
     if (!error)
         error = inventory_write(devices->inventory_path, &devices->inventory);
     if (error)
@@ -220,18 +223,18 @@ void devices_recompose(struct agent *agent)
     if (!devices->listing)
         inventory_files_tidy(agent);
     if (grew)
-        save_names(devices);
+        device_list_save_names(devices);
     agent->events->devices_changed(agent);
 }
 
 void devices_forget(struct agent *agent, const char *server)
 {
     if (device_names_forget(&agent->devices.names, server))
-        save_names(&agent->devices);
+        device_list_save_names(&agent->devices);
     devices_recompose(agent);
 }
 
-static int take_fresh(struct agent *agent)
+static int device_list_take_fresh(struct agent *agent)
 {
     struct devices *devices = &agent->devices;
     struct inventory fresh = {0};
@@ -240,22 +243,23 @@ static int take_fresh(struct agent *agent)
 
     unlink(devices->fresh_path);
     if (!error)
-        drop_served(&fresh);
+        device_list_drop_served(&fresh);
     if (error || (error = device_names_assign(&devices->names, &fresh, &grew)) ||
-        (error = servers_append(agent, &fresh, &more)) || (error = write_own(devices, &fresh)) ||
-        (error = keep_others(agent, &fresh)) ||
+        (error = servers_append(agent, &fresh, &more)) ||
+        (error = device_list_write_own(devices, &fresh)) ||
+        (error = device_list_keep_others(agent, &fresh)) ||
         (error = inventory_write(devices->inventory_path, &fresh))) {
         inventory_finish(&fresh);
         return error;
     }
     if (grew || more)
-        save_names(devices);
+        device_list_save_names(devices);
     inventory_finish(&devices->inventory);
     devices->inventory = fresh;
     return 0;
 }
 
-static void ready(struct agent *agent)
+static void device_list_ready(struct agent *agent)
 {
     struct devices *devices = &agent->devices;
 
@@ -272,12 +276,12 @@ static void ready(struct agent *agent)
     agent->events->devices_listed(agent);
 }
 
-static void lister_closed(uv_handle_t *handle)
+static void device_list_lister_closed(uv_handle_t *handle)
 {
-    ready(handle->data);
+    device_list_ready(handle->data);
 }
 
-static void lister_exited(uv_process_t *process, int64_t status, int signal)
+static void device_list_lister_exited(uv_process_t *process, int64_t status, int signal)
 {
     struct agent *agent = process->data;
     struct devices *devices = &agent->devices;
@@ -294,15 +298,15 @@ static void lister_exited(uv_process_t *process, int64_t status, int signal)
     } else if (status) {
         snprintf(devices->problem, sizeof(devices->problem),
                  "the helper that lists them failed (status %d)", (int)status);
-    } else if ((error = take_fresh(agent))) {
+    } else if ((error = device_list_take_fresh(agent))) {
         snprintf(devices->problem, sizeof(devices->problem), "cannot take the new list: %s",
                  strerror(-error));
     }
     inventory_files_tidy(agent);
-    uv_close((uv_handle_t *)process, lister_closed);
+    uv_close((uv_handle_t *)process, device_list_lister_closed);
 }
 
-static void lister_hangs(uv_timer_t *timer)
+static void device_list_lister_hangs(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
 
@@ -311,7 +315,7 @@ static void lister_hangs(uv_timer_t *timer)
     uv_process_kill(&agent->devices.lister, SIGKILL);
 }
 
-static int spawn_lister(struct agent *agent)
+static int device_list_spawn_lister(struct agent *agent)
 {
     struct devices *devices = &agent->devices;
     char path[PATH_MAX];
@@ -322,7 +326,7 @@ static int spawn_lister(struct agent *agent)
         {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
     };
     uv_process_options_t options = {
-        .exit_cb = lister_exited,
+        .exit_cb = device_list_lister_exited,
         .file = path,
         .args = arguments,
         .flags = UV_PROCESS_DETACHED,
@@ -339,10 +343,10 @@ static int spawn_lister(struct agent *agent)
     error = uv_spawn(&agent->loop, &devices->lister, &options);
     free(options.env);
     if (error) {
-        uv_close((uv_handle_t *)&devices->lister, lister_closed);
+        uv_close((uv_handle_t *)&devices->lister, device_list_lister_closed);
         return -EINPROGRESS;
     }
-    uv_timer_start(&devices->timeout, lister_hangs, devices->timeout_ms, 0);
+    uv_timer_start(&devices->timeout, device_list_lister_hangs, devices->timeout_ms, 0);
     return 0;
 }
 
@@ -358,14 +362,14 @@ void devices_refresh(struct agent *agent, const char *environment)
     devices->listing = true;
     devices->hung = false;
     devices->problem[0] = '\0';
-    int error = devices->wanted ? spawn_lister(agent) : -ENOMEM;
+    int error = devices->wanted ? device_list_spawn_lister(agent) : -ENOMEM;
     if (error) {
         snprintf(devices->problem, sizeof(devices->problem),
                  "the helper that lists them (reseat-lister) cannot be started: %s",
                  error == -EINPROGRESS ? "spawn failed" : strerror(-error));
     }
     if (error && error != -EINPROGRESS)
-        ready(agent);
+        device_list_ready(agent);
 }
 
 void devices_renew(struct agent *agent)
@@ -413,7 +417,7 @@ uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_devi
 
 /* What the configuration says, as the governor needs it. */
 
-static enum place_kind kind_of(const struct inventory_entry *entry)
+static enum place_kind device_list_kind_of(const struct inventory_entry *entry)
 {
     static const struct {
         const char *name;
@@ -426,24 +430,26 @@ static enum place_kind kind_of(const struct inventory_entry *entry)
     return PLACE_OTHER;
 }
 
-static struct config_device said_of(const struct agent *agent, const struct inventory_entry *entry)
+static struct config_device device_list_said_of(const struct agent *agent,
+                                                const struct inventory_entry *entry)
 {
     struct config_device said;
 
-    config_device(&agent->config, entry->name, kind_of(entry), entry->key.device, &said);
+    config_device(&agent->config, entry->name, device_list_kind_of(entry), entry->key.device,
+                  &said);
     return said;
 }
 
 uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry)
 {
-    return said_of(agent, entry).memory;
+    return device_list_said_of(agent, entry).memory;
 }
 
 /**
  * A guess where nobody says: units and clock, and that a unit of a GPU does many times what one of
  * a CPU does. 1000 is 60 units of a GPU at 1 GHz.
  */
-static uint32_t guess_speed(const struct inventory_entry *entry, enum place_kind kind)
+static uint32_t device_list_guess_speed(const struct inventory_entry *entry, enum place_kind kind)
 {
     uint64_t units = devinfo_scalar(&entry->info, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
     uint64_t clock = devinfo_scalar(&entry->info, CL_DEVICE_MAX_CLOCK_FREQUENCY, 1000);
@@ -460,10 +466,10 @@ static uint32_t guess_speed(const struct inventory_entry *entry, enum place_kind
 void device_settings(const struct agent *agent, const struct inventory_entry *entry,
                      struct policy_device *device)
 {
-    struct config_device said = said_of(agent, entry);
+    struct config_device said = device_list_said_of(agent, entry);
 
-    device->kind = kind_of(entry);
-    device->speed = said.speed ? said.speed : guess_speed(entry, device->kind);
+    device->kind = device_list_kind_of(entry);
+    device->speed = said.speed ? said.speed : device_list_guess_speed(entry, device->kind);
     device->price = said.price ? said.price : 1000;
     device->closed = said.closed;
 }

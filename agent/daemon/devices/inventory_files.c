@@ -15,7 +15,7 @@ struct list {
     struct timespec changed;
 };
 
-static bool is_list(const char *name)
+static bool inventory_files_is_list(const char *name)
 {
     const char *digits = name + strlen(PREFIX "-");
 
@@ -23,7 +23,7 @@ static bool is_list(const char *name)
            strspn(digits, "0123456789abcdef") == DIGITS;
 }
 
-static bool is_read(const struct agent *agent, const char *name)
+static bool inventory_files_is_read(const struct agent *agent, const char *name)
 {
     const char *last = strrchr(agent->devices.own_path, '/');
 
@@ -35,14 +35,15 @@ static bool is_read(const struct agent *agent, const char *name)
     return false;
 }
 
-static bool is_older(const struct list *a, const struct list *b)
+static bool inventory_files_is_older(const struct list *a, const struct list *b)
 {
     return a->changed.tv_sec != b->changed.tv_sec ? a->changed.tv_sec < b->changed.tv_sec
                                                   : a->changed.tv_nsec < b->changed.tv_nsec;
 }
 
 /** @name is kept, in the place of an older one where there are enough, or goes. */
-static void keep_newest(int folder, const char *name, struct list *kept, size_t *count)
+static void inventory_files_keep_newest(int folder, const char *name, struct list *kept,
+                                        size_t *count)
 {
     struct list one;
     struct stat stat;
@@ -57,8 +58,8 @@ static void keep_newest(int folder, const char *name, struct list *kept, size_t 
     }
     struct list *oldest = &kept[0];
     for (size_t i = 1; i < *count; i++)
-        oldest = is_older(&kept[i], oldest) ? &kept[i] : oldest;
-    if (is_older(&one, oldest)) {
+        oldest = inventory_files_is_older(&kept[i], oldest) ? &kept[i] : oldest;
+    if (inventory_files_is_older(&one, oldest)) {
         unlinkat(folder, one.name, 0);
     } else {
         unlinkat(folder, oldest->name, 0);
@@ -75,10 +76,10 @@ void inventory_files_tidy(const struct agent *agent)
 
     while (folder && (entry = readdir(folder))) {
         const char *name = entry->d_name;
-        if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || is_read(agent, name))
+        if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || inventory_files_is_read(agent, name))
             continue;
-        if (is_list(name))
-            keep_newest(dirfd(folder), name, kept, &count);
+        if (inventory_files_is_list(name))
+            inventory_files_keep_newest(dirfd(folder), name, kept, &count);
         else
             unlinkat(dirfd(folder), name, 0);
     }

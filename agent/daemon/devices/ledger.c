@@ -10,12 +10,12 @@
 #define STEP_SHARE    64
 #define PLENTY        4
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t ledger_least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static uint64_t most(uint64_t a, uint64_t b)
+static uint64_t ledger_most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
@@ -57,12 +57,12 @@ int ledger_device(struct ledger *ledger, const char *name, uint32_t *ret_device)
 uint64_t ledger_lasting(const struct ledger_device *device)
 {
     /* A limit above what there is promises nothing more. */
-    return least(device->own, device->limit);
+    return ledger_least(device->own, device->limit);
 }
 
 uint64_t ledger_capacity(const struct ledger_device *device)
 {
-    return least(ledger_lasting(device), device->tight);
+    return ledger_least(ledger_lasting(device), device->tight);
 }
 
 uint64_t ledger_free(const struct ledger_device *device)
@@ -74,7 +74,7 @@ uint64_t ledger_free(const struct ledger_device *device)
 
 uint64_t ledger_step(const struct ledger_device *device)
 {
-    return most(STEP_LEAST, ledger_capacity(device) / STEP_SHARE);
+    return ledger_most(STEP_LEAST, ledger_capacity(device) / STEP_SHARE);
 }
 
 uint64_t ledger_round(const struct ledger_device *device, uint64_t bytes)
@@ -82,21 +82,21 @@ uint64_t ledger_round(const struct ledger_device *device, uint64_t bytes)
     uint64_t step = ledger_step(device), room = ledger_free(device);
     uint64_t more = bytes < step ? step - bytes : 0;
 
-    return bytes + (room > bytes ? least(more, (room - bytes) / PLENTY) : 0);
+    return bytes + (room > bytes ? ledger_least(more, (room - bytes) / PLENTY) : 0);
 }
 
 uint64_t ledger_initial(const struct ledger_device *device)
 {
-    return least(ledger_step(device), ledger_free(device) / PLENTY);
+    return ledger_least(ledger_step(device), ledger_free(device) / PLENTY);
 }
 
 uint64_t ledger_reserved(const struct ledger_account *account)
 {
-    return most(account->granted, account->held);
+    return ledger_most(account->granted, account->held);
 }
 
 /** Take an account out of the sums, before it changes; and back in. */
-static void leave(struct ledger *ledger, const struct ledger_account *account)
+static void ledger_leave(struct ledger *ledger, const struct ledger_account *account)
 {
     if (account->device != LEDGER_NONE) {
         struct ledger_device *device = &ledger->devices[account->device];
@@ -108,23 +108,23 @@ static void leave(struct ledger *ledger, const struct ledger_account *account)
         ledger->devices[account->target].reserved -= account->pending;
 }
 
-static void enter(struct ledger *ledger, struct ledger_account *account)
+static void ledger_enter(struct ledger *ledger, struct ledger_account *account)
 {
     if (account->device != LEDGER_NONE) {
         struct ledger_device *device = &ledger->devices[account->device];
         device->reserved += ledger_reserved(account);
         device->held += account->held;
         device->accounts++;
-        device->reserved_peak = most(device->reserved_peak, device->reserved);
-        device->held_peak = most(device->held_peak, device->held);
+        device->reserved_peak = ledger_most(device->reserved_peak, device->reserved);
+        device->held_peak = ledger_most(device->held_peak, device->held);
     }
     if (account->target != LEDGER_NONE) {
         struct ledger_device *device = &ledger->devices[account->target];
         device->reserved += account->pending;
-        device->reserved_peak = most(device->reserved_peak, device->reserved);
+        device->reserved_peak = ledger_most(device->reserved_peak, device->reserved);
     }
-    account->held_peak = most(account->held_peak, account->held);
-    account->granted_peak = most(account->granted_peak, account->granted);
+    account->held_peak = ledger_most(account->held_peak, account->held);
+    account->granted_peak = ledger_most(account->granted_peak, account->granted);
 }
 
 void ledger_open(struct ledger *ledger, struct ledger_account *ret_account)
@@ -139,7 +139,7 @@ void ledger_close(struct ledger *ledger, struct ledger_account *account)
     for (struct ledger_account **at = &ledger->accounts; *at; at = &(*at)->next) {
         if (*at == account) {
             *at = account->next;
-            leave(ledger, account);
+            ledger_leave(ledger, account);
             break;
         }
     }
@@ -149,52 +149,52 @@ void ledger_place(struct ledger *ledger, struct ledger_account *account, uint32_
 {
     if (account->device == device)
         return;
-    leave(ledger, account);
+    ledger_leave(ledger, account);
     account->device = device;
     account->granted = 0;
     account->held = 0;
-    enter(ledger, account);
+    ledger_enter(ledger, account);
 }
 
 void ledger_set_granted(struct ledger *ledger, struct ledger_account *account, uint64_t bytes)
 {
     if (account->device == LEDGER_NONE)
         return;
-    leave(ledger, account);
-    account->granted = least(bytes, LEDGER_BYTES_MAX);
-    enter(ledger, account);
+    ledger_leave(ledger, account);
+    account->granted = ledger_least(bytes, LEDGER_BYTES_MAX);
+    ledger_enter(ledger, account);
 }
 
 void ledger_set_held(struct ledger *ledger, struct ledger_account *account, uint64_t bytes)
 {
     if (account->device == LEDGER_NONE)
         return;
-    leave(ledger, account);
-    account->held = least(bytes, LEDGER_BYTES_MAX);
-    enter(ledger, account);
+    ledger_leave(ledger, account);
+    account->held = ledger_least(bytes, LEDGER_BYTES_MAX);
+    ledger_enter(ledger, account);
 }
 
 void ledger_keep(struct ledger *ledger, struct ledger_account *account, uint32_t target,
                  uint64_t bytes)
 {
-    leave(ledger, account);
+    ledger_leave(ledger, account);
     account->target = target;
-    account->pending = target == LEDGER_NONE ? 0 : least(bytes, LEDGER_BYTES_MAX);
-    enter(ledger, account);
+    account->pending = target == LEDGER_NONE ? 0 : ledger_least(bytes, LEDGER_BYTES_MAX);
+    ledger_enter(ledger, account);
 }
 
 void ledger_arrive(struct ledger *ledger, struct ledger_account *account)
 {
     if (account->target == LEDGER_NONE)
         return;
-    leave(ledger, account);
+    ledger_leave(ledger, account);
     if (account->device != account->target)
         account->held = 0;
     account->device = account->target;
     account->granted = account->pending;
     account->target = LEDGER_NONE;
     account->pending = 0;
-    enter(ledger, account);
+    ledger_enter(ledger, account);
 }
 
 bool ledger_check(const struct ledger *ledger)
@@ -218,12 +218,13 @@ bool ledger_check(const struct ledger *ledger)
     return true;
 }
 
-static void halve(struct history *history)
+static void ledger_halve(struct history *history)
 {
     for (uint32_t i = 0; i < HISTORY_SIZE / 2; i++) {
         history->spans[i].granted =
-            most(history->spans[2 * i].granted, history->spans[2 * i + 1].granted);
-        history->spans[i].held = most(history->spans[2 * i].held, history->spans[2 * i + 1].held);
+            ledger_most(history->spans[2 * i].granted, history->spans[2 * i + 1].granted);
+        history->spans[i].held =
+            ledger_most(history->spans[2 * i].held, history->spans[2 * i + 1].held);
     }
     history->count = HISTORY_SIZE / 2;
     history->span_ms *= 2;
@@ -239,13 +240,13 @@ void history_add(struct history *history, uint64_t now_ms, uint64_t granted, uin
         /* After a long silence what is not filled yet repeats what was last seen. */
         for (; history->count && history->count < HISTORY_SIZE; history->count++)
             history->spans[history->count] = history->spans[history->count - 1];
-        halve(history);
+        ledger_halve(history);
     }
     uint32_t at = (uint32_t)((now_ms - history->begin_ms) / history->span_ms);
     for (; history->count <= at; history->count++) {
         history->spans[history->count].granted = granted;
         history->spans[history->count].held = held;
     }
-    history->spans[at].granted = most(history->spans[at].granted, granted);
-    history->spans[at].held = most(history->spans[at].held, held);
+    history->spans[at].granted = ledger_most(history->spans[at].granted, granted);
+    history->spans[at].held = ledger_most(history->spans[at].held, held);
 }

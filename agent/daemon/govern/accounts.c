@@ -39,7 +39,7 @@ void grants_shrink(struct agent *agent, struct program *program, uint32_t seat, 
 }
 
 /** It kept what it should have given up, so that it is not asked again for a while. */
-static void withhold(struct agent *agent, struct program *program)
+static void accounts_withhold(struct agent *agent, struct program *program)
 {
     if (!program->governed.trims) {
         program->governed.withholds = true;
@@ -49,7 +49,7 @@ static void withhold(struct agent *agent, struct program *program)
 }
 
 /** What it was told to give has come, or as much of it as it could give. */
-static void end_shrink(struct agent *agent, struct program *program, uint32_t device)
+static void accounts_end_shrink(struct agent *agent, struct program *program, uint32_t device)
 {
     uint64_t granted = 0;
 
@@ -59,7 +59,7 @@ static void end_shrink(struct agent *agent, struct program *program, uint32_t de
     }
     program->governed.shrinks = false;
     if (granted > program->governed.shrink_to)
-        withhold(agent, program);
+        accounts_withhold(agent, program);
 }
 
 void grants_return(struct peer *peer, struct message *message)
@@ -79,7 +79,7 @@ void grants_return(struct peer *peer, struct message *message)
         ledger_set_held(&agent->ledger, &seat->account, seat->account.granted);
     seat->exchanged_ms = uv_now(&agent->loop);
     if (program->governed.shrinks) {
-        end_shrink(agent, program, seat->account.device);
+        accounts_end_shrink(agent, program, seat->account.device);
     } else if (seat->wanted > seat->account.granted) {
         /* Nobody asked: it needs no more, though its status has yet to say so. */
         seat->wanted = seat->account.granted;
@@ -97,7 +97,7 @@ void grants_tick(struct agent *agent)
         if (governed->shrinks && now >= governed->shrink_until_ms) {
             /* Nothing came back: of what it does not use there is none, of the rest it may not. */
             governed->shrinks = false;
-            withhold(agent, program);
+            accounts_withhold(agent, program);
         }
         governed->withholds = governed->withholds && now < governed->withholds_until_ms;
     }
@@ -107,7 +107,7 @@ void grants_tick(struct agent *agent)
 
 /* ---- what programs say of what they have ---- */
 
-static uint32_t device_named(struct agent *agent, const struct device_key *key)
+static uint32_t accounts_device_named(struct agent *agent, const struct device_key *key)
 {
     const struct device_names *names = &agent->devices.names;
     uint32_t device;
@@ -122,9 +122,9 @@ static uint32_t device_named(struct agent *agent, const struct device_key *key)
     return LEDGER_NONE;
 }
 
-static uint32_t device_of(struct agent *agent, const struct program_device *seat)
+static uint32_t accounts_device_of(struct agent *agent, const struct program_device *seat)
 {
-    return seat->has_device && !seat_is_off(seat) ? device_named(agent, &seat->device)
+    return seat->has_device && !seat_is_off(seat) ? accounts_device_named(agent, &seat->device)
                                                   : LEDGER_NONE;
 }
 
@@ -135,20 +135,20 @@ bool accounts_believe(const struct program *program)
 
 /** Of what @program says that it holds, what counts: another user's has no more than the agent
  * granted it. */
-static uint64_t believed(const struct program *program, uint64_t bytes, uint64_t granted)
+static uint64_t accounts_believed(const struct program *program, uint64_t bytes, uint64_t granted)
 {
     return accounts_believe(program) || bytes < granted ? bytes : granted;
 }
 
 /** What it left on demand it holds there still. */
-static void place_sources(struct agent *agent, const struct program *program,
-                          struct program_device *seat, bool exists)
+static void accounts_place_sources(struct agent *agent, const struct program *program,
+                                   struct program_device *seat, bool exists)
 {
     for (uint32_t i = 0; i < PROGRAM_SOURCES_MAX; i++) {
         struct program_source *source = &seat->sources[i];
         bool holds = exists && i < seat->source_count;
-        uint32_t device = holds ? device_named(agent, &source->device) : LEDGER_NONE;
-        uint64_t bytes = believed(program, source->bytes, seat->account.granted_peak);
+        uint32_t device = holds ? accounts_device_named(agent, &source->device) : LEDGER_NONE;
+        uint64_t bytes = accounts_believed(program, source->bytes, seat->account.granted_peak);
         if (device == source->account.device && (!holds || bytes == source->account.held))
             continue;
         ledger_place(&agent->ledger, &source->account, device);
@@ -157,10 +157,10 @@ static void place_sources(struct agent *agent, const struct program *program,
     }
 }
 
-static void place(struct agent *agent, struct program_device *seat)
+static void accounts_place(struct agent *agent, struct program_device *seat)
 {
     struct ledger *ledger = &agent->ledger;
-    uint32_t device = device_of(agent, seat);
+    uint32_t device = accounts_device_of(agent, seat);
 
     if (device == seat->account.device)
         return;
@@ -174,7 +174,7 @@ static void place(struct agent *agent, struct program_device *seat)
 }
 
 /** Of virtual devices on one device only the first says what they hold: spread it over grants. */
-static void spread_held(struct ledger *ledger, struct program *program, size_t first)
+static void accounts_spread_held(struct ledger *ledger, struct program *program, size_t first)
 {
     struct program_device *seat = &program->seats[first];
     uint32_t device = seat->account.device;
@@ -191,7 +191,7 @@ static void spread_held(struct ledger *ledger, struct program *program, size_t f
         if (account->device != device || program->seats[i].arrived)
             continue;
         uint64_t share = i == first || held < account->granted ? held : account->granted;
-        ledger_set_held(ledger, account, believed(program, share, account->granted));
+        ledger_set_held(ledger, account, accounts_believed(program, share, account->granted));
         held -= share;
     }
 }
@@ -200,7 +200,7 @@ static void spread_held(struct ledger *ledger, struct program *program, size_t f
  * Grants and returns cross on their way, so what it says counts only where it says more than we
  * know, or where nothing has been on its way for long.
  */
-static void adopt(struct agent *agent, struct program *program, uint32_t index)
+static void accounts_adopt(struct agent *agent, struct program *program, uint32_t index)
 {
     struct program_device *seat = &program->seats[index];
     struct ledger *ledger = &agent->ledger;
@@ -228,24 +228,24 @@ static void adopt(struct agent *agent, struct program *program, uint32_t index)
     }
 }
 
-static void update(struct agent *agent, struct program *program)
+static void accounts_update(struct agent *agent, struct program *program)
 {
     struct ledger *ledger = &agent->ledger;
 
     for (uint32_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         struct program_device *seat = &program->seats[i];
-        place_sources(agent, program, seat, i < program->seat_count);
+        accounts_place_sources(agent, program, seat, i < program->seat_count);
         if (i >= program->seat_count) {
             ledger_place(ledger, &seat->account, LEDGER_NONE);
             continue;
         }
-        place(agent, seat);
+        accounts_place(agent, seat);
         if (!seat->arrived)
-            adopt(agent, program, i);
+            accounts_adopt(agent, program, i);
     }
     for (size_t i = 0; i < program->seat_count; i++)
         if (program->seats[i].account.device != LEDGER_NONE && !program->seats[i].arrived)
-            spread_held(ledger, program, i);
+            accounts_spread_held(ledger, program, i);
     for (uint32_t i = 0; i < ledger->count; i++) {
         struct ledger_device *device = &ledger->devices[i];
         if (device->tight != LEDGER_NO_LIMIT && device->held > device->tight)
@@ -264,8 +264,8 @@ bool accounts_awaited(const struct agent *agent)
 }
 
 /** What it may allocate before it asks; or what it took without being granted it. */
-static uint64_t first_grant(struct agent *agent, const struct program *program,
-                            struct program_device *seat, bool first)
+static uint64_t accounts_first_grant(struct agent *agent, const struct program *program,
+                                     struct program_device *seat, bool first)
 {
     struct ledger *ledger = &agent->ledger;
     struct ledger_account *account = &seat->account;
@@ -287,7 +287,7 @@ static uint64_t first_grant(struct agent *agent, const struct program *program,
 /** A program that has not used OpenCL says as little as one that never did; only where it starts is
  * known then, and stays.
  */
-static bool says_something(const msgpack_object *hello)
+static bool accounts_says_something(const msgpack_object *hello)
 {
     const msgpack_object *seats;
     size_t count = field_array(hello, "seats", &seats);
@@ -302,20 +302,20 @@ static bool says_something(const msgpack_object *hello)
 void accounts_welcome(struct agent *agent, struct program *program, bool first,
                       const msgpack_object *hello, struct frame *welcome)
 {
-    bool said = says_something(hello);
+    bool said = accounts_says_something(hello);
 
     if (said)
         program_take_status(program, hello);
     for (size_t i = 0; i < program->seat_count; i++)
         program->seats[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
-    update(agent, program);
+    accounts_update(agent, program);
     frame_bool(welcome, "alive", true);
     frame_bool(welcome, "places", true);
     if (!first && !said)
         return; /* Its first status tells what it was granted. */
     frame_array(welcome, "grants");
     for (size_t i = 0; i < program->seat_count; i++)
-        frame_u64(welcome, NULL, first_grant(agent, program, &program->seats[i], first));
+        frame_u64(welcome, NULL, accounts_first_grant(agent, program, &program->seats[i], first));
     frame_end(welcome);
 }
 
@@ -331,8 +331,8 @@ void accounts_status(struct peer *peer, struct message *message)
         agent_log(
             "%s: %s (pid %d) %s%s", program->id, program->name, (int)program->pid,
             fenced ? "may run again" : "is fenced: ", fenced ? "" : program->status.right_problem);
-    update(peer->agent, program);
+    accounts_update(peer->agent, program);
     for (uint32_t i = 0; i < program->seat_count; i++)
         losses_note(peer->agent, program, i, &before[i],
-                    device_named(peer->agent, &program->seats[i].device));
+                    accounts_device_named(peer->agent, &program->seats[i].device));
 }

@@ -7,7 +7,7 @@
 #include "agent/wire/size.h"
 
 /** The seats of @request that would come to @device; those that are there stay. */
-static unsigned arriving(const struct request *request, uint32_t device)
+static unsigned admit_arriving(const struct request *request, uint32_t device)
 {
     unsigned seats = 0;
 
@@ -21,7 +21,7 @@ static unsigned arriving(const struct request *request, uint32_t device)
     return seats;
 }
 
-static bool may_spill(const struct program *program, unsigned seats)
+static bool admit_may_spill(const struct program *program, unsigned seats)
 {
     bool may = program->policy.ways & POLICY_SPILL;
 
@@ -33,7 +33,7 @@ static bool may_spill(const struct program *program, unsigned seats)
 }
 
 /** What @program left there on demand: it is there already, if it goes back. */
-static uint64_t left_behind(const struct program *program, uint32_t device)
+static uint64_t admit_left_behind(const struct program *program, uint32_t device)
 {
     uint64_t bytes = 0;
 
@@ -47,14 +47,14 @@ static uint64_t left_behind(const struct program *program, uint32_t device)
 }
 
 /** Who has how much of it: "enc 1.0 GiB, render 512.0 MiB". */
-static void list_users(const struct agent *agent, const struct program *but, uint32_t device,
-                       char *ret, size_t size)
+static void admit_list_users(const struct agent *agent, const struct program *but, uint32_t device,
+                             char *ret, size_t size)
 {
     size_t used = 0;
 
     ret[0] = '\0';
     for (const struct program *program = agent->programs; program; program = program->next) {
-        uint64_t bytes = left_behind(program, device);
+        uint64_t bytes = admit_left_behind(program, device);
         char text[32];
         for (size_t i = 0; i < program->seat_count; i++) {
             const struct ledger_account *account = &program->seats[i].account;
@@ -74,7 +74,7 @@ static void list_users(const struct agent *agent, const struct program *but, uin
     }
 }
 
-static const char *advice(const struct ledger_device *device, bool users)
+static const char *admit_advice(const struct ledger_device *device, bool users)
 {
     if (device->limit < device->own) {
         return users ? "move or suspend one of them, or raise the limit (reseat limit)"
@@ -84,29 +84,29 @@ static const char *advice(const struct ledger_device *device, bool users)
                  : "choose another device (reseat devices)";
 }
 
-static void refuse(const struct agent *agent, const struct request *request, uint32_t index,
-                   uint64_t wanted, uint64_t least, char *ret_error, size_t size)
+static void admit_refuse(const struct agent *agent, const struct request *request, uint32_t index,
+                         uint64_t wanted, uint64_t least, char *ret_error, size_t size)
 {
     const struct ledger_device *device = &agent->ledger.devices[index];
     char users[256], need[32], room[32], all[32], few[64] = "";
 
-    list_users(agent, request->program, index, users, sizeof(users));
+    admit_list_users(agent, request->program, index, users, sizeof(users));
     bytes_text(wanted, need, sizeof(need));
     bytes_text(ledger_free(device), room, sizeof(room));
     bytes_text(ledger_capacity(device), all, sizeof(all));
-    if (may_spill(request->program, request->seats) && least < wanted) {
+    if (admit_may_spill(request->program, request->seats) && least < wanted) {
         char text[32];
         bytes_text(least, text, sizeof(text));
         snprintf(few, sizeof(few), ", and %s at once", text);
     }
     snprintf(ret_error, size, "program %s (pid %d) needs %s%s, but %s has %s free of %s%s%s; %s",
              request->program->name, (int)request->program->pid, need, few, device->name, room, all,
-             users[0] ? " beside " : "", users, advice(device, users[0]));
+             users[0] ? " beside " : "", users, admit_advice(device, users[0]));
 }
 
 /** All of what each wants, or where that does not fit its least and a share of what is left. */
-static void share_room(struct request *request, unsigned seats, uint64_t room, uint64_t wanted,
-                       uint64_t least)
+static void admit_share_room(struct request *request, unsigned seats, uint64_t room,
+                             uint64_t wanted, uint64_t least)
 {
     double part = 1;
 
@@ -132,7 +132,7 @@ int admit_request(struct agent *agent, struct request *request,
     if (ledger_device(ledger, target->name, &index))
         return 0;
     struct ledger_device *device = &ledger->devices[index];
-    unsigned seats = arriving(request, index);
+    unsigned seats = admit_arriving(request, index);
     request->target = index;
     if (seats && drain_refuses(agent, device->name, ret_error, size))
         return -EBUSY;
@@ -141,15 +141,15 @@ int admit_request(struct agent *agent, struct request *request,
         wanted += want;
         least += program->seats[i].least < want ? program->seats[i].least : want;
     }
-    uint64_t room = ledger_free(device) + (seats ? left_behind(program, index) : 0);
+    uint64_t room = ledger_free(device) + (seats ? admit_left_behind(program, index) : 0);
     uint64_t quota = limits_quota(program);
-    bool spills = may_spill(program, seats);
+    bool spills = admit_may_spill(program, seats);
     room = spills && room > quota ? quota : room;
     if (wanted > room && (!spills || least > room)) {
-        refuse(agent, request, index, wanted, least, ret_error, size);
+        admit_refuse(agent, request, index, wanted, least, ret_error, size);
         return -ENOSPC;
     }
-    share_room(request, seats, room, wanted, least);
+    admit_share_room(request, seats, room, wanted, least);
     /* What it allocates next need not be asked for either, where there is plenty. */
     for (uint32_t i = 0; i < program->seat_count && wanted <= room; i++) {
         uint64_t more = ledger_initial(device) / PROTOCOL_SEATS_MAX;
@@ -164,7 +164,7 @@ int admit_request(struct agent *agent, struct request *request,
 
 /* ---- how requests end ---- */
 
-static void arrive(struct agent *agent, const struct request *request, uint32_t index)
+static void admit_arrive(struct agent *agent, const struct request *request, uint32_t index)
 {
     struct ledger *ledger = &agent->ledger;
     struct program_device *seat = &request->program->seats[index];
@@ -201,7 +201,7 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
 }
 
 /** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
-static void queue(struct agent *agent, const struct request *request, uint32_t index)
+static void admit_queue(struct agent *agent, const struct request *request, uint32_t index)
 {
     struct program_device *seat = &request->program->seats[index];
 
@@ -210,16 +210,16 @@ static void queue(struct agent *agent, const struct request *request, uint32_t i
     need_queue(agent, need_of(agent, request->program, 1u << index), seat);
 }
 
-static void leave(struct agent *agent, const struct request *request, uint32_t index)
+static void admit_leave(struct agent *agent, const struct request *request, uint32_t index)
 {
     struct program_device *seat = &request->program->seats[index];
 
     ledger_place(&agent->ledger, &seat->account, LEDGER_NONE);
     seat->suspended = true;
-    queue(agent, request, index);
+    admit_queue(agent, request, index);
 }
 
-static void count_move(struct agent *agent, const struct request *request, uint32_t from)
+static void admit_count_move(struct agent *agent, const struct request *request, uint32_t from)
 {
     struct governor *governor = agent->governor;
     struct governed *governed = &request->program->governed;
@@ -231,8 +231,8 @@ static void count_move(struct agent *agent, const struct request *request, uint3
     governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
 }
 
-static void fail(struct agent *agent, const struct request *request, const char *result,
-                 const char *reason, bool lasting)
+static void admit_fail(struct agent *agent, const struct request *request, const char *result,
+                       const char *reason, bool lasting)
 {
     struct program *program = request->program;
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
@@ -266,7 +266,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
     if (request->prewarms) {
         prewarm_settle(agent, request, result);
         if (moved == 0 && !request->drops)
-            fail(agent, request, result, reason, lasting);
+            admit_fail(agent, request, result, reason, lasting);
         return;
     }
     for (uint32_t i = 0; i < program->seat_count; i++) {
@@ -274,14 +274,14 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
         if (!(request->seats & (1u << i)))
             continue;
         if (moved & (1u << i) && suspends) {
-            leave(agent, request, i);
+            admit_leave(agent, request, i);
         } else if (moved & (1u << i)) {
-            arrive(agent, request, i);
+            admit_arrive(agent, request, i);
         } else if (seat->account.target == request->target) {
             seat->arrived = false;
             ledger_keep(&agent->ledger, &seat->account, LEDGER_NONE, 0);
             if (suspends && program->unresponsive)
-                queue(agent, request, i); /* It may be too late for it to hear of the end. */
+                admit_queue(agent, request, i); /* It may be too late for it to hear of the end. */
         }
         if (!suspends && moved & (1u << i))
             seat->chosen = request->chosen;
@@ -289,11 +289,11 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
             seat->displaced = false; /* Also where the policy had done it: now it is to stay so. */
     }
     if (moved == 0) {
-        fail(agent, request, result, reason, lasting);
+        admit_fail(agent, request, result, reason, lasting);
     } else {
         program->governed.rest_ms = 0;
         if (request->ours && !suspends && !request->needed)
-            count_move(agent, request, from);
+            admit_count_move(agent, request, from);
         if (!suspends)
             needs_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
         programs_save(agent, program);

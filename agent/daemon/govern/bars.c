@@ -8,7 +8,7 @@
 #define BUILD_MS      60000
 #define BUILD_DOUBLED 6
 
-static void rest_longer(struct governed *governed)
+static void bars_rest_longer(struct governed *governed)
 {
     governed->rest_ms = governed->rest_ms ? governed->rest_ms * 2 : REST_MS;
     governed->rest_ms = governed->rest_ms < REST_MS_MAX ? governed->rest_ms : REST_MS_MAX;
@@ -18,12 +18,12 @@ void bars_rest(struct agent *agent, struct program *program)
 {
     struct governed *governed = &program->governed;
 
-    rest_longer(governed);
+    bars_rest_longer(governed);
     governed->rest_until_ms = uv_now(&agent->loop) + governed->rest_ms;
 }
 
 /** What a build there depends on and that another driver changes. */
-static uint64_t driver_of(const struct agent *agent, uint32_t device)
+static uint64_t bars_driver_of(const struct agent *agent, uint32_t device)
 {
     const struct inventory_entry *entry = devices_entry(agent, device);
     const cl_device_info names[] = {CL_DRIVER_VERSION, CL_DEVICE_VERSION};
@@ -44,7 +44,7 @@ bool bars_hold(const struct agent *agent, const struct program *program,
     case BAR_REFUSED:
         return bar->uses == program_uses(program);
     case BAR_BUILD:
-        return bar->driver == driver_of(agent, bar->device) &&
+        return bar->driver == bars_driver_of(agent, bar->device) &&
                (time || bar->uses == program_uses(program));
     case BAR_FAILED:
         break;
@@ -67,14 +67,14 @@ void bars_add(struct agent *agent, struct program *program, uint32_t device,
     else if (governed->bars[at].cause == cause)
         tries = governed->bars[at].tries + 1;
     if (cause == BAR_FAILED)
-        rest_longer(governed);
+        bars_rest_longer(governed);
     uint64_t build_ms = (uint64_t)BUILD_MS << (tries < BUILD_DOUBLED ? tries : BUILD_DOUBLED);
     governed->bars[at] = (struct program_bar){
         .device = device,
         .cause = cause,
         .tries = tries,
         .uses = program_uses(program),
-        .driver = driver_of(agent, device),
+        .driver = bars_driver_of(agent, device),
         .until_ms = uv_now(&agent->loop) + (cause == BAR_BUILD ? build_ms : governed->rest_ms),
     };
     snprintf(governed->bars[at].reason, sizeof(governed->bars[at].reason), "%s", reason);

@@ -11,7 +11,7 @@
 
 #define EVERY_MS_MAX (86400ull * 1000 * 1000)
 
-static bool is_asked(const struct agent *agent, const struct program *program)
+static bool checkpointing_is_asked(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
         if (request->program == program && request->images)
@@ -19,7 +19,7 @@ static bool is_asked(const struct agent *agent, const struct program *program)
     return false;
 }
 
-static struct request wish_for(struct program *program, struct peer *client)
+static struct request checkpointing_wish_for(struct program *program, struct peer *client)
 {
     return (struct request){.client = client,
                             .program = program,
@@ -32,16 +32,16 @@ static struct request wish_for(struct program *program, struct peer *client)
 }
 
 /** What the program keeps of the last one may go. */
-static void let_go(struct agent *agent, struct program *program)
+static void checkpointing_let_go(struct agent *agent, struct program *program)
 {
-    struct request wish = wish_for(program, NULL);
+    struct request wish = checkpointing_wish_for(program, NULL);
 
     wish.ends = true;
     (void)!requests_begin(agent, &wish, NULL, 0); /* without memory it keeps that */
 }
 
-static void settle(struct agent *agent, struct program *program, const struct request *request,
-                   const char *image)
+static void checkpointing_settle(struct agent *agent, struct program *program,
+                                 const struct request *request, const char *image)
 {
     struct program_images *images = &program->images;
 
@@ -61,19 +61,19 @@ static void settle(struct agent *agent, struct program *program, const struct re
 }
 
 /** What came of an image that was to be made. */
-static void reported(struct agent *agent, const struct request *request,
-                     const msgpack_object *message)
+static void checkpointing_reported(struct agent *agent, const struct request *request,
+                                   const msgpack_object *message)
 {
     struct program *program = request->program;
     char image[sizeof(program->images.image)];
 
     if (field_is(message, "result", RESULT_DONE) &&
         field_string(message, "image", image, sizeof(image)) && image[0])
-        settle(agent, program, request, image);
+        checkpointing_settle(agent, program, request, image);
     else if (request->ours)
         field_text(message, "reason", program->images.problem, sizeof(program->images.problem));
     if (request->keeps && !program->images.every_ms)
-        let_go(agent, program);
+        checkpointing_let_go(agent, program);
 }
 
 /** One that is away or suspended makes the next one when it is back. */
@@ -84,10 +84,11 @@ void checkpointing_tick(struct agent *agent)
     for (struct program *program = agent->programs; program; program = program->next) {
         struct program_images *images = &program->images;
         if (!images->every_ms || now < images->due_ms || !program_acts(program) ||
-            !program->status.known || program_suspended(program) || is_asked(agent, program))
+            !program->status.known || program_suspended(program) ||
+            checkpointing_is_asked(agent, program))
             continue;
-        struct request wish = wish_for(program, NULL);
-        wish.reported = reported;
+        struct request wish = checkpointing_wish_for(program, NULL);
+        wish.reported = checkpointing_reported;
         wish.keeps = true;
         wish.keep = images->keep;
         wish.max_downtime_ms = images->max_downtime_ms;
@@ -117,9 +118,9 @@ void checkpointing_put(const struct agent *agent, const struct program *program,
 }
 
 /** None is made any more. */
-static void end(struct peer *client, struct program *program)
+static void checkpointing_end(struct peer *client, struct program *program)
 {
-    struct request wish = wish_for(program, client);
+    struct request wish = checkpointing_wish_for(program, client);
 
     wish.ends = true;
     program->images = (struct program_images){.every_ms = 0};
@@ -141,11 +142,11 @@ void checkpointing_handle(struct peer *client, struct message *message)
     if (!program)
         return;
     if (field_bool(map, "end", false)) {
-        end(client, program);
+        checkpointing_end(client, program);
         return;
     }
-    struct request wish = wish_for(program, client);
-    wish.reported = reported;
+    struct request wish = checkpointing_wish_for(program, client);
+    wish.reported = checkpointing_reported;
     wish.every_ms = field_u64(map, "every_ms", 0);
     if (wish.every_ms > EVERY_MS_MAX)
         wish.every_ms = EVERY_MS_MAX;

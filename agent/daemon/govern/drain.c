@@ -40,8 +40,8 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
 /* ---- what programs are told ---- */
 
 /** Tell the seats of @program that are on @device. True when one is there. */
-static bool notify_there(const struct program *program, uint32_t device, uint64_t in_ns,
-                         const char *text)
+static bool drain_notify_there(const struct program *program, uint32_t device, uint64_t in_ns,
+                               const char *text)
 {
     bool there = false;
 
@@ -54,29 +54,29 @@ static bool notify_there(const struct program *program, uint32_t device, uint64_
     return there;
 }
 
-static void notify_taken(const struct agent *agent, uint32_t device, unsigned *ret_there,
-                         unsigned *ret_told)
+static void drain_notify_taken(const struct agent *agent, uint32_t device, unsigned *ret_there,
+                               unsigned *ret_told)
 {
     uint64_t in_ns = devices_drain_in_ns(agent, &agent->ledger.devices[device]);
 
     *ret_there = *ret_told = 0;
     for (const struct program *program = agent->programs; program; program = program->next) {
-        if (notify_there(program, device, in_ns, "an operator drains the device")) {
+        if (drain_notify_there(program, device, in_ns, "an operator drains the device")) {
             ++*ret_there;
             *ret_told += program->peer && program->wish.aware;
         }
     }
 }
 
-static void notify_undone(const struct agent *agent, uint32_t device)
+static void drain_notify_undone(const struct agent *agent, uint32_t device)
 {
     const struct ledger_device *own = &agent->ledger.devices[device];
     char text[64];
 
     snprintf(text, sizeof(text), "%s takes programs again", own->name);
     for (const struct program *program = agent->programs; program; program = program->next)
-        if (!notify_there(program, device, UINT64_MAX,
-                          "an operator does not drain the device any more"))
+        if (!drain_notify_there(program, device, UINT64_MAX,
+                                "an operator does not drain the device any more"))
             program_notify(program, PROGRAM_NO_SEAT, NOTICE_ADDED, 0, ledger_lasting(own), text);
 }
 
@@ -87,13 +87,13 @@ void drain_notify(const struct agent *agent, const struct program *program)
     for (uint32_t i = 0; i < ledger->count; i++) {
         uint64_t in_ns = devices_drain_in_ns(agent, &ledger->devices[i]);
         if (in_ns)
-            notify_there(program, i, in_ns, "an operator drains the device");
+            drain_notify_there(program, i, in_ns, "an operator drains the device");
     }
 }
 
 /* ---- when ---- */
 
-static bool is_empty(const struct ledger_device *device)
+static bool drain_is_empty(const struct ledger_device *device)
 {
     return !device->accounts && !device->reserved;
 }
@@ -105,12 +105,12 @@ void drain_tick(struct agent *agent)
 
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *device = &agent->ledger.devices[i];
-        if (!device->drains_ms || (now < device->drains_ms && !is_empty(device)))
+        if (!device->drains_ms || (now < device->drains_ms && !drain_is_empty(device)))
             continue;
         unsigned there, told;
         device->drains = true;
         device->drains_ms = 0;
-        notify_taken(agent, i, &there, &told);
+        drain_notify_taken(agent, i, &there, &told);
         agent->changed = true;
         int error = limits_save(agent);
         if (error) {
@@ -122,8 +122,8 @@ void drain_tick(struct agent *agent)
 }
 
 /** Keep what was changed of @device, or put @before back and tell the client why. */
-static bool keep(struct peer *client, struct ledger_device *device,
-                 const struct ledger_device *before)
+static bool drain_keep(struct peer *client, struct ledger_device *device,
+                       const struct ledger_device *before)
 {
     struct agent *agent = client->agent;
     int error = limits_save(agent);
@@ -140,7 +140,7 @@ static bool keep(struct peer *client, struct ledger_device *device,
     return true;
 }
 
-static void undo(struct peer *client, uint32_t index)
+static void drain_undo(struct peer *client, uint32_t index)
 {
     struct agent *agent = client->agent;
     struct ledger_device *device = &agent->ledger.devices[index], before = *device;
@@ -148,10 +148,10 @@ static void undo(struct peer *client, uint32_t index)
 
     device->drains = false;
     device->drains_ms = 0;
-    if (!keep(client, device, &before))
+    if (!drain_keep(client, device, &before))
         return;
     if (before.drains || before.drains_ms) {
-        notify_undone(agent, index);
+        drain_notify_undone(agent, index);
         followers_undone(agent, index);
     }
     frame_init(&frame, MSG_DRAIN);
@@ -164,7 +164,7 @@ static void undo(struct peer *client, uint32_t index)
     peer_send(client, &frame);
 }
 
-static void begin(struct peer *client, uint32_t index, uint64_t in_ms)
+static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
 {
     struct agent *agent = client->agent;
     struct ledger_device *device = &agent->ledger.devices[index], before = *device;
@@ -172,16 +172,16 @@ static void begin(struct peer *client, uint32_t index, uint64_t in_ms)
     struct frame frame;
 
     in_ms = in_ms < IN_MS_MAX ? in_ms : IN_MS_MAX;
-    if (in_ms && !device->drains && !is_empty(device)) {
+    if (in_ms && !device->drains && !drain_is_empty(device)) {
         device->drains_ms = uv_now(&agent->loop) + in_ms;
         device->announced = ++agent->governor->events;
     } else {
         device->drains = true;
         device->drains_ms = 0;
     }
-    if (!keep(client, device, &before))
+    if (!drain_keep(client, device, &before))
         return;
-    notify_taken(agent, index, &there, &told);
+    drain_notify_taken(agent, index, &there, &told);
     if (device->drains_ms) {
         frame_init(&frame, MSG_NOTICE);
         frame_string(&frame, "device", device->name);
@@ -201,7 +201,7 @@ void drain_handle(struct peer *client, struct message *message)
     if (!client_device(client, field_get(&message->root, "device"), &index))
         return;
     if (field_bool(&message->root, "undo", false))
-        undo(client, index);
+        drain_undo(client, index);
     else
-        begin(client, index, field_u64(&message->root, "in_ns", 0) / 1000000);
+        drain_begin(client, index, field_u64(&message->root, "in_ns", 0) / 1000000);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void drop(struct governor *governor, struct follower *follower)
+static void followers_drop_one(struct governor *governor, struct follower *follower)
 {
     for (struct follower **at = &governor->followers; *at; at = &(*at)->next) {
         if (*at == follower) {
@@ -21,12 +21,12 @@ void followers_drop(struct agent *agent, const struct peer *client)
     for (struct follower *follower = agent->governor->followers; follower; follower = next) {
         next = follower->next;
         if (!client || follower->client == client)
-            drop(agent->governor, follower);
+            followers_drop_one(agent->governor, follower);
     }
 }
 
-static bool concerns(const struct agent *agent, const struct follower *follower,
-                     const struct request *request)
+static bool followers_concerns(const struct agent *agent, const struct follower *follower,
+                               const struct request *request)
 {
     const char *name = agent->ledger.devices[follower->device].name;
     const char *at = follower->drains ? strstr(request->from, name) : request->from;
@@ -42,7 +42,7 @@ void followers_step(struct agent *agent, const struct request *request, const ch
     for (struct follower *follower = agent->governor->followers; follower;
          follower = follower->next) {
         struct frame frame;
-        if (!concerns(agent, follower, request))
+        if (!followers_concerns(agent, follower, request))
             continue;
         bool done = strcmp(result, RESULT_DONE) == 0;
         follower->done += done;
@@ -77,7 +77,7 @@ const char *drain_stay_reason(const struct agent *agent, const struct program *p
 }
 
 /** Who is left on a device that drains, and why. */
-static unsigned put_left(const struct agent *agent, uint32_t device, struct frame *frame)
+static unsigned followers_put_left(const struct agent *agent, uint32_t device, struct frame *frame)
 {
     unsigned count = 0;
 
@@ -103,10 +103,10 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
     return count;
 }
 
-static bool busy_there(const struct agent *agent, const struct follower *follower)
+static bool followers_busy_there(const struct agent *agent, const struct follower *follower)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
-        if (!request->prewarms && !request->images && concerns(agent, follower, request))
+        if (!request->prewarms && !request->images && followers_concerns(agent, follower, request))
             return true;
     if (follower->drains && prewarm_holds(agent, follower->device))
         return true;
@@ -116,7 +116,7 @@ static bool busy_there(const struct agent *agent, const struct follower *followe
     return false;
 }
 
-static void finish(struct agent *agent, struct follower *follower)
+static void followers_finish(struct agent *agent, struct follower *follower)
 {
     struct frame frame;
 
@@ -124,12 +124,12 @@ static void finish(struct agent *agent, struct follower *follower)
     if (follower->drains) {
         frame_string(&frame, "device", agent->ledger.devices[follower->device].name);
         frame_bool(&frame, "drained", true);
-        put_left(agent, follower->device, &frame);
+        followers_put_left(agent, follower->device, &frame);
     }
     frame_u64(&frame, "moved", follower->done);
     frame_u64(&frame, "failed", follower->failed);
     peer_send(follower->client, &frame);
-    drop(agent->governor, follower);
+    followers_drop_one(agent->governor, follower);
 }
 
 void followers_tick(struct agent *agent, bool (*balance)(struct agent *))
@@ -138,11 +138,11 @@ void followers_tick(struct agent *agent, bool (*balance)(struct agent *))
 
     for (struct follower *follower = agent->governor->followers; follower; follower = next) {
         next = follower->next;
-        if (agent->changed || busy_there(agent, follower) ||
+        if (agent->changed || followers_busy_there(agent, follower) ||
             (follower->drains && agent->ledger.devices[follower->device].drains_ms))
             continue;
         if (follower->drains || follower->done + follower->failed >= BALANCE_MAX || !balance(agent))
-            finish(agent, follower);
+            followers_finish(agent, follower);
     }
 }
 
@@ -172,7 +172,7 @@ void followers_undone(struct agent *agent, uint32_t device)
                        "the drain of %s was undone (reseat drain --off) when %u had moved; it "
                        "takes programs again",
                        agent->ledger.devices[device].name, follower->done);
-            drop(agent->governor, follower);
+            followers_drop_one(agent->governor, follower);
         }
     }
 }

@@ -81,7 +81,7 @@ void govern_reloaded(struct agent *agent)
 /* ---- what follows ---- */
 
 /** One step for those who wait, in their order. False when all of them go on waiting. */
-static bool serve_queue(struct agent *agent)
+static bool govern_serve_queue(struct agent *agent)
 {
     struct governor *governor = agent->governor;
     struct world *world = &governor->world;
@@ -110,7 +110,7 @@ static bool serve_queue(struct agent *agent)
     return false;
 }
 
-static bool serve_others(struct agent *agent)
+static bool govern_serve_others(struct agent *agent)
 {
     struct governor *governor = agent->governor;
     struct policy_settings settings = *config_policy(&agent->config);
@@ -132,8 +132,8 @@ void govern_run(struct agent *agent)
         agent->changed = false;
         if (world_build(agent))
             break;
-        agent->changed =
-            step_quota(agent) || serve_queue(agent) || serve_others(agent) || agent->changed;
+        agent->changed = step_quota(agent) || govern_serve_queue(agent) ||
+                         govern_serve_others(agent) || agent->changed;
         if (!agent->changed)
             losses_hurry(agent);
     }
@@ -142,7 +142,7 @@ void govern_run(struct agent *agent)
     followers_tick(agent, rebalance_step);
 }
 
-static void sample(struct agent *agent)
+static void govern_sample(struct agent *agent)
 {
     struct governor *governor = agent->governor;
     const struct ledger *ledger = &agent->ledger;
@@ -199,7 +199,7 @@ void govern_tick(struct agent *agent)
         governor->ticked_ms = now;
         governor->automatic = true;
         agent->changed = true;
-        sample(agent);
+        govern_sample(agent);
     }
     govern_run(agent);
 }

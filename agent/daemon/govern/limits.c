@@ -12,8 +12,8 @@
 #include "state/base/clock.h"
 
 /* Tell programs where there is more of a device than @before (bytes, as ledger_lasting()). */
-static void capacity_notify_more(const struct agent *agent, const struct ledger_device *device,
-                                 uint64_t before)
+static void limits_capacity_notify_more(const struct agent *agent,
+                                        const struct ledger_device *device, uint64_t before)
 {
     char text[PROTOCOL_TEXT_MAX], bytes[32];
     uint64_t now = ledger_lasting(device);
@@ -26,8 +26,8 @@ static void capacity_notify_more(const struct agent *agent, const struct ledger_
 }
 
 /** A device that is listed: one that was not before, or of which there is more, is told of. */
-static void list_device(struct agent *agent, const struct inventory_entry *entry,
-                        struct ledger_device *device)
+static void limits_list_device(struct agent *agent, const struct inventory_entry *entry,
+                               struct ledger_device *device)
 {
     uint64_t before = ledger_lasting(device);
     uint64_t own = devinfo_scalar(&entry->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
@@ -37,7 +37,7 @@ static void list_device(struct agent *agent, const struct inventory_entry *entry
     own = own && own < LEDGER_BYTES_MAX ? own : LEDGER_BYTES_MAX;
     device->own = said < own ? said : own;
     if (device->listed) {
-        capacity_notify_more(agent, device, before);
+        limits_capacity_notify_more(agent, device, before);
     } else {
         snprintf(text, sizeof(text), "%s (%s) is there", device->name, entry->key.device);
         programs_notify_added(agent, ledger_lasting(device), text);
@@ -54,7 +54,7 @@ void capacity_update(struct agent *agent)
         if (inventory->entries[i].lost)
             continue;
         if (!ledger_device(ledger, inventory->entries[i].name, &index))
-            list_device(agent, &inventory->entries[i], &ledger->devices[index]);
+            limits_list_device(agent, &inventory->entries[i], &ledger->devices[index]);
     }
     for (uint32_t i = 0; i < ledger->count; i++) {
         const struct inventory_entry *entry = devices_entry(agent, i);
@@ -65,7 +65,7 @@ void capacity_update(struct agent *agent)
 
 #define LIMITS_FILE_MAX (1u << 20)
 
-static void take_line(struct agent *agent, char *line)
+static void limits_take_line(struct agent *agent, char *line)
 {
     const char *name = strsep(&line, " "), *what = line ? strsep(&line, " ") : NULL;
     char *end = NULL;
@@ -101,7 +101,7 @@ int limits_load(struct agent *agent)
         return error == -ENOENT ? 0 : error;
     char *rest = text;
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
-        take_line(agent, line);
+        limits_take_line(agent, line);
     return 0;
 }
 
@@ -131,13 +131,13 @@ int limits_save(const struct agent *agent)
     return paths_write(governor->state_path, text, size);
 }
 
-static void put_amount(struct frame *frame, const char *key, uint64_t bytes)
+static void limits_put_amount(struct frame *frame, const char *key, uint64_t bytes)
 {
     frame_bool(frame, "limited", bytes != LEDGER_NO_LIMIT);
     frame_u64(frame, key, bytes == LEDGER_NO_LIMIT ? 0 : bytes);
 }
 
-static void limit_device(struct peer *client, uint32_t index, uint64_t bytes)
+static void limits_limit_device(struct peer *client, uint32_t index, uint64_t bytes)
 {
     struct agent *agent = client->agent;
     struct ledger_device *device = &agent->ledger.devices[index];
@@ -158,10 +158,10 @@ static void limit_device(struct peer *client, uint32_t index, uint64_t bytes)
         return;
     }
     agent->changed = true;
-    capacity_notify_more(agent, device, had);
+    limits_capacity_notify_more(agent, device, had);
     frame_init(&frame, MSG_LIMIT);
     frame_string(&frame, "device", device->name);
-    put_amount(&frame, "memory_bytes", bytes);
+    limits_put_amount(&frame, "memory_bytes", bytes);
     frame_u64(&frame, "capacity_bytes", ledger_capacity(device));
     frame_u64(&frame, "granted_bytes", device->reserved);
     frame_u64(&frame, "held_bytes", device->held);
@@ -170,7 +170,7 @@ static void limit_device(struct peer *client, uint32_t index, uint64_t bytes)
 }
 
 /** What @program has to have on a device at once, wherever it is. */
-static uint64_t needs_at_once(const struct program *program)
+static uint64_t limits_needs_at_once(const struct program *program)
 {
     uint64_t bytes = 0;
 
@@ -185,15 +185,15 @@ static uint64_t needs_at_once(const struct program *program)
 
 uint64_t limits_quota(const struct program *program)
 {
-    uint64_t needs = needs_at_once(program), quota = program->policy.quota;
+    uint64_t needs = limits_needs_at_once(program), quota = program->policy.quota;
 
     return needs > quota ? needs : quota;
 }
 
-static void limit_program(struct peer *client, struct program *program, uint64_t bytes)
+static void limits_limit_program(struct peer *client, struct program *program, uint64_t bytes)
 {
     struct agent *agent = client->agent;
-    uint64_t granted = 0, held = 0, needs = needs_at_once(program);
+    uint64_t granted = 0, held = 0, needs = limits_needs_at_once(program);
     struct frame frame;
 
     if (bytes < needs) {
@@ -213,7 +213,7 @@ static void limit_program(struct peer *client, struct program *program, uint64_t
     }
     frame_init(&frame, MSG_LIMIT);
     report_put_program(&frame, program);
-    put_amount(&frame, "memory_bytes", bytes);
+    limits_put_amount(&frame, "memory_bytes", bytes);
     frame_u64(&frame, "capacity_bytes", 0);
     frame_u64(&frame, "granted_bytes", granted);
     frame_u64(&frame, "held_bytes", held);
@@ -233,9 +233,9 @@ void limits_handle(struct peer *client, struct message *message)
     if (!client_program_or_device(client, &message->root, &program, &seat, &device))
         return;
     if (!program) {
-        limit_device(client, device, bytes);
+        limits_limit_device(client, device, bytes);
     } else if (seat == PROGRAM_ALL_SEATS) {
-        limit_program(client, program, bytes);
+        limits_limit_program(client, program, bytes);
     } else {
         peer_error(client, ERR_USAGE,
                    "a limit is for a whole program, not for one virtual device; name it as %s",

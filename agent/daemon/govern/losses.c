@@ -20,7 +20,7 @@
 
 /** @longer  It is asked later than the last time: else whoever lost it often would keep all others
  *  off it. */
-static void take_away(struct agent *agent, uint32_t index, bool longer, const char *why)
+static void losses_take_away(struct agent *agent, uint32_t index, bool longer, const char *why)
 {
     struct ledger_device *device = &agent->ledger.devices[index];
 
@@ -34,7 +34,7 @@ static void take_away(struct agent *agent, uint32_t index, bool longer, const ch
     agent_log("%s: lost (%s); nobody goes there until it answers", device->name, why);
 }
 
-static void give_back(struct agent *agent, struct ledger_device *device, const char *why)
+static void losses_give_back(struct agent *agent, struct ledger_device *device, const char *why)
 {
     device->lost = false;
     agent->changed = true;
@@ -42,7 +42,7 @@ static void give_back(struct agent *agent, struct ledger_device *device, const c
 }
 
 /** @program found it lost on the device: it waits for another one, in its turn. */
-static void queue(struct agent *agent, struct program *program, uint32_t index)
+static void losses_queue(struct agent *agent, struct program *program, uint32_t index)
 {
     struct program_device *seat = &program->seats[index];
 
@@ -63,12 +63,12 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index,
     if (seat->lost && !before->lost && device != LEDGER_NONE) {
         const char *why = loss->count ? loss->reason : "it does not say why";
         if (accounts_believe(program))
-            take_away(agent, device, false, why);
+            losses_take_away(agent, device, false, why);
         else
             bars_add(agent, program, device, BAR_FAILED, why); /* so that it goes elsewhere */
     }
     if (seat->seeks && !before->seeks)
-        queue(agent, program, index);
+        losses_queue(agent, program, index);
 }
 
 void losses_arrived(struct agent *agent, uint32_t index)
@@ -77,17 +77,17 @@ void losses_arrived(struct agent *agent, uint32_t index)
 
     device->lost_wait_ms = 0;
     if (device->lost)
-        give_back(agent, device, "answers again");
+        losses_give_back(agent, device, "answers again");
 }
 
 void losses_failed(struct agent *agent, uint32_t index)
 {
     if (agent->ledger.devices[index].lost_wait_ms)
-        take_away(agent, index, true, "a program could not go there");
+        losses_take_away(agent, index, true, "a program could not go there");
 }
 
 /** Whether a list that is to show it can be made. */
-static bool is_listed_by_us(const struct agent *agent, const struct inventory_entry *entry)
+static bool losses_is_listed_by_us(const struct agent *agent, const struct inventory_entry *entry)
 {
     return agent->devices.environment && (!entry || !served_is_address(entry->key.icd));
 }
@@ -101,15 +101,15 @@ void losses_listed(struct agent *agent)
             continue;
         device->lost_asked = false;
         if (entry && !entry->lost && !agent->devices.problem[0])
-            give_back(agent, device, "answers again");
+            losses_give_back(agent, device, "answers again");
         else
-            take_away(agent, i, true, "it is not among the devices that there are");
+            losses_take_away(agent, i, true, "it is not among the devices that there are");
     }
 }
 
 /** Who waits for it, where the policy had no other; or NULL. */
-static const struct program *waits_for(const struct agent *agent,
-                                       const struct inventory_entry *entry)
+static const struct program *losses_waits_for(const struct agent *agent,
+                                              const struct inventory_entry *entry)
 {
     for (const struct program *program = agent->programs; program; program = program->next)
         for (size_t i = 0; program->peer && i < program->seat_count; i++)
@@ -120,7 +120,7 @@ static const struct program *waits_for(const struct agent *agent,
 }
 
 /** It was lost with a process that had its driver for that program alone. */
-static bool lost_process(const struct program *program, const struct inventory_entry *entry)
+static bool losses_lost_process(const struct program *program, const struct inventory_entry *entry)
 {
     const struct program_loss *loss = &program->status.loss;
 
@@ -137,9 +137,9 @@ void losses_hurry(struct agent *agent)
         const struct inventory_entry *entry = devices_entry(agent, i);
         bool first = device->lost && !device->lost_asked && device->lost_wait_ms == ASK_MS &&
                      device->lost_ask_ms > now;
-        const struct program *program = entry && first ? waits_for(agent, entry) : NULL;
-        if (program && lost_process(program, entry)) {
-            give_back(agent, device, "is tried with its driver in another process");
+        const struct program *program = entry && first ? losses_waits_for(agent, entry) : NULL;
+        if (program && losses_lost_process(program, entry)) {
+            losses_give_back(agent, device, "is tried with its driver in another process");
         } else if (program) {
             device->lost_ask_ms = now;
             any = true;
@@ -159,9 +159,9 @@ void losses_tick(struct agent *agent)
         const struct inventory_entry *entry = devices_entry(agent, i);
         if (!device->lost || device->lost_asked || now < device->lost_ask_ms)
             continue;
-        if (!is_listed_by_us(agent, entry)) {
+        if (!losses_is_listed_by_us(agent, entry)) {
             if (!entry || !entry->lost)
-                give_back(agent, device, "answers again");
+                losses_give_back(agent, device, "answers again");
         } else if (!agent->devices.listing || list) {
             /* A list that was begun before may be of how it was before. */
             device->lost_asked = list = true;

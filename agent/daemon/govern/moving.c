@@ -6,8 +6,9 @@
 #include "agent/wire/device_key.h"
 
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
-static void move_starting(struct peer *client, struct program *program, size_t seat,
-                          const struct message *message, const struct inventory_entry *target)
+static void moving_move_starting(struct peer *client, struct program *program, size_t seat,
+                                 const struct message *message,
+                                 const struct inventory_entry *target)
 {
     struct agent *agent = client->agent;
     bool dry_run = field_bool(&message->root, "dry_run", false);
@@ -31,8 +32,8 @@ static void move_starting(struct peer *client, struct program *program, size_t s
 }
 
 /** Where each resumes that @seat means, when nobody says: NULL where that is not one device. */
-static const struct inventory_entry *last_device(const struct agent *agent,
-                                                 const struct program *program, unsigned seats)
+static const struct inventory_entry *
+moving_last_device(const struct agent *agent, const struct program *program, unsigned seats)
 {
     const struct inventory_entry *all = NULL;
 
@@ -50,7 +51,8 @@ static const struct inventory_entry *last_device(const struct agent *agent,
 }
 
 /** Whether each that @wish means fits where it was, which is not one device. As admit_request(). */
-static int admit_back(struct agent *agent, const struct request *wish, char *ret_error, size_t size)
+static int moving_admit_back(struct agent *agent, const struct request *wish, char *ret_error,
+                             size_t size)
 {
     unsigned left = wish->seats;
     int full = 0;
@@ -74,9 +76,9 @@ static int admit_back(struct agent *agent, const struct request *wish, char *ret
     return full;
 }
 
-static void forward(struct peer *client, struct program *program, size_t seat,
-                    const struct message *message, const struct inventory_entry *target,
-                    const char *verb)
+static void moving_forward(struct peer *client, struct program *program, size_t seat,
+                           const struct message *message, const struct inventory_entry *target,
+                           const char *verb)
 {
     struct agent *agent = client->agent;
     char error[PROTOCOL_TEXT_MAX];
@@ -94,7 +96,7 @@ static void forward(struct peer *client, struct program *program, size_t seat,
     uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
     uint32_t only = LEDGER_NONE;
     const struct inventory_entry *there =
-        target || !resumes ? target : last_device(agent, program, wish.seats);
+        target || !resumes ? target : moving_last_device(agent, program, wish.seats);
 
     snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
     wish.max_downtime_ms = field_u64(&message->root, "max_downtime_ms", 0);
@@ -111,7 +113,7 @@ static void forward(struct peer *client, struct program *program, size_t seat,
         return;
     }
     int full = there     ? admit_request(agent, &wish, there, error, sizeof(error))
-               : resumes ? admit_back(agent, &wish, error, sizeof(error))
+               : resumes ? moving_admit_back(agent, &wish, error, sizeof(error))
                          : 0;
     if (full && resumes && (full == -ENOSPC || !target)) {
         resume_queue(client, program, seat, wish.seats, only, timeout_ms, error);
@@ -127,7 +129,7 @@ static void forward(struct peer *client, struct program *program, size_t seat,
     }
 }
 
-static bool any_suspended(const struct program *program, size_t seat)
+static bool moving_any_suspended(const struct program *program, size_t seat)
 {
     for (size_t i = 0; i < program->seat_count; i++)
         if ((seat == PROGRAM_ALL_SEATS || seat == i) && program->seats[i].suspended)
@@ -136,8 +138,8 @@ static bool any_suspended(const struct program *program, size_t seat)
 }
 
 /** All of it that @seat means is where the request would have it. */
-static bool is_there(const struct agent *agent, const struct program *program, size_t seat,
-                     const char *verb, const struct inventory_entry *target)
+static bool moving_is_there(const struct agent *agent, const struct program *program, size_t seat,
+                            const char *verb, const struct inventory_entry *target)
 {
     bool there = program->status.known && !program_moving(program);
 
@@ -157,8 +159,8 @@ static bool is_there(const struct agent *agent, const struct program *program, s
 }
 
 /** It stays there because an operator wants that, whoever had it there before. */
-static void stay(struct agent *agent, struct program *program, size_t seat, const char *verb,
-                 bool really)
+static void moving_stay(struct agent *agent, struct program *program, size_t seat, const char *verb,
+                        bool really)
 {
     for (size_t i = 0; really && i < program->seat_count; i++) {
         if (seat != PROGRAM_ALL_SEATS && seat != i)
@@ -192,23 +194,24 @@ void moving_handle(struct peer *client, struct message *message)
         return;
     }
     if (!program->connected) {
-        move_starting(client, program, seat, message, target);
+        moving_move_starting(client, program, seat, message, target);
         return;
     }
     if (!client_finds_program(client, program))
         return;
     /* To an image it goes also when it is suspended already. */
-    if (!field_get(&message->root, "folder") && is_there(agent, program, seat, verb, target)) {
-        stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));
+    if (!field_get(&message->root, "folder") &&
+        moving_is_there(agent, program, seat, verb, target)) {
+        moving_stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));
         report_devices(client, program, seat, RESULT_DONE, true);
         return;
     }
-    if (strcmp(verb, MSG_RESUME) == 0 && program->status.known && !any_suspended(program, seat) &&
-        !program_moving(program)) {
+    if (strcmp(verb, MSG_RESUME) == 0 && program->status.known &&
+        !moving_any_suspended(program, seat) && !program_moving(program)) {
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) is not suspended; use reseat move to change its device",
                    program->name, (int)program->pid);
         return;
     }
-    forward(client, program, seat, message, target, verb);
+    moving_forward(client, program, seat, message, target, verb);
 }

@@ -15,7 +15,7 @@ struct need *need_of(const struct agent *agent, const struct program *program, u
     return NULL;
 }
 
-static void drop(struct agent *agent, struct need *need)
+static void needs_drop_one(struct agent *agent, struct need *need)
 {
     for (struct need **at = &agent->governor->needs; *at; at = &(*at)->next) {
         if (*at == need) {
@@ -27,7 +27,8 @@ static void drop(struct agent *agent, struct need *need)
     free(need);
 }
 
-static void answer(const struct program *program, uint64_t id, const char *way, const char *reason)
+static void needs_answer_one(const struct program *program, uint64_t id, const char *way,
+                             const char *reason)
 {
     struct frame frame;
 
@@ -38,7 +39,7 @@ static void answer(const struct program *program, uint64_t id, const char *way, 
     peer_send(program->peer, &frame);
 }
 
-static uint64_t amount(const msgpack_object *message, const char *key)
+static uint64_t needs_amount(const msgpack_object *message, const char *key)
 {
     uint64_t bytes = field_u64(message, key, 0);
 
@@ -47,7 +48,7 @@ static uint64_t amount(const msgpack_object *message, const char *key)
 
 /** A driver that had no more: what is held there now is all that there is, for a while. To others
  * only by the word of one that is believed: see world_fill(). */
-static void note_failure(struct agent *agent, const struct program_device *seat)
+static void needs_note_failure(struct agent *agent, const struct program_device *seat)
 {
     if (seat->account.device != LEDGER_NONE) {
         struct ledger_device *device = &agent->ledger.devices[seat->account.device];
@@ -66,22 +67,24 @@ void need_take(struct peer *peer, struct message *whole)
     uint64_t seat = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
 
     if (seat >= program->seat_count || program->governed.waiting >= NEEDS_MAX) {
-        answer(program, id, WAY_REFUSE,
-               seat >= program->seat_count ? "the program has no such virtual device"
-                                           : "too many calls of the program wait for memory");
+        needs_answer_one(program, id, WAY_REFUSE,
+                         seat >= program->seat_count
+                             ? "the program has no such virtual device"
+                             : "too many calls of the program wait for memory");
         return;
     }
     struct need *need = calloc(1, sizeof(*need));
     if (!need) {
-        answer(program, id, WAY_REFUSE, "the agent has no memory to note that the call waits");
+        needs_answer_one(program, id, WAY_REFUSE,
+                         "the agent has no memory to note that the call waits");
         return;
     }
     *need = (struct need){.program = program,
                           .seat = (uint32_t)seat,
                           .id = id,
-                          .total = amount(message, "total"),
-                          .least = amount(message, "least"),
-                          .wanted = amount(message, "wanted"),
+                          .total = needs_amount(message, "total"),
+                          .least = needs_amount(message, "least"),
+                          .wanted = needs_amount(message, "wanted"),
                           .owns = field_bool(message, "owns", false),
                           .failed = field_bool(message, "failed", false),
                           .ticket = ++agent->tickets,
@@ -92,7 +95,7 @@ void need_take(struct peer *peer, struct message *whole)
     *at = need;
     program->governed.waiting++;
     if (need->failed && accounts_believe(program))
-        note_failure(agent, &program->seats[seat]);
+        needs_note_failure(agent, &program->seats[seat]);
     agent->changed = true;
 }
 
@@ -103,7 +106,7 @@ void needs_drop(struct agent *agent, const struct program *program)
     for (struct need *need = agent->governor->needs; need; need = next) {
         next = need->next;
         if (!program || need->program == program)
-            drop(agent, need);
+            needs_drop_one(agent, need);
     }
 }
 
@@ -120,7 +123,7 @@ void need_answer(struct agent *agent, struct need *need, const char *way, const 
     uint64_t waited = uv_now(&agent->loop) - need->since_ms;
     bool refused = strcmp(way, WAY_REFUSE) == 0;
 
-    answer(need->program, need->id, way, reason);
+    needs_answer_one(need->program, need->id, way, reason);
     /* Until its status says so too: it is not asked back for that. */
     if (!refused && need->least > seat->least)
         seat->least = need->least;
@@ -128,7 +131,7 @@ void need_answer(struct agent *agent, struct need *need, const char *way, const 
     governed->waits++;
     governed->waited_ms += waited;
     governed->refusals += refused;
-    drop(agent, need);
+    needs_drop_one(agent, need);
 }
 
 void needs_answer(struct agent *agent, const struct program *program, unsigned seats,

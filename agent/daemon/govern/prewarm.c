@@ -14,7 +14,7 @@
 #define PREWARM_MS 600000
 #define AGAIN_MS   2000
 
-static struct program_ready *find(struct program *program, const struct device_key *key)
+static struct program_ready *prewarm_find(struct program *program, const struct device_key *key)
 {
     for (size_t i = 0; i < program->ready_count; i++)
         if (device_key_equal(&program->ready[i].device, key))
@@ -27,12 +27,12 @@ bool prewarm_holds(const struct agent *agent, uint32_t device)
     const struct inventory_entry *entry = devices_entry(agent, device);
 
     for (struct program *program = agent->programs; program; program = program->next)
-        if (entry && program_acts(program) && find(program, &entry->key))
+        if (entry && program_acts(program) && prewarm_find(program, &entry->key))
             return true;
     return false;
 }
 
-static bool is_asked(const struct agent *agent, const struct program *program)
+static bool prewarm_is_asked(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
         if (request->program == program)
@@ -41,8 +41,8 @@ static bool is_asked(const struct agent *agent, const struct program *program)
 }
 
 /** Ask @program for it, or where it @drops to let go of it; without a client. */
-static bool ask(struct agent *agent, struct program *program, const struct inventory_entry *target,
-                bool drops, const char *why)
+static bool prewarm_ask(struct agent *agent, struct program *program,
+                        const struct inventory_entry *target, bool drops, const char *why)
 {
     struct request wish = {.program = program,
                            .seats = (1u << program->seat_count) - 1,
@@ -58,8 +58,9 @@ static bool ask(struct agent *agent, struct program *program, const struct inven
 }
 
 /** Why @program is not to be ready for it any more, or NULL. */
-static const char *must_go(const struct agent *agent, const struct program *program,
-                           const struct program_ready *ready, const struct inventory_entry *entry)
+static const char *prewarm_must_go(const struct agent *agent, const struct program *program,
+                                   const struct program_ready *ready,
+                                   const struct inventory_entry *entry)
 {
     const struct ledger_device *device = NULL;
 
@@ -77,7 +78,7 @@ static const char *must_go(const struct agent *agent, const struct program *prog
     return device && device->tight != LEDGER_NO_LIMIT ? "its driver has no more memory" : NULL;
 }
 
-static void look(struct agent *agent, struct program *program)
+static void prewarm_look(struct agent *agent, struct program *program)
 {
     uint64_t now = uv_now(&agent->loop);
 
@@ -85,12 +86,12 @@ static void look(struct agent *agent, struct program *program)
         struct program_ready *ready = &program->ready[i];
         const struct inventory_entry *entry =
             device_by_key(&agent->devices.inventory, &ready->device);
-        const char *why = must_go(agent, program, ready, entry);
+        const char *why = prewarm_must_go(agent, program, ready, entry);
         bool due = ready->behind && ready->behind != ready->left && !program_moving(program);
         if ((!why && !due) || (ready->asked_ms && now - ready->asked_ms < AGAIN_MS))
             continue;
         ready->asked_ms = now;
-        (void)ask(agent, program, entry, why != NULL, why ? why : "it built more since");
+        (void)prewarm_ask(agent, program, entry, why != NULL, why ? why : "it built more since");
         return; /* One at a time. */
     }
 }
@@ -98,14 +99,14 @@ static void look(struct agent *agent, struct program *program)
 void prewarm_tick(struct agent *agent)
 {
     for (struct program *program = agent->programs; program; program = program->next)
-        if (program_acts(program) && !is_asked(agent, program))
-            look(agent, program);
+        if (program_acts(program) && !prewarm_is_asked(agent, program))
+            prewarm_look(agent, program);
 }
 
 void prewarm_settle(struct agent *agent, const struct request *request, const char *result)
 {
     const struct inventory_entry *entry = devices_entry(agent, request->target);
-    struct program_ready *ready = entry ? find(request->program, &entry->key) : NULL;
+    struct program_ready *ready = entry ? prewarm_find(request->program, &entry->key) : NULL;
 
     /* Its status came first: what it is behind by now it stays. */
     if (!ready || request->drops || strcmp(result, RESULT_DONE) != 0)
@@ -120,11 +121,12 @@ bool prewarm_do(struct agent *agent, struct program *program, const struct polic
     const struct inventory_entry *target = devices_entry(agent, step->device);
     struct governed *governed = &program->governed;
 
-    if (!target || is_asked(agent, program))
+    if (!target || prewarm_is_asked(agent, program))
         return false;
     governed->ready_for = step->device;
     governed->ready_ms = uv_now(&agent->loop);
-    return find(program, &target->key) || ask(agent, program, target, false, step->reason);
+    return prewarm_find(program, &target->key) ||
+           prewarm_ask(agent, program, target, false, step->reason);
 }
 
 uint32_t prewarm_device(const struct agent *agent, const struct program *program)
@@ -148,8 +150,8 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
     return first;
 }
 
-static int forward(struct peer *client, struct program *program, size_t seat,
-                   const struct message *message, const struct inventory_entry *target)
+static int prewarm_forward(struct peer *client, struct program *program, size_t seat,
+                           const struct message *message, const struct inventory_entry *target)
 {
     struct request wish = {
         .client = client,
@@ -167,8 +169,8 @@ static int forward(struct peer *client, struct program *program, size_t seat,
 
 /** All that "devices" names, before anything is asked of the program. False: the client was told
  *  why one of them is not to be used. */
-static bool read_targets(struct peer *client, const msgpack_object *map, bool drops,
-                         const struct inventory_entry **ret_targets, size_t *ret_count)
+static bool prewarm_read_targets(struct peer *client, const msgpack_object *map, bool drops,
+                                 const struct inventory_entry **ret_targets, size_t *ret_count)
 {
     const msgpack_object *names;
     size_t count = field_array(map, "devices", &names);
@@ -200,12 +202,13 @@ void prewarm_handle(struct peer *client, struct message *message)
     size_t seat, count;
     struct program *program = client_running_program(client, map, "nothing to make ready", &seat);
 
-    if (!program || !read_targets(client, map, field_bool(map, "drop", false), targets, &count))
+    if (!program ||
+        !prewarm_read_targets(client, map, field_bool(map, "drop", false), targets, &count))
         return;
     /* Each is a request of its own: the program serves them at once, and one is no other's. */
     size_t i = 0;
     do {
-        if (forward(client, program, seat, message, targets[i]))
+        if (prewarm_forward(client, program, seat, message, targets[i]))
             client_no_memory(client);
     } while (++i < count);
 }

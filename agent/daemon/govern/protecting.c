@@ -14,12 +14,12 @@
 #define PROTECT_MS 600000 /* A first point that takes longer is not waited for. */
 #define AGAIN_MS   5000
 
-static bool is_same(const struct protection *a, const struct protection *b)
+static bool protecting_is_same(const struct protection *a, const struct protection *b)
 {
     return a->word == b->word && a->seconds == b->seconds && a->bytes == b->bytes;
 }
 
-static bool is_asked(const struct agent *agent, const struct program *program)
+static bool protecting_is_asked(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
         if (request->program == program && request->protects)
@@ -28,8 +28,8 @@ static bool is_asked(const struct agent *agent, const struct program *program)
 }
 
 /** @client: who waits for it, or NULL. */
-static int ask(struct agent *agent, struct program *program, struct peer *client,
-               uint64_t timeout_ms)
+static int protecting_ask(struct agent *agent, struct program *program, struct peer *client,
+                          uint64_t timeout_ms)
 {
     const struct request wish = {.client = client,
                                  .program = program,
@@ -52,8 +52,9 @@ void protecting_tick(struct agent *agent)
         const struct protection *as = &program->status.protect.as;
         bool told = program->protect_ms && now - program->protect_ms < AGAIN_MS;
         if (program_acts(program) && !told && as->word != PROTECTION_UNSAID &&
-            !is_same(as, &program->policy.protect) && !is_asked(agent, program))
-            (void)ask(agent, program, NULL, PROTECT_MS); /* no memory: again */
+            !protecting_is_same(as, &program->policy.protect) &&
+            !protecting_is_asked(agent, program))
+            (void)protecting_ask(agent, program, NULL, PROTECT_MS); /* no memory: again */
     }
 }
 
@@ -114,6 +115,6 @@ void protecting_handle(struct peer *client, struct message *message)
     if (!program->connected)
         report_plain(client, program, "", "", RESULT_DONE, false);
     else if (client_finds_program(client, program) &&
-             ask(agent, program, client, field_u64(map, "timeout_ms", 0)))
+             protecting_ask(agent, program, client, field_u64(map, "timeout_ms", 0)))
         client_no_memory(client);
 }

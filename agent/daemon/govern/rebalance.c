@@ -12,7 +12,7 @@ bool rebalance_step(struct agent *agent)
 }
 
 /** Do in the copied world alone what a step would do, so that the next can be asked for. */
-static void pretend(struct world *world, const struct policy_step *step)
+static void rebalance_pretend(struct world *world, const struct policy_step *step)
 {
     struct policy_program *row = &world->programs[step->program];
     uint32_t *at;
@@ -40,7 +40,7 @@ static void pretend(struct world *world, const struct policy_step *step)
     to->busy += row->busy;
 }
 
-static void dry_run(struct peer *client)
+static void rebalance_dry_run(struct peer *client)
 {
     struct agent *agent = client->agent;
     struct world *world = &agent->governor->world;
@@ -65,7 +65,7 @@ static void dry_run(struct peer *client)
         frame_string(&frame, "result", "");
         frame_string(&frame, "reason", step.reason);
         peer_send(client, &frame);
-        pretend(world, &step);
+        rebalance_pretend(world, &step);
     }
     frame_init(&frame, MSG_BALANCE);
     frame_u64(&frame, "moved", count);
@@ -77,7 +77,7 @@ void rebalance_handle(struct peer *client, struct message *message)
 {
     followers_drop(client->agent, client); /* One thing at a time. */
     if (field_bool(&message->root, "dry_run", false))
-        dry_run(client);
+        rebalance_dry_run(client);
     else
         followers_add(client, false, 0);
 }

@@ -66,8 +66,8 @@ static const char *const outcome[] = {
     "image_written", "freed",    "not_protected", "not_removed", "box"};
 
 /* What the program reported of @request. */
-static void report_forward(struct peer *client, const struct request *request,
-                           const msgpack_object *message)
+static void requests_report_forward(struct peer *client, const struct request *request,
+                                    const msgpack_object *message)
 {
     const msgpack_object *seats;
     size_t count = field_array(message, "seats", &seats);
@@ -98,8 +98,8 @@ static void report_forward(struct peer *client, const struct request *request,
 #define TRIES_MAX 3
 
 /** @moved: the seats that are where they should be; the rest: see admit_settle(). */
-static void end_request(struct agent *agent, struct request *request, unsigned moved,
-                        const char *result, const char *reason, bool lasting)
+static void requests_end_request(struct agent *agent, struct request *request, unsigned moved,
+                                 const char *result, const char *reason, bool lasting)
 {
     for (struct request **at = &agent->requests; *at; at = &(*at)->next) {
         if (*at == request) {
@@ -111,7 +111,8 @@ static void end_request(struct agent *agent, struct request *request, unsigned m
     free(request);
 }
 
-static void put_numbers(struct frame *frame, const char *key, const uint64_t *numbers, size_t count)
+static void requests_put_numbers(struct frame *frame, const char *key, const uint64_t *numbers,
+                                 size_t count)
 {
     frame_array(frame, key);
     for (size_t i = 0; i < count; i++)
@@ -120,7 +121,7 @@ static void put_numbers(struct frame *frame, const char *key, const uint64_t *nu
 }
 
 /** @again: the program may say that it has more by now. */
-static void put_grants(struct frame *frame, const struct request *request, bool again)
+static void requests_put_grants(struct frame *frame, const struct request *request, bool again)
 {
     size_t count = request->program->seat_count;
     uint64_t most = 0, wanted[PROTOCOL_SEATS_MAX];
@@ -132,14 +133,14 @@ static void put_grants(struct frame *frame, const struct request *request, bool 
     frame_u64(frame, "grant",
               request->seat == PROGRAM_ALL_SEATS ? most : request->grants[request->seat]);
     if (request->seat == PROGRAM_ALL_SEATS)
-        put_numbers(frame, "grants", request->grants, count);
+        requests_put_numbers(frame, "grants", request->grants, count);
     if (again)
-        put_numbers(frame, "wanted", wanted, count);
+        requests_put_numbers(frame, "wanted", wanted, count);
 }
 
 /** How long it may stop the program, and how fast it may copy before. */
-static void put_manner(struct frame *frame, const struct agent *agent,
-                       const struct request *request)
+static void requests_put_manner(struct frame *frame, const struct agent *agent,
+                                const struct request *request)
 {
     const struct policy_settings *settings = config_policy(&agent->config);
     uint64_t max_ms =
@@ -166,8 +167,8 @@ static void put_manner(struct frame *frame, const struct agent *agent,
         frame_string(frame, "manner", request->needed ? MANNER_NEEDED : MANNER_TAKEN);
 }
 
-static void send_request(const struct agent *agent, const struct request *request,
-                         const struct inventory_entry *target)
+static void requests_send_request(const struct agent *agent, const struct request *request,
+                                  const struct inventory_entry *target)
 {
     char key[DEVICE_KEY_TEXT_MAX] = "";
     struct frame frame;
@@ -182,11 +183,11 @@ static void send_request(const struct agent *agent, const struct request *reques
     frame_string(&frame, "name", strchr(request->to, ',') ? "" : request->to);
     frame_u64(&frame, "deadline_ns", request->deadline_ns);
     frame_bool(&frame, "dry_run", request->dry_run);
-    put_manner(&frame, agent, request);
+    requests_put_manner(&frame, agent, request);
     if (request->drops)
         frame_bool(&frame, "drop", true);
     if (request->target != LEDGER_NONE && !request->prewarms)
-        put_grants(&frame, request, request->tries < TRIES_MAX);
+        requests_put_grants(&frame, request, request->tries < TRIES_MAX);
     peer_send(request->program->peer, &frame);
 }
 
@@ -221,11 +222,11 @@ int requests_begin(struct agent *agent, const struct request *wish,
                                : "memory",
               request->ours ? "policy of agent" : "pid",
               request->client ? (int)request->client->pid : (int)getpid());
-    send_request(agent, request, target);
+    requests_send_request(agent, request, target);
     return 0;
 }
 
-static void send_cancel(const struct request *request)
+static void requests_send_cancel(const struct request *request)
 {
     struct frame frame;
 
@@ -244,13 +245,13 @@ void requests_cancel(struct peer *client, bool gone)
         if (gone)
             request->client = NULL;
         if (request->program->peer)
-            send_cancel(request);
+            requests_send_cancel(request);
     }
 }
 
 /** The request that @message of @program answers, or NULL: nobody may answer for another program.
  */
-static struct request *request_of(struct program *program, const msgpack_object *message)
+static struct request *requests_request_of(struct program *program, const msgpack_object *message)
 {
     struct request *request = program->peer->agent->requests;
     uint64_t id = field_u64(message, "request", 0);
@@ -261,12 +262,12 @@ static struct request *request_of(struct program *program, const msgpack_object 
 }
 
 /** It is on its way to another device, or one is made ready for it. */
-static bool request_moves(const struct request *request)
+static bool requests_request_moves(const struct request *request)
 {
     return !request_stays(request) || request->prewarms;
 }
 
-static void put_progress(struct frame *frame, const struct request *request)
+static void requests_put_phase(struct frame *frame, const struct request *request)
 {
     const struct request_progress *progress = &request->progress;
 
@@ -285,9 +286,9 @@ bool requests_cancel_program(struct agent *agent, const struct program *program)
     bool any = false;
 
     for (struct request *request = agent->requests; request; request = request->next) {
-        if (request->program != program || !request_moves(request) || !program->peer)
+        if (request->program != program || !requests_request_moves(request) || !program->peer)
             continue;
-        send_cancel(request);
+        requests_send_cancel(request);
         any = true;
     }
     return any;
@@ -296,7 +297,7 @@ bool requests_cancel_program(struct agent *agent, const struct program *program)
 void requests_progress(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
-    struct request *request = request_of(peer->program, message);
+    struct request *request = requests_request_of(peer->program, message);
     struct frame frame;
 
     if (!request)
@@ -312,7 +313,7 @@ void requests_progress(struct peer *peer, struct message *whole)
     if (!request->client)
         return;
     frame_init(&frame, MSG_PROGRESS);
-    put_progress(&frame, request);
+    requests_put_phase(&frame, request);
     peer_send(request->client, &frame);
 }
 
@@ -321,18 +322,18 @@ void requests_put_progress(const struct agent *agent, const struct program *prog
 {
     const struct request *request = agent->requests;
 
-    while (request && (request->program != program || !request_moves(request)))
+    while (request && (request->program != program || !requests_request_moves(request)))
         request = request->next;
     if (!request)
         return;
     frame_map(frame, "move");
     frame_string(frame, "verb", request->verb);
-    put_progress(frame, request);
+    requests_put_phase(frame, request);
     frame_end(frame);
 }
 
 /** The seats that are where they should be, as bits. */
-static unsigned moved_seats(const struct request *request, const msgpack_object *message)
+static unsigned requests_moved_seats(const struct request *request, const msgpack_object *message)
 {
     const msgpack_object *seats;
     size_t count = field_array(message, "seats", &seats);
@@ -348,15 +349,15 @@ static unsigned moved_seats(const struct request *request, const msgpack_object 
 }
 
 /** The program has more than we knew: what it may have there is decided anew. */
-static void start_over(struct agent *agent, struct request *request)
+static void requests_start_over(struct agent *agent, struct request *request)
 {
     const struct inventory_entry *target = devices_entry(agent, request->target);
     char error[PROTOCOL_TEXT_MAX];
 
     if (request->ours || !request->client) {
         /* The policy sees for itself. */
-        end_request(agent, request, 0, RESULT_AGAIN,
-                    "it allocated more meanwhile, which is to be decided anew", false);
+        requests_end_request(agent, request, 0, RESULT_AGAIN,
+                             "it allocated more meanwhile, which is to be decided anew", false);
         return;
     }
     admit_settle(agent, request, 0, RESULT_AGAIN, "", false);
@@ -365,13 +366,13 @@ static void start_over(struct agent *agent, struct request *request)
                    "program %s (pid %d) does not say what became of it, and may be where it was; "
                    "see reseat ps",
                    request->program->name, (int)request->program->pid);
-        end_request(agent, request, 0, RESULT_UNKNOWN, "", false);
+        requests_end_request(agent, request, 0, RESULT_UNKNOWN, "", false);
     } else if (admit_request(agent, request, target, error, sizeof(error))) {
         peer_error(request->client, ERR_REFUSED, "%s", error);
-        end_request(agent, request, 0, RESULT_AGAIN, "", false);
+        requests_end_request(agent, request, 0, RESULT_AGAIN, "", false);
     } else {
         request->tries++;
-        send_request(agent, request, target);
+        requests_send_request(agent, request, target);
     }
 }
 
@@ -379,13 +380,13 @@ void requests_report(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
     struct agent *agent = peer->agent;
-    struct request *request = request_of(peer->program, message);
+    struct request *request = requests_request_of(peer->program, message);
     char result[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
 
     if (!request)
         return;
     if (field_is(message, "result", RESULT_AGAIN)) {
-        start_over(agent, request);
+        requests_start_over(agent, request);
         return;
     }
     field_string(message, "result", result, sizeof(result));
@@ -400,15 +401,16 @@ void requests_report(struct peer *peer, struct message *whole)
                               ? request->client
                               : resume_ends(agent, request, result);
     if (client)
-        report_forward(client, request, message);
-    end_request(agent, request, moved_seats(request, message), result, reason,
-                field_bool(message, "lasting", false));
+        requests_report_forward(client, request, message);
+    requests_end_request(agent, request, requests_moved_seats(request, message), result, reason,
+                         field_bool(message, "lasting", false));
 }
 
 /** None of what @program is asked will be answered; who asked is told that it @does so with its
  *  verb, and what @follows. */
-static void end_all(struct agent *agent, struct program *program, const char *code,
-                    const char *does, const char *follows, const char *result, const char *reason)
+static void requests_end_all(struct agent *agent, struct program *program, const char *code,
+                             const char *does, const char *follows, const char *result,
+                             const char *reason)
 {
     struct request *next;
 
@@ -421,24 +423,25 @@ static void end_all(struct agent *agent, struct program *program, const char *co
                        (int)program->pid, does, request->verb, follows);
         }
         if (program->peer)
-            send_cancel(request);
-        end_request(agent, request, 0, result, reason, false);
+            requests_send_cancel(request);
+        requests_end_request(agent, request, 0, result, reason, false);
     }
 }
 
 void requests_fail(struct agent *agent, struct program *program, bool ended)
 {
-    end_all(agent, program, ERR_GONE,
-            ended ? "ended during" : "closed its connection to the agent during",
-            "; nothing is left to do for it", ended ? RESULT_ENDED : RESULT_UNKNOWN,
-            ended ? "the program ended" : "the program closed its connection to the agent");
+    requests_end_all(agent, program, ERR_GONE,
+                     ended ? "ended during" : "closed its connection to the agent during",
+                     "; nothing is left to do for it", ended ? RESULT_ENDED : RESULT_UNKNOWN,
+                     ended ? "the program ended"
+                           : "the program closed its connection to the agent");
 }
 
 /* Cancel what a connected program is asked: it does not answer. */
 static void requests_give_up(struct agent *agent, struct program *program)
 {
-    end_all(agent, program, ERR_EXPIRED, "does not answer (is it stopped?);", " is canceled",
-            RESULT_EXPIRED, "it does not answer (is it stopped?)");
+    requests_end_all(agent, program, ERR_EXPIRED, "does not answer (is it stopped?);",
+                     " is canceled", RESULT_EXPIRED, "it does not answer (is it stopped?)");
 }
 
 void requests_sweep(struct agent *agent)
@@ -455,7 +458,7 @@ void requests_sweep(struct agent *agent)
                        "itself when it runs again (is it stopped?)",
                        request->program->name, (int)request->program->pid);
         }
-        end_request(agent, request, 0, RESULT_EXPIRED, "it did not answer in time", false);
+        requests_end_request(agent, request, 0, RESULT_EXPIRED, "it did not answer in time", false);
     }
 }
 
@@ -473,7 +476,7 @@ void requests_finish(struct agent *agent)
  * nothing else. In sweeps (250 ms), so that a stop of the agent itself counts for nothing.
  */
 
-static bool is_awaited(const struct agent *agent, const struct program *program)
+static bool requests_is_awaited(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
         if (request->program == program)
@@ -482,7 +485,7 @@ static bool is_awaited(const struct agent *agent, const struct program *program)
 }
 
 /** Who waits for it is told, and others are asked in its place. */
-static void begin(struct agent *agent, struct program *program)
+static void requests_begin_one(struct agent *agent, struct program *program)
 {
     program->unanswered = 0;
     program->unresponsive = true;
@@ -507,10 +510,10 @@ void liveness_sweep(struct agent *agent)
 {
     for (struct program *program = agent->programs; program; program = program->next) {
         struct frame frame;
-        if (!program->peer || !is_awaited(agent, program)) {
+        if (!program->peer || !requests_is_awaited(agent, program)) {
             program->unanswered = 0;
         } else if (++program->unanswered == UNANSWERED_MAX) {
-            begin(agent, program);
+            requests_begin_one(agent, program);
         } else if (program->unanswered % ASK_SWEEPS == 0) {
             frame_init(&frame, MSG_QUERY);
             peer_send(program->peer, &frame);

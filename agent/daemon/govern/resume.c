@@ -14,7 +14,7 @@ struct resume {
     uint64_t expires_ms;
 };
 
-static void drop(struct agent *agent, struct resume *resume)
+static void resume_drop(struct agent *agent, struct resume *resume)
 {
     for (struct resume **at = &agent->governor->resumes; *at; at = &(*at)->next) {
         if (*at == resume) {
@@ -26,7 +26,7 @@ static void drop(struct agent *agent, struct resume *resume)
 }
 
 /** Nobody waits any more: what queues only for that stays suspended. */
-static void give_up(struct agent *agent, struct resume *resume)
+static void resume_give_up(struct agent *agent, struct resume *resume)
 {
     for (size_t i = 0; i < resume->program->seat_count; i++) {
         struct program_device *seat = &resume->program->seats[i];
@@ -36,11 +36,12 @@ static void give_up(struct agent *agent, struct resume *resume)
         }
     }
     programs_save(agent, resume->program);
-    drop(agent, resume);
+    resume_drop(agent, resume);
 }
 
 /** Have the seats of @program queue; those, as bits, that did not before. */
-static unsigned enqueue(struct agent *agent, struct program *program, unsigned seats, uint32_t only)
+static unsigned resume_enqueue(struct agent *agent, struct program *program, unsigned seats,
+                               uint32_t only)
 {
     unsigned added = 0;
 
@@ -76,7 +77,7 @@ void resume_queue(struct peer *client, struct program *program, size_t seat, uns
                               .program = program,
                               .seat = seat,
                               .seats = seats,
-                              .ours = enqueue(agent, program, seats, only),
+                              .ours = resume_enqueue(agent, program, seats, only),
                               .expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms : 0};
     agent->governor->resumes = resume;
     frame_init(&frame, MSG_NOTICE);
@@ -88,16 +89,16 @@ void resume_queue(struct peer *client, struct program *program, size_t seat, uns
 void resume_hand_back(struct peer *client, struct program *program, size_t seat, unsigned seats,
                       uint32_t only)
 {
-    (void)enqueue(client->agent, program, seats, only);
+    (void)resume_enqueue(client->agent, program, seats, only);
     report_devices(client, program, seat, RESULT_QUEUED, false);
 }
 
 void resume_later(struct agent *agent, struct program *program, unsigned seats)
 {
-    (void)enqueue(agent, program, seats, LEDGER_NONE);
+    (void)resume_enqueue(agent, program, seats, LEDGER_NONE);
 }
 
-static bool waits(const struct resume *resume)
+static bool resume_waits(const struct resume *resume)
 {
     for (size_t i = 0; i < resume->program->seat_count; i++)
         if (resume->seats & (1u << i) && resume->program->seats[i].suspended)
@@ -106,7 +107,7 @@ static bool waits(const struct resume *resume)
 }
 
 /** False for one that somebody else wants to stay where it is. */
-static bool queues(const struct resume *resume)
+static bool resume_queues(const struct resume *resume)
 {
     for (size_t i = 0; i < resume->program->seat_count; i++) {
         const struct program_device *seat = &resume->program->seats[i];
@@ -127,14 +128,14 @@ struct peer *resume_ends(struct agent *agent, const struct request *request, con
             continue;
         if (strcmp(result, RESULT_REFUSED) == 0 && request->chosen) {
             /* Where it was to go it never will. */
-            give_up(agent, resume);
+            resume_give_up(agent, resume);
             return client;
         }
         unsigned rest = resume->seats & ~request->seats;
         for (size_t i = 0; i < resume->program->seat_count; i++)
             rest &= resume->program->seats[i].suspended ? ~0u : ~(1u << i);
         if (strcmp(result, RESULT_DONE) == 0 && !rest) {
-            drop(agent, resume);
+            resume_drop(agent, resume);
             return client;
         }
     }
@@ -151,7 +152,7 @@ bool resume_cancel_program(struct agent *agent, const struct program *program)
         if (resume->program != program)
             continue;
         report_devices(resume->client, program, resume->seat, RESULT_CANCELED, false);
-        give_up(agent, resume);
+        resume_give_up(agent, resume);
         any = true;
     }
     return any;
@@ -168,7 +169,7 @@ void resume_cancel(struct agent *agent, const struct peer *client, bool gone)
                 report_devices(resume->client, resume->program, resume->seat, RESULT_CANCELED,
                                false);
             }
-            give_up(agent, resume);
+            resume_give_up(agent, resume);
         }
     }
 }
@@ -182,7 +183,7 @@ void resume_forget(struct agent *agent, const struct program *program)
         if (resume->program == program) {
             peer_error(resume->client, ERR_GONE, "program %s (pid %d) ended before it had a device",
                        program->name, (int)program->pid);
-            drop(agent, resume);
+            resume_drop(agent, resume);
         }
     }
 }
@@ -194,25 +195,25 @@ void resume_tick(struct agent *agent)
     for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
         const struct program *program = resume->program;
         next = resume->next;
-        if (!waits(resume)) {
+        if (!resume_waits(resume)) {
             report_devices(resume->client, resume->program, resume->seat, RESULT_DONE, false);
-            drop(agent, resume);
-        } else if (!queues(resume)) {
+            resume_drop(agent, resume);
+        } else if (!resume_queues(resume)) {
             peer_error(resume->client, ERR_REFUSED,
                        "program %s (pid %d) was suspended by another command meanwhile",
                        program->name, (int)program->pid);
-            drop(agent, resume);
+            resume_drop(agent, resume);
         } else if (program->unresponsive) {
             peer_error(resume->client, ERR_EXPIRED,
                        "program %s (pid %d) does not answer (is it stopped?); the resume is "
                        "canceled",
                        program->name, (int)program->pid);
-            give_up(agent, resume);
+            resume_give_up(agent, resume);
         } else if (resume->expires_ms && uv_now(&agent->loop) >= resume->expires_ms) {
             peer_error(resume->client, ERR_EXPIRED,
                        "program %s (pid %d) found no room in time and stays suspended: %s",
                        program->name, (int)program->pid, program->governed.why);
-            give_up(agent, resume);
+            resume_give_up(agent, resume);
         }
     }
 }
@@ -220,5 +221,5 @@ void resume_tick(struct agent *agent)
 void resume_finish(struct agent *agent)
 {
     while (agent->governor->resumes)
-        drop(agent, agent->governor->resumes);
+        resume_drop(agent, agent->governor->resumes);
 }

@@ -10,7 +10,8 @@
 #define LATELY_MS 10000
 
 /** The next device of the ledger, from @at on, that is @server's; or LEDGER_NONE. */
-static uint32_t next_device(const struct agent *agent, const struct server *server, uint32_t at)
+static uint32_t serving_next_device(const struct agent *agent, const struct server *server,
+                                    uint32_t at)
 {
     size_t length = strlen(server->name);
 
@@ -23,13 +24,13 @@ static uint32_t next_device(const struct agent *agent, const struct server *serv
 }
 
 /** Tell the seats of @program that are on @server's devices. True: there is one. */
-static bool is_there(const struct agent *agent, const struct program *program,
-                     const struct server *server, const char *notice)
+static bool serving_is_there(const struct agent *agent, const struct program *program,
+                             const struct server *server, const char *notice)
 {
     bool there = false;
 
-    for (uint32_t i = next_device(agent, server, 0); i != LEDGER_NONE;
-         i = next_device(agent, server, i + 1)) {
+    for (uint32_t i = serving_next_device(agent, server, 0); i != LEDGER_NONE;
+         i = serving_next_device(agent, server, i + 1)) {
         for (size_t seat = 0; seat < program->seat_count; seat++) {
             if (program->seats[seat].account.device != i)
                 continue;
@@ -42,14 +43,14 @@ static bool is_there(const struct agent *agent, const struct program *program,
 }
 
 /** "train (pid 5), render (pid 7)", or "nobody". */
-static void who_is_there(const struct agent *agent, const struct server *server, const char *notice,
-                         char *ret, size_t size)
+static void serving_who_is_there(const struct agent *agent, const struct server *server,
+                                 const char *notice, char *ret, size_t size)
 {
     size_t used = 0;
 
     snprintf(ret, size, "nobody");
     for (const struct program *program = agent->programs; program; program = program->next) {
-        if (!is_there(agent, program, server, notice) || used >= size)
+        if (!serving_is_there(agent, program, server, notice) || used >= size)
             continue;
         int length = snprintf(ret + used, size - used, "%s%s (pid %d)", used ? ", " : "",
                               program->name, (int)program->pid);
@@ -63,7 +64,7 @@ void serving_ended(struct agent *agent, const struct program *program)
 
     for (struct server *server = agent->servers; server; server = server->next) {
         size_t used = now - server->ended_ms < LATELY_MS ? strlen(server->ended) : 0;
-        if (!is_there(agent, program, server, NULL))
+        if (!serving_is_there(agent, program, server, NULL))
             continue;
         snprintf(server->ended + used, sizeof(server->ended) - used, "%s%s (pid %d, ended)",
                  used ? ", " : "", program->name, (int)program->pid);
@@ -87,7 +88,7 @@ void serving_changed(struct agent *agent, struct server *server)
         break;
     case SERVER_LOST:
         snprintf(text, sizeof(text), "server %s is lost", server->name);
-        who_is_there(agent, server, text, who, sizeof(who));
+        serving_who_is_there(agent, server, text, who, sizeof(who));
         ended = uv_now(&agent->loop) - server->ended_ms < LATELY_MS ? server->ended : "";
         bool nobody = strcmp(who, "nobody") == 0;
         snprintf(server->lost_with, sizeof(server->lost_with), "%.200s%s%s",
@@ -107,10 +108,10 @@ void serving_changed(struct agent *agent, struct server *server)
 /* ---- one that is to go ---- */
 
 /** False: somebody is on one of its devices, or was made ready for it. */
-static bool is_empty(const struct agent *agent, const struct server *server)
+static bool serving_is_empty(const struct agent *agent, const struct server *server)
 {
-    for (uint32_t i = next_device(agent, server, 0); i != LEDGER_NONE;
-         i = next_device(agent, server, i + 1)) {
+    for (uint32_t i = serving_next_device(agent, server, 0); i != LEDGER_NONE;
+         i = serving_next_device(agent, server, i + 1)) {
         const struct ledger_device *device = &agent->ledger.devices[i];
         if (device->accounts || device->reserved || (device->listed && prewarm_holds(agent, i)))
             return false;
@@ -119,12 +120,12 @@ static bool is_empty(const struct agent *agent, const struct server *server)
 }
 
 /** Its devices take no programs, or do again. Returns 0 or -errno: a later agent will not know. */
-static int set_drains(struct agent *agent, const struct server *server, bool drains)
+static int serving_set_drains(struct agent *agent, const struct server *server, bool drains)
 {
     bool changed = false;
 
-    for (uint32_t i = next_device(agent, server, 0); i != LEDGER_NONE;
-         i = next_device(agent, server, i + 1)) {
+    for (uint32_t i = serving_next_device(agent, server, 0); i != LEDGER_NONE;
+         i = serving_next_device(agent, server, i + 1)) {
         struct ledger_device *device = &agent->ledger.devices[i];
         changed = changed || device->drains != drains || device->drains_ms;
         device->drains = drains;
@@ -134,13 +135,13 @@ static int set_drains(struct agent *agent, const struct server *server, bool dra
     return changed ? limits_save(agent) : 0;
 }
 
-static void remove_now(struct agent *agent, struct server *server)
+static void serving_remove_now(struct agent *agent, struct server *server)
 {
     char who[WHO_MAX];
 
-    who_is_there(agent, server, NULL, who, sizeof(who));
+    serving_who_is_there(agent, server, NULL, who, sizeof(who));
     agent_log("server %s (%s) is gone; on its devices: %s", server->name, server->address, who);
-    int error = set_drains(agent, server, false);
+    int error = serving_set_drains(agent, server, false);
     if (error)
         agent_log("that the devices of %s do not drain any more cannot be kept: %s", server->name,
                   strerror(-error));
@@ -155,10 +156,10 @@ void serving_leaves(struct agent *agent, struct server *server, bool leaves)
         return;
     snprintf(text, sizeof(text), "server %s %s", server->name,
              leaves ? "is removed" : "is not removed any more");
-    who_is_there(agent, server, leaves ? text : NULL, who, sizeof(who));
+    serving_who_is_there(agent, server, leaves ? text : NULL, who, sizeof(who));
     agent_log("%s (%s); on its devices: %s", text, server->address, who);
     int error = server_set_leaves(server, leaves);
-    int failed = set_drains(agent, server, leaves);
+    int failed = serving_set_drains(agent, server, leaves);
     if (error || failed)
         agent_log("that cannot be kept: %s; a later agent takes it as it was",
                   strerror(error ? -error : -failed));
@@ -173,15 +174,15 @@ void serving_tick(struct agent *agent)
         if (!server->leaves)
             continue;
         /* Also devices that it shows only now. */
-        (void)set_drains(agent, server, true);
-        if (is_empty(agent, server) && !accounts_awaited(agent))
-            remove_now(agent, server);
+        (void)serving_set_drains(agent, server, true);
+        if (serving_is_empty(agent, server) && !accounts_awaited(agent))
+            serving_remove_now(agent, server);
     }
 }
 
 /* ---- what operators ask ---- */
 
-static void describe(struct peer *client, const struct server *server, struct frame *frame)
+static void serving_describe(struct peer *client, const struct server *server, struct frame *frame)
 {
     struct agent *agent = client->agent;
     const struct inventory *inventory = &agent->devices.inventory;
@@ -210,7 +211,8 @@ static void describe(struct peer *client, const struct server *server, struct fr
     frame_end(frame);
     frame_array(frame, "apps");
     for (const struct program *program = agent->programs; program; program = program->next) {
-        if (!access_may_act(client->uid, program->uid) || !is_there(agent, program, server, NULL))
+        if (!access_may_act(client->uid, program->uid) ||
+            !serving_is_there(agent, program, server, NULL))
             continue;
         frame_map(frame, NULL);
         program_put_identity(program, frame);
@@ -221,22 +223,22 @@ static void describe(struct peer *client, const struct server *server, struct fr
     frame_end(frame);
 }
 
-static void answer(struct peer *client)
+static void serving_answer(struct peer *client)
 {
     struct frame frame;
 
     frame_init(&frame, MSG_SERVER);
     frame_array(&frame, "servers");
     for (const struct server *server = client->agent->servers; server; server = server->next)
-        describe(client, server, &frame);
+        serving_describe(client, server, &frame);
     frame_end(&frame);
     peer_send(client, &frame);
 }
 
 /* The name that it was given, or one from its address. False: it has none, which the client was
  * told. */
-static bool take_name(struct peer *client, const char *given, const char *address,
-                      char ret_name[SERVER_NAME_MAX])
+static bool serving_take_name(struct peer *client, const char *given, const char *address,
+                              char ret_name[SERVER_NAME_MAX])
 {
     if (!given[0] && !server_name_from(address, ret_name)) {
         peer_error(
@@ -259,7 +261,7 @@ static bool take_name(struct peer *client, const char *given, const char *addres
     return true;
 }
 
-static void add(struct peer *client, const char *given, const char *text)
+static void serving_add(struct peer *client, const char *given, const char *text)
 {
     struct agent *agent = client->agent;
     char name[SERVER_NAME_MAX], address[SERVER_ADDRESS_MAX], reason[PROTOCOL_TEXT_MAX];
@@ -269,7 +271,7 @@ static void add(struct peer *client, const char *given, const char *text)
         peer_error(client, ERR_USAGE, "%s", reason);
         return;
     }
-    if (!take_name(client, given, address, name))
+    if (!serving_take_name(client, given, address, name))
         return;
     for (server = agent->servers; server; server = server->next)
         if (!strcmp(server->name, name) || !strcmp(server->address, address))
@@ -277,7 +279,7 @@ static void add(struct peer *client, const char *given, const char *text)
     if (server && server->leaves && !strcmp(server->name, name) &&
         !strcmp(server->address, address)) {
         serving_leaves(agent, server, false);
-        answer(client);
+        serving_answer(client);
         return;
     }
     if (server && server->found && !strcmp(server->address, address) &&
@@ -287,7 +289,7 @@ static void add(struct peer *client, const char *given, const char *text)
             peer_error(client, ERR_FAILED, "server %s cannot be kept in %s: %s", name,
                        agent->servers_path, strerror(-error));
         else
-            answer(client);
+            serving_answer(client);
         return;
     }
     if (server) {
@@ -304,10 +306,10 @@ static void add(struct peer *client, const char *given, const char *text)
         peer_error(client, ERR_FAILED, "server %s cannot be kept in %s: %s; it is not added", name,
                    agent->servers_path, strerror(-error));
     else
-        answer(client);
+        serving_answer(client);
 }
 
-static void leave(struct peer *client, const char *name, bool now)
+static void serving_leave(struct peer *client, const char *name, bool now)
 {
     struct agent *agent = client->agent;
     struct server *server = servers_find(agent, name);
@@ -328,11 +330,11 @@ static void leave(struct peer *client, const char *name, bool now)
         if (other->found)
             serving_leaves(agent, other, true);
     if (now)
-        remove_now(agent, server);
+        serving_remove_now(agent, server);
     else
         serving_leaves(agent, server, true);
     serving_tick(agent);
-    answer(client);
+    serving_answer(client);
 }
 
 void server_handle(struct peer *client, struct message *message)
@@ -343,7 +345,7 @@ void server_handle(struct peer *client, struct message *message)
     bool plain = field_string(map, "name", name, sizeof(name)) &&
                  field_string(map, "address", address, sizeof(address));
     if (field_is(map, "deed", "list"))
-        answer(client);
+        serving_answer(client);
     else if (!access_may_manage(geteuid(), client->uid))
         peer_error(client, ERR_DENIED,
                    "only the agent's own user and root may add and remove "
@@ -351,9 +353,9 @@ void server_handle(struct peer *client, struct message *message)
     else if (!plain)
         peer_error(client, ERR_USAGE, "names and addresses of servers are plain text");
     else if (field_is(map, "deed", "add"))
-        add(client, name, address);
+        serving_add(client, name, address);
     else if (field_is(map, "deed", "remove"))
-        leave(client, name, field_bool(map, "now", false));
+        serving_leave(client, name, field_bool(map, "now", false));
     else
         peer_error(client, ERR_USAGE, "a server can be added, removed and listed");
 }

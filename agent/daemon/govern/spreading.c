@@ -12,8 +12,8 @@
  * more memory to give, or is not listed.
  */
 
-static const struct ledger_device *device_of(const struct agent *agent,
-                                             const struct inventory_entry *entry)
+static const struct ledger_device *spreading_device_of(const struct agent *agent,
+                                                       const struct inventory_entry *entry)
 {
     for (uint32_t i = 0; entry && i < agent->ledger.count; i++)
         if (strcmp(agent->ledger.devices[i].name, entry->name) == 0)
@@ -22,14 +22,14 @@ static const struct ledger_device *device_of(const struct agent *agent,
 }
 
 /** Those that it may use now, as bits. */
-static unsigned usable(const struct agent *agent, const struct program *program)
+static unsigned spreading_usable(const struct agent *agent, const struct program *program)
 {
     unsigned bits = 0;
 
     for (size_t i = 0; i < program->spread.count; i++) {
         const struct inventory_entry *entry =
             device_by_key(&agent->devices.inventory, &program->spread.devices[i]);
-        const struct ledger_device *device = device_of(agent, entry);
+        const struct ledger_device *device = spreading_device_of(agent, entry);
         if (entry && (!device ||
                       (!device->drains && !device->drains_ms && device->tight == LEDGER_NO_LIMIT)))
             bits |= 1u << i;
@@ -40,7 +40,7 @@ static unsigned usable(const struct agent *agent, const struct program *program)
 void spreading_put_names(const struct agent *agent, const struct program *program,
                          struct frame *frame)
 {
-    unsigned bits = usable(agent, program);
+    unsigned bits = spreading_usable(agent, program);
 
     frame_array(frame, "spread");
     for (size_t i = 0; i < program->spread.count; i++) {
@@ -59,7 +59,7 @@ void spreading_tell(const struct agent *agent, struct program *program)
 
     if (!program->peer)
         return;
-    program->spread_told = usable(agent, program);
+    program->spread_told = spreading_usable(agent, program);
     frame_init(&frame, MSG_SPREAD);
     frame_array(&frame, "devices");
     for (size_t i = 0; i < program->spread.count; i++) {
@@ -74,12 +74,12 @@ void spreading_tell(const struct agent *agent, struct program *program)
 void spreading_tick(struct agent *agent)
 {
     for (struct program *program = agent->programs; program; program = program->next)
-        if (program->peer && usable(agent, program) != program->spread_told)
+        if (program->peer && spreading_usable(agent, program) != program->spread_told)
             spreading_tell(agent, program);
 }
 
 /** Each device counts once, whatever it is called. */
-static void add(struct program_spread *spread, const struct device_key *key)
+static void spreading_add(struct program_spread *spread, const struct device_key *key)
 {
     size_t i = 0;
 
@@ -110,13 +110,13 @@ int spreading_read(const struct agent *agent, const msgpack_object *map, const c
             error = -EBUSY;
         if (error)
             return error;
-        add(&spread, &entry->key);
+        spreading_add(&spread, &entry->key);
     }
     *ret_spread = spread;
     return 0;
 }
 
-static void answer(struct peer *client, const struct program *program)
+static void spreading_answer(struct peer *client, const struct program *program)
 {
     struct frame frame;
 
@@ -128,7 +128,7 @@ static void answer(struct peer *client, const struct program *program)
 }
 
 /** No device but where all of it runs: nothing would be spread. */
-static bool is_home(const struct program *program, const struct program_spread *spread)
+static bool spreading_is_home(const struct program *program, const struct program_spread *spread)
 {
     bool home = spread->count == 1;
 
@@ -168,7 +168,7 @@ void spreading_handle(struct peer *client, struct message *message)
                    "launches are spread for a whole program, not for one virtual device; name it "
                    "as %s",
                    program->id);
-    } else if (is_home(program, &spread)) {
+    } else if (spreading_is_home(program, &spread)) {
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) runs there already; name other devices to spread its "
                    "launches to",
@@ -182,6 +182,6 @@ void spreading_handle(struct peer *client, struct message *message)
         program->spread = spread;
         programs_save(agent, program);
         spreading_tell(agent, program);
-        answer(client, program);
+        spreading_answer(client, program);
     }
 }

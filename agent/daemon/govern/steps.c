@@ -10,12 +10,12 @@
 #define FRESH_MS  1000
 #define STEP_MS   600000 /* A move that takes longer is given up. */
 
-static const struct policy_program *program_of(const struct agent *agent, uint32_t index)
+static const struct policy_program *steps_program_of(const struct agent *agent, uint32_t index)
 {
     return &agent->governor->world.programs[index];
 }
 
-static void note(const struct group *group, const struct policy_step *step)
+static void steps_note(const struct group *group, const struct policy_step *step)
 {
     struct program *program = group->program;
 
@@ -25,7 +25,7 @@ static void note(const struct group *group, const struct policy_step *step)
 
 /* ---- steps ---- */
 
-static uint64_t granted_of(const struct group *group)
+static uint64_t steps_granted_of(const struct group *group)
 {
     uint64_t bytes = 0;
 
@@ -35,11 +35,12 @@ static uint64_t granted_of(const struct group *group)
 }
 
 /** With a step's worth more than it needs, where there is plenty. */
-static bool do_grant(struct agent *agent, const struct group *group, const struct policy_step *step)
+static bool steps_do_grant(struct agent *agent, const struct group *group,
+                           const struct policy_step *step)
 {
     struct need *need = need_of(agent, group->program, group->seats);
     const struct program_device *seat = &group->program->seats[group->seat];
-    uint64_t granted = granted_of(group), quota = limits_quota(group->program);
+    uint64_t granted = steps_granted_of(group), quota = limits_quota(group->program);
 
     if (seat->account.device == LEDGER_NONE || (!need && !step->bytes))
         return false;
@@ -60,10 +61,11 @@ static bool do_grant(struct agent *agent, const struct group *group, const struc
 }
 
 /** It keeps to so much in all. One whose call waits for that goes on by making room itself. */
-static bool do_spill(struct agent *agent, const struct group *group, const struct policy_step *step)
+static bool steps_do_spill(struct agent *agent, const struct group *group,
+                           const struct policy_step *step)
 {
     struct need *need = need_of(agent, group->program, group->seats);
-    uint64_t granted = granted_of(group);
+    uint64_t granted = steps_granted_of(group);
 
     if (!need && step->bytes >= granted)
         return false;
@@ -80,7 +82,7 @@ static bool do_spill(struct agent *agent, const struct group *group, const struc
 }
 
 /** What each of a group's virtual devices gets of @bytes, by what they want. */
-static void share_out(const struct group *group, uint64_t bytes, uint64_t *ret_grants)
+static void steps_share_out(const struct group *group, uint64_t bytes, uint64_t *ret_grants)
 {
     uint64_t wanted = 0, given = 0;
 
@@ -100,8 +102,8 @@ static void share_out(const struct group *group, uint64_t bytes, uint64_t *ret_g
 }
 
 /** One request for each of its virtual devices; the program does them one after another. */
-static bool ask(struct agent *agent, const struct group *group, const struct policy_step *step,
-                const char *verb)
+static bool steps_ask(struct agent *agent, const struct group *group,
+                      const struct policy_step *step, const char *verb)
 {
     const struct inventory_entry *target = devices_entry(agent, step->device);
     uint64_t grants[PROTOCOL_SEATS_MAX];
@@ -109,7 +111,7 @@ static bool ask(struct agent *agent, const struct group *group, const struct pol
 
     if (strcmp(verb, MSG_SUSPEND) && !target)
         return false;
-    share_out(group, step->bytes, grants);
+    steps_share_out(group, step->bytes, grants);
     for (uint32_t i = 0; i < group->program->seat_count; i++) {
         struct request wish = {.program = group->program,
                                .seats = 1u << i,
@@ -141,25 +143,25 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     if (step->program >= world->policy.program_count)
         return false;
     struct group group = world->groups[step->program];
-    if (!group.program->peer || program_of(agent, step->program)->busy_moving)
+    if (!group.program->peer || steps_program_of(agent, step->program)->busy_moving)
         return false;
     if (step->action == POLICY_DO_REFUSE && !need_of(agent, group.program, group.seats)) {
         /* What is in its way may pass: it goes on queueing. */
         memcpy(group.program->governed.why, step->reason, sizeof(group.program->governed.why));
         return false;
     }
-    note(&group, step);
+    steps_note(&group, step);
     switch (step->action) {
     case POLICY_GRANT:
-        return do_grant(agent, &group, step);
+        return steps_do_grant(agent, &group, step);
     case POLICY_DO_SPILL:
-        return do_spill(agent, &group, step);
+        return steps_do_spill(agent, &group, step);
     case POLICY_DO_MOVE:
-        return ask(agent, &group, step, MSG_MOVE);
+        return steps_ask(agent, &group, step, MSG_MOVE);
     case POLICY_DO_RESUME:
-        return ask(agent, &group, step, MSG_RESUME);
+        return steps_ask(agent, &group, step, MSG_RESUME);
     case POLICY_DO_SUSPEND:
-        return ask(agent, &group, step, MSG_SUSPEND);
+        return steps_ask(agent, &group, step, MSG_SUSPEND);
     case POLICY_DO_PREWARM:
         return prewarm_do(agent, group.program, step);
     case POLICY_DO_REFUSE:
@@ -175,7 +177,8 @@ bool step_do(struct agent *agent, const struct policy_step *step)
 /* ---- what is granted and not used ---- */
 
 /** What @program could give back of @device without having to spill. */
-static uint64_t slack_of(const struct agent *agent, const struct program *program, uint32_t device)
+static uint64_t steps_slack_of(const struct agent *agent, const struct program *program,
+                               uint32_t device)
 {
     uint64_t now = uv_now(&agent->loop), slack = 0;
 
@@ -196,7 +199,7 @@ static uint64_t slack_of(const struct agent *agent, const struct program *progra
     return slack;
 }
 
-static void trim(struct agent *agent, struct program *program, uint32_t device)
+static void steps_trim(struct agent *agent, struct program *program, uint32_t device)
 {
     uint64_t held = 0;
 
@@ -211,8 +214,8 @@ static void trim(struct agent *agent, struct program *program, uint32_t device)
 }
 
 /** True when @bytes would be free on @device with what others do not use, and were asked back. */
-static bool trim_device(struct agent *agent, const struct program *program, uint32_t device,
-                        uint64_t bytes)
+static bool steps_trim_device(struct agent *agent, const struct program *program, uint32_t device,
+                              uint64_t bytes)
 {
     const struct ledger_device *own = &agent->ledger.devices[device];
     uint64_t room = ledger_free(own), slack = 0;
@@ -221,7 +224,7 @@ static bool trim_device(struct agent *agent, const struct program *program, uint
     if (room >= bytes || own->reserved > ledger_capacity(own))
         return false;
     for (const struct program *other = agent->programs; other; other = other->next) {
-        slack += other == program ? 0 : slack_of(agent, other, device);
+        slack += other == program ? 0 : steps_slack_of(agent, other, device);
         for (size_t i = 0; other != program && i < other->seat_count; i++) {
             under_way =
                 under_way || (other->governed.shrinks && other->seats[i].account.device == device);
@@ -232,9 +235,9 @@ static bool trim_device(struct agent *agent, const struct program *program, uint
     if (room + slack < bytes)
         return false;
     for (struct program *other = agent->programs; other && room < bytes; other = other->next) {
-        uint64_t own_slack = other == program ? 0 : slack_of(agent, other, device);
+        uint64_t own_slack = other == program ? 0 : steps_slack_of(agent, other, device);
         if (own_slack) {
-            trim(agent, other, device);
+            steps_trim(agent, other, device);
             room += own_slack;
         }
     }
@@ -249,8 +252,8 @@ bool step_trim(struct agent *agent, uint32_t index)
 
     if (one->device != POLICY_NONE) {
         return one->need <= one->quota &&
-               trim_device(agent, program, one->device,
-                           one->need > one->granted ? one->need - one->granted : 0);
+               steps_trim_device(agent, program, one->device,
+                                 one->need > one->granted ? one->need - one->granted : 0);
     }
     uint64_t bytes = one->wanted > one->need ? one->wanted : one->need;
     for (uint32_t i = 0; i < world->policy.device_count; i++)
@@ -259,7 +262,7 @@ bool step_trim(struct agent *agent, uint32_t index)
             return false;
     for (uint32_t i = 0; i < world->policy.device_count; i++)
         if (!world->devices[i].closed && !(one->barred[i / 64] & 1ull << (i % 64)) &&
-            trim_device(agent, program, i, bytes))
+            steps_trim_device(agent, program, i, bytes))
             return true;
     return false;
 }

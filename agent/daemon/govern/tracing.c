@@ -16,7 +16,7 @@ struct tracer {
     uint64_t until_ms;
 };
 
-static struct tracer *tracer_of(const struct agent *agent, const struct program *program)
+static struct tracer *tracing_tracer_of(const struct agent *agent, const struct program *program)
 {
     struct tracer *tracer = agent->governor->tracers;
 
@@ -25,7 +25,7 @@ static struct tracer *tracer_of(const struct agent *agent, const struct program 
     return tracer;
 }
 
-static void drop(struct agent *agent, struct tracer *tracer)
+static void tracing_drop(struct agent *agent, struct tracer *tracer)
 {
     struct tracer **at = &agent->governor->tracers;
 
@@ -35,7 +35,7 @@ static void drop(struct agent *agent, struct tracer *tracer)
     free(tracer);
 }
 
-static void tell(const struct program *program, bool on, uint64_t deadline_ns)
+static void tracing_tell(const struct program *program, bool on, uint64_t deadline_ns)
 {
     struct frame frame;
 
@@ -48,7 +48,8 @@ static void tell(const struct program *program, bool on, uint64_t deadline_ns)
 }
 
 /** @how  What ended it: "time", "program" or "silence". */
-static void answer(struct agent *agent, struct tracer *tracer, const char *how, uint64_t lost)
+static void tracing_answer(struct agent *agent, struct tracer *tracer, const char *how,
+                           uint64_t lost)
 {
     struct peer *client = tracer->client;
     struct frame frame;
@@ -57,7 +58,7 @@ static void answer(struct agent *agent, struct tracer *tracer, const char *how, 
     report_put_program(&frame, tracer->program);
     frame_string(&frame, "ended_by", how);
     frame_u64(&frame, "lost", lost);
-    drop(agent, tracer);
+    tracing_drop(agent, tracer);
     peer_send(client, &frame);
 }
 
@@ -72,7 +73,7 @@ void trace_handle(struct peer *client, struct message *message)
     if (!program)
         return;
     ms = ms < TRACE_MS_MAX ? ms : TRACE_MS_MAX;
-    if (!program->peer || tracer_of(agent, program)) {
+    if (!program->peer || tracing_tracer_of(agent, program)) {
         peer_error(client, ERR_REFUSED, "program %s (pid %d) %s", program->name, (int)program->pid,
                    program->peer ? "is traced by another command already"
                                  : "has not used OpenCL yet, or has not found this agent");
@@ -89,13 +90,13 @@ void trace_handle(struct peer *client, struct message *message)
                               .program = program,
                               .until_ms = uv_now(&agent->loop) + ms + GRACE_MS};
     agent->governor->tracers = tracer;
-    tell(program, true, clock_now_ns() + ms * NS_PER_MS);
+    tracing_tell(program, true, clock_now_ns() + ms * NS_PER_MS);
 }
 
 void tracing_spans(struct peer *peer, struct message *message)
 {
     struct agent *agent = peer->agent;
-    struct tracer *tracer = tracer_of(agent, peer->program);
+    struct tracer *tracer = tracing_tracer_of(agent, peer->program);
     const msgpack_object *spans = field_get(&message->root, "spans");
     struct frame frame;
 
@@ -107,7 +108,7 @@ void tracing_spans(struct peer *peer, struct message *message)
         peer_send(tracer->client, &frame);
     }
     if (field_bool(&message->root, "end", false))
-        answer(agent, tracer, "time", field_u64(&message->root, "lost", 0));
+        tracing_answer(agent, tracer, "time", field_u64(&message->root, "lost", 0));
 }
 
 void tracing_cancel(struct agent *agent, const struct peer *client, bool gone)
@@ -118,19 +119,19 @@ void tracing_cancel(struct agent *agent, const struct peer *client, bool gone)
         next = tracer->next;
         if (tracer->client != client)
             continue;
-        tell(tracer->program, false, 0);
+        tracing_tell(tracer->program, false, 0);
         tracer->until_ms = uv_now(&agent->loop) + GRACE_MS;
         if (gone)
-            drop(agent, tracer);
+            tracing_drop(agent, tracer);
     }
 }
 
 void tracing_ends(struct agent *agent, const struct program *program)
 {
-    struct tracer *tracer = tracer_of(agent, program);
+    struct tracer *tracer = tracing_tracer_of(agent, program);
 
     if (tracer)
-        answer(agent, tracer, "program", 0);
+        tracing_answer(agent, tracer, "program", 0);
 }
 
 void tracing_tick(struct agent *agent)
@@ -140,12 +141,12 @@ void tracing_tick(struct agent *agent)
     for (struct tracer *tracer = agent->governor->tracers; tracer; tracer = next) {
         next = tracer->next;
         if (uv_now(&agent->loop) >= tracer->until_ms)
-            answer(agent, tracer, "silence", 0);
+            tracing_answer(agent, tracer, "silence", 0);
     }
 }
 
 void tracing_finish(struct agent *agent)
 {
     while (agent->governor->tracers)
-        drop(agent, agent->governor->tracers);
+        tracing_drop(agent, agent->governor->tracers);
 }

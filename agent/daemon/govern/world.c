@@ -22,7 +22,7 @@ void world_finish(struct world *world)
 }
 
 /** Of moves of all programs. */
-static unsigned moves_since(const struct governor *governor, uint64_t since)
+static unsigned world_moves_since(const struct governor *governor, uint64_t since)
 {
     unsigned recent = 0;
 
@@ -32,7 +32,7 @@ static unsigned moves_since(const struct governor *governor, uint64_t since)
 }
 
 /** And of one. */
-static unsigned program_moves_since(const struct governed *governed, uint64_t since)
+static unsigned world_program_moves_since(const struct governed *governed, uint64_t since)
 {
     unsigned recent = 0;
 
@@ -41,7 +41,7 @@ static unsigned program_moves_since(const struct governed *governed, uint64_t si
     return recent;
 }
 
-static void put_devices(struct agent *agent, struct world *world)
+static void world_put_devices(struct agent *agent, struct world *world)
 {
 
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
@@ -72,7 +72,7 @@ static void put_devices(struct agent *agent, struct world *world)
     }
 }
 
-static bool has_requests(const struct agent *agent, const struct program *program)
+static bool world_has_requests(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
         if (request->program == program && !request_stays(request))
@@ -80,7 +80,7 @@ static bool has_requests(const struct agent *agent, const struct program *progra
     return false;
 }
 
-static void bar(uint64_t *barred, uint32_t device)
+static void world_bar(uint64_t *barred, uint32_t device)
 {
     barred[device / 64] |= 1ull << (device % 64);
 }
@@ -88,8 +88,8 @@ static void bar(uint64_t *barred, uint32_t device)
 /** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
  * what its environment does not show; what has less than it asked for, and all that it is not bound
  * to or does not queue for. */
-static void put_bars(const struct agent *agent, const struct group *group, uint32_t own,
-                     uint64_t *barred)
+static void world_put_bars(const struct agent *agent, const struct group *group, uint32_t own,
+                           uint64_t *barred)
 {
     const struct program *program = group->program;
     const struct program_device *seat = &program->seats[group->seat];
@@ -97,7 +97,7 @@ static void put_bars(const struct agent *agent, const struct group *group, uint3
     for (unsigned i = 0; i < program->governed.bar_count; i++) {
         const struct program_bar *one = &program->governed.bars[i];
         if (one->device != own && bars_hold(agent, program, one))
-            bar(barred, one->device);
+            world_bar(barred, one->device);
     }
     const struct inventory_entry *meant = NULL;
     const char *pinned_to = program->policy.pinned_to;
@@ -112,11 +112,11 @@ static void put_bars(const struct agent *agent, const struct group *group, uint3
         bool queues_elsewhere = seat_is_off(seat) && seat->only != LEDGER_NONE && seat->only != i;
         if (hidden || queues_elsewhere || (pinned_to[0] && (!entry || entry != meant)) ||
             !program_wish_fits(agent, program, i, ignored, sizeof(ignored)))
-            bar(barred, i);
+            world_bar(barred, i);
     }
 }
 
-static void add_seat(struct policy_program *row, const struct program_device *seat)
+static void world_add_seat(struct policy_program *row, const struct program_device *seat)
 {
     row->granted += ledger_reserved(&seat->account);
     row->wanted += seat->wanted;
@@ -130,7 +130,7 @@ static void add_seat(struct policy_program *row, const struct program_device *se
 }
 
 /** A driver that refused what was granted: what the program holds is all that it has there. */
-static void put_need(struct world *world, struct policy_program *row, const struct need *need)
+static void world_put_need(struct world *world, struct policy_program *row, const struct need *need)
 {
     row->state = row->device == POLICY_NONE ? row->state : POLICY_WAITING;
     row->least = row->least > need->least ? row->least : need->least;
@@ -152,8 +152,8 @@ static void put_need(struct world *world, struct policy_program *row, const stru
     }
 }
 
-static void put_times(const struct agent *agent, const struct group *group, const struct need *need,
-                      struct policy_program *row)
+static void world_put_times(const struct agent *agent, const struct group *group,
+                            const struct need *need, struct policy_program *row)
 {
     const struct program_device *seat = &group->program->seats[group->seat];
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
@@ -165,11 +165,11 @@ static void put_times(const struct agent *agent, const struct group *group, cons
     row->waited_s = waited / 1000;
     row->stayed_s = (now - seat->placed_ms) / 1000;
     row->recent_moves =
-        program_moves_since(&group->program->governed, now > budget ? now - budget : 0);
+        world_program_moves_since(&group->program->governed, now > budget ? now - budget : 0);
 }
 
 /** What its virtual devices there remember, as one. */
-static void put_visits(const struct group *group, struct policy_visits *ret_visits)
+static void world_put_visits(const struct group *group, struct policy_visits *ret_visits)
 {
     const struct program_device *seats = group->program->seats;
 
@@ -186,8 +186,8 @@ static void put_visits(const struct group *group, struct policy_visits *ret_visi
     }
 }
 
-static void put_group(struct agent *agent, struct world *world, const struct group *group,
-                      uint32_t device)
+static void world_put_group(struct agent *agent, struct world *world, const struct group *group,
+                            uint32_t device)
 {
     struct program *program = group->program;
     uint32_t index = world->policy.program_count++;
@@ -211,7 +211,7 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
         .ways = program->policy.ways,
         .preemptible = program->policy.preemptible,
         .kept = program->seats[group->seat].chosen,
-        .busy_moving = !program_acts(program) || has_requests(agent, program) ||
+        .busy_moving = !program_acts(program) || world_has_requests(agent, program) ||
                        program->governed.shrinks ||
                        uv_now(&agent->loop) < program->governed.rest_until_ms,
         .silent = program->unresponsive || program->status.fenced,
@@ -224,11 +224,11 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
                        : UINT64_MAX,
         .visits = &world->visits[index],
     };
-    put_visits(group, &world->visits[index]);
+    world_put_visits(group, &world->visits[index]);
     uint64_t held = 0;
     for (unsigned i = 0; i < program->seat_count; i++) {
         if (group->seats & (1u << i)) {
-            add_seat(row, &program->seats[i]);
+            world_add_seat(row, &program->seats[i]);
             held += program->seats[i].device_bytes;
         }
     }
@@ -239,11 +239,11 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
         row->ways &= ~(unsigned)POLICY_SPILL;
     }
     if (need)
-        put_need(world, row, need);
+        world_put_need(world, row, need);
     if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota)
         row->quota = row->least; /* It says for the first time what one call needs. */
-    put_times(agent, group, need, row);
-    put_bars(agent, group, row->device, barred);
+    world_put_times(agent, group, need, row);
+    world_put_bars(agent, group, row->device, barred);
     if (row->device != POLICY_NONE) {
         struct policy_device *on = &world->devices[row->device];
         row->next = on->first;
@@ -254,7 +254,8 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
 }
 
 /** Its virtual devices on one device are one program to the policy: they share what is granted. */
-static void put_program_groups(struct agent *agent, struct world *world, struct program *program)
+static void world_put_program_groups(struct agent *agent, struct world *world,
+                                     struct program *program)
 {
     unsigned done = 0;
 
@@ -268,11 +269,12 @@ static void put_program_groups(struct agent *agent, struct world *world, struct 
                 !seat_is_off(&program->seats[j]))
                 group.seats |= 1u << j;
         done |= group.seats;
-        put_group(agent, world, &group, seat_is_off(seat) ? LEDGER_NONE : seat->account.device);
+        world_put_group(agent, world, &group,
+                        seat_is_off(seat) ? LEDGER_NONE : seat->account.device);
     }
 }
 
-static int compare(const void *a, const void *b, void *data)
+static int world_compare(const void *a, const void *b, void *data)
 {
     const struct policy_program *programs = data;
     const struct policy_program *one = &programs[*(const uint32_t *)a];
@@ -283,7 +285,7 @@ static int compare(const void *a, const void *b, void *data)
     return one->ticket < other->ticket ? -1 : one->ticket > other->ticket;
 }
 
-static void put_queue(struct world *world)
+static void world_put_queue(struct world *world)
 {
     struct policy_world *policy = &world->policy;
 
@@ -292,10 +294,11 @@ static void put_queue(struct world *world)
         if (state == POLICY_WAITING || state == POLICY_SUSPENDED)
             world->queue[policy->queue_count++] = i;
     }
-    qsort_r(world->queue, policy->queue_count, sizeof(*world->queue), compare, world->programs);
+    qsort_r(world->queue, policy->queue_count, sizeof(*world->queue), world_compare,
+            world->programs);
 }
 
-static int make_room(struct world *world, size_t devices, size_t programs)
+static int world_make_room(struct world *world, size_t devices, size_t programs)
 {
     world_finish(world);
     world->devices = calloc(devices + 1, sizeof(*world->devices));
@@ -321,21 +324,21 @@ int world_build(struct agent *agent)
 
     for (const struct program *program = agent->programs; program; program = program->next)
         programs += program->seat_count;
-    int error = make_room(world, agent->ledger.count, programs);
+    int error = world_make_room(world, agent->ledger.count, programs);
     if (error)
         return error;
-    put_devices(agent, world);
+    world_put_devices(agent, world);
     world->policy = (struct policy_world){
         .devices = world->devices,
         .device_count = agent->ledger.count,
         .programs = world->programs,
         .queue = world->queue,
-        .recent_moves = moves_since(governor, now > budget ? now - budget : 0),
+        .recent_moves = world_moves_since(governor, now > budget ? now - budget : 0),
         .now_s = now / 1000,
     };
     for (struct program *program = agent->programs; program; program = program->next)
-        put_program_groups(agent, world, program);
-    put_queue(world);
+        world_put_program_groups(agent, world, program);
+    world_put_queue(world);
     return 0;
 }
 

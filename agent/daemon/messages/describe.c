@@ -18,7 +18,7 @@ void describe_account(const struct agent *agent, const struct ledger_device *dev
     frame_u64(frame, "drains_in_ns", devices_drain_in_ns(agent, device));
 }
 
-static void put_ways(struct frame *frame, unsigned ways)
+static void describe_put_ways(struct frame *frame, unsigned ways)
 {
     frame_array(frame, "on_full");
     for (unsigned i = 0; i < POLICY_WAYS; i++)
@@ -62,7 +62,7 @@ static void describe_governed(const struct agent *agent, const struct program *p
               program->policy.quota == LEDGER_NO_LIMIT ? 0 : program->policy.quota);
     frame_string(frame, "priority", priority);
     frame_bool(frame, "preemptible", program->policy.preemptible);
-    put_ways(frame, program->policy.ways);
+    describe_put_ways(frame, program->policy.ways);
     frame_u64(frame, "waiting", program->governed.waiting);
     frame_u64(frame, "ticket", ticket);
     frame_bool(frame, "displaced", displaced);
@@ -73,7 +73,7 @@ static void describe_governed(const struct agent *agent, const struct program *p
 }
 
 /** The name of a device, or where it is not listed what its driver says. */
-static const char *name_of(const struct agent *agent, const struct device_key *key)
+static const char *describe_name_of(const struct agent *agent, const struct device_key *key)
 {
     const struct inventory_entry *entry = device_by_key(&agent->devices.inventory, key);
 
@@ -86,7 +86,7 @@ static void describe_sources(const struct agent *agent, const struct program_dev
     frame_array(frame, "sources");
     for (uint32_t i = 0; i < seat->source_count; i++) {
         frame_map(frame, NULL);
-        frame_string(frame, "device", name_of(agent, &seat->sources[i].device));
+        frame_string(frame, "device", describe_name_of(agent, &seat->sources[i].device));
         frame_u64(frame, "device_bytes", seat->sources[i].bytes);
         frame_end(frame);
     }
@@ -122,7 +122,7 @@ static void describe_ready(const struct agent *agent, const struct program *prog
 {
     frame_array(frame, "ready");
     for (size_t i = 0; i < program->ready_count; i++)
-        frame_string(frame, NULL, name_of(agent, &program->ready[i].device));
+        frame_string(frame, NULL, describe_name_of(agent, &program->ready[i].device));
     frame_end(frame);
 }
 
@@ -176,7 +176,8 @@ void describe_program(const struct agent *agent, const struct program *program, 
 
 /** True when a seat of @program is on the device, or left something there; that takes @ret_bytes.
  */
-static bool uses(const struct program *program, const struct device_key *key, uint64_t *ret_bytes)
+static bool describe_uses(const struct program *program, const struct device_key *key,
+                          uint64_t *ret_bytes)
 {
     bool any = false;
 
@@ -205,7 +206,7 @@ static void describe_users(struct agent *agent, const struct peer *peer,
     for (const struct program *program = agent->programs; program; program = program->next) {
         uint64_t bytes;
         if (!program->connected || !access_may_act(peer->uid, program->uid) ||
-            !uses(program, &entry->key, &bytes))
+            !describe_uses(program, &entry->key, &bytes))
             continue;
         used += bytes;
         frame_map(frame, NULL);

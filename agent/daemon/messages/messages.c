@@ -45,7 +45,7 @@ const struct message_handler message_handlers[] = {
 };
 const size_t message_handler_count = ARRAY_SIZE(message_handlers);
 
-static void refuse(struct peer *peer, const msgpack_object *map)
+static void messages_refuse(struct peer *peer, const msgpack_object *map)
 {
     char type[PROTOCOL_WORD_MAX];
 
@@ -74,7 +74,7 @@ void messages_take(struct peer *peer, struct message *message)
            (handler->from != peer->role || !field_is(&message->root, "type", handler->type)))
         handler++;
     if (handler == end)
-        refuse(peer, &message->root);
+        messages_refuse(peer, &message->root);
     else if (handler->allowed && !handler->allowed(geteuid(), peer->uid))
         peer_error(peer, ERR_DENIED, "only the agent's own user and root may %s", handler->deed);
     else if (!handler->device ||

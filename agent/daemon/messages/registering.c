@@ -14,7 +14,7 @@
 #define LIST_AGE_MS 1000
 #define ANY_AGE_MS  (1ull << 40) /* Any age will do. */
 
-static void reply_registered(struct peer *peer, struct program *program)
+static void registering_reply_registered(struct peer *peer, struct program *program)
 {
     struct frame frame;
 
@@ -30,8 +30,8 @@ static void reply_registered(struct peer *peer, struct program *program)
 }
 
 /** The devices that a client names, and how many virtual ones it wants. Names are in @ret_texts. */
-static bool read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD_MAX],
-                      struct device_wish *ret_wish)
+static bool registering_read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD_MAX],
+                                  struct device_wish *ret_wish)
 {
     const msgpack_object *names;
     size_t named = field_array(map, "devices", &names);
@@ -50,7 +50,7 @@ static bool read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD
 
 /** Nobody starts on a device of a server who did not ask for that, where one of this machine is of
  *  the same kind, or a GPU. */
-static void keep_near(const struct inventory *inventory, struct device_fill *fills)
+static void registering_keep_near(const struct inventory *inventory, struct device_fill *fills)
 {
     bool near = false, near_gpu = false;
 
@@ -70,9 +70,9 @@ static void keep_near(const struct inventory *inventory, struct device_fill *fil
 
 /** As device_place(), but by what is in use, and -EBUSY where one that is named drains. Where all
  *  drain it is as if none did. */
-static int choose_devices(struct agent *agent, const struct device_wish *wish,
-                          const struct inventory_entry **ret_entries, char *ret_error,
-                          size_t error_size)
+static int registering_choose_devices(struct agent *agent, const struct device_wish *wish,
+                                      const struct inventory_entry **ret_entries, char *ret_error,
+                                      size_t error_size)
 {
     const struct inventory *inventory = &agent->devices.inventory;
     CLEANUP(cleanup_free) struct device_fill *fills = calloc(inventory->count + 1, sizeof(*fills));
@@ -93,7 +93,7 @@ static int choose_devices(struct agent *agent, const struct device_wish *wish,
         fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]);
     }
     if (fills)
-        keep_near(inventory, fills);
+        registering_keep_near(inventory, fills);
     for (size_t i = 0; fills && i < inventory->count; i++)
         open += !fills[i].closed;
     int result =
@@ -104,7 +104,8 @@ static int choose_devices(struct agent *agent, const struct device_wish *wish,
     return result;
 }
 
-static void register_program(struct peer *peer, struct message *message, const char *environment)
+static void registering_register_program(struct peer *peer, struct message *message,
+                                         const char *environment)
 {
     struct agent *agent = peer->agent;
     const struct inventory_entry *entries[PROTOCOL_SEATS_MAX];
@@ -114,11 +115,11 @@ static void register_program(struct peer *peer, struct message *message, const c
     struct program *program;
 
     field_text(&message->root, "name", name, sizeof(name));
-    if (!read_wish(&message->root, devices, &wish)) {
+    if (!registering_read_wish(&message->root, devices, &wish)) {
         peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_SEATS_MAX);
         return;
     }
-    int result = choose_devices(agent, &wish, entries, error, sizeof(error));
+    int result = registering_choose_devices(agent, &wish, entries, error, sizeof(error));
     if (!result)
         result = spreading_read(agent, &message->root, "spread", &spread, error, sizeof(error));
     if (result == -ENODEV && !peer->retried && !devices_fresh(agent, environment, LIST_AGE_MS)) {
@@ -152,12 +153,13 @@ static void register_program(struct peer *peer, struct message *message, const c
     for (size_t i = 0; i < wish.count; i++)
         program->seats[i].chosen = i < wish.named;
     program_configure(agent, program);
-    reply_registered(peer, program);
+    registering_reply_registered(peer, program);
 }
 
 /** The variables of @peer, one a line; NULL: the answer was given, or waits for a list that shows
  *  them and is not older than @age_ms. */
-static char *fresh_environment(struct peer *peer, struct message *message, uint64_t age_ms)
+static char *registering_fresh_environment(struct peer *peer, struct message *message,
+                                           uint64_t age_ms)
 {
     char *environment = client_environment(peer, &message->root);
 
@@ -173,15 +175,17 @@ static char *fresh_environment(struct peer *peer, struct message *message, uint6
 
 void register_handle(struct peer *peer, struct message *message)
 {
-    CLEANUP(cleanup_free) char *environment = fresh_environment(peer, message, ANY_AGE_MS);
+    CLEANUP(cleanup_free)
+    char *environment = registering_fresh_environment(peer, message, ANY_AGE_MS);
 
     if (environment)
-        register_program(peer, message, environment);
+        registering_register_program(peer, message, environment);
 }
 
 void devices_handle(struct peer *peer, struct message *message)
 {
-    CLEANUP(cleanup_free) char *environment = fresh_environment(peer, message, LIST_AGE_MS);
+    CLEANUP(cleanup_free)
+    char *environment = registering_fresh_environment(peer, message, LIST_AGE_MS);
     struct frame frame;
 
     if (environment) {

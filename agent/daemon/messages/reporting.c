@@ -11,8 +11,8 @@
 
 /* ---- explain ---- */
 
-static void put_bar(const struct agent *agent, uint32_t device, bool for_now, const char *reason,
-                    struct frame *frame)
+static void reporting_put_bar(const struct agent *agent, uint32_t device, bool for_now,
+                              const char *reason, struct frame *frame)
 {
     frame_map(frame, NULL);
     frame_string(frame, "device", agent->ledger.devices[device].name);
@@ -21,7 +21,8 @@ static void put_bar(const struct agent *agent, uint32_t device, bool for_now, co
     frame_end(frame);
 }
 
-static void put_bars(const struct agent *agent, const struct program *program, struct frame *frame)
+static void reporting_put_bars(const struct agent *agent, const struct program *program,
+                               struct frame *frame)
 {
     char reason[POLICY_REASON];
 
@@ -29,16 +30,16 @@ static void put_bars(const struct agent *agent, const struct program *program, s
     for (unsigned i = 0; i < program->governed.bar_count; i++) {
         const struct program_bar *one = &program->governed.bars[i];
         if (bars_hold(agent, program, one))
-            put_bar(agent, one->device, one->cause == BAR_FAILED, one->reason, frame);
+            reporting_put_bar(agent, one->device, one->cause == BAR_FAILED, one->reason, frame);
     }
     for (uint32_t i = 0; i < agent->ledger.count; i++)
         if (!program_wish_fits(agent, program, i, reason, sizeof(reason)))
-            put_bar(agent, i, false, reason, frame);
+            reporting_put_bar(agent, i, false, reason, frame);
     frame_end(frame);
 }
 
 /** What a move waits for to its end. */
-static void put_whole(const struct program *program, struct frame *frame)
+static void reporting_put_whole(const struct program *program, struct frame *frame)
 {
     frame_array(frame, "whole");
     for (size_t i = 0; i < program->whole_count; i++) {
@@ -51,8 +52,8 @@ static void put_whole(const struct program *program, struct frame *frame)
 }
 
 /** How often the policy moved it, and the last of these moves, newest first. */
-static void put_moves(const struct agent *agent, const struct governed *governed,
-                      struct frame *frame)
+static void reporting_put_moves(const struct agent *agent, const struct governed *governed,
+                                struct frame *frame)
 {
     const struct ledger *ledger = &agent->ledger;
 
@@ -73,8 +74,8 @@ static void put_moves(const struct agent *agent, const struct governed *governed
 }
 
 /** The policy's lines, one string each, and before them what it does not know. */
-static void put_lines(const struct agent *agent, const struct program_device *seat,
-                      struct frame *frame, char *text)
+static void reporting_put_lines(const struct agent *agent, const struct program_device *seat,
+                                struct frame *frame, char *text)
 {
     const struct ledger_device *device =
         seat->account.device == LEDGER_NONE ? NULL : &agent->ledger.devices[seat->account.device];
@@ -118,9 +119,9 @@ void explain_handle(struct peer *client, struct message *message)
     frame_init(&frame, MSG_EXPLAIN);
     describe_program(agent, program, &frame);
     frame_bool(&frame, "named", seat != PROGRAM_ALL_SEATS);
-    put_bars(agent, program, &frame);
-    put_whole(program, &frame);
-    put_moves(agent, &program->governed, &frame);
+    reporting_put_bars(agent, program, &frame);
+    reporting_put_whole(program, &frame);
+    reporting_put_moves(agent, &program->governed, &frame);
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->seat_count; i++) {
         uint32_t index = world_find(world, program, i);
@@ -132,7 +133,7 @@ void explain_handle(struct peer *client, struct message *message)
         frame_map(&frame, NULL);
         frame_u64(&frame, "seat", i);
         frame_string(&frame, "device", seat_device_name(agent, &program->seats[i]));
-        put_lines(agent, &program->seats[i], &frame, text);
+        reporting_put_lines(agent, &program->seats[i], &frame, text);
         frame_end(&frame);
     }
     frame_end(&frame);
@@ -141,8 +142,8 @@ void explain_handle(struct peer *client, struct message *message)
 
 /* ---- use over time ---- */
 
-static void put_history(const struct agent *agent, const struct history *history,
-                        struct frame *frame)
+static void reporting_put_history(const struct agent *agent, const struct history *history,
+                                  struct frame *frame)
 {
     uint64_t age = uv_now(&agent->loop) - history->begin_ms;
 
@@ -158,7 +159,7 @@ static void put_history(const struct agent *agent, const struct history *history
     frame_end(frame);
 }
 
-static void put_device(const struct agent *agent, uint32_t index, struct frame *frame)
+static void reporting_put_device(const struct agent *agent, uint32_t index, struct frame *frame)
 {
     const struct governor *governor = agent->governor;
     const struct ledger_device *device = &agent->ledger.devices[index];
@@ -169,13 +170,13 @@ static void put_device(const struct agent *agent, uint32_t index, struct frame *
     describe_account(agent, device, frame);
     frame_u64(frame, "held_bytes", device->held);
     frame_u64(frame, "programs", device->accounts);
-    put_history(agent, index < governor->history_count ? &governor->histories[index] : &none,
-                frame);
+    reporting_put_history(
+        agent, index < governor->history_count ? &governor->histories[index] : &none, frame);
     frame_end(frame);
 }
 
-static void put_program(const struct agent *agent, const struct program *program,
-                        struct frame *frame)
+static void reporting_put_program(const struct agent *agent, const struct program *program,
+                                  struct frame *frame)
 {
     const struct ledger_account *account = &program->seats[0].account;
 
@@ -183,11 +184,11 @@ static void put_program(const struct agent *agent, const struct program *program
     describe_program(agent, program, frame);
     frame_u64(frame, "capacity_bytes",
               account->device == LEDGER_NONE ? 0 : agent->ledger.devices[account->device].own);
-    put_history(agent, &program->governed.history, frame);
+    reporting_put_history(agent, &program->governed.history, frame);
     frame_end(frame);
 }
 
-static void put_ended(const struct peer *client, struct frame *frame)
+static void reporting_put_ended(const struct peer *client, struct frame *frame)
 {
     const struct governor *governor = client->agent->governor;
     unsigned first = governor->ended_count > ENDED_MAX ? governor->ended_count - ENDED_MAX : 0;
@@ -213,8 +214,8 @@ static void put_ended(const struct peer *client, struct frame *frame)
 }
 
 /** What a client may see: all that it names, or all there is. */
-static void put_all(const struct peer *client, const struct program *program, uint32_t device,
-                    struct frame *frame)
+static void reporting_put_all(const struct peer *client, const struct program *program,
+                              uint32_t device, struct frame *frame)
 {
     const struct agent *agent = client->agent;
     bool all = !program && device == LEDGER_NONE;
@@ -223,16 +224,16 @@ static void put_all(const struct peer *client, const struct program *program, ui
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         const struct ledger_device *one = &agent->ledger.devices[i];
         if (i == device || (all && (devices_entry(agent, i) || one->accounts)))
-            put_device(agent, i, frame);
+            reporting_put_device(agent, i, frame);
     }
     frame_end(frame);
     frame_array(frame, "apps");
     for (const struct program *one = agent->programs; one; one = one->next)
         if (one == program || (all && access_may_act(client->uid, one->uid)))
-            put_program(agent, one, frame);
+            reporting_put_program(agent, one, frame);
     frame_end(frame);
     if (all) {
-        put_ended(client, frame);
+        reporting_put_ended(client, frame);
     } else {
         frame_array(frame, "ended");
         frame_end(frame);
@@ -251,6 +252,6 @@ void use_handle(struct peer *client, struct message *message)
         !client_program_or_device(client, &message->root, &program, &seat, &device))
         return;
     frame_init(&frame, MSG_USE);
-    put_all(client, program, device, &frame);
+    reporting_put_all(client, program, device, &frame);
     peer_send(client, &frame);
 }

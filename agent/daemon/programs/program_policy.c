@@ -47,7 +47,7 @@ void program_put_policy(const struct program *program, struct frame *frame)
 }
 
 /* Negative numbers are not among what frames carry. */
-static void take_priority(struct program *program, const msgpack_object *map)
+static void program_policy_take_priority(struct program *program, const msgpack_object *map)
 {
     char text[16], *end;
 
@@ -65,7 +65,7 @@ void program_take_policy(struct program *program, const msgpack_object *map)
 
     /* What an older agent kept may have been said. */
     policy->overrides = (unsigned)(field_u64(map, "said", OVERRIDE_ALL) & OVERRIDE_ALL);
-    take_priority(program, map);
+    program_policy_take_priority(program, map);
     policy->preemptible = field_bool(map, "preemptible", policy->preemptible);
     policy->ways = (unsigned)(field_u64(map, "ways", policy->ways) & all);
     policy->quota = field_u64(map, "quota", policy->quota);

@@ -90,7 +90,8 @@ void program_set_quota(struct agent *agent, struct program *program, uint64_t by
 }
 
 /** All that the configuration says of a program, but for what was said of it otherwise. */
-static struct program_policy configured(const struct agent *agent, const struct program *program)
+static struct program_policy program_saved_configured(const struct agent *agent,
+                                                      const struct program *program)
 {
     struct program_policy policy = program->policy;
     struct config_program said;
@@ -118,7 +119,7 @@ static struct program_policy configured(const struct agent *agent, const struct 
 void program_named(struct agent *agent, struct program *program)
 {
     program->policy.overrides = 0;
-    program->policy = configured(agent, program);
+    program->policy = program_saved_configured(agent, program);
 }
 
 void program_tell_warm(const struct agent *agent, const struct program *program)
@@ -143,7 +144,7 @@ void program_configure(struct agent *agent, struct program *program)
 {
     uint64_t quota = program->policy.quota;
 
-    program->policy = configured(agent, program);
+    program->policy = program_saved_configured(agent, program);
     if (program->policy.quota != quota)
         program_set_quota(agent, program, program->policy.quota, "the configuration set its limit");
     else

@@ -26,7 +26,7 @@ void program_put_devices(const struct program *program, struct frame *frame)
     frame_end(frame);
 }
 
-static void take_key(struct program_device *seat, const msgpack_object *text)
+static void program_seats_take_key(struct program_device *seat, const msgpack_object *text)
 {
     char key[DEVICE_KEY_TEXT_MAX];
     struct device_key parsed;
@@ -44,7 +44,7 @@ void program_take_devices(struct program *program, const msgpack_object *map)
 
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
         program->seat_count = i + 1;
-        take_key(&program->seats[i], &keys[i]);
+        program_seats_take_key(&program->seats[i], &keys[i]);
     }
 }
 
@@ -73,14 +73,15 @@ void program_take_spread(struct program *program, const msgpack_object *map)
                          !device_key_parse(key, &spread->devices[spread->count]);
 }
 
-static uint64_t bytes_of(const msgpack_object *map, const char *key, uint64_t fallback)
+static uint64_t program_seats_bytes_of(const msgpack_object *map, const char *key,
+                                       uint64_t fallback)
 {
     uint64_t bytes = field_u64(map, key, fallback);
 
     return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
 }
 
-static void take_sources(struct program_device *seat, const msgpack_object *map)
+static void program_seats_take_sources(struct program_device *seat, const msgpack_object *map)
 {
     const msgpack_object *items;
     size_t count = field_array(map, "sources", &items);
@@ -92,12 +93,13 @@ static void take_sources(struct program_device *seat, const msgpack_object *map)
         if (!field_string(&items[i], "device", key, sizeof(key)) ||
             device_key_parse(key, &source->device))
             continue;
-        source->bytes = bytes_of(&items[i], "bytes", 0);
+        source->bytes = program_seats_bytes_of(&items[i], "bytes", 0);
         seat->source_count++;
     }
 }
 
-static void take_seat(struct program *program, size_t index, const msgpack_object *map, bool seeks)
+static void program_seats_take_seat(struct program *program, size_t index,
+                                    const msgpack_object *map, bool seeks)
 {
     struct program_device *seat = &program->seats[index];
     uint64_t moves = field_u64(map, "moves", 0);
@@ -107,7 +109,7 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
     seat->moving = field_bool(map, "moving", false);
     seat->lost = field_bool(map, "lost", false);
     seat->seeks = seeks && seat->lost && !seat->suspended;
-    seat->device_bytes = bytes_of(map, "device_bytes", 0);
+    seat->device_bytes = program_seats_bytes_of(map, "device_bytes", 0);
     /* It may be counted before its end is known. */
     if (moves != seat->moves || downtime != seat->last_downtime_ns || !program->status.known)
         program->status.last_downtime_ns = downtime;
@@ -115,30 +117,30 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
     seat->moves = moves;
     field_text(map, "pinned", seat->pinned, sizeof(seat->pinned));
     if (field_get(map, "device"))
-        take_key(seat, field_get(map, "device"));
+        program_seats_take_key(seat, field_get(map, "device"));
     seat->tells_grants = field_get(map, "wanted") != NULL;
     seat->limited = field_get(map, "granted") != NULL;
-    seat->granted = bytes_of(map, "granted", 0);
-    uint64_t wanted = bytes_of(map, "wanted", seat->device_bytes);
-    uint64_t least = bytes_of(map, "least", wanted);
+    seat->granted = program_seats_bytes_of(map, "granted", 0);
+    uint64_t wanted = program_seats_bytes_of(map, "wanted", seat->device_bytes);
+    uint64_t least = program_seats_bytes_of(map, "least", wanted);
     /* On no device nothing counts as wanted: what it had is what it comes back with. */
     seat->wanted = seat->suspended && wanted < seat->wanted ? seat->wanted : wanted;
     seat->least = seat->suspended && least < seat->least ? seat->least : least;
     uint64_t most = seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
     seat->wanted_peak = most > seat->wanted_peak ? most : seat->wanted_peak;
-    seat->peak = bytes_of(map, "peak", seat->device_bytes);
-    seat->spilled = bytes_of(map, "spilled", 0);
-    seat->to_fetch = bytes_of(map, "to_fetch", 0);
-    seat->fetched = bytes_of(map, "fetched", 0);
+    seat->peak = program_seats_bytes_of(map, "peak", seat->device_bytes);
+    seat->spilled = program_seats_bytes_of(map, "spilled", 0);
+    seat->to_fetch = program_seats_bytes_of(map, "to_fetch", 0);
+    seat->fetched = program_seats_bytes_of(map, "fetched", 0);
     if (seat->fetched > seat->to_fetch)
         seat->fetched = seat->to_fetch;
-    take_sources(seat, map);
+    program_seats_take_sources(seat, map);
     uint64_t busy = field_u64(map, "busy", 0);
     seat->busy = (uint32_t)(busy < 1000 ? busy : 1000);
 }
 
 /** What is known of those that it names again stays. */
-static void take_ready(struct program *program, const msgpack_object *message)
+static void program_seats_take_ready(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *items;
     size_t count = field_array(message, "ready", &items), before = program->ready_count;
@@ -161,7 +163,7 @@ static void take_ready(struct program *program, const msgpack_object *message)
     }
 }
 
-static void take_whole(struct program *program, const msgpack_object *message)
+static void program_seats_take_whole(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *items;
     size_t count = field_array(message, "whole", &items);
@@ -175,7 +177,7 @@ static void take_whole(struct program *program, const msgpack_object *message)
     }
 }
 
-static void take_protect(struct program *program, const msgpack_object *message)
+static void program_seats_take_protect(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *map = field_get(message, "protect");
     struct program_protect protect = {.as.word = PROTECTION_UNSAID};
@@ -203,7 +205,7 @@ static void take_protect(struct program *program, const msgpack_object *message)
     program->status.protect = protect;
 }
 
-static void take_loss(struct program_loss *loss, const msgpack_object *map)
+static void program_seats_take_loss(struct program_loss *loss, const msgpack_object *map)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
@@ -217,7 +219,7 @@ static void take_loss(struct program_loss *loss, const msgpack_object *map)
 }
 
 /* The process may execute another program, which has it then. */
-static void take_right(struct program *program, const msgpack_object *map)
+static void program_seats_take_right(struct program *program, const msgpack_object *map)
 {
     char folder[PATH_MAX], id[sizeof(program->right_id)];
 
@@ -247,14 +249,14 @@ void program_take_status(struct program *program, const msgpack_object *message)
     bool seeks = field_bool(field_get(message, "protect"), "seeks", false);
 
     program->awaited = false;
-    take_ready(program, message);
-    take_whole(program, message);
+    program_seats_take_ready(program, message);
+    program_seats_take_whole(program, message);
     /* One that starts has none yet, and keeps those that it was registered with. */
     if (count != 0) {
         const msgpack_object *first = &seats[0];
         program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
         for (size_t i = 0; i < program->seat_count; i++)
-            take_seat(program, i, &seats[i], seeks);
+            program_seats_take_seat(program, i, &seats[i], seeks);
         /* These are of the whole program. */
         status->contexts = field_u64(first, "contexts", 0);
         status->queues = field_u64(first, "queues", 0);
@@ -268,11 +270,11 @@ void program_take_status(struct program *program, const msgpack_object *message)
     status->slice_ns = field_u64(message, "slice_ns", 0);
     status->spread_launches = field_u64(message, "spread_launches", 0);
     status->spread_items = field_u64(message, "spread_items", 0);
-    status->stored = bytes_of(message, "stored", 0);
-    take_protect(program, message);
-    take_loss(&status->loss, field_get(message, "loss"));
+    status->stored = program_seats_bytes_of(message, "stored", 0);
+    program_seats_take_protect(program, message);
+    program_seats_take_loss(&status->loss, field_get(message, "loss"));
     status->fenced = field_bool(field_get(message, "right"), "fenced", false);
-    take_right(program, field_get(message, "right"));
+    program_seats_take_right(program, field_get(message, "right"));
     field_text(field_get(message, "right"), "problem", status->right_problem,
                sizeof(status->right_problem));
 }
@@ -293,7 +295,7 @@ bool program_moving(const struct program *program)
     return false;
 }
 
-static bool program_lost(const struct program *program)
+static bool program_seats_program_lost(const struct program *program)
 {
     for (size_t i = 0; i < program->seat_count; i++)
         if (!program->seats[i].suspended && program->seats[i].lost)
@@ -301,7 +303,7 @@ static bool program_lost(const struct program *program)
     return false;
 }
 
-static bool program_spilled(const struct program *program)
+static bool program_seats_program_spilled(const struct program *program)
 {
     for (size_t i = 0; i < program->seat_count; i++)
         if (!program->seats[i].suspended && program->seats[i].spilled)
@@ -319,13 +321,13 @@ const char *program_state(const struct program *program)
         return "fenced";
     if (program_moving(program))
         return "moving";
-    if (program_lost(program))
+    if (program_seats_program_lost(program))
         return "lost";
     if (program_suspended(program))
         return "suspended";
     if (program->governed.waiting)
         return "waiting";
-    return program_spilled(program) ? "spilled" : "running";
+    return program_seats_program_spilled(program) ? "spilled" : "running";
 }
 
 const char *seat_device_name(const struct agent *agent, const struct program_device *seat)

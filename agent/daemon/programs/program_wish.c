@@ -8,7 +8,8 @@
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 
-static void take_limits(const msgpack_object *map, const char *key, struct reseat_limits *ret)
+static void program_wish_take_limits(const msgpack_object *map, const char *key,
+                                     struct reseat_limits *ret)
 {
     const msgpack_object *limits = field_get(map, key);
     uint64_t units = field_u64(limits, "compute_units", 0);
@@ -30,12 +31,13 @@ void program_take_wish(struct program *program, const msgpack_object *map)
 
     *wish = (struct program_wish){.aware = aware && aware->type == MSGPACK_OBJECT_MAP};
     if (wish->aware) {
-        take_limits(aware, "minimum", &wish->minimum);
-        take_limits(aware, "preferred", &wish->preferred);
+        program_wish_take_limits(aware, "minimum", &wish->minimum);
+        program_wish_take_limits(aware, "preferred", &wish->preferred);
     }
 }
 
-static void put_limits(struct frame *frame, const char *key, const struct reseat_limits *limits)
+static void program_wish_put_limits(struct frame *frame, const char *key,
+                                    const struct reseat_limits *limits)
 {
     const char *feature;
     uint32_t bit;
@@ -59,8 +61,8 @@ void program_put_wish(const struct program *program, struct frame *frame)
     if (!program->wish.aware)
         return;
     frame_map(frame, "aware");
-    put_limits(frame, "minimum", &program->wish.minimum);
-    put_limits(frame, "preferred", &program->wish.preferred);
+    program_wish_put_limits(frame, "minimum", &program->wish.minimum);
+    program_wish_put_limits(frame, "preferred", &program->wish.preferred);
     frame_end(frame);
 }
 

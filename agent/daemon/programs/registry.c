@@ -39,7 +39,7 @@ void program_close(struct agent *agent, struct program *program)
 }
 
 /** Take it out of the list. */
-static void program_destroy(struct agent *agent, struct program *program)
+static void registry_program_destroy(struct agent *agent, struct program *program)
 {
     program_close(agent, program);
     for (struct program **at = &agent->programs; *at; at = &(*at)->next) {
@@ -52,7 +52,7 @@ static void program_destroy(struct agent *agent, struct program *program)
     free(program);
 }
 
-static struct program *program_by_id(const struct agent *agent, const char *id)
+static struct program *registry_program_by_id(const struct agent *agent, const char *id)
 {
     for (struct program *program = agent->programs; program; program = program->next)
         if (strcmp(program->id, id) == 0)
@@ -65,21 +65,22 @@ static struct program *program_by_id(const struct agent *agent, const char *id)
  * what this process was before it ran a set-uid program. So the user has to be the program's; or,
  * as root's program may have become that user, the connection younger than what is known of it.
  */
-static bool is_of(const struct peer *peer, const struct program *program)
+static bool registry_is_of(const struct peer *peer, const struct program *program)
 {
     return peer->uid == program->uid || (program->uid == 0 && peer->number > program->after_peer);
 }
 
-static struct program *program_of_process(const struct agent *agent, const struct peer *peer,
-                                          uint64_t start)
+static struct program *registry_program_of_process(const struct agent *agent,
+                                                   const struct peer *peer, uint64_t start)
 {
     for (struct program *program = agent->programs; program; program = program->next)
-        if (program->pid == peer->pid && program->start == start && is_of(peer, program))
+        if (program->pid == peer->pid && program->start == start && registry_is_of(peer, program))
             return program;
     return NULL;
 }
 
-static struct program *program_create(struct agent *agent, pid_t pid, uint64_t start, uid_t uid)
+static struct program *registry_program_create(struct agent *agent, pid_t pid, uint64_t start,
+                                               uid_t uid)
 {
     struct program *program = calloc(1, sizeof(*program));
 
@@ -97,21 +98,21 @@ static struct program *program_create(struct agent *agent, pid_t pid, uint64_t s
 }
 
 /** Ids look like "a7": never a pid. */
-static void give_id(struct agent *agent, struct program *program)
+static void registry_give_id(struct agent *agent, struct program *program)
 {
     do {
         snprintf(program->id, sizeof(program->id), "a%u", agent->next_program++);
-    } while (program_by_id(agent, program->id) != program);
+    } while (registry_program_by_id(agent, program->id) != program);
 }
 
-static bool valid_id(const char *id)
+static bool registry_valid_id(const char *id)
 {
     size_t digits = strspn(id + (id[0] == 'a'), "0123456789");
 
     return id[0] == 'a' && digits >= 1 && digits <= 9 && id[1 + digits] == '\0';
 }
 
-static void reserve_id(struct agent *agent, const char *id)
+static void registry_reserve_id(struct agent *agent, const char *id)
 {
     unsigned long number = strtoul(id + 1, NULL, 10);
 
@@ -119,12 +120,12 @@ static void reserve_id(struct agent *agent, const char *id)
         agent->next_program = (unsigned)number + 1;
 }
 
-static void set_name(struct program *program, const char *name, const char *fallback)
+static void registry_set_name(struct program *program, const char *name, const char *fallback)
 {
     snprintf(program->name, sizeof(program->name), "%s", name && *name ? name : fallback);
 }
 
-static bool load_one(struct agent *agent, const char *path)
+static bool registry_load_one(struct agent *agent, const char *path)
 {
     char *bytes = NULL, id[sizeof(((struct program *)0)->id)], name[64];
     size_t size;
@@ -143,14 +144,14 @@ static bool load_one(struct agent *agent, const char *path)
         return false;
     const msgpack_object *map = &message.root;
     uint64_t pid = field_u64(map, "pid", 0), start = field_u64(map, "start", 0);
-    if (field_string(map, "id", id, sizeof(id)) && valid_id(id) && !program_by_id(agent, id) &&
-        field_text(map, "name", name, sizeof(name)) && pid > 0 && pid < INT32_MAX &&
-        process_alive((pid_t)pid, start)) {
-        struct program *program =
-            program_create(agent, (pid_t)pid, start, (uid_t)field_u64(map, "uid", UINT32_MAX));
+    if (field_string(map, "id", id, sizeof(id)) && registry_valid_id(id) &&
+        !registry_program_by_id(agent, id) && field_text(map, "name", name, sizeof(name)) &&
+        pid > 0 && pid < INT32_MAX && process_alive((pid_t)pid, start)) {
+        struct program *program = registry_program_create(agent, (pid_t)pid, start,
+                                                          (uid_t)field_u64(map, "uid", UINT32_MAX));
         if (program) {
             snprintf(program->id, sizeof(program->id), "%s", id);
-            set_name(program, name, id);
+            registry_set_name(program, name, id);
             program->named = field_bool(map, "named", false);
             program->connected = program->awaited = field_bool(map, "connected", false);
             field_string(map, "inventory", program->inventory, sizeof(program->inventory));
@@ -161,7 +162,7 @@ static bool load_one(struct agent *agent, const char *path)
             program_take_queued(agent, program, map);
             program_configure(agent, program);
             program->lost_ms = uv_now(&agent->loop);
-            reserve_id(agent, id);
+            registry_reserve_id(agent, id);
             alive = true;
         }
     }
@@ -179,26 +180,26 @@ void programs_load(struct agent *agent)
         char path[PATH_MAX];
         if (entry->d_name[0] == '.' || paths_join(agent->programs_folder, entry->d_name, path))
             continue;
-        if (!load_one(agent, path))
+        if (!registry_load_one(agent, path))
             unlink(path);
     }
     if (folder)
         closedir(folder);
 }
 
-static void program_remove(struct agent *agent, struct program *program)
+static void registry_program_remove(struct agent *agent, struct program *program)
 {
     char path[PATH_MAX];
 
     if (!program_file(agent, program, path))
         unlink(path);
-    program_destroy(agent, program);
+    registry_program_destroy(agent, program);
 }
 
 void programs_finish(struct agent *agent)
 {
     while (agent->programs)
-        program_destroy(agent, agent->programs);
+        registry_program_destroy(agent, agent->programs);
 }
 
 void programs_sweep(struct agent *agent)
@@ -211,7 +212,7 @@ void programs_sweep(struct agent *agent)
             continue;
         if (!process_alive(program->pid, program->start)) {
             agent->events->program_unreachable(agent, program, true);
-            program_remove(agent, program);
+            registry_program_remove(agent, program);
         } else if (program->connected && uv_now(&agent->loop) - program->lost_ms > LOST_MS) {
             agent->events->program_unreachable(agent, program, false);
         }
@@ -228,11 +229,11 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
     if (error)
         return error;
     char *copy = strdup(environment);
-    struct program *program = program_of_process(agent, peer, start);
+    struct program *program = registry_program_of_process(agent, peer, start);
     if (copy && !program) {
-        program = program_create(agent, peer->pid, start, peer->uid);
+        program = registry_program_create(agent, peer->pid, start, peer->uid);
         if (program)
-            give_id(agent, program);
+            registry_give_id(agent, program);
     }
     if (!program || !copy) {
         free(copy);
@@ -241,7 +242,7 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
     free(program->environment);
     program->environment = copy;
     program->named = named;
-    set_name(program, name, program->id);
+    registry_set_name(program, name, program->id);
     program_named(agent, program);
     program->seat_count = seat_count;
     for (size_t i = 0; i < seat_count; i++) {
@@ -268,19 +269,19 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
     field_text(hello, "name", name, sizeof(name));
     field_string(hello, "id", id, sizeof(id));
     field_text(hello, "program", command, sizeof(command));
-    struct program *program = program_of_process(agent, peer, start);
+    struct program *program = registry_program_of_process(agent, peer, start);
     if (!program) {
         /* A child of a program that was started with `run`, or one that an earlier agent knew. */
-        const struct program *known = program_by_id(agent, id), *parent;
-        program = program_create(agent, peer->pid, start, peer->uid);
+        const struct program *known = registry_program_by_id(agent, id), *parent;
+        program = registry_program_create(agent, peer->pid, start, peer->uid);
         if (!program)
             return -ENOMEM;
         parent = known && known->uid == program->uid ? known : NULL;
-        if (!known && valid_id(id)) {
+        if (!known && registry_valid_id(id)) {
             snprintf(program->id, sizeof(program->id), "%s", id);
-            reserve_id(agent, id);
+            registry_reserve_id(agent, id);
         } else {
-            give_id(agent, program);
+            registry_give_id(agent, program);
         }
         if (parent) {
             program->named = parent->named;
@@ -294,8 +295,8 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
                 program->seats[i].device = parent->seats[i].device;
             }
         }
-        set_name(program, parent && !parent->named ? command : name,
-                 command[0] ? command : program->id);
+        registry_set_name(program, parent && !parent->named ? command : name,
+                          command[0] ? command : program->id);
         program->stranger = !parent;
         if (!parent)
             program_named(agent, program);
@@ -345,7 +346,7 @@ void programs_set_device(struct agent *agent, struct program *program, size_t se
     programs_save(agent, program);
 }
 
-static bool is_pid(const char *text, pid_t *ret)
+static bool registry_is_pid(const char *text, pid_t *ret)
 {
     char *end;
     long value = strtol(text, &end, 10);
@@ -355,8 +356,8 @@ static bool is_pid(const char *text, pid_t *ret)
 }
 
 /** Of programs with one name, the one that is connected, if only one is. */
-static struct program *by_name(const struct agent *agent, const struct peer *peer, const char *name,
-                               bool connected, unsigned *ret_count)
+static struct program *registry_by_name(const struct agent *agent, const struct peer *peer,
+                                        const char *name, bool connected, unsigned *ret_count)
 {
     struct program *found = NULL;
 
@@ -371,8 +372,8 @@ static struct program *by_name(const struct agent *agent, const struct peer *pee
     return found;
 }
 
-static void candidates(const struct agent *agent, const struct peer *peer, const char *name,
-                       char *ret, size_t size)
+static void registry_candidates(const struct agent *agent, const struct peer *peer,
+                                const char *name, char *ret, size_t size)
 {
     size_t used = 0;
 
@@ -388,8 +389,8 @@ static void candidates(const struct agent *agent, const struct peer *peer, const
     }
 }
 
-static int find(struct agent *agent, const struct peer *peer, const char *text,
-                struct program **ret_program, char *ret_error, size_t error_size)
+static int registry_find(struct agent *agent, const struct peer *peer, const char *text,
+                         struct program **ret_program, char *ret_error, size_t error_size)
 {
     char list[512];
     unsigned count;
@@ -397,19 +398,20 @@ static int find(struct agent *agent, const struct peer *peer, const char *text,
 
     for (struct program *program = agent->programs; program; program = program->next) {
         if (access_may_act(peer->uid, program->uid) &&
-            (strcmp(program->id, text) == 0 || (is_pid(text, &pid) && program->pid == pid))) {
+            (strcmp(program->id, text) == 0 ||
+             (registry_is_pid(text, &pid) && program->pid == pid))) {
             *ret_program = program;
             return 0;
         }
     }
-    struct program *found = by_name(agent, peer, text, true, &count);
+    struct program *found = registry_by_name(agent, peer, text, true, &count);
     if (count == 0)
-        found = by_name(agent, peer, text, false, &count);
+        found = registry_by_name(agent, peer, text, false, &count);
     if (count == 1) {
         *ret_program = found;
         return 0;
     }
-    candidates(agent, peer, count ? text : NULL, list, sizeof(list));
+    registry_candidates(agent, peer, count ? text : NULL, list, sizeof(list));
     if (count) {
         snprintf(ret_error, error_size, "program \"%s\" could be any of %s; use an id or a pid",
                  text, list);
@@ -421,7 +423,7 @@ static int find(struct agent *agent, const struct peer *peer, const char *text,
 }
 
 /** Cut ":N" off. False when there is none. */
-static bool cut_seat(char *text, size_t *ret_seat)
+static bool registry_cut_seat(char *text, size_t *ret_seat)
 {
     char *colon = strrchr(text, ':');
     size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
@@ -441,12 +443,12 @@ int programs_find(struct agent *agent, const struct peer *peer, const char *text
     size_t seat;
 
     programs_sweep(agent);
-    int error = find(agent, peer, text, ret_program, ret_error, error_size);
+    int error = registry_find(agent, peer, text, ret_program, ret_error, error_size);
     *ret_seat = PROGRAM_ALL_SEATS;
     snprintf(name, sizeof(name), "%s", text);
-    if (error != -ESRCH || !cut_seat(name, &seat))
+    if (error != -ESRCH || !registry_cut_seat(name, &seat))
         return error;
-    error = find(agent, peer, name, ret_program, ret_error, error_size);
+    error = registry_find(agent, peer, name, ret_program, ret_error, error_size);
     if (error)
         return error;
     if (seat >= (*ret_program)->seat_count) {

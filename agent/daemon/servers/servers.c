@@ -75,7 +75,7 @@ bool servers_refuse(const struct agent *agent, const char *name, char *ret_reaso
 
 /* ---- what is kept ---- */
 
-static int save(const struct agent *agent)
+static int servers_save(const struct agent *agent)
 {
     struct server_line lines[SERVERS_MAX];
     size_t count = 0;
@@ -96,19 +96,19 @@ int server_set_leaves(struct server *server, bool leaves)
     if (server->leaves == leaves)
         return 0;
     server->leaves = leaves;
-    return save(server->agent);
+    return servers_save(server->agent);
 }
 
 /* ---- how they are ---- */
 
 /** It stands for all servers that are announced. */
-static bool is_announcer(const struct server *server)
+static bool servers_is_announcer(const struct server *server)
 {
     return strcmp(server->address, SERVER_ANNOUNCED) == 0;
 }
 
 /** @listed: its devices may be others. */
-static void set_state(struct server *server, enum server_state state, bool listed)
+static void servers_set_state(struct server *server, enum server_state state, bool listed)
 {
     struct agent *agent = server->agent;
     bool same = server->state == state && server->tried;
@@ -125,34 +125,34 @@ static void set_state(struct server *server, enum server_state state, bool liste
     server->since_ms = uv_now(&agent->loop);
 }
 
-static void is_there(struct server *server, const msgpack_object *map)
+static void servers_is_there(struct server *server, const msgpack_object *map)
 {
     server->round_trip_ns = field_u64(map, "round_trip_ns", 0);
     server->read = field_u64(map, "read", 0);
     server->write = field_u64(map, "write", 0);
     server->code[0] = server->problem[0] = '\0';
     server->wait_ms = 0;
-    set_state(server, SERVER_UP, field_bool(map, "listed", false));
+    servers_set_state(server, SERVER_UP, field_bool(map, "listed", false));
 }
 
-static void is_not_there(struct server *server, const char *code, const char *problem)
+static void servers_is_not_there(struct server *server, const char *code, const char *problem)
 {
     bool was = server->state == SERVER_UP || server->state == SERVER_LOST;
 
     snprintf(server->code, sizeof(server->code), "%s", code);
     snprintf(server->problem, sizeof(server->problem), "%s", problem);
-    set_state(server, was ? SERVER_LOST : SERVER_DOWN, false);
+    servers_set_state(server, was ? SERVER_LOST : SERVER_DOWN, false);
 }
 
-static struct server *create(struct agent *agent, const char *name, const char *address,
-                             bool configured);
+static struct server *servers_create(struct agent *agent, const char *name, const char *address,
+                                     bool configured);
 
 /* What is announced is anybody's word. It says where a server is that the user has credentials for,
    and the server proves the rest. */
 
 #define FOUND_MAX 32
 
-static bool may_use(const struct server *server)
+static bool servers_may_use(const struct server *server)
 {
     char ignored[PATH_MAX];
 
@@ -160,7 +160,7 @@ static bool may_use(const struct server *server)
 }
 
 /** Leave it alone until there are credentials; servers_tick() looks. */
-static void wait_for_credentials(struct server *server)
+static void servers_wait_for_credentials(struct server *server)
 {
     char path[PATH_MAX];
 
@@ -174,7 +174,7 @@ static void wait_for_credentials(struct server *server)
              path);
 }
 
-static void take_announcement(struct agent *agent, const msgpack_object *map)
+static void servers_take_announcement(struct agent *agent, const msgpack_object *map)
 {
     char text[PROTOCOL_TEXT_MAX], address[SERVER_ADDRESS_MAX], name[SERVER_NAME_MAX], why[256];
     unsigned found = 0;
@@ -197,38 +197,38 @@ static void take_announcement(struct agent *agent, const msgpack_object *map)
         same->watcher = NULL;
         same->start_ms = 0;
         strcpy(same->address, address);
-        wait_for_credentials(same);
+        servers_wait_for_credentials(same);
     } else if (!same && found < FOUND_MAX && agent->server_count < SERVERS_MAX) {
-        struct server *server = create(agent, name, address, false);
+        struct server *server = servers_create(agent, name, address, false);
         if (!server)
             return;
         unlink(server->file);
         server->found = true;
-        wait_for_credentials(server);
+        servers_wait_for_credentials(server);
         agent_log("server %s (%s) is announced", name, address);
     }
 }
 
-static void told(void *data, const msgpack_object *map)
+static void servers_told(void *data, const msgpack_object *map)
 {
     struct server *server = data;
     char code[sizeof(server->code)], problem[sizeof(server->problem)];
 
     server->heard_ms = uv_now(&server->agent->loop);
     if (field_get(map, "address")) {
-        if (is_announcer(server))
-            take_announcement(server->agent, map);
+        if (servers_is_announcer(server))
+            servers_take_announcement(server->agent, map);
         return;
     }
     field_text(map, "code", code, sizeof(code));
     field_text(map, "problem", problem, sizeof(problem));
     if (code[0])
-        is_not_there(server, code, problem);
+        servers_is_not_there(server, code, problem);
     else
-        is_there(server, map);
+        servers_is_there(server, map);
 }
 
-static void put_off(struct server *server)
+static void servers_put_off(struct server *server)
 {
     uint64_t wait = server->wait_ms ? server->wait_ms * 2 : RESTART_MS;
 
@@ -237,20 +237,21 @@ static void put_off(struct server *server)
     server->start_ms = uv_now(&server->agent->loop) + server->wait_ms;
 }
 
-static void ended(void *data)
+static void servers_ended(void *data)
 {
     struct server *server = data;
 
-    put_off(server);
-    is_not_there(server, "watcher", "the process that looks after it ended; another one follows");
+    servers_put_off(server);
+    servers_is_not_there(server, "watcher",
+                         "the process that looks after it ended; another one follows");
 }
 
-static void begin(struct server *server)
+static void servers_begin(struct server *server)
 {
-    static const struct watcher_events events = {told, ended};
+    static const struct watcher_events events = {servers_told, servers_ended};
     struct agent *agent = server->agent;
     char path[PATH_MAX], driver[PATH_MAX];
-    bool browses = is_announcer(server);
+    bool browses = servers_is_announcer(server);
     char *look[] = {path, server->address, server->file, driver, NULL};
     char *browse[] = {path, "browse", NULL};
     int error = browses ? paths_mdns(path) : paths_watch(path);
@@ -263,11 +264,11 @@ static void begin(struct server *server)
     server->heard_ms = uv_now(&agent->loop);
     if (!error)
         return;
-    put_off(server);
-    is_not_there(server, "watcher",
-                 browses
-                     ? "the process that looks for announcements (reseat-mdns) cannot be started"
-                     : "the process that looks after it (reseat-watch) cannot be started");
+    servers_put_off(server);
+    servers_is_not_there(
+        server, "watcher",
+        browses ? "the process that looks for announcements (reseat-mdns) cannot be started"
+                : "the process that looks after it (reseat-watch) cannot be started");
     agent_log("server %s: %s: %s", server->name, server->problem, strerror(-error));
 }
 
@@ -276,14 +277,16 @@ void servers_tick(struct agent *agent)
     uint64_t now = uv_now(&agent->loop);
 
     for (struct server *server = agent->servers; server; server = server->next) {
-        if (server->found && server->state == SERVER_FOUND && !may_use(server))
+        if (server->found && server->state == SERVER_FOUND && !servers_may_use(server))
             continue;
-        if (server->watcher && now - server->heard_ms > SILENCE_MS && !is_announcer(server)) {
+        if (server->watcher && now - server->heard_ms > SILENCE_MS &&
+            !servers_is_announcer(server)) {
             watcher_drop(server->watcher);
-            put_off(server);
-            is_not_there(server, "watcher", "the process that looks after it hung and was killed");
+            servers_put_off(server);
+            servers_is_not_there(server, "watcher",
+                                 "the process that looks after it hung and was killed");
         } else if (!server->watcher && now >= server->start_ms) {
-            begin(server);
+            servers_begin(server);
         }
     }
 }
@@ -308,8 +311,8 @@ void servers_look(const struct server *server)
 
 /* ---- which there are ---- */
 
-static struct server *create(struct agent *agent, const char *name, const char *address,
-                             bool configured)
+static struct server *servers_create(struct agent *agent, const char *name, const char *address,
+                                     bool configured)
 {
     struct server *server = calloc(1, sizeof(*server));
     char beside[sizeof("servers-") + SERVER_NAME_MAX];
@@ -339,17 +342,17 @@ int servers_add(struct agent *agent, const char *name, const char *address, bool
 {
     if (agent->server_count >= SERVERS_MAX)
         return -E2BIG;
-    struct server *server = create(agent, name, address, configured);
+    struct server *server = servers_create(agent, name, address, configured);
     if (!server)
         return -ENOMEM;
     /* What another of that name had is not this one's. */
     unlink(server->file);
-    int error = configured ? 0 : save(agent);
+    int error = configured ? 0 : servers_save(agent);
     if (error) {
         servers_remove(server);
         return error;
     }
-    begin(server);
+    servers_begin(server);
     *ret_server = server;
     return 0;
 }
@@ -361,7 +364,7 @@ int servers_keep(struct server *server)
         server->state = SERVER_CONNECTING;
         server->tried = false;
     }
-    int error = save(server->agent);
+    int error = servers_save(server->agent);
     if (error)
         server->found = true;
     return error;
@@ -378,7 +381,7 @@ void servers_remove(struct server *server)
     agent->server_count--;
     watcher_drop(server->watcher);
     unlink(server->file);
-    int error = server->configured || server->found ? 0 : save(agent);
+    int error = server->configured || server->found ? 0 : servers_save(agent);
     if (error)
         agent_log(
             "that server %s is removed cannot be kept in %s: %s; a later agent knows it again",
@@ -434,14 +437,14 @@ int servers_init(struct agent *agent)
         return error;
     for (size_t i = 0; i < agent->config.server_count && i < SERVERS_MAX; i++) {
         config_server(&agent->config, i, &name, &address);
-        if (!create(agent, name, address, true))
+        if (!servers_create(agent, name, address, true))
             return -ENOMEM;
     }
     size_t count = servers_read(agent->servers_path, lines);
     for (size_t i = 0; i < count && agent->server_count < SERVERS_MAX; i++) {
         struct server *server = servers_find(agent, lines[i].name)
                                     ? NULL
-                                    : create(agent, lines[i].name, lines[i].address, false);
+                                    : servers_create(agent, lines[i].name, lines[i].address, false);
         if (server)
             server->leaves = lines[i].leaves;
     }
@@ -469,7 +472,7 @@ void servers_finish(struct agent *agent)
 
 /* ---- their devices ---- */
 
-static bool is_shown(const struct server *server, const struct inventory_entry *entry)
+static bool servers_is_shown(const struct server *server, const struct inventory_entry *entry)
 {
     return strcmp(entry->key.icd, server->address) == 0;
 }
@@ -487,7 +490,7 @@ int servers_append(struct agent *agent, struct inventory *inventory, bool *ret_g
         kept.entries = some.entries;
         for (size_t i = 0; i < some.count; i++) {
             some.entries[i].lost = server->state != SERVER_UP;
-            if (is_shown(server, &some.entries[i]) && kept.count < DEVICES_MAX)
+            if (servers_is_shown(server, &some.entries[i]) && kept.count < DEVICES_MAX)
                 kept.entries[kept.count++] = some.entries[i];
             else
                 devinfo_finish(&some.entries[i].info);

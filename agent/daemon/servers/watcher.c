@@ -16,7 +16,7 @@ struct watcher {
     char buffer[4096];
 };
 
-static void closed(uv_handle_t *handle)
+static void watcher_closed(uv_handle_t *handle)
 {
     struct watcher *watcher = handle->data;
 
@@ -26,7 +26,7 @@ static void closed(uv_handle_t *handle)
     }
 }
 
-static void ends(struct watcher *watcher)
+static void watcher_ends(struct watcher *watcher)
 {
     const struct watcher_events *events = watcher->events;
     void *data = watcher->data;
@@ -38,16 +38,16 @@ static void ends(struct watcher *watcher)
 }
 
 /* Only now: libuv waits for no child whose handle is closed. */
-static void exited(uv_process_t *process, int64_t status, int number)
+static void watcher_exited(uv_process_t *process, int64_t status, int number)
 {
     struct watcher *watcher = process->data;
 
     (void)status, (void)number;
-    ends(watcher);
-    uv_close((uv_handle_t *)process, closed);
+    watcher_ends(watcher);
+    uv_close((uv_handle_t *)process, watcher_closed);
 }
 
-static void room(uv_handle_t *handle, size_t wanted, uv_buf_t *ret_buffer)
+static void watcher_room(uv_handle_t *handle, size_t wanted, uv_buf_t *ret_buffer)
 {
     struct watcher *watcher = handle->data;
 
@@ -55,7 +55,7 @@ static void room(uv_handle_t *handle, size_t wanted, uv_buf_t *ret_buffer)
     *ret_buffer = uv_buf_init(watcher->buffer, sizeof(watcher->buffer));
 }
 
-static void came(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+static void watcher_came(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
 {
     struct watcher *watcher = stream->data;
     struct message message;
@@ -71,7 +71,7 @@ static void came(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
         message_finish(&message);
     }
     if (result < 0)
-        ends(watcher);
+        watcher_ends(watcher);
 }
 
 int watcher_start(uv_loop_t *loop, char *const *arguments, const struct watcher_events *events,
@@ -88,7 +88,7 @@ int watcher_start(uv_loop_t *loop, char *const *arguments, const struct watcher_
         {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
     };
     uv_process_options_t options = {
-        .exit_cb = exited,
+        .exit_cb = watcher_exited,
         .file = arguments[0],
         .args = (char **)arguments,
         .flags = UV_PROCESS_DETACHED,
@@ -104,14 +104,14 @@ int watcher_start(uv_loop_t *loop, char *const *arguments, const struct watcher_
     error = uv_spawn(loop, &watcher->process, &options);
     watcher->open = 3;
     if (!error)
-        error = uv_read_start((uv_stream_t *)&watcher->out, room, came);
+        error = uv_read_start((uv_stream_t *)&watcher->out, watcher_room, watcher_came);
     if (!error) {
         *ret_watcher = watcher;
         return 0;
     }
     watcher_drop(watcher);
     if (!uv_process_get_pid(&watcher->process))
-        uv_close((uv_handle_t *)&watcher->process, closed);
+        uv_close((uv_handle_t *)&watcher->process, watcher_closed);
     return error;
 }
 
@@ -132,6 +132,6 @@ void watcher_drop(struct watcher *watcher)
     /* What it started ends with it, as it does with us. */
     if (uv_process_get_pid(&watcher->process))
         uv_process_kill(&watcher->process, SIGKILL);
-    uv_close((uv_handle_t *)&watcher->in, closed);
-    uv_close((uv_handle_t *)&watcher->out, closed);
+    uv_close((uv_handle_t *)&watcher->in, watcher_closed);
+    uv_close((uv_handle_t *)&watcher->out, watcher_closed);
 }

@@ -27,8 +27,8 @@ struct between {
     cl_event *waits; /* Those of from, then those of to. Owned. */
 };
 
-static cl_int take_end(cl_command_queue queue, cl_mem memory, size_t offset, size_t size,
-                       struct end *ret_end)
+static cl_int between_take_end(cl_command_queue queue, cl_mem memory, size_t offset, size_t size,
+                               struct end *ret_end)
 {
     struct end end = {.queue = queue_get(queue), .memory = memory_get(memory), .offset = offset};
     if (!end.queue)
@@ -44,7 +44,7 @@ static cl_int take_end(cl_command_queue queue, cl_mem memory, size_t offset, siz
 }
 
 /* Each event to the end whose context it is of. */
-static cl_int sort_waits(struct between *between, cl_uint count, const cl_event *waits)
+static cl_int between_sort_waits(struct between *between, cl_uint count, const cl_event *waits)
 {
     if ((count == 0) != (waits == NULL))
         return CL_INVALID_EVENT_WAIT_LIST;
@@ -71,7 +71,7 @@ static cl_int sort_waits(struct between *between, cl_uint count, const cl_event 
 }
 
 /* How the two sessions meet. */
-static cl_int choose_way(struct between *between)
+static cl_int between_choose_way(struct between *between)
 {
     struct client *from = between->from.queue->base.client;
     struct client *to = between->to.queue->base.client;
@@ -81,7 +81,7 @@ static cl_int choose_way(struct between *between)
     return meeting_init(&between->meeting, from, to);
 }
 
-static cl_int send_take(struct between *between, const struct command *command)
+static cl_int between_send_take(struct between *between, const struct command *command)
 {
     struct pack pack;
     pack_init(&pack);
@@ -97,7 +97,7 @@ static cl_int send_take(struct between *between, const struct command *command)
     return meeting_post(&between->meeting, 1, MSG_TAKE, &pack);
 }
 
-static cl_int send_give(struct between *between, const struct command *command)
+static cl_int between_send_give(struct between *between, const struct command *command)
 {
     struct pack pack;
     pack_init(&pack);
@@ -122,7 +122,7 @@ struct taking {
 };
 
 /* A device's server says that it cannot: not once more. Or it found no way: not for a while. */
-static void learn(const struct taking *taking, struct device_object *device, cl_int status)
+static void between_learn(const struct taking *taking, struct device_object *device, cl_int status)
 {
     if (status == CL_INVALID_OPERATION)
         atomic_store(&device->gateless, true);
@@ -130,22 +130,23 @@ static void learn(const struct taking *taking, struct device_object *device, cl_
         meeting_unreached(taking->awaits);
 }
 
-static void CL_CALLBACK on_given(cl_event event, cl_int status, void *data)
+static void CL_CALLBACK between_on_given(cl_event event, cl_int status, void *data)
 {
     struct taking *taking = data;
     (void)event;
-    learn(taking, taking->source, status);
+    between_learn(taking, taking->source, status);
     if (status < 0)
         meeting_forget(taking->event->base.client, taking->transfer);
     pthread_mutex_lock(&taking->event->base.client->lock);
     cl_int end = taking->event->ended ? taking->event->end : CL_SUCCESS;
     pthread_mutex_unlock(&taking->event->base.client->lock);
-    learn(taking, taking->target, end);
+    between_learn(taking, taking->target, end);
     event_let_go(taking->event);
     free(taking);
 }
 
-static cl_int begin_take(struct between *between, struct taking *taking, cl_event *ret_event)
+static cl_int between_begin_take(struct between *between, struct taking *taking,
+                                 cl_event *ret_event)
 {
     struct command command;
     cl_int error =
@@ -156,14 +157,14 @@ static cl_int begin_take(struct between *between, struct taking *taking, cl_even
     *taking = (struct taking){command.event, between->from.queue->device, between->to.queue->device,
                               between->meeting.awaits, between->meeting.transfer};
     event_hold(taking->event);
-    error = command_end(&command, send_take(between, &command));
+    error = command_end(&command, between_send_take(between, &command));
     if (error)
         event_let_go(taking->event);
     return error;
 }
 
 /* @taking: whoever hears of the end has it. */
-static cl_int begin_give(struct between *between, struct taking *taking)
+static cl_int between_begin_give(struct between *between, struct taking *taking)
 {
     struct command command;
     cl_event given = NULL;
@@ -171,28 +172,28 @@ static cl_int begin_give(struct between *between, struct taking *taking)
         command_begin(&command, (cl_command_queue)between->from.queue, CL_COMMAND_COPY_BUFFER,
                       false, false, between->from.wait_count, between->from.waits, &given);
     if (error == CL_SUCCESS)
-        error = command_end(&command, send_give(between, &command));
+        error = command_end(&command, between_send_give(between, &command));
     if (error)
         return error;
-    error = clSetEventCallback(given, CL_COMPLETE, on_given, taking);
+    error = clSetEventCallback(given, CL_COMPLETE, between_on_given, taking);
     handle_release(given);
     return error;
 }
 
-static cl_int run(struct between *between, cl_event *event)
+static cl_int between_run(struct between *between, cl_event *event)
 {
     cl_event taken = NULL;
     struct taking *taking = malloc(sizeof(*taking));
     if (!taking)
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = begin_take(between, taking, &taken);
+    cl_int error = between_begin_take(between, taking, &taken);
     if (error) {
         if (taken)
             handle_release(taken);
         free(taking);
         return error;
     }
-    error = begin_give(between, taking);
+    error = between_begin_give(between, taking);
     if (error) {
         meeting_forget(between->to.queue->base.client, between->meeting.transfer);
         event_let_go(taking->event);
@@ -211,19 +212,19 @@ cl_int CL_API_CALL between_enqueue(cl_command_queue source_queue, cl_command_que
                                    const cl_event *waits, cl_event *event)
 {
     struct between between = {.size = size, .meeting = MEETING_NONE};
-    cl_int error = take_end(source_queue, source, source_offset, size, &between.from);
+    cl_int error = between_take_end(source_queue, source, source_offset, size, &between.from);
     if (error == CL_SUCCESS)
-        error = take_end(target_queue, target, target_offset, size, &between.to);
+        error = between_take_end(target_queue, target, target_offset, size, &between.to);
     if (error)
         return error;
     if (between.from.queue->context == between.to.queue->context)
         return clEnqueueCopyBuffer(target_queue, source, target, source_offset, target_offset, size,
                                    wait_count, waits, event);
-    error = sort_waits(&between, wait_count, waits);
+    error = between_sort_waits(&between, wait_count, waits);
     if (error == CL_SUCCESS)
-        error = choose_way(&between);
+        error = between_choose_way(&between);
     if (error == CL_SUCCESS)
-        error = run(&between, event);
+        error = between_run(&between, event);
     meeting_finish(&between.meeting);
     free(between.waits);
     return error;

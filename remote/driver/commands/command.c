@@ -5,7 +5,7 @@
 
 /* What all enqueued commands have in common. */
 
-static cl_int check_waits(const struct queue *queue, cl_uint count, const cl_event *waits)
+static cl_int command_check_waits(const struct queue *queue, cl_uint count, const cl_event *waits)
 {
     if ((count == 0) != (waits == NULL))
         return CL_INVALID_EVENT_WAIT_LIST;
@@ -23,14 +23,15 @@ struct manner {
     bool blocking, after_all, reads;
 };
 
-static cl_int begin(struct command *command, cl_command_queue queue, cl_command_type type,
-                    struct manner manner, cl_uint count, const cl_event *waits, cl_event *event)
+static cl_int command_begin_locked(struct command *command, cl_command_queue queue,
+                                   cl_command_type type, struct manner manner, cl_uint count,
+                                   const cl_event *waits, cl_event *event)
 {
     bool knows = event || manner.blocking || manner.reads;
     struct queue *q = queue_get(queue);
     if (!q)
         return CL_INVALID_COMMAND_QUEUE;
-    cl_int error = check_waits(q, count, waits);
+    cl_int error = command_check_waits(q, count, waits);
     if (error == CL_SUCCESS)
         error = client_state(q->base.client);
     if (error)
@@ -75,18 +76,18 @@ cl_int command_begin_transfer(struct command *command, cl_command_queue queue, c
                               cl_bool blocking, cl_uint count, const cl_event *waits,
                               cl_event *event)
 {
-    return begin(command, queue, type,
-                 (struct manner){.blocking = blocking != CL_FALSE, .reads = true}, count, waits,
-                 event);
+    return command_begin_locked(command, queue, type,
+                                (struct manner){.blocking = blocking != CL_FALSE, .reads = true},
+                                count, waits, event);
 }
 
 cl_int command_begin(struct command *command, cl_command_queue queue, cl_command_type type,
                      bool blocking, bool after_all, cl_uint count, const cl_event *waits,
                      cl_event *event)
 {
-    return begin(command, queue, type,
-                 (struct manner){.blocking = blocking, .after_all = after_all}, count, waits,
-                 event);
+    return command_begin_locked(command, queue, type,
+                                (struct manner){.blocking = blocking, .after_all = after_all},
+                                count, waits, event);
 }
 
 cl_int command_post_nothing(const struct command *command)

@@ -7,8 +7,8 @@
 /* Launches. What a launch may not be is said at the call, from what is known of kernel and device.
  */
 
-static cl_int check_sizes(const struct device_object *device, cl_uint dimensions,
-                          const size_t *offset, const size_t *global)
+static cl_int launch_check_sizes(const struct device_object *device, cl_uint dimensions,
+                                 const size_t *offset, const size_t *global)
 {
     uint64_t bits = device_number(device, CL_DEVICE_ADDRESS_BITS);
     size_t most = bits == 32 ? UINT32_MAX : SIZE_MAX;
@@ -25,7 +25,7 @@ static cl_int check_sizes(const struct device_object *device, cl_uint dimensions
 }
 
 /* May work-groups at the end be smaller than the others? */
-static bool may_be_uneven(const struct kernel *kernel, const struct device_object *device)
+static bool launch_may_be_uneven(const struct kernel *kernel, const struct device_object *device)
 {
     if (device->version < CL_MAKE_VERSION(2, 0, 0))
         return false;
@@ -35,8 +35,8 @@ static bool may_be_uneven(const struct kernel *kernel, const struct device_objec
     return program_takes_uneven(kernel->program, device);
 }
 
-static cl_int check_local(struct kernel *kernel, const struct device_object *device,
-                          cl_uint dimensions, const size_t *global, const size_t *local)
+static cl_int launch_check_local(struct kernel *kernel, const struct device_object *device,
+                                 cl_uint dimensions, const size_t *global, const size_t *local)
 {
     const struct devinfo_value *most =
         devinfo_find(&device->answers->info, CL_DEVICE_MAX_WORK_ITEM_SIZES);
@@ -60,14 +60,15 @@ static cl_int check_local(struct kernel *kernel, const struct device_object *dev
             return CL_INVALID_WORK_GROUP_SIZE;
         if (compiled && local[i] != group.compiled[i])
             return CL_INVALID_WORK_GROUP_SIZE;
-        if (global[i] % local[i] && !may_be_uneven(kernel, device))
+        if (global[i] % local[i] && !launch_may_be_uneven(kernel, device))
             return CL_INVALID_WORK_GROUP_SIZE;
     }
     return items > group.size ? CL_INVALID_WORK_GROUP_SIZE : CL_SUCCESS;
 }
 
-static cl_int check_launch(const struct queue *queue, struct kernel *kernel, cl_uint dimensions,
-                           const size_t *offset, const size_t *global, const size_t *local)
+static cl_int launch_check_launch(const struct queue *queue, struct kernel *kernel,
+                                  cl_uint dimensions, const size_t *offset, const size_t *global,
+                                  const size_t *local)
 {
     if (kernel->program->context != queue->context)
         return CL_INVALID_CONTEXT;
@@ -80,9 +81,9 @@ static cl_int check_launch(const struct queue *queue, struct kernel *kernel, cl_
     pthread_mutex_unlock(&kernel->lock);
     if (!set)
         return CL_INVALID_KERNEL_ARGS;
-    cl_int error = check_sizes(queue->device, dimensions, offset, global);
+    cl_int error = launch_check_sizes(queue->device, dimensions, offset, global);
     if (error == CL_SUCCESS && global)
-        error = check_local(kernel, queue->device, dimensions, global, local);
+        error = launch_check_local(kernel, queue->device, dimensions, global, local);
     return error;
 }
 
@@ -97,7 +98,7 @@ static cl_int launch(cl_command_queue queue, cl_kernel handle, cl_command_type t
         return CL_INVALID_COMMAND_QUEUE;
     if (!kernel)
         return CL_INVALID_KERNEL;
-    cl_int error = check_launch(q, kernel, dimensions, offset, global, local);
+    cl_int error = launch_check_launch(q, kernel, dimensions, offset, global, local);
     bool empty = !global;
     for (cl_uint i = 0; error == CL_SUCCESS && !empty && i < dimensions; i++)
         empty = global[i] == 0;

@@ -15,8 +15,8 @@
 #define ALIGNMENT 4096
 
 /* Memory that the server has, too, if there is any; else of our own. */
-static void *aligned_memory(const struct context *context, size_t size,
-                            struct bulk_block *ret_block)
+static void *map_aligned_memory(const struct context *context, size_t size,
+                                struct bulk_block *ret_block)
 {
     void *memory = NULL;
     if (block_take(context->base.client, context->areas_before, size, ret_block))
@@ -25,7 +25,7 @@ static void *aligned_memory(const struct context *context, size_t size,
 }
 
 /* Where the whole object lies in this process; NULL: nowhere, or without memory. */
-static void *whole(struct memory *memory)
+static void *map_whole(struct memory *memory)
 {
     struct memory *owner = memory;
     if (memory->flags & CL_MEM_USE_HOST_PTR)
@@ -36,7 +36,7 @@ static void *whole(struct memory *memory)
         owner = owner->parent;
     pthread_mutex_lock(&owner->lock);
     if (!owner->host) {
-        owner->host = aligned_memory(owner->context, owner->size, &owner->host_block);
+        owner->host = map_aligned_memory(owner->context, owner->size, &owner->host_block);
         owner->host_owned = owner->host && !owner->host_block.size;
     }
     char *host = owner->host;
@@ -44,7 +44,7 @@ static void *whole(struct memory *memory)
     return host ? host + memory->origin : NULL;
 }
 
-static cl_int check_map(const struct memory *memory, cl_map_flags flags)
+static cl_int map_check_map(const struct memory *memory, cl_map_flags flags)
 {
     const cl_map_flags known = CL_MAP_READ | WRITES;
     cl_mem_flags no = CL_MEM_HOST_NO_ACCESS;
@@ -62,14 +62,14 @@ static cl_int check_map(const struct memory *memory, cl_map_flags flags)
 static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t offset, size_t size)
 {
     struct map *map = calloc(1, sizeof(*map));
-    char *host = map ? whole(memory) : NULL;
+    char *host = map ? map_whole(memory) : NULL;
     if (!map)
         return NULL;
     map->flags = flags;
     if (host) {
         map->pointer = host + offset;
     } else {
-        map->pointer = aligned_memory(memory->context, size, &map->block);
+        map->pointer = map_aligned_memory(memory->context, size, &map->block);
         map->owned = map->block.size ? NULL : map->pointer;
     }
     if (!map->pointer) {
@@ -136,9 +136,9 @@ static cl_int map_post(struct memory *memory, const struct map *map, const struc
 }
 
 /* Takes @map. */
-static void *enqueue_map(cl_command_queue queue, struct memory *memory, struct map *map,
-                         cl_command_type type, cl_bool blocking, cl_uint count,
-                         const cl_event *waits, cl_event *event, cl_int *errcode)
+static void *map_enqueue_map(cl_command_queue queue, struct memory *memory, struct map *map,
+                             cl_command_type type, cl_bool blocking, cl_uint count,
+                             const cl_event *waits, cl_event *event, cl_int *errcode)
 {
     struct command command;
     void *pointer = map->pointer;
@@ -157,8 +157,8 @@ static void *enqueue_map(cl_command_queue queue, struct memory *memory, struct m
     return created(pointer, error, errcode);
 }
 
-static cl_int take_memory(cl_command_queue queue, cl_mem handle, bool image,
-                          struct memory **ret_memory)
+static cl_int map_take_memory(cl_command_queue queue, cl_mem handle, bool image,
+                              struct memory **ret_memory)
 {
     const struct queue *q = queue_get(queue);
     struct memory *memory = memory_get(handle);
@@ -176,19 +176,19 @@ void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
                          cl_event *event, cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
-    cl_int error = take_memory(command_queue, buffer, false, &memory);
+    cl_int error = map_take_memory(command_queue, buffer, false, &memory);
     if (error == CL_SUCCESS && (size == 0 || offset > memory->size || size > memory->size - offset))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = check_map(memory, map_flags);
+        error = map_check_map(memory, map_flags);
     struct map *map = error ? NULL : map_create(memory, map_flags, offset, size);
     if (!map)
         return created(NULL, error ? error : CL_MAP_FAILURE, errcode_ret);
     map->origin[0] = offset;
     map->region[0] = size;
     map->layout = (struct layout){size, 1, 1, size, size};
-    return enqueue_map(command_queue, memory, map, CL_COMMAND_MAP_BUFFER, blocking_map,
-                       num_events_in_wait_list, event_wait_list, event, errcode_ret);
+    return map_enqueue_map(command_queue, memory, map, CL_COMMAND_MAP_BUFFER, blocking_map,
+                           num_events_in_wait_list, event_wait_list, event, errcode_ret);
 }
 
 void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool blocking_map,
@@ -200,7 +200,7 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
     struct memory *memory = NULL;
     struct layout layout;
     size_t size = 0, offset = 0;
-    cl_int error = take_memory(command_queue, image, true, &memory);
+    cl_int error = map_take_memory(command_queue, image, true, &memory);
     if (error)
         return created(NULL, error, errcode_ret);
     bool flat = memory->slice_pitch == 0;
@@ -212,7 +212,7 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
                       &layout) ||
         !layout_size(&layout, &size))
         return created(NULL, CL_INVALID_VALUE, errcode_ret);
-    error = check_map(memory, map_flags);
+    error = map_check_map(memory, map_flags);
     if (error)
         return created(NULL, error, errcode_ret);
     offset = origin[0] * memory->element +
@@ -228,21 +228,21 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
     *image_row_pitch = kept ? memory->row_pitch : row;
     if (image_slice_pitch)
         *image_slice_pitch = flat ? 0 : layered ? layout.row_pitch : layout.slice_pitch;
-    return enqueue_map(command_queue, memory, map, CL_COMMAND_MAP_IMAGE, blocking_map,
-                       num_events_in_wait_list, event_wait_list, event, errcode_ret);
+    return map_enqueue_map(command_queue, memory, map, CL_COMMAND_MAP_IMAGE, blocking_map,
+                           num_events_in_wait_list, event_wait_list, event, errcode_ret);
 }
 
 /* What was not told of as mapped cannot have been written, and what is there are no bytes of the
    device's yet. Unless they were not asked for: then those that are there are meant. */
-static bool is_written(const struct map *map)
+static bool map_is_written(const struct map *map)
 {
     bool invalidated = map->flags & CL_MAP_WRITE_INVALIDATE_REGION;
     return (map->flags & WRITES) &&
            (invalidated || atomic_load(&map->event->status) == CL_COMPLETE);
 }
 
-static cl_int unmap_post(struct memory *memory, const struct map *map, bool written,
-                         struct command *command)
+static cl_int map_unmap_post(struct memory *memory, const struct map *map, bool written,
+                             struct command *command)
 {
     size_t size = 0;
     if (!written)
@@ -289,13 +289,13 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, vo
     if (error)
         return error;
     struct map *map = mapped_ptr ? map_take(memory, mapped_ptr) : NULL;
-    bool written = map && is_written(map);
+    bool written = map && map_is_written(map);
     if (map) {
         /* It is written from, or what it reads may still be on its way. And the next map needs no
            other one. */
         event_keep_block(written ? command.event : map->event, &map->block);
     }
-    error = map ? unmap_post(memory, map, written, &command) : CL_INVALID_VALUE;
+    error = map ? map_unmap_post(memory, map, written, &command) : CL_INVALID_VALUE;
     error = command_end(&command, error);
     if (map) {
         map->event->owned = map->owned;

@@ -19,9 +19,9 @@ static void queue_finish(struct object *object)
 
 static const struct object_class queue_class = {sizeof(struct queue), queue_finish};
 
-static cl_int create_queue(cl_context context, cl_device_id device,
-                           cl_command_queue_properties properties, const cl_queue_properties *list,
-                           struct queue **ret_queue)
+static cl_int queue_create_queue(cl_context context, cl_device_id device,
+                                 cl_command_queue_properties properties,
+                                 const cl_queue_properties *list, struct queue **ret_queue)
 {
     const cl_command_queue_properties known =
         CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
@@ -64,7 +64,7 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
                                       cl_command_queue_properties properties, cl_int *errcode_ret)
 {
     struct queue *queue = NULL;
-    cl_int error = create_queue(context, device, properties, NULL, &queue);
+    cl_int error = queue_create_queue(context, device, properties, NULL, &queue);
     return created(queue, error, errcode_ret);
 }
 
@@ -85,7 +85,7 @@ cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_devic
     else if (!context_has(context_get(context), device_get(device)))
         error = CL_INVALID_DEVICE;
     if (error == CL_SUCCESS)
-        error = create_queue(context, device, wanted, properties, &queue);
+        error = queue_create_queue(context, device, wanted, properties, &queue);
     return created(queue, error, errcode_ret);
 }
 
@@ -183,8 +183,8 @@ void client_failed(struct client *client, const struct msg_failed *message)
 
 /* ---- markers and barriers ---- */
 
-static cl_int enqueue_point(cl_command_queue queue, cl_command_type type, cl_uint count,
-                            const cl_event *waits, cl_event *event)
+static cl_int queue_enqueue_point(cl_command_queue queue, cl_command_type type, cl_uint count,
+                                  const cl_event *waits, cl_event *event)
 {
     struct command command;
     bool marker = type == CL_COMMAND_MARKER;
@@ -200,28 +200,28 @@ static cl_int enqueue_point(cl_command_queue queue, cl_command_type type, cl_uin
 cl_int clEnqueueMarkerWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
                                    const cl_event *event_wait_list, cl_event *event)
 {
-    return enqueue_point(command_queue, CL_COMMAND_MARKER, num_events_in_wait_list, event_wait_list,
-                         event);
+    return queue_enqueue_point(command_queue, CL_COMMAND_MARKER, num_events_in_wait_list,
+                               event_wait_list, event);
 }
 
 cl_int clEnqueueBarrierWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
                                     const cl_event *event_wait_list, cl_event *event)
 {
-    return enqueue_point(command_queue, CL_COMMAND_BARRIER, num_events_in_wait_list,
-                         event_wait_list, event);
+    return queue_enqueue_point(command_queue, CL_COMMAND_BARRIER, num_events_in_wait_list,
+                               event_wait_list, event);
 }
 
 cl_int clEnqueueMarker(cl_command_queue command_queue, cl_event *event)
 {
     if (!queue_get(command_queue))
         return CL_INVALID_COMMAND_QUEUE;
-    return event ? enqueue_point(command_queue, CL_COMMAND_MARKER, 0, NULL, event)
+    return event ? queue_enqueue_point(command_queue, CL_COMMAND_MARKER, 0, NULL, event)
                  : CL_INVALID_VALUE;
 }
 
 cl_int clEnqueueBarrier(cl_command_queue command_queue)
 {
-    return enqueue_point(command_queue, CL_COMMAND_BARRIER, 0, NULL, NULL);
+    return queue_enqueue_point(command_queue, CL_COMMAND_BARRIER, 0, NULL, NULL);
 }
 
 cl_int clEnqueueWaitForEvents(cl_command_queue command_queue, cl_uint num_events,
@@ -231,6 +231,7 @@ cl_int clEnqueueWaitForEvents(cl_command_queue command_queue, cl_uint num_events
         return CL_INVALID_COMMAND_QUEUE;
     if (num_events == 0 || !event_list)
         return CL_INVALID_VALUE;
-    cl_int error = enqueue_point(command_queue, CL_COMMAND_BARRIER, num_events, event_list, NULL);
+    cl_int error =
+        queue_enqueue_point(command_queue, CL_COMMAND_BARRIER, num_events, event_list, NULL);
     return error == CL_INVALID_EVENT_WAIT_LIST ? CL_INVALID_EVENT : error;
 }

@@ -9,7 +9,7 @@
 /* Reads, writes, fills, copies, moves of memory objects. What the specification asks of their
    parameters is asked here, so that its errors come at the call. */
 
-static struct layout box_layout(const struct box *box, const size_t region[3])
+static struct layout transfer_box_layout(const struct box *box, const size_t region[3])
 {
     return (struct layout){.row = region[0],
                            .rows = region[1],
@@ -18,7 +18,7 @@ static struct layout box_layout(const struct box *box, const size_t region[3])
                            .slice_pitch = box->slice};
 }
 
-static cl_int host_access(const struct memory *memory, bool writes)
+static cl_int transfer_host_access(const struct memory *memory, bool writes)
 {
     cl_mem_flags no =
         CL_MEM_HOST_NO_ACCESS | (writes ? CL_MEM_HOST_READ_ONLY : CL_MEM_HOST_WRITE_ONLY);
@@ -26,8 +26,8 @@ static cl_int host_access(const struct memory *memory, bool writes)
 }
 
 /* A buffer, or an image, of the queue's context. */
-static cl_int take_object(cl_command_queue queue, cl_mem handle, bool image,
-                          struct memory **ret_memory)
+static cl_int transfer_take_object(cl_command_queue queue, cl_mem handle, bool image,
+                                   struct memory **ret_memory)
 {
     const struct queue *q = queue_get(queue);
     struct memory *memory = memory_get(handle);
@@ -44,8 +44,8 @@ static cl_int take_object(cl_command_queue queue, cl_mem handle, bool image,
 /* ---- buffers ---- */
 
 /* None is no error since 2.1 (5.2.2). */
-static bool run_fits(cl_command_queue queue, const struct memory *buffer, size_t offset,
-                     size_t size)
+static bool transfer_run_fits(cl_command_queue queue, const struct memory *buffer, size_t offset,
+                              size_t size)
 {
     cl_version version = queue_get(queue)->device->version;
     return range_fits(offset, size, buffer->size) &&
@@ -53,8 +53,8 @@ static bool run_fits(cl_command_queue queue, const struct memory *buffer, size_t
 }
 
 /* A transfer of no bytes, or a fill: a marker, of that type. */
-static cl_int enqueue_empty(cl_command_queue queue, cl_command_type type, cl_bool blocking,
-                            cl_uint count, const cl_event *waits, cl_event *event)
+static cl_int transfer_enqueue_empty(cl_command_queue queue, cl_command_type type, cl_bool blocking,
+                                     cl_uint count, const cl_event *waits, cl_event *event)
 {
     struct command command;
     cl_int error =
@@ -70,14 +70,14 @@ cl_int clEnqueueReadBuffer(cl_command_queue command_queue, cl_mem buffer, cl_boo
                            const cl_event *event_wait_list, cl_event *event)
 {
     struct memory *memory = NULL;
-    cl_int error = take_object(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS && (!ptr || !run_fits(command_queue, memory, offset, size)))
+    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
+    if (error == CL_SUCCESS && (!ptr || !transfer_run_fits(command_queue, memory, offset, size)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = host_access(memory, false);
+        error = transfer_host_access(memory, false);
     if (error == CL_SUCCESS && size == 0)
-        return enqueue_empty(command_queue, CL_COMMAND_READ_BUFFER, blocking_read,
-                             num_events_in_wait_list, event_wait_list, event);
+        return transfer_enqueue_empty(command_queue, CL_COMMAND_READ_BUFFER, blocking_read,
+                                      num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
     return transfer_run(&(struct transfer){.queue = command_queue,
@@ -98,14 +98,14 @@ cl_int clEnqueueWriteBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bo
                             cl_event *event)
 {
     struct memory *memory = NULL;
-    cl_int error = take_object(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS && (!ptr || !run_fits(command_queue, memory, offset, size)))
+    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
+    if (error == CL_SUCCESS && (!ptr || !transfer_run_fits(command_queue, memory, offset, size)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = host_access(memory, true);
+        error = transfer_host_access(memory, true);
     if (error == CL_SUCCESS && size == 0)
-        return enqueue_empty(command_queue, CL_COMMAND_WRITE_BUFFER, blocking_write,
-                             num_events_in_wait_list, event_wait_list, event);
+        return transfer_enqueue_empty(command_queue, CL_COMMAND_WRITE_BUFFER, blocking_write,
+                                      num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
     return transfer_run(&(struct transfer){.queue = command_queue,
@@ -135,21 +135,21 @@ cl_int clEnqueueReadBufferRect(cl_command_queue command_queue, cl_mem buffer, cl
     struct memory *memory = NULL;
     struct command command;
     struct box device, host;
-    cl_int error = take_object(command_queue, buffer, false, &memory);
+    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
     if (error == CL_SUCCESS &&
         (!ptr || !box_init(&device, buffer_origin, region, buffer_row_pitch, buffer_slice_pitch) ||
          !box_init(&host, host_origin, region, host_row_pitch, host_slice_pitch) ||
          device.end > memory->size))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = host_access(memory, false);
+        error = transfer_host_access(memory, false);
     if (error == CL_SUCCESS)
         error =
             command_begin_transfer(&command, command_queue, CL_COMMAND_READ_BUFFER_RECT,
                                    blocking_read, num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
-    const struct layout layout = box_layout(&host, region);
+    const struct layout layout = transfer_box_layout(&host, region);
     command_aim(&command, (char *)ptr + host.start, &layout);
     error = POST(memory->base.client, read_rect,
                  {.command = command.head,
@@ -175,21 +175,21 @@ cl_int clEnqueueWriteBufferRect(cl_command_queue command_queue, cl_mem buffer,
     const void *content = NULL;
     size_t size = 0;
     void *owned = NULL;
-    cl_int error = take_object(command_queue, buffer, false, &memory);
+    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
     if (error == CL_SUCCESS &&
         (!ptr || !box_init(&device, buffer_origin, region, buffer_row_pitch, buffer_slice_pitch) ||
          !box_init(&host, host_origin, region, host_row_pitch, host_slice_pitch) ||
          device.end > memory->size))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = host_access(memory, true);
+        error = transfer_host_access(memory, true);
     if (error == CL_SUCCESS)
         error =
             command_begin_transfer(&command, command_queue, CL_COMMAND_WRITE_BUFFER_RECT,
                                    blocking_write, num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
-    const struct layout layout = box_layout(&host, region);
+    const struct layout layout = transfer_box_layout(&host, region);
     error =
         command_fill(&command, (const char *)ptr + host.start, &layout, &content, &size, &owned);
     if (error)
@@ -214,14 +214,14 @@ cl_int clEnqueueFillBuffer(cl_command_queue command_queue, cl_mem buffer, const 
 {
     struct memory *memory = NULL;
     struct command command;
-    cl_int error = take_object(command_queue, buffer, false, &memory);
+    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
     if (error == CL_SUCCESS && (!pattern || pattern_size == 0 || pattern_size > 128 ||
                                 (pattern_size & (pattern_size - 1)) || offset % pattern_size ||
                                 size % pattern_size || !range_fits(offset, size, memory->size)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS && size == 0)
-        return enqueue_empty(command_queue, CL_COMMAND_FILL_BUFFER, CL_FALSE,
-                             num_events_in_wait_list, event_wait_list, event);
+        return transfer_enqueue_empty(command_queue, CL_COMMAND_FILL_BUFFER, CL_FALSE,
+                                      num_events_in_wait_list, event_wait_list, event);
     if (error == CL_SUCCESS)
         error = command_begin(&command, command_queue, CL_COMMAND_FILL_BUFFER, false, false,
                               num_events_in_wait_list, event_wait_list, event);
@@ -237,7 +237,7 @@ cl_int clEnqueueFillBuffer(cl_command_queue command_queue, cl_mem buffer, const 
     return command_end(&command, error);
 }
 
-static const struct memory *root(const struct memory *memory)
+static const struct memory *transfer_root(const struct memory *memory)
 {
     return memory->type == CL_MEM_OBJECT_BUFFER && memory->parent ? memory->parent : memory;
 }
@@ -249,20 +249,20 @@ cl_int clEnqueueCopyBuffer(cl_command_queue command_queue, cl_mem src_buffer, cl
 {
     struct memory *source = NULL, *target = NULL;
     struct command command;
-    cl_int error = take_object(command_queue, src_buffer, false, &source);
+    cl_int error = transfer_take_object(command_queue, src_buffer, false, &source);
     if (error == CL_SUCCESS)
-        error = take_object(command_queue, dst_buffer, false, &target);
-    if (error == CL_SUCCESS && (!run_fits(command_queue, source, src_offset, size) ||
-                                !run_fits(command_queue, target, dst_offset, size)))
+        error = transfer_take_object(command_queue, dst_buffer, false, &target);
+    if (error == CL_SUCCESS && (!transfer_run_fits(command_queue, source, src_offset, size) ||
+                                !transfer_run_fits(command_queue, target, dst_offset, size)))
         error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS && root(source) == root(target)) {
+    if (error == CL_SUCCESS && transfer_root(source) == transfer_root(target)) {
         size_t a = source->origin + src_offset, b = target->origin + dst_offset;
         if (a < b + size && b < a + size)
             error = CL_MEM_COPY_OVERLAP;
     }
     if (error == CL_SUCCESS && size == 0)
-        return enqueue_empty(command_queue, CL_COMMAND_COPY_BUFFER, CL_FALSE,
-                             num_events_in_wait_list, event_wait_list, event);
+        return transfer_enqueue_empty(command_queue, CL_COMMAND_COPY_BUFFER, CL_FALSE,
+                                      num_events_in_wait_list, event_wait_list, event);
     if (error == CL_SUCCESS)
         error = command_begin(&command, command_queue, CL_COMMAND_COPY_BUFFER, false, false,
                               num_events_in_wait_list, event_wait_list, event);
@@ -288,15 +288,15 @@ cl_int clEnqueueCopyBufferRect(cl_command_queue command_queue, cl_mem src_buffer
     struct memory *source = NULL, *target = NULL;
     struct command command;
     struct box a, b;
-    cl_int error = take_object(command_queue, src_buffer, false, &source);
+    cl_int error = transfer_take_object(command_queue, src_buffer, false, &source);
     if (error == CL_SUCCESS)
-        error = take_object(command_queue, dst_buffer, false, &target);
+        error = transfer_take_object(command_queue, dst_buffer, false, &target);
     if (error == CL_SUCCESS && (!box_init(&a, src_origin, region, src_row_pitch, src_slice_pitch) ||
                                 !box_init(&b, dst_origin, region, dst_row_pitch, dst_slice_pitch) ||
                                 a.end > source->size || b.end > target->size ||
                                 (source == target && (a.row != b.row || a.slice != b.slice))))
         error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS && root(source) == root(target) && a.row == b.row &&
+    if (error == CL_SUCCESS && transfer_root(source) == transfer_root(target) && a.row == b.row &&
         a.slice == b.slice) {
         struct box from = a, to = b;
         from.start += source->origin;
@@ -335,12 +335,12 @@ cl_int clEnqueueReadImage(cl_command_queue command_queue, cl_mem image, cl_bool 
     struct memory *memory = NULL;
     struct command command;
     struct layout layout;
-    cl_int error = take_object(command_queue, image, true, &memory);
+    cl_int error = transfer_take_object(command_queue, image, true, &memory);
     if (error == CL_SUCCESS && (!ptr || !origin || !region || !image_has(memory, origin, region) ||
                                 !image_layout(memory, region, row_pitch, slice_pitch, &layout)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = host_access(memory, false);
+        error = transfer_host_access(memory, false);
     if (error == CL_SUCCESS)
         error =
             command_begin_transfer(&command, command_queue, CL_COMMAND_READ_IMAGE, blocking_read,
@@ -368,13 +368,13 @@ cl_int clEnqueueWriteImage(cl_command_queue command_queue, cl_mem image, cl_bool
     const void *content = NULL;
     size_t size = 0;
     void *owned = NULL;
-    cl_int error = take_object(command_queue, image, true, &memory);
+    cl_int error = transfer_take_object(command_queue, image, true, &memory);
     if (error == CL_SUCCESS &&
         (!ptr || !origin || !region || !image_has(memory, origin, region) ||
          !image_layout(memory, region, input_row_pitch, input_slice_pitch, &layout)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = host_access(memory, true);
+        error = transfer_host_access(memory, true);
     if (error == CL_SUCCESS)
         error =
             command_begin_transfer(&command, command_queue, CL_COMMAND_WRITE_IMAGE, blocking_write,
@@ -402,7 +402,7 @@ cl_int clEnqueueFillImage(cl_command_queue command_queue, cl_mem image, const vo
 {
     struct memory *memory = NULL;
     struct command command;
-    cl_int error = take_object(command_queue, image, true, &memory);
+    cl_int error = transfer_take_object(command_queue, image, true, &memory);
     if (error == CL_SUCCESS &&
         (!fill_color || !origin || !region || !image_has(memory, origin, region)))
         error = CL_INVALID_VALUE;
@@ -429,9 +429,9 @@ cl_int clEnqueueCopyImage(cl_command_queue command_queue, cl_mem src_image, cl_m
 {
     struct memory *source = NULL, *target = NULL;
     struct command command;
-    cl_int error = take_object(command_queue, src_image, true, &source);
+    cl_int error = transfer_take_object(command_queue, src_image, true, &source);
     if (error == CL_SUCCESS)
-        error = take_object(command_queue, dst_image, true, &target);
+        error = transfer_take_object(command_queue, dst_image, true, &target);
     if (error == CL_SUCCESS && memcmp(&source->format, &target->format, sizeof(source->format)))
         error = CL_IMAGE_FORMAT_MISMATCH;
     if (error == CL_SUCCESS &&
@@ -460,15 +460,15 @@ cl_int clEnqueueCopyImage(cl_command_queue command_queue, cl_mem src_image, cl_m
 }
 
 /* A region of an image, and as many bytes of a buffer, packed. */
-static cl_int take_both(cl_command_queue queue, cl_mem image, cl_mem buffer, const size_t *origin,
-                        const size_t *region, size_t offset, struct memory **ret_image,
-                        struct memory **ret_buffer)
+static cl_int transfer_take_both(cl_command_queue queue, cl_mem image, cl_mem buffer,
+                                 const size_t *origin, const size_t *region, size_t offset,
+                                 struct memory **ret_image, struct memory **ret_buffer)
 {
     struct layout layout;
     size_t size = 0;
-    cl_int error = take_object(queue, image, true, ret_image);
+    cl_int error = transfer_take_object(queue, image, true, ret_image);
     if (error == CL_SUCCESS)
-        error = take_object(queue, buffer, false, ret_buffer);
+        error = transfer_take_object(queue, buffer, false, ret_buffer);
     if (error == CL_SUCCESS &&
         (!origin || !region || !image_has(*ret_image, origin, region) ||
          !image_layout(*ret_image, region, 0, 0, &layout) || !layout_size(&layout, &size) ||
@@ -484,8 +484,8 @@ cl_int clEnqueueCopyImageToBuffer(cl_command_queue command_queue, cl_mem src_ima
 {
     struct memory *image = NULL, *buffer = NULL;
     struct command command;
-    cl_int error = take_both(command_queue, src_image, dst_buffer, src_origin, region, dst_offset,
-                             &image, &buffer);
+    cl_int error = transfer_take_both(command_queue, src_image, dst_buffer, src_origin, region,
+                                      dst_offset, &image, &buffer);
     if (error == CL_SUCCESS)
         error = command_begin(&command, command_queue, CL_COMMAND_COPY_IMAGE_TO_BUFFER, false,
                               false, num_events_in_wait_list, event_wait_list, event);
@@ -508,8 +508,8 @@ cl_int clEnqueueCopyBufferToImage(cl_command_queue command_queue, cl_mem src_buf
 {
     struct memory *image = NULL, *buffer = NULL;
     struct command command;
-    cl_int error = take_both(command_queue, dst_image, src_buffer, dst_origin, region, src_offset,
-                             &image, &buffer);
+    cl_int error = transfer_take_both(command_queue, dst_image, src_buffer, dst_origin, region,
+                                      src_offset, &image, &buffer);
     if (error == CL_SUCCESS)
         error = command_begin(&command, command_queue, CL_COMMAND_COPY_BUFFER_TO_IMAGE, false,
                               false, num_events_in_wait_list, event_wait_list, event);

@@ -33,7 +33,7 @@ struct ahead {
     atomic_uint next;                   /* Piece to be copied, of all parts. */
 };
 
-static size_t part_size(const struct transfer *transfer)
+static size_t transfer_run_part_size(const struct transfer *transfer)
 {
     size_t least = transfer->memory->base.client->bulk ? PART_LEAST : LINK_PART;
     size_t size = transfer->size / PARTS_MOST & ~(PART_LEAST - 1);
@@ -41,7 +41,7 @@ static size_t part_size(const struct transfer *transfer)
 }
 
 /* False: each was, or is being. */
-static bool copy_next(struct copy_team *team)
+static bool transfer_run_copy_next(struct copy_team *team)
 {
     struct ahead *ahead = container_of(team, struct ahead, team);
     unsigned piece = atomic_fetch_add(&ahead->next, 1), i = piece / PIECES;
@@ -58,11 +58,11 @@ static bool copy_next(struct copy_team *team)
 }
 
 /* Memory for all parts, as far as there is, and others who copy. */
-static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
+static void transfer_run_ahead_begin(struct ahead *ahead, const struct transfer *transfer)
 {
     const struct context *context = queue_get(transfer->queue)->context;
     ahead->transfer = transfer;
-    ahead->part = part_size(transfer);
+    ahead->part = transfer_run_part_size(transfer);
     ahead->count = 0;
     atomic_init(&ahead->next, 0);
     for (size_t at = 0; at < transfer->size && ahead->count < ARRAY_SIZE(ahead->blocks);
@@ -73,17 +73,17 @@ static void ahead_begin(struct ahead *ahead, const struct transfer *transfer)
             break;
         atomic_init(&ahead->copied[ahead->count++], 0);
     }
-    copy_team_begin(&ahead->team, copy_next, (size_t)ahead->count * PIECES);
+    copy_team_begin(&ahead->team, transfer_run_copy_next, (size_t)ahead->count * PIECES);
 }
 
 /* The next part's block, with its bytes; of 0 bytes: it has none. */
-static struct bulk_block ahead_take(struct ahead *ahead, unsigned i)
+static struct bulk_block transfer_run_ahead_take(struct ahead *ahead, unsigned i)
 {
     struct bulk_block block = {0};
     if (i >= ahead->count)
         return block;
     while (atomic_load(&ahead->copied[i]) < PIECES)
-        if (!copy_next(&ahead->team))
+        if (!transfer_run_copy_next(&ahead->team))
             sched_yield(); /* Somebody is copying it. */
     block = ahead->blocks[i];
     ahead->blocks[i].size = 0;
@@ -91,7 +91,7 @@ static struct bulk_block ahead_take(struct ahead *ahead, unsigned i)
 }
 
 /* Nobody copies any more, and blocks that were not used are given back. */
-static void ahead_end(struct ahead *ahead, struct client *client)
+static void transfer_run_ahead_end(struct ahead *ahead, struct client *client)
 {
     atomic_store(&ahead->next, ahead->count * PIECES);
     copy_team_end(&ahead->team);
@@ -99,17 +99,17 @@ static void ahead_end(struct ahead *ahead, struct client *client)
         block_give(client, &ahead->blocks[i]);
 }
 
-static bool pays(const struct transfer *transfer, const struct queue *queue)
+static bool transfer_run_pays(const struct transfer *transfer, const struct queue *queue)
 {
     uint32_t area;
     uint64_t place;
     struct client *client = queue->base.client;
-    return transfer->size >= 2 * part_size(transfer) &&
+    return transfer->size >= 2 * transfer_run_part_size(transfer) &&
            !(queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) &&
            !block_find(client, transfer->bytes, transfer->size, &area, &place);
 }
 
-static cl_int post_read(const struct transfer *part, struct command *command)
+static cl_int transfer_run_post_read(const struct transfer *part, struct command *command)
 {
     const struct layout run = {part->size, 1, 1, part->size, part->size};
     command_aim(command, part->bytes, &run);
@@ -120,7 +120,7 @@ static cl_int post_read(const struct transfer *part, struct command *command)
                  .size = part->size});
 }
 
-static cl_int post_write(struct transfer *part, struct command *command)
+static cl_int transfer_run_post_write(struct transfer *part, struct command *command)
 {
     const struct layout run = {part->size, 1, 1, part->size, part->size};
     const void *content = NULL;
@@ -144,8 +144,8 @@ static cl_int post_write(struct transfer *part, struct command *command)
 }
 
 /* @follows: it is one of several parts. */
-static cl_int begin(const struct transfer *part, bool follows, struct command *command,
-                    cl_event *event)
+static cl_int transfer_run_begin(const struct transfer *part, bool follows, struct command *command,
+                                 cl_event *event)
 {
     /* Small writes are in the message, and need nobody to hear of their end. */
     bool told = part->type == CL_COMMAND_READ_BUFFER || follows ||
@@ -156,51 +156,51 @@ static cl_int begin(const struct transfer *part, bool follows, struct command *c
                                 part->count, part->waits, event);
 }
 
-static cl_int post(struct transfer *part, struct command *command)
+static cl_int transfer_run_post(struct transfer *part, struct command *command)
 {
-    return part->type == CL_COMMAND_READ_BUFFER ? post_read(part, command)
-                                                : post_write(part, command);
+    return part->type == CL_COMMAND_READ_BUFFER ? transfer_run_post_read(part, command)
+                                                : transfer_run_post_write(part, command);
 }
 
 /* One that is not the last. *before is used; then it is this one. */
-static cl_int give_part(struct transfer *part, struct event **before)
+static cl_int transfer_run_give_part(struct transfer *part, struct event **before)
 {
     struct command command;
-    cl_int error = begin(part, true, &command, NULL);
+    cl_int error = transfer_run_begin(part, true, &command, NULL);
     if (error)
         return error;
     struct event *event = command.event;
     handle_use(event);
     event->before = *before;
     *before = event;
-    return command_end(&command, post(part, &command));
+    return command_end(&command, transfer_run_post(part, &command));
 }
 
 /* All but the last, which is left in @part. */
-static cl_int give_parts(const struct transfer *transfer, struct transfer *part,
-                         struct ahead *ahead, struct event **before)
+static cl_int transfer_run_give_parts(const struct transfer *transfer, struct transfer *part,
+                                      struct ahead *ahead, struct event **before)
 {
     cl_int error = CL_SUCCESS;
     unsigned i = 0;
-    part->size = part_size(transfer);
+    part->size = transfer_run_part_size(transfer);
     part->blocking = false;
     for (size_t left = transfer->size; error == CL_SUCCESS && left > part->size;
          left -= part->size) {
         if (ahead)
-            part->block = ahead_take(ahead, i++);
-        error = give_part(part, before);
+            part->block = transfer_run_ahead_take(ahead, i++);
+        error = transfer_run_give_part(part, before);
         part->offset += part->size;
         part->bytes = (char *)part->bytes + part->size;
     }
     part->size = transfer->offset + transfer->size - part->offset;
     part->blocking = transfer->blocking;
     if (ahead && error == CL_SUCCESS)
-        part->block = ahead_take(ahead, i);
+        part->block = transfer_run_ahead_take(ahead, i);
     return error;
 }
 
-static cl_int run(const struct transfer *transfer, bool parted, struct ahead *ahead,
-                  cl_event *event)
+static cl_int transfer_run_parts(const struct transfer *transfer, bool parted, struct ahead *ahead,
+                                 cl_event *event)
 {
     struct queue *queue = queue_get(transfer->queue);
     struct transfer part = *transfer;
@@ -209,13 +209,13 @@ static cl_int run(const struct transfer *transfer, bool parted, struct ahead *ah
     cl_int error = CL_SUCCESS;
     if (parted) {
         pthread_mutex_lock(&queue->lock);
-        error = give_parts(transfer, &part, ahead, &before);
+        error = transfer_run_give_parts(transfer, &part, ahead, &before);
     }
     if (error == CL_SUCCESS)
-        error = begin(&part, before != NULL, &command, event);
+        error = transfer_run_begin(&part, before != NULL, &command, event);
     if (error) {
         if (ahead)
-            ahead_end(ahead, queue->base.client);
+            transfer_run_ahead_end(ahead, queue->base.client);
         if (parted)
             pthread_mutex_unlock(&queue->lock);
         if (before)
@@ -225,9 +225,9 @@ static cl_int run(const struct transfer *transfer, bool parted, struct ahead *ah
     }
     if (before)
         command.event->before = before;
-    error = post(&part, &command);
+    error = transfer_run_post(&part, &command);
     if (ahead) /* Before it waits, where its thread may be cancelled. */
-        ahead_end(ahead, queue->base.client);
+        transfer_run_ahead_end(ahead, queue->base.client);
     if (parted)
         pthread_mutex_unlock(&queue->lock);
     return command_end(&command, error);
@@ -236,11 +236,11 @@ static cl_int run(const struct transfer *transfer, bool parted, struct ahead *ah
 cl_int transfer_run(const struct transfer *transfer, cl_event *event)
 {
     const struct queue *queue = queue_get(transfer->queue);
-    bool parted = pays(transfer, queue);
+    bool parted = transfer_run_pays(transfer, queue);
     if (!parted || !queue->base.client->bulk || transfer->type != CL_COMMAND_WRITE_BUFFER ||
         copy_threads() == 0)
-        return run(transfer, parted, NULL, event);
+        return transfer_run_parts(transfer, parted, NULL, event);
     struct ahead ahead = {0};
-    ahead_begin(&ahead, transfer);
-    return run(transfer, true, &ahead, event);
+    transfer_run_ahead_begin(&ahead, transfer);
+    return transfer_run_parts(transfer, true, &ahead, event);
 }

@@ -49,16 +49,16 @@ void *list_copy(const void *list, size_t element, size_t *ret_size)
 
 /* ---- callbacks at the end of an object ---- */
 
-static void ending_call(void *data)
+static void context_ending_call(void *data)
 {
     struct ending *ending = data;
     ending->call(ending);
 }
 
-static void ending_job(struct callback_job *job)
+static void context_ending_job(struct callback_job *job)
 {
     struct ending *ending = container_of(job, struct ending, job);
-    callback_program(ending_call, free, ending);
+    callback_program(context_ending_call, free, ending);
     free(ending);
 }
 
@@ -67,7 +67,7 @@ void endings_run(struct ending *endings)
     while (endings) {
         struct ending *ending = endings;
         endings = ending->next;
-        ending->job.run = ending_job;
+        ending->job.run = context_ending_job;
         callback_post(&ending->job);
     }
 }
@@ -89,8 +89,8 @@ cl_int ending_add(struct client *client, struct ending **list, void (*call)(stru
 /* ---- calls ---- */
 
 /* The platform that properties name; NULL: none. */
-static cl_int check_properties(const cl_context_properties *properties,
-                               cl_platform_id *ret_platform)
+static cl_int context_check_properties(const cl_context_properties *properties,
+                                       cl_platform_id *ret_platform)
 {
     bool seen_sync = false;
     *ret_platform = NULL;
@@ -114,13 +114,14 @@ static cl_int check_properties(const cl_context_properties *properties,
     return CL_SUCCESS;
 }
 
-static cl_int create_context(const cl_context_properties *properties, cl_uint count,
-                             const cl_device_id *devices,
-                             void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
-                             void *data, struct context **ret_context)
+static cl_int context_create_context(const cl_context_properties *properties, cl_uint count,
+                                     const cl_device_id *devices,
+                                     void(CL_CALLBACK *notify)(const char *, const void *, size_t,
+                                                               void *),
+                                     void *data, struct context **ret_context)
 {
     cl_platform_id platform = NULL;
-    cl_int error = check_properties(properties, &platform);
+    cl_int error = context_check_properties(properties, &platform);
     if (error)
         return error;
     if (count == 0 || !devices || (!notify && data))
@@ -176,7 +177,7 @@ cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_
 {
     struct context *context = NULL;
     cl_int error =
-        create_context(properties, num_devices, devices, pfn_notify, user_data, &context);
+        context_create_context(properties, num_devices, devices, pfn_notify, user_data, &context);
     return created(context, error, errcode_ret);
 }
 
@@ -190,7 +191,7 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
     cl_device_id devices[256];
     cl_uint count = 0;
     struct context *context = NULL;
-    cl_int error = check_properties(properties, &platform);
+    cl_int error = context_check_properties(properties, &platform);
     if (error == CL_SUCCESS && !platform) {
         if (clients_platforms(&all) == 0)
             return created(NULL, CL_INVALID_PLATFORM, errcode_ret);
@@ -199,9 +200,9 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
     if (error == CL_SUCCESS)
         error = clGetDeviceIDs(platform, device_type, ARRAY_SIZE(devices), devices, &count);
     if (error == CL_SUCCESS)
-        error =
-            create_context(properties, count < ARRAY_SIZE(devices) ? count : ARRAY_SIZE(devices),
-                           devices, pfn_notify, user_data, &context);
+        error = context_create_context(properties,
+                                       count < ARRAY_SIZE(devices) ? count : ARRAY_SIZE(devices),
+                                       devices, pfn_notify, user_data, &context);
     return created(context, error, errcode_ret);
 }
 
@@ -226,7 +227,7 @@ cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t p
     }
 }
 
-static void call_destructor(struct ending *ending)
+static void context_call_destructor(struct ending *ending)
 {
     ((void(CL_CALLBACK *)(cl_context, void *))ending->function)(ending->handle, ending->data);
 }
@@ -240,8 +241,8 @@ cl_int clSetContextDestructorCallback(cl_context context,
         return CL_INVALID_CONTEXT;
     if (!pfn_notify)
         return CL_INVALID_VALUE;
-    return ending_add(c->base.client, &c->endings, call_destructor, (void (*)(void))pfn_notify,
-                      context, user_data);
+    return ending_add(c->base.client, &c->endings, context_call_destructor,
+                      (void (*)(void))pfn_notify, context, user_data);
 }
 
 struct news {
@@ -250,24 +251,24 @@ struct news {
     char text[];
 };
 
-static void news_call(void *data)
+static void context_news_call(void *data)
 {
     struct news *news = data;
     news->context->notify(news->text, NULL, 0, news->context->data);
 }
 
-static void news_gone(void *data)
+static void context_news_gone(void *data)
 {
     struct news *news = data;
     handle_unuse(news->context);
     free(news);
 }
 
-static void news_run(struct callback_job *job)
+static void context_news_run(struct callback_job *job)
 {
     struct news *news = container_of(job, struct news, job);
-    callback_program(news_call, news_gone, news);
-    news_gone(news);
+    callback_program(context_news_call, context_news_gone, news);
+    context_news_gone(news);
 }
 
 void client_context_news(struct client *client, const struct msg_context_news *message)
@@ -281,7 +282,7 @@ void client_context_news(struct client *client, const struct msg_context_news *m
         handle_unuse_later(context);
         return;
     }
-    *news = (struct news){.job = {.run = news_run}, .context = context};
+    *news = (struct news){.job = {.run = context_news_run}, .context = context};
     memcpy(news->text, message->text, size);
     callback_post(&news->job);
 }

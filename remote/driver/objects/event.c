@@ -59,35 +59,35 @@ struct event *event_make(struct context *context, struct queue *queue, cl_comman
 
 /* ---- ends ---- */
 
-static void callback_call(void *data)
+static void event_callback_call(void *data)
 {
     struct event_callback *callback = data;
     callback->function((cl_event)callback->event, callback->status, callback->data);
 }
 
-static void callback_gone(void *data)
+static void event_callback_gone(void *data)
 {
     struct event_callback *callback = data;
     handle_unuse(callback->event);
     free(callback);
 }
 
-static void callback_run(struct callback_job *job)
+static void event_callback_run(struct callback_job *job)
 {
     struct event_callback *callback = container_of(job, struct event_callback, job);
-    callback_program(callback_call, callback_gone, callback);
-    callback_gone(callback);
+    callback_program(event_callback_call, event_callback_gone, callback);
+    event_callback_gone(callback);
 }
 
 /* Under the client's lock, once the event has ended. */
-static void callback_due(struct event_callback *callback, cl_int status)
+static void event_callback_due(struct event_callback *callback, cl_int status)
 {
     callback->status = status < 0 ? status : callback->at;
     callback_post(&callback->job);
 }
 
 /* Tell the program, of this one and of those that ended and waited for it. Under the lock. */
-static void publish(struct event *event)
+static void event_publish(struct event *event)
 {
     struct client *client = event->base.client; /* Events are gone once they are told. */
     struct event *ready = event;
@@ -107,7 +107,7 @@ static void publish(struct event *event)
         while (event->callbacks) {
             struct event_callback *callback = event->callbacks;
             event->callbacks = callback->next;
-            callback_due(callback, event->end);
+            event_callback_due(callback, event->end);
         }
         for (unsigned i = 0; i < event->dependent_count; i++) {
             struct event *dependent = event->dependents[i];
@@ -124,7 +124,7 @@ static void publish(struct event *event)
     pthread_cond_broadcast(&client->changed);
 }
 
-static void unlist(struct event *event)
+static void event_unlist(struct event *event)
 {
     if (!event->listed)
         return;
@@ -140,7 +140,7 @@ static void unlist(struct event *event)
 }
 
 /* Under the lock. */
-static void end(struct event *event, cl_int status)
+static void event_end_locked(struct event *event, cl_int status)
 {
     if (event->ended || event->arriving)
         return;
@@ -154,16 +154,16 @@ static void end(struct event *event, cl_int status)
     event->keeps = NULL;
     block_give(event->base.client, &event->block);
     block_give(event->base.client, &event->owned_block);
-    unlist(event);
+    event_unlist(event);
     if (event->blockers == 0)
-        publish(event);
+        event_publish(event);
 }
 
 void event_end(struct event *event, cl_int status)
 {
     struct client *client = event->base.client;
     pthread_mutex_lock(&client->lock);
-    end(event, status);
+    event_end_locked(event, status);
     pthread_mutex_unlock(&client->lock);
 }
 
@@ -179,7 +179,7 @@ void event_keep_block(struct event *event, struct bulk_block *block)
 }
 
 /* @event ends for the program after @before. Under the lock. */
-static void block(struct event *event, struct event *before)
+static void event_block(struct event *event, struct event *before)
 {
     if (before->ended && before->blockers == 0)
         return;
@@ -200,12 +200,12 @@ void event_list(struct event *event, bool after_all, cl_uint count, const cl_eve
     bool in_order = !(queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     pthread_mutex_lock(&client->lock);
     if (in_order && queue->pending)
-        block(event, queue->pending);
+        event_block(event, queue->pending);
     else if (after_all)
         for (struct event *before = queue->pending; before; before = before->previous)
-            block(event, before);
+            event_block(event, before);
     for (cl_uint i = 0; i < count; i++)
-        block(event, event_get(waits[i]));
+        event_block(event, event_get(waits[i]));
     event->previous = queue->pending;
     if (queue->pending)
         queue->pending->next = event;
@@ -230,7 +230,7 @@ void event_let_go(struct event *event)
     pthread_mutex_lock(&client->lock);
     /* None are left where the session ended first. */
     if (event->blockers != 0 && --event->blockers == 0 && event->ended)
-        publish(event);
+        event_publish(event);
     pthread_mutex_unlock(&client->lock);
     handle_unuse(event);
 }
@@ -245,15 +245,15 @@ static void event_lost(struct object *object)
     bool kept = event->ended && event->blockers != 0;
     event->blockers = 0;
     if (kept)
-        publish(event);
+        event_publish(event);
     else
-        end(event, CL_DEVICE_NOT_AVAILABLE);
+        event_end_locked(event, CL_DEVICE_NOT_AVAILABLE);
     pthread_mutex_unlock(&client->lock);
 }
 
 /* Times in the host's clock. The device's is as far away as it was when the first command ended,
    or nearer: nothing ends before it is told. */
-static void translate(struct event *event, const struct msg_done *done, uint64_t now)
+static void event_translate(struct event *event, const struct msg_done *done, uint64_t now)
 {
     struct device_object *device = event->queue->device;
     int64_t away = (int64_t)(now - done->ended);
@@ -274,21 +274,21 @@ static void translate(struct event *event, const struct msg_done *done, uint64_t
 }
 
 /* Its bytes are where they go. Gives a use back. */
-static void arrived(struct event *event, cl_int status)
+static void event_arrived(struct event *event, cl_int status)
 {
     struct client *client = event->base.client;
     pthread_mutex_lock(&client->lock);
     if (event->done.ended)
-        translate(event, &event->done, event->arrived_ns);
+        event_translate(event, &event->done, event->arrived_ns);
     event->arriving = false;
-    end(event, status > 0 ? CL_OUT_OF_RESOURCES : status);
+    event_end_locked(event, status > 0 ? CL_OUT_OF_RESOURCES : status);
     if (--client->arriving == 0 && client_state(client))
         pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->lock);
     handle_unuse_later(event);
 }
 
-static void scatter(const struct event *event, const void *content)
+static void event_scatter(const struct event *event, const void *content)
 {
     if (event->lent)
         layout_refresh(&event->layout, content, event->target);
@@ -296,16 +296,16 @@ static void scatter(const struct event *event, const void *content)
         layout_scatter(&event->layout, content, event->target);
 }
 
-static void scatter_block(struct copy *copy)
+static void event_scatter_block(struct copy *copy)
 {
     struct event *event = container_of(copy, struct event, copy);
-    scatter(event, event->block.bytes);
-    arrived(event, CL_COMPLETE);
+    event_scatter(event, event->block.bytes);
+    event_arrived(event, CL_COMPLETE);
 }
 
 /* False: it is over, and what was read to may be the program's own again, or gone. And nobody but
    the program ends a user event. */
-static bool arrives(struct event *event, const struct msg_done *message)
+static bool event_arrives(struct event *event, const struct msg_done *message)
 {
     struct client *client = event->base.client;
     pthread_mutex_lock(&client->lock);
@@ -329,26 +329,26 @@ void client_done(struct client *client, const struct msg_done *message)
     size_t expected = 0;
     if (!event)
         return;
-    if (!arrives(event, message)) {
+    if (!event_arrives(event, message)) {
         handle_unuse_later(event);
         return;
     }
     bool shared = event->block.size != 0;
     if (status != CL_COMPLETE || !event->target) {
-        arrived(event, status);
+        event_arrived(event, status);
     } else if (!layout_size(&event->layout, &expected) ||
                (!shared && expected != message->content_size)) {
-        arrived(event, CL_OUT_OF_RESOURCES);
+        event_arrived(event, CL_OUT_OF_RESOURCES);
     } else {
-        event->copy.run = scatter_block;
+        event->copy.run = event_scatter_block;
         if (shared && expected >= COPY_LEAST && copy_post(&event->copy))
             return;
-        scatter(event, shared ? event->block.bytes : message->content);
-        arrived(event, status);
+        event_scatter(event, shared ? event->block.bytes : message->content);
+        event_arrived(event, status);
     }
 }
 
-static bool is_over(void *data)
+static bool event_is_over(void *data)
 {
     const struct event *event = data;
     return atomic_load(&event->status) <= CL_COMPLETE;
@@ -364,7 +364,7 @@ cl_int event_await(struct event *event)
         return CL_DEVICE_NOT_AVAILABLE;
     client_flush(client);
     if (client_state(client) == CL_SUCCESS)
-        client_attend(client, is_over, event);
+        client_attend(client, event_is_over, event);
     pthread_mutex_lock(&client->lock);
     /* Memory that is still written is not the program's to free; and it ends as lost. */
     while ((status = atomic_load(&event->status)) > CL_COMPLETE &&
@@ -452,7 +452,7 @@ cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
         error = CL_INVALID_OPERATION;
     } else {
         handle_use(e); /* Given back when it is told. */
-        end(e, execution_status);
+        event_end_locked(e, execution_status);
     }
     pthread_mutex_unlock(&client->lock);
     if (error == CL_SUCCESS) {
@@ -475,7 +475,7 @@ cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
     struct event_callback *callback = calloc(1, sizeof(*callback));
     if (!callback)
         return CL_OUT_OF_HOST_MEMORY;
-    *callback = (struct event_callback){.job = {.run = callback_run},
+    *callback = (struct event_callback){.job = {.run = event_callback_run},
                                         .event = e,
                                         .at = command_exec_callback_type,
                                         .function = pfn_notify,
@@ -485,7 +485,7 @@ cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
     pthread_mutex_lock(&client->lock);
     cl_int status = atomic_load(&e->status);
     if (status <= CL_COMPLETE || status <= callback->at) {
-        callback_due(callback, status <= CL_COMPLETE ? status : callback->at);
+        event_callback_due(callback, status <= CL_COMPLETE ? status : callback->at);
     } else {
         /* In the order of what they wait for: what comes first is called first. */
         struct event_callback **at = &e->callbacks;

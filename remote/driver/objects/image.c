@@ -9,8 +9,8 @@
 
 /* ---- formats ---- */
 
-static const struct devinfo_formats *device_list(const struct device_object *device,
-                                                 cl_mem_flags access, cl_mem_object_type type)
+static const struct devinfo_formats *image_device_list(const struct device_object *device,
+                                                       cl_mem_flags access, cl_mem_object_type type)
 {
     const struct devinfo *info = &device->answers->info;
     for (size_t i = 0; i < info->format_count; i++)
@@ -19,7 +19,7 @@ static const struct devinfo_formats *device_list(const struct device_object *dev
     return NULL;
 }
 
-static bool lists(const struct devinfo_formats *list, const cl_image_format *format)
+static bool image_lists(const struct devinfo_formats *list, const cl_image_format *format)
 {
     for (uint32_t i = 0; list && i < list->count; i++)
         if (!memcmp(&list->formats[i], format, sizeof(*format)))
@@ -28,9 +28,9 @@ static bool lists(const struct devinfo_formats *list, const cl_image_format *for
 }
 
 /* Of those that a device has: does any other of the context's have it? Contexts offer the union. */
-static cl_int context_formats(const struct context *context, cl_mem_flags flags,
-                              cl_mem_object_type type, cl_image_format **ret_formats,
-                              cl_uint *ret_count)
+static cl_int image_context_formats(const struct context *context, cl_mem_flags flags,
+                                    cl_mem_object_type type, cl_image_format **ret_formats,
+                                    cl_uint *ret_count)
 {
     cl_mem_flags access = flags & (ACCESS | CL_MEM_KERNEL_READ_AND_WRITE);
     if (access & CL_MEM_KERNEL_READ_AND_WRITE)
@@ -40,7 +40,7 @@ static cl_int context_formats(const struct context *context, cl_mem_flags flags,
     cl_image_format *formats = NULL;
     cl_uint count = 0;
     for (cl_uint d = 0; d < context->device_count; d++) {
-        const struct devinfo_formats *list = device_list(context->devices[d], access, type);
+        const struct devinfo_formats *list = image_device_list(context->devices[d], access, type);
         if (!list)
             continue;
         cl_image_format *more = reallocarray(formats, count + list->count + 1, sizeof(*formats));
@@ -51,7 +51,7 @@ static cl_int context_formats(const struct context *context, cl_mem_flags flags,
         formats = more;
         const struct devinfo_formats before = {.count = count, .formats = formats};
         for (uint32_t i = 0; i < list->count; i++)
-            if (!lists(&before, &list->formats[i]))
+            if (!image_lists(&before, &list->formats[i]))
                 formats[count++] = list->formats[i];
     }
     *ret_formats = formats;
@@ -59,7 +59,7 @@ static cl_int context_formats(const struct context *context, cl_mem_flags flags,
     return CL_SUCCESS;
 }
 
-static bool is_image_type(cl_mem_object_type type)
+static bool image_is_image_type(cl_mem_object_type type)
 {
     return type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER;
 }
@@ -73,10 +73,10 @@ cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,
     cl_uint count = 0;
     if (!c)
         return CL_INVALID_CONTEXT;
-    if (memory_check_flags(flags) || !is_image_type(image_type) ||
+    if (memory_check_flags(flags) || !image_is_image_type(image_type) ||
         (image_formats && num_entries == 0))
         return CL_INVALID_VALUE;
-    cl_int error = context_formats(c, flags, image_type, &formats, &count);
+    cl_int error = image_context_formats(c, flags, image_type, &formats, &count);
     if (error)
         return error;
     if (image_formats && count)
@@ -88,8 +88,8 @@ cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,
     return CL_SUCCESS;
 }
 
-static cl_int check_format(const struct context *context, cl_mem_flags flags,
-                           const cl_image_format *format, cl_mem_object_type type)
+static cl_int image_check_format(const struct context *context, cl_mem_flags flags,
+                                 const cl_image_format *format, cl_mem_object_type type)
 {
     cl_image_format *formats = NULL;
     cl_uint count = 0;
@@ -100,9 +100,9 @@ static cl_int check_format(const struct context *context, cl_mem_flags flags,
         return CL_INVALID_OPERATION;
     if (!format || image_element_size(format) == 0)
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
-    cl_int error = context_formats(context, flags, type, &formats, &count);
+    cl_int error = image_context_formats(context, flags, type, &formats, &count);
     const struct devinfo_formats list = {.count = count, .formats = formats};
-    if (error == CL_SUCCESS && !lists(&list, format))
+    if (error == CL_SUCCESS && !image_lists(&list, format))
         error = CL_IMAGE_FORMAT_NOT_SUPPORTED;
     free(formats);
     return error;
@@ -128,7 +128,7 @@ static const struct shape {
      -1},
 };
 
-static const struct shape *shape_of(cl_mem_object_type type)
+static const struct shape *image_shape_of(cl_mem_object_type type)
 {
     for (size_t i = 0; i < ARRAY_SIZE(shapes); i++)
         if (shapes[i].type == type)
@@ -136,9 +136,10 @@ static const struct shape *shape_of(cl_mem_object_type type)
     return NULL;
 }
 
-static cl_int take_dims(const struct context *context, const cl_image_desc *desc, size_t dims[3])
+static cl_int image_take_dims(const struct context *context, const cl_image_desc *desc,
+                              size_t dims[3])
 {
-    const struct shape *shape = shape_of(desc->image_type);
+    const struct shape *shape = image_shape_of(desc->image_type);
     const size_t given[3] = {desc->image_width, desc->image_height, desc->image_depth};
     if (!shape)
         return CL_INVALID_IMAGE_DESCRIPTOR;
@@ -159,8 +160,8 @@ static cl_int take_dims(const struct context *context, const cl_image_desc *desc
 }
 
 /* Pitches of what the program gave, or of a buffer. */
-static cl_int take_pitches(const cl_image_desc *desc, const struct memory *parent, const void *host,
-                           struct memory *image)
+static cl_int image_take_pitches(const cl_image_desc *desc, const struct memory *parent,
+                                 const void *host, struct memory *image)
 {
     size_t least = image->dims[0] * image->element;
     bool layered = image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
@@ -179,8 +180,8 @@ static cl_int take_pitches(const cl_image_desc *desc, const struct memory *paren
     return CL_SUCCESS;
 }
 
-static cl_int check_parent(const struct memory *image, const struct memory *parent,
-                           const cl_image_desc *desc)
+static cl_int image_check_parent(const struct memory *image, const struct memory *parent,
+                                 const cl_image_desc *desc)
 {
     bool buffer = parent->type == CL_MEM_OBJECT_BUFFER;
     size_t size = image->row_pitch * (image->dims[1] - 1) + image->dims[0] * image->element;
@@ -231,7 +232,7 @@ bool image_layout(const struct memory *image, const size_t region[3], size_t row
 
 /* ---- making ---- */
 
-static cl_int post_image(struct memory *image, const cl_image_desc *desc, const void *host)
+static cl_int image_post_image(struct memory *image, const cl_image_desc *desc, const void *host)
 {
     struct layout layout;
     size_t size = 0;
@@ -264,10 +265,10 @@ static cl_int post_image(struct memory *image, const cl_image_desc *desc, const 
 }
 
 /* What the type does not use is not sent: the server computes sizes from what is. */
-static cl_image_desc only_used(const cl_image_desc *given)
+static cl_image_desc image_only_used(const cl_image_desc *given)
 {
     cl_image_desc desc = *given;
-    const struct shape *shape = shape_of(desc.image_type);
+    const struct shape *shape = image_shape_of(desc.image_type);
     if (!shape->most[1] || shape->layers == 1)
         desc.image_height = 0;
     if (!shape->most[2] || shape->layers == 2)
@@ -278,7 +279,7 @@ static cl_image_desc only_used(const cl_image_desc *given)
 }
 
 /* Are 2D images made from buffers by any device? */
-static bool takes_buffers(const struct context *context)
+static bool image_takes_buffers(const struct context *context)
 {
     for (cl_uint i = 0; i < context->device_count; i++)
         if (devinfo_names_have(context->devices[i]->extensions, "cl_khr_image2d_from_buffer"))
@@ -286,9 +287,9 @@ static bool takes_buffers(const struct context *context)
     return false;
 }
 
-static cl_int create_image(cl_context context, const cl_mem_properties *properties,
-                           cl_mem_flags flags, const cl_image_format *format,
-                           const cl_image_desc *desc, void *host, struct memory **ret_image)
+static cl_int image_create_image(cl_context context, const cl_mem_properties *properties,
+                                 cl_mem_flags flags, const cl_image_format *format,
+                                 const cl_image_desc *desc, void *host, struct memory **ret_image)
 {
     struct context *c = context_get(context);
     size_t dims[3];
@@ -300,7 +301,7 @@ static cl_int create_image(cl_context context, const cl_mem_properties *properti
     if (error == CL_SUCCESS && !format)
         error = CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
     if (error == CL_SUCCESS)
-        error = desc ? take_dims(c, desc, dims) : CL_INVALID_IMAGE_DESCRIPTOR;
+        error = desc ? image_take_dims(c, desc, dims) : CL_INVALID_IMAGE_DESCRIPTOR;
     if (error)
         return error;
     struct memory *parent = memory_get(desc->mem_object);
@@ -308,11 +309,11 @@ static cl_int create_image(cl_context context, const cl_mem_properties *properti
         desc->num_samples || (desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && !parent))
         return CL_INVALID_IMAGE_DESCRIPTOR;
     if (parent && parent->type == CL_MEM_OBJECT_BUFFER &&
-        desc->image_type == CL_MEM_OBJECT_IMAGE2D && !takes_buffers(c))
+        desc->image_type == CL_MEM_OBJECT_IMAGE2D && !image_takes_buffers(c))
         return CL_INVALID_OPERATION;
     if (parent && !(flags & ACCESS))
         flags |= parent->flags & ACCESS;
-    error = check_format(c, flags, format, desc->image_type);
+    error = image_check_format(c, flags, format, desc->image_type);
     if (error)
         return error;
     if (!host != !(flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)))
@@ -323,13 +324,13 @@ static cl_int create_image(cl_context context, const cl_mem_properties *properti
     if (parent)
         image->flags |= parent->flags & CL_MEM_USE_HOST_PTR;
     image->format = *format;
-    image->desc = only_used(desc);
+    image->desc = image_only_used(desc);
     image->element = image_element_size(format);
     memcpy(image->dims, dims, sizeof(dims));
     image->list = list_copy(properties, sizeof(*properties), &image->list_size);
-    error = take_pitches(desc, parent, host, image);
+    error = image_take_pitches(desc, parent, host, image);
     if (error == CL_SUCCESS && parent)
-        error = check_parent(image, parent, desc);
+        error = image_check_parent(image, parent, desc);
     size_t rows = dims[1] * dims[2];
     image->size =
         image->slice_pitch
@@ -340,7 +341,7 @@ static cl_int create_image(cl_context context, const cl_mem_properties *properti
     else if (parent && (parent->flags & CL_MEM_USE_HOST_PTR))
         image->host = parent->host;
     if (error == CL_SUCCESS)
-        error = post_image(image, &image->desc, host);
+        error = image_post_image(image, &image->desc, host);
     if (error)
         handle_release(image);
     else
@@ -352,7 +353,8 @@ cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_form
                      const cl_image_desc *image_desc, void *host_ptr, cl_int *errcode_ret)
 {
     struct memory *image = NULL;
-    cl_int error = create_image(context, NULL, flags, image_format, image_desc, host_ptr, &image);
+    cl_int error =
+        image_create_image(context, NULL, flags, image_format, image_desc, host_ptr, &image);
     return created(image, error, errcode_ret);
 }
 
@@ -363,18 +365,19 @@ cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *
 {
     struct memory *image = NULL;
     cl_int error =
-        create_image(context, properties, flags, image_format, image_desc, host_ptr, &image);
+        image_create_image(context, properties, flags, image_format, image_desc, host_ptr, &image);
     return created(image, error, errcode_ret);
 }
 
 /* The calls of 1.1 have sizes where 1.2 has a descriptor, and an error of their own for them. */
-static cl_mem create_sized(cl_context context, cl_mem_flags flags, const cl_image_format *format,
-                           const cl_image_desc *desc, bool sized, void *host, cl_int *errcode)
+static cl_mem image_create_sized(cl_context context, cl_mem_flags flags,
+                                 const cl_image_format *format, const cl_image_desc *desc,
+                                 bool sized, void *host, cl_int *errcode)
 {
     struct memory *image = NULL;
     cl_int error = context_get(context) ? CL_INVALID_IMAGE_SIZE : CL_INVALID_CONTEXT;
     if (error != CL_INVALID_CONTEXT && sized)
-        error = create_image(context, NULL, flags, format, desc, host, &image);
+        error = image_create_image(context, NULL, flags, format, desc, host, &image);
     if (error == CL_INVALID_IMAGE_DESCRIPTOR)
         error = CL_INVALID_IMAGE_SIZE;
     return created(image, error, errcode);
@@ -389,7 +392,7 @@ cl_mem clCreateImage2D(cl_context context, cl_mem_flags flags, const cl_image_fo
                                 .image_height = image_height,
                                 .image_row_pitch = image_row_pitch};
     bool sized = image_width != 0 && image_height != 0;
-    return create_sized(context, flags, image_format, &desc, sized, host_ptr, errcode_ret);
+    return image_create_sized(context, flags, image_format, &desc, sized, host_ptr, errcode_ret);
 }
 
 cl_mem clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_format *image_format,
@@ -404,7 +407,7 @@ cl_mem clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_fo
                                 .image_row_pitch = image_row_pitch,
                                 .image_slice_pitch = image_slice_pitch};
     bool sized = image_width != 0 && image_height != 0 && image_depth > 1;
-    return create_sized(context, flags, image_format, &desc, sized, host_ptr, errcode_ret);
+    return image_create_sized(context, flags, image_format, &desc, sized, host_ptr, errcode_ret);
 }
 
 cl_int clGetImageInfo(cl_mem image, cl_image_info param_name, size_t param_value_size,
@@ -412,7 +415,7 @@ cl_int clGetImageInfo(cl_mem image, cl_image_info param_name, size_t param_value
 {
     const struct request request = {param_value_size, param_value, param_value_size_ret};
     const struct memory *m = memory_get(image);
-    if (!m || !is_image_type(m->type))
+    if (!m || !image_is_image_type(m->type))
         return CL_INVALID_MEM_OBJECT;
     switch (param_name) {
     case CL_IMAGE_FORMAT:

@@ -21,7 +21,7 @@ static void memory_gone(struct call *call)
     endings_run(call->data);
 }
 
-static bool watch(struct memory *memory)
+static bool memory_watch(struct memory *memory)
 {
     struct client *client = memory->base.client;
     struct call *call = call_create(client);
@@ -43,7 +43,7 @@ static void memory_finish(struct object *object)
 {
     struct memory *memory = container_of(object, struct memory, base);
     /* Commands of the server's may use it still: its callbacks are called when they do not. */
-    if (memory->endings && watch(memory))
+    if (memory->endings && memory_watch(memory))
         memory->endings = NULL;
     if (memory->told)
         (void)POST(object->client, release, {.object = object->id});
@@ -68,7 +68,7 @@ static void memory_finish(struct object *object)
 
 static const struct object_class memory_class = {sizeof(struct memory), memory_finish};
 
-static bool at_most_one(cl_mem_flags flags)
+static bool memory_at_most_one(cl_mem_flags flags)
 {
     return (flags & (flags - 1)) == 0;
 }
@@ -77,7 +77,8 @@ cl_int memory_check_flags(cl_mem_flags flags)
 {
     const cl_mem_flags known = ACCESS | HOST | HOST_ACCESS | CL_MEM_KERNEL_READ_AND_WRITE;
     bool used = flags & CL_MEM_USE_HOST_PTR;
-    if ((flags & ~known) || !at_most_one(flags & ACCESS) || !at_most_one(flags & HOST_ACCESS) ||
+    if ((flags & ~known) || !memory_at_most_one(flags & ACCESS) ||
+        !memory_at_most_one(flags & HOST_ACCESS) ||
         (used && (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR))))
         return CL_INVALID_VALUE;
     return CL_SUCCESS;
@@ -107,7 +108,7 @@ cl_int memory_take_list(const cl_mem_properties *properties)
 }
 
 /* The largest that a device of the context's has. */
-static uint64_t largest(const struct context *context, cl_device_info name)
+static uint64_t memory_largest(const struct context *context, cl_device_info name)
 {
     uint64_t most = 0;
     for (cl_uint i = 0; i < context->device_count; i++) {
@@ -117,8 +118,9 @@ static uint64_t largest(const struct context *context, cl_device_info name)
     return most;
 }
 
-static cl_int create_buffer(cl_context context, const cl_mem_properties *properties,
-                            cl_mem_flags flags, size_t size, void *host, struct memory **ret_memory)
+static cl_int memory_create_any_buffer(cl_context context, const cl_mem_properties *properties,
+                                       cl_mem_flags flags, size_t size, void *host,
+                                       struct memory **ret_memory)
 {
     struct context *c = context_get(context);
     if (!c)
@@ -128,7 +130,7 @@ static cl_int create_buffer(cl_context context, const cl_mem_properties *propert
         error = memory_check_flags(flags);
     if (error)
         return error;
-    if (size == 0 || size > largest(c, CL_DEVICE_MAX_MEM_ALLOC_SIZE))
+    if (size == 0 || size > memory_largest(c, CL_DEVICE_MAX_MEM_ALLOC_SIZE))
         return CL_INVALID_BUFFER_SIZE;
     if (!host != !(flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)))
         return CL_INVALID_HOST_PTR;
@@ -158,7 +160,7 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void 
                       cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
-    cl_int error = create_buffer(context, NULL, flags, size, host_ptr, &memory);
+    cl_int error = memory_create_any_buffer(context, NULL, flags, size, host_ptr, &memory);
     return created(memory, error, errcode_ret);
 }
 
@@ -167,12 +169,12 @@ cl_mem clCreateBufferWithProperties(cl_context context, const cl_mem_properties 
                                     cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
-    cl_int error = create_buffer(context, properties, flags, size, host_ptr, &memory);
+    cl_int error = memory_create_any_buffer(context, properties, flags, size, host_ptr, &memory);
     return created(memory, error, errcode_ret);
 }
 
 /* 5.2.1: what a sub-buffer may say differs from what its buffer says. */
-static cl_int sub_flags(const struct memory *parent, cl_mem_flags *flags)
+static cl_int memory_sub_flags(const struct memory *parent, cl_mem_flags *flags)
 {
     cl_mem_flags access = *flags & ACCESS, host = *flags & HOST_ACCESS;
     if (memory_check_flags(*flags) || (*flags & HOST))
@@ -194,7 +196,7 @@ static cl_int sub_flags(const struct memory *parent, cl_mem_flags *flags)
     return CL_SUCCESS;
 }
 
-static bool aligned(const struct context *context, size_t origin)
+static bool memory_aligned(const struct context *context, size_t origin)
 {
     for (cl_uint i = 0; i < context->device_count; i++) {
         uint64_t bytes = device_number(context->devices[i], CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
@@ -211,7 +213,7 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags, cl_buffer_create_typ
     const cl_buffer_region *region = info;
     if (!parent || parent->type != CL_MEM_OBJECT_BUFFER || parent->parent)
         return created(NULL, CL_INVALID_MEM_OBJECT, errcode_ret);
-    cl_int error = sub_flags(parent, &flags);
+    cl_int error = memory_sub_flags(parent, &flags);
     if (error == CL_SUCCESS && (type != CL_BUFFER_CREATE_TYPE_REGION || !region))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS &&
@@ -219,7 +221,7 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags, cl_buffer_create_typ
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS && region->size == 0)
         error = CL_INVALID_BUFFER_SIZE;
-    if (error == CL_SUCCESS && !aligned(parent->context, region->origin))
+    if (error == CL_SUCCESS && !memory_aligned(parent->context, region->origin))
         error = CL_MISALIGNED_SUB_BUFFER_OFFSET;
     struct memory *memory =
         error ? NULL : memory_create(parent->context, CL_MEM_OBJECT_BUFFER, flags, parent);
@@ -280,7 +282,7 @@ cl_int clGetMemObjectInfo(cl_mem memobj, cl_mem_info param_name, size_t param_va
     }
 }
 
-static void call_destructor(struct ending *ending)
+static void memory_call_destructor(struct ending *ending)
 {
     ((void(CL_CALLBACK *)(cl_mem, void *))ending->function)(ending->handle, ending->data);
 }
@@ -294,18 +296,18 @@ cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
         return CL_INVALID_MEM_OBJECT;
     if (!pfn_notify)
         return CL_INVALID_VALUE;
-    return ending_add(memory->base.client, &memory->endings, call_destructor,
+    return ending_add(memory->base.client, &memory->endings, memory_call_destructor,
                       (void (*)(void))pfn_notify, memobj, user_data);
 }
 
 /* ---- samplers ---- */
 
-static struct sampler *sampler_get(cl_sampler sampler)
+static struct sampler *memory_sampler_get(cl_sampler sampler)
 {
     return handle_get(sampler, ID_SAMPLER);
 }
 
-static void sampler_finish(struct object *object)
+static void memory_sampler_finish(struct object *object)
 {
     struct sampler *sampler = container_of(object, struct sampler, base);
     (void)POST(object->client, release, {.object = object->id});
@@ -313,15 +315,15 @@ static void sampler_finish(struct object *object)
     handle_unuse(sampler->context);
 }
 
-static const struct object_class sampler_class = {sizeof(struct sampler), sampler_finish};
+static const struct object_class sampler_class = {sizeof(struct sampler), memory_sampler_finish};
 
-static cl_int create_sampler(cl_context context, struct sampler wanted,
-                             const cl_sampler_properties *list, struct sampler **ret_sampler)
+static cl_int memory_create_sampler(cl_context context, struct sampler wanted,
+                                    const cl_sampler_properties *list, struct sampler **ret_sampler)
 {
     struct context *c = context_get(context);
     if (!c)
         return CL_INVALID_CONTEXT;
-    if (!largest(c, CL_DEVICE_IMAGE_SUPPORT))
+    if (!memory_largest(c, CL_DEVICE_IMAGE_SUPPORT))
         return CL_INVALID_OPERATION;
     if (wanted.addressing < CL_ADDRESS_NONE || wanted.addressing > CL_ADDRESS_MIRRORED_REPEAT ||
         (wanted.filter != CL_FILTER_NEAREST && wanted.filter != CL_FILTER_LINEAR) ||
@@ -354,11 +356,11 @@ cl_sampler clCreateSampler(cl_context context, cl_bool normalized_coords,
                            cl_int *errcode_ret)
 {
     struct sampler *sampler = NULL;
-    cl_int error = create_sampler(context,
-                                  (struct sampler){.normalized = normalized_coords,
-                                                   .addressing = addressing_mode,
-                                                   .filter = filter_mode},
-                                  NULL, &sampler);
+    cl_int error = memory_create_sampler(context,
+                                         (struct sampler){.normalized = normalized_coords,
+                                                          .addressing = addressing_mode,
+                                                          .filter = filter_mode},
+                                         NULL, &sampler);
     return created(sampler, error, errcode_ret);
 }
 
@@ -387,7 +389,7 @@ cl_sampler clCreateSamplerWithProperties(cl_context context,
         else
             wanted.filter = (cl_filter_mode)at[1];
     }
-    cl_int error = create_sampler(context, wanted, sampler_properties, &sampler);
+    cl_int error = memory_create_sampler(context, wanted, sampler_properties, &sampler);
     return created(sampler, error, errcode_ret);
 }
 
@@ -395,7 +397,7 @@ cl_int clGetSamplerInfo(cl_sampler sampler, cl_sampler_info param_name, size_t p
                         void *param_value, size_t *param_value_size_ret)
 {
     const struct request request = {param_value_size, param_value, param_value_size_ret};
-    const struct sampler *s = sampler_get(sampler);
+    const struct sampler *s = memory_sampler_get(sampler);
     if (!s)
         return CL_INVALID_SAMPLER;
     switch (param_name) {

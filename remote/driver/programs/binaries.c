@@ -62,7 +62,7 @@ void binary_name_of(const void *bytes, size_t size, struct binary_name *ret_name
 
 /* ---- what is known ---- */
 
-static void content_destroy(struct content *content)
+static void binaries_content_destroy(struct content *content)
 {
     for (struct holder *at = content->holders, *next; at; at = next) {
         next = at->next;
@@ -72,7 +72,7 @@ static void content_destroy(struct content *content)
 }
 
 /* The oldest that nobody uses go. */
-static void forget_old(void)
+static void binaries_forget_old(void)
 {
     unsigned count = 0;
     for (struct content **at = &contents; *at;) {
@@ -82,12 +82,12 @@ static void forget_old(void)
             continue;
         }
         *at = content->next;
-        content_destroy(content);
+        binaries_content_destroy(content);
     }
 }
 
 /* Is the first from now on; NULL: no memory. */
-static struct content *use(const struct binary_name *name)
+static struct content *binaries_use(const struct binary_name *name)
 {
     struct content **at = &contents;
     while (*at && memcmp(&(*at)->name, name, sizeof(*name)) != 0)
@@ -101,12 +101,12 @@ static struct content *use(const struct binary_name *name)
     content->next = contents;
     content->uses++;
     contents = content;
-    forget_old();
+    binaries_forget_old();
     return content;
 }
 
 /* NULL: no memory. Those of sessions that ended go. */
-static struct holder *holder_of(struct content *content, struct client *client)
+static struct holder *binaries_holder_of(struct content *content, struct client *client)
 {
     struct holder *found = NULL;
     for (struct holder **at = &content->holders; *at;) {
@@ -133,8 +133,8 @@ static struct holder *holder_of(struct content *content, struct client *client)
 void binaries_learn(struct client *client, const struct binary_name *name, bool has)
 {
     pthread_mutex_lock(&lock);
-    struct content *content = use(name);
-    struct holder *holder = content ? holder_of(content, client) : NULL;
+    struct content *content = binaries_use(name);
+    struct holder *holder = content ? binaries_holder_of(content, client) : NULL;
     if (holder)
         holder->state = has ? HAS : LACKS;
     if (content)
@@ -143,14 +143,14 @@ void binaries_learn(struct client *client, const struct binary_name *name, bool 
     pthread_mutex_unlock(&lock);
 }
 
-static bool is_away(struct client *client, uint64_t ns)
+static bool binaries_is_away(struct client *client, uint64_t ns)
 {
     uint64_t since = stream_broken_since(&client->stream);
     return client_state(client) || (since && clock_now_ns() - since >= ns);
 }
 
 /* Under the lock: until something has changed, or a link may have broken. */
-static void wait_a_moment(uint64_t deadline)
+static void binaries_wait_a_moment(uint64_t deadline)
 {
     uint64_t moment = clock_now_ns() + NS_PER_S;
     (void)clock_wait(&changed, &lock, moment < deadline ? moment : deadline);
@@ -167,13 +167,13 @@ struct handing {
     uint64_t transfer;
 };
 
-static void unref(struct handing *handing)
+static void binaries_unref(struct handing *handing)
 {
     if (--handing->holders == 0)
         free(handing);
 }
 
-static void given(struct call *call)
+static void binaries_given(struct call *call)
 {
     struct handing *handing = call->data;
     pthread_mutex_lock(&lock);
@@ -182,24 +182,24 @@ static void given(struct call *call)
     if (call->error) /* Nothing comes any more. */
         meeting_forget(handing->taker, handing->transfer);
     pthread_mutex_lock(&lock);
-    unref(handing);
+    binaries_unref(handing);
     pthread_mutex_unlock(&lock);
 }
 
-static void taken(struct call *call)
+static void binaries_taken(struct call *call)
 {
     struct handing *handing = call->data;
     pthread_mutex_lock(&lock);
     handing->ends[1] = call->error;
     handing->over = true;
     handing->taken = call->error == CL_SUCCESS;
-    unref(handing);
+    binaries_unref(handing);
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
 
-static struct call *call_of(struct client *client, struct handing *handing,
-                            void (*then)(struct call *call))
+static struct call *binaries_call_of(struct client *client, struct handing *handing,
+                                     void (*then)(struct call *call))
 {
     struct call *call = call_create(client);
     if (!call)
@@ -214,7 +214,7 @@ static struct call *call_of(struct client *client, struct handing *handing,
 }
 
 /* It was posted, or is taken back; then false. */
-static bool settle(struct call *call, struct handing *handing, cl_int error)
+static bool binaries_settle(struct call *call, struct handing *handing, cl_int error)
 {
     if (error == CL_SUCCESS || !call_take_back(call)) {
         client_flush(call->base.client);
@@ -222,16 +222,16 @@ static bool settle(struct call *call, struct handing *handing, cl_int error)
     }
     handle_release(call);
     pthread_mutex_lock(&lock);
-    unref(handing);
+    binaries_unref(handing);
     pthread_mutex_unlock(&lock);
     return false;
 }
 
-static bool send_take(struct meeting *meeting, struct handing *handing,
-                      const struct binary_name *name, size_t size)
+static bool binaries_send_take(struct meeting *meeting, struct handing *handing,
+                               const struct binary_name *name, size_t size)
 {
     struct pack pack;
-    struct call *call = call_of(meeting->ends[1], handing, taken);
+    struct call *call = binaries_call_of(meeting->ends[1], handing, binaries_taken);
     if (!call)
         return false;
     pack_init(&pack);
@@ -244,14 +244,14 @@ static bool send_take(struct meeting *meeting, struct handing *handing,
                                                       .where = meeting_where(meeting),
                                                       .ticket = &meeting->ticket,
                                                       .ticket_size = meeting_ticket_size(meeting)});
-    return settle(call, handing, meeting_post(meeting, 1, MSG_TAKE_BINARY, &pack));
+    return binaries_settle(call, handing, meeting_post(meeting, 1, MSG_TAKE_BINARY, &pack));
 }
 
-static bool send_give(struct meeting *meeting, struct handing *handing,
-                      const struct binary_name *name)
+static bool binaries_send_give(struct meeting *meeting, struct handing *handing,
+                               const struct binary_name *name)
 {
     struct pack pack;
-    struct call *call = call_of(meeting->ends[0], handing, given);
+    struct call *call = binaries_call_of(meeting->ends[0], handing, binaries_given);
     if (!call)
         return false;
     pack_init(&pack);
@@ -263,17 +263,17 @@ static bool send_give(struct meeting *meeting, struct handing *handing,
                                                       .where = meeting_where(meeting),
                                                       .ticket = &meeting->ticket,
                                                       .ticket_size = meeting_ticket_size(meeting)});
-    return settle(call, handing, meeting_post(meeting, 0, MSG_GIVE_BINARY, &pack));
+    return binaries_settle(call, handing, meeting_post(meeting, 0, MSG_GIVE_BINARY, &pack));
 }
 
 /* Until who takes it has said so. The errors of both; CL_SUCCESS: none was heard of. */
-static bool await(const struct handing *handing, struct client *giver, size_t size,
-                  cl_int ret_ends[2])
+static bool binaries_await(const struct handing *handing, struct client *giver, size_t size,
+                           cl_int ret_ends[2])
 {
     uint64_t deadline = clock_now_ns() + HANDING_NS + size / BYTES_A_S * NS_PER_S;
     pthread_mutex_lock(&lock);
-    while (!handing->over && !is_away(giver, AWAY_NS) && clock_now_ns() < deadline)
-        wait_a_moment(deadline);
+    while (!handing->over && !binaries_is_away(giver, AWAY_NS) && clock_now_ns() < deadline)
+        binaries_wait_a_moment(deadline);
     bool over = handing->over, there = handing->taken;
     memcpy(ret_ends, handing->ends, sizeof(handing->ends));
     pthread_mutex_unlock(&lock);
@@ -283,24 +283,24 @@ static bool await(const struct handing *handing, struct client *giver, size_t si
 }
 
 /* Is it at @to's server now? @ret_ends: errors of both. */
-static bool hand_on(struct client *from, struct client *to, const struct binary_name *name,
-                    size_t size, cl_int ret_ends[2])
+static bool binaries_hand_on(struct client *from, struct client *to, const struct binary_name *name,
+                             size_t size, cl_int ret_ends[2])
 {
     struct meeting meeting = MEETING_NONE;
     struct handing *handing = calloc(1, sizeof(*handing));
     bool there = false;
     if (handing && meeting_init(&meeting, from, to) == CL_SUCCESS) {
         *handing = (struct handing){.holders = 1, .taker = to, .transfer = meeting.transfer};
-        if (send_take(&meeting, handing, name, size)) {
-            if (!send_give(&meeting, handing, name))
+        if (binaries_send_take(&meeting, handing, name, size)) {
+            if (!binaries_send_give(&meeting, handing, name))
                 meeting_forget(to, meeting.transfer);
-            there = await(handing, from, size, ret_ends);
+            there = binaries_await(handing, from, size, ret_ends);
         }
         for (int i = 0; meeting.awaits && i < 2; i++)
             if (ret_ends[i] == TRANSFER_UNREACHED)
                 meeting_unreached(meeting.awaits);
         pthread_mutex_lock(&lock);
-        unref(handing);
+        binaries_unref(handing);
         pthread_mutex_unlock(&lock);
     } else {
         free(handing);
@@ -317,10 +317,10 @@ struct failed {
     unsigned count;
 };
 
-static bool may_give(const struct holder *holder, const struct client *to,
-                     const struct failed *failed)
+static bool binaries_may_give(const struct holder *holder, const struct client *to,
+                              const struct failed *failed)
 {
-    if (holder->client == to || is_away(holder->client, 0) ||
+    if (holder->client == to || binaries_is_away(holder->client, 0) ||
         !meeting_is_possible(holder->client, to))
         return false;
     for (unsigned i = 0; i < failed->count; i++)
@@ -330,13 +330,13 @@ static bool may_give(const struct holder *holder, const struct client *to,
 }
 
 /* Who has least to do of those that have it; NULL: none now. @ret_wait: one is going to. */
-static struct holder *find_source(const struct content *content, const struct client *to,
-                                  const struct failed *failed, bool *ret_wait)
+static struct holder *binaries_find_source(const struct content *content, const struct client *to,
+                                           const struct failed *failed, bool *ret_wait)
 {
     struct holder *best = NULL;
     *ret_wait = false;
     for (struct holder *at = content->holders; at; at = at->next) {
-        if (at->state == LACKS || !may_give(at, to, failed))
+        if (at->state == LACKS || !binaries_may_give(at, to, failed))
             continue;
         if (at->state == HAS && at->giving < GIVES_MAX && (!best || at->giving < best->giving))
             best = at;
@@ -346,14 +346,14 @@ static struct holder *find_source(const struct content *content, const struct cl
 }
 
 /* Under the lock, which is let go meanwhile. */
-static bool take_from(struct holder *source, struct holder *own, const struct content *content,
-                      size_t size, struct failed *failed)
+static bool binaries_take_from(struct holder *source, struct holder *own,
+                               const struct content *content, size_t size, struct failed *failed)
 {
     cl_int ends[2] = {CL_SUCCESS, CL_SUCCESS};
     source->giving++;
     own->state = COMES;
     pthread_mutex_unlock(&lock);
-    bool there = hand_on(source->client, own->client, &content->name, size, ends);
+    bool there = binaries_hand_on(source->client, own->client, &content->name, size, ends);
     pthread_mutex_lock(&lock);
     source->giving--;
     if (ends[0] == BINARY_LACKING && source->state == HAS)
@@ -369,20 +369,22 @@ static bool take_from(struct holder *source, struct holder *own, const struct co
 }
 
 /* Under the lock. */
-static bool bring(struct content *content, struct holder *own, size_t size)
+static bool binaries_bring_one(struct content *content, struct holder *own, size_t size)
 {
     uint64_t deadline = clock_now_ns() + BRINGING_NS;
     struct failed failed = {.count = 0};
     while (client_state(own->client) == CL_SUCCESS) {
         bool comes = own->state == COMES, wait = comes; /* Another thread sees to it. */
-        struct holder *source = comes ? NULL : find_source(content, own->client, &failed, &wait);
-        if (own->state == HAS || (source && take_from(source, own, content, size, &failed)))
+        struct holder *source =
+            comes ? NULL : binaries_find_source(content, own->client, &failed, &wait);
+        if (own->state == HAS ||
+            (source && binaries_take_from(source, own, content, size, &failed)))
             return true;
         if (source && failed.count < FAILS_MAX)
             continue;
         if (source || !wait || clock_now_ns() >= deadline)
             break;
-        wait_a_moment(deadline);
+        binaries_wait_a_moment(deadline);
     }
     own->state = COMES; /* From here. */
     return false;
@@ -392,13 +394,13 @@ bool binaries_bring(struct client *client, const struct binary_name *name, size_
 {
     bool there = false;
     pthread_mutex_lock(&lock);
-    struct content *content = use(name);
-    struct holder *own = content ? holder_of(content, client) : NULL;
+    struct content *content = binaries_use(name);
+    struct holder *own = content ? binaries_holder_of(content, client) : NULL;
     if (own) {
         own->waiting++;
         if (own->state == HAS) /* It had, and dropped it. */
             own->state = LACKS;
-        there = bring(content, own, size);
+        there = binaries_bring_one(content, own, size);
         own->waiting--;
     }
     if (content)

@@ -19,7 +19,7 @@ struct building {
     void *data;
 };
 
-static void building_destroy(struct building *building)
+static void build_building_destroy(struct building *building)
 {
     if (building->program)
         handle_unuse(building->program);
@@ -28,9 +28,9 @@ static void building_destroy(struct building *building)
     free(building);
 }
 
-static struct building *building_create(struct program *program, cl_uint count,
-                                        const cl_device_id *devices, build_notify notify,
-                                        void *data)
+static struct building *build_building_create(struct program *program, cl_uint count,
+                                              const cl_device_id *devices, build_notify notify,
+                                              void *data)
 {
     struct building *building = calloc(1, sizeof(*building));
     if (!building)
@@ -39,7 +39,7 @@ static struct building *building_create(struct program *program, cl_uint count,
     building->devices = calloc(building->count, sizeof(struct device_object *));
     building->ids = calloc(building->count, sizeof(*building->ids));
     if (!building->devices || !building->ids) {
-        building_destroy(building);
+        build_building_destroy(building);
         return NULL;
     }
     for (cl_uint i = 0; i < building->count; i++) {
@@ -53,8 +53,8 @@ static struct building *building_create(struct program *program, cl_uint count,
     return building;
 }
 
-static cl_int check_build(struct program *program, cl_uint count, const cl_device_id *devices,
-                          build_notify notify, void *data)
+static cl_int build_check_build(struct program *program, cl_uint count, const cl_device_id *devices,
+                                build_notify notify, void *data)
 {
     if ((count == 0) != (devices == NULL) || (!notify && data))
         return CL_INVALID_VALUE;
@@ -65,7 +65,7 @@ static cl_int check_build(struct program *program, cl_uint count, const cl_devic
 }
 
 /* From here on its status is that it is under way. */
-static cl_int start(const struct building *building, const char *options)
+static cl_int build_start(const struct building *building, const char *options)
 {
     struct program *program = building->program;
     cl_int error = CL_SUCCESS;
@@ -92,7 +92,7 @@ static cl_int start(const struct building *building, const char *options)
 }
 
 /* Kernels of a list of names. The server's own number may be another one. */
-static size_t count_names(const char *names)
+static size_t build_count_names(const char *names)
 {
     size_t count = 0;
     for (const char *at = names; *at; at += *at == ';') {
@@ -104,15 +104,15 @@ static size_t count_names(const char *names)
 }
 
 /* What the server says of a build. The program's lock is held. */
-static void take_result(struct program *program, const struct building *building,
-                        const struct call *call, cl_int error)
+static void build_take_result(struct program *program, const struct building *building,
+                              const struct call *call, cl_int error)
 {
     struct unpack body = {call->content, call->content + call->size, false};
     struct msg_built built;
     bool told = call->content && unpack_built(&body, &built);
     free(program->names);
     program->names = told ? strdup(built.names) : NULL;
-    program->kernels = program->names ? count_names(program->names) : 0;
+    program->kernels = program->names ? build_count_names(program->names) : 0;
     for (cl_uint i = 0; i < building->count; i++) {
         int index = program_device_index(program, building->devices[i]);
         struct build_state *state = index < 0 ? NULL : &program->builds[index];
@@ -135,36 +135,36 @@ static void take_result(struct program *program, const struct building *building
     program->building = false;
 }
 
-static cl_int finish(const struct building *building, const struct call *call, cl_int error)
+static cl_int build_finish(const struct building *building, const struct call *call, cl_int error)
 {
     struct program *program = building->program;
     pthread_mutex_lock(&program->lock);
-    take_result(program, building, call, error);
+    build_take_result(program, building, call, error);
     pthread_mutex_unlock(&program->lock);
     return error;
 }
 
-static void notify_call(void *data)
+static void build_notify_call(void *data)
 {
     const struct building *building = data;
     building->notify((cl_program)building->program, building->data);
 }
 
-static void notify_gone(void *data)
+static void build_notify_gone(void *data)
 {
-    building_destroy(data);
+    build_building_destroy(data);
 }
 
 /* In a thread of callbacks. */
 static void build_answered(struct call *call)
 {
     struct building *building = call->data;
-    (void)finish(building, call, call->error);
-    callback_program(notify_call, notify_gone, building);
-    building_destroy(building);
+    (void)build_finish(building, call, call->error);
+    callback_program(build_notify_call, build_notify_gone, building);
+    build_building_destroy(building);
 }
 
-static cl_int give_up(struct building *building, struct call *call, cl_int error)
+static cl_int build_give_up(struct building *building, struct call *call, cl_int error)
 {
     if (building->program) {
         pthread_mutex_lock(&building->program->lock);
@@ -172,23 +172,23 @@ static cl_int give_up(struct building *building, struct call *call, cl_int error
         pthread_mutex_unlock(&building->program->lock);
     }
     handle_release(call);
-    building_destroy(building);
+    build_building_destroy(building);
     return error;
 }
 
 /* The answer is waited for, or waits for its callback. */
-static cl_int await(struct building *building, struct call *call, cl_int posted_error)
+static cl_int build_await(struct building *building, struct call *call, cl_int posted_error)
 {
     struct client *client = call->base.client;
     if (posted_error && (!building->notify || call_take_back(call)))
-        return give_up(building, call, posted_error);
+        return build_give_up(building, call, posted_error);
     if (building->notify) {
         client_flush(client);
         return CL_SUCCESS; /* The call's reference goes with its callback. */
     }
-    cl_int error = finish(building, call, call_wait(call, CL_SUCCESS));
+    cl_int error = build_finish(building, call, call_wait(call, CL_SUCCESS));
     handle_release(call);
-    building_destroy(building);
+    build_building_destroy(building);
     return error;
 }
 
@@ -207,29 +207,29 @@ static struct call *build_call(struct client *client, struct building *building)
 }
 
 /* What builds and compilations begin with. */
-static cl_int begin_build(cl_program handle, cl_uint count, const cl_device_id *devices,
-                          const char *options, build_notify notify, void *data,
-                          struct building **ret_building, struct call **ret_call)
+static cl_int build_begin_build(cl_program handle, cl_uint count, const cl_device_id *devices,
+                                const char *options, build_notify notify, void *data,
+                                struct building **ret_building, struct call **ret_call)
 {
     struct program *program = program_get(handle);
     if (!program)
         return CL_INVALID_PROGRAM;
-    cl_int error = check_build(program, count, devices, notify, data);
+    cl_int error = build_check_build(program, count, devices, notify, data);
     if (error == CL_SUCCESS)
         error = client_state(program->base.client);
     if (error)
         return error;
-    struct building *building = building_create(program, count, devices, notify, data);
+    struct building *building = build_building_create(program, count, devices, notify, data);
     struct call *call = build_call(program->base.client, building);
     if (!call) {
         if (building)
-            building_destroy(building);
+            build_building_destroy(building);
         return CL_OUT_OF_HOST_MEMORY;
     }
-    error = start(building, options);
+    error = build_start(building, options);
     if (error) {
         handle_release(call);
-        building_destroy(building);
+        build_building_destroy(building);
         return error;
     }
     *ret_building = building;
@@ -243,11 +243,11 @@ cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_i
 {
     struct building *building = NULL;
     struct call *call = NULL;
-    cl_int error = begin_build(program, num_devices, device_list, options, pfn_notify, user_data,
-                               &building, &call);
+    cl_int error = build_begin_build(program, num_devices, device_list, options, pfn_notify,
+                                     user_data, &building, &call);
     if (error)
         return error;
-    return await(building, call,
+    return build_await(building, call,
                  POST(call->base.client, build,
                       {.program = handle_id(building->program),
                        .call = handle_id(call),
@@ -257,9 +257,9 @@ cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_i
 }
 
 /* Ids of programs, and their names one behind the other. */
-static cl_int take_headers(const struct context *context, cl_uint count, const cl_program *programs,
-                           const char **names, uint64_t **ret_ids, char **ret_names,
-                           size_t *ret_size)
+static cl_int build_take_headers(const struct context *context, cl_uint count,
+                                 const cl_program *programs, const char **names, uint64_t **ret_ids,
+                                 char **ret_names, size_t *ret_size)
 {
     size_t size = 0;
     for (cl_uint i = 0; i < count; i++) {
@@ -305,13 +305,13 @@ cl_int clCompileProgram(cl_program program, cl_uint num_devices, const cl_device
         return CL_INVALID_VALUE;
     if (!p->source && !p->il)
         return CL_INVALID_OPERATION;
-    cl_int error = take_headers(p->context, num_input_headers, input_headers, header_include_names,
-                                &ids, &names, &size);
+    cl_int error = build_take_headers(p->context, num_input_headers, input_headers,
+                                      header_include_names, &ids, &names, &size);
     if (error == CL_SUCCESS)
-        error = begin_build(program, num_devices, device_list, options, pfn_notify, user_data,
-                            &building, &call);
+        error = build_begin_build(program, num_devices, device_list, options, pfn_notify, user_data,
+                                  &building, &call);
     if (error == CL_SUCCESS)
-        error = await(building, call,
+        error = build_await(building, call,
                       POST(call->base.client, compile,
                            {.program = handle_id(p),
                             .call = handle_id(call),
@@ -328,8 +328,8 @@ cl_int clCompileProgram(cl_program program, cl_uint num_devices, const cl_device
 }
 
 /* All of the context's, each of them compiled or a library. */
-static cl_int take_inputs(const struct context *context, cl_uint count, const cl_program *programs,
-                          uint64_t **ret_ids)
+static cl_int build_take_inputs(const struct context *context, cl_uint count,
+                                const cl_program *programs, uint64_t **ret_ids)
 {
     if (count == 0 || !programs)
         return CL_INVALID_VALUE;
@@ -361,22 +361,22 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
         return created(NULL, CL_INVALID_VALUE, errcode_ret);
     cl_int error = program_check_devices(c, num_devices, device_list);
     if (error == CL_SUCCESS)
-        error = take_inputs(c, num_input_programs, input_programs, &ids);
+        error = build_take_inputs(c, num_input_programs, input_programs, &ids);
     if (error == CL_SUCCESS)
         error = client_state(c->base.client);
     struct program *program = error ? NULL : program_make(c, num_devices, device_list);
     struct building *building =
-        program ? building_create(program, 0, NULL, pfn_notify, user_data) : NULL;
+        program ? build_building_create(program, 0, NULL, pfn_notify, user_data) : NULL;
     struct call *call = build_call(c->base.client, building);
     if (!call) {
         free(ids);
         if (building)
-            building_destroy(building);
+            build_building_destroy(building);
         return created_if(program, error ? error : CL_OUT_OF_HOST_MEMORY, errcode_ret);
     }
-    error = start(building, options);
+    error = build_start(building, options);
     if (error == CL_SUCCESS)
-        error = await(building, call,
+        error = build_await(building, call,
                       POST(c->base.client, link,
                            {.program = handle_id(program),
                             .context = handle_id(c),
@@ -387,7 +387,7 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
                             .inputs = ids,
                             .inputs_count = num_input_programs}));
     else
-        error = give_up(building, call, error);
+        error = build_give_up(building, call, error);
     free(ids);
     /* A link that failed has a program with a log all the same. */
     if (error == CL_LINK_PROGRAM_FAILURE) {

@@ -42,7 +42,7 @@ void kernel_facts_destroy(struct kernel_facts *facts)
     }
 }
 
-static cl_int take_arguments(struct kernel_facts *facts, struct unpack *body)
+static cl_int kernel_take_arguments(struct kernel_facts *facts, struct unpack *body)
 {
     facts->arguments = calloc((size_t)facts->count + 1, sizeof(*facts->arguments));
     for (cl_uint i = 0; facts->arguments && i < facts->count; i++) {
@@ -64,8 +64,8 @@ static cl_int take_arguments(struct kernel_facts *facts, struct unpack *body)
     return facts->arguments ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
-static cl_int take_facts(const struct call *call, const char *name, cl_uint devices,
-                         struct kernel_facts **ret_facts)
+static cl_int kernel_take_facts(const struct call *call, const char *name, cl_uint devices,
+                                struct kernel_facts **ret_facts)
 {
     struct unpack body = {call->content, call->content + call->size, false};
     struct msg_kernel_info info;
@@ -79,7 +79,7 @@ static cl_int take_facts(const struct call *call, const char *name, cl_uint devi
     facts->attributes = strdup(info.attributes);
     facts->groups = calloc(devices, sizeof(*facts->groups));
     facts->count = info.arguments;
-    cl_int error = take_arguments(facts, &body);
+    cl_int error = kernel_take_arguments(facts, &body);
     if (error == CL_SUCCESS && (!facts->name || !facts->attributes || !facts->groups))
         error = CL_OUT_OF_HOST_MEMORY;
     if (error) {
@@ -93,7 +93,7 @@ static cl_int take_facts(const struct call *call, const char *name, cl_uint devi
 }
 
 /* Those of a name, under the program's lock. */
-static struct kernel_facts *find_facts(const struct program *program, const char *name)
+static struct kernel_facts *kernel_find_facts(const struct program *program, const char *name)
 {
     struct kernel_facts *facts = program->facts;
     while (facts && strcmp(facts->name, name) != 0)
@@ -102,8 +102,9 @@ static struct kernel_facts *find_facts(const struct program *program, const char
 }
 
 /* Ask what a device says of a kernel; @ret_call is to be waited for. */
-static cl_int ask_later(struct kernel *kernel, const struct device_object *device, uint32_t what,
-                        const void *input, size_t input_size, struct call **ret_call)
+static cl_int kernel_ask_later(struct kernel *kernel, const struct device_object *device,
+                               uint32_t what, const void *input, size_t input_size,
+                               struct call **ret_call)
 {
     struct call *call = call_create(kernel->base.client);
     if (!call)
@@ -122,11 +123,11 @@ static cl_int ask_later(struct kernel *kernel, const struct device_object *devic
     return error;
 }
 
-static cl_int ask(struct kernel *kernel, const struct device_object *device, uint32_t what,
-                  const void *input, size_t input_size, struct call **ret_call)
+static cl_int kernel_ask(struct kernel *kernel, const struct device_object *device, uint32_t what,
+                         const void *input, size_t input_size, struct call **ret_call)
 {
     struct call *call = NULL;
-    cl_int error = ask_later(kernel, device, what, input, input_size, &call);
+    cl_int error = kernel_ask_later(kernel, device, what, input, input_size, &call);
     if (error)
         return error;
     error = call_wait(call, CL_SUCCESS);
@@ -138,7 +139,7 @@ static cl_int ask(struct kernel *kernel, const struct device_object *device, uin
 }
 
 /* False: it is no answer. */
-static bool take_group(const struct call *call, struct msg_kernel_group *ret_group)
+static bool kernel_take_group(const struct call *call, struct msg_kernel_group *ret_group)
 {
     struct unpack body = {call->content, call->content + call->size, false};
     struct msg_kernel_group group;
@@ -169,7 +170,7 @@ struct inquiry {
     struct call *info, *group; /* NULL: not asked. */
 };
 
-static void inquiry_finish(const struct inquiry *inquiry)
+static void kernel_inquiry_finish(const struct inquiry *inquiry)
 {
     if (inquiry->info)
         handle_release(inquiry->info);
@@ -177,8 +178,8 @@ static void inquiry_finish(const struct inquiry *inquiry)
         handle_release(inquiry->group);
 }
 
-static cl_int inquiry_post(struct kernel *kernel, const char *name, bool asks,
-                           struct inquiry *ret_inquiry)
+static cl_int kernel_inquiry_post(struct kernel *kernel, const char *name, bool asks,
+                                  struct inquiry *ret_inquiry)
 {
     struct client *client = kernel->base.client;
     const struct context *context = kernel->program->context;
@@ -191,28 +192,28 @@ static cl_int inquiry_post(struct kernel *kernel, const char *name, bool asks,
                          .call = handle_id(inquiry.info),
                          .name = name});
     if (error == CL_SUCCESS && asks)
-        (void)ask_later(kernel, context->devices[0], 0, NULL, 0, &inquiry.group);
+        (void)kernel_ask_later(kernel, context->devices[0], 0, NULL, 0, &inquiry.group);
     if (error)
-        inquiry_finish(&inquiry);
+        kernel_inquiry_finish(&inquiry);
     else
         *ret_inquiry = inquiry;
     return error;
 }
 
 /* Wait for what was asked, and keep it for the program. */
-static cl_int inquiry_take(const struct inquiry *inquiry, const char *name)
+static cl_int kernel_inquiry_take(const struct inquiry *inquiry, const char *name)
 {
     struct program *program = inquiry->kernel->program;
     struct kernel_facts *facts = NULL;
     cl_int error = call_wait(inquiry->info, CL_SUCCESS);
     if (error == CL_SUCCESS)
-        error = take_facts(inquiry->info, name, program->context->device_count, &facts);
+        error = kernel_take_facts(inquiry->info, name, program->context->device_count, &facts);
     if (error)
         return error;
     if (inquiry->group && call_wait(inquiry->group, CL_SUCCESS) == CL_SUCCESS)
-        (void)take_group(inquiry->group, &facts->groups[0]);
+        (void)kernel_take_group(inquiry->group, &facts->groups[0]);
     pthread_mutex_lock(&program->lock);
-    inquiry->kernel->facts = find_facts(program, name);
+    inquiry->kernel->facts = kernel_find_facts(program, name);
     if (!inquiry->kernel->facts) {
         facts->next = program->facts;
         program->facts = inquiry->kernel->facts = facts;
@@ -235,7 +236,8 @@ struct together {
     char *text; /* What the names are in. */
 };
 
-static void together_post(struct program *program, const char *but, struct together *together)
+static void kernel_together_post(struct program *program, const char *but,
+                                 struct together *together)
 {
     pthread_mutex_lock(&program->lock);
     together->text =
@@ -244,58 +246,60 @@ static void together_post(struct program *program, const char *but, struct toget
     char *rest = together->text;
     for (const char *name; (name = strsep(&rest, ";")) && together->count < TOGETHER_MOST;) {
         pthread_mutex_lock(&program->lock);
-        bool known = find_facts(program, name) != NULL;
+        bool known = kernel_find_facts(program, name) != NULL;
         pthread_mutex_unlock(&program->lock);
         struct kernel *kernel =
             known || !*name || strcmp(name, but) == 0 ? NULL : kernel_create(program);
         if (!kernel)
             continue;
         together->names[together->count] = name;
-        if (inquiry_post(kernel, name, true, &together->inquiries[together->count]) == CL_SUCCESS)
+        if (kernel_inquiry_post(kernel, name, true, &together->inquiries[together->count]) ==
+            CL_SUCCESS)
             together->count++;
         else
             handle_release(kernel);
     }
 }
 
-static void together_take(struct together *together)
+static void kernel_together_take(struct together *together)
 {
     for (unsigned i = 0; i < together->count; i++) {
-        (void)inquiry_take(&together->inquiries[i], together->names[i]);
-        inquiry_finish(&together->inquiries[i]);
+        (void)kernel_inquiry_take(&together->inquiries[i], together->names[i]);
+        kernel_inquiry_finish(&together->inquiries[i]);
         handle_release(together->inquiries[i].kernel);
     }
     free(together->text);
 }
 
 /* A kernel object, and what is known of it; asked for where it is not. */
-static cl_int describe(struct kernel *kernel, const char *name)
+static cl_int kernel_describe_arguments(struct kernel *kernel, const char *name)
 {
     struct program *program = kernel->program;
     struct inquiry inquiry = {0};
     pthread_mutex_lock(&program->lock);
-    kernel->facts = find_facts(program, name);
+    kernel->facts = kernel_find_facts(program, name);
     pthread_mutex_unlock(&program->lock);
     bool asks = !kernel->facts;
-    cl_int error = inquiry_post(kernel, name, asks, &inquiry);
+    cl_int error = kernel_inquiry_post(kernel, name, asks, &inquiry);
     if (error || !asks)
         return error;
     struct together together = {.count = 0};
-    together_post(program, name, &together);
-    error = inquiry_take(&inquiry, name);
-    inquiry_finish(&inquiry);
-    together_take(&together);
+    kernel_together_post(program, name, &together);
+    error = kernel_inquiry_take(&inquiry, name);
+    kernel_inquiry_finish(&inquiry);
+    kernel_together_take(&together);
     return error;
 }
 
-static cl_int make_room(struct kernel *kernel)
+static cl_int kernel_make_room(struct kernel *kernel)
 {
     kernel->set = calloc((size_t)kernel->facts->count + 1, sizeof(*kernel->set));
     kernel->local = calloc((size_t)kernel->facts->count + 1, sizeof(*kernel->local));
     return kernel->set && kernel->local ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
-static cl_int create_kernel(struct program *program, const char *name, struct kernel **ret_kernel)
+static cl_int kernel_create_kernel(struct program *program, const char *name,
+                                   struct kernel **ret_kernel)
 {
     if (!name)
         return CL_INVALID_VALUE;
@@ -304,9 +308,9 @@ static cl_int create_kernel(struct program *program, const char *name, struct ke
     struct kernel *kernel = kernel_create(program);
     if (!kernel)
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = describe(kernel, name);
+    cl_int error = kernel_describe_arguments(kernel, name);
     if (error == CL_SUCCESS)
-        error = make_room(kernel);
+        error = kernel_make_room(kernel);
     if (error)
         handle_release(kernel);
     else
@@ -318,7 +322,7 @@ cl_kernel clCreateKernel(cl_program program, const char *kernel_name, cl_int *er
 {
     struct program *p = program_get(program);
     struct kernel *kernel = NULL;
-    cl_int error = p ? create_kernel(p, kernel_name, &kernel) : CL_INVALID_PROGRAM;
+    cl_int error = p ? kernel_create_kernel(p, kernel_name, &kernel) : CL_INVALID_PROGRAM;
     return created(kernel, error, errcode_ret);
 }
 
@@ -343,7 +347,7 @@ cl_int clCreateKernelsInProgram(cl_program program, cl_uint num_kernels, cl_kern
     for (char *name = kernels ? strsep(&rest, ";") : NULL; !error && name;
          name = strsep(&rest, ";")) {
         struct kernel *kernel = NULL;
-        error = *name ? create_kernel(p, name, &kernel) : CL_SUCCESS;
+        error = *name ? kernel_create_kernel(p, name, &kernel) : CL_SUCCESS;
         if (kernel)
             kernels[made++] = (cl_kernel)kernel;
     }
@@ -364,7 +368,7 @@ cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int *errcode_ret)
     if (!kernel)
         return created(NULL, CL_OUT_OF_HOST_MEMORY, errcode_ret);
     kernel->facts = source->facts;
-    cl_int error = make_room(kernel);
+    cl_int error = kernel_make_room(kernel);
     if (error == CL_SUCCESS) {
         pthread_mutex_lock(&source->lock);
         memcpy(kernel->set, source->set, kernel->facts->count * sizeof(*kernel->set));
@@ -378,7 +382,8 @@ cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int *errcode_ret)
 
 /* ---- arguments ---- */
 
-static cl_int set_object(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static cl_int kernel_set_object(struct kernel *kernel, cl_uint index, size_t size,
+                                const void *value)
 {
     enum argument_kind kind = kernel->facts->arguments[index].kind;
     cl_mem handle = NULL;
@@ -397,7 +402,8 @@ static cl_int set_object(struct kernel *kernel, cl_uint index, size_t size, cons
                 {.kernel = handle_id(kernel), .index = index, .memory = handle_id(memory)});
 }
 
-static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static cl_int kernel_set_sampler(struct kernel *kernel, cl_uint index, size_t size,
+                                 const void *value)
 {
     cl_sampler handle = NULL;
     if (!value)
@@ -412,7 +418,7 @@ static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, con
                 {.kernel = handle_id(kernel), .index = index, .sampler = handle_id(sampler)});
 }
 
-static cl_int set_value(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static cl_int kernel_set_value(struct kernel *kernel, cl_uint index, size_t size, const void *value)
 {
     size_t own = kernel->facts->arguments[index].size;
     if (!value)
@@ -423,7 +429,7 @@ static cl_int set_value(struct kernel *kernel, cl_uint index, size_t size, const
                 {.kernel = handle_id(kernel), .index = index, .value = value, .value_size = size});
 }
 
-static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static cl_int kernel_set_local(struct kernel *kernel, cl_uint index, size_t size, const void *value)
 {
     if (value)
         return CL_INVALID_ARG_VALUE;
@@ -435,36 +441,38 @@ static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const
 }
 
 /* The driver does not tell of what kind it is: then what is given must. */
-static cl_int set_unknown(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static cl_int kernel_set_unknown(struct kernel *kernel, cl_uint index, size_t size,
+                                 const void *value)
 {
     void *handle = NULL;
     if (!value)
-        return size == sizeof(cl_mem) ? set_object(kernel, index, size, NULL)
-                                      : set_local(kernel, index, size, NULL);
+        return size == sizeof(cl_mem) ? kernel_set_object(kernel, index, size, NULL)
+                                      : kernel_set_local(kernel, index, size, NULL);
     if (size == sizeof(handle))
         memcpy(&handle, value, sizeof(handle));
     if (handle_known(handle, ID_MEMORY))
-        return set_object(kernel, index, size, value);
+        return kernel_set_object(kernel, index, size, value);
     if (handle_known(handle, ID_SAMPLER))
-        return set_sampler(kernel, index, size, value);
-    return set_value(kernel, index, size, value);
+        return kernel_set_sampler(kernel, index, size, value);
+    return kernel_set_value(kernel, index, size, value);
 }
 
-static cl_int set_argument(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static cl_int kernel_set_argument(struct kernel *kernel, cl_uint index, size_t size,
+                                  const void *value)
 {
     switch (kernel->facts->arguments[index].kind) {
     case ARGUMENT_VALUE:
-        return set_value(kernel, index, size, value);
+        return kernel_set_value(kernel, index, size, value);
     case ARGUMENT_BUFFER:
     case ARGUMENT_IMAGE:
     case ARGUMENT_OBJECT:
-        return set_object(kernel, index, size, value);
+        return kernel_set_object(kernel, index, size, value);
     case ARGUMENT_SAMPLER:
-        return set_sampler(kernel, index, size, value);
+        return kernel_set_sampler(kernel, index, size, value);
     case ARGUMENT_LOCAL:
-        return set_local(kernel, index, size, value);
+        return kernel_set_local(kernel, index, size, value);
     default:
-        return set_unknown(kernel, index, size, value);
+        return kernel_set_unknown(kernel, index, size, value);
     }
 }
 
@@ -476,7 +484,7 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, cons
     if (arg_index >= k->facts->count)
         return CL_INVALID_ARG_INDEX;
     pthread_mutex_lock(&k->lock);
-    cl_int error = set_argument(k, arg_index, arg_size, arg_value);
+    cl_int error = kernel_set_argument(k, arg_index, arg_size, arg_value);
     if (error == CL_SUCCESS)
         k->set[arg_index] = true;
     pthread_mutex_unlock(&k->lock);
@@ -539,7 +547,7 @@ cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_index, cl_kernel_arg_inf
 }
 
 /* The device that is meant, where NULL means the only one. */
-static struct device_object *which_device(const struct kernel *kernel, cl_device_id device)
+static struct device_object *kernel_which_device(const struct kernel *kernel, cl_device_id device)
 {
     struct context *context = kernel->program->context;
     struct device_object *d = device ? device_get(device) : NULL;
@@ -561,10 +569,10 @@ cl_int kernel_group(struct kernel *kernel, const struct device_object *device,
     group = kernel->facts->groups[at];
     pthread_mutex_unlock(&program->lock);
     if (group.size == 0) {
-        cl_int error = ask(kernel, device, 0, NULL, 0, &call);
+        cl_int error = kernel_ask(kernel, device, 0, NULL, 0, &call);
         if (error)
             return error;
-        bool good = take_group(call, &group);
+        bool good = kernel_take_group(call, &group);
         handle_release(call);
         if (!good)
             return CL_OUT_OF_RESOURCES;
@@ -577,7 +585,7 @@ cl_int kernel_group(struct kernel *kernel, const struct device_object *device,
 }
 
 /* Of arguments in local memory that were set. */
-static size_t local_arguments(struct kernel *kernel)
+static size_t kernel_local_arguments(struct kernel *kernel)
 {
     size_t size = 0;
     pthread_mutex_lock(&kernel->lock);
@@ -596,7 +604,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
     struct msg_kernel_group group;
     if (!k)
         return CL_INVALID_KERNEL;
-    const struct device_object *d = which_device(k, device);
+    const struct device_object *d = kernel_which_device(k, device);
     if (!d)
         return CL_INVALID_DEVICE;
     cl_int error = kernel_group(k, d, &group);
@@ -609,7 +617,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
         return request_bytes(&request, group.compiled, sizeof(group.compiled));
     case CL_KERNEL_LOCAL_MEM_SIZE: {
         /* Some drivers count what was set on the kernel that was asked first. */
-        size_t set = local_arguments(k);
+        size_t set = kernel_local_arguments(k);
         return request_ulong(&request, group.local_memory + set);
     }
     case CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE:
@@ -622,7 +630,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
     }
 }
 
-static bool is_sub_group_info(cl_kernel_sub_group_info name)
+static bool kernel_is_sub_group_info(cl_kernel_sub_group_info name)
 {
     switch (name) {
     case CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE:
@@ -646,15 +654,15 @@ cl_int clGetKernelSubGroupInfo(cl_kernel kernel, cl_device_id device,
     struct call *call = NULL;
     if (!k)
         return CL_INVALID_KERNEL;
-    const struct device_object *d = which_device(k, device);
+    const struct device_object *d = kernel_which_device(k, device);
     if (!d)
         return CL_INVALID_DEVICE;
     if (!device_number(d, CL_DEVICE_MAX_NUM_SUB_GROUPS))
         return CL_INVALID_OPERATION;
-    if (!is_sub_group_info(param_name) || (input_value_size && !input_value) ||
+    if (!kernel_is_sub_group_info(param_name) || (input_value_size && !input_value) ||
         input_value_size > 3 * sizeof(size_t))
         return CL_INVALID_VALUE;
-    cl_int error = ask(k, d, param_name, input_value, input_value_size, &call);
+    cl_int error = kernel_ask(k, d, param_name, input_value, input_value_size, &call);
     if (error)
         return error;
     /* What is asked for fewer dimensions is answered in fewer. */

@@ -195,8 +195,8 @@ cl_int program_check_devices(const struct context *context, cl_uint count,
 }
 
 /* Binaries one behind the other, with their sizes. */
-static cl_int send_binaries(struct program *program, struct call *call, const size_t *lengths,
-                            const unsigned char **binaries)
+static cl_int program_send_binaries(struct program *program, struct call *call,
+                                    const size_t *lengths, const unsigned char **binaries)
 {
     size_t size = 0;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
@@ -231,8 +231,8 @@ static cl_int send_binaries(struct program *program, struct call *call, const si
 }
 
 /* The server has what is named, or BINARY_LACKING. */
-static cl_int name_binary(struct program *program, struct call *call,
-                          const struct binary_name *name)
+static cl_int program_name_binary(struct program *program, struct call *call,
+                                  const struct binary_name *name)
 {
     return call_wait(call, POST(program->base.client, create_kept,
                                 {.program = handle_id(program),
@@ -244,7 +244,7 @@ static cl_int name_binary(struct program *program, struct call *call,
 }
 
 /* A call answers once. */
-static bool renew(struct call **call)
+static bool program_renew(struct call **call)
 {
     struct client *client = (*call)->base.client;
     handle_release(*call);
@@ -253,28 +253,29 @@ static bool renew(struct call **call)
 }
 
 /* One that servers keep is sent only where its server lacks it, and no other one gives it. */
-static cl_int load_kept(struct program *program, struct call **call, const size_t *lengths,
-                        const unsigned char **binaries)
+static cl_int program_load_kept(struct program *program, struct call **call, const size_t *lengths,
+                                const unsigned char **binaries)
 {
     struct client *client = program->base.client;
     struct binary_name name;
     binary_name_of(binaries[0], lengths[0], &name);
-    cl_int error = name_binary(program, *call, &name);
+    cl_int error = program_name_binary(program, *call, &name);
     if (error == BINARY_LACKING && binaries_bring(client, &name, lengths[0]))
-        error = renew(call) ? name_binary(program, *call, &name) : CL_DEVICE_NOT_AVAILABLE;
+        error = program_renew(call) ? program_name_binary(program, *call, &name)
+                                    : CL_DEVICE_NOT_AVAILABLE;
     if (error == BINARY_LACKING)
-        error = renew(call) ? send_binaries(program, *call, lengths, binaries)
-                            : CL_DEVICE_NOT_AVAILABLE;
+        error = program_renew(call) ? program_send_binaries(program, *call, lengths, binaries)
+                                    : CL_DEVICE_NOT_AVAILABLE;
     binaries_learn(client, &name, error == CL_SUCCESS);
     return error;
 }
 
-static cl_int load_binaries(struct program *program, struct call **call, const size_t *lengths,
-                            const unsigned char **binaries)
+static cl_int program_load_binaries(struct program *program, struct call **call,
+                                    const size_t *lengths, const unsigned char **binaries)
 {
     if (program->device_count == 1 && binaries_are_kept(program->base.client, lengths[0]))
-        return load_kept(program, call, lengths, binaries);
-    return send_binaries(program, *call, lengths, binaries);
+        return program_load_kept(program, call, lengths, binaries);
+    return program_send_binaries(program, *call, lengths, binaries);
 }
 
 cl_program clCreateProgramWithBinary(cl_context context, cl_uint num_devices,
@@ -304,7 +305,7 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint num_devices,
         error = client_state(c->base.client);
         return created(NULL, error ? error : CL_OUT_OF_HOST_MEMORY, errcode_ret);
     }
-    error = load_binaries(program, &call, lengths, binaries);
+    error = program_load_binaries(program, &call, lengths, binaries);
     for (cl_uint i = 0; binary_status && i < num_devices; i++) {
         binary_status[i] = error ? CL_INVALID_BINARY : CL_SUCCESS;
         if (call && call->size == num_devices * sizeof(cl_int))
@@ -346,7 +347,7 @@ cl_int clSetProgramSpecializationConstant(cl_program program, cl_uint spec_id, s
 /* ---- answers ---- */
 
 /* Asked once; they do not change until the next build. */
-static cl_int fetch_binaries(struct program *program)
+static cl_int program_fetch_binaries(struct program *program)
 {
     struct call *call = call_create(program->base.client);
     if (!call)
@@ -380,7 +381,7 @@ static cl_int fetch_binaries(struct program *program)
     return error;
 }
 
-static cl_int answer_binaries(struct program *program, const struct request *request)
+static cl_int program_answer_binaries(struct program *program, const struct request *request)
 {
     size_t size = program->device_count * sizeof(unsigned char *);
     unsigned char **targets = request->value;
@@ -394,8 +395,8 @@ static cl_int answer_binaries(struct program *program, const struct request *req
     return CL_SUCCESS;
 }
 
-static cl_int answer_program(struct program *program, cl_program_info name,
-                             const struct request *request)
+static cl_int program_answer_program(struct program *program, cl_program_info name,
+                                     const struct request *request)
 {
     switch (name) {
     case CL_PROGRAM_REFERENCE_COUNT:
@@ -416,7 +417,7 @@ static cl_int answer_program(struct program *program, cl_program_info name,
         return request_bytes(request, program->binary_sizes,
                              program->device_count * sizeof(size_t));
     case CL_PROGRAM_BINARIES:
-        return answer_binaries(program, request);
+        return program_answer_binaries(program, request);
     case CL_PROGRAM_NUM_KERNELS:
         return program->built ? request_size(request, program->kernels)
                               : CL_INVALID_PROGRAM_EXECUTABLE;
@@ -443,11 +444,11 @@ cl_int clGetProgramInfo(cl_program program, cl_program_info param_name, size_t p
         pthread_mutex_lock(&p->lock);
         bool known = p->binary_sizes;
         pthread_mutex_unlock(&p->lock);
-        error = known ? CL_SUCCESS : fetch_binaries(p);
+        error = known ? CL_SUCCESS : program_fetch_binaries(p);
     }
     pthread_mutex_lock(&p->lock);
     if (error == CL_SUCCESS)
-        error = answer_program(p, param_name, &request);
+        error = program_answer_program(p, param_name, &request);
     pthread_mutex_unlock(&p->lock);
     return error;
 }
@@ -489,7 +490,7 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
     return error;
 }
 
-static void call_release(struct ending *ending)
+static void program_call_release(struct ending *ending)
 {
     ((void(CL_CALLBACK *)(cl_program, void *))ending->function)(ending->handle, ending->data);
 }
@@ -503,6 +504,6 @@ cl_int clSetProgramReleaseCallback(cl_program program,
         return CL_INVALID_PROGRAM;
     if (!pfn_notify)
         return CL_INVALID_VALUE;
-    return ending_add(p->base.client, &p->endings, call_release, (void (*)(void))pfn_notify,
+    return ending_add(p->base.client, &p->endings, program_call_release, (void (*)(void))pfn_notify,
                       program, user_data);
 }

@@ -27,7 +27,7 @@ static struct {
 } ahead = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Are they those of the session before it, in the same places? */
-static bool has_devices_of(const struct client *client, const struct client *before)
+static bool renew_has_devices_of(const struct client *client, const struct client *before)
 {
     const struct inventory *now = &client->inventory, *then = &before->inventory;
     bool same = now->count == then->count;
@@ -37,7 +37,7 @@ static bool has_devices_of(const struct client *client, const struct client *bef
 }
 
 /* What is posted may fail before whoever receives has found out and told those that wait. */
-static bool has_ended(struct client *client)
+static bool renew_has_ended(struct client *client)
 {
     uint64_t deadline = clock_now_ns() + FOUND_OUT_NS;
     int error = 0;
@@ -51,7 +51,7 @@ static bool has_ended(struct client *client)
 }
 
 /* Under the lock, like all below. */
-static struct client *last_of(struct client *client)
+static struct client *renew_last_of(struct client *client)
 {
     while (client->renewed)
         client = client->renewed;
@@ -59,32 +59,32 @@ static struct client *last_of(struct client *client)
 }
 
 /* A session with the devices of @client; NULL: there is none, as was said. */
-static struct client *begin_like(const struct client *client)
+static struct client *renew_begin_like(const struct client *client)
 {
     struct client *fresh = NULL;
     if (client_begin(client->address, client->icd, &fresh) != 0)
         return NULL;
-    if (!has_devices_of(fresh, client)) {
+    if (!renew_has_devices_of(fresh, client)) {
         (void)client_give_up(fresh, -ENODEV);
         return NULL;
     }
     return fresh;
 }
 
-static bool has_spare(const struct client *client)
+static bool renew_has_spare(const struct client *client)
 {
-    return client->spare && !has_ended(client->spare);
+    return client->spare && !renew_has_ended(client->spare);
 }
 
 struct client *client_renew(struct client *client)
 {
     bool may = client->icd || atomic_load(&client->left);
-    if (!may || client_is_forked() || !has_ended(client))
+    if (!may || client_is_forked() || !renew_has_ended(client))
         return client;
     pthread_mutex_lock(&renewing);
-    client = last_of(client);
-    if (has_ended(client)) {
-        struct client *fresh = has_spare(client) ? client->spare : begin_like(client);
+    client = renew_last_of(client);
+    if (renew_has_ended(client)) {
+        struct client *fresh = renew_has_spare(client) ? client->spare : renew_begin_like(client);
         if (fresh) {
             fresh->platforms = client->platforms;
             fresh->platform_count = client->platform_count;
@@ -96,13 +96,13 @@ struct client *client_renew(struct client *client)
     return client;
 }
 
-static void *begin_spare(void *data)
+static void *renew_begin_spare(void *data)
 {
     pthread_mutex_lock(&renewing);
-    struct client *client = last_of(data);
+    struct client *client = renew_last_of(data);
     uint64_t pause = AHEAD_NS;
-    if (!has_ended(client) && !has_spare(client)) {
-        client->spare = begin_like(client);
+    if (!renew_has_ended(client) && !renew_has_spare(client)) {
+        client->spare = renew_begin_like(client);
         if (!client->spare)
             pause = FAILED_NS;
     }
@@ -113,7 +113,7 @@ static void *begin_spare(void *data)
 }
 
 /* It is not under way any more, or about to end. */
-static void join_ahead(void)
+static void renew_join_ahead(void)
 {
     pthread_mutex_lock(&ahead.lock);
     if (ahead.started)
@@ -122,13 +122,13 @@ static void join_ahead(void)
     pthread_mutex_unlock(&ahead.lock);
 }
 
-static void start_ahead(struct client *client)
+static void renew_start_ahead(struct client *client)
 {
     if (clock_now_ns() < atomic_load(&ahead.next_ns) || atomic_exchange(&ahead.runs, true))
         return;
-    join_ahead();
+    renew_join_ahead();
     pthread_mutex_lock(&ahead.lock);
-    ahead.started = thread_start("reseat-spare", 0, begin_spare, client, &ahead.thread) == 0;
+    ahead.started = thread_start("reseat-spare", 0, renew_begin_spare, client, &ahead.thread) == 0;
     if (!ahead.started)
         atomic_store(&ahead.runs, false);
     pthread_mutex_unlock(&ahead.lock);
@@ -142,16 +142,16 @@ void client_keep_spare(struct client *client, bool wanted)
         /* Whoever has it is about to have a new session, and then is asked again. */
         if (pthread_mutex_trylock(&renewing) != 0)
             return;
-        client = last_of(client);
-        bool missing = !atomic_load(&client->lost) && !has_spare(client);
+        client = renew_last_of(client);
+        bool missing = !atomic_load(&client->lost) && !renew_has_spare(client);
         pthread_mutex_unlock(&renewing);
         if (missing)
-            start_ahead(client);
+            renew_start_ahead(client);
         return;
     }
-    join_ahead();
+    renew_join_ahead();
     pthread_mutex_lock(&renewing);
-    client = last_of(client);
+    client = renew_last_of(client);
     struct client *spare = client->spare;
     client->spare = NULL;
     if (spare && !atomic_load(&spare->left))
@@ -166,6 +166,6 @@ int clients_leave(void)
     pthread_mutex_lock(&renewing);
     client_leave_each();
     pthread_mutex_unlock(&renewing);
-    join_ahead();
+    renew_join_ahead();
     return 0;
 }

@@ -31,7 +31,7 @@ struct opening {
 };
 
 /* Until it has told its devices: the drivers there may take seconds to start. */
-static void *open_server(void *data)
+static void *servers_open_server(void *data)
 {
     struct opening *opening = data;
     if (client_open(opening->address, NULL, &opening->client))
@@ -39,7 +39,7 @@ static void *open_server(void *data)
     return NULL;
 }
 
-static void add_platforms(const struct client *client)
+static void servers_add_platforms(const struct client *client)
 {
     if (client->platform_count == 0) /* Of no bytes, memory may be NULL. */
         return;
@@ -55,7 +55,7 @@ static void add_platforms(const struct client *client)
 }
 
 /* All of them at once; what they offer is listed in their order. */
-static void connect_all(void)
+static void servers_connect_all(void)
 {
     const char *text = getauxval(AT_SECURE) ? NULL : getenv(SERVER_ENV);
     char *copy = text ? strdup(text) : NULL, *rest = copy;
@@ -68,23 +68,23 @@ static void connect_all(void)
             openings[count++] = (struct opening){.address = word};
     for (size_t i = 0; i < count; i++) {
         struct opening *opening = &openings[i];
-        opening->threaded = count > 1 && thread_start("reseat-connect", 0, open_server, opening,
-                                                      &opening->thread) == 0;
+        opening->threaded = count > 1 && thread_start("reseat-connect", 0, servers_open_server,
+                                                      opening, &opening->thread) == 0;
         if (!opening->threaded)
-            open_server(opening);
+            servers_open_server(opening);
     }
     for (size_t i = 0; i < count; i++) {
         if (openings[i].threaded)
             pthread_join(openings[i].thread, NULL);
         if (openings[i].client)
-            add_platforms(openings[i].client);
+            servers_add_platforms(openings[i].client);
     }
     free(copy);
 }
 
 cl_uint clients_platforms(struct platform ***ret_platforms)
 {
-    pthread_once(&once, connect_all);
+    pthread_once(&once, servers_connect_all);
     *ret_platforms = all;
     return all_count;
 }

@@ -11,7 +11,7 @@
 #define SEND_NS     (10 * NS_PER_S)
 
 /* Its descriptor goes over the link, and the message says that it came. */
-static int send_descriptor(struct client *client, uint32_t area, int fd)
+static int block_send_descriptor(struct client *client, uint32_t area, int fd)
 {
     struct link *link = client->stream.link;
     struct pack pack;
@@ -24,7 +24,7 @@ static int send_descriptor(struct client *client, uint32_t area, int fd)
     return error;
 }
 
-static int offer(void *data, uint32_t area, int fd, size_t size)
+static int block_offer(void *data, uint32_t area, int fd, size_t size)
 {
     struct client *client = data;
     struct call *call = call_create(client);
@@ -32,7 +32,7 @@ static int offer(void *data, uint32_t area, int fd, size_t size)
         return -ENOMEM;
     /* In one order on both ways. */
     pthread_mutex_lock(&client->offering);
-    int error = send_descriptor(client, area, fd);
+    int error = block_send_descriptor(client, area, fd);
     cl_int asked = error
                        ? CL_OUT_OF_HOST_MEMORY
                        : POST(client, offer, {.area = area, .size = size, .call = handle_id(call)});
@@ -46,14 +46,14 @@ int blocks_post_descriptor(struct client *client, unsigned type, const void *bod
                            int fd)
 {
     pthread_mutex_lock(&client->offering);
-    int error = send_descriptor(client, 0, fd);
+    int error = block_send_descriptor(client, 0, fd);
     if (error == 0)
         error = stream_post(&client->stream, type, body, size, NULL, 0);
     pthread_mutex_unlock(&client->offering);
     return error;
 }
 
-static void withdraw(void *data, uint32_t area)
+static void block_withdraw(void *data, uint32_t area)
 {
     struct client *client = data;
     (void)POST(client, withdraw, {.area = area});
@@ -62,7 +62,7 @@ static void withdraw(void *data, uint32_t area)
 int blocks_init(struct client *client)
 {
     const struct bulk_limits limits = {WIRE_AREAS_MAX, WIRE_AREA_SIZE, WIRE_BULK_BYTES};
-    const struct bulk_link link = {offer, withdraw, client};
+    const struct bulk_link link = {block_offer, block_withdraw, client};
     pthread_mutex_init(&client->offering, NULL);
     return bulk_create(&limits, &link, &client->bulk);
 }

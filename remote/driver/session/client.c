@@ -40,7 +40,7 @@ static struct client *_Atomic clients; /* Those with a session, once it began. *
 static atomic_bool forked;
 
 /* The parent's connections hang up when it ends, not when its children have, too. */
-static void in_child(void)
+static void client_in_child(void)
 {
     atomic_store(&forked, true);
     for (struct client *client = atomic_load(&clients); client; client = client->next) {
@@ -50,7 +50,7 @@ static void in_child(void)
     }
 }
 
-FORK_PART = {.rank = FORK_OBJECT, .in_child = in_child};
+FORK_PART = {.rank = FORK_OBJECT, .in_child = client_in_child};
 
 cl_int client_state(const struct client *client)
 {
@@ -91,14 +91,15 @@ void client_flush_soon(struct client *client)
 
 /* ---- calls ---- */
 
-static void call_finish(struct object *object)
+static void client_call_finish(struct object *object)
 {
     free(container_of(object, struct call, base)->content);
 }
 
-static void call_lost(struct object *object);
+static void client_call_lost(struct object *object);
 
-static const struct object_class call_class = {sizeof(struct call), call_finish, call_lost};
+static const struct object_class call_class = {sizeof(struct call), client_call_finish,
+                                               client_call_lost};
 
 struct call *call_create(struct client *client)
 {
@@ -113,7 +114,7 @@ void call_run(struct callback_job *job)
 }
 
 /* Under the client's lock. The content is the call's, from then on. */
-static void answer(struct call *call, cl_int error, unsigned char *content, size_t size)
+static void client_answer(struct call *call, cl_int error, unsigned char *content, size_t size)
 {
     if (call->answered) {
         free(content);
@@ -128,10 +129,10 @@ static void answer(struct call *call, cl_int error, unsigned char *content, size
     pthread_cond_broadcast(&call->base.client->changed);
 }
 
-static void call_lost(struct object *object)
+static void client_call_lost(struct object *object)
 {
     pthread_mutex_lock(&object->client->lock);
-    answer(container_of(object, struct call, base), CL_DEVICE_NOT_AVAILABLE, NULL, 0);
+    client_answer(container_of(object, struct call, base), CL_DEVICE_NOT_AVAILABLE, NULL, 0);
     pthread_mutex_unlock(&object->client->lock);
 }
 
@@ -147,7 +148,7 @@ bool call_take_back(struct call *call)
     return first;
 }
 
-static bool is_answered(void *data)
+static bool client_is_answered(void *data)
 {
     const struct call *call = data;
     pthread_mutex_lock(&call->base.client->lock);
@@ -162,7 +163,7 @@ cl_int call_wait(struct call *call, cl_int posted_error)
     if (posted_error)
         return posted_error;
     client_flush(client);
-    client_attend(client, is_answered, call);
+    client_attend(client, client_is_answered, call);
     pthread_mutex_lock(&client->lock);
     while (!call->answered && client_state(client) == CL_SUCCESS)
         pthread_cond_wait(&client->changed, &client->lock);
@@ -181,14 +182,15 @@ void client_reply(struct client *client, const struct msg_reply *message)
     if (content)
         memcpy(content, message->content, size);
     pthread_mutex_lock(&client->lock);
-    answer(call, content ? message->error : CL_OUT_OF_HOST_MEMORY, content, content ? size : 0);
+    client_answer(call, content ? message->error : CL_OUT_OF_HOST_MEMORY, content,
+                  content ? size : 0);
     pthread_mutex_unlock(&client->lock);
     handle_unuse(call);
 }
 
 /* ---- the session ---- */
 
-static void tell_lost(void *data, void *client)
+static void client_tell_lost(void *data, void *client)
 {
     struct object *object = data;
     if (object->client == client)
@@ -203,13 +205,13 @@ static void client_end(struct client *client, int error)
     /* A program that ends is not called back any more. */
     if (!atomic_load(&client->leaving)) {
         log_warn("the session with %s ended: %s", client->address, strerror(-error));
-        handle_each(ID_CALL, tell_lost, client);
+        handle_each(ID_CALL, client_tell_lost, client);
         /* What they are copied to is the program's again once it hears of the end. */
         pthread_mutex_lock(&client->lock);
         while (client->arriving)
             pthread_cond_wait(&client->changed, &client->lock);
         pthread_mutex_unlock(&client->lock);
-        handle_each(ID_EVENT, tell_lost, client);
+        handle_each(ID_EVENT, client_tell_lost, client);
     }
     pthread_mutex_lock(&client->lock);
     client->over = true;
@@ -270,7 +272,7 @@ void client_refused(struct client *client, const struct msg_refused *message)
 }
 
 /* Of a stream over rings: whoever waits receives as well. */
-static int receive_in_turn(struct client *client)
+static int client_receive_in_turn(struct client *client)
 {
     struct stream_rings *rings = client->stream.rings;
     struct message message;
@@ -292,7 +294,7 @@ struct attention {
     bool wrong;
 };
 
-static void attend_to(void *data, const struct message *message)
+static void client_attend_to(void *data, const struct message *message)
 {
     struct attention *attention = data;
     struct unpack body = {message->body, message->body + message->size, false};
@@ -300,7 +302,7 @@ static void attend_to(void *data, const struct message *message)
         attention->wrong = true;
 }
 
-static bool attention_over(void *data)
+static bool client_attention_over(void *data)
 {
     const struct attention *attention = data;
     return attention->wrong || client_state(attention->client) || attention->over(attention->data);
@@ -311,18 +313,18 @@ void client_attend(struct client *client, bool (*over)(void *data), void *data)
     struct attention attention = {client, over, data, false};
     if (!client->stream.rings)
         return;
-    stream_rings_attend(client->stream.rings, attention_over, attend_to, &attention);
+    stream_rings_attend(client->stream.rings, client_attention_over, client_attend_to, &attention);
     if (attention.wrong)
         stream_end(&client->stream, -EPROTO); /* Who receives sees to the rest. */
 }
 
-static void *receive(void *data)
+static void *client_receive_frames(void *data)
 {
     struct client *client = data;
     struct message message = {0};
     int error;
     if (client->stream.rings) {
-        client_end(client, receive_in_turn(client));
+        client_end(client, client_receive_in_turn(client));
         return NULL;
     }
     do {
@@ -338,8 +340,8 @@ static void *receive(void *data)
 }
 
 /* Over rings, or over the link. */
-static int open_stream(struct client *client, struct link *link, const struct rings_areas *areas,
-                       uint64_t deadline)
+static int client_open_stream(struct client *client, struct link *link,
+                              const struct rings_areas *areas, uint64_t deadline)
 {
     if (client->features & FEATURE_RINGS) {
         int error = blocks_init(client);
@@ -350,7 +352,7 @@ static int open_stream(struct client *client, struct link *link, const struct ri
 }
 
 /* Rings where it is a link of this machine, and there is memory for them. */
-static void ask_for_features(struct client *client, struct rings_areas *ret_areas)
+static void client_ask_for_features(struct client *client, struct rings_areas *ret_areas)
 {
     const char *where = NULL, *asked = getenv(RINGS_ENV);
     const struct link_kind *kind = link_kind_of(client->address, &where);
@@ -362,7 +364,7 @@ static void ask_for_features(struct client *client, struct rings_areas *ret_area
         client->features |= FEATURE_ENVIRONMENT;
 }
 
-static int tell_environment(struct client *client)
+static int client_tell_environment(struct client *client)
 {
     char *text = NULL;
     size_t size = 0;
@@ -378,13 +380,13 @@ static int tell_environment(struct client *client)
     return error;
 }
 
-static int start(struct client *client)
+static int client_start(struct client *client)
 {
     uint64_t deadline = clock_now_ns() + CONNECT_NS;
     struct rings_areas areas = {-1, -1};
     struct link *link = NULL;
     uint64_t until = deadline + CROWDED_NS;
-    ask_for_features(client, &areas);
+    client_ask_for_features(client, &areas);
     int error = connect_first(client, deadline, &link);
     /* Many come at once, and not again at once. */
     for (uint64_t turn = 1 + (uint64_t)getpid() % 16; error == -EPIPE && clock_now_ns() < until;
@@ -394,7 +396,7 @@ static int start(struct client *client)
         error = connect_first(client, deadline, &link);
     }
     if (error == 0)
-        error = open_stream(client, link, &areas, deadline);
+        error = client_open_stream(client, link, &areas, deadline);
     rings_areas_close(&areas);
     if (error) {
         if (link)
@@ -407,9 +409,9 @@ static int start(struct client *client)
     pthread_mutex_init(&client->lock, NULL);
     pthread_cond_init(&client->changed, NULL);
     client->process = process_mark();
-    error = tell_environment(client);
+    error = client_tell_environment(client);
     if (error == 0)
-        error = thread_start("reseat-remote", 0, receive, client, &client->receiver);
+        error = thread_start("reseat-remote", 0, client_receive_frames, client, &client->receiver);
     if (error) {
         stream_finish(&client->stream);
         bulk_destroy(client->bulk);
@@ -424,7 +426,7 @@ static int start(struct client *client)
 
 /* A server that is told needs not wait for a client that will not come back. Whoever has a lock now
    may be the one that ends the program: nothing here waits for long. */
-__attribute__((destructor)) static void leave_all(void)
+__attribute__((destructor)) static void client_leave_all(void)
 {
     uint64_t deadline = clock_now_ns() + LEAVE_NS;
     for (struct client *client = atomic_load(&clients); client; client = client->next) {
@@ -460,12 +462,12 @@ void client_leave_each(void)
 
 /* ---- platforms ---- */
 
-static bool same_platform(const struct inventory_entry *a, const struct inventory_entry *b)
+static bool client_same_platform(const struct inventory_entry *a, const struct inventory_entry *b)
 {
     return !strcmp(a->key.icd, b->key.icd) && !strcmp(a->key.platform, b->key.platform);
 }
 
-static int make_platforms(struct client *client)
+static int client_make_platforms(struct client *client)
 {
     const struct inventory *inventory = &client->inventory;
     client->platforms = calloc(inventory->count + 1, sizeof(*client->platforms));
@@ -474,7 +476,7 @@ static int make_platforms(struct client *client)
     for (size_t i = 0; i < inventory->count;) {
         size_t end = i + 1;
         while (end < inventory->count &&
-               same_platform(&inventory->entries[i], &inventory->entries[end]))
+               client_same_platform(&inventory->entries[i], &inventory->entries[end]))
             end++;
         int error = platform_init(&client->platforms[client->platform_count], client,
                                   inventory->entries, i, end - i);
@@ -486,7 +488,7 @@ static int make_platforms(struct client *client)
     return 0;
 }
 
-static int wait_for_devices(struct client *client)
+static int client_wait_for_devices(struct client *client)
 {
     uint64_t deadline = clock_now_ns() + DEVICES_NS;
     int error = 0;
@@ -502,7 +504,7 @@ static int prepare_error;
 static uint32_t patience_s;
 
 /* Later, another thread connects, and the program may change its environment. */
-static void prepare(void)
+static void client_prepare(void)
 {
     prepare_error = callback_start();
     if (prepare_error == 0)
@@ -514,11 +516,11 @@ static void prepare(void)
 
 /* Where the one before it ended, nobody may have listened for a moment, or the one who listened was
    about to end: another is started for whoever connects. */
-static int start_patiently(struct client *client)
+static int client_start_patiently(struct client *client)
 {
     uint64_t deadline = clock_now_ns() + CONNECT_NS;
     int error;
-    while ((error = start(client)) != 0 && client->icd && clock_now_ns() < deadline &&
+    while ((error = client_start(client)) != 0 && client->icd && clock_now_ns() < deadline &&
            (error == -ECONNREFUSED || error == -ENOENT || error == -EPIPE))
         clock_sleep(RETRY_NS);
     return error;
@@ -526,7 +528,7 @@ static int start_patiently(struct client *client)
 
 int client_begin(const char *address, const char *icd, struct client **ret_client)
 {
-    pthread_once(&prepared, prepare);
+    pthread_once(&prepared, client_prepare);
     struct client *client = calloc(1, sizeof(*client));
     char *own = strdup(address), *own_icd = icd ? strdup(icd) : NULL;
     int error = client && own && (own_icd || !icd) ? prepare_error : -ENOMEM;
@@ -534,7 +536,7 @@ int client_begin(const char *address, const char *icd, struct client **ret_clien
         client->address = own;
         client->icd = own_icd;
         client->patience_s = patience_s;
-        error = start_patiently(client);
+        error = client_start_patiently(client);
     }
     if (error) {
         log_warn("no session with %s: %s", address, strerror(-error));
@@ -544,7 +546,7 @@ int client_begin(const char *address, const char *icd, struct client **ret_clien
         return error;
     }
     /* From here on its threads may be in it until the process ends. */
-    error = wait_for_devices(client);
+    error = client_wait_for_devices(client);
     *ret_client = client;
     return error;
 }
@@ -561,7 +563,7 @@ int client_open(const char *address, const char *icd, struct client **ret_client
     struct client *client = NULL;
     int error = client_begin(address, icd, &client);
     if (error == 0)
-        error = make_platforms(client);
+        error = client_make_platforms(client);
     if (error)
         return client ? client_give_up(client, error) : error;
     for (cl_uint i = 0; i < client->platform_count; i++)

@@ -48,7 +48,7 @@ struct shift {
     int64_t ns;
 };
 
-static void shift_device(void *object, void *data)
+static void connect_shift_device(void *object, void *data)
 {
     struct device_object *device = object;
     const struct shift *shift = data;
@@ -61,7 +61,7 @@ static void shift_device(void *object, void *data)
 
 /* The server's clock was @ahead, or @roughly so much, when it answered. One that stood still since
    it last did, with its host, took those of its devices along. */
-static void take_clock(struct client *client, int64_t ahead, uint64_t roughly, bool again)
+static void connect_take_clock(struct client *client, int64_t ahead, uint64_t roughly, bool again)
 {
     struct shift shift = {client, ahead - client->ahead};
     uint64_t moved = (uint64_t)(shift.ns < 0 ? -shift.ns : shift.ns);
@@ -70,12 +70,12 @@ static void take_clock(struct client *client, int64_t ahead, uint64_t roughly, b
     client->ahead = ahead;
     client->roughly = roughly;
     if (again)
-        handle_each(ID_DEVICE, shift_device, &shift);
+        handle_each(ID_DEVICE, connect_shift_device, &shift);
 }
 
 /* ---- greetings ---- */
 
-static int send_hello(const struct client *client, struct link *link, uint64_t deadline_ns)
+static int connect_send_hello(const struct client *client, struct link *link, uint64_t deadline_ns)
 {
     struct pack pack;
     pack_init(&pack);
@@ -91,7 +91,7 @@ static int send_hello(const struct client *client, struct link *link, uint64_t d
     return error;
 }
 
-static int take_welcome(struct client *client, const struct msg_welcome *welcome)
+static int connect_take_welcome(struct client *client, const struct msg_welcome *welcome)
 {
     if (welcome->version != WIRE_VERSION) {
         log_warn("%s speaks version %u and this driver %d", client->address, welcome->version,
@@ -111,14 +111,14 @@ static int take_welcome(struct client *client, const struct msg_welcome *welcome
 }
 
 /* Who we are, and whether both speak the same. -ESTALE: the session is gone. */
-static int greet(struct client *client, struct link *link, uint64_t deadline_ns,
-                 uint64_t *ret_received)
+static int connect_greet(struct client *client, struct link *link, uint64_t deadline_ns,
+                         uint64_t *ret_received)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct message message;
     bool again = client->session != 0;
     uint64_t asked = clock_now_ns();
-    int error = send_hello(client, link, deadline_ns);
+    int error = connect_send_hello(client, link, deadline_ns);
     if (error == 0)
         error = greeting_receive(link, buffer, deadline_ns, &message);
     if (error)
@@ -133,21 +133,21 @@ static int greet(struct client *client, struct link *link, uint64_t deadline_ns,
     if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome) ||
         (welcome.features & ~(again ? 0 : client->features)))
         return -EPROTO;
-    error = take_welcome(client, &welcome);
+    error = connect_take_welcome(client, &welcome);
     if (error)
         return error;
     if (!again)
         client->features = welcome.features;
     uint64_t half = (clock_now_ns() - asked) / 2;
-    take_clock(client, (int64_t)(welcome.now_ns - (asked + half)), half, again);
+    connect_take_clock(client, (int64_t)(welcome.now_ns - (asked + half)), half, again);
     *ret_received = welcome.received;
     return 0;
 }
 
 /* ---- connections ---- */
 
-static int try_to_connect(struct client *client, const char *address, uint64_t deadline_ns,
-                          struct link **ret_link, uint64_t *ret_received)
+static int connect_try_to_connect(struct client *client, const char *address, uint64_t deadline_ns,
+                                  struct link **ret_link, uint64_t *ret_received)
 {
     const char *where = NULL;
     const struct link_kind *kind = link_kind_of(address, &where);
@@ -155,7 +155,7 @@ static int try_to_connect(struct client *client, const char *address, uint64_t d
     int error = kind ? kind->connect(where, deadline_ns, &link) : -EINVAL;
     if (error)
         return error;
-    error = greet(client, link, deadline_ns, ret_received);
+    error = connect_greet(client, link, deadline_ns, ret_received);
     if (error)
         link->ops->destroy(link);
     else
@@ -165,7 +165,7 @@ static int try_to_connect(struct client *client, const char *address, uint64_t d
 
 /* A program may have taken every number that it may have for descriptors. For as long as a
    connection is made, it may have some more, if they are allowed at all. */
-static bool allow_more_descriptors(struct rlimit *ret_more)
+static bool connect_allow_more_descriptors(struct rlimit *ret_more)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max - limit.rlim_cur < SPARE_DESCRIPTORS)
@@ -175,7 +175,7 @@ static bool allow_more_descriptors(struct rlimit *ret_more)
     return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-static void allow_no_more_descriptors(const struct rlimit *more)
+static void connect_allow_no_more_descriptors(const struct rlimit *more)
 {
     struct rlimit limit;
     /* Unless the program has changed it meanwhile. */
@@ -189,16 +189,16 @@ static int connect_to(struct client *client, const char *address, uint64_t deadl
                       struct link **ret_link, uint64_t *ret_received)
 {
     struct rlimit more;
-    int error = try_to_connect(client, address, deadline_ns, ret_link, ret_received);
-    if (error != -EMFILE || !allow_more_descriptors(&more))
+    int error = connect_try_to_connect(client, address, deadline_ns, ret_link, ret_received);
+    if (error != -EMFILE || !connect_allow_more_descriptors(&more))
         return error;
-    error = try_to_connect(client, address, deadline_ns, ret_link, ret_received);
-    allow_no_more_descriptors(&more);
+    error = connect_try_to_connect(client, address, deadline_ns, ret_link, ret_received);
+    connect_allow_no_more_descriptors(&more);
     return error;
 }
 
 /* Nobody listens there. A name that is not found may be found later. */
-static bool is_refused(const char *address, int error)
+static bool connect_is_refused(const char *address, int error)
 {
     return error == -ECONNREFUSED ||
            (error == -ENOENT && strncmp(address, "unix:", strlen("unix:")) == 0);
@@ -223,7 +223,7 @@ static int connect_to_any(struct client *client, uint64_t deadline_ns, struct li
             error = failed;
             break;
         }
-        if (!is_refused(word, failed))
+        if (!connect_is_refused(word, failed))
             error = failed;
     }
     free(copy);
@@ -237,7 +237,7 @@ int connect_first(struct client *client, uint64_t deadline_ns, struct link **ret
 }
 
 /* So that many clients do not all come back at the same moments: half of it is chance. */
-static void pause_before_attempt(unsigned attempt)
+static void connect_pause_before_attempt(unsigned attempt)
 {
     uint64_t ns = attempt < 6 ? PAUSE_NS << attempt : PAUSE_MAX_NS;
     uint32_t chance = 0;
@@ -246,7 +246,7 @@ static void pause_before_attempt(unsigned attempt)
 }
 
 /* Is there nobody who could still have the session? */
-static bool is_nobody(int error, uint64_t *since_ns)
+static bool connect_is_nobody(int error, uint64_t *since_ns)
 {
     if (error != -ECONNREFUSED) {
         *since_ns = 0;
@@ -279,9 +279,9 @@ int connect_again(struct client *client)
             link->ops->destroy(link);
             return -EPROTO;
         }
-        if (error == -ESTALE || is_nobody(error, &nobody))
+        if (error == -ESTALE || connect_is_nobody(error, &nobody))
             return -EPIPE;
-        pause_before_attempt(attempt);
+        connect_pause_before_attempt(attempt);
     }
     log_info("the session with %s goes on", client->address);
     return 0;

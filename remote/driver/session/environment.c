@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_told(const char *variable)
+static bool environment_is_told(const char *variable)
 {
     static const char *const ours[] = {"RESEAT_",         "LD_",    "OCL_ICD_", "OPENCL_",
                                        "GLIBC_TUNABLES=", "MALLOC_"};
@@ -18,7 +18,7 @@ static bool is_told(const char *variable)
     return strchr(variable, '=') != NULL;
 }
 
-static void add(FILE *file, const char *text)
+static void environment_add(FILE *file, const char *text)
 {
     fwrite(text, 1, strlen(text) + 1, file);
 }
@@ -30,12 +30,12 @@ int environment_tell(const char *icd, char **ret_text, size_t *ret_size)
     FILE *file = open_memstream(&text, &size);
     if (!file)
         return -ENOMEM;
-    add(file, getcwd(folder, sizeof(folder)) && folder[0] == '/' ? folder : "/");
+    environment_add(file, getcwd(folder, sizeof(folder)) && folder[0] == '/' ? folder : "/");
     fputs("OCL_ICD_VENDORS=", file);
-    add(file, icd);
+    environment_add(file, icd);
     for (char **at = environ; *at; at++)
-        if (is_told(*at))
-            add(file, *at);
+        if (environment_is_told(*at))
+            environment_add(file, *at);
     if (fclose(file)) {
         free(text);
         return -ENOMEM;

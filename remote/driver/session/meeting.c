@@ -10,28 +10,28 @@
 /* A server that another one did not reach is not tried again for so long. */
 #define UNREACHED_NS (60 * NS_PER_S)
 
-static bool is_near(const struct client *client)
+static bool meeting_is_near(const struct client *client)
 {
     return strncmp(client->address, "unix:", strlen("unix:")) == 0;
 }
 
 /* Of two that are not both near: who has an address, which the other one connects to. */
-static int who_awaits(const struct client *to)
+static int meeting_who_awaits(const struct client *to)
 {
-    return is_near(to) ? 0 : 1;
+    return meeting_is_near(to) ? 0 : 1;
 }
 
 bool meeting_is_possible(const struct client *from, const struct client *to)
 {
-    if (is_near(from) && is_near(to))
+    if (meeting_is_near(from) && meeting_is_near(to))
         return true;
-    const struct client *awaits = who_awaits(to) ? to : from;
+    const struct client *awaits = meeting_who_awaits(to) ? to : from;
     return awaits->session && clock_now_ns() >= atomic_load(&awaits->unreached_until_ns);
 }
 
-static cl_int draw_ticket(struct meeting *meeting)
+static cl_int meeting_draw_ticket(struct meeting *meeting)
 {
-    int awaits = who_awaits(meeting->ends[1]);
+    int awaits = meeting_who_awaits(meeting->ends[1]);
     struct ticket *ticket = &meeting->ticket;
     if (getrandom(ticket, sizeof(*ticket), 0) != (ssize_t)sizeof(*ticket))
         return CL_OUT_OF_RESOURCES;
@@ -52,8 +52,8 @@ cl_int meeting_init(struct meeting *meeting, struct client *from, struct client 
         return CL_SUCCESS; /* TRANSFER_HERE, both. */
     if (!meeting_is_possible(from, to))
         return CL_INVALID_OPERATION;
-    if (!is_near(from) || !is_near(to))
-        return draw_ticket(meeting);
+    if (!meeting_is_near(from) || !meeting_is_near(to))
+        return meeting_draw_ticket(meeting);
     meeting->ways[0] = meeting->ways[1] = TRANSFER_DESCRIPTOR;
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
@@ -79,8 +79,8 @@ uint32_t meeting_ticket_size(const struct meeting *meeting)
     return meeting->awaits ? sizeof(meeting->ticket) : 0;
 }
 
-static int post_socket(struct client *client, unsigned type, const struct pack *pack,
-                       struct owned *socket)
+static int meeting_post_socket(struct client *client, unsigned type, const struct pack *pack,
+                               struct owned *socket)
 {
     if (!client->stream.rings)
         return stream_post_descriptor(&client->stream, type, pack->bytes, pack->used, socket);
@@ -97,7 +97,7 @@ cl_int meeting_post(struct meeting *meeting, int end, unsigned type, struct pack
     struct owned *socket = &meeting->sockets[end];
     int error = client_state(client) ? -ENODEV : pack->failed ? -ENOMEM : 0;
     if (error == 0 && socket->fd >= 0)
-        error = post_socket(client, type, pack, socket);
+        error = meeting_post_socket(client, type, pack, socket);
     else if (error == 0)
         error = stream_post(&client->stream, type, pack->bytes, pack->used, NULL, 0);
     pack_finish(pack);

@@ -54,7 +54,7 @@ static const char *const carried[] = {
     "cl_amd_media_ops2",
 };
 
-static bool is_carried(const char *name, size_t length)
+static bool platform_is_carried(const char *name, size_t length)
 {
     for (size_t i = 0; i < ARRAY_SIZE(carried); i++)
         if (strlen(carried[i]) == length && !memcmp(carried[i], name, length))
@@ -62,13 +62,13 @@ static bool is_carried(const char *name, size_t length)
     return false;
 }
 
-static char *offered_extensions(const struct devinfo *info)
+static char *platform_offered_extensions(const struct devinfo *info)
 {
     const char *all = devinfo_string(info, CL_DEVICE_EXTENSIONS);
     char *offered = calloc(1, strlen(all) + 1), *at = offered;
     while (offered && *all) {
         size_t length = strcspn(all, " ");
-        if (is_carried(all, length)) {
+        if (platform_is_carried(all, length)) {
             if (at != offered)
                 *at++ = ' ';
             memcpy(at, all, length);
@@ -99,7 +99,7 @@ int platform_init(struct platform *platform, struct client *client,
         device->platform = platform;
         device->answers = &entries[first + i];
         device->version = devinfo_version(&device->answers->info);
-        device->extensions = offered_extensions(&device->answers->info);
+        device->extensions = platform_offered_extensions(&device->answers->info);
         if (!device->extensions)
             return -ENOMEM;
         if (device->version > platform->numeric)
@@ -188,7 +188,7 @@ cl_int clUnloadCompiler(void)
 
 /* ---- devices ---- */
 
-static bool is_of_type(const struct device_object *device, cl_device_type type)
+static bool platform_is_of_type(const struct device_object *device, cl_device_type type)
 {
     return type == CL_DEVICE_TYPE_ALL || type == (cl_device_type)(cl_int)CL_DEVICE_TYPE_ALL ||
            (type & device_number(device, CL_DEVICE_TYPE));
@@ -210,7 +210,7 @@ cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type device_type, cl_ui
         return CL_INVALID_VALUE;
     for (cl_uint i = 0; i < p->count; i++) {
         bool first = i == 0 && (device_type & CL_DEVICE_TYPE_DEFAULT);
-        if (!first && !is_of_type(p->devices[i], device_type))
+        if (!first && !platform_is_of_type(p->devices[i], device_type))
             continue;
         if (devices && found < num_entries)
             devices[found] = (cl_device_id)p->devices[i];
@@ -222,8 +222,8 @@ cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type device_type, cl_ui
 }
 
 /* Names with versions, without those that are not offered. */
-static cl_int answer_names(const struct device_object *device, cl_device_info name,
-                           const struct request *request)
+static cl_int platform_answer_names(const struct device_object *device, cl_device_info name,
+                                    const struct request *request)
 {
     const struct devinfo_value *value = devinfo_find(&device->answers->info, name);
     size_t count = devinfo_list_count(value), kept = 0;
@@ -235,7 +235,7 @@ static cl_int answer_names(const struct device_object *device, cl_device_info na
     for (size_t i = 0; i < count; i++) {
         cl_name_version entry = devinfo_list_entry(value, i);
         bool offered = name == CL_DEVICE_EXTENSIONS_WITH_VERSION
-                           ? is_carried(entry.name, strlen(entry.name))
+                           ? platform_is_carried(entry.name, strlen(entry.name))
                            : strcmp(entry.name, "__opencl_c_device_enqueue") &&
                                  strcmp(entry.name, "__opencl_c_pipes");
         if (offered)
@@ -247,7 +247,8 @@ static cl_int answer_names(const struct device_object *device, cl_device_info na
 }
 
 /* 0, in as many bytes as the device's own answer has: what is not offered. */
-static cl_int answer_nothing(const struct devinfo_value *value, const struct request *request)
+static cl_int platform_answer_nothing(const struct devinfo_value *value,
+                                      const struct request *request)
 {
     void *zeros = calloc(1, (size_t)value->size + 1);
     cl_int error = zeros ? request_bytes(request, zeros, value->size) : CL_OUT_OF_HOST_MEMORY;
@@ -260,7 +261,8 @@ static cl_int answer_nothing(const struct devinfo_value *value, const struct req
 #define CL_DEVICE_GLOBAL_FREE_MEMORY_AMD 0x4039
 #endif
 
-static cl_int answer_free_memory(const struct device_object *device, const struct request *request)
+static cl_int platform_answer_free_memory(const struct device_object *device,
+                                          const struct request *request)
 {
     const struct client *client = device->base.client;
     size_t place = (size_t)(device->answers - client->inventory.entries);
@@ -272,15 +274,15 @@ static cl_int answer_free_memory(const struct device_object *device, const struc
     return request_bytes(request, free_kib, sizeof(free_kib));
 }
 
-static cl_int answer_device(const struct device_object *device, cl_device_info name,
-                            const struct request *request)
+static cl_int platform_answer_device(const struct device_object *device, cl_device_info name,
+                                     const struct request *request)
 {
     static const cl_device_partition_property none[] = {0};
     switch (name) {
     case CL_DEVICE_PLATFORM:
         return request_handle(request, device->platform);
     case CL_DEVICE_GLOBAL_FREE_MEMORY_AMD:
-        return answer_free_memory(device, request);
+        return platform_answer_free_memory(device, request);
     case CL_DEVICE_PARENT_DEVICE:
         return request_handle(request, NULL);
     case CL_DEVICE_REFERENCE_COUNT:
@@ -289,7 +291,7 @@ static cl_int answer_device(const struct device_object *device, cl_device_info n
         return request_text(request, device->extensions);
     case CL_DEVICE_EXTENSIONS_WITH_VERSION:
     case CL_DEVICE_OPENCL_C_FEATURES:
-        return answer_names(device, name, request);
+        return platform_answer_names(device, name, request);
     case CL_DEVICE_BUILT_IN_KERNELS:
         return request_text(request, "");
     case CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION:
@@ -312,12 +314,12 @@ static cl_int answer_device(const struct device_object *device, cl_device_info n
     if (!value || !param)
         return CL_INVALID_VALUE;
     if (param->extension && param->since == 0 &&
-        !is_carried(param->extension, strlen(param->extension)))
+        !platform_is_carried(param->extension, strlen(param->extension)))
         return CL_INVALID_VALUE;
     /* Under an extension it says which device it is, by which reseat knows it again. */
     bool who = param->extension && param->since == 0;
     if (!who && (param->rule == DEVINFO_NONE || param->rule == DEVINFO_PINS))
-        return answer_nothing(value, request);
+        return platform_answer_nothing(value, request);
     if (param->size == 0) /* The NUL of a string is not counted. */
         return request_bytes(request, value->bytes,
                              value->size +
@@ -330,7 +332,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t pa
 {
     const struct request request = {param_value_size, param_value, param_value_size_ret};
     const struct device_object *d = device_get(device);
-    return d ? answer_device(d, param_name, &request) : CL_INVALID_DEVICE;
+    return d ? platform_answer_device(d, param_name, &request) : CL_INVALID_DEVICE;
 }
 
 cl_int clRetainDevice(cl_device_id device)

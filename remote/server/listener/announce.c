@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /** The helper lies beside this program. */
-static int find_helper(char ret_path[PATH_MAX])
+static int announce_find_helper(char ret_path[PATH_MAX])
 {
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
@@ -26,7 +26,7 @@ void announce(const char *where, const sigset_t *mask)
 {
     const char *port = strrchr(where, ':');
     char helper[PATH_MAX], name[HOST_NAME_MAX + 1] = "";
-    int ends[2], error = find_helper(helper);
+    int ends[2], error = announce_find_helper(helper);
 
     if (error || !port || gethostname(name, sizeof(name) - 1) || pipe2(ends, O_CLOEXEC)) {
         fprintf(stderr, "reseat-serve: not announced: %s\n",

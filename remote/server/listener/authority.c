@@ -8,8 +8,8 @@
 
 #include "agent/wire/size.h"
 
-static int say(char *ret_text, int error, const char *format, ...) PRINTF(3, 4);
-static int say(char *ret_text, int error, const char *format, ...)
+static int authority_say(char *ret_text, int error, const char *format, ...) PRINTF(3, 4);
+static int authority_say(char *ret_text, int error, const char *format, ...)
 {
     va_list arguments;
 
@@ -25,7 +25,7 @@ bool authority_is_asked(const struct authority_options *options)
 }
 
 /** What this machine calls itself, without its domain, as a server's name is written. */
-static int own_name(char ret_name[ADDRESS_HOST_MAX])
+static int authority_own_name(char ret_name[ADDRESS_HOST_MAX])
 {
     char name[ADDRESS_HOST_MAX] = "";
 
@@ -39,7 +39,8 @@ static int own_name(char ret_name[ADDRESS_HOST_MAX])
     return 0;
 }
 
-static int do_init(const struct authority_options *options, const char *folder, char *ret_text)
+static int authority_do_init(const struct authority_options *options, const char *folder,
+                             char *ret_text)
 {
     char name[ADDRESS_HOST_MAX], problem[FOLDER_PROBLEM_MAX];
     int error = 0;
@@ -47,45 +48,49 @@ static int do_init(const struct authority_options *options, const char *folder, 
     if (options->name)
         snprintf(name, sizeof(name), "%s", options->name);
     else
-        error = own_name(name);
+        error = authority_own_name(name);
     if (error || !address_is_name(name))
-        return say(ret_text, -EINVAL,
-                   "\"%.64s\" is not a name that a server can have: letters in lower case, digits, "
-                   "dashes, and dots between; --name gives another",
-                   error ? "" : name);
+        return authority_say(
+            ret_text, -EINVAL,
+            "\"%.64s\" is not a name that a server can have: letters in lower case, digits, "
+            "dashes, and dots between; --name gives another",
+            error ? "" : name);
     error = ca_create(folder, name, time(NULL), problem);
     if (error)
-        return say(ret_text, error, "%s", problem);
-    return say(ret_text, 0,
-               "The authority of server %s is in %s. Whoever reads it can be any client of the "
-               "server's.",
-               name, folder);
+        return authority_say(ret_text, error, "%s", problem);
+    return authority_say(
+        ret_text, 0,
+        "The authority of server %s is in %s. Whoever reads it can be any client of the "
+        "server's.",
+        name, folder);
 }
 
 /** What was asked for a client's certificate. */
-static int read_grant(const struct authority_options *options, struct grant *grant, char *ret_text)
+static int authority_read_grant(const struct authority_options *options, struct grant *grant,
+                                char *ret_text)
 {
     char reason[GRANT_REASON_MAX];
 
     *grant = GRANT_ALL;
     if (options->devices && grant_set_devices(grant, options->devices, reason))
-        return say(ret_text, -EINVAL, "--devices: %s", reason);
+        return authority_say(ret_text, -EINVAL, "--devices: %s", reason);
     if (options->memory && size_parse(options->memory, &grant->memory, reason, sizeof(reason)))
-        return say(ret_text, -EINVAL, "--memory: %s", reason);
+        return authority_say(ret_text, -EINVAL, "--memory: %s", reason);
     if (!grant->memory)
-        return say(ret_text, -EINVAL, "--memory: a client with no memory can do nothing");
+        return authority_say(ret_text, -EINVAL, "--memory: a client with no memory can do nothing");
     if (options->sessions > GRANT_SESSIONS_MAX)
-        return say(ret_text, -EINVAL, "--sessions: " AUTHORITY_SESSIONS);
+        return authority_say(ret_text, -EINVAL, "--sessions: " AUTHORITY_SESSIONS);
     if (options->sessions)
         grant->sessions = (uint32_t)options->sessions;
     if (options->share > GRANT_SHARE_MAX)
-        return say(ret_text, -EINVAL, "--share: " AUTHORITY_SHARE);
+        return authority_say(ret_text, -EINVAL, "--share: " AUTHORITY_SHARE);
     if (options->share)
         grant->share = (uint32_t)options->share;
     return 0;
 }
 
-static int do_issue(const struct authority_options *options, const char *folder, char *ret_text)
+static int authority_do_issue(const struct authority_options *options, const char *folder,
+                              char *ret_text)
 {
     char file[PATH_MAX], problem[FOLDER_PROBLEM_MAX], text[GRANT_TEXT_MAX];
     struct ca_wish wish = {.name = options->issue, .server = options->for_server, .to_file = file};
@@ -94,33 +99,37 @@ static int do_issue(const struct authority_options *options, const char *folder,
     bool limited = options->devices || options->memory || options->sessions || options->share;
 
     if (length >= PATH_MAX)
-        return say(ret_text, -EINVAL, "--out: no file can have so long a name");
+        return authority_say(ret_text, -EINVAL, "--out: no file can have so long a name");
     if (wish.server && limited)
-        return say(ret_text, -EINVAL,
-                   "--for-server: what a server may do is not limited by its certificate");
+        return authority_say(
+            ret_text, -EINVAL,
+            "--for-server: what a server may do is not limited by its certificate");
     if (options->days > CA_DAYS_MAX)
-        return say(ret_text, -EINVAL, "--days: " AUTHORITY_DAYS);
+        return authority_say(ret_text, -EINVAL, "--days: " AUTHORITY_DAYS);
     wish.days = options->days ? (unsigned)options->days : CA_DAYS;
-    int error = read_grant(options, &wish.grant, ret_text);
+    int error = authority_read_grant(options, &wish.grant, ret_text);
     if (error)
         return error;
     error = ca_issue(folder, &wish, time(NULL), problem);
     if (error)
-        return say(ret_text, error, "%s", problem);
+        return authority_say(ret_text, error, "%s", problem);
     grant_format(&wish.grant, text);
-    return say(ret_text, 0, "%s has the credentials of %s for %u days (%s). Keep it private.", file,
-               wish.name, wish.days, wish.server ? "a server" : strchr(text, ' ') + 1);
+    return authority_say(ret_text, 0,
+                         "%s has the credentials of %s for %u days (%s). Keep it private.", file,
+                         wish.name, wish.days, wish.server ? "a server" : strchr(text, ' ') + 1);
 }
 
-static int do_revoke(const struct authority_options *options, const char *folder, char *ret_text)
+static int authority_do_revoke(const struct authority_options *options, const char *folder,
+                               char *ret_text)
 {
     char problem[FOLDER_PROBLEM_MAX];
     size_t count;
     int error = ca_revoke(folder, options->revoke, time(NULL), &count, problem);
 
     if (error)
-        return say(ret_text, error, "%s", problem);
-    return say(ret_text, 0, "%s is revoked, from the next connection on.", options->revoke);
+        return authority_say(ret_text, error, "%s", problem);
+    return authority_say(ret_text, 0, "%s is revoked, from the next connection on.",
+                         options->revoke);
 }
 
 int authority_run(const struct authority_options *options, char ret_text[AUTHORITY_TEXT_MAX])
@@ -129,12 +138,13 @@ int authority_run(const struct authority_options *options, char ret_text[AUTHORI
     int asked = options->init + (options->issue != NULL) + (options->revoke != NULL);
 
     if (asked != 1)
-        return say(ret_text, -EINVAL, "--init-ca, --issue and --revoke are done one at a time");
+        return authority_say(ret_text, -EINVAL,
+                             "--init-ca, --issue and --revoke are done one at a time");
     int error = ca_folder(options->ca, folder);
     if (error)
-        return say(ret_text, error, "the authority's folder: %s", strerror(-error));
+        return authority_say(ret_text, error, "the authority's folder: %s", strerror(-error));
     if (options->init)
-        return do_init(options, folder, ret_text);
-    return options->issue ? do_issue(options, folder, ret_text)
-                          : do_revoke(options, folder, ret_text);
+        return authority_do_init(options, folder, ret_text);
+    return options->issue ? authority_do_issue(options, folder, ret_text)
+                          : authority_do_revoke(options, folder, ret_text);
 }

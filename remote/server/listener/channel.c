@@ -42,7 +42,7 @@ int channel_send(int channel, const void *packet, size_t size, int passed)
 
 /* -1: none. Where there is room for one the kernel may still put two, and no process of ours sends
  * more than one: then all are closed, and false returned. */
-static bool take_passed(struct msghdr *message, int *ret_passed)
+static bool channel_take_passed(struct msghdr *message, int *ret_passed)
 {
     size_t count = 0;
 
@@ -79,8 +79,8 @@ int channel_receive(int channel, void *ret_packet, size_t size, int *ret_passed)
             return errno == ECONNRESET ? -EPIPE : -errno;
     if (got == 0)
         return -EPIPE;
-    bool fits =
-        take_passed(&message, &passed) && (size_t)got == size && !(message.msg_flags & MSG_TRUNC);
+    bool fits = channel_take_passed(&message, &passed) && (size_t)got == size &&
+                !(message.msg_flags & MSG_TRUNC);
     if (fits && ret_passed) {
         *ret_passed = passed;
         return 0;

@@ -54,13 +54,13 @@ void clients_each_process(const struct clients *clients, void (*each)(void *data
         each(data, clients->places[i]->pid);
 }
 
-static bool are_full(const struct clients *clients)
+static bool clients_are_full(const struct clients *clients)
 {
     return clients->count >= clients->max;
 }
 
-static bool add(struct clients *clients, const struct stranger *stranger,
-                const struct client_question *question)
+static bool clients_add(struct clients *clients, const struct stranger *stranger,
+                        const struct client_question *question)
 {
     struct client *client = calloc(1, sizeof(*client));
     if (!client)
@@ -83,7 +83,7 @@ static bool add(struct clients *clients, const struct stranger *stranger,
     return true;
 }
 
-static void remove_place(struct clients *clients, unsigned at)
+static void clients_remove_place(struct clients *clients, unsigned at)
 {
     struct client *client = clients->places[at];
     session_leave(client, clock_now_ns());
@@ -101,7 +101,7 @@ static void remove_place(struct clients *clients, unsigned at)
 }
 
 /* In a time that does not say how much of them is the same. */
-static bool keys_are_same(const struct session_key *a, const struct session_key *b)
+static bool clients_keys_are_same(const struct session_key *a, const struct session_key *b)
 {
     uint64_t numbers = a->number ^ b->number;
     unsigned char bytes[sizeof(numbers)], different = 0;
@@ -116,12 +116,13 @@ static bool keys_are_same(const struct session_key *a, const struct session_key 
 }
 
 /* All are compared, whichever it is. */
-static struct client *find_session(struct clients *clients, const struct client_question *question)
+static struct client *clients_find_session(struct clients *clients,
+                                           const struct client_question *question)
 {
     struct client *found = NULL;
     for (unsigned i = 0; i < clients->count; i++) {
         struct client *place = clients->places[i];
-        bool same = keys_are_same(&place->key, &question->key);
+        bool same = clients_keys_are_same(&place->key, &question->key);
         if (same && place->key.number && strcmp(place->name, question->name) == 0)
             found = place;
     }
@@ -130,14 +131,14 @@ static struct client *find_session(struct clients *clients, const struct client_
 
 /* ---- at the door ---- */
 
-static void close_channel(struct stranger *stranger)
+static void clients_close_channel(struct stranger *stranger)
 {
     if (stranger->channel >= 0)
         close(stranger->channel);
     stranger->channel = -1;
 }
 
-static void remove_stranger(struct clients *clients, struct stranger *stranger)
+static void clients_remove_stranger(struct clients *clients, struct stranger *stranger)
 {
     if (stranger->id)
         door_leave(&clients->door, stranger->id);
@@ -154,8 +155,8 @@ int clients_enter(struct clients *clients, const struct sockaddr *from, uint64_t
     for (size_t i = 0; leaves && i < clients->stranger_count; i++)
         if (clients->strangers[i].id == leaves) {
             client_kill(clients->strangers[i].pid);
-            close_channel(&clients->strangers[i]);
-            remove_stranger(clients, &clients->strangers[i]);
+            clients_close_channel(&clients->strangers[i]);
+            clients_remove_stranger(clients, &clients->strangers[i]);
             break;
         }
     return error;
@@ -194,11 +195,11 @@ size_t clients_poll(const struct clients *clients, uint64_t now_ns, struct pollf
     return count;
 }
 
-static enum verdict find_place(const struct clients *clients,
-                               const struct client_question *question)
+static enum verdict clients_find_place(const struct clients *clients,
+                                       const struct client_question *question)
 {
     uint32_t sessions = 0;
-    if (are_full(clients))
+    if (clients_are_full(clients))
         return FULL;
     for (unsigned i = 0; i < clients->count; i++)
         sessions += strcmp(clients->places[i]->name, question->name) == 0;
@@ -206,7 +207,7 @@ static enum verdict find_place(const struct clients *clients,
 }
 
 /* Whoever knows its number was told by its client. */
-static struct client *find_number(struct clients *clients, uint64_t number)
+static struct client *clients_find_number(struct clients *clients, uint64_t number)
 {
     for (unsigned i = 0; number && i < clients->count; i++)
         if (clients->places[i]->key.number == number)
@@ -215,22 +216,22 @@ static struct client *find_number(struct clients *clients, uint64_t number)
 }
 
 /* Lead somebody with a ticket to its session, which knows whether that counts. */
-static enum verdict introduce(struct clients *clients, const struct client_question *question,
-                              int link)
+static enum verdict clients_introduce(struct clients *clients,
+                                      const struct client_question *question, int link)
 {
     const struct word word = {.kind = WORD_TICKET};
-    const struct client *place = find_number(clients, question->key.number);
+    const struct client *place = clients_find_number(clients, question->key.number);
     if (!place || link < 0 || place->kill_ns)
         return NO_SUCH;
     return channel_send(place->channel, &word, sizeof(word), link) ? BUSY : YES;
 }
 
 /* Pass the link to its session, which the newest one is right for. */
-static enum verdict hand_over(struct clients *clients, const struct client_question *question,
-                              pid_t relay, int link)
+static enum verdict clients_hand_over(struct clients *clients,
+                                      const struct client_question *question, pid_t relay, int link)
 {
     const struct word word = {.kind = WORD_LINK, .received = question->received};
-    struct client *place = find_session(clients, question);
+    struct client *place = clients_find_session(clients, question);
     if (!place || link < 0 || place->kill_ns)
         return NO_SUCH;
     /* A session that stands still takes some, and then no more. */
@@ -242,35 +243,36 @@ static enum verdict hand_over(struct clients *clients, const struct client_quest
     return YES;
 }
 
-static bool is_whole(const struct client_question *question)
+static bool clients_is_whole(const struct client_question *question)
 {
     return question->name[0] && memchr(question->name, '\0', sizeof(question->name)) &&
            (question->brings || (question->share >= 1 && question->share <= TURN_SHARE_MAX));
 }
 
-static void answer(struct clients *clients, struct stranger *stranger)
+static void clients_answer_one(struct clients *clients, struct stranger *stranger)
 {
     struct client_question question = {0};
     int link = -1;
     bool asks = channel_receive(stranger->channel, &question, sizeof(question), &link) == 0 &&
-                is_whole(&question);
+                clients_is_whole(&question);
     enum verdict verdict = !asks             ? NO_SUCH
-                           : question.brings ? introduce(clients, &question, link)
-                           : question.again  ? hand_over(clients, &question, stranger->pid, link)
-                                             : find_place(clients, &question);
+                           : question.brings ? clients_introduce(clients, &question, link)
+                           : question.again
+                               ? clients_hand_over(clients, &question, stranger->pid, link)
+                               : clients_find_place(clients, &question);
     if (link >= 0)
         close(link);
     const unsigned char byte = (unsigned char)verdict;
     bool told = asks && channel_send(stranger->channel, &byte, sizeof(byte), -1) == 0;
     if (asks && verdict == YES && (question.again || question.brings)) {
         /* It carries the session's link now, if that needs a process. */
-        close_channel(stranger);
-        remove_stranger(clients, stranger);
-    } else if (told && verdict == YES && add(clients, stranger, &question)) {
-        remove_stranger(clients, stranger);
+        clients_close_channel(stranger);
+        clients_remove_stranger(clients, stranger);
+    } else if (told && verdict == YES && clients_add(clients, stranger, &question)) {
+        clients_remove_stranger(clients, stranger);
     } else {
         /* Refused, or gone: it has its place at the door until its process ended. */
-        close_channel(stranger);
+        clients_close_channel(stranger);
     }
 }
 
@@ -290,7 +292,7 @@ void clients_answer(struct clients *clients, const struct pollfd *polls, size_t 
     /* From the end: who leaves is replaced by the last. */
     for (size_t i = strangers < count ? strangers : count; i-- > 0;)
         if (polls[i].revents && clients->strangers[i].channel == polls[i].fd)
-            answer(clients, &clients->strangers[i]);
+            clients_answer_one(clients, &clients->strangers[i]);
 }
 
 bool clients_ended(struct clients *clients, pid_t pid)
@@ -298,14 +300,14 @@ bool clients_ended(struct clients *clients, pid_t pid)
     kill(-pid, SIGKILL);
     for (size_t i = 0; i < clients->stranger_count; i++)
         if (clients->strangers[i].pid == pid) {
-            close_channel(&clients->strangers[i]);
-            remove_stranger(clients, &clients->strangers[i]);
+            clients_close_channel(&clients->strangers[i]);
+            clients_remove_stranger(clients, &clients->strangers[i]);
             return true;
         }
     for (unsigned i = 0; i < clients->count; i++) {
         struct client *place = clients->places[i];
         if (place->pid == pid) {
-            remove_place(clients, i);
+            clients_remove_place(clients, i);
             return true;
         }
         if (place->relay == pid)

@@ -41,7 +41,7 @@ int control_ask(int fd, const struct control_request *request, struct control_an
     return 0;
 }
 
-static bool is_believed(int fd)
+static bool control_is_believed(int fd)
 {
     struct ucred peer;
     socklen_t length = sizeof(peer);
@@ -50,7 +50,7 @@ static bool is_believed(int fd)
 }
 
 /* -1: nobody is there. */
-static int connect_to(const char *folder, const char *name)
+static int control_connect_to(const char *folder, const char *name)
 {
     const struct timeval patience = {.tv_sec = PATIENCE_S};
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -65,7 +65,7 @@ static int connect_to(const char *folder, const char *name)
     int error = connect(fd, (const struct sockaddr *)&at, sizeof(at)) ? errno : 0;
     if (error == ECONNREFUSED)
         (void)unlink(at.sun_path); /* Of a server that was killed. */
-    if (error == 0 && is_believed(fd))
+    if (error == 0 && control_is_believed(fd))
         return fd;
     close(fd);
     return -1;
@@ -83,7 +83,7 @@ int control_servers(bool (*each)(void *data, int fd, const struct control_answer
     for (struct dirent *entry; goes_on && (entry = readdir(open));) {
         struct control_request request = {.version = CONTROL_VERSION, .what = CONTROL_SERVER};
         struct control_answer answer;
-        int fd = entry->d_name[0] == '.' ? -1 : connect_to(folder, entry->d_name);
+        int fd = entry->d_name[0] == '.' ? -1 : control_connect_to(folder, entry->d_name);
         if (fd < 0)
             continue;
         if (!control_ask(fd, &request, &answer))

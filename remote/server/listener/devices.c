@@ -19,7 +19,7 @@
 
 static const char *const kind_names[DEVICE_KINDS] = {"gpu", "cpu", "other"};
 
-static size_t kind_of(const struct device *device)
+static size_t devices_kind_of(const struct device *device)
 {
     uint64_t type = devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0);
     return type & CL_DEVICE_TYPE_GPU ? 0 : type & CL_DEVICE_TYPE_CPU ? 1 : 2;
@@ -28,7 +28,7 @@ static size_t kind_of(const struct device *device)
 void devices_name(const struct device *device, size_t counts[DEVICE_KINDS],
                   char ret_name[GRANT_DEVICE_MAX])
 {
-    size_t kind = kind_of(device);
+    size_t kind = devices_kind_of(device);
     snprintf(ret_name, GRANT_DEVICE_MAX, "%s%zu", kind_names[kind], counts[kind]++);
 }
 
@@ -40,7 +40,7 @@ int devices_find(const struct devices *devices, const struct device_key *key)
     return -1;
 }
 
-static bool write_all(int fd, const void *bytes, size_t size)
+static bool devices_write_all(int fd, const void *bytes, size_t size)
 {
     for (const char *at = bytes; size != 0;) {
         ssize_t written = write(fd, at, size);
@@ -53,7 +53,7 @@ static bool write_all(int fd, const void *bytes, size_t size)
 }
 
 /* In the helper. A row each, and then that this was all. */
-static _Noreturn void list(int fd)
+static _Noreturn void devices_list_in_child(int fd)
 {
     struct device **found = NULL;
     size_t count = 0, counts[DEVICE_KINDS] = {0};
@@ -64,7 +64,7 @@ static _Noreturn void list(int fd)
         struct device_row row = {.key = found[i]->key};
         devices_name(found[i], counts, row.name);
         row.memory = devinfo_scalar(&found[i]->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
-        if (!write_all(fd, &row, sizeof(row)))
+        if (!devices_write_all(fd, &row, sizeof(row)))
             _exit(1);
     }
     if (count > DEVICES_MAX)
@@ -73,7 +73,7 @@ static _Noreturn void list(int fd)
 }
 
 /* Until the helper ended. */
-static int read_rows(int fd, struct devices *devices)
+static int devices_read_rows(int fd, struct devices *devices)
 {
     const size_t room = sizeof(devices->rows);
     uint64_t deadline = clock_now_ns() + LISTING_NS;
@@ -107,12 +107,12 @@ int devices_list(uint64_t reserve, struct devices *ret_devices)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(1);
-        list(ends[1]);
+        devices_list_in_child(ends[1]);
     }
     int error = child < 0 ? -errno : 0;
     close(ends[1]);
     if (error == 0) {
-        error = read_rows(ends[0], ret_devices);
+        error = devices_read_rows(ends[0], ret_devices);
         if (error)
             kill(child, SIGKILL);
         if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status))

@@ -20,7 +20,7 @@ struct groups {
     size_t count, room;
 };
 
-static void add_group(struct groups *groups, pid_t pid)
+static void keeper_add_group(struct groups *groups, pid_t pid)
 {
     if (groups->count == groups->room) {
         size_t room = groups->room ? 2 * groups->room : 64;
@@ -33,29 +33,29 @@ static void add_group(struct groups *groups, pid_t pid)
     groups->pids[groups->count++] = pid;
 }
 
-static void remove_group(struct groups *groups, pid_t pid)
+static void keeper_remove_group(struct groups *groups, pid_t pid)
 {
     for (size_t i = groups->count; i-- > 0;)
         if (groups->pids[i] == pid)
             groups->pids[i] = groups->pids[--groups->count];
 }
 
-static void add_one(void *data, pid_t pid)
+static void keeper_add_one(void *data, pid_t pid)
 {
-    add_group(data, pid);
+    keeper_add_group(data, pid);
 }
 
 /* The listening process has ended where nobody is left to say anything: who starts another ends
    this one first. */
-static void keep(struct groups *groups, int told)
+static void keeper_main(struct groups *groups, int told)
 {
     for (;;) {
         pid_t said = 0;
         ssize_t got = recv(told, &said, sizeof(said), 0);
         if (got == sizeof(said) && said > 0)
-            add_group(groups, said);
+            keeper_add_group(groups, said);
         else if (got == sizeof(said))
-            remove_group(groups, -said);
+            keeper_remove_group(groups, -said);
         else if (got == 0)
             return;
         else
@@ -63,7 +63,7 @@ static void keep(struct groups *groups, int told)
     }
 }
 
-static _Noreturn void become_keeper(int told, const struct clients *clients)
+static _Noreturn void keeper_become_keeper(int told, const struct clients *clients)
 {
     struct groups groups = {0};
     sigset_t all;
@@ -71,10 +71,10 @@ static _Noreturn void become_keeper(int told, const struct clients *clients)
     sigprocmask(SIG_SETMASK, &all, NULL);
     setpgid(0, 0); /* What a terminal sends is not for it. */
     prctl(PR_SET_NAME, "reseat-keeper");
-    clients_each_process(clients, add_one, &groups);
+    clients_each_process(clients, keeper_add_one, &groups);
     if (dup2(told, STDIN_FILENO) < 0 || close_range(STDIN_FILENO + 1, ~0U, 0))
         _exit(1);
-    keep(&groups, STDIN_FILENO);
+    keeper_main(&groups, STDIN_FILENO);
     for (size_t i = 0; i < groups.count; i++)
         kill(-groups.pids[i], SIGKILL);
     _exit(0);
@@ -83,7 +83,7 @@ static _Noreturn void become_keeper(int told, const struct clients *clients)
 /* ---- the listening process ---- */
 
 /* One that stands still, or has ended, is replaced once that is seen. */
-static void tell(const struct keeper *keeper, pid_t said)
+static void keeper_tell(const struct keeper *keeper, pid_t said)
 {
     if (keeper->tells >= 0 &&
         send(keeper->tells, &said, sizeof(said), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
@@ -104,7 +104,7 @@ void keeper_start(struct keeper *keeper, const struct clients *clients)
     if (error == 0) {
         *keeper = (struct keeper){fork(), ends[1]};
         if (keeper->pid == 0)
-            become_keeper(ends[0], clients);
+            keeper_become_keeper(ends[0], clients);
         error = keeper->pid < 0 ? -errno : 0;
         close(ends[0]);
     }
@@ -117,12 +117,12 @@ void keeper_start(struct keeper *keeper, const struct clients *clients)
 
 void keeper_began(const struct keeper *keeper, pid_t pid)
 {
-    tell(keeper, pid);
+    keeper_tell(keeper, pid);
 }
 
 void keeper_ended(const struct keeper *keeper, pid_t pid)
 {
-    tell(keeper, -pid);
+    keeper_tell(keeper, -pid);
 }
 
 void keeper_finish(struct keeper *keeper)

@@ -19,15 +19,15 @@ uint64_t kept_check(int fd)
     return size >= WIRE_BINARY_MIN && size <= WIRE_BINARY_MAX ? size : 0;
 }
 
-static void drop(struct kept *kept, struct kept_row *row)
+static void kept_drop(struct kept *kept, struct kept_row *row)
 {
     close(row->fd);
     kept->bytes -= row->size;
     *row = kept->rows[--kept->count];
 }
 
-static struct kept_row *find(struct kept *kept, const char *owner,
-                             const unsigned char name[CONTENT_HASH_SIZE])
+static struct kept_row *kept_find_locked(struct kept *kept, const char *owner,
+                                         const unsigned char name[CONTENT_HASH_SIZE])
 {
     for (size_t i = 0; i < kept->count; i++)
         if (!strcmp(kept->rows[i].owner, owner) &&
@@ -37,7 +37,7 @@ static struct kept_row *find(struct kept *kept, const char *owner,
 }
 
 /* Of @owner's, or, with NULL, of all; NULL: there is none. */
-static struct kept_row *find_oldest(struct kept *kept, const char *owner)
+static struct kept_row *kept_find_oldest(struct kept *kept, const char *owner)
 {
     struct kept_row *oldest = NULL;
     for (size_t i = 0; i < kept->count; i++) {
@@ -48,7 +48,7 @@ static struct kept_row *find_oldest(struct kept *kept, const char *owner)
     return oldest;
 }
 
-static bool owner_has_room(const struct kept *kept, const char *owner, uint64_t size)
+static bool kept_owner_has_room(const struct kept *kept, const char *owner, uint64_t size)
 {
     uint64_t bytes = size;
     size_t count = 1;
@@ -60,19 +60,19 @@ static bool owner_has_room(const struct kept *kept, const char *owner, uint64_t 
     return bytes <= KEPT_OWNER_BYTES && count <= KEPT_OWNER_COUNT;
 }
 
-static bool has_room(const struct kept *kept, uint64_t size)
+static bool kept_has_room(const struct kept *kept, uint64_t size)
 {
     return kept->count < KEPT_COUNT && kept->bytes + size <= KEPT_BYTES;
 }
 
 /* One binary is no more than a client may have, and that no more than there is. */
-static void make_room(struct kept *kept, const char *owner, uint64_t size)
+static void kept_make_room(struct kept *kept, const char *owner, uint64_t size)
 {
-    while (!owner_has_room(kept, owner, size))
-        drop(kept, find_oldest(kept, owner));
-    while (!has_room(kept, size)) {
-        struct kept_row *own = find_oldest(kept, owner);
-        drop(kept, own ? own : find_oldest(kept, NULL));
+    while (!kept_owner_has_room(kept, owner, size))
+        kept_drop(kept, kept_find_oldest(kept, owner));
+    while (!kept_has_room(kept, size)) {
+        struct kept_row *own = kept_find_oldest(kept, owner);
+        kept_drop(kept, own ? own : kept_find_oldest(kept, NULL));
     }
 }
 
@@ -80,15 +80,15 @@ bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CON
               int fd)
 {
     uint64_t size = kept_check(fd);
-    struct kept_row *same = find(kept, owner, name);
+    struct kept_row *same = kept_find_locked(kept, owner, name);
     if (size == 0) {
         close(fd);
         return false;
     }
     /* The newest is right: an older one may be what a session that was taken over gave. */
     if (same)
-        drop(kept, same);
-    make_room(kept, owner, size);
+        kept_drop(kept, same);
+    kept_make_room(kept, owner, size);
     struct kept_row *row = &kept->rows[kept->count++];
     *row = (struct kept_row){.fd = fd, .size = size, .used = ++kept->uses};
     strcpy(row->owner, owner);
@@ -99,7 +99,7 @@ bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CON
 
 int kept_find(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE])
 {
-    struct kept_row *row = find(kept, owner, name);
+    struct kept_row *row = kept_find_locked(kept, owner, name);
     if (!row)
         return -1;
     row->used = ++kept->uses;

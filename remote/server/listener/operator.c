@@ -40,7 +40,7 @@ int operators_init(struct operators *operators, struct clients *clients,
     return 0;
 }
 
-static void operators_close(const struct operators *operators)
+static void operator_operators_close(const struct operators *operators)
 {
     if (operators->listener >= 0)
         close(operators->listener);
@@ -52,7 +52,7 @@ void operators_finish(struct operators *operators)
 {
     if (operators->listener < 0)
         return;
-    operators_close(operators);
+    operator_operators_close(operators);
     (void)unlink(operators->path);
     operators->listener = -1;
     operators->count = 0;
@@ -67,7 +67,7 @@ size_t operators_poll(const struct operators *operators, struct pollfd *ret_poll
     return count;
 }
 
-static void drop(struct operators *operators, size_t at)
+static void operator_drop(struct operators *operators, size_t at)
 {
     close(operators->fds[at]);
     operators->count--;
@@ -75,7 +75,7 @@ static void drop(struct operators *operators, size_t at)
             (operators->count - at) * sizeof(operators->fds[0]));
 }
 
-static void take(struct operators *operators)
+static void operator_take(struct operators *operators)
 {
     struct ucred peer;
     socklen_t length = sizeof(peer);
@@ -89,14 +89,14 @@ static void take(struct operators *operators)
         return;
     }
     if (operators->count == OPERATORS_MAX)
-        drop(operators, 0); /* The one that is there longest. */
+        operator_drop(operators, 0); /* The one that is there longest. */
     operators->fds[operators->count++] = fd;
 }
 
 /* ---- what they ask ---- */
 
-static void list_devices(const struct devices *devices, uint64_t uses,
-                         char ret_text[CONTROL_DEVICES_MAX])
+static void operator_list_devices(const struct devices *devices, uint64_t uses,
+                                  char ret_text[CONTROL_DEVICES_MAX])
 {
     size_t used = 0;
     ret_text[0] = '\0';
@@ -106,7 +106,8 @@ static void list_devices(const struct devices *devices, uint64_t uses,
                                      used ? "," : "", devices->rows[i].name);
 }
 
-static int describe(const struct clients *clients, uint32_t number, struct control_session *ret)
+static int operator_describe(const struct clients *clients, uint32_t number,
+                             struct control_session *ret)
 {
     const struct client *client = clients_from(clients, number);
     if (!client)
@@ -121,12 +122,12 @@ static int describe(const struct clients *clients, uint32_t number, struct contr
     for (size_t i = 0; i < clients->devices->count; i++)
         ret->memory += client->held[i];
     strcpy(ret->name, client->name);
-    list_devices(clients->devices, client->uses, ret->devices);
+    operator_list_devices(clients->devices, client->uses, ret->devices);
     return 0;
 }
 
-static void do_request(struct operators *operators, const struct control_request *request,
-                       struct control_answer *answer, uint64_t now_ns)
+static void operator_do_request(struct operators *operators, const struct control_request *request,
+                                struct control_answer *answer, uint64_t now_ns)
 {
     struct clients *clients = operators->clients;
     switch ((enum control_what)request->what) {
@@ -134,7 +135,7 @@ static void do_request(struct operators *operators, const struct control_request
         answer->count = clients->count;
         return;
     case CONTROL_SESSION:
-        answer->error = describe(clients, request->number, &answer->session);
+        answer->error = operator_describe(clients, request->number, &answer->session);
         return;
     case CONTROL_KICK:
         answer->count = (uint32_t)clients_end(clients, request->number, request->name,
@@ -151,7 +152,7 @@ static void do_request(struct operators *operators, const struct control_request
 }
 
 /* False: it is done. */
-static bool answer_one(struct operators *operators, int fd, uint64_t now_ns)
+static bool operator_answer_one(struct operators *operators, int fd, uint64_t now_ns)
 {
     struct control_request request;
     struct control_answer answer = {.version = CONTROL_VERSION, .pid = getpid()};
@@ -166,7 +167,7 @@ static bool answer_one(struct operators *operators, int fd, uint64_t now_ns)
         !memchr(request.ca, '\0', sizeof(request.ca)))
         answer.error = -EPROTONOSUPPORT;
     else
-        do_request(operators, &request, &answer, now_ns);
+        operator_do_request(operators, &request, &answer, now_ns);
     return send(fd, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL) ==
            (ssize_t)sizeof(answer);
 }
@@ -175,8 +176,8 @@ void operators_answer(struct operators *operators, const struct pollfd *polls, s
                       uint64_t now_ns)
 {
     for (size_t i = count; i-- > 1;)
-        if (polls[i].revents && !answer_one(operators, operators->fds[i - 1], now_ns))
-            drop(operators, i - 1);
+        if (polls[i].revents && !operator_answer_one(operators, operators->fds[i - 1], now_ns))
+            operator_drop(operators, i - 1);
     if (polls[0].revents)
-        take(operators);
+        operator_take(operators);
 }

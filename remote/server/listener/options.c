@@ -92,7 +92,7 @@ static const struct option rows[] = {
 };
 
 /* A number from 0 to @most. */
-static bool read_any_number(const char *text, uint64_t most, uint64_t *ret_number)
+static bool options_read_any_number(const char *text, uint64_t most, uint64_t *ret_number)
 {
     char *end = NULL;
     errno = 0;
@@ -100,12 +100,12 @@ static bool read_any_number(const char *text, uint64_t most, uint64_t *ret_numbe
     return *text >= '0' && *text <= '9' && !*end && errno == 0 && *ret_number <= most;
 }
 
-static bool read_number(const char *text, uint64_t most, uint64_t *ret_number)
+static bool options_read_number(const char *text, uint64_t most, uint64_t *ret_number)
 {
-    return read_any_number(text, most, ret_number) && *ret_number;
+    return options_read_any_number(text, most, ret_number) && *ret_number;
 }
 
-static bool take(struct serve_options *options, int which)
+static bool options_take(struct serve_options *options, int which)
 {
     struct authority_options *authority = &options->authority;
     const char **const texts[] = {
@@ -132,34 +132,34 @@ static bool take(struct serve_options *options, int which)
         options->devices[options->limits.device_count++] = optarg;
         return true;
     case CLIENTS:
-        return read_number(optarg, CLIENTS_MAX, &options->clients_max);
+        return options_read_number(optarg, CLIENTS_MAX, &options->clients_max);
     case PATIENCE:
-        if (!read_any_number(optarg, PATIENCE_MAX_S, &number))
+        if (!options_read_any_number(optarg, PATIENCE_MAX_S, &number))
             return false;
         options->limits.patience_s = (uint32_t)number;
         return true;
     case SESSIONS:
-        return read_number(optarg, AUTHORITY_SESSIONS_MAX, &authority->sessions);
+        return options_read_number(optarg, AUTHORITY_SESSIONS_MAX, &authority->sessions);
     case DAYS:
-        return read_number(optarg, AUTHORITY_DAYS_MAX, &authority->days);
+        return options_read_number(optarg, AUTHORITY_DAYS_MAX, &authority->days);
     case SHARE:
-        return read_number(optarg, AUTHORITY_SHARE_MAX, &authority->share);
+        return options_read_number(optarg, AUTHORITY_SHARE_MAX, &authority->share);
     case LOCAL_SESSIONS:
-        if (!read_number(optarg, GRANT_SESSIONS_MAX, &number))
+        if (!options_read_number(optarg, GRANT_SESSIONS_MAX, &number))
             return false;
         options->limits.local.sessions = (uint32_t)number;
         return true;
     case LOCAL_SHARE:
-        if (!read_number(optarg, GRANT_SHARE_MAX, &number))
+        if (!options_read_number(optarg, GRANT_SHARE_MAX, &number))
             return false;
         options->limits.local.share = (uint32_t)number;
         return true;
     case LINGER:
-        return read_number(optarg, LINGER_MAX_S, &options->linger_s);
+        return options_read_number(optarg, LINGER_MAX_S, &options->linger_s);
     case INHERIT:
-        return read_number(optarg, INT_MAX, &options->inherited);
+        return options_read_number(optarg, INT_MAX, &options->inherited);
     case WHILE:
-        return read_number(optarg, INT_MAX, &options->of_process);
+        return options_read_number(optarg, INT_MAX, &options->of_process);
     case ANNOUNCE:
         return options->announces = true;
     case SHOW_DENIED:
@@ -179,7 +179,7 @@ static bool take(struct serve_options *options, int which)
 }
 
 /* One that is not said stays as it is. */
-static bool read_size(const char *option, const char *text, uint64_t *ret_bytes)
+static bool options_read_size(const char *option, const char *text, uint64_t *ret_bytes)
 {
     char reason[128];
     if (!text || !size_parse(text, ret_bytes, reason, sizeof(reason)))
@@ -188,7 +188,7 @@ static bool read_size(const char *option, const char *text, uint64_t *ret_bytes)
     return false;
 }
 
-static bool are_local(const struct serve_options *options)
+static bool options_are_local(const struct serve_options *options)
 {
     for (size_t i = 0; i < options->count; i++) {
         const char *where = NULL;
@@ -202,7 +202,7 @@ static bool are_local(const struct serve_options *options)
 bool options_read(int argc, char **argv, struct serve_options *options)
 {
     for (int which; (which = getopt_long(argc, argv, "", rows, NULL)) != -1;)
-        if (!take(options, which))
+        if (!options_take(options, which))
             return false;
     struct authority_options *authority = &options->authority;
     bool of_authority = authority->name || authority->for_server || authority->devices ||
@@ -213,15 +213,15 @@ bool options_read(int argc, char **argv, struct serve_options *options)
         return optind == argc && !options->count && !options->limits.device_count &&
                !options->announces;
     }
-    if (!read_size("memory", options->memory, &options->limits.memory) ||
-        !read_size("reserve", options->reserve, &options->reserve_bytes) ||
-        !read_size("local-memory", options->local_memory, &options->limits.local.memory))
+    if (!options_read_size("memory", options->memory, &options->limits.memory) ||
+        !options_read_size("reserve", options->reserve, &options->reserve_bytes) ||
+        !options_read_size("local-memory", options->local_memory, &options->limits.local.memory))
         return false;
     /* One of isolated programs stands for their own processes, where nothing is kept from a driver.
        Nobody else comes there. */
     options->limits.isolates = options->inherited || options->of_process;
     options->limits.open |= options->limits.isolates;
-    if (options->limits.isolates && !are_local(options)) {
+    if (options->limits.isolates && !options_are_local(options)) {
         fprintf(stderr, "reseat-serve: --inherit and --while go with unix: alone\n");
         return false;
     }

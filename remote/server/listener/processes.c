@@ -18,7 +18,7 @@
 #define LOOK_NS     (20 * NS_PER_MS)
 #define PATIENCE_NS (2 * NS_PER_S)
 
-static bool is_of(const char *pid, pid_t group)
+static bool processes_is_of(const char *pid, pid_t group)
 {
     char path[64], text[512] = "";
     int of = 0;
@@ -34,7 +34,7 @@ static bool is_of(const char *pid, pid_t group)
 }
 
 /* PROCESSES_MAX where that is not known. */
-static unsigned count(pid_t group)
+static unsigned processes_count(pid_t group)
 {
     unsigned found = 0;
     DIR *folder = opendir("/proc");
@@ -42,12 +42,12 @@ static unsigned count(pid_t group)
         return PROCESSES_MAX;
     for (struct dirent *entry; found < PROCESSES_MAX && (entry = readdir(folder));)
         if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
-            found += is_of(entry->d_name, group);
+            found += processes_is_of(entry->d_name, group);
     closedir(folder);
     return found;
 }
 
-static unsigned count_granted(const struct processes *processes, uint64_t now_ns)
+static unsigned processes_count_granted(const struct processes *processes, uint64_t now_ns)
 {
     unsigned found = 0;
     for (unsigned i = 0; i < PROCESSES_MAX; i++)
@@ -63,7 +63,7 @@ void processes_close(struct processes *processes)
 }
 
 /* One that asks: @refusal, or 0, and it goes on. Whose fork was interrupted asks again. */
-static void answer_one(struct processes *processes, int refusal)
+static void processes_answer_one(struct processes *processes, int refusal)
 {
     struct seccomp_notif *notice = NULL;
     struct seccomp_notif_resp *answer = NULL;
@@ -84,7 +84,7 @@ int processes_poll(const struct processes *processes, uint64_t now_ns)
 }
 
 /* There are as many as there may be. */
-static void hold_back(struct processes *processes, const char *name, uint64_t now_ns)
+static void processes_hold_back(struct processes *processes, const char *name, uint64_t now_ns)
 {
     if (!processes->full_ns)
         processes->full_ns = now_ns;
@@ -93,19 +93,19 @@ static void hold_back(struct processes *processes, const char *name, uint64_t no
         log_warn("the session of %s has %u processes: it is refused more", name, PROCESSES_MAX);
     processes->told |= waited;
     if (waited)
-        answer_one(processes, -EAGAIN);
+        processes_answer_one(processes, -EAGAIN);
     processes->look_ns = now_ns + LOOK_NS;
 }
 
 void processes_answer(struct processes *processes, pid_t group, const char *name, uint64_t now_ns)
 {
-    unsigned there = count(group);
-    if (there + count_granted(processes, now_ns) >= PROCESSES_MAX) {
-        hold_back(processes, name, now_ns);
+    unsigned there = processes_count(group);
+    if (there + processes_count_granted(processes, now_ns) >= PROCESSES_MAX) {
+        processes_hold_back(processes, name, now_ns);
         return;
     }
     processes->full_ns = 0;
     processes->granted_ns[processes->next_granted] = now_ns;
     processes->next_granted = (processes->next_granted + 1) % PROCESSES_MAX;
-    answer_one(processes, 0);
+    processes_answer_one(processes, 0);
 }

@@ -68,7 +68,7 @@ struct serve {
 
 /* May what happens now, because somebody connected, be logged? Whoever connects again and again
    must not fill a disk. */
-static bool may_log(struct serve *serve)
+static bool serve_may_log(struct serve *serve)
 {
     uint64_t now_ns = clock_now_ns();
     uint64_t more = (now_ns - serve->logged_ns) / NS_PER_S;
@@ -90,7 +90,7 @@ struct revoking {
     uint32_t ended;
 };
 
-static bool revoke_at(void *data, int fd, const struct control_answer *server)
+static bool serve_revoke_at(void *data, int fd, const struct control_answer *server)
 {
     struct revoking *revoking = data;
     struct control_answer answer;
@@ -102,7 +102,7 @@ static bool revoke_at(void *data, int fd, const struct control_answer *server)
 
 /* The servers of this user that run look at the list when somebody connects. Who is in already goes
    now. */
-static void end_revoked(const struct authority_options *options)
+static void serve_end_revoked(const struct authority_options *options)
 {
     struct revoking revoking = {.request = {.version = CONTROL_VERSION, .what = CONTROL_REVOKED}};
     char folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
@@ -112,25 +112,25 @@ static void end_revoked(const struct authority_options *options)
     snprintf(problem, sizeof(problem), "%s", strerror(-error));
     snprintf(revoking.request.name, sizeof(revoking.request.name), "%s", options->revoke);
     if (error == 0)
-        error = control_servers(revoke_at, &revoking, problem);
+        error = control_servers(serve_revoke_at, &revoking, problem);
     if (error)
         fprintf(stderr, "reseat-serve: sessions that it has go on: %s\n", problem);
     else if (revoking.ended)
         printf("%u of its sessions were ended.\n", revoking.ended);
 }
 
-static int run_authority(const struct authority_options *options)
+static int serve_run_authority(const struct authority_options *options)
 {
     char text[AUTHORITY_TEXT_MAX];
     int error = authority_run(options, text);
     fprintf(error ? stderr : stdout, "%s%s\n", error ? "reseat-serve: " : "", text);
     if (error == 0 && options->revoke)
-        end_revoked(options);
+        serve_end_revoked(options);
     return error == 0 ? 0 : error == -EINVAL ? 2 : 1;
 }
 
 /* Strangers' code is not run as root, nor by a server of root's that cannot help it. */
-static int check_root(const struct serve *serve)
+static int serve_check_root(const struct serve *serve)
 {
     int error = geteuid() || serve->options.limits.open ? 0 : sandbox_try();
     if (error)
@@ -142,7 +142,7 @@ static int check_root(const struct serve *serve)
 }
 
 /* Before anybody listens: a server that cannot look at certificates lets nobody in. */
-static int open_authority(struct serve *serve)
+static int serve_open_authority(struct serve *serve)
 {
     char folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
     const char *where = NULL;
@@ -166,10 +166,10 @@ static int open_authority(struct serve *serve)
                                  : "");
     else
         serve->options.limits.authority = serve->ca;
-    return error ? error : check_root(serve);
+    return error ? error : serve_check_root(serve);
 }
 
-static int listen_all(struct serve *serve)
+static int serve_listen_all(struct serve *serve)
 {
     for (size_t i = 0; i < serve->options.count; i++) {
         int fd = -1;
@@ -190,7 +190,7 @@ static int listen_all(struct serve *serve)
 
 /* Whoever started it listens, and wants it to take who connects: a Unix socket in a folder of its
    user's alone, as those of ours are. */
-static int listen_inherited(struct serve *serve)
+static int serve_listen_inherited(struct serve *serve)
 {
     int fd = (int)serve->options.inherited, domain = 0;
     socklen_t size = sizeof(domain);
@@ -207,7 +207,7 @@ static int listen_inherited(struct serve *serve)
 }
 
 /* Beside its clients, what it is for. */
-static int find_process(struct serve *serve)
+static int serve_find_process(struct serve *serve)
 {
     serve->needed_ns = clock_now_ns();
     if (!serve->options.of_process)
@@ -219,7 +219,7 @@ static int find_process(struct serve *serve)
     return -errno;
 }
 
-static void unlisten_all(const struct serve *serve)
+static void serve_unlisten_all(const struct serve *serve)
 {
     for (size_t i = 0; i < serve->count; i++) {
         close(serve->polls[i].fd);
@@ -229,7 +229,7 @@ static void unlisten_all(const struct serve *serve)
 }
 
 /* A process for a connection, by that kind of link; NULL: to make one. Its number, or -errno. */
-static pid_t start(struct serve *serve, const struct link_kind *kind, int fd, int channel)
+static pid_t serve_start(struct serve *serve, const struct link_kind *kind, int fd, int channel)
 {
     struct session_log *log = NULL;
     int writes = -1, error = session_log_make(&serve->logs, &log, &writes);
@@ -237,7 +237,7 @@ static pid_t start(struct serve *serve, const struct link_kind *kind, int fd, in
         return error;
     snprintf(serve->startup.scheme, sizeof(serve->startup.scheme), "%s%s", kind ? kind->scheme : "",
              kind ? ":" : "");
-    serve->startup.logs = may_log(serve);
+    serve->startup.logs = serve_may_log(serve);
     pid_t child = spawn_session(&serve->startup, fd, channel, writes,
                                 !serve->options.limits.isolates, &serve->before);
     session_log_began(&serve->logs, log, child);
@@ -247,16 +247,16 @@ static pid_t start(struct serve *serve, const struct link_kind *kind, int fd, in
     return child;
 }
 
-static pid_t start_connector(void *data, int socket)
+static pid_t serve_start_connector(void *data, int socket)
 {
-    return start(data, NULL, socket, -1);
+    return serve_start(data, NULL, socket, -1);
 }
 
 /* A process that finds out who it is. @id: at the door; 0: who is of this user already. */
-static void take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
+static void serve_take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
 {
     int channel[2] = {-1, -1}, error = channel_make(channel);
-    pid_t child = error ? error : start(serve, serve->kinds[at], fd, channel[1]);
+    pid_t child = error ? error : serve_start(serve, serve->kinds[at], fd, channel[1]);
     if (child < 0)
         log_warn("a stranger was turned away: %s", strerror(-child));
     if (channel[1] >= 0)
@@ -264,7 +264,7 @@ static void take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
     clients_forked(&serve->clients, id, child < 0 ? -1 : child, channel[0]);
 }
 
-static void take_connection(struct serve *serve, size_t at)
+static void serve_take_connection(struct serve *serve, size_t at)
 {
     union {
         struct sockaddr any;
@@ -277,15 +277,15 @@ static void take_connection(struct serve *serve, size_t at)
     uint64_t id = 0;
     if (serve->kinds[at]->anyone &&
         clients_enter(&serve->clients, &from.any, clock_now_ns(), &id)) {
-        if (may_log(serve))
+        if (serve_may_log(serve))
             log_warn("a stranger was turned away: there are too many at the door");
     } else {
-        take_stranger(serve, at, fd, id);
+        serve_take_stranger(serve, at, fd, id);
     }
     close(fd);
 }
 
-static void reap(struct serve *serve)
+static void serve_reap(struct serve *serve)
 {
     /* Its number is its own, and its group's, until it is waited for. */
     for (siginfo_t info = {0};
@@ -306,7 +306,7 @@ static void reap(struct serve *serve)
 }
 
 /* Until something happens, or is to be done. */
-static int wait_for_any(struct serve *serve, size_t count, uint64_t until_ns)
+static int serve_wait_for_any(struct serve *serve, size_t count, uint64_t until_ns)
 {
     uint64_t now_ns = clock_now_ns();
     struct timespec left = clock_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
@@ -314,7 +314,7 @@ static int wait_for_any(struct serve *serve, size_t count, uint64_t until_ns)
 }
 
 /* When to look whether anybody needs it. */
-static uint64_t look_ns(struct serve *serve, uint64_t now_ns)
+static uint64_t serve_look_ns(struct serve *serve, uint64_t now_ns)
 {
     if (serve->clients.count || serve->clients.stranger_count) {
         serve->needed_ns = now_ns;
@@ -326,7 +326,7 @@ static uint64_t look_ns(struct serve *serve, uint64_t now_ns)
 }
 
 /* Without clients. */
-static bool is_over(const struct serve *serve)
+static bool serve_is_over(const struct serve *serve)
 {
     struct pollfd process = {.fd = serve->process, .events = POLLIN};
     if (serve->process >= 0 && poll(&process, 1, 0) > 0)
@@ -344,7 +344,7 @@ static void serve_clients(struct serve *serve)
         uint64_t next_ns = clients_tick(&serve->clients, now_ns, time(NULL));
         uint64_t logs_ns = session_logs_tick(&serve->logs, now_ns);
         next_ns = logs_ns < next_ns ? logs_ns : next_ns;
-        uint64_t over_ns = look_ns(serve, now_ns);
+        uint64_t over_ns = serve_look_ns(serve, now_ns);
         size_t operator_count = operators_poll(&serve->operators, operators);
         struct pollfd *asking = operators + operator_count;
         size_t count = clients_poll(&serve->clients, clock_now_ns(), asking);
@@ -353,14 +353,14 @@ static void serve_clients(struct serve *serve)
         for (size_t i = 0; i < serve->count; i++)
             serve->polls[i].events = serve->kinds[i]->anyone || room ? POLLIN : 0;
         *logs = (struct pollfd){.fd = serve->logs.poll, .events = POLLIN};
-        int ready = wait_for_any(serve, serve->count + 2 + operator_count + count,
-                                 next_ns < over_ns ? next_ns : over_ns);
+        int ready = serve_wait_for_any(serve, serve->count + 2 + operator_count + count,
+                                       next_ns < over_ns ? next_ns : over_ns);
         if (ready < 0) {
             if (errno != EINTR)
                 return;
             continue;
         }
-        if (ready == 0 && over_ns != UINT64_MAX && is_over(serve))
+        if (ready == 0 && over_ns != UINT64_MAX && serve_is_over(serve))
             return;
         if (logs->revents)
             session_logs_read(&serve->logs, clock_now_ns());
@@ -369,19 +369,19 @@ static void serve_clients(struct serve *serve)
         operators_answer(&serve->operators, operators, operator_count, clock_now_ns());
         for (size_t i = 0; i < serve->count; i++)
             if (serve->polls[i].revents & serve->polls[i].events)
-                take_connection(serve, i);
+                serve_take_connection(serve, i);
         if (serve->polls[serve->count].revents) {
             struct signalfd_siginfo info;
             if (read(serve->polls[serve->count].fd, &info, sizeof(info)) != sizeof(info))
                 continue;
             if (info.ssi_signo != SIGCHLD)
                 return;
-            reap(serve);
+            serve_reap(serve);
         }
     }
 }
 
-static int block_signals(struct serve *serve)
+static int serve_block_signals(struct serve *serve)
 {
     sigemptyset(&serve->signals);
     sigaddset(&serve->signals, SIGCHLD);
@@ -395,7 +395,7 @@ static int block_signals(struct serve *serve)
 
 /* Who looks after it can do so. Without that, it serves all the same. Isolated programs are looked
    after themselves. */
-static void open_operators(struct serve *serve)
+static void serve_open_operators(struct serve *serve)
 {
     if (serve->options.limits.isolates)
         return;
@@ -410,7 +410,7 @@ static void open_operators(struct serve *serve)
 }
 
 /* Each client has three descriptors here, and each binary that is kept has two. */
-static void allow_descriptors(struct serve *serve)
+static void serve_allow_descriptors(struct serve *serve)
 {
     rlim_t needed =
         3 * serve->options.clients_max + 2 * CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
@@ -426,7 +426,7 @@ static void allow_descriptors(struct serve *serve)
                  serve->options.clients_max);
 }
 
-static int make_room(struct serve *serve)
+static int serve_make_room(struct serve *serve)
 {
     serve->polls =
         calloc(LISTEN_MAX + 2 + OPERATORS_POLLS + CLIENTS_POLLS(serve->options.clients_max),
@@ -434,13 +434,13 @@ static int make_room(struct serve *serve)
     if (!serve->polls ||
         clients_init(&serve->clients, (unsigned)serve->options.clients_max, &serve->devices))
         return -ENOMEM;
-    serve->clients.connect = start_connector;
+    serve->clients.connect = serve_start_connector;
     serve->clients.connect_data = serve;
-    allow_descriptors(serve);
+    serve_allow_descriptors(serve);
     return 0;
 }
 
-static void announce_all(const struct serve *serve)
+static void serve_announce_all(const struct serve *serve)
 {
     for (size_t i = 0; serve->options.announces && i < serve->count; i++)
         if (serve->kinds[i]->anyone)
@@ -448,7 +448,7 @@ static void announce_all(const struct serve *serve)
 }
 
 /* Isolated programs share devices as they would without it: by what drivers do. */
-static int list_devices(struct serve *serve)
+static int serve_list_devices(struct serve *serve)
 {
     if (serve->options.limits.isolates)
         return 0;
@@ -476,21 +476,21 @@ int main(int argc, char **argv)
     if (!options_read(argc, argv, &serve.options))
         return options_usage();
     if (authority_is_asked(&serve.options.authority))
-        return run_authority(&serve.options.authority);
+        return serve_run_authority(&serve.options.authority);
     /* What sessions' processes have of their user's rights is not enough to look into this one. */
     prctl(PR_SET_DUMPABLE, 0);
-    if (open_authority(&serve) || list_devices(&serve) || make_room(&serve))
+    if (serve_open_authority(&serve) || serve_list_devices(&serve) || serve_make_room(&serve))
         return 1;
-    int error = listen_all(&serve);
+    int error = serve_listen_all(&serve);
     if (error == 0)
-        error = listen_inherited(&serve);
+        error = serve_listen_inherited(&serve);
     if (error == 0)
-        error = find_process(&serve);
+        error = serve_find_process(&serve);
     if (error == 0)
-        error = block_signals(&serve);
+        error = serve_block_signals(&serve);
     if (error == 0) {
-        open_operators(&serve);
-        announce_all(&serve);
+        serve_open_operators(&serve);
+        serve_announce_all(&serve);
         keeper_start(&serve.keeper, &serve.clients);
         startup_init(&serve.startup, &serve.options.limits);
         serve.startup.parent = getpid();
@@ -502,6 +502,6 @@ int main(int argc, char **argv)
         keeper_finish(&serve.keeper);
     }
     operators_finish(&serve.operators);
-    unlisten_all(&serve);
+    serve_unlisten_all(&serve);
     return error ? 1 : 0;
 }

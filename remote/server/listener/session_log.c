@@ -62,7 +62,7 @@ int session_log_make(struct session_logs *logs, struct session_log **ret_log, in
     return 0;
 }
 
-static void forget(struct session_logs *logs, struct session_log *log)
+static void session_log_forget(struct session_logs *logs, struct session_log *log)
 {
     struct session_log **at = &logs->first;
     while (*at != log)
@@ -75,12 +75,12 @@ static void forget(struct session_logs *logs, struct session_log *log)
 void session_log_began(struct session_logs *logs, struct session_log *log, pid_t pid)
 {
     if (pid < 0)
-        forget(logs, log);
+        session_log_forget(logs, log);
     else
         log->pid = pid;
 }
 
-static bool may_write(struct session_log *log)
+static bool session_log_may_write(struct session_log *log)
 {
     uint64_t now_ns = clock_now_ns(), more = (now_ns - log->since_ns) / NS_PER_S;
     log->since_ns += more * NS_PER_S;
@@ -94,7 +94,7 @@ static bool may_write(struct session_log *log)
 }
 
 /* The level that one of our own lines has, and what follows it. LOG_LEVEL_OFF: it is none. */
-static enum log_level find_level(const char *line, const char **ret_text)
+static enum log_level session_log_find_level(const char *line, const char **ret_text)
 {
     static const struct {
         const char *name;
@@ -114,7 +114,7 @@ static enum log_level find_level(const char *line, const char **ret_text)
     return LOG_LEVEL_OFF;
 }
 
-static void write_line(struct session_log *log)
+static void session_log_write_line(struct session_log *log)
 {
     const char *text = NULL;
     char line[LINE_MAX_BYTES + 1];
@@ -122,12 +122,12 @@ static void write_line(struct session_log *log)
         return;
     text_make_safe(line, sizeof(line), log->line, log->used);
     log->used = 0;
-    if (!may_write(log))
+    if (!session_log_may_write(log))
         return;
     if (log->unlogged)
         log_warn("process %d: %lu more lines were not logged", log->pid, log->unlogged);
     log->unlogged = 0;
-    enum log_level level = find_level(line, &text);
+    enum log_level level = session_log_find_level(line, &text);
     if (level == LOG_LEVEL_OFF) /* A driver's, or a sanitizer's, which is nobody's log. */
         fprintf(stderr, "reseat-serve: process %d: %s\n", log->pid, text);
     else
@@ -135,7 +135,7 @@ static void write_line(struct session_log *log)
 }
 
 /* Returns how many bytes there were. */
-static size_t read_some(struct session_log *log, size_t most)
+static size_t session_log_read_some(struct session_log *log, size_t most)
 {
     char bytes[ROUND_MAX];
     size_t total = 0;
@@ -148,19 +148,19 @@ static size_t read_some(struct session_log *log, size_t most)
             if (bytes[i] != '\n')
                 log->line[log->used++] = bytes[i];
             if (bytes[i] == '\n' || log->used == sizeof(log->line))
-                write_line(log);
+                session_log_write_line(log);
         }
     }
     return total;
 }
 
-static void finish(struct session_logs *logs, struct session_log *log)
+static void session_log_finish(struct session_logs *logs, struct session_log *log)
 {
-    (void)read_some(log, LAST_MAX);
-    write_line(log);
+    (void)session_log_read_some(log, LAST_MAX);
+    session_log_write_line(log);
     if (log->unlogged)
         log_warn("process %d: %lu more lines were not logged", log->pid, log->unlogged);
-    forget(logs, log);
+    session_log_forget(logs, log);
 }
 
 void session_log_ended(struct session_logs *logs, pid_t pid)
@@ -168,17 +168,17 @@ void session_log_ended(struct session_logs *logs, pid_t pid)
     for (struct session_log *log = logs->first, *next; log; log = next) {
         next = log->next;
         if (log->pid == pid)
-            finish(logs, log);
+            session_log_finish(logs, log);
     }
 }
 
 void session_logs_finish(struct session_logs *logs)
 {
     while (logs->first)
-        finish(logs, logs->first);
+        session_log_finish(logs, logs->first);
 }
 
-static void watch(struct session_logs *logs, struct session_log *log, uint32_t events)
+static void session_log_watch(struct session_logs *logs, struct session_log *log, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = log};
     (void)epoll_ctl(logs->poll, EPOLL_CTL_MOD, log->fd, &event);
@@ -195,10 +195,10 @@ void session_logs_read(struct session_logs *logs, uint64_t now_ns)
             (void)epoll_ctl(logs->poll, EPOLL_CTL_DEL, log->fd, NULL);
             continue;
         }
-        (void)read_some(log, ROUND_MAX);
+        (void)session_log_read_some(log, ROUND_MAX);
         if (log->unlogged) {
             log->held_ns = now_ns + HOLD_NS;
-            watch(logs, log, 0);
+            session_log_watch(logs, log, 0);
         }
     }
 }
@@ -209,7 +209,7 @@ uint64_t session_logs_tick(struct session_logs *logs, uint64_t now_ns)
     for (struct session_log *log = logs->first; log; log = log->next) {
         if (log->held_ns && now_ns >= log->held_ns) {
             log->held_ns = 0;
-            watch(logs, log, EPOLLIN);
+            session_log_watch(logs, log, EPOLLIN);
         }
         if (log->held_ns && log->held_ns < next)
             next = log->held_ns;

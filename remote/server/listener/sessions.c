@@ -23,18 +23,19 @@
 /* The clock of certificates is set by people, so it is looked at now and then. */
 #define EXPIRY_NS (30 * NS_PER_S)
 
-static void tell_turn(void *data, struct turn_user *user, enum turn_word word, uint64_t ns);
+static void sessions_tell_turn(void *data, struct turn_user *user, enum turn_word word,
+                               uint64_t ns);
 
 void sessions_init(struct clients *clients)
 {
     for (size_t i = 0; i < clients->devices->count; i++) {
-        clients->devices->turns[i].tell = tell_turn;
+        clients->devices->turns[i].tell = sessions_tell_turn;
         clients->told_free[i] = clients->devices->promises[i].total;
     }
 }
 
 /* A process of ours takes what it is told, so one that does not is none any more. */
-static void tell_with(struct client *client, const struct word *message, int passed)
+static void sessions_tell_with(struct client *client, const struct word *message, int passed)
 {
     int error = client->channel < 0
                     ? -EPIPE
@@ -46,12 +47,12 @@ static void tell_with(struct client *client, const struct word *message, int pas
     }
 }
 
-static void tell(struct client *client, const struct word *message)
+static void sessions_tell(struct client *client, const struct word *message)
 {
-    tell_with(client, message, -1);
+    sessions_tell_with(client, message, -1);
 }
 
-static void tell_turn(void *data, struct turn_user *user, enum turn_word word, uint64_t ns)
+static void sessions_tell_turn(void *data, struct turn_user *user, enum turn_word word, uint64_t ns)
 {
     static const enum word_kind words[] = {
         [TURN_YOURS] = WORD_YOURS,
@@ -60,28 +61,30 @@ static void tell_turn(void *data, struct turn_user *user, enum turn_word word, u
     };
     struct client *client = user->owner;
     (void)data;
-    tell(client,
-         &(struct word){.kind = words[word], .device = (uint32_t)(user - client->turns), .ns = ns});
+    sessions_tell(
+        client,
+        &(struct word){.kind = words[word], .device = (uint32_t)(user - client->turns), .ns = ns});
 }
 
-static void give_memory(struct client *client, const struct word *message)
+static void sessions_give_memory(struct client *client, const struct word *message)
 {
     struct promises *promises = &client->clients->devices->promises[message->device];
     struct word answer = {.kind = WORD_PROMISE, .device = message->device};
     answer.bytes =
         promises_ask(promises, &client->held[message->device], message->least, message->bytes);
-    tell(client, &answer);
+    sessions_tell(client, &answer);
 }
 
-static void seek(struct client *client, const struct word *message)
+static void sessions_seek(struct client *client, const struct word *message)
 {
     struct word answer = {.kind = WORD_KEPT};
     memcpy(answer.name, message->name, sizeof(answer.name));
-    tell_with(client, &answer, kept_find(&client->clients->kept, client->name, message->name));
+    sessions_tell_with(client, &answer,
+                       kept_find(&client->clients->kept, client->name, message->name));
 }
 
 /* One too many is closed, and the session takes another way. */
-static void connect_for(struct client *client, int socket)
+static void sessions_connect_for(struct client *client, int socket)
 {
     const struct clients *clients = client->clients;
     for (unsigned i = 0; clients->connect && i < CONNECTORS_MAX; i++)
@@ -94,7 +97,7 @@ static void connect_for(struct client *client, int socket)
 }
 
 /* What is said also where no device is shared out. Takes @passed; false: it is not that. */
-static bool take_any(struct client *client, const struct word *message, int passed)
+static bool sessions_take_any(struct client *client, const struct word *message, int passed)
 {
     if (message->kind == WORD_PROCESSES && passed >= 0 && client->processes.notices < 0) {
         client->processes.notices = passed;
@@ -103,7 +106,7 @@ static bool take_any(struct client *client, const struct word *message, int pass
     if (message->kind == WORD_KEEP && passed >= 0)
         return kept_add(&client->clients->kept, client->name, message->name, passed);
     if (message->kind == WORD_CONNECT && passed >= 0) {
-        connect_for(client, passed);
+        sessions_connect_for(client, passed);
         return true;
     }
     if (passed >= 0) {
@@ -117,14 +120,15 @@ static bool take_any(struct client *client, const struct word *message, int pass
     if (message->kind == WORD_BUSY)
         client->busy_ns += message->ns;
     else if (message->kind == WORD_SEEK)
-        seek(client, message);
+        sessions_seek(client, message);
     else
         return false;
     return true;
 }
 
 /* False: no process of ours says that. */
-static bool take_message(struct client *client, const struct word *message, uint64_t now_ns)
+static bool sessions_take_message(struct client *client, const struct word *message,
+                                  uint64_t now_ns)
 {
     struct devices *devices = client->clients->devices;
     uint32_t device = message->device;
@@ -135,7 +139,7 @@ static bool take_message(struct client *client, const struct word *message, uint
         client->uses |= UINT64_C(1) << device;
         return true;
     case WORD_ASK:
-        give_memory(client, message);
+        sessions_give_memory(client, message);
         return true;
     case WORD_RETURN:
         promises_return(&devices->promises[device], &client->held[device], message->bytes);
@@ -164,8 +168,8 @@ void session_hear(struct client *client, uint64_t now_ns)
     }
     client->heard++;
     bool alone = error == 0 && passed < 0;
-    if (error == 0 &&
-        (take_any(client, &word, passed) || (alone && take_message(client, &word, now_ns))))
+    if (error == 0 && (sessions_take_any(client, &word, passed) ||
+                       (alone && sessions_take_message(client, &word, now_ns))))
         return;
     if (error != -EPIPE) {
         log_warn("the session of %s in process %d breaks the rules, and is ended", client->name,
@@ -202,22 +206,22 @@ void session_leave(struct client *client, uint64_t now_ns)
 
 /* ---- what time does, and the operator ---- */
 
-static void end_client(struct client *client, enum ending why, uint64_t now_ns)
+static void sessions_end_client(struct client *client, enum ending why, uint64_t now_ns)
 {
     if (client->kill_ns)
         return;
     log_warn("the session %u of %s in process %d is ended: %s", client->number, client->name,
              client->pid, endings[why]);
     client->kill_ns = now_ns + POLITE_NS;
-    tell(client, &(struct word){.kind = WORD_END, .why = why});
+    sessions_tell(client, &(struct word){.kind = WORD_END, .why = why});
 }
 
-static uint64_t differs(uint64_t a, uint64_t b)
+static uint64_t sessions_differs(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : b - a;
 }
 
-static void tell_free(struct clients *clients, uint32_t device, uint64_t bytes)
+static void sessions_tell_free(struct clients *clients, uint32_t device, uint64_t bytes)
 {
     struct word message = {.kind = WORD_FREE, .device = device, .bytes = bytes};
     clients->told_free[device] = bytes;
@@ -227,22 +231,22 @@ static void tell_free(struct clients *clients, uint32_t device, uint64_t bytes)
         /* News wait for nobody: one who stands still gets those that come later. */
         if (client->uses >> device & 1 && client->channel >= 0 &&
             !ioctl(client->channel, SIOCOUTQ, &unread) && unread == 0)
-            tell(client, &message);
+            sessions_tell(client, &message);
     }
 }
 
 /* When it is to be done next. */
-static uint64_t tell_all_free(struct clients *clients, uint64_t now_ns)
+static uint64_t sessions_tell_all_free(struct clients *clients, uint64_t now_ns)
 {
     bool changed = false;
     for (uint32_t i = 0; i < clients->devices->count; i++) {
         const struct promises *promises = &clients->devices->promises[i];
         uint64_t left = promises->total - promises->given;
-        if (differs(left, clients->told_free[i]) <= promises->total / TELL_CHANGE)
+        if (sessions_differs(left, clients->told_free[i]) <= promises->total / TELL_CHANGE)
             continue;
         if (now_ns < clients->tell_ns)
             return clients->tell_ns;
-        tell_free(clients, i, left);
+        sessions_tell_free(clients, i, left);
         changed = true;
     }
     if (changed)
@@ -250,33 +254,33 @@ static uint64_t tell_all_free(struct clients *clients, uint64_t now_ns)
     return UINT64_MAX;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t sessions_earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
 uint64_t clients_tick(struct clients *clients, uint64_t now_ns, int64_t wall)
 {
-    uint64_t next = tell_all_free(clients, now_ns);
+    uint64_t next = sessions_tell_all_free(clients, now_ns);
     for (size_t i = 0; i < clients->devices->count; i++)
-        next = earlier(next, turns_tick(&clients->devices->turns[i], now_ns));
+        next = sessions_earlier(next, turns_tick(&clients->devices->turns[i], now_ns));
     for (unsigned i = 0; i < clients->count; i++) {
         struct client *client = clients->places[i];
         if (client->until && wall >= client->until)
-            end_client(client, ENDED_EXPIRED, now_ns);
+            sessions_end_client(client, ENDED_EXPIRED, now_ns);
         else if (client->until)
-            next = earlier(next, now_ns + EXPIRY_NS);
+            next = sessions_earlier(next, now_ns + EXPIRY_NS);
         if (session_to_hear(client, now_ns) != client->channel)
-            next = earlier(next, client->window_ns + HEARD_NS);
+            next = sessions_earlier(next, client->window_ns + HEARD_NS);
         if (processes_poll(&client->processes, now_ns) != client->processes.notices)
-            next = earlier(next, client->processes.look_ns);
+            next = sessions_earlier(next, client->processes.look_ns);
         if (!client->kill_ns)
             continue;
         if (now_ns >= client->kill_ns) {
             client_kill(client->pid);
             client->kill_ns = UINT64_MAX;
         }
-        next = earlier(next, client->kill_ns);
+        next = sessions_earlier(next, client->kill_ns);
     }
     return next;
 }
@@ -302,7 +306,7 @@ size_t clients_end(struct clients *clients, uint32_t number, const char *name, e
         if (why == ENDED_REVOKED && !client->until)
             continue;
         if (meant && client->kill_ns != UINT64_MAX) {
-            end_client(client, why, now_ns);
+            sessions_end_client(client, why, now_ns);
             count++;
         }
     }

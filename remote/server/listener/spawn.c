@@ -57,7 +57,7 @@ static const char *const drivers_read[] = {"PATH=",
                                            "XDG_CACHE_HOME=",
                                            "RESEAT_RINGS="};
 
-static bool is_for_drivers(const char *variable)
+static bool spawn_is_for_drivers(const char *variable)
 {
     for (size_t i = 0; i < ARRAY_SIZE(drivers_read); i++)
         if (!strncmp(variable, drivers_read[i], strlen(drivers_read[i])))
@@ -67,7 +67,7 @@ static bool is_for_drivers(const char *variable)
 
 /* The level of the log alone: it writes to its standard error, and to no file. Borrowed but for the
    array, which is the caller's. */
-static char **make_environment(bool drivers_alone)
+static char **spawn_make_environment(bool drivers_alone)
 {
     static char log[64];
     size_t count = 0, used = 0;
@@ -82,7 +82,7 @@ static char **make_environment(bool drivers_alone)
            one. */
         if (strncmp(environ[i], "RESEAT_LOG=", strlen("RESEAT_LOG=")) &&
             strncmp(environ[i], "RESEAT_SERVER=", strlen("RESEAT_SERVER=")) &&
-            (!drivers_alone || is_for_drivers(environ[i])))
+            (!drivers_alone || spawn_is_for_drivers(environ[i])))
             variables[used++] = environ[i];
     if (level) {
         snprintf(log, sizeof(log), "RESEAT_LOG=%.*s", (int)strcspn(level, ":"), level);
@@ -91,7 +91,7 @@ static char **make_environment(bool drivers_alone)
     return variables;
 }
 
-static int give(posix_spawn_file_actions_t *actions, int fd, int number, int *ret_copy)
+static int spawn_give(posix_spawn_file_actions_t *actions, int fd, int number, int *ret_copy)
 {
     *ret_copy = fcntl(fd, F_DUPFD_CLOEXEC, ABOVE);
     return *ret_copy < 0 ? errno : posix_spawn_file_actions_adddup2(actions, *ret_copy, number);
@@ -104,7 +104,7 @@ pid_t spawn_session(const struct startup *startup, int connection, int channel, 
     const int numbers[] = {STDERR_FILENO, STARTUP_FD, STARTUP_CONNECTION, STARTUP_CHANNEL};
     int memory = startup_write(startup), copies[ARRAY_SIZE(numbers)] = {-1, -1, -1, -1};
     const int given[] = {log, memory, connection, channel};
-    char **variables = make_environment(drivers_alone);
+    char **variables = spawn_make_environment(drivers_alone);
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     pid_t pid = 0;
@@ -117,7 +117,7 @@ pid_t spawn_session(const struct startup *startup, int connection, int channel, 
         error = posix_spawn_file_actions_addopen(&actions, i, "/dev/null", O_RDWR, 0);
     for (size_t i = 0; error == 0 && i < ARRAY_SIZE(given); i++)
         if (given[i] >= 0)
-            error = give(&actions, given[i], numbers[i], &copies[i]);
+            error = spawn_give(&actions, given[i], numbers[i], &copies[i]);
     if (error == 0)
         error = posix_spawn_file_actions_addclosefrom_np(
             &actions, channel < 0 ? STARTUP_CHANNEL : STARTUP_CHANNEL + 1);

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-static void take_out(struct turn_user **list, const struct turn_user *user)
+static void turns_take_out(struct turn_user **list, const struct turn_user *user)
 {
     for (struct turn_user **at = list; *at; at = &(*at)->next)
         if (*at == user) {
@@ -11,7 +11,7 @@ static void take_out(struct turn_user **list, const struct turn_user *user)
         }
 }
 
-static void put_in(struct turn_user **list, struct turn_user *user)
+static void turns_put_in(struct turn_user **list, struct turn_user *user)
 {
     while (*list)
         list = &(*list)->next;
@@ -20,7 +20,7 @@ static void put_in(struct turn_user **list, struct turn_user *user)
 }
 
 /* What its turn cost it. */
-static void pay(struct turn_user *user, uint64_t now_ns)
+static void turns_pay(struct turn_user *user, uint64_t now_ns)
 {
     uint64_t used = now_ns > user->since_ns ? now_ns - user->since_ns : 0;
     used = used < user->most_ns ? used : user->most_ns;
@@ -28,7 +28,7 @@ static void pay(struct turn_user *user, uint64_t now_ns)
 }
 
 /* Of those who wait, who has had least; the first to have asked where they are equal. */
-static struct turn_user *least(const struct turns *turns)
+static struct turn_user *turns_least(const struct turns *turns)
 {
     struct turn_user *found = turns->waiting;
     for (struct turn_user *user = found; user; user = user->next)
@@ -37,9 +37,9 @@ static struct turn_user *least(const struct turns *turns)
     return found;
 }
 
-static void begin(struct turns *turns, struct turn_user *user, uint64_t now_ns)
+static void turns_begin(struct turns *turns, struct turn_user *user, uint64_t now_ns)
 {
-    take_out(&turns->waiting, user);
+    turns_take_out(&turns->waiting, user);
     user->waits = false;
     user->since_ns = now_ns;
     user->most_ns = UINT64_MAX;
@@ -50,14 +50,14 @@ static void begin(struct turns *turns, struct turn_user *user, uint64_t now_ns)
     turns->tell(turns->data, user, TURN_YOURS, turns->alone ? UINT64_MAX : TURN_NS);
 }
 
-static void next(struct turns *turns, uint64_t now_ns)
+static void turns_next(struct turns *turns, uint64_t now_ns)
 {
     if (!turns->holder && turns->waiting)
-        begin(turns, least(turns), now_ns);
+        turns_begin(turns, turns_least(turns), now_ns);
 }
 
 /* Who was alone pays from now on, and for what it gave until now no more than a turn costs. */
-static void recall(struct turns *turns, uint64_t now_ns)
+static void turns_recall(struct turns *turns, uint64_t now_ns)
 {
     turns->alone = false;
     turns->holder->since_ns = now_ns;
@@ -67,11 +67,11 @@ static void recall(struct turns *turns, uint64_t now_ns)
     turns->tell(turns->data, turns->holder, TURN_RECALLED, TURN_NS);
 }
 
-static void wait_for_turn(struct turns *turns, struct turn_user *user)
+static void turns_wait_for_turn(struct turns *turns, struct turn_user *user)
 {
     user->waits = true;
     user->start = user->end > turns->now ? user->end : turns->now;
-    put_in(&turns->waiting, user);
+    turns_put_in(&turns->waiting, user);
 }
 
 void turns_want(struct turns *turns, struct turn_user *user, uint64_t now_ns)
@@ -83,40 +83,40 @@ void turns_want(struct turns *turns, struct turn_user *user, uint64_t now_ns)
         user->beside_ns = now_ns + TURN_BESIDE_NS;
         return;
     }
-    wait_for_turn(turns, user);
+    turns_wait_for_turn(turns, user);
     if (turns->holder && turns->alone)
-        recall(turns, now_ns);
-    next(turns, now_ns);
+        turns_recall(turns, now_ns);
+    turns_next(turns, now_ns);
 }
 
 void turns_over(struct turns *turns, struct turn_user *user, bool again, uint64_t now_ns)
 {
     if (turns->holder != user && !user->owes)
         return;
-    pay(user, now_ns);
+    turns_pay(user, now_ns);
     again |= user->waits;
     if (user->owes)
-        take_out(&turns->owing, user);
+        turns_take_out(&turns->owing, user);
     else
         turns->holder = NULL;
     user->owes = user->waits = false;
     if (again && turns->holder && turns->alone)
-        recall(turns, now_ns);
+        turns_recall(turns, now_ns);
     if (again)
-        wait_for_turn(turns, user);
-    next(turns, now_ns);
+        turns_wait_for_turn(turns, user);
+    turns_next(turns, now_ns);
 }
 
 void turns_leave(struct turns *turns, struct turn_user *user, uint64_t now_ns)
 {
     if (user->owes)
-        take_out(&turns->owing, user);
+        turns_take_out(&turns->owing, user);
     else if (user->waits)
-        take_out(&turns->waiting, user);
+        turns_take_out(&turns->waiting, user);
     if (turns->holder == user)
         turns->holder = NULL;
     user->owes = user->waits = false;
-    next(turns, now_ns);
+    turns_next(turns, now_ns);
 }
 
 uint64_t turns_tick(struct turns *turns, uint64_t now_ns)
@@ -124,10 +124,10 @@ uint64_t turns_tick(struct turns *turns, uint64_t now_ns)
     struct turn_user *holder = turns->holder;
     if (holder && now_ns >= turns->until_ns) {
         holder->owes = true;
-        put_in(&turns->owing, holder);
+        turns_put_in(&turns->owing, holder);
         turns->holder = NULL;
         turns->tell(turns->data, holder, TURN_LOST, 0);
-        next(turns, now_ns);
+        turns_next(turns, now_ns);
     }
     uint64_t soonest = turns->holder ? turns->until_ns : UINT64_MAX;
     for (struct turn_user *user = turns->owing; user; user = user->next) {

@@ -24,7 +24,7 @@ struct registered_area {
 };
 static struct registered_area *registered_areas;
 
-static void forget(cl_context context, uint32_t area)
+static void areas_forget(cl_context context, uint32_t area)
 {
     struct registered_area **at = &registered_areas;
     while (*at) {
@@ -42,7 +42,7 @@ static void forget(cl_context context, uint32_t area)
 void areas_forget_context(cl_context context)
 {
     if (context)
-        forget(context, 0);
+        areas_forget(context, 0);
 }
 
 bool device_has_own_memory(const struct device *device)
@@ -51,7 +51,7 @@ bool device_has_own_memory(const struct device *device)
            !(devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU);
 }
 
-static bool has_own_memory(const struct server *server, cl_device_id id)
+static bool areas_has_own_memory(const struct server *server, cl_device_id id)
 {
     for (size_t i = 0; i < server->device_count; i++)
         if (server->devices[i]->id == id)
@@ -60,7 +60,7 @@ static bool has_own_memory(const struct server *server, cl_device_id id)
 }
 
 /* With each context of a device that has memory of its own. */
-static void register_area(struct server *server, uint32_t area)
+static void areas_register_area(struct server *server, uint32_t area)
 {
     const struct table *contexts = &server->tables[ID_CONTEXT];
     char *bytes = NULL;
@@ -69,7 +69,7 @@ static void register_area(struct server *server, uint32_t area)
         return;
     for (uint32_t i = 0; i < contexts->room; i++) {
         const struct entry *entry = &contexts->entries[i];
-        if (!entry->id || !entry->real || !has_own_memory(server, entry->first))
+        if (!entry->id || !entry->real || !areas_has_own_memory(server, entry->first))
             continue;
         struct registered_area *registered = calloc(1, sizeof(*registered));
         if (!registered)
@@ -113,7 +113,7 @@ void server_offer(struct server *server, const struct msg_offer *message)
     }
     int error = bulk_map_add(server->areas, message->area, fd, message->size);
     if (error == 0)
-        register_area(server, message->area);
+        areas_register_area(server, message->area);
     if (error == -EPROTO)
         server_wrong(server, "it offers memory that is not as it says");
     else
@@ -123,7 +123,7 @@ void server_offer(struct server *server, const struct msg_offer *message)
 void server_withdraw(struct server *server, const struct msg_withdraw *message)
 {
     if (message->area)
-        forget(NULL, message->area);
+        areas_forget(NULL, message->area);
     if (!server->areas || bulk_map_remove(server->areas, message->area))
         server_wrong(server, "it withdraws memory that it did not offer");
 }

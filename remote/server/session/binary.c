@@ -18,7 +18,8 @@
 #define PATIENCE_NS (10 * NS_PER_S)
 #define SEALS       (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
-static void name_bytes(const void *bytes, size_t size, unsigned char ret_name[CONTENT_HASH_SIZE])
+static void binary_name_bytes(const void *bytes, size_t size,
+                              unsigned char ret_name[CONTENT_HASH_SIZE])
 {
     struct content_hash hash;
     content_hash_begin(&hash);
@@ -56,7 +57,7 @@ void binary_told(const struct word *word, int passed)
     pthread_mutex_unlock(&lock);
 }
 
-static int ask(struct server *server, const unsigned char name[CONTENT_HASH_SIZE])
+static int binary_ask(struct server *server, const unsigned char name[CONTENT_HASH_SIZE])
 {
     struct word word = {.kind = WORD_SEEK};
     uint64_t deadline = clock_now_ns() + PATIENCE_NS;
@@ -76,7 +77,7 @@ static int ask(struct server *server, const unsigned char name[CONTENT_HASH_SIZE
 }
 
 /* Nobody changes it from here on: as it is read, it is used. */
-static int map_sealed(struct binary *binary)
+static int binary_map_sealed(struct binary *binary)
 {
     binary->size = kept_check(binary->fd);
     if (binary->size == 0)
@@ -88,21 +89,22 @@ static int map_sealed(struct binary *binary)
     return 0;
 }
 
-static bool has_name(const struct binary *binary, const unsigned char name[CONTENT_HASH_SIZE])
+static bool binary_has_name(const struct binary *binary,
+                            const unsigned char name[CONTENT_HASH_SIZE])
 {
     unsigned char own[CONTENT_HASH_SIZE];
-    name_bytes(binary->bytes, binary->size, own);
+    binary_name_bytes(binary->bytes, binary->size, own);
     return memcmp(own, name, sizeof(own)) == 0;
 }
 
 int binary_find(struct server *server, const unsigned char name[CONTENT_HASH_SIZE],
                 struct binary *ret_binary)
 {
-    struct binary binary = {.fd = ask(server, name)};
+    struct binary binary = {.fd = binary_ask(server, name)};
     if (binary.fd < 0)
         return -ENOENT;
-    int error = map_sealed(&binary);
-    if (error == 0 && !has_name(&binary, name)) {
+    int error = binary_map_sealed(&binary);
+    if (error == 0 && !binary_has_name(&binary, name)) {
         log_warn("a binary that was kept is not what its name says, and is not used");
         error = -ENOENT;
     }
@@ -114,7 +116,7 @@ int binary_find(struct server *server, const unsigned char name[CONTENT_HASH_SIZ
 }
 
 /* To be written. 0 or -ENOMEM. */
-static int make(size_t size, struct binary *ret_binary)
+static int binary_make(size_t size, struct binary *ret_binary)
 {
     struct binary binary = {.size = size};
     binary.fd = memfd_create("reseat-binary", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -132,17 +134,17 @@ failed:
 }
 
 /* It is whole. */
-static int seal(struct binary *binary)
+static int binary_seal(struct binary *binary)
 {
     munmap(binary->bytes, binary->size);
     binary->bytes = NULL;
     if (fcntl(binary->fd, F_ADD_SEALS, SEALS))
         return -errno;
-    return map_sealed(binary);
+    return binary_map_sealed(binary);
 }
 
-static void say_keep(const struct server *server, const struct binary *binary,
-                     const unsigned char name[CONTENT_HASH_SIZE])
+static void binary_say_keep(const struct server *server, const struct binary *binary,
+                            const unsigned char name[CONTENT_HASH_SIZE])
 {
     struct word word = {.kind = WORD_KEEP};
     memcpy(word.name, name, sizeof(word.name));
@@ -153,12 +155,12 @@ void binary_keep_bytes(struct server *server, const unsigned char *bytes, size_t
 {
     unsigned char name[CONTENT_HASH_SIZE];
     struct binary binary;
-    if (!server->keeps || size < WIRE_BINARY_MIN || size > WIRE_BINARY_MAX || make(size, &binary))
+    if (!server->keeps || size < WIRE_BINARY_MIN || size > WIRE_BINARY_MAX || binary_make(size, &binary))
         return;
     memcpy(binary.bytes, bytes, size);
-    if (seal(&binary) == 0) {
-        name_bytes(binary.bytes, size, name);
-        say_keep(server, &binary, name);
+    if (binary_seal(&binary) == 0) {
+        binary_name_bytes(binary.bytes, size, name);
+        binary_say_keep(server, &binary, name);
     }
     binary_close(&binary);
 }
@@ -176,7 +178,7 @@ struct handing {
     unsigned char name[CONTENT_HASH_SIZE];
 };
 
-static void handing_destroy(struct handing *handing)
+static void binary_handing_destroy(struct handing *handing)
 {
     if (handing->takes)
         atomic_fetch_sub(&coming, handing->binary.size);
@@ -185,37 +187,38 @@ static void handing_destroy(struct handing *handing)
 }
 
 /* In the passage's thread. What came is kept only as what it is. */
-static void handed(void *data, cl_int error)
+static void binary_handed(void *data, cl_int error)
 {
     struct handing *handing = data;
     size_t size = handing->binary.size;
-    if (error == CL_SUCCESS && handing->takes && seal(&handing->binary))
+    if (error == CL_SUCCESS && handing->takes && binary_seal(&handing->binary))
         error = CL_OUT_OF_RESOURCES;
-    if (error == CL_SUCCESS && handing->takes && !has_name(&handing->binary, handing->name)) {
+    if (error == CL_SUCCESS && handing->takes &&
+        !binary_has_name(&handing->binary, handing->name)) {
         log_warn("a binary that another server gave is not what its name says, and is refused");
         error = CL_INVALID_BINARY;
     }
     if (error == CL_SUCCESS && handing->takes) {
-        say_keep(handing->server, &handing->binary, handing->name);
+        binary_say_keep(handing->server, &handing->binary, handing->name);
         log_info("took a binary of %zu bytes from another server", size);
     }
     handing->binary.size = size; /* Whatever became of its memory. */
     server_reply(handing->server, handing->call, error, NULL, 0);
-    handing_destroy(handing);
+    binary_handing_destroy(handing);
 }
 
-static cl_int begin(struct handing *handing, struct passage_wish *wish, uint32_t way)
+static cl_int binary_begin(struct handing *handing, struct passage_wish *wish, uint32_t way)
 {
     wish->server = handing->server;
     wish->way = (enum transfer_way)way;
     wish->gives = !handing->takes;
     wish->size = handing->binary.size;
-    return passage_begin_bytes(wish, handing->binary.bytes, handed, handing);
+    return passage_begin_bytes(wish, handing->binary.bytes, binary_handed, handing);
 }
 
 /* NULL: the session ends, or was answered. */
-static struct handing *handing_create(struct server *server, uint64_t call, const void *name,
-                                      uint32_t name_size, uint32_t way)
+static struct handing *binary_handing_create(struct server *server, uint64_t call, const void *name,
+                                             uint32_t name_size, uint32_t way)
 {
     if (!server->keeps || name_size != CONTENT_HASH_SIZE ||
         (way != TRANSFER_CONNECT && way != TRANSFER_AWAIT)) {
@@ -234,12 +237,12 @@ static struct handing *handing_create(struct server *server, uint64_t call, cons
     return handing;
 }
 
-static void end(struct handing *handing, cl_int error)
+static void binary_end(struct handing *handing, cl_int error)
 {
     if (error == CL_SUCCESS)
         return;
     server_reply(handing->server, handing->call, error, NULL, 0);
-    handing_destroy(handing);
+    binary_handing_destroy(handing);
 }
 
 void server_give_binary(struct server *server, const struct msg_give_binary *message)
@@ -248,12 +251,12 @@ void server_give_binary(struct server *server, const struct msg_give_binary *mes
                                 .where = message->where,
                                 .ticket = message->ticket,
                                 .ticket_size = message->ticket_size};
-    struct handing *handing =
-        handing_create(server, message->call, message->name, message->name_size, message->way);
+    struct handing *handing = binary_handing_create(server, message->call, message->name,
+                                                    message->name_size, message->way);
     if (!handing)
         return;
     int missing = binary_find(server, handing->name, &handing->binary);
-    end(handing, missing ? BINARY_LACKING : begin(handing, &wish, message->way));
+    binary_end(handing, missing ? BINARY_LACKING : binary_begin(handing, &wish, message->way));
 }
 
 void server_take_binary(struct server *server, const struct msg_take_binary *message)
@@ -266,16 +269,16 @@ void server_take_binary(struct server *server, const struct msg_take_binary *mes
         server_wrong(server, "a binary is handed on that is not kept");
         return;
     }
-    struct handing *handing =
-        handing_create(server, message->call, message->name, message->name_size, message->way);
+    struct handing *handing = binary_handing_create(server, message->call, message->name,
+                                                    message->name_size, message->way);
     if (!handing)
         return;
     handing->takes = true;
     handing->binary.size = message->size;
     if (atomic_fetch_add(&coming, message->size) + message->size > KEPT_OWNER_BYTES)
-        end(handing, CL_OUT_OF_RESOURCES);
-    else if (make(message->size, &handing->binary))
-        end(handing, CL_OUT_OF_HOST_MEMORY);
+        binary_end(handing, CL_OUT_OF_RESOURCES);
+    else if (binary_make(message->size, &handing->binary))
+        binary_end(handing, CL_OUT_OF_HOST_MEMORY);
     else
-        end(handing, begin(handing, &wish, message->way));
+        binary_end(handing, binary_begin(handing, &wish, message->way));
 }

@@ -35,16 +35,16 @@ static uint64_t used_of[DEVICES_MAX], promised_to[DEVICES_MAX];
 static bool asking;
 static uint64_t promise;
 
-static uint64_t lump_of(const struct server *server, size_t device)
+static uint64_t charge_lump_of(const struct server *server, size_t device)
 {
     uint64_t lump = server->known->rows[server->numbers[device]].memory / LUMP_OF / PAGE * PAGE;
     return lump < LUMP_MAX ? lump : LUMP_MAX;
 }
 
 /* Under the lock, which is let go meanwhile. Only the session's thread asks. */
-static bool ask(struct server *server, size_t device, uint64_t least)
+static bool charge_ask(struct server *server, size_t device, uint64_t least)
 {
-    uint64_t lump = lump_of(server, device);
+    uint64_t lump = charge_lump_of(server, device);
     struct word message = {.kind = WORD_ASK,
                            .device = server->numbers[device],
                            .bytes = least > lump ? least : lump,
@@ -74,9 +74,9 @@ void server_promised(struct server *server, const struct word *word)
 }
 
 /* Under the lock. */
-static void return_some(struct server *server, size_t device)
+static void charge_return_some(struct server *server, size_t device)
 {
-    uint64_t spare = promised_to[device] - used_of[device], lump = lump_of(server, device);
+    uint64_t spare = promised_to[device] - used_of[device], lump = charge_lump_of(server, device);
     if (spare <= 2 * lump)
         return;
     promised_to[device] -= spare - lump;
@@ -86,18 +86,18 @@ static void return_some(struct server *server, size_t device)
 }
 
 /* Under the lock. */
-static void uncount(struct server *server, uint64_t devices, uint64_t bytes)
+static void charge_uncount(struct server *server, uint64_t devices, uint64_t bytes)
 {
     used -= bytes;
     for (size_t i = 0; server->known && i < server->device_count; i++)
         if (devices >> i & 1) {
             used_of[i] -= bytes;
-            return_some(server, i);
+            charge_return_some(server, i);
         }
 }
 
 /* Under the lock. */
-static bool count(struct server *server, uint64_t devices, uint64_t bytes)
+static bool charge_count(struct server *server, uint64_t devices, uint64_t bytes)
 {
     uint64_t done = 0;
     used += bytes;
@@ -105,7 +105,7 @@ static bool count(struct server *server, uint64_t devices, uint64_t bytes)
         if (!(devices >> i & 1))
             continue;
         uint64_t left = promised_to[i] - used_of[i];
-        if (bytes > left && !ask(server, i, bytes - left)) {
+        if (bytes > left && !charge_ask(server, i, bytes - left)) {
             for (size_t at = 0; at < i; at++)
                 used_of[at] -= done >> at & 1 ? bytes : 0;
             used -= bytes;
@@ -127,7 +127,7 @@ struct charge *server_take_memory(struct server *server, uint64_t devices, uint6
     /* No more than there is: a limit need not be a number of pages. */
     uint64_t pages = (bytes / PAGE + (bytes % PAGE != 0)) * PAGE;
     *charge = (struct charge){server, pages < left ? pages : left, devices};
-    bool taken = bytes <= left && pages >= bytes && count(server, devices, charge->bytes);
+    bool taken = bytes <= left && pages >= bytes && charge_count(server, devices, charge->bytes);
     pthread_mutex_unlock(&lock);
     if (taken)
         return charge;
@@ -138,13 +138,13 @@ struct charge *server_take_memory(struct server *server, uint64_t devices, uint6
 void server_give_back(struct charge *charge)
 {
     pthread_mutex_lock(&lock);
-    uncount(charge->server, charge->devices, charge->bytes);
+    charge_uncount(charge->server, charge->devices, charge->bytes);
     pthread_mutex_unlock(&lock);
     free(charge);
 }
 
 /* In whatever thread of the driver's. */
-static void CL_CALLBACK on_gone(cl_mem memory, void *data)
+static void CL_CALLBACK charge_on_gone(cl_mem memory, void *data)
 {
     (void)memory;
     server_give_back(data);
@@ -153,7 +153,7 @@ static void CL_CALLBACK on_gone(cl_mem memory, void *data)
 void server_charge(struct entry *entry, struct charge *charge)
 {
     if (charge && entry->real &&
-        !entry->cl->clSetMemObjectDestructorCallback(entry->real, on_gone, charge))
+        !entry->cl->clSetMemObjectDestructorCallback(entry->real, charge_on_gone, charge))
         return;
     if (charge)
         server_give_back(charge);

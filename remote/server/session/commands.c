@@ -33,7 +33,8 @@ struct giving {
 };
 
 /* False: the session ends. */
-static bool begin(struct giving *giving, struct server *server, const struct msg_command *message)
+static bool commands_begin(struct giving *giving, struct server *server,
+                           const struct msg_command *message)
 {
     *giving = (struct giving){.server = server, .message = message};
     giving->queue = server_find(server, message->queue);
@@ -48,7 +49,7 @@ static bool begin(struct giving *giving, struct server *server, const struct msg
 }
 
 /* A memory object of the command's; NULL: it has none, or the session ends. */
-static cl_mem memory(struct giving *giving, uint64_t id)
+static cl_mem commands_memory(struct giving *giving, uint64_t id)
 {
     const struct entry *entry = server_find_with(giving->server, id, giving->queue);
     if (entry && !entry->real && giving->error == CL_SUCCESS)
@@ -57,7 +58,7 @@ static cl_mem memory(struct giving *giving, uint64_t id)
 }
 
 /* Bytes that both sides have. What the client writes there meanwhile, the device may see. */
-static void *stage_shared(struct giving *giving, uint64_t size)
+static void *commands_stage_shared(struct giving *giving, uint64_t size)
 {
     const struct msg_command *message = giving->message;
     struct server *server = giving->server;
@@ -72,14 +73,14 @@ static void *stage_shared(struct giving *giving, uint64_t size)
 
 /* A client that reads slower than its devices do, or never, is refused what it reads; and what it
    writes where it has the device wait, or sends faster than that takes. */
-static bool has_room(struct server *server, uint64_t size)
+static bool commands_has_room(struct server *server, uint64_t size)
 {
     uint64_t there = atomic_load(&server->staged) + stream_kept(&server->stream);
     return there <= server->staged_max && size <= server->staged_max - there;
 }
 
 /* The bytes that came: where they lie, if the most of that is them; else copied. */
-static void stage_content(struct giving *giving, const void *content, uint64_t size)
+static void commands_stage_content(struct giving *giving, const void *content, uint64_t size)
 {
     struct staged *staged = &giving->staged;
     struct pooled *message = stream_lies_in(&giving->server->stream);
@@ -95,7 +96,7 @@ static void stage_content(struct giving *giving, const void *content, uint64_t s
 }
 
 /* Room for what is read, and sent from there. */
-static void stage_room(struct giving *giving, uint64_t size)
+static void commands_stage_room(struct giving *giving, uint64_t size)
 {
     struct staged *staged = &giving->staged;
     struct server *server = giving->server;
@@ -109,18 +110,18 @@ static void stage_room(struct giving *giving, uint64_t size)
 }
 
 /* Bytes that the command keeps until it ends. */
-static void *stage(struct giving *giving, const void *content, uint64_t size, bool reads)
+static void *commands_stage(struct giving *giving, const void *content, uint64_t size, bool reads)
 {
     if (giving->error || giving->server->wrong)
         return NULL;
     if (giving->message->area)
-        return stage_shared(giving, size);
+        return commands_stage_shared(giving, size);
     struct staged *staged = &giving->staged;
-    bool fits = size <= WIRE_MESSAGE_MAX && has_room(giving->server, size);
+    bool fits = size <= WIRE_MESSAGE_MAX && commands_has_room(giving->server, size);
     if (fits && reads)
-        stage_room(giving, size);
+        commands_stage_room(giving, size);
     else if (fits)
-        stage_content(giving, content, size);
+        commands_stage_content(giving, content, size);
     if (!staged->bytes) {
         giving->error = CL_OUT_OF_HOST_MEMORY;
         return NULL;
@@ -132,20 +133,20 @@ static void *stage(struct giving *giving, const void *content, uint64_t size, bo
 }
 
 /* Is there anything to give? */
-static bool ready(const struct giving *giving)
+static bool commands_ready(const struct giving *giving)
 {
     return giving->error == CL_SUCCESS && !giving->server->wrong;
 }
 
-static cl_uint wait_count(const struct giving *giving)
+static cl_uint commands_wait_count(const struct giving *giving)
 {
     return giving->waits ? giving->message->waits_count : 0;
 }
 
 /* Is there work to give to the device? Waits for the session's turn. */
-static bool ready_to_work(struct giving *giving)
+static bool commands_ready_to_work(struct giving *giving)
 {
-    if (!ready(giving))
+    if (!commands_ready(giving))
         return false;
     giving->pace = pacing_wait(giving->server, giving->queue);
     giving->began_ns = giving->pace ? clock_now_ns() : 0;
@@ -153,16 +154,16 @@ static bool ready_to_work(struct giving *giving)
 }
 
 /* Where the driver's event goes, if anybody wants it. */
-static cl_event *wanted(struct giving *giving)
+static cl_event *commands_wanted(struct giving *giving)
 {
     return giving->message->event || giving->staged.bytes || giving->pace ? &giving->event : NULL;
 }
 
-#define GIVEN(giving) wait_count(giving), (giving)->waits, wanted(giving)
+#define GIVEN(giving) commands_wait_count(giving), (giving)->waits, commands_wanted(giving)
 
 /* It could not be given: whoever waits for it learns that, and not from the driver. POCL's (3.1)
    never ends what is to wait for an event that has failed. */
-static void tell_failure(struct giving *giving)
+static void commands_tell_failure(struct giving *giving)
 {
     struct server *server = giving->server;
     const struct msg_command *message = giving->message;
@@ -183,7 +184,7 @@ static void tell_failure(struct giving *giving)
                            &(struct msg_failed){.queue = message->queue, .error = giving->error});
 }
 
-static void keep_event(struct giving *giving)
+static void commands_keep_event(struct giving *giving)
 {
     struct server *server = giving->server;
     const struct msg_command *message = giving->message;
@@ -223,7 +224,7 @@ static void keep_event(struct giving *giving)
     giving->cl->clReleaseEvent(giving->event);
 }
 
-static void end(struct giving *giving)
+static void commands_end(struct giving *giving)
 {
     if (giving->pace && !giving->event) {
         pacing_ended(giving->pace, giving->began_ns);
@@ -232,9 +233,9 @@ static void end(struct giving *giving)
     if (!giving->server->wrong) {
         server_touch(giving->server, giving->queue);
         if (giving->error)
-            tell_failure(giving);
+            commands_tell_failure(giving);
         else if (giving->event)
-            keep_event(giving);
+            commands_keep_event(giving);
     }
     free(giving->waits);
     passage_unref(giving->passage);
@@ -246,7 +247,7 @@ static void end(struct giving *giving)
 #define SIZES(array) ((const size_t *)(array))
 
 /* A box of bytes: false when it does not fit in 64 bits. */
-static bool box_bytes(const uint64_t region[3], uint64_t element, uint64_t *ret_bytes)
+static bool commands_box_bytes(const uint64_t region[3], uint64_t element, uint64_t *ret_bytes)
 {
     uint64_t bytes = element;
     for (int i = 0; i < 3; i++)
@@ -259,29 +260,29 @@ static bool box_bytes(const uint64_t region[3], uint64_t element, uint64_t *ret_
 void server_read_buffer(struct server *server, const struct msg_read_buffer *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem buffer = memory(&giving, message->buffer);
-    void *bytes = stage(&giving, NULL, message->size, true);
-    if (ready(&giving))
+    cl_mem buffer = commands_memory(&giving, message->buffer);
+    void *bytes = commands_stage(&giving, NULL, message->size, true);
+    if (commands_ready(&giving))
         giving.error =
             giving.cl->clEnqueueReadBuffer(giving.queue->real, buffer, CL_FALSE, message->offset,
                                            message->size, bytes, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_write_buffer(struct server *server, const struct msg_write_buffer *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem buffer = memory(&giving, message->buffer);
+    cl_mem buffer = commands_memory(&giving, message->buffer);
     uint64_t size = message->command.area ? message->size : message->content_size;
-    void *bytes = stage(&giving, message->content, size, false);
-    if (ready(&giving))
+    void *bytes = commands_stage(&giving, message->content, size, false);
+    if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueWriteBuffer(
             giving.queue->real, buffer, CL_FALSE, message->offset, size, bytes, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 static const size_t origin_of_host[3];
@@ -290,49 +291,49 @@ void server_read_rect(struct server *server, const struct msg_read_rect *message
 {
     struct giving giving;
     uint64_t size = 0;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem buffer = memory(&giving, message->buffer);
-    if (!box_bytes(message->region, 1, &size))
+    cl_mem buffer = commands_memory(&giving, message->buffer);
+    if (!commands_box_bytes(message->region, 1, &size))
         server_wrong(server, "a region is too large");
-    void *bytes = stage(&giving, NULL, size, true);
-    if (ready(&giving))
+    void *bytes = commands_stage(&giving, NULL, size, true);
+    if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueReadBufferRect(
             giving.queue->real, buffer, CL_FALSE, SIZES(message->origin), origin_of_host,
             SIZES(message->region), message->row_pitch, message->slice_pitch, 0, 0, bytes,
             GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_write_rect(struct server *server, const struct msg_write_rect *message)
 {
     struct giving giving;
     uint64_t size = 0;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem buffer = memory(&giving, message->buffer);
-    if (!box_bytes(message->region, 1, &size) ||
+    cl_mem buffer = commands_memory(&giving, message->buffer);
+    if (!commands_box_bytes(message->region, 1, &size) ||
         (!message->command.area && size != message->content_size))
         server_wrong(server, "a region's content has another size");
-    void *bytes = stage(&giving, message->content, size, false);
-    if (ready(&giving))
+    void *bytes = commands_stage(&giving, message->content, size, false);
+    if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueWriteBufferRect(
             giving.queue->real, buffer, CL_FALSE, SIZES(message->origin), origin_of_host,
             SIZES(message->region), message->row_pitch, message->slice_pitch, 0, 0, bytes,
             GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 /* Packed bytes of a region of an image. */
-static uint64_t image_bytes(struct giving *giving, cl_mem image, const uint64_t region[3])
+static uint64_t commands_image_bytes(struct giving *giving, cl_mem image, const uint64_t region[3])
 {
     size_t element = 0;
     uint64_t bytes = 0;
-    if (!ready(giving))
+    if (!commands_ready(giving))
         return 0;
     giving->error =
         giving->cl->clGetImageInfo(image, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
-    if (giving->error == CL_SUCCESS && !box_bytes(region, element, &bytes))
+    if (giving->error == CL_SUCCESS && !commands_box_bytes(region, element, &bytes))
         server_wrong(giving->server, "a region is too large");
     return bytes;
 }
@@ -340,33 +341,33 @@ static uint64_t image_bytes(struct giving *giving, cl_mem image, const uint64_t 
 void server_read_image(struct server *server, const struct msg_read_image *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem image = memory(&giving, message->image);
-    uint64_t size = image_bytes(&giving, image, message->region);
-    void *bytes = stage(&giving, NULL, size, true);
-    if (ready(&giving))
+    cl_mem image = commands_memory(&giving, message->image);
+    uint64_t size = commands_image_bytes(&giving, image, message->region);
+    void *bytes = commands_stage(&giving, NULL, size, true);
+    if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueReadImage(giving.queue->real, image, CL_FALSE,
                                                      SIZES(message->origin), SIZES(message->region),
                                                      0, 0, bytes, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_write_image(struct server *server, const struct msg_write_image *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem image = memory(&giving, message->image);
-    uint64_t size = image_bytes(&giving, image, message->region);
-    if (ready(&giving) && !message->command.area && size != message->content_size)
+    cl_mem image = commands_memory(&giving, message->image);
+    uint64_t size = commands_image_bytes(&giving, image, message->region);
+    if (commands_ready(&giving) && !message->command.area && size != message->content_size)
         server_wrong(server, "a region's content has another size");
-    void *bytes = stage(&giving, message->content, size, false);
-    if (ready(&giving))
+    void *bytes = commands_stage(&giving, message->content, size, false);
+    if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueWriteImage(
             giving.queue->real, image, CL_FALSE, SIZES(message->origin), SIZES(message->region), 0,
             0, bytes, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_fill_buffer(struct server *server, const struct msg_fill_buffer *message)
@@ -376,18 +377,18 @@ void server_fill_buffer(struct server *server, const struct msg_fill_buffer *mes
         cl_double16 aligned;
         unsigned char bytes[sizeof(cl_double16)];
     } pattern = {0};
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
     if (message->pattern_size > sizeof(pattern))
         server_wrong(server, "a pattern is too large");
     else
         memcpy(pattern.bytes, message->pattern, message->pattern_size);
-    cl_mem buffer = memory(&giving, message->buffer);
-    if (ready_to_work(&giving))
+    cl_mem buffer = commands_memory(&giving, message->buffer);
+    if (commands_ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueFillBuffer(giving.queue->real, buffer, pattern.bytes,
                                                       message->pattern_size, message->offset,
                                                       message->size, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_fill_image(struct server *server, const struct msg_fill_image *message)
@@ -397,90 +398,95 @@ void server_fill_image(struct server *server, const struct msg_fill_image *messa
         cl_float4 aligned;
         unsigned char bytes[sizeof(cl_float4)];
     } color = {0};
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
     if (message->color_size > sizeof(color))
         server_wrong(server, "a colour is too large");
     else
         memcpy(color.bytes, message->color, message->color_size);
-    cl_mem image = memory(&giving, message->image);
-    if (ready_to_work(&giving))
+    cl_mem image = commands_memory(&giving, message->image);
+    if (commands_ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueFillImage(giving.queue->real, image, color.bytes,
                                                      SIZES(message->origin), SIZES(message->region),
                                                      GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_copy_buffer(struct server *server, const struct msg_copy_buffer *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
-    if (ready_to_work(&giving))
+    cl_mem source = commands_memory(&giving, message->source),
+           target = commands_memory(&giving, message->target);
+    if (commands_ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyBuffer(
             giving.queue->real, source, target, message->source_offset, message->target_offset,
             message->size, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_copy_rect(struct server *server, const struct msg_copy_rect *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
-    if (ready_to_work(&giving))
+    cl_mem source = commands_memory(&giving, message->source),
+           target = commands_memory(&giving, message->target);
+    if (commands_ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyBufferRect(
             giving.queue->real, source, target, SIZES(message->source_origin),
             SIZES(message->target_origin), SIZES(message->region), message->source_row,
             message->source_slice, message->target_row, message->target_slice, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_copy_image(struct server *server, const struct msg_copy_image *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
-    if (ready_to_work(&giving))
+    cl_mem source = commands_memory(&giving, message->source),
+           target = commands_memory(&giving, message->target);
+    if (commands_ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyImage(
             giving.queue->real, source, target, SIZES(message->source_origin),
             SIZES(message->target_origin), SIZES(message->region), GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_copy_to_buffer(struct server *server, const struct msg_copy_to_buffer *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem image = memory(&giving, message->image), buffer = memory(&giving, message->buffer);
-    if (ready_to_work(&giving))
+    cl_mem image = commands_memory(&giving, message->image),
+           buffer = commands_memory(&giving, message->buffer);
+    if (commands_ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyImageToBuffer(
             giving.queue->real, image, buffer, SIZES(message->origin), SIZES(message->region),
             message->offset, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_copy_to_image(struct server *server, const struct msg_copy_to_image *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    cl_mem buffer = memory(&giving, message->buffer), image = memory(&giving, message->image);
-    if (ready_to_work(&giving))
+    cl_mem buffer = commands_memory(&giving, message->buffer),
+           image = commands_memory(&giving, message->image);
+    if (commands_ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyBufferToImage(
             giving.queue->real, buffer, image, message->offset, SIZES(message->origin),
             SIZES(message->region), GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_launch(struct server *server, const struct msg_launch *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
     const struct entry *kernel = server_find_with(server, message->kernel, giving.queue);
     if (!kernel)
@@ -489,61 +495,61 @@ void server_launch(struct server *server, const struct msg_launch *message)
         giving.error = server_kernel_error(kernel);
     if (message->dimensions < 1 || message->dimensions > 3)
         server_wrong(server, "a launch has no such dimensions");
-    if (ready_to_work(&giving))
+    if (commands_ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueNDRangeKernel(
             giving.queue->real, kernel->real, message->dimensions,
             message->given & LAUNCH_OFFSET ? SIZES(message->offset) : NULL, SIZES(message->global),
             message->given & LAUNCH_LOCAL ? SIZES(message->local) : NULL, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_marker(struct server *server, const struct msg_marker *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    if (ready(&giving))
+    if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueMarkerWithWaitList(giving.queue->real, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 /* Not even what was given before. */
 void server_nothing(struct server *server, const struct msg_nothing *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    if (ready(&giving) && giving.message->event) {
+    if (commands_ready(&giving) && giving.message->event) {
         giving.event = giving.cl->clCreateUserEvent(giving.queue->context, &giving.error);
         if (giving.event)
             giving.error = giving.cl->clSetUserEventStatus(giving.event, CL_COMPLETE);
     }
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_barrier(struct server *server, const struct msg_barrier *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
-    if (ready(&giving))
+    if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueBarrierWithWaitList(giving.queue->real, GIVEN(&giving));
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_migrate(struct server *server, const struct msg_migrate *message)
 {
     struct giving giving;
-    if (!begin(&giving, server, &message->command))
+    if (!commands_begin(&giving, server, &message->command))
         return;
     void **objects = server_find_all(server, message->objects, message->objects_count, giving.queue,
                                      &giving.error);
-    if (ready(&giving))
+    if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueMigrateMemObjects(
             giving.queue->real, message->objects_count, (cl_mem *)objects, message->flags,
             GIVEN(&giving));
     free(objects);
-    end(&giving);
+    commands_end(&giving);
 }
 
 /* What both ends of a transfer say of themselves. */
@@ -553,50 +559,51 @@ struct passing {
     struct passage_wish wish;
 };
 
-static void pass(struct server *server, const struct msg_command *command, struct passing passing)
+static void commands_pass(struct server *server, const struct msg_command *command,
+                          struct passing passing)
 {
     struct giving giving;
     struct passage_wish *wish = &passing.wish;
-    if (!begin(&giving, server, command))
+    if (!commands_begin(&giving, server, command))
         return;
     if (passing.way >= TRANSFER_WAYS)
         server_wrong(server, "a transfer goes a way that there is not");
     wish->server = server;
     wish->way = (enum transfer_way)passing.way;
-    wish->buffer = memory(&giving, passing.buffer);
+    wish->buffer = commands_memory(&giving, passing.buffer);
     wish->queue = giving.queue;
-    wish->wait_count = wait_count(&giving);
+    wish->wait_count = commands_wait_count(&giving);
     wish->waits = giving.waits;
-    if (ready(&giving))
+    if (commands_ready(&giving))
         giving.error = passage_begin(wish, &giving.event, &giving.passage);
     else if (!server->wrong)
         passage_refuse(wish);
-    end(&giving);
+    commands_end(&giving);
 }
 
 void server_give(struct server *server, const struct msg_give *message)
 {
-    pass(server, &message->command,
-         (struct passing){.buffer = message->buffer,
-                          .way = message->way,
-                          .wish = {.gives = true,
-                                   .transfer = message->transfer,
-                                   .offset = message->offset,
-                                   .size = message->size,
-                                   .where = message->where,
-                                   .ticket = message->ticket,
-                                   .ticket_size = message->ticket_size}});
+    commands_pass(server, &message->command,
+                  (struct passing){.buffer = message->buffer,
+                                   .way = message->way,
+                                   .wish = {.gives = true,
+                                            .transfer = message->transfer,
+                                            .offset = message->offset,
+                                            .size = message->size,
+                                            .where = message->where,
+                                            .ticket = message->ticket,
+                                            .ticket_size = message->ticket_size}});
 }
 
 void server_take(struct server *server, const struct msg_take *message)
 {
-    pass(server, &message->command,
-         (struct passing){.buffer = message->buffer,
-                          .way = message->way,
-                          .wish = {.transfer = message->transfer,
-                                   .offset = message->offset,
-                                   .size = message->size,
-                                   .where = message->where,
-                                   .ticket = message->ticket,
-                                   .ticket_size = message->ticket_size}});
+    commands_pass(server, &message->command,
+                  (struct passing){.buffer = message->buffer,
+                                   .way = message->way,
+                                   .wish = {.transfer = message->transfer,
+                                            .offset = message->offset,
+                                            .size = message->size,
+                                            .where = message->where,
+                                            .ticket = message->ticket,
+                                            .ticket_size = message->ticket_size}});
 }

@@ -27,7 +27,7 @@ struct request {
 
 /* ---- in the session ---- */
 
-static int await_answer(int socket, uint64_t deadline_ns)
+static int connector_await_answer(int socket, uint64_t deadline_ns)
 {
     for (;;) {
         struct pollfd ready = {.fd = socket, .events = POLLIN};
@@ -60,7 +60,7 @@ int connector_ask(int channel, const char *where, const struct ticket *ticket, u
     OPENSSL_cleanse(&request, sizeof(request));
     word_say_with(channel, &word, ends[1]);
     close(ends[1]);
-    int error = sent == sizeof(request) ? await_answer(ends[0], deadline_ns) : -EPIPE;
+    int error = sent == sizeof(request) ? connector_await_answer(ends[0], deadline_ns) : -EPIPE;
     if (error == 0 && fcntl(ends[0], F_SETFL, O_NONBLOCK))
         error = -errno;
     if (error == 0)
@@ -71,7 +71,7 @@ int connector_ask(int channel, const char *where, const struct ticket *ticket, u
 
 /* ---- in the process that connects ---- */
 
-static int connect_to_any(struct request *request, struct link **ret_link)
+static int connector_connect_to_any(struct request *request, struct link **ret_link)
 {
     uint64_t until = clock_now_ns() + CONNECT_NS;
     char *rest = request->where;
@@ -97,7 +97,7 @@ void connector_run(int socket)
     /* What answers there may be anybody: not as root. */
     int32_t answer = sandbox_leave_root();
     if (answer == 0)
-        answer = connect_to_any(&request, &link);
+        answer = connector_connect_to_any(&request, &link);
     if (answer)
         log_info("no way to another server: %s", strerror(-answer));
     OPENSSL_cleanse(&request, sizeof(request));

@@ -10,7 +10,7 @@
 #define VARIABLES_MAX 4096
 
 /* What is this server's stays: its own settings, and where its log goes. */
-static void forget(void)
+static void environment_forget(void)
 {
     char *kept[64] = {0};
     size_t count = 0;
@@ -23,7 +23,7 @@ static void forget(void)
 }
 
 /* The folder, and then variables. Each is whole: the last one, too, ends with NUL. */
-static int take(const char *text, uint64_t size)
+static int environment_take(const char *text, uint64_t size)
 {
     const char *end = text + size;
     size_t count = 0;
@@ -31,7 +31,7 @@ static int take(const char *text, uint64_t size)
         return -EPROTO;
     /* A folder that is not there any more is none that options could name. */
     (void)!chdir(text);
-    forget();
+    environment_forget();
     while ((text += strlen(text) + 1) < end) {
         const char *value = strchr(text, '=');
         if (!value || value == text || ++count > VARIABLES_MAX)
@@ -55,7 +55,7 @@ int server_take_environment(struct server *server)
     struct unpack body = {message.body, message.body + message.size, false};
     if (message.type != MSG_ENVIRONMENT || !unpack_environment(&body, &environment))
         return -EPROTO;
-    return take(environment.texts, environment.texts_size);
+    return environment_take(environment.texts, environment.texts_size);
 }
 
 void server_environment(struct server *server, const struct msg_environment *message)

@@ -35,7 +35,7 @@ static pthread_cond_t gates_found = PTHREAD_COND_INITIALIZER;
 static struct trial trials[TRIED_MAX];
 static size_t trial_count;
 
-static void find(struct trial *trial, enum gates found)
+static void gates_find(struct trial *trial, enum gates found)
 {
     pthread_mutex_lock(&gates_lock);
     trial->found = found;
@@ -43,7 +43,7 @@ static void find(struct trial *trial, enum gates found)
     pthread_mutex_unlock(&gates_lock);
 }
 
-static bool begins(const struct trial *trial)
+static bool gates_begins(const struct trial *trial)
 {
     cl_int status = CL_QUEUED;
     while (status > CL_COMPLETE && clock_now_ns() < trial->begun_ns + TRIAL_NS) {
@@ -57,7 +57,7 @@ static bool begins(const struct trial *trial)
 }
 
 /* Its thread calls the driver for all of it: a driver may run commands where they are given. */
-static bool passes(struct trial *trial)
+static bool gates_passes(struct trial *trial)
 {
     const cl_icd_dispatch *cl = trial->cl;
     cl_int error = CL_SUCCESS;
@@ -70,13 +70,13 @@ static bool passes(struct trial *trial)
         error = cl->clEnqueueMarkerWithWaitList(trial->queue, 1, &trial->gate, &trial->end);
     if (error == CL_SUCCESS)
         error = cl->clFlush(trial->queue);
-    bool began = error == CL_SUCCESS && begins(trial);
+    bool began = error == CL_SUCCESS && gates_begins(trial);
     if (trial->gate)
         cl->clSetUserEventStatus(trial->gate, CL_COMPLETE);
     return began;
 }
 
-static void release(struct trial *trial)
+static void gates_release(struct trial *trial)
 {
     const cl_icd_dispatch *cl = trial->cl;
     if (trial->end)
@@ -90,15 +90,15 @@ static void release(struct trial *trial)
     cl->clReleaseContext(trial->context);
 }
 
-static void *run(void *data)
+static void *gates_run(void *data)
 {
     struct trial *trial = data;
-    find(trial, passes(trial) ? GATES_GOOD : GATES_NONE);
-    release(trial);
+    gates_find(trial, gates_passes(trial) ? GATES_GOOD : GATES_NONE);
+    gates_release(trial);
     return NULL;
 }
 
-static struct trial *find_trial(cl_device_id device)
+static struct trial *gates_find_trial(cl_device_id device)
 {
     for (size_t i = 0; i < trial_count; i++)
         if (trials[i].device == device)
@@ -107,9 +107,10 @@ static struct trial *find_trial(cl_device_id device)
 }
 
 /* NULL: no more are tried. */
-static struct trial *try_once(const cl_icd_dispatch *cl, cl_context context, cl_device_id device)
+static struct trial *gates_try_once(const cl_icd_dispatch *cl, cl_context context,
+                                    cl_device_id device)
 {
-    struct trial *trial = find_trial(device);
+    struct trial *trial = gates_find_trial(device);
     if (trial || trial_count == TRIED_MAX)
         return trial;
     if (cl->clRetainContext(context))
@@ -117,7 +118,7 @@ static struct trial *try_once(const cl_icd_dispatch *cl, cl_context context, cl_
     trial = &trials[trial_count++];
     *trial =
         (struct trial){.cl = cl, .device = device, .context = context, .begun_ns = clock_now_ns()};
-    if (thread_start("reseat-gate", STACK, run, trial, NULL)) {
+    if (thread_start("reseat-gate", STACK, gates_run, trial, NULL)) {
         trial->found = GATES_NONE;
         cl->clReleaseContext(context);
     }
@@ -126,10 +127,10 @@ static struct trial *try_once(const cl_icd_dispatch *cl, cl_context context, cl_
 
 void gates_try(const cl_icd_dispatch *cl, cl_context context, cl_device_id device)
 {
-    (void)try_once(cl, context, device);
+    (void)gates_try_once(cl, context, device);
 }
 
-static enum gates await_trial(const struct trial *trial)
+static enum gates gates_await_trial(const struct trial *trial)
 {
     pthread_mutex_lock(&gates_lock);
     while (trial->found == GATES_UNKNOWN &&
@@ -142,10 +143,10 @@ static enum gates await_trial(const struct trial *trial)
 
 enum gates gates_of(const cl_icd_dispatch *cl, cl_context context, cl_device_id device)
 {
-    struct trial *trial = try_once(cl, context, device);
+    struct trial *trial = gates_try_once(cl, context, device);
     if (!trial)
         return GATES_NONE;
-    enum gates found = await_trial(trial);
+    enum gates found = gates_await_trial(trial);
     if (found == GATES_UNKNOWN && clock_now_ns() >= trial->begun_ns + TRIAL_NS)
         found = GATES_NONE;
     if (found == GATES_NONE && !trial->said)

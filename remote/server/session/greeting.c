@@ -15,7 +15,7 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
-static void refuse(struct link *link, const char *reason)
+static void greeting_refuse(struct link *link, const char *reason)
 {
     struct pack pack;
     pack_init(&pack);
@@ -26,8 +26,8 @@ static void refuse(struct link *link, const char *reason)
 }
 
 /* Who comes, and whether both speak the same. What it says lies in @buffer. */
-static int hear(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
-                struct msg_hello *ret_hello)
+static int greeting_hear(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
+                         struct msg_hello *ret_hello)
 {
     struct message message;
     int error = greeting_receive(link, buffer, clock_now_ns() + GREETING_NS, &message);
@@ -35,14 +35,14 @@ static int hear(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
         return error;
     struct unpack body = {message.body, message.body + message.size, false};
     if (message.type != MSG_HELLO || !unpack_hello(&body, ret_hello)) {
-        refuse(link, "this is a device server of reseat's, and that was no hello");
+        greeting_refuse(link, "this is a device server of reseat's, and that was no hello");
         return -EPROTO;
     }
     if (ret_hello->version != WIRE_VERSION) {
         char reason[128];
         snprintf(reason, sizeof(reason), "the server speaks version %d and the client %u",
                  WIRE_VERSION, ret_hello->version);
-        refuse(link, reason);
+        greeting_refuse(link, reason);
         return -EPROTONOSUPPORT;
     }
     return 0;
@@ -67,7 +67,7 @@ int greeting_welcome(struct link *link, const struct session_key *key, uint32_t 
 }
 
 /* One that waits for nobody needs none. */
-static int make_key(uint32_t patience_s, struct session_key *ret_key)
+static int greeting_make_key(uint32_t patience_s, struct session_key *ret_key)
 {
     struct session_key key = {0};
     while (patience_s && key.number == 0)
@@ -78,15 +78,15 @@ static int make_key(uint32_t patience_s, struct session_key *ret_key)
 }
 
 /* What the server is asked for a client that says @hello. */
-static int make_question(const struct msg_hello *hello, const struct guest *guest,
-                         struct client_question *question)
+static int greeting_make_question(const struct msg_hello *hello, const struct guest *guest,
+                                  struct client_question *question)
 {
     question->sessions = guest->grant.sessions;
     question->share = guest->grant.share;
     question->again = hello->session != 0;
     question->received = hello->received;
     if (!question->again)
-        return make_key(guest->patience_s, &question->key);
+        return greeting_make_key(guest->patience_s, &question->key);
     /* A secret of another length is none: it gets the answer that a wrong one gets. */
     if (hello->secret_size == sizeof(question->key.secret)) {
         question->key.number = hello->session;
@@ -96,7 +96,7 @@ static int make_question(const struct msg_hello *hello, const struct guest *gues
 }
 
 /* Where the client is on this machine, which user and process it is. */
-static int find_process(int fd, struct guest *guest, struct client_question *question)
+static int greeting_find_process(int fd, struct guest *guest, struct client_question *question)
 {
     struct ucred peer;
     socklen_t size = sizeof(peer);
@@ -114,8 +114,8 @@ struct bringer {
 };
 
 /* Its session knows the key, once. */
-static int find_key(void *data, const struct ticket_name *name,
-                    unsigned char ret_key[TICKET_KEY_SIZE])
+static int greeting_find_key(void *data, const struct ticket_name *name,
+                             unsigned char ret_key[TICKET_KEY_SIZE])
 {
     struct bringer *bringer = data;
     struct client_question question = {.name = "a ticket", .brings = true};
@@ -144,7 +144,7 @@ static int find_key(void *data, const struct ticket_name *name,
 }
 
 /* It has the ticket: what it brings is passed on to the session, by this process. */
-static _Noreturn void bring(struct link *link, const struct bringer *bringer)
+static _Noreturn void greeting_bring(struct link *link, const struct bringer *bringer)
 {
     const char done = 1;
     int ends[2];
@@ -158,30 +158,30 @@ static _Noreturn void bring(struct link *link, const struct bringer *bringer)
     _exit(0);
 }
 
-static int admit(const struct link_kind *kind, int fd, int channel, struct guest *guest,
-                 struct client_question *question)
+static int greeting_admit(const struct link_kind *kind, int fd, int channel, struct guest *guest,
+                          struct client_question *question)
 {
     struct bringer bringer = {channel, -1};
-    int error = kind->anyone ? 0 : find_process(fd, guest, question);
+    int error = kind->anyone ? 0 : greeting_find_process(fd, guest, question);
     if (error) {
         close(fd);
         return error;
     }
-    tls_server_tickets(find_key, &bringer);
+    tls_server_tickets(greeting_find_key, &bringer);
     error = kind->admit(fd, clock_now_ns() + GREETING_NS, &guest->link);
     tls_server_close();
     if (error || !kind->anyone)
         return error;
     if (tls_has_ticket(guest->link))
-        bring(guest->link, &bringer);
+        greeting_bring(guest->link, &bringer);
     strcpy(question->name, guest->link->peer);
     error = tls_until(guest->link, &question->until);
     return error ? error : tls_grant(guest->link, &guest->grant);
 }
 
 /* To the session that it goes on with: @plain, or what leads to it through this process. */
-static int hand_over(struct guest *guest, const struct client_question *question, int channel,
-                     int plain, const char **ret_refusal)
+static int greeting_hand_over(struct guest *guest, const struct client_question *question,
+                              int channel, int plain, const char **ret_refusal)
 {
     int ends[2] = {-1, plain};
     if (plain < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
@@ -200,18 +200,19 @@ static int hand_over(struct guest *guest, const struct client_question *question
     _exit(0);
 }
 
-static int receive_guest(const struct link_kind *kind, int fd, int plain, int channel,
-                         const struct session_limits *limits, struct guest *guest)
+static int greeting_receive_guest_hello(const struct link_kind *kind, int fd, int plain,
+                                        int channel, const struct session_limits *limits,
+                                        struct guest *guest)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct client_question question = {0};
     struct msg_hello hello;
     const char *refusal = NULL;
-    int error = admit(kind, fd, channel, guest, &question);
+    int error = greeting_admit(kind, fd, channel, guest, &question);
     if (error)
         return error;
     snprintf(guest->peer, sizeof(guest->peer), "%s", guest->link->peer);
-    error = hear(guest->link, buffer, &hello);
+    error = greeting_hear(guest->link, buffer, &hello);
     if (error)
         return error;
     guest->patience_s =
@@ -224,18 +225,18 @@ static int receive_guest(const struct link_kind *kind, int fd, int plain, int ch
     /* The other end of rings is there or it is not. */
     if (guest->features & FEATURE_RINGS)
         guest->patience_s = 0;
-    error = make_question(&hello, guest, &question);
+    error = greeting_make_question(&hello, guest, &question);
     if (error)
         return error;
     guest->key = question.key;
     if (question.again)
-        error = hand_over(guest, &question, channel, plain, &refusal);
+        error = greeting_hand_over(guest, &question, channel, plain, &refusal);
     else
         error = clients_ask(channel, &question, -1, clock_now_ns() + GREETING_NS, &refusal);
     if (error)
         return error;
     if (refusal) {
-        refuse(guest->link, refusal);
+        greeting_refuse(guest->link, refusal);
         return -EACCES;
     }
     error = greeting_welcome(guest->link, &guest->key, guest->patience_s, guest->features, 0,
@@ -255,7 +256,7 @@ int greeting_receive_guest(const struct link_kind *kind, int fd, int channel,
     if (error)
         close(fd);
     else
-        error = receive_guest(kind, fd, plain, channel, limits, &guest);
+        error = greeting_receive_guest_hello(kind, fd, plain, channel, limits, &guest);
     if (plain >= 0)
         close(plain);
     if (error == 0)

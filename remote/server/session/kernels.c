@@ -10,7 +10,8 @@
  * client may set as it, and only the server ever sets objects, from its tables.
  */
 
-static char *argument_text(const struct entry *kernel, cl_uint index, cl_kernel_arg_info what)
+static char *kernels_argument_text(const struct entry *kernel, cl_uint index,
+                                   cl_kernel_arg_info what)
 {
     size_t size = 0;
     if (kernel->cl->clGetKernelArgInfo(kernel->real, index, what, 0, NULL, &size) ||
@@ -25,7 +26,7 @@ static char *argument_text(const struct entry *kernel, cl_uint index, cl_kernel_
 }
 
 /* What a value of a type of OpenCL C's has as bytes; 0: another type. */
-static size_t type_size(const char *type)
+static size_t kernels_type_size(const char *type)
 {
     static const struct {
         const char *name;
@@ -52,8 +53,8 @@ static size_t type_size(const char *type)
 /* What is not declared in words that are known, by how the driver takes what no kernel can be
    given: nothing for an object is none, nothing for a value is an error. @kernel is for that alone.
  */
-static enum argument_kind try_argument(const cl_icd_dispatch *cl, cl_kernel kernel, cl_uint index,
-                                       bool private)
+static enum argument_kind kernels_try_argument(const cl_icd_dispatch *cl, cl_kernel kernel,
+                                               cl_uint index, bool private)
 {
     const uint64_t none = 0;
     cl_int nothing = cl->clSetKernelArg(kernel, index, sizeof(void *), NULL);
@@ -73,7 +74,8 @@ static enum argument_kind try_argument(const cl_icd_dispatch *cl, cl_kernel kern
 }
 
 /* UNKNOWN: it is to be tried. */
-static enum argument_kind declared_kind(cl_kernel_arg_address_qualifier address, const char *type)
+static enum argument_kind kernels_declared_kind(cl_kernel_arg_address_qualifier address,
+                                                const char *type)
 {
     bool is_image = !strncmp(type, "image", 5) && strstr(type, "_t") && !strchr(type, '*');
     switch (address) {
@@ -86,7 +88,7 @@ static enum argument_kind declared_kind(cl_kernel_arg_address_qualifier address,
     case CL_KERNEL_ARG_ADDRESS_PRIVATE:
         return is_image                     ? ARGUMENT_IMAGE
                : !strcmp(type, "sampler_t") ? ARGUMENT_SAMPLER
-               : type_size(type)            ? ARGUMENT_VALUE
+               : kernels_type_size(type)            ? ARGUMENT_VALUE
                                             : ARGUMENT_UNKNOWN;
     default:
         return ARGUMENT_UNKNOWN;
@@ -94,14 +96,14 @@ static enum argument_kind declared_kind(cl_kernel_arg_address_qualifier address,
 }
 
 /* Address 0: the driver does not tell. */
-static void describe_argument(const struct entry *kernel, cl_uint index, cl_program program,
-                              const char *name, cl_kernel *trial, struct pack *pack)
+static void kernels_describe_argument(const struct entry *kernel, cl_uint index, cl_program program,
+                                      const char *name, cl_kernel *trial, struct pack *pack)
 {
     const cl_icd_dispatch *cl = kernel->cl;
     struct argument *argument = &kernel->arguments[index];
     struct msg_kernel_argument row = {0};
-    char *type = argument_text(kernel, index, CL_KERNEL_ARG_TYPE_NAME);
-    char *own_name = argument_text(kernel, index, CL_KERNEL_ARG_NAME);
+    char *type = kernels_argument_text(kernel, index, CL_KERNEL_ARG_TYPE_NAME);
+    char *own_name = kernels_argument_text(kernel, index, CL_KERNEL_ARG_NAME);
     if (!type || cl->clGetKernelArgInfo(kernel->real, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
                                         sizeof(row.address), &row.address, NULL))
         row.address = 0;
@@ -113,14 +115,14 @@ static void describe_argument(const struct entry *kernel, cl_uint index, cl_prog
     }
     row.type = type ? type : "";
     row.name = own_name ? own_name : "";
-    argument->kind = declared_kind(row.address, row.type);
+    argument->kind = kernels_declared_kind(row.address, row.type);
     if (argument->kind == ARGUMENT_VALUE)
-        argument->size = type_size(row.type);
+        argument->size = kernels_type_size(row.type);
     if (argument->kind == ARGUMENT_UNKNOWN && !*trial)
         *trial = cl->clCreateKernel(program, name, NULL);
     if (argument->kind == ARGUMENT_UNKNOWN && *trial)
         argument->kind =
-            try_argument(cl, *trial, index, row.address == CL_KERNEL_ARG_ADDRESS_PRIVATE);
+            kernels_try_argument(cl, *trial, index, row.address == CL_KERNEL_ARG_ADDRESS_PRIVATE);
     row.kind = argument->kind;
     row.size = argument->size;
     if (pack)
@@ -130,8 +132,8 @@ static void describe_argument(const struct entry *kernel, cl_uint index, cl_prog
 }
 
 /* @pack  Of the answer, or NULL. */
-static void describe_kernel(struct entry *kernel, cl_program program, const char *name,
-                            struct pack *pack)
+static void kernels_describe_kernel(struct entry *kernel, cl_program program, const char *name,
+                                    struct pack *pack)
 {
     const cl_icd_dispatch *cl = kernel->cl;
     struct msg_kernel_info info = {.attributes = ""};
@@ -156,7 +158,7 @@ static void describe_kernel(struct entry *kernel, cl_program program, const char
         pack_kernel_info(pack, &info);
     free(attributes);
     for (cl_uint i = 0; i < info.arguments; i++)
-        describe_argument(kernel, i, program, name, &trial, pack);
+        kernels_describe_argument(kernel, i, program, name, &trial, pack);
     if (trial)
         cl->clReleaseKernel(trial);
 }
@@ -175,7 +177,7 @@ void server_create_kernel(struct server *server, const struct msg_create_kernel 
     if (program->real)
         entry->real = entry->cl->clCreateKernel(program->real, message->name, &entry->error);
     if (entry->real)
-        describe_kernel(entry, program->real, message->name, message->call ? &pack : NULL);
+        kernels_describe_kernel(entry, program->real, message->name, message->call ? &pack : NULL);
     if (message->call)
         server_reply(server, message->call, pack.failed ? CL_OUT_OF_HOST_MEMORY : entry->error,
                      pack.bytes, pack.used);
@@ -210,8 +212,8 @@ void server_clone_kernel(struct server *server, const struct msg_clone_kernel *m
 
 /* A kernel and its argument, if it is one of these kinds, or not known. NULL: there is nothing to
    be set, or the session ends. */
-static struct entry *take_argument(struct server *server, uint64_t id, uint32_t index,
-                                   unsigned kinds, struct argument **ret_argument)
+static struct entry *kernels_take_argument(struct server *server, uint64_t id, uint32_t index,
+                                           unsigned kinds, struct argument **ret_argument)
 {
     struct entry *kernel = server_find(server, id);
     if (!kernel || !kernel->real)
@@ -230,8 +232,8 @@ static struct entry *take_argument(struct server *server, uint64_t id, uint32_t 
 
 /* What a driver says of an argument too late for the call is said of the launches, until it is set
    again: they must not run with what was there before. */
-static void set_argument(struct entry *kernel, struct argument *argument, size_t size,
-                         const void *value)
+static void kernels_set_argument(struct entry *kernel, struct argument *argument, size_t size,
+                                 const void *value)
 {
     cl_uint index = (cl_uint)(argument - kernel->arguments);
     argument->error = kernel->cl->clSetKernelArg(kernel->real, index, size, value);
@@ -257,7 +259,7 @@ void server_set_value(struct server *server, const struct msg_set_value *message
     } value;
     struct argument *argument = NULL;
     struct entry *kernel =
-        take_argument(server, message->kernel, message->index, 1u << ARGUMENT_VALUE, &argument);
+        kernels_take_argument(server, message->kernel, message->index, 1u << ARGUMENT_VALUE, &argument);
     if (!kernel)
         return;
     if (message->value_size == 0 || message->value_size > sizeof(value) ||
@@ -266,16 +268,16 @@ void server_set_value(struct server *server, const struct msg_set_value *message
         return;
     }
     memcpy(value.bytes, message->value, message->value_size);
-    set_argument(kernel, argument, message->value_size, value.bytes);
+    kernels_set_argument(kernel, argument, message->value_size, value.bytes);
 }
 
 void server_set_local(struct server *server, const struct msg_set_local *message)
 {
     struct argument *argument = NULL;
     struct entry *kernel =
-        take_argument(server, message->kernel, message->index, 1u << ARGUMENT_LOCAL, &argument);
+        kernels_take_argument(server, message->kernel, message->index, 1u << ARGUMENT_LOCAL, &argument);
     if (kernel)
-        set_argument(kernel, argument, message->size, NULL);
+        kernels_set_argument(kernel, argument, message->size, NULL);
 }
 
 void server_set_memory(struct server *server, const struct msg_set_memory *message)
@@ -283,7 +285,7 @@ void server_set_memory(struct server *server, const struct msg_set_memory *messa
     const unsigned objects = 1u << ARGUMENT_BUFFER | 1u << ARGUMENT_IMAGE | 1u << ARGUMENT_OBJECT;
     struct argument *argument = NULL;
     struct entry *kernel =
-        take_argument(server, message->kernel, message->index, objects, &argument);
+        kernels_take_argument(server, message->kernel, message->index, objects, &argument);
     const struct entry *memory = NULL;
     if (kernel && message->memory)
         memory = server_find_with(server, message->memory, kernel);
@@ -296,26 +298,27 @@ void server_set_memory(struct server *server, const struct msg_set_memory *messa
     else if (memory && !memory->real)
         argument->error = memory->error;
     else
-        set_argument(kernel, argument, sizeof(cl_mem), memory ? &memory->real : NULL);
+        kernels_set_argument(kernel, argument, sizeof(cl_mem), memory ? &memory->real : NULL);
 }
 
 void server_set_sampler(struct server *server, const struct msg_set_sampler *message)
 {
     struct argument *argument = NULL;
     struct entry *kernel =
-        take_argument(server, message->kernel, message->index, 1u << ARGUMENT_SAMPLER, &argument);
+        kernels_take_argument(server, message->kernel, message->index, 1u << ARGUMENT_SAMPLER, &argument);
     const struct entry *sampler =
         kernel ? server_find_with(server, message->sampler, kernel) : NULL;
     if (sampler && !sampler->real)
         argument->error = sampler->error;
     else if (sampler)
-        set_argument(kernel, argument, sizeof(cl_sampler), &sampler->real);
+        kernels_set_argument(kernel, argument, sizeof(cl_sampler), &sampler->real);
 }
 
 /* ---- questions ---- */
 
 /* The client takes it for a limit, and refuses launches of larger groups. */
-static cl_int describe_group(const struct entry *kernel, const struct device *on, struct pack *pack)
+static cl_int kernels_describe_group(const struct entry *kernel, const struct device *on,
+                                     struct pack *pack)
 {
     const cl_icd_dispatch *cl = kernel->cl;
     cl_device_id device = on->id;
@@ -340,8 +343,9 @@ static cl_int describe_group(const struct entry *kernel, const struct device *on
 #define SUB_GROUP_ANSWER_MAX 64
 #define SUB_GROUP_INPUT_MAX  (3 * sizeof(size_t))
 
-static cl_int describe_sub_groups(const struct entry *kernel, cl_device_id device,
-                                  const struct msg_get_kernel_group *message, struct pack *pack)
+static cl_int kernels_describe_sub_groups(const struct entry *kernel, cl_device_id device,
+                                          const struct msg_get_kernel_group *message,
+                                          struct pack *pack)
 {
     size_t input[3] = {0}, size = 0;
     unsigned char answer[SUB_GROUP_ANSWER_MAX];
@@ -371,8 +375,8 @@ void server_get_kernel_group(struct server *server, const struct msg_get_kernel_
     cl_int error = kernel->error;
     if (kernel->real)
         error = message->what
-                    ? describe_sub_groups(kernel, device->real, message, &pack)
-                    : describe_group(kernel, server->devices[id_place(message->device)], &pack);
+                    ? kernels_describe_sub_groups(kernel, device->real, message, &pack)
+                    : kernels_describe_group(kernel, server->devices[id_place(message->device)], &pack);
     server_reply(server, message->call, error, pack.bytes, error ? 0 : pack.used);
     pack_finish(&pack);
 }

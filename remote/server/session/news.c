@@ -17,7 +17,7 @@
 #define LAST_WORD_NS NS_PER_S
 #define LOOK_MS      1000
 
-static _Noreturn void end_session(struct server *server, uint64_t why)
+static _Noreturn void news_end_session(struct server *server, uint64_t why)
 {
     const char *reason = endings[why < ENDINGS ? why : ENDED_BY_OPERATOR];
     uint64_t deadline = clock_now_ns() + LAST_WORD_NS;
@@ -30,7 +30,7 @@ static _Noreturn void end_session(struct server *server, uint64_t why)
     _exit(0);
 }
 
-static void tell_free(struct server *server, const struct word *message)
+static void news_tell_free(struct server *server, const struct word *message)
 {
     if (!atomic_load(&server->told))
         return;
@@ -41,14 +41,14 @@ static void tell_free(struct server *server, const struct word *message)
                                                               .bytes = message->bytes});
 }
 
-static void take(struct server *server, const struct word *message)
+static void news_take(struct server *server, const struct word *message)
 {
     switch ((enum word_kind)message->kind) {
     case WORD_PROMISE:
         server_promised(server, message);
         return;
     case WORD_FREE:
-        tell_free(server, message);
+        news_tell_free(server, message);
         return;
     case WORD_KEPT:
         binary_told(message, -1);
@@ -59,13 +59,13 @@ static void take(struct server *server, const struct word *message)
         pacing_hear(server, message);
         return;
     case WORD_END:
-        end_session(server, message->why);
+        news_end_session(server, message->why);
     default:
         return;
     }
 }
 
-static void take_word(struct server *server)
+static void news_take_word(struct server *server)
 {
     struct word word;
     int fd = -1;
@@ -75,7 +75,7 @@ static void take_word(struct server *server)
     if (error)
         _exit(1); /* The server is gone, and so are its devices. */
     if (fd < 0)
-        take(server, &word);
+        news_take(server, &word);
     else if (word.kind == WORD_LINK)
         resume_link(fd, word.received);
     else if (word.kind == WORD_TICKET)
@@ -86,7 +86,7 @@ static void take_word(struct server *server)
         close(fd);
 }
 
-static void *hear(void *data)
+static void *news_hear_one(void *data)
 {
     struct server *server = data;
     for (;;) {
@@ -95,7 +95,7 @@ static void *hear(void *data)
         int soon = pacing_tick();
         if (poll(polls, ARRAY_SIZE(polls), soon < 0 ? LOOK_MS : soon) > 0) {
             if (polls[0].revents)
-                take_word(server);
+                news_take_word(server);
             if (polls[1].revents)
                 resume_process_ended();
         }
@@ -107,5 +107,5 @@ static void *hear(void *data)
 int news_hear(struct server *server, const struct guest *guest)
 {
     resume_init(server, guest);
-    return thread_start("reseat-news", 0, hear, server, NULL);
+    return thread_start("reseat-news", 0, news_hear_one, server, NULL);
 }

@@ -16,7 +16,7 @@
 
 /* The device's side of a client's flags. Others are of extensions, some of which have the driver
    take what it is given for handles. */
-static cl_mem_flags device_flags(struct server *server, uint64_t flags)
+static cl_mem_flags objects_device_flags(struct server *server, uint64_t flags)
 {
     if (flags & ~(uint64_t)(HOST_FLAGS | DEVICE_FLAGS))
         server_wrong(server, "a memory object has flags that are not offered");
@@ -28,7 +28,7 @@ struct listener {
     uint64_t context;
 };
 
-static void CL_CALLBACK on_news(const char *text, const void *info, size_t size, void *data)
+static void CL_CALLBACK objects_on_news(const char *text, const void *info, size_t size, void *data)
 {
     const struct listener *listener = data;
     (void)info, (void)size;
@@ -39,7 +39,7 @@ static void CL_CALLBACK on_news(const char *text, const void *info, size_t size,
 
 /* Of a second context, which is likely to get what the first one has: whether its devices can have
    part in that is found out by then. */
-static void try_gates(const struct entry *entry, const void *const *devices, uint32_t count)
+static void objects_try_gates(const struct entry *entry, const void *const *devices, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         gates_try(entry->cl, entry->real, (cl_device_id)devices[i]);
@@ -71,18 +71,18 @@ void server_create_context(struct server *server, const struct msg_create_contex
     entry->cl = device->cl;
     entry->real =
         device->cl->clCreateContext(properties, message->devices_count, (cl_device_id *)devices,
-                                    on_news, listener, &entry->error);
+                                    objects_on_news, listener, &entry->error);
     entry->context = entry->real;
     entry->first = devices[0];
     for (uint32_t i = 0; i < message->devices_count; i++)
         entry->devices |= UINT64_C(1) << id_place(id_at(message->devices, i));
     if (entry->real && id_place(message->context) != 0)
-        try_gates(entry, (const void *const *)devices, message->devices_count);
+        objects_try_gates(entry, (const void *const *)devices, message->devices_count);
     free(devices);
 }
 
 /* A new object of a context's; NULL: there is nothing to be made, and that is said already. */
-static struct entry *add_to(struct server *server, uint64_t id, uint64_t context)
+static struct entry *objects_add_to(struct server *server, uint64_t id, uint64_t context)
 {
     const struct entry *of = server_find(server, context);
     struct entry *entry = of ? server_add(server, id) : NULL;
@@ -97,7 +97,7 @@ static struct entry *add_to(struct server *server, uint64_t id, uint64_t context
 
 void server_create_queue(struct server *server, const struct msg_create_queue *message)
 {
-    struct entry *entry = add_to(server, message->queue, message->context);
+    struct entry *entry = objects_add_to(server, message->queue, message->context);
     const struct entry *device =
         entry ? server_find_with(server, message->device, server_find(server, message->context))
               : NULL;
@@ -113,10 +113,10 @@ void server_create_queue(struct server *server, const struct msg_create_queue *m
 
 void server_create_buffer(struct server *server, const struct msg_create_buffer *message)
 {
-    struct entry *entry = add_to(server, message->memory, message->context);
+    struct entry *entry = objects_add_to(server, message->memory, message->context);
     if (!entry)
         return;
-    cl_mem_flags flags = device_flags(server, message->flags);
+    cl_mem_flags flags = objects_device_flags(server, message->flags);
     if (message->content_size && message->content_size != message->size)
         server_wrong(server, "a buffer's content has another size");
     if (server->wrong)
@@ -148,7 +148,7 @@ void server_create_sub_buffer(struct server *server, const struct msg_create_sub
     if (!parent->real)
         return;
     const cl_buffer_region region = {message->origin, message->size};
-    cl_mem_flags flags = device_flags(server, message->flags);
+    cl_mem_flags flags = objects_device_flags(server, message->flags);
     if (!server->wrong)
         entry->real = entry->cl->clCreateSubBuffer(
             parent->real, flags, CL_BUFFER_CREATE_TYPE_REGION, &region, &entry->error);
@@ -159,7 +159,7 @@ struct watcher {
     uint64_t call;
 };
 
-static void CL_CALLBACK on_gone(cl_mem memory, void *data)
+static void CL_CALLBACK objects_on_gone(cl_mem memory, void *data)
 {
     struct watcher *watcher = data;
     (void)memory;
@@ -176,7 +176,7 @@ void server_watch_memory(struct server *server, const struct msg_watch_memory *m
         return;
     if (watcher) {
         *watcher = (struct watcher){server, message->call};
-        if (!entry->cl->clSetMemObjectDestructorCallback(entry->real, on_gone, watcher))
+        if (!entry->cl->clSetMemObjectDestructorCallback(entry->real, objects_on_gone, watcher))
             return;
     }
     free(watcher);
@@ -184,7 +184,7 @@ void server_watch_memory(struct server *server, const struct msg_watch_memory *m
 }
 
 /* Bytes of a packed image; UINT64_MAX: more than can be. */
-static uint64_t packed_bytes(const struct msg_create_image *message, size_t element)
+static uint64_t objects_packed_bytes(const struct msg_create_image *message, size_t element)
 {
     uint64_t bytes = element;
     uint64_t layers = message->layers ? message->layers : 1;
@@ -195,9 +195,9 @@ static uint64_t packed_bytes(const struct msg_create_image *message, size_t elem
 }
 
 /* How many bytes the driver will read, only it knows: ask it first. */
-static bool content_fits(struct server *server, struct entry *entry, cl_mem_flags flags,
-                         const cl_image_format *format, const cl_image_desc *desc,
-                         const struct msg_create_image *message)
+static bool objects_content_fits(struct server *server, struct entry *entry, cl_mem_flags flags,
+                                 const cl_image_format *format, const cl_image_desc *desc,
+                                 const struct msg_create_image *message)
 {
     size_t element = 0;
     cl_mem probe =
@@ -207,7 +207,7 @@ static bool content_fits(struct server *server, struct entry *entry, cl_mem_flag
     cl_int asked =
         entry->cl->clGetImageInfo(probe, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
     entry->cl->clReleaseMemObject(probe);
-    if (asked || packed_bytes(message, element) != message->content_size) {
+    if (asked || objects_packed_bytes(message, element) != message->content_size) {
         server_wrong(server, "an image's content has another size");
         return false;
     }
@@ -223,7 +223,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     cl_int error = parent ? parent->error : CL_SUCCESS;
     if (message->parent && !parent)
         return;
-    struct entry *entry = add_to(server, message->memory, message->context);
+    struct entry *entry = objects_add_to(server, message->memory, message->context);
     if (!entry)
         return;
     entry->error = error;
@@ -245,12 +245,13 @@ void server_create_image(struct server *server, const struct msg_create_image *m
         .image_row_pitch = source ? message->row_pitch : 0,
         .mem_object = source,
     };
-    cl_mem_flags flags = device_flags(server, message->flags);
+    cl_mem_flags flags = objects_device_flags(server, message->flags);
     if (server->wrong)
         return;
     /* How large its elements are, only the driver knows: what it makes is counted afterwards. */
     struct charge *least =
-        source ? NULL : server_take_memory(server, entry->devices, packed_bytes(message, 1));
+        source ? NULL
+               : server_take_memory(server, entry->devices, objects_packed_bytes(message, 1));
     if (!source && !least) {
         entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
         return;
@@ -258,7 +259,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     if (least)
         server_give_back(least);
     void *content = message->content_size ? (void *)message->content : NULL;
-    if (content && !content_fits(server, entry, flags, &format, &desc, message))
+    if (content && !objects_content_fits(server, entry, flags, &format, &desc, message))
         return;
     entry->real =
         entry->cl->clCreateImage(entry->context, flags | (content ? CL_MEM_COPY_HOST_PTR : 0),
@@ -269,7 +270,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
 
 void server_create_sampler(struct server *server, const struct msg_create_sampler *message)
 {
-    struct entry *entry = add_to(server, message->sampler, message->context);
+    struct entry *entry = objects_add_to(server, message->sampler, message->context);
     if (entry)
         entry->real =
             entry->cl->clCreateSampler(entry->context, message->normalized, message->addressing,
@@ -278,7 +279,7 @@ void server_create_sampler(struct server *server, const struct msg_create_sample
 
 void server_create_user_event(struct server *server, const struct msg_create_user_event *message)
 {
-    struct entry *entry = add_to(server, message->event, message->context);
+    struct entry *entry = objects_add_to(server, message->event, message->context);
     if (!entry)
         return;
     entry->user = true;

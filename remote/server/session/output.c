@@ -39,7 +39,7 @@ void server_print(struct server *server)
 }
 
 /* So that no kernel waits for somebody to read, unless its client does not. */
-static void *read_output(void *data)
+static void *output_read_output(void *data)
 {
     struct server *server = data;
     struct pollfd ready = {.fd = output, .events = POLLIN};
@@ -61,5 +61,5 @@ int server_catch_output(struct server *server)
     close(ends[1]);
     capacity = fcntl(ends[0], F_GETPIPE_SZ);
     output = ends[0];
-    return thread_start("reseat-output", 0, read_output, server, NULL);
+    return thread_start("reseat-output", 0, output_read_output, server, NULL);
 }

@@ -44,7 +44,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct pace paces[DEVICES_MAX];
 
-static void say(const struct pace *pace, enum word_kind kind)
+static void pacing_say(const struct pace *pace, enum word_kind kind)
 {
     word_say(pace->channel,
              &(struct word){.kind = kind, .device = pace->number, .again = pace->asked});
@@ -52,27 +52,27 @@ static void say(const struct pace *pace, enum word_kind kind)
 
 /* All that was given has ended. Who gave something just now wants another turn: a client that waits
    for each command says so a little later, and would come after all others. */
-static void turn_over(struct pace *pace, uint64_t now_ns)
+static void pacing_turn_over(struct pace *pace, uint64_t now_ns)
 {
     pace->yours = pace->owes = false;
     pace->grow = 0;
     pace->asked |= pace->waiting || now_ns - pace->idle_ns < LINGER_NS;
-    say(pace, WORD_OVER);
+    pacing_say(pace, WORD_OVER);
 }
 
 /* Under the lock: may one more be given now? */
-static bool may_give(struct pace *pace, uint64_t now_ns)
+static bool pacing_may_give(struct pace *pace, uint64_t now_ns)
 {
     if (pace->yours && now_ns >= pace->until_ns) {
         /* Those who owe had their turn beside others', and nobody waits for its end. */
         if (pace->given == 0)
-            turn_over(pace, now_ns);
+            pacing_turn_over(pace, now_ns);
         else if (pace->owes)
             pace->yours = false;
     }
     if (!pace->yours && !pace->asked) {
         pace->asked = true;
-        say(pace, WORD_WANT);
+        pacing_say(pace, WORD_WANT);
     }
     if (!pace->yours || now_ns >= pace->until_ns)
         return false;
@@ -80,7 +80,7 @@ static bool may_give(struct pace *pace, uint64_t now_ns)
 }
 
 /* Of the session's thread, under the lock. */
-static void note_lane(struct pace *pace, struct entry *queue)
+static void pacing_note_lane(struct pace *pace, struct entry *queue)
 {
     struct lane *lanes = reallocarray(pace->lanes, pace->lane_count + 1, sizeof(*pace->lanes));
     if (!lanes)
@@ -102,7 +102,8 @@ struct pace *pacing_wait(struct server *server, struct entry *queue)
     pace->number = server->numbers[queue->device];
     pace->waiting = true;
     uint64_t patience = clock_now_ns() + PATIENCE_NS;
-    for (bool flushed = false; !atomic_load(&pace->alone) && !may_give(pace, clock_now_ns());) {
+    for (bool flushed = false;
+         !atomic_load(&pace->alone) && !pacing_may_give(pace, clock_now_ns());) {
         if (clock_now_ns() >= patience)
             break;
         if (flushed) {
@@ -120,7 +121,7 @@ struct pace *pacing_wait(struct server *server, struct entry *queue)
     pace->waiting = false;
     bool alone = atomic_load(&pace->alone);
     if (alone && queue->round != pace->round)
-        note_lane(pace, queue);
+        pacing_note_lane(pace, queue);
     if (!alone) {
         pace->given++;
         pace->room -= pace->owes && pace->room;
@@ -130,7 +131,7 @@ struct pace *pacing_wait(struct server *server, struct entry *queue)
 }
 
 /* Under the lock: how much fits into a turn, by how long this took. */
-static void learn(struct pace *pace, uint64_t began_ns, uint64_t now_ns)
+static void pacing_learn(struct pace *pace, uint64_t began_ns, uint64_t now_ns)
 {
     uint64_t from = began_ns > pace->last_end_ns ? began_ns : pace->last_end_ns;
     uint64_t took = now_ns - from + 1;
@@ -145,11 +146,11 @@ void pacing_ended(struct pace *pace, uint64_t began_ns)
     uint64_t now_ns = clock_now_ns();
     pthread_mutex_lock(&lock);
     pace->given--;
-    learn(pace, began_ns, now_ns);
+    pacing_learn(pace, began_ns, now_ns);
     if (pace->given == 0) {
         pace->idle_ns = now_ns;
         if (pace->owes || (pace->yours && now_ns >= pace->until_ns))
-            turn_over(pace, now_ns);
+            pacing_turn_over(pace, now_ns);
     }
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
@@ -170,7 +171,7 @@ void pacing_forget(struct server *server, const struct entry *queue)
 /* ---- what is heard ---- */
 
 /* See the end of what a queue was given. */
-static void watch_lane(struct server *server, struct pace *pace, const struct lane *lane)
+static void pacing_watch_lane(struct server *server, struct pace *pace, const struct lane *lane)
 {
     cl_event event = NULL;
     if (lane->cl->clEnqueueMarkerWithWaitList(lane->queue, 0, NULL, &event) ||
@@ -183,7 +184,7 @@ static void watch_lane(struct server *server, struct pace *pace, const struct la
 }
 
 /* Others wait: from now on ends are seen, also that of what was given until now. */
-static void recall(struct server *server, struct pace *pace, uint64_t ns)
+static void pacing_recall(struct server *server, struct pace *pace, uint64_t ns)
 {
     pthread_mutex_lock(&lock);
     struct lane *lanes = pace->lanes;
@@ -200,11 +201,11 @@ static void recall(struct server *server, struct pace *pace, uint64_t ns)
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     for (size_t i = 0; i < count; i++)
-        watch_lane(server, pace, &lanes[i]);
+        pacing_watch_lane(server, pace, &lanes[i]);
     free(lanes);
 }
 
-static void begin(struct pace *pace, uint64_t ns)
+static void pacing_begin(struct pace *pace, uint64_t ns)
 {
     uint64_t now_ns = clock_now_ns();
     pthread_mutex_lock(&lock);
@@ -222,11 +223,11 @@ static void begin(struct pace *pace, uint64_t ns)
     pthread_mutex_unlock(&lock);
 }
 
-static void lose(struct pace *pace)
+static void pacing_lose(struct pace *pace)
 {
     pthread_mutex_lock(&lock);
     if (pace->yours && pace->given == 0)
-        turn_over(pace, clock_now_ns());
+        pacing_turn_over(pace, clock_now_ns());
     else if (pace->yours)
         pace->owes = true;
     pace->yours = false;
@@ -241,11 +242,11 @@ void pacing_hear(struct server *server, const struct word *message)
         return;
     struct pace *pace = &paces[message->device];
     if (message->kind == WORD_YOURS)
-        begin(pace, message->ns);
+        pacing_begin(pace, message->ns);
     else if (message->kind == WORD_RECALL)
-        recall(server, pace, message->ns);
+        pacing_recall(server, pace, message->ns);
     else
-        lose(pace);
+        pacing_lose(pace);
 }
 
 int pacing_tick(void)
@@ -258,7 +259,7 @@ int pacing_tick(void)
         if (!pace->yours || atomic_load(&pace->alone))
             continue;
         if (pace->given == 0 && (now_ns >= pace->until_ns || now_ns - pace->idle_ns >= LINGER_NS)) {
-            turn_over(pace, now_ns);
+            pacing_turn_over(pace, now_ns);
             pthread_cond_broadcast(&changed);
         } else {
             again = true;

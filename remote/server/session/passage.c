@@ -28,7 +28,7 @@ static struct passage *passages;
 static pthread_cond_t passage_listed = PTHREAD_COND_INITIALIZER;
 static unsigned passage_count;
 
-static void hold(struct passage *passage)
+static void passage_hold(struct passage *passage)
 {
     atomic_fetch_add(&passage->holders, 1);
 }
@@ -58,7 +58,7 @@ cl_int passage_status(const struct passage *passage)
 
 /* ---- waiting ---- */
 
-static void CL_CALLBACK on_start(cl_event event, cl_int status, void *data)
+static void CL_CALLBACK passage_on_start(cl_event event, cl_int status, void *data)
 {
     struct passage *passage = data;
     (void)event, (void)status;
@@ -69,7 +69,7 @@ static void CL_CALLBACK on_start(cl_event event, cl_int status, void *data)
     passage_unref(passage);
 }
 
-static cl_int start_status(const struct passage *passage)
+static cl_int passage_start_status(const struct passage *passage)
 {
     cl_int status = CL_COMPLETE;
     if (passage->start)
@@ -88,7 +88,7 @@ cl_int passage_await_start(struct passage *passage, cl_int (*tick)(void *data), 
             ;
         bool forgotten = passage->forgotten;
         pthread_mutex_unlock(&passage_lock);
-        cl_int status = start_status(passage);
+        cl_int status = passage_start_status(passage);
         if (forgotten)
             return CL_OUT_OF_RESOURCES;
         if (status < 0)
@@ -104,7 +104,7 @@ cl_int passage_await_start(struct passage *passage, cl_int (*tick)(void *data), 
 /* ---- ends of one session ---- */
 
 /* The other end of @passage, if it has come. Under the lock. */
-static struct passage *find_other(const struct passage *passage)
+static struct passage *passage_find_other(const struct passage *passage)
 {
     struct passage *at = passages;
     while (at && (at->transfer != passage->transfer || at->gives == passage->gives ||
@@ -114,10 +114,10 @@ static struct passage *find_other(const struct passage *passage)
 }
 
 /* By the session's thread, which also forgets: nothing else matches them. */
-static bool match(struct passage *passage)
+static bool passage_match(struct passage *passage)
 {
     pthread_mutex_lock(&passage_lock);
-    struct passage *other = find_other(passage);
+    struct passage *other = passage_find_other(passage);
     if (other) {
         passage->other = other;
         other->other = passage;
@@ -126,7 +126,7 @@ static bool match(struct passage *passage)
     return other;
 }
 
-static void unlist(struct passage *passage)
+static void passage_unlist(struct passage *passage)
 {
     pthread_mutex_lock(&passage_lock);
     struct passage **at = &passages;
@@ -138,9 +138,9 @@ static void unlist(struct passage *passage)
 }
 
 /* It has ended so, and what waited for it goes on. */
-static void settle(struct passage *passage, cl_int error)
+static void passage_settle(struct passage *passage, cl_int error)
 {
-    unlist(passage);
+    passage_unlist(passage);
     atomic_store(&passage->status, error ? error : CL_COMPLETE);
     if (error)
         log_info("a transfer of %llu bytes between devices failed: %d",
@@ -153,7 +153,7 @@ static void settle(struct passage *passage, cl_int error)
 }
 
 /* Both ends, for which the one that came later has a thread. */
-static void *run_here(void *data)
+static void *passage_run_here(void *data)
 {
     struct passage *late = data;
     struct passage *from = late->gives ? late : late->other;
@@ -165,14 +165,14 @@ static void *run_here(void *data)
         error = passage_await_start(to, NULL, NULL);
     if (error == CL_SUCCESS)
         error = pump_run(from, to, NULL);
-    settle(from, error);
-    settle(to, error);
+    passage_settle(from, error);
+    passage_settle(to, error);
     return NULL;
 }
 
 /* ---- an end whose other one is elsewhere ---- */
 
-static cl_int connect(struct passage *passage)
+static cl_int passage_connect(struct passage *passage)
 {
     struct link *link = NULL;
     int error = connector_ask(passage->server->channel, passage->where, &passage->ticket,
@@ -190,7 +190,7 @@ static cl_int connect(struct passage *passage)
 }
 
 /* Until somebody is let in with the ticket. */
-static cl_int await_link(struct passage *passage)
+static cl_int passage_await_link(struct passage *passage)
 {
     uint64_t until = passage->begun_ns + TICKET_NS;
     pthread_mutex_lock(&passage_lock);
@@ -203,21 +203,21 @@ static cl_int await_link(struct passage *passage)
     return came ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
 }
 
-static void *run_apart(void *data)
+static void *passage_run_apart(void *data)
 {
     struct passage *passage = data;
-    cl_int error = passage->way == TRANSFER_CONNECT ? connect(passage)
-                   : passage->way == TRANSFER_AWAIT ? await_link(passage)
+    cl_int error = passage->way == TRANSFER_CONNECT ? passage_connect(passage)
+                   : passage->way == TRANSFER_AWAIT ? passage_await_link(passage)
                                                     : CL_SUCCESS;
     if (error) {
-        settle(passage, error);
+        passage_settle(passage, error);
         return NULL;
     }
     error = pump_agree(passage, passage->link);
     if (error == CL_SUCCESS)
         error = passage->gives ? pump_run(passage, NULL, passage->link)
                                : pump_run(NULL, passage, passage->link);
-    settle(passage, pump_part(passage, passage->link, error));
+    passage_settle(passage, pump_part(passage, passage->link, error));
     return NULL;
 }
 
@@ -228,7 +228,7 @@ static void *run_apart(void *data)
 static atomic_uint meeting;
 
 /* Under the lock. */
-static struct passage *find_ticket(const struct ticket_name *name)
+static struct passage *passage_find_ticket(const struct ticket_name *name)
 {
     struct passage *found = NULL;
     for (struct passage *at = passages; at; at = at->next)
@@ -239,25 +239,26 @@ static struct passage *find_ticket(const struct ticket_name *name)
 
 /* The passage that a ticket of that name is for, held, which has none from now on. What was told to
    the other server may come before what was told to this one. */
-static struct passage *redeem(const struct ticket_name *name)
+static struct passage *passage_redeem(const struct ticket_name *name)
 {
     uint64_t until = clock_now_ns() + CONNECT_NS;
     struct passage *found;
     pthread_mutex_lock(&passage_lock);
-    while (!(found = find_ticket(name)) && clock_wait(&passage_listed, &passage_lock, until) == 0)
+    while (!(found = passage_find_ticket(name)) &&
+           clock_wait(&passage_listed, &passage_lock, until) == 0)
         ;
     if (found && (found->met || found->forgotten))
         found = NULL;
     if (found) {
         found->met = true;
-        hold(found);
+        passage_hold(found);
     }
     pthread_mutex_unlock(&passage_lock);
     return found;
 }
 
 /* The link of who came, once that has shown that it has the key. */
-static struct link *take_link_of(int channel)
+static struct link *passage_take_link_of(int channel)
 {
     struct link *link = NULL;
     char done = 0;
@@ -268,16 +269,16 @@ static struct link *take_link_of(int channel)
     return link;
 }
 
-static void meet(int channel)
+static void passage_meet_peer(int channel)
 {
     struct ticket_name name;
     struct passage *passage = NULL;
     struct link *link = NULL;
     if (channel_wait(channel, clock_now_ns() + CONNECT_NS) == 0 &&
         channel_receive(channel, &name, sizeof(name), NULL) == 0)
-        passage = redeem(&name);
+        passage = passage_redeem(&name);
     if (passage && channel_send(channel, passage->ticket.key, TICKET_KEY_SIZE, -1) == 0)
-        link = take_link_of(channel);
+        link = passage_take_link_of(channel);
     close(channel);
     if (!passage)
         return;
@@ -291,9 +292,9 @@ static void meet(int channel)
     passage_unref(passage);
 }
 
-static void *run_meet(void *data)
+static void *passage_run_meet(void *data)
 {
-    meet((int)(intptr_t)data);
+    passage_meet_peer((int)(intptr_t)data);
     atomic_fetch_sub(&meeting, 1);
     return NULL;
 }
@@ -301,7 +302,7 @@ static void *run_meet(void *data)
 void passage_meet(int channel)
 {
     if (atomic_fetch_add(&meeting, 1) < MEETING_MAX &&
-        thread_start("reseat-meet", STACK, run_meet, (void *)(intptr_t)channel, NULL) == 0)
+        thread_start("reseat-meet", STACK, passage_run_meet, (void *)(intptr_t)channel, NULL) == 0)
         return;
     atomic_fetch_sub(&meeting, 1);
     close(channel);
@@ -309,7 +310,7 @@ void passage_meet(int channel)
 
 /* ---- beginnings ---- */
 
-static int take_link(struct passage *passage)
+static int passage_take_link(struct passage *passage)
 {
     struct server *server = passage->server;
     struct link *link = server->stream.link; /* The receiver's, who calls this. */
@@ -324,7 +325,7 @@ static int take_link(struct passage *passage)
     return link_unix.admit(fd, 0, &passage->link);
 }
 
-static cl_int take_ticket(struct passage *passage, const struct passage_wish *wish)
+static cl_int passage_take_ticket(struct passage *passage, const struct passage_wish *wish)
 {
     if (wish->ticket_size != sizeof(passage->ticket)) {
         server_wrong(wish->server, "a transfer comes without its ticket");
@@ -336,7 +337,7 @@ static cl_int take_ticket(struct passage *passage, const struct passage_wish *wi
 }
 
 /* A driver that is given what has failed to wait for may do so for ever (POCL 3.1). */
-static bool has_failed(const struct passage_wish *wish)
+static bool passage_has_failed(const struct passage_wish *wish)
 {
     cl_int status = CL_COMPLETE;
     for (cl_uint i = 0; i < wish->wait_count && status >= 0; i++)
@@ -346,14 +347,14 @@ static bool has_failed(const struct passage_wish *wish)
 }
 
 /* It begins once what it waits for has ended, and on an in-order queue all that is before it. */
-static cl_int enqueue_start(struct passage *passage, const struct passage_wish *wish)
+static cl_int passage_enqueue_start(struct passage *passage, const struct passage_wish *wish)
 {
     const cl_icd_dispatch *cl = passage->cl;
     cl_command_queue queue = wish->queue->real;
     cl_command_queue_properties properties = 0;
     cl_int error = cl->clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(properties),
                                              &properties, NULL);
-    if (error == CL_SUCCESS && has_failed(wish))
+    if (error == CL_SUCCESS && passage_has_failed(wish))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     bool at_once = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) && wish->wait_count == 0;
     if (error || at_once) {
@@ -363,27 +364,28 @@ static cl_int enqueue_start(struct passage *passage, const struct passage_wish *
     error = cl->clEnqueueMarkerWithWaitList(queue, wish->wait_count, wish->waits, &passage->start);
     if (error)
         return error;
-    hold(passage);
-    error = cl->clSetEventCallback(passage->start, CL_COMPLETE, on_start, passage);
+    passage_hold(passage);
+    error = cl->clSetEventCallback(passage->start, CL_COMPLETE, passage_on_start, passage);
     if (error)
         passage_unref(passage);
     return error;
 }
 
 /* What follows waits for its end. */
-static cl_int enqueue(struct passage *passage, const struct passage_wish *wish, cl_event *ret_event)
+static cl_int passage_enqueue(struct passage *passage, const struct passage_wish *wish,
+                              cl_event *ret_event)
 {
     cl_int error = CL_SUCCESS;
     passage->gate = passage->cl->clCreateUserEvent(passage->context, &error);
     if (error == CL_SUCCESS)
-        error = enqueue_start(passage, wish);
+        error = passage_enqueue_start(passage, wish);
     if (error == CL_SUCCESS)
         error = passage->cl->clEnqueueMarkerWithWaitList(wish->queue->real, 1, &passage->gate,
                                                          ret_event);
     return error;
 }
 
-static bool list(struct passage *passage)
+static bool passage_list(struct passage *passage)
 {
     pthread_mutex_lock(&passage_lock);
     bool room = passage_count < WIRE_TRANSFERS_MAX;
@@ -397,7 +399,7 @@ static bool list(struct passage *passage)
     return room;
 }
 
-static struct passage *create(const struct passage_wish *wish)
+static struct passage *passage_create(const struct passage_wish *wish)
 {
     struct passage *passage = calloc(1, sizeof(*passage));
     if (!passage)
@@ -425,40 +427,41 @@ static struct passage *create(const struct passage_wish *wish)
 }
 
 /* The other end of this session's, which is still to come, learns it then. Takes @passage. */
-static void refuse(struct passage *passage)
+static void passage_refuse_one(struct passage *passage)
 {
     passage->refused = true;
-    if (passage->way != TRANSFER_HERE || !list(passage))
+    if (passage->way != TRANSFER_HERE || !passage_list(passage))
         passage_unref(passage);
 }
 
-static cl_int take_way(struct passage *passage, const struct passage_wish *wish)
+static cl_int passage_take_way(struct passage *passage, const struct passage_wish *wish)
 {
-    if (wish->way == TRANSFER_DESCRIPTOR && take_link(passage))
+    if (wish->way == TRANSFER_DESCRIPTOR && passage_take_link(passage))
         return CL_OUT_OF_RESOURCES;
     if (wish->way == TRANSFER_CONNECT || wish->way == TRANSFER_AWAIT)
-        return take_ticket(passage, wish);
+        return passage_take_ticket(passage, wish);
     return CL_SUCCESS;
 }
 
 void passage_refuse(const struct passage_wish *wish)
 {
-    struct passage *passage = create(wish);
-    if (passage && take_way(passage, wish) == CL_SUCCESS)
-        refuse(passage);
+    struct passage *passage = passage_create(wish);
+    if (passage && passage_take_way(passage, wish) == CL_SUCCESS)
+        passage_refuse_one(passage);
     else
         passage_unref(passage);
 }
 
 /* Has the other end come, and is it one that goes? */
-static cl_int start(struct passage *passage)
+static cl_int passage_start(struct passage *passage)
 {
     bool here = passage->way == TRANSFER_HERE;
-    if (here && !match(passage))
+    if (here && !passage_match(passage))
         return CL_SUCCESS;
     if (here && passage->other->refused)
         return CL_OUT_OF_RESOURCES;
-    return thread_start("reseat-pass", STACK, here ? run_here : run_apart, passage, NULL)
+    return thread_start("reseat-pass", STACK, here ? passage_run_here : passage_run_apart, passage,
+                        NULL)
                ? CL_OUT_OF_RESOURCES
                : CL_SUCCESS;
 }
@@ -466,61 +469,61 @@ static cl_int start(struct passage *passage)
 cl_int passage_begin_bytes(const struct passage_wish *wish, unsigned char *bytes,
                            void (*done)(void *data, cl_int error), void *data)
 {
-    struct passage *passage = create(wish);
+    struct passage *passage = passage_create(wish);
     if (!passage)
         return CL_OUT_OF_HOST_MEMORY;
     passage->bytes = bytes;
     passage->data = data;
     passage->ready = true;
-    cl_int error = take_way(passage, wish);
-    if (error || !list(passage)) {
+    cl_int error = passage_take_way(passage, wish);
+    if (error || !passage_list(passage)) {
         passage_unref(passage);
         return error ? error : CL_OUT_OF_RESOURCES;
     }
     passage->done = done;
-    if (thread_start("reseat-pass", STACK, run_apart, passage, NULL) == 0)
+    if (thread_start("reseat-pass", STACK, passage_run_apart, passage, NULL) == 0)
         return CL_SUCCESS;
     passage->done = NULL;
-    settle(passage, CL_OUT_OF_RESOURCES);
+    passage_settle(passage, CL_OUT_OF_RESOURCES);
     return CL_OUT_OF_RESOURCES;
 }
 
 cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
                      struct passage **ret_passage)
 {
-    struct passage *passage = create(wish);
+    struct passage *passage = passage_create(wish);
     if (!passage)
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = take_way(passage, wish);
+    cl_int error = passage_take_way(passage, wish);
     if (error == CL_SUCCESS)
         error = passage->cl->clGetCommandQueueInfo(wish->queue->real, CL_QUEUE_DEVICE,
                                                    sizeof(passage->device), &passage->device, NULL);
     enum gates gates =
         error ? GATES_GOOD : gates_of(passage->cl, passage->context, passage->device);
     if (gates != GATES_GOOD) {
-        refuse(passage);
+        passage_refuse_one(passage);
         return gates == GATES_NONE ? CL_INVALID_OPERATION : CL_OUT_OF_RESOURCES;
     }
-    if (error == CL_SUCCESS && !list(passage))
+    if (error == CL_SUCCESS && !passage_list(passage))
         error = CL_OUT_OF_RESOURCES;
     if (error) {
         passage_unref(passage);
         return error;
     }
     cl_event end = NULL;
-    error = enqueue(passage, wish, &end);
-    hold(passage); /* The caller's. */
+    error = passage_enqueue(passage, wish, &end);
+    passage_hold(passage); /* The caller's. */
     if (error == CL_SUCCESS)
-        error = start(passage);
+        error = passage_start(passage);
     if (error) {
         bool alone = passage->way == TRANSFER_HERE && !passage->other;
-        struct passage *none = alone ? create(wish) : NULL;
+        struct passage *none = alone ? passage_create(wish) : NULL;
         if (passage->other)
-            settle(passage->other, error);
-        settle(passage, error);
+            passage_settle(passage->other, error);
+        passage_settle(passage, error);
         passage_unref(passage);
         if (none)
-            refuse(none);
+            passage_refuse_one(none);
         if (end)
             wish->queue->cl->clReleaseEvent(end);
         return error;
@@ -547,5 +550,5 @@ void server_forget(struct server *server, const struct msg_forget *message)
     }
     pthread_mutex_unlock(&passage_lock);
     if (alone)
-        settle(alone, CL_OUT_OF_RESOURCES);
+        passage_settle(alone, CL_OUT_OF_RESOURCES);
 }

@@ -42,7 +42,7 @@ void server_flush(struct server *server)
     server->touched_count = 0;
 }
 
-static uint64_t profile(const struct given *given, cl_event event, cl_profiling_info what)
+static uint64_t pending_profile(const struct given *given, cl_event event, cl_profiling_info what)
 {
     cl_ulong at = 0;
     if (!given->profiled || given->cl->clGetEventProfilingInfo(event, what, sizeof(at), &at, NULL))
@@ -57,7 +57,7 @@ static bool closer; /* There is one more to be looked at closely; guarded by pen
 static pthread_cond_t closer_came = PTHREAD_COND_INITIALIZER;
 
 /* Under pending_lock. */
-static void count_busy(void)
+static void pending_count_busy(void)
 {
     uint64_t now_ns = clock_now_ns();
     busy_ns += pending ? now_ns - busy_since_ns : 0;
@@ -65,9 +65,9 @@ static void count_busy(void)
 }
 
 /* Under pending_lock. */
-static void unlink_given(struct given *given)
+static void pending_unlink_given(struct given *given)
 {
-    count_busy();
+    pending_count_busy();
     given->ended = true;
     if (given->next)
         given->next->previous = given->previous;
@@ -96,7 +96,7 @@ void given_unstage(struct server *server, const struct staged *staged)
         free(staged->bytes);
 }
 
-static void given_put(struct given *given)
+static void pending_given_put(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
     bool last = --given->holders == 0;
@@ -110,17 +110,17 @@ static void given_put(struct given *given)
 }
 
 /* False: it had ended already. */
-static bool take_end(struct given *given)
+static bool pending_take_end(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
     bool first = !given->ended;
     if (first)
-        unlink_given(given);
+        pending_unlink_given(given);
     pthread_mutex_unlock(&pending_lock);
     return first;
 }
 
-static bool has_ended(const struct given *given)
+static bool pending_has_ended(const struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
     bool ended = given->ended;
@@ -128,10 +128,10 @@ static bool has_ended(const struct given *given)
     return ended;
 }
 
-static void add_pending(struct given *given)
+static void pending_add_pending(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
-    count_busy();
+    pending_count_busy();
     given->given_ns = busy_since_ns;
     given->next = pending;
     if (pending)
@@ -142,7 +142,7 @@ static void add_pending(struct given *given)
     pthread_mutex_unlock(&pending_lock);
 }
 
-static void tell_end(const struct given *given, cl_event event, cl_int status)
+static void pending_tell_end(const struct given *given, cl_event event, cl_int status)
 {
     if (given->passage && status == CL_COMPLETE)
         status = passage_status(given->passage);
@@ -150,10 +150,10 @@ static void tell_end(const struct given *given, cl_event event, cl_int status)
         server_print(given->server);
         struct msg_done done = {.event = given->id, .status = status};
         if (status == CL_COMPLETE) {
-            done.queued = profile(given, event, CL_PROFILING_COMMAND_QUEUED);
-            done.submitted = profile(given, event, CL_PROFILING_COMMAND_SUBMIT);
-            done.started = profile(given, event, CL_PROFILING_COMMAND_START);
-            done.ended = profile(given, event, CL_PROFILING_COMMAND_END);
+            done.queued = pending_profile(given, event, CL_PROFILING_COMMAND_QUEUED);
+            done.submitted = pending_profile(given, event, CL_PROFILING_COMMAND_SUBMIT);
+            done.started = pending_profile(given, event, CL_PROFILING_COMMAND_START);
+            done.ended = pending_profile(given, event, CL_PROFILING_COMMAND_END);
             done.content = given->answer ? given->staged.bytes : NULL;
             done.content_size = given->answer;
             done.content_lies_in = given->staged.pooled;
@@ -172,25 +172,25 @@ static void tell_end(const struct given *given, cl_event event, cl_int status)
 
 /* Until it is called the driver may write what it was given, whoever told of the end: it is held.
  */
-static void CL_CALLBACK on_end(cl_event event, cl_int status, void *data)
+static void CL_CALLBACK pending_on_end(cl_event event, cl_int status, void *data)
 {
     struct given *given = data;
-    if (take_end(given))
-        tell_end(given, event, status);
-    given_put(given);
+    if (pending_take_end(given))
+        pending_tell_end(given, event, status);
+    pending_given_put(given);
 }
 
-static cl_int ask_for_end(struct given *given)
+static cl_int pending_ask_for_end(struct given *given)
 {
-    return given->cl->clSetEventCallback(given->event, CL_COMPLETE, on_end, given);
+    return given->cl->clSetEventCallback(given->event, CL_COMPLETE, pending_on_end, given);
 }
 
 /* With a reference for the callback, or whoever comes in its place. */
-static void begin(struct given *given)
+static void pending_begin(struct given *given)
 {
     given->holders = 1;
     given->cl->clRetainEvent(given->event);
-    add_pending(given);
+    pending_add_pending(given);
 }
 
 /* ---- ends that the session's thread looks for ---- */
@@ -205,47 +205,47 @@ static struct bell_spin looking;
 #define LOOK_NS   4096 /* and one more for so long: an end is told a hundredth of its time late. */
 
 /* Under pending_lock. None of its queue, which is looked at first, comes before it. */
-static bool is_first(const struct given *given)
+static bool pending_is_first(const struct given *given)
 {
     const struct given *before = given->next;
     return !before || !before->tell || before->queue != given->queue;
 }
 
 /* From here on it is looked at closely. */
-static void mark_asked(struct given *given)
+static void pending_mark_asked(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
     given->asked = true;
-    if (given->tell && given->own_memory && !given->ended && is_first(given)) {
+    if (given->tell && given->own_memory && !given->ended && pending_is_first(given)) {
         closer = true;
         pthread_cond_signal(&closer_came);
     }
     pthread_mutex_unlock(&pending_lock);
 }
 
-static void ask_for_fresh(struct server *server)
+static void pending_ask_for_fresh(struct server *server)
 {
     struct given *given = fresh;
     fresh = NULL;
     if (!given)
         return;
-    mark_asked(given); /* Before it is gone, as it may be with its callback. */
-    if (ask_for_end(given))
+    pending_mark_asked(given); /* Before it is gone, as it may be with its callback. */
+    if (pending_ask_for_end(given))
         server_wrong(server, "there is no memory for its commands");
 }
 
 void given_see_end(struct given *given)
 {
-    ask_for_fresh(given->server);
-    begin(given);
+    pending_ask_for_fresh(given->server);
+    pending_begin(given);
     fresh = given;
     if (!given->server->stream.rings)
-        ask_for_fresh(given->server);
+        pending_ask_for_fresh(given->server);
 }
 
 /* Of each queue the one that ends first, as far as they are among the oldest; each is held.
  * @closely  Only those that may be looked at closely. */
-static size_t list_oldest(bool closely, struct given *givens[LOOKED_AT])
+static size_t pending_list_oldest(bool closely, struct given *givens[LOOKED_AT])
 {
     size_t count = 0;
     unsigned searched = 0;
@@ -265,27 +265,27 @@ static size_t list_oldest(bool closely, struct given *givens[LOOKED_AT])
 }
 
 /* Has it ended? Then that is told. */
-static bool look_at(struct given *given)
+static bool pending_look_at(struct given *given)
 {
     cl_int status = CL_QUEUED;
     if (given->cl->clGetEventInfo(given->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
                                   &status, NULL) ||
         status > CL_COMPLETE)
         return false;
-    if (take_end(given))
-        tell_end(given, given->event, status);
+    if (pending_take_end(given))
+        pending_tell_end(given, given->event, status);
     return true;
 }
 
 /* Look at each until one has ended, a message comes, or for so long. */
-static bool look_for(const struct server *server, struct given *const *givens, size_t count,
-                     uint64_t budget_ns, uint64_t *ret_took_ns)
+static bool pending_look_for(const struct server *server, struct given *const *givens, size_t count,
+                             uint64_t budget_ns, uint64_t *ret_took_ns)
 {
     uint64_t begun = clock_now_ns(), took_ns = 0;
     bool ended = false;
     while (!ended && !stream_has_more(&server->stream) && took_ns < budget_ns) {
         for (size_t i = 0; i < count; i++)
-            ended |= look_at(givens[i]);
+            ended |= pending_look_at(givens[i]);
         uint64_t looks = LOOKS + took_ns / LOOK_NS;
         for (uint64_t i = 0; !ended && i < looks && !stream_has_more(&server->stream); i++)
             bell_relax();
@@ -296,31 +296,32 @@ static bool look_for(const struct server *server, struct given *const *givens, s
 }
 
 /* Returns whether one ended. */
-static bool look_for_ends(const struct server *server)
+static bool pending_look_for_ends(const struct server *server)
 {
     struct given *givens[LOOKED_AT];
-    size_t count = list_oldest(false, givens);
+    size_t count = pending_list_oldest(false, givens);
     uint64_t budget = count ? bell_spin_begin(&looking) : 0, took_ns;
-    bool ended = budget && look_for(server, givens, count, budget, &took_ns);
+    bool ended = budget && pending_look_for(server, givens, count, budget, &took_ns);
     if (ended)
         bell_spin_paid(&looking, took_ns);
     else if (budget && !stream_has_more(&server->stream))
         bell_spin_failed(&looking);
     for (size_t i = 0; i < count; i++) {
-        if (ended && givens[i] == fresh && has_ended(fresh)) {
+        if (ended && givens[i] == fresh && pending_has_ended(fresh)) {
             fresh = NULL;
-            given_put(givens[i]);
+            pending_given_put(givens[i]);
         }
-        given_put(givens[i]);
+        pending_given_put(givens[i]);
     }
     return ended;
 }
 
 void pending_attend(struct server *server)
 {
-    while (server->stream.rings && !stream_has_more(&server->stream) && look_for_ends(server))
+    while (server->stream.rings && !stream_has_more(&server->stream) &&
+           pending_look_for_ends(server))
         ;
-    ask_for_fresh(server);
+    pending_ask_for_fresh(server);
 }
 
 int server_see_end(struct server *server, const cl_icd_dispatch *cl, cl_event event,
@@ -331,14 +332,14 @@ int server_see_end(struct server *server, const cl_icd_dispatch *cl, cl_event ev
         return -ENOMEM;
     *given = (struct given){
         .server = server, .cl = cl, .event = event, .pace = pace, .began_ns = clock_now_ns()};
-    begin(given);
+    pending_begin(given);
     /* One that calls nobody back is looked at all the same. */
-    (void)!ask_for_end(given);
+    (void)!pending_ask_for_end(given);
     return 0;
 }
 
 /* Up to @room of those that have not ended, from the @skip-th; each is held. */
-static size_t list_pending(struct given **givens, size_t skip, size_t room)
+static size_t pending_list_pending(struct given **givens, size_t skip, size_t room)
 {
     size_t count = 0;
     pthread_mutex_lock(&pending_lock);
@@ -357,23 +358,23 @@ static size_t list_pending(struct given **givens, size_t skip, size_t room)
 /* POCL calls nobody back for a command that failed because what it waited for did; others may not
    call at all, or be late. Whoever comes first tells. No driver is called under the lock: its
    callback may come with locks of its own, and waits for ours. */
-static void look_at_all(void)
+static void pending_look_at_all(void)
 {
     struct given *givens[64];
     size_t count;
-    for (size_t skip = 0; (count = list_pending(givens, skip, ARRAY_SIZE(givens))) != 0;
+    for (size_t skip = 0; (count = pending_list_pending(givens, skip, ARRAY_SIZE(givens))) != 0;
          skip += count)
         for (size_t i = 0; i < count; i++) {
-            (void)look_at(givens[i]);
-            given_put(givens[i]);
+            (void)pending_look_at(givens[i]);
+            pending_given_put(givens[i]);
         }
 }
 
 /* For the operator, who sees how much each session has of a device. */
-static void tell_busy(const struct server *server)
+static void pending_tell_busy(const struct server *server)
 {
     pthread_mutex_lock(&pending_lock);
-    count_busy();
+    pending_count_busy();
     uint64_t ns = busy_ns;
     busy_ns = 0;
     pthread_mutex_unlock(&pending_lock);
@@ -382,7 +383,7 @@ static void tell_busy(const struct server *server)
 }
 
 /* Until then, or until there is one more to be looked at closely. */
-static void rest(uint64_t until_ns)
+static void pending_rest(uint64_t until_ns)
 {
     pthread_mutex_lock(&pending_lock);
     while (!closer && clock_wait(&closer_came, &pending_lock, until_ns) == 0)
@@ -392,31 +393,31 @@ static void rest(uint64_t until_ns)
 }
 
 /* A GPU's driver calls back some milliseconds late where the command took as long. */
-static void look_closely(uint64_t until_ns)
+static void pending_look_closely(uint64_t until_ns)
 {
     struct given *givens[LOOKED_AT];
     while (clock_now_ns() < until_ns) {
-        size_t count = list_oldest(true, givens);
+        size_t count = pending_list_oldest(true, givens);
         uint64_t now_ns = clock_now_ns(), next_ns = until_ns;
         for (size_t i = 0; i < count; i++) {
             uint64_t again_ns = now_ns + pending_look_after(now_ns - givens[i]->given_ns);
             next_ns = again_ns < next_ns ? again_ns : next_ns;
-            (void)look_at(givens[i]);
-            given_put(givens[i]);
+            (void)pending_look_at(givens[i]);
+            pending_given_put(givens[i]);
         }
-        rest(next_ns);
+        pending_rest(next_ns);
     }
 }
 
-static void *watch_commands(void *data)
+static void *pending_watch_commands(void *data)
 {
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
     for (unsigned round = 0;; round++) {
-        look_at_all();
+        pending_look_at_all();
         staging_tidy();
         if (round % TELL_ROUNDS == 0)
-            tell_busy(data);
-        look_closely(clock_now_ns() + PENDING_LOOK_MOST_NS);
+            pending_tell_busy(data);
+        pending_look_closely(clock_now_ns() + PENDING_LOOK_MOST_NS);
     }
     return NULL;
 }
@@ -424,5 +425,5 @@ static void *watch_commands(void *data)
 int server_watch_commands(struct server *server)
 {
     bell_spin_init(&looking, BELL_SPIN_DEVICE);
-    return thread_start("reseat-watch", 0, watch_commands, server, NULL);
+    return thread_start("reseat-watch", 0, pending_watch_commands, server, NULL);
 }

@@ -16,7 +16,7 @@
 #define ARGUMENT_INFO "-cl-kernel-arg-info"
 
 /* A new program of a context's; NULL: nothing is to be made. */
-static struct entry *add_program(struct server *server, uint64_t id, uint64_t context)
+static struct entry *programs_add_program(struct server *server, uint64_t id, uint64_t context)
 {
     const struct entry *of = server_find(server, context);
     struct entry *entry = of ? server_add(server, id) : NULL;
@@ -30,7 +30,7 @@ static struct entry *add_program(struct server *server, uint64_t id, uint64_t co
 
 void server_create_source(struct server *server, const struct msg_create_source *message)
 {
-    struct entry *entry = add_program(server, message->program, message->context);
+    struct entry *entry = programs_add_program(server, message->program, message->context);
     const char *source = message->source;
     size_t length = message->source_size;
     if (!entry)
@@ -45,7 +45,7 @@ void server_create_source(struct server *server, const struct msg_create_source 
 
 void server_create_il(struct server *server, const struct msg_create_il *message)
 {
-    struct entry *entry = add_program(server, message->program, message->context);
+    struct entry *entry = programs_add_program(server, message->program, message->context);
     if (!entry)
         return;
     entry->text = true;
@@ -66,7 +66,7 @@ struct loading {
     cl_int *status;
 };
 
-static bool loading_init(struct loading *loading)
+static bool programs_loading_init(struct loading *loading)
 {
     uint32_t count = loading->count;
     loading->binaries = calloc(count + 1, sizeof(*loading->binaries));
@@ -75,7 +75,7 @@ static bool loading_init(struct loading *loading)
     return loading->binaries && loading->sizes && loading->status;
 }
 
-static void loading_finish(struct loading *loading)
+static void programs_loading_finish(struct loading *loading)
 {
     free(loading->binaries);
     free(loading->sizes);
@@ -83,9 +83,9 @@ static void loading_finish(struct loading *loading)
 }
 
 /* With @error, the program is one that could not be made. */
-static void load(struct server *server, const struct loading *loading, cl_int error)
+static void programs_load_binary(struct server *server, const struct loading *loading, cl_int error)
 {
-    struct entry *entry = add_program(server, loading->program, loading->context);
+    struct entry *entry = programs_add_program(server, loading->program, loading->context);
     void **devices = NULL;
     if (entry)
         devices = server_find_all(server, loading->devices, loading->count,
@@ -106,8 +106,8 @@ static void load(struct server *server, const struct loading *loading, cl_int er
     free(devices);
 }
 
-static void split_binaries(struct server *server, const struct msg_create_binary *message,
-                           const struct loading *loading)
+static void programs_split_binaries(struct server *server, const struct msg_create_binary *message,
+                                    const struct loading *loading)
 {
     const unsigned char *at = message->binaries;
     uint64_t left = message->binaries_size;
@@ -135,13 +135,13 @@ void server_create_binary(struct server *server, const struct msg_create_binary 
                               .call = message->call,
                               .devices = message->devices,
                               .count = message->devices_count};
-    bool room = loading_init(&loading);
+    bool room = programs_loading_init(&loading);
     if (room)
-        split_binaries(server, message, &loading);
+        programs_split_binaries(server, message, &loading);
     for (uint32_t i = 0; room && !server->wrong && i < loading.count; i++)
         binary_keep_bytes(server, loading.binaries[i], loading.sizes[i]);
-    load(server, &loading, room ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY);
-    loading_finish(&loading);
+    programs_load_binary(server, &loading, room ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY);
+    programs_loading_finish(&loading);
 }
 
 /* Or BINARY_LACKING: then there is no program, and the client sends what it has. */
@@ -166,7 +166,7 @@ void server_create_kept(struct server *server, const struct msg_create_kept *mes
                                     .binaries = &bytes,
                                     .sizes = &binary.size,
                                     .status = &status};
-    load(server, &loading, CL_SUCCESS);
+    programs_load_binary(server, &loading, CL_SUCCESS);
     binary_close(&binary);
 }
 
@@ -203,7 +203,7 @@ struct build {
 
 static atomic_uint builds_running;
 
-static void build_destroy(struct build *build)
+static void programs_build_destroy(struct build *build)
 {
     if (build->program)
         build->cl->clReleaseProgram(build->program);
@@ -218,7 +218,8 @@ static void build_destroy(struct build *build)
 }
 
 /* A text that the driver has: owned, "" when it has none. */
-static char *build_text(const struct build *build, cl_device_id device, cl_program_build_info what)
+static char *programs_build_text(const struct build *build, cl_device_id device,
+                                 cl_program_build_info what)
 {
     size_t size = 0;
     if (build->cl->clGetProgramBuildInfo(build->program, device, what, 0, NULL, &size) ||
@@ -231,7 +232,7 @@ static char *build_text(const struct build *build, cl_device_id device, cl_progr
     return text;
 }
 
-static void pack_device(struct pack *pack, const struct build *build, cl_device_id device)
+static void programs_pack_device(struct pack *pack, const struct build *build, cl_device_id device)
 {
     struct msg_build_device row = {.status = CL_BUILD_NONE};
     size_t globals = 0;
@@ -243,13 +244,13 @@ static void pack_device(struct pack *pack, const struct build *build, cl_device_
                                          CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
                                          sizeof(globals), &globals, NULL) == CL_SUCCESS)
         row.globals = globals;
-    char *log = build_text(build, device, CL_PROGRAM_BUILD_LOG);
+    char *log = programs_build_text(build, device, CL_PROGRAM_BUILD_LOG);
     row.log = log ? log : "";
     pack_build_device(pack, &row);
     free(log);
 }
 
-static void answer_build(const struct build *build, cl_int error)
+static void programs_answer_build(const struct build *build, cl_int error)
 {
     struct pack pack;
     struct msg_built built = {.names = ""};
@@ -266,14 +267,14 @@ static void answer_build(const struct build *build, cl_int error)
     pack_init(&pack);
     pack_built(&pack, &built);
     for (uint32_t i = 0; build->program && i < build->device_count; i++)
-        pack_device(&pack, build, build->devices[i]);
+        programs_pack_device(&pack, build, build->devices[i]);
     server_reply(build->server, build->call, pack.failed ? CL_OUT_OF_HOST_MEMORY : error,
                  pack.bytes, pack.used);
     pack_finish(&pack);
     free(names);
 }
 
-static cl_int build_with(const struct build *build, const char *options)
+static cl_int programs_build_with(const struct build *build, const char *options)
 {
     cl_device_id *devices = (cl_device_id *)build->devices;
     return build->compile
@@ -286,15 +287,15 @@ static cl_int build_with(const struct build *build, const char *options)
 
 /* Where the driver does not build it with what is added, it is built as the client said: the driver
    does not tell of its kernels' arguments then, and they are tried. */
-static void *run_build(void *data)
+static void *programs_run_build(void *data)
 {
     struct build *build = data;
-    cl_int error = build_with(build, build->options);
+    cl_int error = programs_build_with(build, build->options);
     if (build->added && (error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
                          error == CL_INVALID_BUILD_OPTIONS || error == CL_INVALID_COMPILER_OPTIONS))
-        error = build_with(build, build->options + build->added);
-    answer_build(build, error);
-    build_destroy(build);
+        error = programs_build_with(build, build->options + build->added);
+    programs_answer_build(build, error);
+    programs_build_destroy(build);
     atomic_fetch_sub(&builds_running, 1);
     return NULL;
 }
@@ -303,8 +304,8 @@ static void *run_build(void *data)
    client may set as them. Drivers of OpenCL 1.1 do not know it, and of binaries there is nothing to
    be told. In front: what the client wrote may end in a way that swallows another word. False: no
    memory. */
-static bool add_options(struct build *build, const struct entry *program, const void *devices,
-                        const char *options)
+static bool programs_add_options(struct build *build, const struct entry *program,
+                                 const void *devices, const char *options)
 {
     const struct server *server = build->server;
     bool tells = program->text && !strstr(options, ARGUMENT_INFO);
@@ -320,9 +321,9 @@ static bool add_options(struct build *build, const struct entry *program, const 
 }
 
 /* What all builds begin with; NULL: it was answered, or the session ends. */
-static struct build *build_create(struct server *server, const struct entry *program,
-                                  const void *devices, uint32_t device_count, const char *options,
-                                  uint64_t call)
+static struct build *programs_build_create(struct server *server, const struct entry *program,
+                                           const void *devices, uint32_t device_count,
+                                           const char *options, uint64_t call)
 {
     cl_int error = program->error;
     struct build *build = calloc(1, sizeof(*build));
@@ -334,13 +335,13 @@ static struct build *build_create(struct server *server, const struct entry *pro
     build->cl = program->cl;
     build->call = call;
     build->device_count = device_count;
-    bool room = add_options(build, program, devices, options);
+    bool room = programs_add_options(build, program, devices, options);
     build->devices = server_find_all(server, devices, device_count, program, &error);
     if (!room)
         error = CL_OUT_OF_HOST_MEMORY;
     if (error || device_count == 0) {
         server_reply(server, call, error ? error : CL_INVALID_VALUE, NULL, 0);
-        build_destroy(build);
+        programs_build_destroy(build);
         return NULL;
     }
     if (program->real) {
@@ -350,8 +351,8 @@ static struct build *build_create(struct server *server, const struct entry *pro
     return build;
 }
 
-static bool add_inputs(struct build *build, const struct entry *with, const void *ids,
-                       uint32_t count)
+static bool programs_add_inputs(struct build *build, const struct entry *with, const void *ids,
+                                uint32_t count)
 {
     cl_int error = CL_SUCCESS;
     if (count == 0)
@@ -367,26 +368,26 @@ static bool add_inputs(struct build *build, const struct entry *with, const void
     return true;
 }
 
-static void start_build(struct build *build)
+static void programs_start_build(struct build *build)
 {
     bool many = atomic_fetch_add(&builds_running, 1) >= BUILDS_MAX;
-    if (many || thread_start("reseat-build", 0, run_build, build, NULL))
-        run_build(build);
+    if (many || thread_start("reseat-build", 0, programs_run_build, build, NULL))
+        programs_run_build(build);
 }
 
 void server_build(struct server *server, const struct msg_build *message)
 {
     const struct entry *program = server_find(server, message->program);
     struct build *build =
-        program ? build_create(server, program, message->devices, message->devices_count,
-                               message->options, message->call)
+        program ? programs_build_create(server, program, message->devices, message->devices_count,
+                                        message->options, message->call)
                 : NULL;
     if (build)
-        start_build(build);
+        programs_start_build(build);
 }
 
 /* Drivers write headers into a folder of theirs, to files of these names. */
-static bool stays_inside(const char *name)
+static bool programs_stays_inside(const char *name)
 {
     if (*name == '/')
         return false;
@@ -399,7 +400,7 @@ static bool stays_inside(const char *name)
 }
 
 /* Names of headers, one after the other, each with its NUL. */
-static bool split_names(struct build *build, const void *names, uint64_t size)
+static bool programs_split_names(struct build *build, const void *names, uint64_t size)
 {
     build->names_text = malloc(size + 1);
     build->names = calloc(build->input_count + 1, sizeof(*build->names));
@@ -417,10 +418,10 @@ static bool split_names(struct build *build, const void *names, uint64_t size)
     return at == end;
 }
 
-static bool all_stay_inside(const struct build *build)
+static bool programs_all_stay_inside(const struct build *build)
 {
     for (uint32_t i = 0; i < build->input_count; i++)
-        if (!stays_inside(build->names[i]))
+        if (!programs_stays_inside(build->names[i]))
             return false;
     return true;
 }
@@ -429,39 +430,39 @@ void server_compile(struct server *server, const struct msg_compile *message)
 {
     const struct entry *program = server_find(server, message->program);
     struct build *build =
-        program ? build_create(server, program, message->devices, message->devices_count,
-                               message->options, message->call)
+        program ? programs_build_create(server, program, message->devices, message->devices_count,
+                                        message->options, message->call)
                 : NULL;
     if (!build)
         return;
     build->compile = true;
-    if (!add_inputs(build, program, message->headers, message->headers_count)) {
-        build_destroy(build);
-    } else if (!split_names(build, message->names, message->names_size)) {
+    if (!programs_add_inputs(build, program, message->headers, message->headers_count)) {
+        programs_build_destroy(build);
+    } else if (!programs_split_names(build, message->names, message->names_size)) {
         server_wrong(server, "headers are not as many as their names");
-        build_destroy(build);
-    } else if (!all_stay_inside(build)) {
+        programs_build_destroy(build);
+    } else if (!programs_all_stay_inside(build)) {
         server_reply(server, message->call, CL_INVALID_VALUE, NULL, 0);
-        build_destroy(build);
+        programs_build_destroy(build);
     } else {
-        start_build(build);
+        programs_start_build(build);
     }
 }
 
 /* In this thread: the linked program's id must stand for something at once. */
 void server_link(struct server *server, const struct msg_link *message)
 {
-    struct entry *entry = add_program(server, message->program, message->context);
+    struct entry *entry = programs_add_program(server, message->program, message->context);
     struct build *build =
-        entry ? build_create(server, entry, message->devices, message->devices_count,
-                             message->options, message->call)
+        entry ? programs_build_create(server, entry, message->devices, message->devices_count,
+                                      message->options, message->call)
               : NULL;
     if (!build)
         return;
-    if (!add_inputs(build, server_find(server, message->context), message->inputs,
-                    message->inputs_count)) {
+    if (!programs_add_inputs(build, server_find(server, message->context), message->inputs,
+                             message->inputs_count)) {
         entry->error = CL_INVALID_PROGRAM;
-        build_destroy(build);
+        programs_build_destroy(build);
         return;
     }
     cl_int error = CL_SUCCESS;
@@ -473,12 +474,12 @@ void server_link(struct server *server, const struct msg_link *message)
         build->program = entry->real;
         build->cl->clRetainProgram(build->program);
     }
-    answer_build(build, error);
-    build_destroy(build);
+    programs_answer_build(build, error);
+    programs_build_destroy(build);
 }
 
 /* As the driver has them, in the order of its devices. */
-static cl_int read_binaries(const struct entry *program, struct pack *pack)
+static cl_int programs_read_binaries(const struct entry *program, struct pack *pack)
 {
     cl_uint count = 0;
     size_t *sizes = NULL;
@@ -518,7 +519,7 @@ void server_get_binaries(struct server *server, const struct msg_get_binaries *m
     if (!program)
         return;
     pack_init(&pack);
-    cl_int error = program->real ? read_binaries(program, &pack) : program->error;
+    cl_int error = program->real ? programs_read_binaries(program, &pack) : program->error;
     server_reply(server, message->call, error, pack.bytes, error ? 0 : pack.used);
     pack_finish(&pack);
 }

@@ -35,28 +35,28 @@ struct pump {
     struct slot slots[SLOTS];
 };
 
-static cl_int from_errno(int error)
+static cl_int pump_from_errno(int error)
 {
     return error == 0 ? CL_SUCCESS : error == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
 }
 
 /* ---- the link ---- */
 
-static cl_int send_bytes(struct link *link, const void *bytes, size_t size)
+static cl_int pump_send_bytes(struct link *link, const void *bytes, size_t size)
 {
     uint32_t head = (uint32_t)size;
     struct iovec iov[] = {{&head, sizeof(head)}, {(void *)bytes, size}};
-    return from_errno(link->ops->send(link, iov, size ? 2 : 1, clock_now_ns() + SILENCE_NS));
+    return pump_from_errno(link->ops->send(link, iov, size ? 2 : 1, clock_now_ns() + SILENCE_NS));
 }
 
-static cl_int send_sign(struct link *link, enum sign sign)
+static cl_int pump_send_sign(struct link *link, enum sign sign)
 {
     char byte = (char)sign;
     struct iovec iov = {&byte, 1};
-    return from_errno(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS));
+    return pump_from_errno(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS));
 }
 
-static cl_int receive_exactly(struct link *link, void *bytes, size_t size)
+static cl_int pump_receive_exactly(struct link *link, void *bytes, size_t size)
 {
     int error = 0;
     for (size_t at = 0, got = 0; error == 0 && at < size; at += got) {
@@ -64,73 +64,73 @@ static cl_int receive_exactly(struct link *link, void *bytes, size_t size)
         error = link->ops->receive(link, (char *)bytes + at, size - at, clock_now_ns() + SILENCE_NS,
                                    &got);
     }
-    return from_errno(error);
+    return pump_from_errno(error);
 }
 
-static cl_int await_sign(struct link *link, enum sign wanted)
+static cl_int pump_await_sign(struct link *link, enum sign wanted)
 {
     char byte = SIGN_WAIT;
     cl_int error = CL_SUCCESS;
     while (error == CL_SUCCESS && byte == SIGN_WAIT)
-        error = receive_exactly(link, &byte, 1);
+        error = pump_receive_exactly(link, &byte, 1);
     return error == CL_SUCCESS && byte != (char)wanted ? CL_OUT_OF_RESOURCES : error;
 }
 
-static cl_int say_waiting(void *data)
+static cl_int pump_say_waiting(void *data)
 {
     const struct passage *passage = data;
-    return passage->gives ? send_bytes(passage->link, NULL, 0)
-                          : send_sign(passage->link, SIGN_WAIT);
+    return passage->gives ? pump_send_bytes(passage->link, NULL, 0)
+                          : pump_send_sign(passage->link, SIGN_WAIT);
 }
 
 /* Both are of one transfer. A socket that got lost on its way has others in its place. */
-static cl_int compare_numbers(const struct passage *passage, struct link *link)
+static cl_int pump_compare_numbers(const struct passage *passage, struct link *link)
 {
     uint64_t mine = passage->transfer, other = 0;
     struct iovec iov = {&mine, sizeof(mine)};
-    cl_int error = from_errno(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS));
+    cl_int error = pump_from_errno(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS));
     if (error == CL_SUCCESS)
-        error = receive_exactly(link, &other, sizeof(other));
+        error = pump_receive_exactly(link, &other, sizeof(other));
     return error == CL_SUCCESS && other != passage->transfer ? CL_INVALID_VALUE : error;
 }
 
 cl_int pump_agree(struct passage *passage, struct link *link)
 {
-    cl_int error = compare_numbers(passage, link);
+    cl_int error = pump_compare_numbers(passage, link);
     if (error == CL_SUCCESS)
-        error = passage_await_start(passage, say_waiting, passage);
+        error = passage_await_start(passage, pump_say_waiting, passage);
     if (error)
         return error;
-    return passage->gives ? await_sign(link, SIGN_GO) : send_sign(link, SIGN_GO);
+    return passage->gives ? pump_await_sign(link, SIGN_GO) : pump_send_sign(link, SIGN_GO);
 }
 
 cl_int pump_part(struct passage *passage, struct link *link, cl_int error)
 {
     cl_int told = CL_SUCCESS;
     if (!passage->gives)
-        told = send_sign(link, error ? SIGN_FAILED : SIGN_DONE);
+        told = pump_send_sign(link, error ? SIGN_FAILED : SIGN_DONE);
     else if (error == CL_SUCCESS)
-        told = await_sign(link, SIGN_DONE);
+        told = pump_await_sign(link, SIGN_DONE);
     link->ops->shut_down(link);
     return error ? error : passage->gives ? told : CL_SUCCESS;
 }
 
 /* A chunk as large as it must be. */
-static cl_int receive_chunk(struct link *link, void *bytes, size_t size)
+static cl_int pump_receive_chunk(struct link *link, void *bytes, size_t size)
 {
     uint32_t head = 0;
     cl_int error = CL_SUCCESS;
     while (error == CL_SUCCESS && head == 0)
-        error = receive_exactly(link, &head, sizeof(head));
+        error = pump_receive_exactly(link, &head, sizeof(head));
     if (error == CL_SUCCESS && head != size)
         error = CL_INVALID_VALUE;
-    return error ? error : receive_exactly(link, bytes, size);
+    return error ? error : pump_receive_exactly(link, bytes, size);
 }
 
 /* ---- the devices ---- */
 
 /* The last command on a slot has ended. */
-static cl_int await_slot(struct slot *slot)
+static cl_int pump_await_slot(struct slot *slot)
 {
     if (!slot->event)
         return CL_SUCCESS;
@@ -140,13 +140,13 @@ static cl_int await_slot(struct slot *slot)
     return error;
 }
 
-static cl_int fill(struct pump *pump, struct slot *slot)
+static cl_int pump_fill(struct pump *pump, struct slot *slot)
 {
     uint64_t left = pump->size - pump->filled;
-    cl_int error = await_slot(slot);
+    cl_int error = pump_await_slot(slot);
     slot->size = left < CHUNK ? (size_t)left : CHUNK;
     if (error == CL_SUCCESS && !pump->from) {
-        error = receive_chunk(pump->link, slot->bytes, slot->size);
+        error = pump_receive_chunk(pump->link, slot->bytes, slot->size);
     } else if (error == CL_SUCCESS && pump->from->bytes) {
         memcpy(slot->bytes, pump->from->bytes + pump->filled, slot->size);
     } else if (error == CL_SUCCESS) {
@@ -162,11 +162,11 @@ static cl_int fill(struct pump *pump, struct slot *slot)
     return error;
 }
 
-static cl_int drain(struct pump *pump, struct slot *slot)
+static cl_int pump_drain(struct pump *pump, struct slot *slot)
 {
-    cl_int error = await_slot(slot);
+    cl_int error = pump_await_slot(slot);
     if (error == CL_SUCCESS && !pump->to) {
-        error = send_bytes(pump->link, slot->bytes, slot->size);
+        error = pump_send_bytes(pump->link, slot->bytes, slot->size);
     } else if (error == CL_SUCCESS && pump->to->bytes) {
         memcpy(pump->to->bytes + pump->drained, slot->bytes, slot->size);
     } else if (error == CL_SUCCESS) {
@@ -183,19 +183,19 @@ static cl_int drain(struct pump *pump, struct slot *slot)
 }
 
 /* Ahead of what is drained, as many reads as there are slots but one. */
-static cl_int run(struct pump *pump)
+static cl_int pump_run_chunks(struct pump *pump)
 {
     cl_int error = CL_SUCCESS;
     uint64_t filled = 0, drained = 0, ahead = pump->from ? SLOTS - 1 : 1;
     while (error == CL_SUCCESS && pump->drained < pump->size)
         if (pump->filled < pump->size && filled - drained < ahead)
-            error = fill(pump, &pump->slots[filled++ % SLOTS]);
+            error = pump_fill(pump, &pump->slots[filled++ % SLOTS]);
         else
-            error = drain(pump, &pump->slots[drained++ % SLOTS]);
+            error = pump_drain(pump, &pump->slots[drained++ % SLOTS]);
     return error;
 }
 
-static cl_int start_queue(const struct passage *passage, cl_command_queue *ret_queue)
+static cl_int pump_start_queue(const struct passage *passage, cl_command_queue *ret_queue)
 {
     cl_int error = CL_SUCCESS;
     if (passage && !passage->bytes)
@@ -205,7 +205,7 @@ static cl_int start_queue(const struct passage *passage, cl_command_queue *ret_q
 }
 
 /* Whatever was begun ends before its memory goes. */
-static cl_int stop_queue(const struct passage *passage, cl_command_queue queue)
+static cl_int pump_stop_queue(const struct passage *passage, cl_command_queue queue)
 {
     if (!queue)
         return CL_SUCCESS;
@@ -215,11 +215,11 @@ static cl_int stop_queue(const struct passage *passage, cl_command_queue queue)
 }
 
 /* With both queues at rest. */
-static cl_int release_slots(struct pump *pump)
+static cl_int pump_release_slots(struct pump *pump)
 {
     cl_int error = CL_SUCCESS;
     for (size_t i = 0; i < SLOTS; i++) {
-        cl_int failed = await_slot(&pump->slots[i]);
+        cl_int failed = pump_await_slot(&pump->slots[i]);
         error = error ? error : failed;
         free(pump->slots[i].bytes);
     }
@@ -230,18 +230,18 @@ cl_int pump_run(struct passage *from, struct passage *to, struct link *link)
 {
     struct pump pump = {.from = from, .to = to, .link = link, .size = from ? from->size : to->size};
     size_t chunk = pump.size < CHUNK ? (size_t)pump.size : CHUNK;
-    cl_int error = start_queue(from, &pump.queues[0]);
+    cl_int error = pump_start_queue(from, &pump.queues[0]);
     if (error == CL_SUCCESS)
-        error = start_queue(to, &pump.queues[1]);
+        error = pump_start_queue(to, &pump.queues[1]);
     for (size_t i = 0; i < SLOTS; i++) {
         pump.slots[i].bytes = malloc(chunk ? chunk : 1);
         if (error == CL_SUCCESS && !pump.slots[i].bytes)
             error = CL_OUT_OF_HOST_MEMORY;
     }
     if (error == CL_SUCCESS)
-        error = run(&pump);
-    cl_int read = stop_queue(from, pump.queues[0]);
-    cl_int written = stop_queue(to, pump.queues[1]);
-    cl_int ended = release_slots(&pump);
+        error = pump_run_chunks(&pump);
+    cl_int read = pump_stop_queue(from, pump.queues[0]);
+    cl_int written = pump_stop_queue(to, pump.queues[1]);
+    cl_int ended = pump_release_slots(&pump);
     return error ? error : read ? read : written ? written : ended;
 }

@@ -22,7 +22,7 @@ struct direction {
     unsigned char *bytes;
 };
 
-static void *carry(void *data)
+static void *relay_carry(void *data)
 {
     const struct direction *direction = data;
     for (;;) {
@@ -37,7 +37,7 @@ static void *carry(void *data)
 }
 
 /* It needs no file, no process, no root, and nobody who looks into it. */
-static bool give_up_rights(void)
+static bool relay_give_up_rights(void)
 {
     struct rlimit none = {0, 0};
     return !sandbox_leave_root() && !prctl(PR_SET_DUMPABLE, 0) && !setrlimit(RLIMIT_NPROC, &none);
@@ -50,11 +50,11 @@ void relay_run(struct link *link, int fd)
     if (link_unix_of(fd, &session))
         _exit(1);
     struct direction up = {link, session, room[0]}, down = {session, link, room[1]};
-    if (thread_start("reseat-relay", 0, carry, &down, NULL) || !give_up_rights() ||
+    if (thread_start("reseat-relay", 0, relay_carry, &down, NULL) || !relay_give_up_rights() ||
         sandbox_relay()) {
         log_warn("nothing carries the link of %s: %m", link->peer);
         _exit(1);
     }
-    carry(&up);
+    relay_carry(&up);
     _exit(0);
 }

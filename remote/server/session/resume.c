@@ -60,7 +60,7 @@ void resume_process_ended(void)
     pthread_mutex_unlock(&state.lock);
 }
 
-static uint64_t patience(void)
+static uint64_t resume_patience(void)
 {
     return state.gone ? 0 : state.patience_s * NS_PER_S;
 }
@@ -69,7 +69,7 @@ void resume_look(void)
 {
     uint64_t since = stream_broken_since(&state.server->stream);
     pthread_mutex_lock(&state.lock);
-    uint64_t limit = patience() + STUCK_NS;
+    uint64_t limit = resume_patience() + STUCK_NS;
     bool comes = state.next >= 0;
     pthread_mutex_unlock(&state.lock);
     if (since == 0 || clock_now_ns() < since + limit)
@@ -92,13 +92,14 @@ void resume_init(struct server *server, const struct guest *guest)
 /* ---- in the session's thread ---- */
 
 /* The next link, while the session is patient. Of the client: what it has. */
-static int await_next(uint64_t since_ns, int *ret_fd, uint64_t *ret_received)
+static int resume_await_next(uint64_t since_ns, int *ret_fd, uint64_t *ret_received)
 {
     int error = 0;
     pthread_mutex_lock(&state.lock);
     while (error == 0 && state.next < 0)
-        error = patience() == 0 ? EPIPE
-                                : clock_wait(&state.changed, &state.lock, since_ns + patience());
+        error = resume_patience() == 0
+                    ? EPIPE
+                    : clock_wait(&state.changed, &state.lock, since_ns + resume_patience());
     if (state.next >= 0)
         error = 0;
     *ret_fd = state.next;
@@ -108,7 +109,7 @@ static int await_next(uint64_t since_ns, int *ret_fd, uint64_t *ret_received)
     return -error;
 }
 
-static int go_on(struct server *server, int fd, uint64_t received)
+static int resume_go_on(struct server *server, int fd, uint64_t received)
 {
     struct link *link = NULL;
     int error = link_unix_of(fd, &link);
@@ -139,10 +140,10 @@ int resume_session(struct server *server)
     for (;;) {
         uint64_t received = 0;
         int fd = -1;
-        int error = await_next(since, &fd, &received);
+        int error = resume_await_next(since, &fd, &received);
         if (error)
             return error;
-        if (go_on(server, fd, received) == 0)
+        if (resume_go_on(server, fd, received) == 0)
             break;
     }
     log_info("the session of %s goes on over another link", state.peer);

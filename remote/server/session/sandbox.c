@@ -73,7 +73,7 @@ static const char relays[] =
 static bool shows_denied;
 
 /* Names, with blanks between. */
-static int add_all(scmp_filter_ctx filter, const char *names)
+static int sandbox_add_all(scmp_filter_ctx filter, const char *names)
 {
     char *copy = strdup(names), *rest = copy;
     int error = copy ? 0 : -ENOMEM;
@@ -87,8 +87,8 @@ static int add_all(scmp_filter_ctx filter, const char *names)
 }
 
 /* An allowed call with one argument that is @value in the bits of @mask. */
-static int add_masked(scmp_filter_ctx filter, const char *name, unsigned argument, uint64_t mask,
-                      uint64_t value)
+static int sandbox_add_masked(scmp_filter_ctx filter, const char *name, unsigned argument,
+                              uint64_t mask, uint64_t value)
 {
     int number = seccomp_syscall_resolve_name(name);
     return number < 0 ? 0
@@ -102,22 +102,22 @@ static int add_masked(scmp_filter_ctx filter, const char *name, unsigned argumen
 /* Those of devices, by the letter that their numbers have: NVIDIA's, DRM's, AMD's, shared buffers,
    their fences, and without a letter those of NVIDIA's unified memory; and what the C library asks
    of a descriptor. Not of terminals, sockets, and who is sent signals. */
-static int add_ioctl(scmp_filter_ctx filter)
+static int sandbox_add_ioctl(scmp_filter_ctx filter)
 {
     static const uint64_t letters[] = {0, 'F', 'd', 'K', 'b', '>'};
     /* Of unified memory, too: its first and its last. */
     static const uint64_t numbers[] = {0x30000001, 0x30000002, TCGETS,  TIOCGWINSZ,
                                        FIONREAD,   FIONBIO,    FIOCLEX, FIONCLEX};
-    int error = add_masked(filter, "ioctl", 1, 0xffffff00, 0);
+    int error = sandbox_add_masked(filter, "ioctl", 1, 0xffffff00, 0);
     for (size_t i = 1; error == 0 && i < ARRAY_SIZE(letters); i++)
-        error = add_masked(filter, "ioctl", 1, 0xff00, letters[i] << 8);
+        error = sandbox_add_masked(filter, "ioctl", 1, 0xff00, letters[i] << 8);
     for (size_t i = 0; error == 0 && i < ARRAY_SIZE(numbers); i++)
-        error = add_masked(filter, "ioctl", 1, WORD, numbers[i]);
+        error = sandbox_add_masked(filter, "ioctl", 1, WORD, numbers[i]);
     return error;
 }
 
 /* Not who is sent signals, which kill(2) is not needed for then. */
-static int add_fcntl(scmp_filter_ctx filter)
+static int sandbox_add_fcntl(scmp_filter_ctx filter)
 {
     static const uint64_t commands[] = {F_DUPFD,     F_DUPFD_CLOEXEC, F_GETFD,      F_SETFD,
                                         F_GETFL,     F_GETLK,         F_SETLK,      F_SETLKW,
@@ -125,7 +125,7 @@ static int add_fcntl(scmp_filter_ctx filter)
                                         F_ADD_SEALS, F_GET_SEALS};
     int error = 0;
     for (size_t i = 0; error == 0 && i < ARRAY_SIZE(commands); i++)
-        error = add_masked(filter, "fcntl", 1, WORD, commands[i]);
+        error = sandbox_add_masked(filter, "fcntl", 1, WORD, commands[i]);
     if (error == 0)
         error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 2,
                                  SCMP_A1(SCMP_CMP_MASKED_EQ, WORD, F_SETFL),
@@ -135,7 +135,7 @@ static int add_fcntl(scmp_filter_ctx filter)
 
 /* No file that changes users, and none emptied that is opened to be read: Landlock knows of that
    only since Linux 6.2. */
-static int add_open_of(scmp_filter_ctx filter, int number, unsigned flags)
+static int sandbox_add_open_of(scmp_filter_ctx filter, int number, unsigned flags)
 {
     const uint64_t how = O_TRUNC | O_ACCMODE;
     const struct scmp_arg_cmp mode =
@@ -148,16 +148,16 @@ static int add_open_of(scmp_filter_ctx filter, int number, unsigned flags)
     return error;
 }
 
-static int add_open(scmp_filter_ctx filter)
+static int sandbox_add_open(scmp_filter_ctx filter)
 {
-    int error = add_open_of(filter, SCMP_SYS(openat), 2);
+    int error = sandbox_add_open_of(filter, SCMP_SYS(openat), 2);
     if (error == 0 && seccomp_syscall_resolve_name("open") >= 0)
-        error = add_open_of(filter, seccomp_syscall_resolve_name("open"), 1);
-    return error ? error : add_masked(filter, "creat", 1, S_ISUID | S_ISGID | S_ISVTX, 0);
+        error = sandbox_add_open_of(filter, seccomp_syscall_resolve_name("open"), 1);
+    return error ? error : sandbox_add_masked(filter, "creat", 1, S_ISUID | S_ISGID | S_ISVTX, 0);
 }
 
 /* About itself. */
-static int add_prctl(scmp_filter_ctx filter)
+static int sandbox_add_prctl(scmp_filter_ctx filter)
 {
     static const uint64_t options[] = {PR_SET_NAME,         PR_GET_NAME,         PR_GET_DUMPABLE,
                                        PR_GET_NO_NEW_PRIVS, PR_SET_NO_NEW_PRIVS, PR_GET_SECCOMP,
@@ -165,41 +165,41 @@ static int add_prctl(scmp_filter_ctx filter)
                                        PR_SET_TIMERSLACK,   PR_GET_TIMERSLACK};
     int error = 0;
     for (size_t i = 0; error == 0 && i < ARRAY_SIZE(options); i++)
-        error = add_masked(filter, "prctl", 0, WORD, options[i]);
+        error = sandbox_add_masked(filter, "prctl", 0, WORD, options[i]);
     return error;
 }
 
 /* Threads and processes, in the namespaces that there are; signals, limits and processors of its
    own alone. */
-static int add_tasks(scmp_filter_ctx filter)
+static int sandbox_add_tasks(scmp_filter_ctx filter)
 {
     static const uint64_t spaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
     const uint64_t self = (uint64_t)getpid();
-    int error = add_masked(filter, "clone", 0, spaces, 0);
+    int error = sandbox_add_masked(filter, "clone", 0, spaces, 0);
     /* Its flags are in memory, where no filter looks. Who gets this answer uses clone(). */
     if (error == 0)
         error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
     if (error == 0)
-        error = add_masked(filter, "kill", 0, WORD, self);
+        error = sandbox_add_masked(filter, "kill", 0, WORD, self);
     if (error == 0)
-        error = add_masked(filter, "tgkill", 0, WORD, self);
+        error = sandbox_add_masked(filter, "tgkill", 0, WORD, self);
     if (error == 0)
-        error = add_masked(filter, "prlimit64", 0, WORD, 0);
+        error = sandbox_add_masked(filter, "prlimit64", 0, WORD, 0);
     if (error == 0)
-        error = add_masked(filter, "sched_setaffinity", 0, WORD, 0);
+        error = sandbox_add_masked(filter, "sched_setaffinity", 0, WORD, 0);
     /* That it is asked, and not changed. */
-    return error ? error : add_masked(filter, "personality", 0, WORD, WORD);
+    return error ? error : sandbox_add_masked(filter, "personality", 0, WORD, WORD);
 }
 
 /* One of a pair of datagrams could be connected with, or send to, any of its user's. */
-static int add_pairs(scmp_filter_ctx filter)
+static int sandbox_add_pairs(scmp_filter_ctx filter)
 {
-    int error = add_masked(filter, "socketpair", 1, 0xf, SOCK_STREAM);
-    return error ? error : add_masked(filter, "socketpair", 1, 0xf, SOCK_SEQPACKET);
+    int error = sandbox_add_masked(filter, "socketpair", 1, 0xf, SOCK_STREAM);
+    return error ? error : sandbox_add_masked(filter, "socketpair", 1, 0xf, SOCK_SEQPACKET);
 }
 
-static void on_denied(int number, siginfo_t *info, void *context)
+static void sandbox_on_denied(int number, siginfo_t *info, void *context)
 {
     static _Atomic uint64_t told[16];
     uint64_t call = (uint64_t)info->si_syscall, bit = UINT64_C(1) << call % 64;
@@ -227,13 +227,14 @@ static void on_denied(int number, siginfo_t *info, void *context)
 
 int sandbox_show_denied(void)
 {
-    struct sigaction action = {.sa_sigaction = on_denied, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction action = {.sa_sigaction = sandbox_on_denied,
+                               .sa_flags = SA_SIGINFO | SA_NODEFER};
     shows_denied = true;
     return sigaction(SIGSYS, &action, NULL) ? -errno : 0;
 }
 
 /* For all threads; what is refused the kernel's log names. */
-static int load(scmp_filter_ctx filter, int error)
+static int sandbox_load(scmp_filter_ctx filter, int error)
 {
     if (error == 0)
         error = seccomp_attr_set(filter, SCMP_FLTATR_CTL_LOG, 1);
@@ -247,35 +248,36 @@ static int load(scmp_filter_ctx filter, int error)
     return error;
 }
 
-static int allow_step(enum step step, bool runs)
+static int sandbox_allow_step(enum step step, bool runs)
 {
     scmp_filter_ctx filter = seccomp_init(shows_denied ? SCMP_ACT_TRAP : SCMP_ACT_ERRNO(EPERM));
     if (!filter)
         return -ENOMEM;
-    int error = add_all(filter, running);
+    int error = sandbox_add_all(filter, running);
     if (error == 0 && step <= STEP_OPENING)
-        error = add_all(filter, opening);
+        error = sandbox_add_all(filter, opening);
     if (error == 0 && step <= STEP_GREETING)
-        error = add_all(filter, greeting);
+        error = sandbox_add_all(filter, greeting);
     if (error == 0 && runs)
-        error = add_all(filter, programs);
-    int (*const parts[])(scmp_filter_ctx) = {add_ioctl, add_fcntl, add_open, add_tasks, add_pairs};
+        error = sandbox_add_all(filter, programs);
+    int (*const parts[])(scmp_filter_ctx) = {sandbox_add_ioctl, sandbox_add_fcntl, sandbox_add_open,
+                                             sandbox_add_tasks, sandbox_add_pairs};
     for (size_t i = 0; error == 0 && i < ARRAY_SIZE(parts); i++)
         error = parts[i](filter);
     if (error == 0)
         error = step == STEP_GREETING ? seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 0)
-                                      : add_prctl(filter);
+                                      : sandbox_add_prctl(filter);
     if (error == 0 && step <= STEP_OPENING)
-        error = add_masked(filter, "socket", 0, WORD, AF_UNIX);
+        error = sandbox_add_masked(filter, "socket", 0, WORD, AF_UNIX);
     /* Callers go on with openat() and with what they have. */
     if (error == 0 && seccomp_syscall_resolve_name("openat2") >= 0)
         error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS),
                                  seccomp_syscall_resolve_name("openat2"), 0);
-    return load(filter, error);
+    return sandbox_load(filter, error);
 }
 
 /* But those of @kept, a bit each. */
-static int drop_capabilities(uint32_t kept)
+static int sandbox_drop_capabilities(uint32_t kept)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {{0}};
@@ -291,14 +293,14 @@ static int drop_capabilities(uint32_t kept)
 
 int sandbox_begin(void)
 {
-    int error = drop_capabilities(1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_SETPCAP);
-    return error ? error : allow_step(STEP_GREETING, true);
+    int error = sandbox_drop_capabilities(1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_SETPCAP);
+    return error ? error : sandbox_allow_step(STEP_GREETING, true);
 }
 
 int sandbox_admitted(void)
 {
-    int error = drop_capabilities(0);
-    return error ? error : allow_step(STEP_OPENING, true);
+    int error = sandbox_drop_capabilities(0);
+    return error ? error : sandbox_allow_step(STEP_OPENING, true);
 }
 
 int sandbox_processes(int *ret_notices)
@@ -332,7 +334,7 @@ int sandbox_calls(const struct server *server)
     bool runs = false;
     for (size_t i = 0; i < server->device_count; i++)
         runs |= !(server->devices[i]->quirks & QUIRK_COMPILES_INSIDE);
-    return allow_step(STEP_RUNNING, runs);
+    return sandbox_allow_step(STEP_RUNNING, runs);
 }
 
 int sandbox_relay(void)
@@ -340,5 +342,5 @@ int sandbox_relay(void)
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
     if (!filter)
         return -ENOMEM;
-    return load(filter, add_all(filter, relays));
+    return sandbox_load(filter, sandbox_add_all(filter, relays));
 }

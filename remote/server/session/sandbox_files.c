@@ -71,7 +71,7 @@ struct rules {
 };
 
 /* One that is not there needs no rule. */
-static void allow(const struct rules *rules, const char *path, uint64_t access)
+static void sandbox_files_allow(const struct rules *rules, const char *path, uint64_t access)
 {
     int fd = open(path, O_PATH | O_CLOEXEC);
     struct landlock_path_beneath_attr attr = {.allowed_access = access & rules->handled,
@@ -86,7 +86,7 @@ static void allow(const struct rules *rules, const char *path, uint64_t access)
 }
 
 /* A driver that would make it could not. */
-static void make(const char *folder)
+static void sandbox_files_make(const char *folder)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof(path), "%s", folder) >= (int)sizeof(path))
@@ -99,14 +99,14 @@ static void make(const char *folder)
     (void)!mkdir(path, 0700);
 }
 
-static bool is_within(const char *path, const char *folder)
+static bool sandbox_files_is_within(const char *path, const char *folder)
 {
     size_t length = strlen(folder);
     return !strncmp(path, folder, length) && (path[length] == '/' || path[length] == '\0');
 }
 
 /* As the kernel reads it. */
-static void drop_slashes(char *path)
+static void sandbox_files_drop_slashes(char *path)
 {
     for (char *at; (at = strstr(path, "//"));)
         memmove(at, at + 1, strlen(at));
@@ -114,31 +114,33 @@ static void drop_slashes(char *path)
 
 /* One in another of them may have been made a link to anywhere, by a session of before: that is no
    reason to write there. */
-static void allow_writing(struct rules *rules, const char *folder, const char *beneath)
+static void sandbox_files_allow_writing(struct rules *rules, const char *folder,
+                                        const char *beneath)
 {
     char path[PATH_MAX];
     if (!folder || folder[0] != '/' || rules->writable_count == WRITABLE_MAX ||
         snprintf(path, sizeof(path), "%s%s", folder, beneath) >= (int)sizeof(path) ||
         strstr(path, "/../") || strstr(path, "/./"))
         return;
-    drop_slashes(path);
-    make(path);
+    sandbox_files_drop_slashes(path);
+    sandbox_files_make(path);
     for (size_t i = 0; i < rules->writable_count; i++)
-        if (is_within(path, rules->writable[i]))
+        if (sandbox_files_is_within(path, rules->writable[i]))
             return;
-    allow(rules, path, CACHES);
+    sandbox_files_allow(rules, path, CACHES);
     strcpy(rules->writable[rules->writable_count++], path);
 }
 
 /* But the authority, whose keys make anybody a client of any rights. What is made later in the
    folders around that is not read. */
-static void allow_reading(const struct rules *rules, const char *path)
+static void sandbox_files_allow_reading(const struct rules *rules, const char *path)
 {
     char real[PATH_MAX];
-    if (!realpath(path, real) || (rules->authority && is_within(real, rules->authority)))
+    if (!realpath(path, real) ||
+        (rules->authority && sandbox_files_is_within(real, rules->authority)))
         return;
-    if (!rules->authority || !is_within(rules->authority, real)) {
-        allow(rules, path, READS | EXECUTE);
+    if (!rules->authority || !sandbox_files_is_within(rules->authority, real)) {
+        sandbox_files_allow(rules, path, READS | EXECUTE);
         return;
     }
     DIR *folder = opendir(real);
@@ -147,20 +149,20 @@ static void allow_reading(const struct rules *rules, const char *path)
         /* A link's target has a name of its own. */
         if (entry->d_type != DT_LNK && strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") &&
             snprintf(inner, sizeof(inner), "%s/%s", real, entry->d_name) < (int)sizeof(inner))
-            allow_reading(rules, inner);
+            sandbox_files_allow_reading(rules, inner);
     }
     if (folder)
         closedir(folder);
 }
 
-static void allow_node(void *data, const char *path)
+static void sandbox_files_allow_node(void *data, const char *path)
 {
-    allow(data, path, NODES);
+    sandbox_files_allow(data, path, NODES);
 }
 
 /* Drivers, and what they are told in the environment: files and folders, with colons between. Those
    of the user are elsewhere. */
-static void allow_drivers(const struct rules *rules, const struct devices *known)
+static void sandbox_files_allow_drivers(const struct rules *rules, const struct devices *known)
 {
     static const char *const users[] = {"HOME=", "OLDPWD=", "PATH=", "PWD=", "TMPDIR=", "XDG_"};
     for (size_t i = 0; known && i < known->count; i++) {
@@ -170,7 +172,7 @@ static void allow_drivers(const struct rules *rules, const struct devices *known
         if (!slash || slash == folder)
             continue;
         *slash = '\0';
-        allow_reading(rules, folder);
+        sandbox_files_allow_reading(rules, folder);
     }
     for (char **at = environ; *at; at++) {
         bool is_users = false;
@@ -180,14 +182,14 @@ static void allow_drivers(const struct rules *rules, const struct devices *known
         char *rest = copy;
         for (char *path; copy && (path = strsep(&rest, ":"));)
             if (path[0] == '/' && path[1])
-                allow_reading(rules, path);
+                sandbox_files_allow_reading(rules, path);
         free(copy);
     }
 }
 
 /* Its user's home, also where the environment has none, as a service's. Nothing but caches in it
    are used, so that it does not matter where that is. NULL: there is none. */
-static const char *find_home(char ret_real[PATH_MAX])
+static const char *sandbox_files_find_home(char ret_real[PATH_MAX])
 {
     const char *home = getenv("HOME");
     struct passwd entry, *found = NULL;
@@ -208,7 +210,7 @@ static const struct {
 };
 
 /* In memory of its own: its user has no other folder. */
-static int in_memory(void)
+static int sandbox_files_in_memory(void)
 {
     static const char *const variables[][2] = {{"HOME", "/dev/shm/home"},
                                                {"TMPDIR", "/dev/shm/tmp"},
@@ -217,7 +219,7 @@ static int in_memory(void)
                                                {"CUDA_CACHE_PATH", "/dev/shm/cache/cuda"},
                                                {"MESA_SHADER_CACHE_DIR", "/dev/shm/cache/mesa"}};
     for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
-        make(variables[i][1]);
+        sandbox_files_make(variables[i][1]);
         if (setenv(variables[i][0], variables[i][1], 1))
             return -errno;
     }
@@ -228,12 +230,12 @@ static int in_memory(void)
 int sandbox_own_caches(const char *client)
 {
     char home[PATH_MAX], own[PATH_MAX], path[PATH_MAX];
-    const char *cache = getenv("XDG_CACHE_HOME"), *is_home = find_home(home);
+    const char *cache = getenv("XDG_CACHE_HOME"), *is_home = sandbox_files_find_home(home);
     bool named = cache && cache[0] == '/';
     if (client[0] == '.' || strchr(client, '/'))
         return -EINVAL;
     if (sandbox_is_nobody())
-        return in_memory();
+        return sandbox_files_in_memory();
     if (snprintf(own, sizeof(own), "%s%s/reseat/clients/%s",
                  named     ? cache
                  : is_home ? is_home
@@ -243,9 +245,9 @@ int sandbox_own_caches(const char *client)
     /* What its user, and others' sessions, have in /tmp is not for this one to change. */
     if (snprintf(path, sizeof(path), "%s/tmp", own) >= (int)sizeof(path))
         return -ENAMETOOLONG;
-    make(path);
+    sandbox_files_make(path);
     if (access(path, W_OK | X_OK) && sandbox_has_memory())
-        return in_memory();
+        return sandbox_files_in_memory();
     if (access(path, W_OK | X_OK))
         log_warn("%s cannot be written to (%m): drivers may build nothing there; XDG_CACHE_HOME "
                  "names another folder",
@@ -264,7 +266,7 @@ int sandbox_own_caches(const char *client)
     return 0;
 }
 
-static int make_ruleset(long version, struct rules *rules)
+static int sandbox_files_make_ruleset(long version, struct rules *rules)
 {
     struct attributes attr = {.files = FIRST};
     attr.files |= version >= 2 ? ACCESS_REFER : 0;
@@ -289,31 +291,31 @@ int sandbox_files(const struct devices *known, const struct grant *grant, const 
         log_warn("this kernel does not keep sessions from files: %m");
         return 0;
     }
-    int error = make_ruleset(version, &rules);
+    int error = sandbox_files_make_ruleset(version, &rules);
     if (error)
         return error;
     for (size_t i = 0; i < ARRAY_SIZE(installed); i++)
-        allow_reading(&rules, installed[i]);
+        sandbox_files_allow_reading(&rules, installed[i]);
     for (size_t i = 0; i < ARRAY_SIZE(looked_up); i++)
-        allow(&rules, looked_up[i], READS);
+        sandbox_files_allow(&rules, looked_up[i], READS);
     for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
-        allow(&rules, nodes[i], NODES);
-    allow(&rules, "/dev", LANDLOCK_ACCESS_FS_READ_DIR);
-    allow_drivers(&rules, known);
-    sandbox_each_node(known, grant, allow_node, &rules);
-    allow_writing(&rules, getenv("XDG_CACHE_HOME"), "");
+        sandbox_files_allow(&rules, nodes[i], NODES);
+    sandbox_files_allow(&rules, "/dev", LANDLOCK_ACCESS_FS_READ_DIR);
+    sandbox_files_allow_drivers(&rules, known);
+    sandbox_each_node(known, grant, sandbox_files_allow_node, &rules);
+    sandbox_files_allow_writing(&rules, getenv("XDG_CACHE_HOME"), "");
     if (sandbox_has_memory())
-        allow_writing(&rules, "/dev/shm", "");
+        sandbox_files_allow_writing(&rules, "/dev/shm", "");
     if (!own_caches) {
-        const char *home = find_home(real);
-        allow_writing(&rules, "/tmp", "");
-        allow_writing(&rules, "/var/tmp", "");
-        allow_writing(&rules, home, "/.cache");
-        allow_writing(&rules, home, "/.nv");
+        const char *home = sandbox_files_find_home(real);
+        sandbox_files_allow_writing(&rules, "/tmp", "");
+        sandbox_files_allow_writing(&rules, "/var/tmp", "");
+        sandbox_files_allow_writing(&rules, home, "/.cache");
+        sandbox_files_allow_writing(&rules, home, "/.nv");
     }
     for (size_t i = 0; i < ARRAY_SIZE(caches); i++)
-        allow_writing(&rules, getenv(caches[i].variable), "");
-    allow_writing(&rules, getenv("TMPDIR"), "");
+        sandbox_files_allow_writing(&rules, getenv(caches[i].variable), "");
+    sandbox_files_allow_writing(&rules, getenv("TMPDIR"), "");
     /* It stays in memory, and so what the rule for it is of. */
     if (open("/proc/self", O_PATH | O_CLOEXEC) < 0)
         error = -errno;

@@ -47,7 +47,7 @@ bool sandbox_is_nobody(void)
 
 /* ---- namespaces ---- */
 
-static int put(const char *path, const char *text)
+static int sandbox_space_put(const char *path, const char *text)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
@@ -58,15 +58,15 @@ static int put(const char *path, const char *text)
 }
 
 /* Its user is who it was, and there is no other. */
-static int map_user(uid_t user, gid_t group)
+static int sandbox_space_map_user(uid_t user, gid_t group)
 {
     char text[64];
-    int error = put("/proc/self/setgroups", "deny");
+    int error = sandbox_space_put("/proc/self/setgroups", "deny");
     snprintf(text, sizeof(text), "%u %u 1", user, user);
     if (error == 0)
-        error = put("/proc/self/uid_map", text);
+        error = sandbox_space_put("/proc/self/uid_map", text);
     snprintf(text, sizeof(text), "%u %u 1", group, group);
-    return error ? error : put("/proc/self/gid_map", text);
+    return error ? error : sandbox_space_put("/proc/self/gid_map", text);
 }
 
 int sandbox_space(void)
@@ -76,7 +76,7 @@ int sandbox_space(void)
     const gid_t group = getegid();
     if (unshare(user ? spaces | CLONE_NEWUSER : spaces))
         return -errno;
-    int error = user ? map_user(user, group) : 0;
+    int error = user ? sandbox_space_map_user(user, group) : 0;
     if (error == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
         error = -errno;
     if (error == 0 && mount("reseat", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, SHARED_MEMORY))
@@ -93,7 +93,7 @@ struct groups {
 };
 
 /* Where it is the group that may open the node, and everybody may not. */
-static void add_group(void *data, const char *path)
+static void sandbox_space_add_group(void *data, const char *path)
 {
     struct groups *groups = data;
     struct stat stat_;
@@ -111,7 +111,7 @@ int sandbox_become(const struct devices *known, const struct grant *grant)
 {
     const uid_t user = USER_BASE + (uid_t)getpid();
     struct groups groups = {0};
-    sandbox_each_node(known, grant, add_group, &groups);
+    sandbox_each_node(known, grant, sandbox_space_add_group, &groups);
     if (setgroups(groups.count, groups.ids) || setresgid(user, user, user) ||
         setresuid(user, user, user))
         return -errno;
@@ -146,7 +146,7 @@ int sandbox_try(void)
 /* ---- bounds ---- */
 
 /* Bytes that a process may write to and nobody else has: what sanitizers have counts from there. */
-static rlim_t data_now(void)
+static rlim_t sandbox_space_data_now(void)
 {
     unsigned long pages = 0;
     FILE *file = fopen("/proc/self/statm", "re");
@@ -157,7 +157,7 @@ static rlim_t data_now(void)
     return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
-static int bound(int what, rlim_t most)
+static int sandbox_space_bound(int what, rlim_t most)
 {
     struct rlimit limit;
     if (getrlimit(what, &limit))
@@ -173,13 +173,13 @@ int sandbox_bounds(void)
 {
     const rlim_t memory = (rlim_t)sysconf(_SC_PHYS_PAGES) * (rlim_t)sysconf(_SC_PAGESIZE);
     const rlim_t tasks = TASKS_BASE + TASKS_EACH * (rlim_t)sysconf(_SC_NPROCESSORS_CONF);
-    int error = bound(RLIMIT_DATA, data_now() + memory);
+    int error = sandbox_space_bound(RLIMIT_DATA, sandbox_space_data_now() + memory);
     if (error == 0)
-        error = bound(RLIMIT_FSIZE, FILE_SIZE_MAX);
+        error = sandbox_space_bound(RLIMIT_FSIZE, FILE_SIZE_MAX);
     if (error == 0)
-        error = bound(RLIMIT_MSGQUEUE, 0);
+        error = sandbox_space_bound(RLIMIT_MSGQUEUE, 0);
     /* Elsewhere they would be all of its user's. */
-    return error == 0 && has_memory ? bound(RLIMIT_NPROC, tasks) : error;
+    return error == 0 && has_memory ? sandbox_space_bound(RLIMIT_NPROC, tasks) : error;
 }
 
 /* ---- device nodes ---- */
@@ -205,7 +205,7 @@ static const struct {
 };
 
 /* "/dev/nvidia1" is the one of that address, as the driver says; NULL: which one is not known. */
-static const char *find_nvidia(const char *pci, char ret_path[NODE_PATH_MAX])
+static const char *sandbox_space_find_nvidia(const char *pci, char ret_path[NODE_PATH_MAX])
 {
     char path[NODE_PATH_MAX], line[128];
     unsigned minor = 0;
@@ -220,8 +220,8 @@ static const char *find_nvidia(const char *pci, char ret_path[NODE_PATH_MAX])
     return found ? ret_path : NULL;
 }
 
-static void each_matching(const char *pattern, void (*each)(void *data, const char *path),
-                          void *data)
+static void sandbox_space_each_matching(const char *pattern,
+                                        void (*each)(void *data, const char *path), void *data)
 {
     DIR *folder = opendir("/dev");
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
@@ -235,8 +235,8 @@ static void each_matching(const char *pattern, void (*each)(void *data, const ch
         closedir(folder);
 }
 
-static void each_of(const struct device_row *row, void (*each)(void *data, const char *path),
-                    void *data)
+static void sandbox_space_each_of(const struct device_row *row,
+                                  void (*each)(void *data, const char *path), void *data)
 {
     char path[NODE_PATH_MAX];
     const bool nvidia = !row || !strncmp(row->key.platform, "NVIDIA", strlen("NVIDIA"));
@@ -245,22 +245,22 @@ static void each_of(const struct device_row *row, void (*each)(void *data, const
             !row || (!strncmp(row->name, nodes[i].kind, strlen(nodes[i].kind)) &&
                      !strncmp(row->key.platform, nodes[i].platform, strlen(nodes[i].platform)));
         if (same && !(row && nvidia && !nodes[i].platform[0]))
-            each_matching(nodes[i].node, each, data);
+            sandbox_space_each_matching(nodes[i].node, each, data);
     }
     if (!nvidia)
         return;
-    if (row && find_nvidia(row->key.pci, path))
+    if (row && sandbox_space_find_nvidia(row->key.pci, path))
         each(data, path);
     else
-        each_matching("nvidia[0-9]*", each, data);
+        sandbox_space_each_matching("nvidia[0-9]*", each, data);
 }
 
 void sandbox_each_node(const struct devices *known, const struct grant *grant,
                        void (*each)(void *data, const char *path), void *data)
 {
     if (!known)
-        each_of(NULL, each, data);
+        sandbox_space_each_of(NULL, each, data);
     for (size_t i = 0; known && i < known->count; i++)
         if (grant_has_device(grant, known->rows[i].name))
-            each_of(&known->rows[i], each, data);
+            sandbox_space_each_of(&known->rows[i], each, data);
 }

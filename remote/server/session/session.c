@@ -29,7 +29,7 @@
 /* As a process that has half of the host's memory more than it has. */
 #define OOM_ADJUSTED 500
 
-static bool is_offered(const struct session_limits *limits, const struct device *device)
+static bool session_is_offered(const struct session_limits *limits, const struct device *device)
 {
     /* Nothing runs there unless somebody waits, and nobody does here. */
     if (device->quirks & QUIRK_RUNS_IN_CALLER)
@@ -41,7 +41,8 @@ static bool is_offered(const struct session_limits *limits, const struct device 
 }
 
 /* By the listening process, if that shares devices out at all. */
-static bool is_known(const struct server *server, const struct device *device, uint32_t *ret_number)
+static bool session_is_known(const struct server *server, const struct device *device,
+                             uint32_t *ret_number)
 {
     int number = server->known ? devices_find(server->known, &device->key) : 0;
     if (number < 0 || server->device_count == DEVICES_MAX)
@@ -51,7 +52,7 @@ static bool is_known(const struct server *server, const struct device *device, u
 }
 
 /* Take part in the sharing. Returns how much memory of it there is for all. */
-static uint64_t share_out(const struct server *server, uint32_t number)
+static uint64_t session_share_out(const struct server *server, uint32_t number)
 {
     if (!server->known)
         return UINT64_MAX;
@@ -59,8 +60,8 @@ static uint64_t share_out(const struct server *server, uint32_t number)
     return server->known->rows[number].memory;
 }
 
-static int open_devices(struct server *server, const struct session_limits *limits,
-                        const struct grant *grant)
+static int session_open_devices(struct server *server, const struct session_limits *limits,
+                                const struct grant *grant)
 {
     size_t count = 0, counts[DEVICE_KINDS] = {0};
     int error = driver_list(&server->devices, &count);
@@ -68,9 +69,9 @@ static int open_devices(struct server *server, const struct session_limits *limi
         uint32_t *number = &server->numbers[server->device_count];
         char name[GRANT_DEVICE_MAX];
         devices_name(server->devices[i], counts, name);
-        if (!is_offered(limits, server->devices[i]))
+        if (!session_is_offered(limits, server->devices[i]))
             continue;
-        if (!is_known(server, server->devices[i], number)) {
+        if (!session_is_known(server, server->devices[i], number)) {
             log_warn("%s is left out: it was not there when the server began",
                      server->devices[i]->key.device);
             continue;
@@ -84,7 +85,7 @@ static int open_devices(struct server *server, const struct session_limits *limi
         if (!entry)
             return -ENOMEM;
         struct device *device = server->devices[i];
-        uint64_t memory = share_out(server, server->numbers[server->device_count]);
+        uint64_t memory = session_share_out(server, server->numbers[server->device_count]);
         server->devices[server->device_count++] = device;
         entry->real = device->id;
         entry->cl = device->cl;
@@ -96,7 +97,7 @@ static int open_devices(struct server *server, const struct session_limits *limi
     return error;
 }
 
-static int tell_devices(struct server *server)
+static int session_tell_devices(struct server *server)
 {
     struct inventory inventory = {.count = server->device_count};
     char *data = NULL;
@@ -118,7 +119,7 @@ static int tell_devices(struct server *server)
 }
 
 /* As both said that they can. */
-static int open_stream(struct server *server, const struct guest *guest)
+static int session_open_stream(struct server *server, const struct guest *guest)
 {
     if (guest->features & FEATURE_RINGS) {
         int error = stream_accept_rings(&server->stream, guest->link, clock_now_ns() + GREETING_NS);
@@ -129,7 +130,7 @@ static int open_stream(struct server *server, const struct guest *guest)
 }
 
 /* Until its client ends it, breaks the rules, or does not come back. */
-static void serve(struct server *server)
+static void session_serve(struct server *server)
 {
     struct message message;
     while (!server->wrong) {
@@ -172,7 +173,7 @@ void server_bye(struct server *server, const struct msg_bye *message)
 
 /* What may wait for a client that is slow to take it, or for devices: half of the memory that there
  * is. */
-static uint64_t staged_max(const struct session_limits *limits)
+static uint64_t session_staged_max(const struct session_limits *limits)
 {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     if (limits->memory && limits->memory < memory)
@@ -181,14 +182,14 @@ static uint64_t staged_max(const struct session_limits *limits)
 }
 
 /* Of bytes on their way: enough for the parts of a transfer, and little of what there is. */
-static size_t pool_most(const struct session_limits *limits)
+static size_t session_pool_most(const struct session_limits *limits)
 {
     return limits->memory && limits->memory / POOL_OF < POOL_MOST ? limits->memory / POOL_OF
                                                                   : POOL_MOST;
 }
 
 /* What the process never needs again. */
-static int give_up_rights(const struct session_limits *limits)
+static int session_give_up_rights(const struct session_limits *limits)
 {
     struct rlimit none = {0, 0}, memory = {limits->memory, limits->memory};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || setrlimit(RLIMIT_CORE, &none))
@@ -200,7 +201,7 @@ static int give_up_rights(const struct session_limits *limits)
 
 /* Where the host's memory runs out, the kernel is to take a session that has much of it, and
    neither the listening process nor what is none of the server's. */
-static void give_way(void)
+static void session_give_way(void)
 {
     int before = OOM_ADJUSTED;
     FILE *file = fopen("/proc/self/oom_score_adj", "r+e");
@@ -213,7 +214,7 @@ static void give_way(void)
 }
 
 /* Without that, a session is served all the same. */
-static void bound_processes(int channel, const char *peer)
+static void session_bound_processes(int channel, const char *peer)
 {
     int notices = -1, error = sandbox_processes(&notices);
     if (error) {
@@ -225,16 +226,16 @@ static void bound_processes(int channel, const char *peer)
     close(notices);
 }
 
-static int start(struct server *server, const struct guest *guest, int channel,
-                 const struct session_limits *limits)
+static int session_start(struct server *server, const struct guest *guest, int channel,
+                         const struct session_limits *limits)
 {
     server->memory = guest->grant.memory;
-    server->staged_max = staged_max(limits);
+    server->staged_max = session_staged_max(limits);
     server->known = limits->known;
     server->channel = channel;
     server->keeps = guest->features & FEATURE_BINARIES;
-    int error = open_stream(server, guest);
-    server->stream.pool.most = pool_most(limits);
+    int error = session_open_stream(server, guest);
+    server->stream.pool.most = session_pool_most(limits);
     if (error == 0 && (guest->features & FEATURE_ENVIRONMENT))
         error = server_take_environment(server);
     if (error == 0)
@@ -242,20 +243,20 @@ static int start(struct server *server, const struct guest *guest, int channel,
     if (error == 0)
         error = server_catch_output(server);
     if (error == 0)
-        error = open_devices(server, limits, &guest->grant);
+        error = session_open_devices(server, limits, &guest->grant);
     if (error == 0)
         error = server_watch_commands(server);
     if (error == 0 && !limits->open)
         error = sandbox_calls(server);
     if (error == 0)
-        error = tell_devices(server);
+        error = session_tell_devices(server);
     atomic_store(&server->told, error == 0);
     return error;
 }
 
 /* A stranger's process is nobody's: of a server of root's it is a user of its own, and else in
    namespaces of its own at least, where the kernel allows that. */
-static int leave_user(const struct session_limits *limits, const struct grant *grant)
+static int session_leave_user(const struct session_limits *limits, const struct grant *grant)
 {
     if (sandbox_has_memory()) /* Root's. */
         return sandbox_become(limits->known, grant);
@@ -266,13 +267,13 @@ static int leave_user(const struct session_limits *limits, const struct grant *g
 }
 
 /* Its client is admitted, and nothing of it was done. */
-static int enter_sandbox(const struct session_limits *limits, const struct guest *guest,
-                         bool stranger, int channel)
+static int session_enter_sandbox(const struct session_limits *limits, const struct guest *guest,
+                                 bool stranger, int channel)
 {
     /* Compilers look for headers here, and end where they may not look. */
     int error = chdir("/") ? -errno : 0;
     if (error == 0 && stranger)
-        error = leave_user(limits, &guest->grant);
+        error = session_leave_user(limits, &guest->grant);
     if (error == 0 && stranger)
         error = sandbox_own_caches(guest->peer);
     if (error == 0)
@@ -282,17 +283,17 @@ static int enter_sandbox(const struct session_limits *limits, const struct guest
     if (error == 0)
         error = sandbox_admitted();
     if (error == 0)
-        bound_processes(channel, guest->peer);
+        session_bound_processes(channel, guest->peer);
     return error;
 }
 
 /* What the greeting needs of its user's rights, and no more. */
-static int begin(const struct link_kind *kind, const struct session_limits *limits)
+static int session_begin(const struct link_kind *kind, const struct session_limits *limits)
 {
     char problem[FOLDER_PROBLEM_MAX] = "";
-    int error = give_up_rights(limits);
+    int error = session_give_up_rights(limits);
     if (!limits->isolates)
-        give_way();
+        session_give_way();
     if (error == 0 && kind->anyone)
         error = limits->authority ? tls_server_open(limits->authority, problem) : -ENOENT;
     if (problem[0])
@@ -307,27 +308,27 @@ static int begin(const struct link_kind *kind, const struct session_limits *limi
 }
 
 /* From its greeting to the end of its session, or of its part in another's. */
-static _Noreturn void run(const struct link_kind *kind, int fd, int channel,
-                          const struct session_limits *limits)
+static _Noreturn void session_run(const struct link_kind *kind, int fd, int channel,
+                                  const struct session_limits *limits)
 {
     static struct server server;
     static struct guest guest;
-    int error = begin(kind, limits);
+    int error = session_begin(kind, limits);
     if (error == 0)
         error = greeting_receive_guest(kind, fd, channel, limits, &guest);
     if (error == 0 && !limits->open)
-        error = enter_sandbox(limits, &guest, kind->anyone, channel);
+        error = session_enter_sandbox(limits, &guest, kind->anyone, channel);
     if (error) {
         log_warn("a client was not admitted: %s", strerror(-error));
         _exit(1);
     }
-    error = start(&server, &guest, channel, limits);
+    error = session_start(&server, &guest, channel, limits);
     if (error) {
         log_warn("%s has no session: %s", guest.peer, strerror(-error));
         _exit(1);
     }
     log_info("%s has a session with %zu devices", guest.peer, server.device_count);
-    serve(&server);
+    session_serve(&server);
     if (server.wrong)
         log_warn("the session of %s was ended: %s", guest.peer, server.wrong);
     else
@@ -359,5 +360,5 @@ void session_main(void)
     const struct link_kind *kind = link_kind_of(startup->scheme, &where);
     if (!kind)
         _exit(1);
-    run(kind, STARTUP_CONNECTION, STARTUP_CHANNEL, &startup->limits);
+    session_run(kind, STARTUP_CONNECTION, STARTUP_CHANNEL, &startup->limits);
 }

@@ -21,13 +21,13 @@ struct staging {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct staging *stagings; /* Guarded by lock, as `next`, `context` and `used` of each are. */
 
-static void unregister(const struct staging *staging)
+static void staging_unregister(const struct staging *staging)
 {
     registration_end(&staging->registration);
     munmap(staging->bytes, SLOTS * STAGING_MOST);
 }
 
-static struct staging *find(cl_context context)
+static struct staging *staging_find(cl_context context)
 {
     pthread_mutex_lock(&lock);
     struct staging *staging = stagings;
@@ -37,7 +37,7 @@ static struct staging *find(cl_context context)
     return staging;
 }
 
-static struct staging *create(const struct entry *queue, cl_device_id device)
+static struct staging *staging_create(const struct entry *queue, cl_device_id device)
 {
     struct staging *staging = malloc(sizeof(*staging));
     if (!staging)
@@ -49,7 +49,7 @@ static struct staging *create(const struct entry *queue, cl_device_id device)
         staging->bytes = bytes;
         if (!registration_begin(&staging->registration, queue->cl, queue->context, device, bytes,
                                 SLOTS * STAGING_MOST)) {
-            unregister(staging);
+            staging_unregister(staging);
             staging->bytes = NULL;
         }
     }
@@ -60,7 +60,7 @@ static struct staging *create(const struct entry *queue, cl_device_id device)
     return staging;
 }
 
-static char *take_slot(struct staging *staging)
+static char *staging_take_slot(struct staging *staging)
 {
     pthread_mutex_lock(&lock);
     int slot = __builtin_ffsll((long long)~staging->used) - 1;
@@ -75,10 +75,10 @@ void *staging_take(const struct server *server, const struct entry *queue, uint6
 {
     if (!queue->own_memory || size > STAGING_MOST)
         return NULL;
-    struct staging *staging = find(queue->context);
+    struct staging *staging = staging_find(queue->context);
     if (!staging)
-        staging = create(queue, server->devices[queue->device]->id);
-    char *bytes = staging && staging->bytes ? take_slot(staging) : NULL;
+        staging = staging_create(queue, server->devices[queue->device]->id);
+    char *bytes = staging && staging->bytes ? staging_take_slot(staging) : NULL;
     if (bytes)
         *ret_staging = staging;
     return bytes;
@@ -120,7 +120,7 @@ void staging_tidy(void)
         struct staging *staging = over;
         over = staging->next;
         if (staging->bytes)
-            unregister(staging);
+            staging_unregister(staging);
         free(staging);
     }
 }

@@ -11,7 +11,7 @@ struct cursor {
     size_t left;
 };
 
-static bool skip(struct cursor *cursor, uint64_t bytes)
+static bool msgcheck_skip(struct cursor *cursor, uint64_t bytes)
 {
     if (bytes > cursor->left)
         return false;
@@ -20,12 +20,12 @@ static bool skip(struct cursor *cursor, uint64_t bytes)
     return true;
 }
 
-static bool read_length(struct cursor *cursor, unsigned bytes, uint64_t *ret_length)
+static bool msgcheck_read_length(struct cursor *cursor, unsigned bytes, uint64_t *ret_length)
 {
     const uint8_t *at = cursor->at;
     uint64_t length = 0;
 
-    if (!skip(cursor, bytes))
+    if (!msgcheck_skip(cursor, bytes))
         return false;
     for (unsigned i = 0; i < bytes; i++)
         length = length << 8 | at[i];
@@ -57,7 +57,7 @@ static const struct lead leads[] = {
 };
 
 /* One object's head and payload; the objects inside it are left to the caller. */
-static bool take(struct cursor *cursor, uint64_t *ret_children, bool *ret_nests)
+static bool msgcheck_take(struct cursor *cursor, uint64_t *ret_children, bool *ret_nests)
 {
     const struct lead *lead;
     uint64_t length = 0;
@@ -68,7 +68,7 @@ static bool take(struct cursor *cursor, uint64_t *ret_children, bool *ret_nests)
     if (!cursor->left)
         return false;
     byte = cursor->at[0];
-    skip(cursor, 1);
+    msgcheck_skip(cursor, 1);
     if (byte < 0x80 || byte >= 0xe0)
         return true;
     if (byte < 0xa0) {
@@ -77,14 +77,15 @@ static bool take(struct cursor *cursor, uint64_t *ret_children, bool *ret_nests)
         return *ret_children <= cursor->left;
     }
     if (byte < 0xc0)
-        return skip(cursor, byte & 0x1f);
+        return msgcheck_skip(cursor, byte & 0x1f);
     if (byte == 0xc1)
         return false;
     lead = &leads[byte - 0xc0];
-    if (lead->length_bytes > 0 && !read_length(cursor, (unsigned)lead->length_bytes, &length))
+    if (lead->length_bytes > 0 &&
+        !msgcheck_read_length(cursor, (unsigned)lead->length_bytes, &length))
         return false;
     if (!lead->children)
-        return skip(cursor, length + lead->payload);
+        return msgcheck_skip(cursor, length + lead->payload);
     *ret_nests = true;
     *ret_children = length * lead->children;
     return *ret_children <= cursor->left;
@@ -108,7 +109,7 @@ int msgcheck(const void *data, size_t size, unsigned max_depth)
             depth--;
         }
         left[depth]--;
-        if (!take(&cursor, &children, &nests))
+        if (!msgcheck_take(&cursor, &children, &nests))
             return -EPROTO;
         if (nests) {
             if (depth == max_depth)

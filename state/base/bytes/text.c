@@ -3,14 +3,14 @@
 #include <stdint.h>
 
 /* Separators of lines, and what has the text around it shown in another order than it is in. */
-static bool is_disguise(uint32_t value)
+static bool text_is_disguise(uint32_t value)
 {
     return value == 0x61c || value == 0x200e || value == 0x200f ||
            (value >= 0x2028 && value <= 0x202e) || (value >= 0x2066 && value <= 0x2069);
 }
 
 /** Bytes of the character that @text begins with; 0 when it is none that may be shown. */
-static size_t character(const unsigned char *text, size_t length)
+static size_t text_character(const unsigned char *text, size_t length)
 {
     static const uint32_t least[] = {0, 0xa0, 0x800, 0x10000};
     unsigned char lead = text[0];
@@ -34,7 +34,7 @@ static size_t character(const unsigned char *text, size_t length)
     }
     /* Overlong forms, C1, surrogates, and what is beyond Unicode. */
     return value < least[more] || (value >= 0xd800 && value < 0xe000) || value > 0x10ffff ||
-                   is_disguise(value)
+                   text_is_disguise(value)
                ? 0
                : more + 1;
 }
@@ -42,7 +42,7 @@ static size_t character(const unsigned char *text, size_t length)
 bool text_is_safe(const char *text, size_t length)
 {
     for (size_t i = 0, size; i < length; i += size) {
-        size = character((const unsigned char *)text + i, length - i);
+        size = text_character((const unsigned char *)text + i, length - i);
         if (size == 0)
             return false;
     }
@@ -54,7 +54,7 @@ void text_make_safe(char *ret, size_t size, const char *text, size_t length)
     size_t used = 0;
 
     for (size_t i = 0; i < length;) {
-        size_t whole = character((const unsigned char *)text + i, length - i);
+        size_t whole = text_character((const unsigned char *)text + i, length - i);
         size_t bytes = whole ? whole : 1;
         if (used + bytes >= size)
             break;

@@ -23,40 +23,41 @@ bool folder_is_ours(const char *folder, bool private)
 
 /* Whoever owns the root folder can change anything under it: root, and in a user namespace that
  * root has no number in, whatever stands for root there. */
-static bool may_own_what_is_above(uid_t owner, uid_t user)
+static bool folder_may_own_what_is_above(uid_t owner, uid_t user)
 {
     struct stat root;
 
     return owner == 0 || owner == user || (stat("/", &root) == 0 && owner == root.st_uid);
 }
 
-static int refuse(char *ret_problem, int error, const char *folder, const char *why)
+static int folder_refuse(char *ret_problem, int error, const char *folder, const char *why)
 {
     snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s %.100s", folder, why);
     return error;
 }
 
-static int refuse_error(char *ret_problem, int error, const char *folder)
+static int folder_refuse_error(char *ret_problem, int error, const char *folder)
 {
     char why[100];
 
     snprintf(why, sizeof(why), "cannot be entered or made: %s", strerror(-error));
-    return refuse(ret_problem, error, folder, why);
+    return folder_refuse(ret_problem, error, folder, why);
 }
 
 /* From the root folder down, so that each is looked at when nobody else can replace it any more. */
-static int check_above(uid_t user, const char *folder, char ret_problem[FOLDER_PROBLEM_MAX])
+static int folder_check_above_of(uid_t user, const char *folder,
+                                 char ret_problem[FOLDER_PROBLEM_MAX])
 {
     for (const char *end = folder;; end += 1 + strcspn(end + 1, "/")) {
         char path[PATH_MAX];
         struct stat stat;
         snprintf(path, sizeof(path), "%.*s", end > folder ? (int)(end - folder) : 1, folder);
         if (lstat(path, &stat))
-            return refuse_error(ret_problem, -errno, path);
-        if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid, user))
-            return refuse(ret_problem, -EPERM, path, "belongs to another user");
+            return folder_refuse_error(ret_problem, -errno, path);
+        if (!S_ISDIR(stat.st_mode) || !folder_may_own_what_is_above(stat.st_uid, user))
+            return folder_refuse(ret_problem, -EPERM, path, "belongs to another user");
         if (stat.st_mode & 022 && !(stat.st_mode & S_ISVTX))
-            return refuse(ret_problem, -EPERM, path, "can be changed by other users");
+            return folder_refuse(ret_problem, -EPERM, path, "can be changed by other users");
         if (!*end)
             return 0;
     }
@@ -64,7 +65,7 @@ static int check_above(uid_t user, const char *folder, char ret_problem[FOLDER_P
 
 int folder_check_above(const char *folder, char ret_problem[FOLDER_PROBLEM_MAX])
 {
-    return check_above(geteuid(), folder, ret_problem);
+    return folder_check_above_of(geteuid(), folder, ret_problem);
 }
 
 int folder_of_user(uid_t user, const char *wanted, char ret_folder[PATH_MAX],
@@ -73,10 +74,10 @@ int folder_of_user(uid_t user, const char *wanted, char ret_folder[PATH_MAX],
     char real[PATH_MAX];
 
     if (!realpath(wanted, real))
-        return refuse_error(ret_problem, -errno, wanted);
-    int error = check_above(user, real, ret_problem);
+        return folder_refuse_error(ret_problem, -errno, wanted);
+    int error = folder_check_above_of(user, real, ret_problem);
     if (!error && !folder_is_of(user, real, true))
-        error = refuse(ret_problem, -EPERM, real, "is not that user's alone");
+        error = folder_refuse(ret_problem, -EPERM, real, "is not that user's alone");
     if (!error)
         strcpy(ret_folder, real);
     return error;
@@ -92,9 +93,9 @@ int folder_make_private(const char *wanted, char ret_folder[PATH_MAX],
                        : -1;
 
     if (length < 0 || (size_t)length >= sizeof(above))
-        return refuse_error(ret_problem, -ENAMETOOLONG, wanted);
+        return folder_refuse_error(ret_problem, -ENAMETOOLONG, wanted);
     if (!realpath(above, real))
-        return refuse_error(ret_problem, -errno, above);
+        return folder_refuse_error(ret_problem, -errno, above);
     int error = folder_check_above(real, ret_problem);
     if (error)
         return error;
@@ -104,12 +105,12 @@ int folder_make_private(const char *wanted, char ret_folder[PATH_MAX],
     else if (mkdir(folder, 0700) && errno != EEXIST)
         error = -errno;
     if (error)
-        return refuse_error(ret_problem, error, wanted);
+        return folder_refuse_error(ret_problem, error, wanted);
     if (!folder_is_ours(folder, false))
-        return refuse(ret_problem, -EPERM, folder, "is not a folder of yours");
+        return folder_refuse(ret_problem, -EPERM, folder, "is not a folder of yours");
     if (!folder_is_ours(folder, true))
-        return refuse(ret_problem, -EPERM, folder,
-                      "can be entered by others (its mode is not 0700)");
+        return folder_refuse(ret_problem, -EPERM, folder,
+                             "can be entered by others (its mode is not 0700)");
     strcpy(ret_folder, folder);
     return 0;
 }
@@ -137,7 +138,7 @@ int folder_home(const char *variable, const char *beneath, char ret[PATH_MAX])
 }
 
 /* $XDG_RUNTIME_DIR may be missing, or another user's after su: the default is for that. */
-static bool may_use(const char *runtime)
+static bool folder_may_use(const char *runtime)
 {
     char ignored[FOLDER_PROBLEM_MAX], real[PATH_MAX];
 
@@ -150,12 +151,12 @@ bool folder_runtime_refused(char ret_problem[FOLDER_PROBLEM_MAX])
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     char real[PATH_MAX];
 
-    if (!runtime || !*runtime || may_use(runtime))
+    if (!runtime || !*runtime || folder_may_use(runtime))
         return false;
     if (runtime[0] != '/')
-        refuse(ret_problem, -EINVAL, runtime, "is not an absolute path");
+        folder_refuse(ret_problem, -EINVAL, runtime, "is not an absolute path");
     else if (!realpath(runtime, real))
-        refuse_error(ret_problem, -errno, runtime);
+        folder_refuse_error(ret_problem, -errno, runtime);
     else
         return folder_check_above(real, ret_problem) != 0;
     return true;
@@ -168,7 +169,7 @@ int folder_runtime_name(char ret[PATH_MAX])
     int length;
 
     snprintf(user, sizeof(user), "/run/user/%u", (unsigned)geteuid());
-    if (may_use(runtime))
+    if (folder_may_use(runtime))
         length = snprintf(ret, PATH_MAX, "%s/reseat", runtime);
     else if (folder_is_ours(user, true))
         length = snprintf(ret, PATH_MAX, "%s/reseat", user);

@@ -12,14 +12,14 @@
 /* What a driver opens at once when it builds, and some more. */
 #define FEW 32
 
-static bool is_same(int fd, const struct owned *owned)
+static bool owned_is_same(int fd, const struct owned *owned)
 {
     struct stat status;
     return fstat(fd, &status) == 0 && status.st_dev == owned->device &&
            status.st_ino == owned->inode;
 }
 
-static int first_number(void)
+static int owned_first_number(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= 1024)
@@ -42,12 +42,12 @@ int owned_take(int fd, struct owned *ret_owned)
     struct owned owned = owned_of(fd);
     int error = owned.fd < 0 ? -EBADF : 0;
     if (error == 0) {
-        owned.fd = fcntl(fd, F_DUPFD_CLOEXEC, first_number());
+        owned.fd = fcntl(fd, F_DUPFD_CLOEXEC, owned_first_number());
         if (owned.fd < 0)
             owned.fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        error = owned.fd < 0 ? -errno : is_same(owned.fd, &owned) ? 0 : -EBADF;
+        error = owned.fd < 0 ? -errno : owned_is_same(owned.fd, &owned) ? 0 : -EBADF;
     }
-    if (is_same(fd, &owned))
+    if (owned_is_same(fd, &owned))
         close(fd);
     if (error == 0)
         *ret_owned = owned;
@@ -56,11 +56,11 @@ int owned_take(int fd, struct owned *ret_owned)
 
 int owned_fd(const struct owned *owned)
 {
-    return owned->fd >= 0 && is_same(owned->fd, owned) ? owned->fd : -1;
+    return owned->fd >= 0 && owned_is_same(owned->fd, owned) ? owned->fd : -1;
 }
 
 /* Other files than regular ones have no length. */
-static bool may_grow(int fd, size_t size)
+static bool owned_may_grow(int fd, size_t size)
 {
     struct rlimit limit;
     struct stat status;
@@ -74,7 +74,7 @@ static bool may_grow(int fd, size_t size)
 int owned_append(const struct owned *owned, const void *bytes, size_t size)
 {
     const char *at = bytes;
-    if (!may_grow(owned_fd(owned), size))
+    if (!owned_may_grow(owned_fd(owned), size))
         return -EFBIG;
     while (size > 0) {
         ssize_t count = write(owned_fd(owned), at, size);
@@ -96,7 +96,7 @@ void owned_close(struct owned *owned)
         close(fd);
 }
 
-static bool few_are_left(void)
+static bool owned_few_are_left(void)
 {
     int opened[FEW], count = 0;
     while (count < FEW && (opened[count] = open("/", O_PATH | O_CLOEXEC)) >= 0)
@@ -111,7 +111,7 @@ void owned_room_begin(struct owned_room *ret_room)
 {
     struct rlimit limit;
     *ret_room = (struct owned_room){0, 0};
-    if (!few_are_left() || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    if (!owned_few_are_left() || getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
     rlim_t before = limit.rlim_cur;
     limit.rlim_cur = limit.rlim_max - before > FEW * 8 ? before + FEW * 8 : limit.rlim_max;

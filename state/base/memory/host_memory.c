@@ -33,7 +33,7 @@ static const struct group_kind {
 };
 
 /* The beginning of a file as a string. 0 or -errno. */
-static int read_file(const char *path, char ret_text[FILE_MAX])
+static int host_memory_read_file(const char *path, char ret_text[FILE_MAX])
 {
     char whole[PATH_MAX];
     struct owned file;
@@ -51,7 +51,7 @@ static int read_file(const char *path, char ret_text[FILE_MAX])
 }
 
 /* The number behind @name, which begins a line. */
-static bool find_number(const char *text, const char *name, uint64_t *ret_number)
+static bool host_memory_find_number(const char *text, const char *name, uint64_t *ret_number)
 {
     size_t length = strlen(name);
     for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -63,29 +63,30 @@ static bool find_number(const char *text, const char *name, uint64_t *ret_number
 }
 
 /* A file of a group that is one number; UINT64_MAX where it is none ("max"), or there is none. */
-static uint64_t group_number(const char *folder, const char *name)
+static uint64_t host_memory_group_number(const char *folder, const char *name)
 {
     char path[PATH_MAX], text[FILE_MAX];
     uint64_t number;
     if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path) ||
-        read_file(path, text) != 0 || sscanf(text, "%" SCNu64, &number) != 1)
+        host_memory_read_file(path, text) != 0 || sscanf(text, "%" SCNu64, &number) != 1)
         return UINT64_MAX;
     return number;
 }
 
 /* What one group leaves. */
-static void take_group(const struct group_kind *kind, const char *folder, struct host_memory *host)
+static void host_memory_take_group(const struct group_kind *kind, const char *folder,
+                                   struct host_memory *host)
 {
     char path[PATH_MAX], text[FILE_MAX];
-    uint64_t limit = group_number(folder, kind->limits[0]);
-    uint64_t high = group_number(folder, kind->limits[1]);
-    uint64_t used = group_number(folder, kind->used), cache = 0;
+    uint64_t limit = host_memory_group_number(folder, kind->limits[0]);
+    uint64_t high = host_memory_group_number(folder, kind->limits[1]);
+    uint64_t used = host_memory_group_number(folder, kind->used), cache = 0;
     limit = high < limit ? high : limit;
     if (limit >= host->total || used == UINT64_MAX)
         return;
     if (snprintf(path, sizeof(path), "%s/memory.stat", folder) < (int)sizeof(path) &&
-        read_file(path, text) == 0)
-        (void)find_number(text, kind->cache, &cache);
+        host_memory_read_file(path, text) == 0)
+        (void)host_memory_find_number(text, kind->cache, &cache);
     used -= cache < used ? cache : used;
     uint64_t left = limit > used ? limit - used : 0;
     host->total = limit;
@@ -93,7 +94,8 @@ static void take_group(const struct group_kind *kind, const char *folder, struct
 }
 
 /* What the groups of the process leave, from its own upwards. */
-static void take_groups(const struct group_kind *kind, const char *groups, struct host_memory *host)
+static void host_memory_take_groups(const struct group_kind *kind, const char *groups,
+                                    struct host_memory *host)
 {
     char folder[PATH_MAX];
     const char *line = groups;
@@ -108,7 +110,7 @@ static void take_groups(const struct group_kind *kind, const char *groups, struc
                           (int)strcspn(line + length, "\n"), line + length) >= (int)sizeof(folder))
         return;
     while (strlen(folder) >= least) {
-        take_group(kind, folder, host);
+        host_memory_take_group(kind, folder, host);
         *strrchr(folder, '/') = '\0';
     }
 }
@@ -117,22 +119,22 @@ int host_memory_read(struct host_memory *ret_host)
 {
     char text[FILE_MAX];
     struct host_memory host = {0};
-    int error = read_file("/proc/meminfo", text);
+    int error = host_memory_read_file("/proc/meminfo", text);
     if (error != 0)
         return error;
-    if (!find_number(text, "MemTotal:", &host.total) ||
-        !find_number(text, "MemAvailable:", &host.available))
+    if (!host_memory_find_number(text, "MemTotal:", &host.total) ||
+        !host_memory_find_number(text, "MemAvailable:", &host.available))
         return -ENODATA;
     host.total *= 1024;
     host.available *= 1024;
-    if (read_file("/proc/self/cgroup", text) == 0)
+    if (host_memory_read_file("/proc/self/cgroup", text) == 0)
         for (size_t i = 0; i < ARRAY_SIZE(group_kinds); i++)
-            take_groups(&group_kinds[i], text, &host);
-    if (read_file("/proc/pressure/memory", text) == 0) {
+            host_memory_take_groups(&group_kinds[i], text, &host);
+    if (host_memory_read_file("/proc/pressure/memory", text) == 0) {
         const char *total = strstr(text, "total="); /* of the first line, "some" */
         host.stalled_us = total ? strtoull(total + strlen("total="), NULL, 10) : 0;
     }
-    host.load = read_file("/proc/loadavg", text) == 0 ? strtod(text, NULL) : 0;
+    host.load = host_memory_read_file("/proc/loadavg", text) == 0 ? strtod(text, NULL) : 0;
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     host.processors = processors > 1 ? (unsigned)processors : 1;
     *ret_host = host;

@@ -52,20 +52,20 @@ static struct {
     void (*shrink)(void); /* of what others keep; or NULL */
 } pool;
 
-static size_t page_size(void)
+static size_t pages_page_size(void)
 {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* What memory of @size takes; 0 when that cannot be said. */
-static size_t whole_size(size_t size)
+static size_t pages_whole_size(size_t size)
 {
-    size_t unit = size >= PAGES_LEAST ? LARGE_PAGE : page_size();
+    size_t unit = size >= PAGES_LEAST ? LARGE_PAGE : pages_page_size();
     return size <= SIZE_MAX - unit ? (size + unit - 1) / unit * unit : 0;
 }
 
 /* A program that counts its address space has a use for all of it. */
-static bool space_is_limited(void)
+static bool pages_space_is_limited(void)
 {
     struct rlimit space, data;
     return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY ||
@@ -73,7 +73,7 @@ static bool space_is_limited(void)
 }
 
 /* Locked. A child made by no function of the C library's has the list, but none of the memory. */
-static bool pool_is_ours(void)
+static bool pages_pool_is_ours(void)
 {
     if (pool.owner == getpid())
         return true;
@@ -86,7 +86,7 @@ static bool pool_is_ours(void)
 }
 
 /* Where the first span behind @memory is. Locked. */
-static size_t span_after(const char *memory)
+static size_t pages_span_after(const char *memory)
 {
     size_t low = 0, high = pool.count;
     while (low < high) {
@@ -99,16 +99,16 @@ static size_t span_after(const char *memory)
     return low;
 }
 
-static void span_remove(size_t i)
+static void pages_span_remove(size_t i)
 {
     pool.count--;
     memmove(&pool.spans[i], &pool.spans[i + 1], (pool.count - i) * sizeof(pool.spans[0]));
 }
 
 /* Locked. False without memory for the list. */
-static bool span_insert(char *memory, size_t size)
+static bool pages_span_insert(char *memory, size_t size)
 {
-    size_t i = span_after(memory);
+    size_t i = pages_span_after(memory);
     struct span *before = i > 0 ? &pool.spans[i - 1] : NULL;
     struct span *after = i < pool.count ? &pool.spans[i] : NULL;
     bool joins_before = before && before->begin + before->size == memory;
@@ -116,7 +116,7 @@ static bool span_insert(char *memory, size_t size)
     if (joins_before) {
         before->size += size + (joins_after ? after->size : 0);
         if (joins_after)
-            span_remove(i);
+            pages_span_remove(i);
     } else if (joins_after) {
         after->begin = memory;
         after->size += size;
@@ -131,7 +131,7 @@ static bool span_insert(char *memory, size_t size)
 }
 
 /* The smallest span that is large enough, or the largest of all. Locked. */
-static size_t span_for(size_t size)
+static size_t pages_span_for(size_t size)
 {
     size_t best = 0;
     for (size_t i = 1; i < pool.count; i++) {
@@ -143,16 +143,16 @@ static size_t span_for(size_t size)
 }
 
 /* Fresh memory, at @wish if nothing is in its way; or NULL. */
-static char *map(char *wish, size_t size)
+static char *pages_map(char *wish, size_t size)
 {
     char *got = mmap(wish, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return got == MAP_FAILED ? NULL : got;
 }
 
 /* The same right below @memory, which makes both one piece. It is where the kernel maps next. */
-static bool extend(char *memory, size_t size)
+static bool pages_extend(char *memory, size_t size)
 {
-    char *got = size < (uintptr_t)memory ? map(memory - size, size) : NULL;
+    char *got = size < (uintptr_t)memory ? pages_map(memory - size, size) : NULL;
     if (got && got != memory - size) {
         munmap(got, size);
         return false;
@@ -160,14 +160,14 @@ static bool extend(char *memory, size_t size)
     return got != NULL;
 }
 
-/* Memory never touched, of a size as of whole_size(), on a large page if possible. */
-static char *map_fresh(size_t size)
+/* Memory never touched, of a size as of pages_whole_size(), on a large page if possible. */
+static char *pages_map_fresh(size_t size)
 {
-    const size_t slack = LARGE_PAGE - page_size();
-    char *got = map(NULL, size);
+    const size_t slack = LARGE_PAGE - pages_page_size();
+    char *got = pages_map(NULL, size);
     if (!got || size % LARGE_PAGE != 0 || (uintptr_t)got % LARGE_PAGE == 0)
         return got; /* later kernels do so by themselves */
-    char *more = map(NULL, size + slack);
+    char *more = pages_map(NULL, size + slack);
     if (!more)
         return got;
     munmap(got, size);
@@ -181,12 +181,12 @@ static char *map_fresh(size_t size)
 }
 
 /* Unmap what is warm beyond @keep bytes. */
-static void release(uint64_t keep)
+static void pages_release(uint64_t keep)
 {
     for (;;) {
         struct span span = {0};
         pthread_mutex_lock(&lock);
-        if (pool_is_ours() && pool.bytes > keep && pool.count > 0) {
+        if (pages_pool_is_ours() && pool.bytes > keep && pool.count > 0) {
             size_t over = (size_t)(pool.bytes - keep) + LARGE_PAGE - 1;
             over -= over % LARGE_PAGE;
             span = pool.spans[0];
@@ -194,7 +194,7 @@ static void release(uint64_t keep)
             pool.spans[0].begin += span.size;
             pool.spans[0].size -= span.size;
             if (pool.spans[0].size == 0)
-                span_remove(0);
+                pages_span_remove(0);
             pool.bytes -= span.size;
         }
         pthread_mutex_unlock(&lock);
@@ -205,7 +205,7 @@ static void release(uint64_t keep)
 }
 
 /* How much up to @end is there, of at most @size bytes, looked at once a large page. */
-static size_t present_size(char *end, size_t size)
+static size_t pages_present_size(char *end, size_t size)
 {
     size_t found = 0;
     unsigned char there = 1;
@@ -215,12 +215,12 @@ static size_t present_size(char *end, size_t size)
 }
 
 /* Room for so many of @size bytes, which are counted from now on. */
-static size_t room_take(size_t size)
+static size_t pages_room_take(size_t size)
 {
-    if (space_is_limited())
+    if (pages_space_is_limited())
         return 0;
     pthread_mutex_lock(&lock);
-    bool any = pool_is_ours() && !pool.short_of_memory && pool.limit > pool.bytes + pool.kept;
+    bool any = pages_pool_is_ours() && !pool.short_of_memory && pool.limit > pool.bytes + pool.kept;
     size_t room = any ? (size_t)(pool.limit - pool.bytes - pool.kept) : 0;
     room -= room % LARGE_PAGE;
     room = room < size ? room : size;
@@ -231,70 +231,70 @@ static size_t room_take(size_t size)
 
 /* Keep the @size bytes that are warm at @memory, which nobody uses, in a room taken for them. How
  * many are kept: all or none. */
-static size_t room_fill(size_t room, char *memory, size_t size)
+static size_t pages_room_fill(size_t room, char *memory, size_t size)
 {
     if (size > 0 && madvise(memory, size, MADV_DONTFORK) != 0)
         size = 0;
     pthread_mutex_lock(&lock);
-    if (size > 0 && !span_insert(memory, size))
+    if (size > 0 && !pages_span_insert(memory, size))
         size = 0;
     pool.bytes -= room - size;
     uint64_t most = pool.short_of_memory ? 0 : pool.limit; /* may be less by now */
     pthread_mutex_unlock(&lock);
-    release(most);
+    pages_release(most);
     return size;
 }
 
 /* Nobody uses @memory, whole large pages, any more. */
-static void give(char *memory, size_t size)
+static void pages_give_whole(char *memory, size_t size)
 {
-    size_t room = room_take(size), kept = present_size(memory + size, room);
+    size_t room = pages_room_take(size), kept = pages_present_size(memory + size, room);
     if (room > 0)
-        kept = room_fill(room, memory + size - kept, kept);
+        kept = pages_room_fill(room, memory + size - kept, kept);
     if (kept < size)
         munmap(memory, size - kept);
 }
 
 /* Memory of @size bytes, of which as much as there is in one piece is warm; or NULL. */
-static char *take_warm(size_t size, bool no_fork)
+static char *pages_take_warm(size_t size, bool no_fork)
 {
     pthread_mutex_lock(&lock);
-    if (!pool_is_ours() || pool.count == 0) {
+    if (!pages_pool_is_ours() || pool.count == 0) {
         pthread_mutex_unlock(&lock);
         return NULL;
     }
-    size_t best = span_for(size);
+    size_t best = pages_span_for(size);
     struct span span = pool.spans[best];
     if (span.size > size) {
         pool.spans[best].size -= size;
         span = (struct span){span.begin + span.size - size, size};
     } else {
-        span_remove(best);
+        pages_span_remove(best);
     }
     pool.bytes -= span.size;
     pthread_mutex_unlock(&lock);
 
     size_t more = size - span.size;
     if ((no_fork || madvise(span.begin, span.size, MADV_DOFORK) == 0) &&
-        (more == 0 || extend(span.begin, more)))
+        (more == 0 || pages_extend(span.begin, more)))
         return span.begin - more;
-    give(span.begin, span.size);
+    pages_give_whole(span.begin, span.size);
     return NULL;
 }
 
 char *pages_take(size_t size, unsigned flags)
 {
-    size_t whole = whole_size(size);
+    size_t whole = pages_whole_size(size);
     bool large = whole >= PAGES_LEAST;
     if (whole == 0)
         return NULL;
     bool warm = large && (flags & PAGES_ANY) && !(flags & PAGES_FRESH);
-    char *memory = warm ? take_warm(whole, (flags & PAGES_NO_FORK) != 0) : NULL;
+    char *memory = warm ? pages_take_warm(whole, (flags & PAGES_NO_FORK) != 0) : NULL;
     if (!memory)
-        memory = map_fresh(whole);
+        memory = pages_map_fresh(whole);
     if (!memory && pages_warm() > 0) {
-        release(0);
-        memory = map_fresh(whole);
+        pages_release(0);
+        memory = pages_map_fresh(whole);
     }
     /* Where little is touched, small pages take less memory. */
     if (memory && large && (flags & PAGES_ANY))
@@ -306,9 +306,9 @@ char *pages_take(size_t size, unsigned flags)
 
 void pages_give(char *memory, size_t size)
 {
-    size_t whole = whole_size(size);
+    size_t whole = pages_whole_size(size);
     if (memory && whole >= PAGES_LEAST)
-        give(memory, whole);
+        pages_give_whole(memory, whole);
     else if (memory)
         munmap(memory, whole);
 }
@@ -318,35 +318,35 @@ void pages_set_limit(uint64_t bytes)
     if (bytes != 0 && fork_watch() != 0)
         bytes = 0;
     pthread_mutex_lock(&lock);
-    (void)pool_is_ours();
+    (void)pages_pool_is_ours();
     void (*shrink)(void) = bytes < pool.limit ? pool.shrink : NULL;
     pool.limit = bytes;
     pthread_mutex_unlock(&lock);
     if (shrink)
         shrink();
-    release(bytes);
+    pages_release(bytes);
 }
 
 uint64_t pages_limit(void)
 {
     pthread_mutex_lock(&lock);
-    uint64_t bytes = pool_is_ours() ? pool.limit : 0;
+    uint64_t bytes = pages_pool_is_ours() ? pool.limit : 0;
     pthread_mutex_unlock(&lock);
     return bytes;
 }
 
 bool pages_keep(uint64_t bytes)
 {
-    if (space_is_limited())
+    if (pages_space_is_limited())
         return false;
     pthread_mutex_lock(&lock);
-    bool keeps = pool_is_ours() && !pool.short_of_memory && pool.kept + bytes <= pool.limit;
+    bool keeps = pages_pool_is_ours() && !pool.short_of_memory && pool.kept + bytes <= pool.limit;
     if (keeps)
         pool.kept += bytes;
     uint64_t left = pool.limit - pool.kept;
     pthread_mutex_unlock(&lock);
     if (keeps)
-        release(left);
+        pages_release(left);
     return keeps;
 }
 
@@ -367,7 +367,7 @@ void pages_set_shrink(void (*shrink)(void))
 uint64_t pages_warm(void)
 {
     pthread_mutex_lock(&lock);
-    uint64_t bytes = pool_is_ours() ? pool.bytes : 0;
+    uint64_t bytes = pages_pool_is_ours() ? pool.bytes : 0;
     pthread_mutex_unlock(&lock);
     return bytes;
 }
@@ -375,7 +375,7 @@ uint64_t pages_warm(void)
 /* The whole pages in a range; false when there are none. */
 static bool pages_inside(char **memory, size_t *size)
 {
-    uintptr_t page = page_size();
+    uintptr_t page = pages_page_size();
     uintptr_t begin = ((uintptr_t)*memory + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)*memory + *size) & ~(page - 1);
     if (begin >= end)
@@ -391,12 +391,12 @@ bool pages_are_fresh(const char *memory, size_t size)
     unsigned char first = 1, last = 1;
     if (!pages_inside(&pages, &size))
         return false;
-    return mincore(pages, 1, &first) == 0 && mincore(pages + size - page_size(), 1, &last) == 0 &&
-           !(first & last & 1);
+    return mincore(pages, 1, &first) == 0 &&
+           mincore(pages + size - pages_page_size(), 1, &last) == 0 && !(first & last & 1);
 }
 
 /* By one of at most PAGES_THREADS threads. */
-static void populate(char *memory, size_t size)
+static void pages_populate_by_one(char *memory, size_t size)
 {
     static atomic_bool unknown;
     pthread_mutex_lock(&lock);
@@ -409,7 +409,7 @@ static void populate(char *memory, size_t size)
         madvise(memory, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL)
         atomic_store_explicit(&unknown, true, memory_order_relaxed);
     if (atomic_load_explicit(&unknown, memory_order_relaxed))
-        for (size_t i = 0; i < size; i += page_size()) /* a write that changes nothing */
+        for (size_t i = 0; i < size; i += pages_page_size()) /* a write that changes nothing */
             __atomic_fetch_or(memory + i, 0, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock);
     pool.populating--;
@@ -423,21 +423,21 @@ struct job {
     _Atomic uintptr_t next; /* where a slice begins, or would but for the beginning */
 };
 
-static bool is_over(const struct pages_patience *patience)
+static bool pages_is_over(const struct pages_patience *patience)
 {
     return patience && ((patience->cancel && atomic_load(patience->cancel)) ||
                         (patience->deadline_ns && clock_now_ns() >= patience->deadline_ns));
 }
 
-static void *populate_run(void *data)
+static void *pages_populate_run(void *data)
 {
     struct job *job = data;
     uintptr_t at;
-    while (!is_over(job->patience) &&
+    while (!pages_is_over(job->patience) &&
            (at = atomic_fetch_add_explicit(&job->next, SLICE, memory_order_relaxed)) < job->end) {
         uintptr_t begin = at > job->begin ? at : job->begin;
         uintptr_t end = job->end - at < SLICE ? job->end : at + SLICE;
-        populate((char *)begin, end - begin);
+        pages_populate_by_one((char *)begin, end - begin);
     }
     return NULL;
 }
@@ -453,22 +453,22 @@ void pages_populate(char *memory, size_t size, unsigned threads,
     /* Two threads never make one large page, of which one would be thrown away. */
     atomic_init(&job.next, job.begin & ~(uintptr_t)(SLICE - 1));
     while (count + 1 < most && count + 1 < size / SLICE &&
-           thread_start("reseat-pages", STACK, populate_run, &job, &others[count]) == 0)
+           thread_start("reseat-pages", STACK, pages_populate_run, &job, &others[count]) == 0)
         count++;
-    populate_run(&job);
+    pages_populate_run(&job);
     while (count > 0)
         pthread_join(others[--count], NULL);
 }
 
 /* Below so much the host is short of memory. */
-static uint64_t least_available(const struct host_memory *host)
+static uint64_t pages_least_available(const struct host_memory *host)
 {
     return host->total / 8 < HOST_LEAST ? host->total / 8 : HOST_LEAST;
 }
 
 /* True when processes had to wait for memory for more than a tenth of the time since it was looked
  * at last. Locked. */
-static bool has_stalled(const struct host_memory *host)
+static bool pages_has_stalled(const struct host_memory *host)
 {
     uint64_t now = clock_now_ns(), passed_us = (now - pool.looked_ns) / 1000;
     uint64_t stalled_us = host->stalled_us > pool.stalled_us && pool.looked_ns != 0
@@ -480,14 +480,14 @@ static bool has_stalled(const struct host_memory *host)
 }
 
 /* Whether the host is short of memory, and stays so until it has twice as much. */
-static bool look(struct host_memory *ret_host)
+static bool pages_look(struct host_memory *ret_host)
 {
     struct host_memory host = {0};
     bool known = host_memory_read(&host) == 0;
-    uint64_t least = least_available(&host);
+    uint64_t least = pages_least_available(&host);
     pthread_mutex_lock(&lock);
     bool before = pool.short_of_memory;
-    bool now = !known || has_stalled(&host) || host.available < (before ? 2 * least : least);
+    bool now = !known || pages_has_stalled(&host) || host.available < (before ? 2 * least : least);
     pool.short_of_memory = now;
     pthread_mutex_unlock(&lock);
     if (now && !before)
@@ -498,26 +498,26 @@ static bool look(struct host_memory *ret_host)
 }
 
 /* Fresh memory, in one piece with what is warm if possible. */
-static char *map_beside(size_t size)
+static char *pages_map_beside(size_t size)
 {
     pthread_mutex_lock(&lock);
-    char *beside = pool.count > 0 ? pool.spans[span_for(SIZE_MAX)].begin : NULL;
+    char *beside = pool.count > 0 ? pool.spans[pages_span_for(SIZE_MAX)].begin : NULL;
     pthread_mutex_unlock(&lock);
-    return beside && extend(beside, size) ? beside - size : map_fresh(size);
+    return beside && pages_extend(beside, size) ? beside - size : pages_map_fresh(size);
 }
 
 /* A little more that is warm, where that takes nothing from anybody. */
-static void warm(const struct host_memory *host, size_t size)
+static void pages_warm_more(const struct host_memory *host, size_t size)
 {
-    if (host->load >= host->processors || host->available < 2 * least_available(host) + size)
+    if (host->load >= host->processors || host->available < 2 * pages_least_available(host) + size)
         return;
-    size_t room = room_take(size);
-    char *memory = room > 0 ? map_beside(room) : NULL;
+    size_t room = pages_room_take(size);
+    char *memory = room > 0 ? pages_map_beside(room) : NULL;
     if (memory) {
         (void)madvise(memory, room, MADV_HUGEPAGE);
         pages_populate(memory, room, 1, NULL);
     }
-    if (room > 0 && room_fill(room, memory, memory ? room : 0) == 0 && memory)
+    if (room > 0 && pages_room_fill(room, memory, memory ? room : 0) == 0 && memory)
         munmap(memory, room);
 }
 
@@ -525,7 +525,7 @@ void pages_tend(uint64_t wanted)
 {
     struct host_memory host;
     pthread_mutex_lock(&lock);
-    uint64_t limit = pool_is_ours() && pool.limit > pool.kept ? pool.limit - pool.kept : 0;
+    uint64_t limit = pages_pool_is_ours() && pool.limit > pool.kept ? pool.limit - pool.kept : 0;
     uint64_t bytes = pool.bytes;
     void (*shrink)(void) = pool.shrink;
     bool looks = pool.short_of_memory || bytes > 0 || pool.kept > 0;
@@ -533,19 +533,20 @@ void pages_tend(uint64_t wanted)
     wanted = wanted < limit ? wanted : limit;
     if (!looks && bytes >= wanted)
         return;
-    if (look(&host)) {
-        release(0);
+    if (pages_look(&host)) {
+        pages_release(0);
         if (shrink)
             shrink();
     } else if (bytes < wanted) {
-        warm(&host, wanted - bytes < WARM_STEP ? (size_t)(wanted - bytes) : WARM_STEP);
+        pages_warm_more(&host, wanted - bytes < WARM_STEP ? (size_t)(wanted - bytes) : WARM_STEP);
     }
 }
 
-static void in_child(void)
+static void pages_in_child(void)
 {
-    (void)pool_is_ours(); /* nothing is */
+    (void)pages_pool_is_ours(); /* nothing is */
     pool.populating = 0;
 }
 
-FORK_PART = {.rank = FORK_OBJECT, .lock = &lock, .changed = {&populated}, .in_child = in_child};
+FORK_PART = {
+    .rank = FORK_OBJECT, .lock = &lock, .changed = {&populated}, .in_child = pages_in_child};

@@ -31,7 +31,7 @@ static struct {
           .done = PTHREAD_COND_INITIALIZER};
 
 /* Jobs wait behind busy threads: true when none was taken while patience lasted. Under the lock. */
-static bool stands_still(void)
+static bool callback_stands_still(void)
 {
     uint64_t seen = pool.taken;
     uint64_t until = clock_now_ns() + PATIENCE_MS * NS_PER_MS;
@@ -44,12 +44,12 @@ static bool stands_still(void)
 }
 
 /* Under the lock, which is let go meanwhile. */
-static struct callback_job *take(void)
+static struct callback_job *callback_take(void)
 {
     for (;;)
         if (!pool.first || (pool.busy != 0 && pool.timed))
             pthread_cond_wait(&pool.posted, &pool.lock);
-        else if (pool.busy == 0 || stands_still())
+        else if (pool.busy == 0 || callback_stands_still())
             break;
     struct callback_job *job = pool.first;
     pool.first = job->next;
@@ -62,7 +62,7 @@ static struct callback_job *take(void)
 static void *callback_thread(void *unused);
 
 /* Under the lock. */
-static int thread_add(void)
+static int callback_thread_add(void)
 {
     int error = thread_start("reseat-callback", 0, callback_thread, NULL, NULL);
     if (error == 0)
@@ -71,16 +71,16 @@ static int thread_add(void)
 }
 
 /* Somebody is to watch whether the busy ones go on. Without one, the jobs wait. Under the lock. */
-static void stand_by(void)
+static void callback_stand_by(void)
 {
     if (pool.threads > pool.busy)
         pthread_cond_signal(&pool.posted);
     else if (pool.threads < THREADS_MAX)
-        (void)!thread_add();
+        (void)!callback_thread_add();
 }
 
 /* The program ended it, in a callback. */
-static void thread_gone(void *unused)
+static void callback_thread_gone(void *unused)
 {
     (void)unused;
     the_thread.in_job = false;
@@ -88,14 +88,14 @@ static void thread_gone(void *unused)
     pool.busy--;
     pool.threads--;
     if (pool.threads == pool.busy)
-        (void)!thread_add();
+        (void)!callback_thread_add();
     pthread_cond_broadcast(&pool.done);
     pthread_mutex_unlock(&pool.lock);
 }
 
-static void run_job(struct callback_job *job)
+static void callback_run_job(struct callback_job *job)
 {
-    pthread_cleanup_push(thread_gone, NULL);
+    pthread_cleanup_push(callback_thread_gone, NULL);
     (void)work_begin();
     the_thread.in_job = true;
     job->run(job);
@@ -110,12 +110,12 @@ static void *callback_thread(void *unused)
     (void)cancel_hold(); /* the program may know it, from a callback */
     pthread_mutex_lock(&pool.lock);
     for (;;) {
-        struct callback_job *job = take();
+        struct callback_job *job = callback_take();
         pool.busy++;
         if (pool.first)
-            stand_by();
+            callback_stand_by();
         pthread_mutex_unlock(&pool.lock);
-        run_job(job);
+        callback_run_job(job);
         pthread_mutex_lock(&pool.lock);
         pool.busy--;
         pthread_cond_broadcast(&pool.done);
@@ -129,7 +129,7 @@ int callback_start(void)
     int error = 0;
     if (pool.threads == 0) {
         pthread_sigmask(SIG_SETMASK, NULL, &pool.mask);
-        error = thread_add();
+        error = callback_thread_add();
     }
     pthread_mutex_unlock(&pool.lock);
     return error;
@@ -147,7 +147,7 @@ void callback_post(struct callback_job *job)
     if (pool.busy == 0)
         pthread_cond_signal(&pool.posted);
     else if (!pool.timed)
-        stand_by();
+        callback_stand_by();
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -156,7 +156,7 @@ struct ending {
     void *data;
 };
 
-static void program_gone(void *data)
+static void callback_program_gone(void *data)
 {
     const struct ending *ending = data;
     (void)work_begin();
@@ -169,7 +169,7 @@ void callback_program(void (*call)(void *data), void (*gone)(void *data), void *
     struct ending ending = {gone, data};
     sigset_t ours;
     work_end();
-    pthread_cleanup_push(program_gone, &ending);
+    pthread_cleanup_push(callback_program_gone, &ending);
     cancel_allow(PTHREAD_CANCEL_ENABLE);
     /* Ours block signals; the program's own do not, nor does what it forks and runs. */
     if (the_thread.in_job)
@@ -194,7 +194,7 @@ void callback_settle(unsigned ms)
     pthread_mutex_unlock(&pool.lock);
 }
 
-static void in_child(void)
+static void callback_in_child(void)
 {
     pool.first = pool.last = NULL;
     pool.threads = pool.busy = 0;
@@ -205,4 +205,4 @@ static void in_child(void)
 FORK_PART = {.rank = FORK_TABLE,
              .long_lock = &pool.lock,
              .changed = {&pool.posted, &pool.done},
-             .in_child = in_child};
+             .in_child = callback_in_child};

@@ -10,7 +10,7 @@ extern const struct fork_part *const __stop_reseat_fork[] __attribute__((visibil
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int watch_error; /* written once */
 
-static void each(enum fork_rank rank, void (*act)(const struct fork_part *part))
+static void fork_each(enum fork_rank rank, void (*act)(const struct fork_part *part))
 {
     const size_t count = ((uintptr_t)__stop_reseat_fork - (uintptr_t)__start_reseat_fork) /
                          sizeof(__start_reseat_fork[0]);
@@ -19,7 +19,7 @@ static void each(enum fork_rank rank, void (*act)(const struct fork_part *part))
             act(__start_reseat_fork[i]);
 }
 
-static void take(const struct fork_part *part)
+static void fork_take(const struct fork_part *part)
 {
     if (part->lock)
         pthread_mutex_lock(part->lock);
@@ -27,7 +27,7 @@ static void take(const struct fork_part *part)
         part->before();
 }
 
-static void let_go(const struct fork_part *part)
+static void fork_let_go(const struct fork_part *part)
 {
     if (part->after)
         part->after();
@@ -35,7 +35,7 @@ static void let_go(const struct fork_part *part)
         pthread_mutex_unlock(part->lock);
 }
 
-static void renew(const struct fork_part *part)
+static void fork_renew(const struct fork_part *part)
 {
     if (part->after)
         part->after();
@@ -48,39 +48,39 @@ static void renew(const struct fork_part *part)
             pthread_cond_init(part->changed[i], NULL);
 }
 
-static void begin(const struct fork_part *part)
+static void fork_begin(const struct fork_part *part)
 {
     if (part->in_child)
         part->in_child();
 }
 
-static void before_fork(void)
+static void fork_before_fork(void)
 {
     for (int rank = 0; rank < FORK_RANKS; rank++)
-        each((enum fork_rank)rank, take);
+        fork_each((enum fork_rank)rank, fork_take);
 }
 
-static void parent_goes_on(void)
+static void fork_parent_goes_on(void)
 {
     for (int rank = FORK_RANKS; rank-- > 0;)
-        each((enum fork_rank)rank, let_go);
+        fork_each((enum fork_rank)rank, fork_let_go);
 }
 
-static void child_begins(void)
+static void fork_child_begins(void)
 {
     for (int rank = FORK_RANKS; rank-- > 0;)
-        each((enum fork_rank)rank, renew);
+        fork_each((enum fork_rank)rank, fork_renew);
     for (int rank = 0; rank < FORK_RANKS; rank++)
-        each((enum fork_rank)rank, begin);
+        fork_each((enum fork_rank)rank, fork_begin);
 }
 
-static void watch(void)
+static void fork_watch_once(void)
 {
-    watch_error = -pthread_atfork(before_fork, parent_goes_on, child_begins);
+    watch_error = -pthread_atfork(fork_before_fork, fork_parent_goes_on, fork_child_begins);
 }
 
 int fork_watch(void)
 {
-    pthread_once(&once, watch);
+    pthread_once(&once, fork_watch_once);
     return watch_error;
 }

@@ -27,13 +27,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 static bool barrier_works; /* written once */
 
-static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
-                  const struct timespec *timeout)
+static long gate_futex(_Atomic uint32_t *word, int operation, uint32_t value,
+                       const struct timespec *timeout)
 {
     return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
-static void thread_exits(void *data)
+static void gate_thread_exits(void *data)
 {
     struct gate_thread *thread = data;
     if (!thread->known)
@@ -52,18 +52,18 @@ static void thread_exits(void *data)
         gate_leave_slow(); /* it was canceled in a driver */
 }
 
-static bool register_barrier(void)
+static bool gate_register_barrier(void)
 {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
 static void gate_init(void)
 {
-    pthread_key_create(&thread_key, thread_exits);
-    barrier_works = register_barrier();
+    pthread_key_create(&thread_key, gate_thread_exits);
+    barrier_works = gate_register_barrier();
 }
 
-static void thread_known(void)
+static void gate_thread_known(void)
 {
     pthread_once(&once, gate_init);
     pthread_mutex_lock(&list_lock);
@@ -77,17 +77,17 @@ static void thread_known(void)
     pthread_setspecific(thread_key, &the_thread.gate);
 }
 
-static void step_out(void)
+static void gate_step_out(void)
 {
     atomic_store_explicit(&the_thread.gate.inside, 0, memory_order_release);
     atomic_fetch_add_explicit(&someone_left, 1, memory_order_release);
-    futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
+    gate_futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
 void gate_enter_slow(void)
 {
     if (!the_thread.gate.known)
-        thread_known();
+        gate_thread_known();
     if (the_thread.gate.owner) {
         atomic_fetch_add_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
         return;
@@ -96,25 +96,25 @@ void gate_enter_slow(void)
         atomic_store_explicit(&the_thread.gate.inside, 1, memory_order_seq_cst);
         if (atomic_load_explicit(&gate_closed, memory_order_seq_cst) == 0)
             return;
-        step_out();
+        gate_step_out();
         while (atomic_load_explicit(&gate_closed, memory_order_acquire) != 0)
-            futex(&gate_closed, FUTEX_WAIT, 1, NULL);
+            gate_futex(&gate_closed, FUTEX_WAIT, 1, NULL);
     }
 }
 
 void gate_leave_slow(void)
 {
     atomic_fetch_add_explicit(&someone_left, 1, memory_order_release);
-    futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
+    gate_futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
 /* Where the kernel has no private expedited membarrier, a global one, slower, does the same. */
-static void barrier_everywhere(void)
+static void gate_barrier_everywhere(void)
 {
     if (barrier_works && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
         return;
     /* A process that was restored from an image of it is another one for the kernel. */
-    if (barrier_works && errno == EPERM && register_barrier() &&
+    if (barrier_works && errno == EPERM && gate_register_barrier() &&
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
         return;
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0)
@@ -123,7 +123,7 @@ static void barrier_everywhere(void)
     clock_sleep(NS_PER_MS);
 }
 
-static bool anyone_inside(void)
+static bool gate_anyone_inside(void)
 {
     bool inside = false;
     pthread_mutex_lock(&list_lock);
@@ -134,25 +134,25 @@ static bool anyone_inside(void)
     return inside;
 }
 
-static void open_for_all(void)
+static void gate_open_for_all(void)
 {
     atomic_store_explicit(&gate_closed, 0, memory_order_release);
-    futex(&gate_closed, FUTEX_WAKE, INT32_MAX, NULL);
+    gate_futex(&gate_closed, FUTEX_WAKE, INT32_MAX, NULL);
     long_lock_release(&closer);
 }
 
-static int close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
+static int gate_close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     pthread_once(&once, gate_init);
     if (!the_thread.gate.known)
-        thread_known();
+        gate_thread_known();
     if (!long_lock_take(&closer, deadline_ns)) /* another may wait for its device */
         return -ETIMEDOUT;
     atomic_store_explicit(&gate_closed, 1, memory_order_seq_cst);
-    barrier_everywhere();
+    gate_barrier_everywhere();
     for (;;) {
         uint32_t seen = atomic_load_explicit(&someone_left, memory_order_acquire);
-        if (!anyone_inside()) {
+        if (!gate_anyone_inside()) {
             /* The closer passes: what it destroys enters as anybody's does. */
             atomic_fetch_add_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
             the_thread.gate.owner = true;
@@ -160,11 +160,11 @@ static int close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
         }
         uint64_t now = clock_now_ns();
         if (deadline_ns != 0 && now >= deadline_ns) {
-            open_for_all();
+            gate_open_for_all();
             return -ETIMEDOUT;
         }
         if (cancel && atomic_load(cancel)) {
-            open_for_all();
+            gate_open_for_all();
             return -ECANCELED;
         }
         /* Who leaves wakes it; only where there is no barrier may that have been missed. */
@@ -172,7 +172,7 @@ static int close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
         if ((!barrier_works || cancel) && (wait == 0 || wait > LOOK_NS))
             wait = LOOK_NS;
         struct timespec timeout = clock_timespec(wait);
-        futex(&someone_left, FUTEX_WAIT, seen, wait != 0 ? &timeout : NULL);
+        gate_futex(&someone_left, FUTEX_WAIT, seen, wait != 0 ? &timeout : NULL);
     }
 }
 
@@ -180,7 +180,7 @@ static int close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
 int gate_close_unless(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     int before = cancel_hold();
-    int error = close_gate(deadline_ns, cancel);
+    int error = gate_close_gate(deadline_ns, cancel);
     if (error == 0)
         the_thread.gate.cancel = before;
     else
@@ -198,11 +198,11 @@ void gate_open(void)
     int before = the_thread.gate.cancel;
     the_thread.gate.owner = false;
     atomic_fetch_sub_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
-    open_for_all();
+    gate_open_for_all();
     cancel_allow(before);
 }
 
-static void in_child(void)
+static void gate_in_child(void)
 {
     pthread_mutex_init(&list_lock, NULL);
     long_lock_init(&closer);
@@ -211,4 +211,4 @@ static void in_child(void)
     the_thread.gate = (struct gate_thread){0}; /* the child's one thread registers again */
 }
 
-FORK_PART = {.rank = FORK_GATE, .in_child = in_child};
+FORK_PART = {.rank = FORK_GATE, .in_child = gate_in_child};

@@ -48,7 +48,7 @@ bool work_is_over(void)
     return atomic_load_explicit(&over, memory_order_relaxed);
 }
 
-static void change(unsigned *count, int by)
+static void work_change(unsigned *count, int by)
 {
     pthread_mutex_lock(&lock);
     *count += (unsigned)by;
@@ -58,12 +58,12 @@ static void change(unsigned *count, int by)
 
 void work_build_announce(void)
 {
-    change(&building, 1);
+    work_change(&building, 1);
 }
 
 void work_build_withdraw(void)
 {
-    change(&building, -1);
+    work_change(&building, -1);
 }
 
 void work_build_begin(bool elsewhere)
@@ -85,12 +85,12 @@ void work_build_end(bool elsewhere)
 {
     the_thread.builds = false;
     if (!elsewhere)
-        change(&compiling, -1);
+        work_change(&compiling, -1);
     work_build_withdraw();
 }
 
 /* A build may take its time. */
-static void wait_for_builds(void)
+static void work_wait_for_builds(void)
 {
     unsigned own = the_thread.builds ? 1 : 0;
     pthread_mutex_lock(&lock);
@@ -99,7 +99,7 @@ static void wait_for_builds(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void wait_for_others(void)
+static void work_wait_for_others(void)
 {
     unsigned own = the_thread.work_depth != 0 ? 1 : 0;
     int error = 0;
@@ -121,8 +121,8 @@ void work_process_ends(void)
     pthread_mutex_lock(&lock);
     atomic_store(&over, true);
     pthread_mutex_unlock(&lock);
-    wait_for_builds();
-    wait_for_others();
+    work_wait_for_builds();
+    work_wait_for_others();
 }
 
 void work_arm(void)
@@ -132,10 +132,10 @@ void work_arm(void)
 }
 
 /* The main thread's storage ends: the process does, or only the thread, by pthread_exit. */
-static void main_thread_ends(void *unused)
+static void work_main_thread_ends(void *unused)
 {
     (void)unused;
-    wait_for_builds(); /* a compiler registers handlers while it works */
+    work_wait_for_builds(); /* a compiler registers handlers while it works */
     work_arm();
 }
 
@@ -144,16 +144,16 @@ int __cxa_thread_atexit_impl(void (*call)(void *), void *data, void *library);
 extern char library __asm__("__dso_handle") __attribute__((visibility("hidden")));
 
 /* In the main thread when the library is loaded with the program. */
-__attribute__((constructor)) static void loaded(void)
+__attribute__((constructor)) static void work_loaded(void)
 {
     if (gettid() == getpid())
-        (void)__cxa_thread_atexit_impl(main_thread_ends, NULL, &library);
+        (void)__cxa_thread_atexit_impl(work_main_thread_ends, NULL, &library);
 }
 
-static void in_child(void)
+static void work_in_child(void)
 {
     building = compiling = 0;
     working = the_thread.work_depth != 0 ? 1 : 0;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&changed}, .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&changed}, .in_child = work_in_child};
