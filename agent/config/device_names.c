@@ -297,7 +297,7 @@ int device_place_by(const struct inventory *inventory, const struct device_wish 
                     const struct device_fill *fills, const struct inventory_entry **ret_entries,
                     char *ret_error, size_t error_size)
 {
-    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX] = {NULL};
+    const struct inventory_entry *entries[PROTOCOL_VDEVS_MAX] = {NULL};
     struct place_device *devices = calloc(inventory->count + 1, sizeof(*devices));
     unsigned *taken = calloc(inventory->count + 1, sizeof(*taken));
     int result = devices && taken ? 0 : -ENOMEM;

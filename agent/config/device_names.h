@@ -54,9 +54,9 @@ MUST_CHECK int device_resolve(const struct inventory *inventory, const char *tex
 
 /** What device_resolve says of names, and where it says nothing. */
 struct device_wish {
-    const char *names[PROTOCOL_SEATS_MAX];
+    const char *names[PROTOCOL_VDEVS_MAX];
     size_t named; /**< Of the names. */
-    size_t count; /**< Virtual devices of the program; 1 to PROTOCOL_SEATS_MAX. */
+    size_t count; /**< Virtual devices of the program; 1 to PROTOCOL_VDEVS_MAX. */
 };
 /** How full a device is, for device_place_by(): any unit, as long as it is one for both. */
 struct device_fill {
@@ -67,7 +67,7 @@ struct device_fill {
  * Where the virtual devices of a program start: those that are named there, in that order, the
  * others spread over the GPUs, or over all devices where there is no GPU (policy/place.h).
  *
- * @ret_entries  PROTOCOL_SEATS_MAX; NULL beyond the count, and everywhere without any device.
+ * @ret_entries  PROTOCOL_VDEVS_MAX; NULL beyond the count, and everywhere without any device.
  * Returns as device_resolve.
  */
 MUST_CHECK int device_place(const struct inventory *inventory, const struct device_wish *wish,

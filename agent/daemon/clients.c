@@ -13,7 +13,7 @@ void client_no_memory(struct peer *client)
     peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
 }
 
-struct program *client_program(struct peer *client, const msgpack_object *map, size_t *ret_seat)
+struct program *client_program(struct peer *client, const msgpack_object *map, size_t *ret_vdev)
 {
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     struct program *program;
@@ -23,7 +23,7 @@ struct program *client_program(struct peer *client, const msgpack_object *map, s
         return NULL;
     }
     int result =
-        programs_find(client->agent, client, name, &program, ret_seat, error, sizeof(error));
+        programs_find(client->agent, client, name, &program, ret_vdev, error, sizeof(error));
     if (result) {
         peer_error(client,
                    result == -ESRCH    ? ERR_NO_APP
@@ -51,9 +51,9 @@ bool client_finds_program(struct peer *client, const struct program *program)
 }
 
 struct program *client_running_program(struct peer *client, const msgpack_object *map,
-                                       const char *lacks, size_t *ret_seat)
+                                       const char *lacks, size_t *ret_vdev)
 {
-    struct program *program = client_program(client, map, ret_seat);
+    struct program *program = client_program(client, map, ret_vdev);
 
     if (!program)
         return NULL;
@@ -92,7 +92,7 @@ const struct inventory_entry *client_device(struct peer *client, const msgpack_o
 }
 
 bool client_program_or_device(struct peer *client, const msgpack_object *map,
-                              struct program **ret_program, size_t *ret_seat, uint32_t *ret_device)
+                              struct program **ret_program, size_t *ret_vdev, uint32_t *ret_device)
 {
     struct agent *agent = client->agent;
     char name[PROTOCOL_WORD_MAX], wrong[PROTOCOL_TEXT_MAX], none[PROTOCOL_TEXT_MAX];
@@ -108,7 +108,7 @@ bool client_program_or_device(struct peer *client, const msgpack_object *map,
     int result =
         found == 0 && strcmp(entry->name, name) == 0
             ? -ESRCH
-            : programs_find(agent, client, name, ret_program, ret_seat, none, sizeof(none));
+            : programs_find(agent, client, name, ret_program, ret_vdev, none, sizeof(none));
     if (!result)
         return true;
     if (result == -ENOTUNIQ || found == -ENOTUNIQ) {
@@ -176,12 +176,12 @@ static bool clients_is_unlisted(struct peer *client, const msgpack_object *field
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     const struct inventory_entry *entry;
     struct program *program;
-    size_t seat;
+    size_t vdev;
 
     return object_string(field, name, sizeof(name)) && name[0] &&
            device_resolve(&client->agent->devices.inventory, name, &entry, error, sizeof(error)) ==
                -ENODEV &&
-           (!or_program || programs_find(client->agent, client, name, &program, &seat, error,
+           (!or_program || programs_find(client->agent, client, name, &program, &vdev, error,
                                          sizeof(error)) == -ESRCH);
 }
 

@@ -14,16 +14,16 @@ void client_no_memory(struct peer *client);
 /**
  * The program that "app" of a request names; NULL: the client was told why there is none.
  *
- * @ret_seat  Its virtual device, or PROGRAM_ALL_SEATS.
+ * @ret_vdev  Its virtual device, or PROGRAM_ALL_VDEVS.
  */
-struct program *client_program(struct peer *client, const msgpack_object *map, size_t *ret_seat);
+struct program *client_program(struct peer *client, const msgpack_object *map, size_t *ret_vdev);
 /**
  * The same of one that can be asked something now; else the client was told why not.
  *
  * @lacks  What there is not while it has not used OpenCL: "nothing to keep".
  */
 struct program *client_running_program(struct peer *client, const msgpack_object *map,
-                                       const char *lacks, size_t *ret_seat);
+                                       const char *lacks, size_t *ret_vdev);
 /** Whether @program has found this agent; else the client was told. */
 bool client_finds_program(struct peer *client, const struct program *program);
 /** The device that @field (or NULL) of a request names, with its index in the ledger; NULL: the
@@ -38,7 +38,7 @@ const struct inventory_entry *client_device(struct peer *client, const msgpack_o
  * @ret_device   LEDGER_NONE for a program.
  */
 bool client_program_or_device(struct peer *client, const msgpack_object *map,
-                              struct program **ret_program, size_t *ret_seat, uint32_t *ret_device);
+                              struct program **ret_program, size_t *ret_vdev, uint32_t *ret_device);
 
 /** The variables that a client sends and may send, one a line. To be freed; NULL: no memory. */
 char *client_environment(const struct peer *client, const msgpack_object *map);

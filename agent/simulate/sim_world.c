@@ -69,10 +69,10 @@ static int sim_world_allocate(struct sim_world *world)
 
     world->move_room = (uint32_t)(budget ? budget : 1) * 2;
     world->devices = calloc(trace->device_count, sizeof(*world->devices));
-    world->seats = calloc(trace->device_count, sizeof(*world->seats));
+    world->vdevs = calloc(trace->device_count, sizeof(*world->vdevs));
     world->hosts = calloc(trace->node_count, sizeof(*world->hosts));
     world->moves = calloc(world->move_room, sizeof(*world->moves));
-    return world->devices && world->seats && world->hosts && world->moves ? 0 : -ENOMEM;
+    return world->devices && world->vdevs && world->hosts && world->moves ? 0 : -ENOMEM;
 }
 
 int sim_world_init(struct sim_world *world, struct sim_shared *shared, uint32_t cell, size_t level)
@@ -117,7 +117,7 @@ void sim_world_finish(struct sim_world *world)
 {
     sim_trace_part_finish(&world->trace);
     free(world->devices);
-    free(world->seats);
+    free(world->vdevs);
     free(world->hosts);
     free(world->slots);
     free(world->tasks);
@@ -167,33 +167,33 @@ void sim_pay(struct sim_world *world, uint32_t node)
 
 static void sim_world_note_use(struct sim_world *world, uint32_t device)
 {
-    struct sim_seat *seat = &world->seats[device];
-    bool used = world->devices[device].residents || seat->incoming;
+    struct sim_vdev *vdev = &world->vdevs[device];
+    bool used = world->devices[device].residents || vdev->incoming;
 
-    if (used && !seat->used) {
-        seat->used_since_ms = sim_now(world);
-    } else if (!used && seat->used) {
+    if (used && !vdev->used) {
+        vdev->used_since_ms = sim_now(world);
+    } else if (!used && vdev->used) {
         world->shared->occupied_ms[world->trace.devices[device].model] +=
-            sim_now(world) - seat->used_since_ms;
+            sim_now(world) - vdev->used_since_ms;
     }
-    if (used != seat->used) {
+    if (used != vdev->used) {
         sim_pay(world, sim_node(world, device));
         world->hosts[sim_node(world, device)].devices += used ? 1 : UINT32_MAX;
     }
-    seat->used = used;
+    vdev->used = used;
 }
 
 void sim_reserve(struct sim_world *world, uint32_t device, uint64_t bytes)
 {
     world->devices[device].reserved += bytes;
-    world->seats[device].incoming++;
+    world->vdevs[device].incoming++;
     sim_world_note_use(world, device);
 }
 
 void sim_unreserve(struct sim_world *world, uint32_t device, uint64_t bytes)
 {
     world->devices[device].reserved -= bytes;
-    world->seats[device].incoming--;
+    world->vdevs[device].incoming--;
     sim_world_note_use(world, device);
 }
 

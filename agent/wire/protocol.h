@@ -28,7 +28,7 @@
 #define PROTOCOL_TEXT_MAX 1024
 
 /** Virtual devices of a program, at most. They are counted from 0. */
-#define PROTOCOL_SEATS_MAX 4
+#define PROTOCOL_VDEVS_MAX 4
 
 /** Devices that the launches of a program are done on beside its own, at most. */
 #define PROTOCOL_SPREAD_MAX 8
@@ -37,9 +37,10 @@
 #define PROTOCOL_PREWARM_MAX 8
 
 /** Types of frames, as their "type" says. */
-#define MSG_HELLO    "hello"    /**< peer: role "program" or "client", version, who it is. */
-#define MSG_WELCOME  "welcome"  /**< agent: version, and to a program its id and device. */
-#define MSG_STATUS   "status"   /**< program: its seats, and devices that it is "ready" for. */
+#define MSG_HELLO   "hello"   /**< peer: role "program" or "client", version, who it is. */
+#define MSG_WELCOME "welcome" /**< agent: version, and to a program its id and device. */
+#define MSG_STATUS                                                                                 \
+    "status" /**< program: its virtual devices, and devices that it is "ready" for. */
 #define MSG_QUERY    "query"    /**< agent to program: send a status now. */
 #define MSG_REGISTER "register" /**< client: this process is about to become a program. */
 #define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
@@ -96,17 +97,18 @@
 
 /*
  * Device memory. Grants are told as differences, so that one on its way and one given back at the
- * same time add up. "seat": of several seats on one device, the first.
+ * same time add up. "virtual device": of several virtual devices on one device, the first.
  */
-/** program: "id", "seat"; "total": bytes that it must be granted in all, whatever is on its way;
-    "least", "wanted"; "owns": for what it has already; "failed": the driver had no more. */
+/** program: "id", "virtual device"; "total": bytes that it must be granted in all, whatever is on
+   its way; "least", "wanted"; "owns": for what it has already; "failed": the driver had no more. */
 #define MSG_NEED   "need"
 #define MSG_ANSWER "answer" /**< agent: "id", "way" of the need, "reason". */
 /** program, while a need waits: are you there? An agent whose welcome has "alive" says it back. */
-#define MSG_ALIVE  "alive"
-#define MSG_GRANT  "grant"  /**< agent: "seat", "bytes" more. */
-#define MSG_SHRINK "shrink" /**< agent: "seat", keep to "bytes" in all, and return the rest. */
-#define MSG_RETURN "return" /**< program: "seat", "bytes" that it gives back. */
+#define MSG_ALIVE "alive"
+#define MSG_GRANT "grant" /**< agent: "virtual device", "bytes" more. */
+#define MSG_SHRINK                                                                                 \
+    "shrink" /**< agent: "virtual device", keep to "bytes" in all, and return the rest. */
+#define MSG_RETURN "return" /**< program: "virtual device", "bytes" that it gives back. */
 
 /** agent: keep up to "bytes" of host memory warm (state/base/memory/pages.h). */
 #define MSG_WARM "warm"
@@ -117,8 +119,9 @@
  * "local_memory", "work_group_size", "compute_units", "features"), missing when it is not
  * registered.
  */
-#define MSG_WISH   "wish"   /**< program: "aware". */
-#define MSG_NOTICE "notice" /**< agent: "what", "seat" or none, "in_ns", "value", "text". */
+#define MSG_WISH "wish" /**< program: "aware". */
+#define MSG_NOTICE                                                                                 \
+    "notice" /**< agent: "what", "virtual device" or none, "in_ns", "value", "text". */
 
 /** "what" of MSG_NOTICE: see policy/reseat.h. */
 #define NOTICE_ADDED "device-added"

@@ -38,10 +38,10 @@ uint32_t aware_patience(enum aware_stage stage)
     return ms != 0 ? ms : PATIENCE_MS;
 }
 
-unsigned aware_due(uint32_t seat)
+unsigned aware_due(uint32_t vdev)
 {
-    bool has_device = seat < the_seat_count && atomic_load(&the_seats[seat]->device);
-    return aware.seats[seat].due & (has_device ? UINT32_MAX : AWARE_BIT(AWARE_CANCEL));
+    bool has_device = vdev < the_vdev_count && atomic_load(&the_vdevs[vdev]->device);
+    return aware.vdevs[vdev].due & (has_device ? UINT32_MAX : AWARE_BIT(AWARE_CANCEL));
 }
 
 void aware_wait(uint64_t until_ns)
@@ -61,8 +61,8 @@ struct call {
     struct reseat_device from, to;
     struct reseat_notice notice;
     struct aware_notice *taken; /* owned */
-    bool of_here;               /* `to` is where `seat` is */
-    uint32_t seat;
+    bool of_here;               /* `to` is where `vdev` is */
+    uint32_t vdev;
 };
 
 static int aware_make_call(struct call *call)
@@ -99,7 +99,7 @@ static int aware_make_call(struct call *call)
     return step ? step(data, &call->change) : 0;
 }
 
-static void aware_describe_change(struct call *call, uint32_t seat, uint32_t reason,
+static void aware_describe_change(struct call *call, uint32_t vdev, uint32_t reason,
                                   const struct device *from, const struct device *to)
 {
     aware_describe(from, &call->from);
@@ -107,23 +107,23 @@ static void aware_describe_change(struct call *call, uint32_t seat, uint32_t rea
     call->change = (struct reseat_change){
         .size = sizeof(call->change),
         .reason = reason,
-        .device = (cl_device_id)the_seats[seat],
+        .device = (cl_device_id)the_vdevs[vdev],
         .deadline_ns = aware.now.deadline_ns,
         .from = &call->from,
         .to = &call->to,
     };
 }
 
-void aware_give_up(uint32_t seat)
+void aware_give_up(uint32_t vdev)
 {
-    struct aware_seat *one = &aware.seats[seat];
+    struct aware_vdev *one = &aware.vdevs[vdev];
     one->due = one->begun ? AWARE_BIT(AWARE_CANCEL) | AWARE_BIT(AWARE_RESUME) : 0;
     if (one->begun & AWARE_BIT(AWARE_CLEAN_UP))
         one->due |= AWARE_BIT(AWARE_CONFIGURE);
     one->reason = RESEAT_CANCELED;
 }
 
-static void aware_begin(struct call *call, enum aware_stage stage, uint32_t seat,
+static void aware_begin(struct call *call, enum aware_stage stage, uint32_t vdev,
                         uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
@@ -131,7 +131,7 @@ static void aware_begin(struct call *call, enum aware_stage stage, uint32_t seat
     call->program = aware.program;
     aware.now = (struct aware_now){
         .stage = stage,
-        .seat = seat,
+        .vdev = vdev,
         .registration = aware.registration,
         .since_ns = now,
         .deadline_ns = deadline_ns ? deadline_ns : now + aware_patience(stage) * 1000000ull,
@@ -144,31 +144,31 @@ static bool aware_take_ask(struct call *call)
     if (ask.stage == AWARE_IDLE)
         return false;
     aware.ask.stage = AWARE_IDLE;
-    aware.seats[ask.seat].begun |= AWARE_BIT(ask.stage) & AWARE_FIRST_HALF;
-    aware_begin(call, ask.stage, ask.seat, ask.deadline_ns);
+    aware.vdevs[ask.vdev].begun |= AWARE_BIT(ask.stage) & AWARE_FIRST_HALF;
+    aware_begin(call, ask.stage, ask.vdev, ask.deadline_ns);
     aware.now.asked = true;
-    aware_describe_change(call, ask.seat, ask.reason, ask.from, ask.to);
+    aware_describe_change(call, ask.vdev, ask.reason, ask.from, ask.to);
     return true;
 }
 
 static bool aware_take_due(struct call *call)
 {
-    for (uint32_t seat = 0; seat < SEATS; seat++) {
-        unsigned due = aware_due(seat);
-        struct aware_seat *one = &aware.seats[seat];
+    for (uint32_t vdev = 0; vdev < VDEVS; vdev++) {
+        unsigned due = aware_due(vdev);
+        struct aware_vdev *one = &aware.vdevs[vdev];
         if (due == 0)
             continue;
         enum aware_stage stage = (enum aware_stage)__builtin_ctz(due);
-        const struct device *here = atomic_load(&the_seats[seat]->device);
+        const struct device *here = atomic_load(&the_vdevs[vdev]->device);
         one->due &= ~AWARE_BIT(stage);
         one->begun |= AWARE_BIT(stage) & AWARE_FIRST_HALF;
         if (stage == AWARE_CONFIGURE ||
             (stage == AWARE_CANCEL && one->due & AWARE_BIT(AWARE_CONFIGURE)))
-            aware_follow(seat);
-        aware_begin(call, stage, seat, 0);
-        aware_describe_change(call, seat, one->reason, one->from, here);
+            aware_follow(vdev);
+        aware_begin(call, stage, vdev, 0);
+        aware_describe_change(call, vdev, one->reason, one->from, here);
         call->of_here = here != NULL;
-        call->seat = seat;
+        call->vdev = vdev;
         return true;
     }
     return false;
@@ -183,12 +183,12 @@ static bool aware_take_notice(struct call *call)
     if (!aware.notices)
         aware.notices_end = &aware.notices;
     aware.notice_count--;
-    aware_begin(call, AWARE_NOTIFY, notice->seat, 0);
+    aware_begin(call, AWARE_NOTIFY, notice->vdev, 0);
     call->taken = notice;
     call->notice = (struct reseat_notice){
         .size = sizeof(call->notice),
         .what = notice->what,
-        .device = notice->seat < the_seat_count ? (cl_device_id)the_seats[notice->seat] : NULL,
+        .device = notice->vdev < the_vdev_count ? (cl_device_id)the_vdevs[notice->vdev] : NULL,
         .in_ns = notice->in_ns,
         .value = notice->value,
         .text = notice->text,
@@ -202,18 +202,18 @@ static void aware_take_result(int result)
     const struct aware_now *now = &aware.now;
     if (now->abandoned || now->registration != aware.registration || now->stage == AWARE_NOTIFY)
         return;
-    struct aware_seat *seat = &aware.seats[now->seat];
+    struct aware_vdev *vdev = &aware.vdevs[now->vdev];
     bool first_half = AWARE_BIT(now->stage) & (AWARE_FIRST_HALF | AWARE_BIT(AWARE_SAVE));
     if (result != 0 && (now->asked || (aware.mover_listens && !first_half))) {
         /* What comes next is the mover's to say. */
         aware.failed = now->stage;
         aware.failure = result;
         if (!first_half)
-            seat->due = 0;
+            vdev->due = 0;
     } else if (result != 0 && first_half) {
-        aware_give_up(now->seat);
+        aware_give_up(now->vdev);
     } else if (now->stage == AWARE_RESUME) {
-        seat->begun = 0;
+        vdev->begun = 0;
     }
 }
 
@@ -260,7 +260,7 @@ static void *aware_thread_main(void *unused)
         }
         pthread_mutex_unlock(&aware.lock);
         if (call.of_here)
-            call.to.granted = aware_granted(call.seat);
+            call.to.granted = aware_granted(call.vdev);
         aware_make_call_at_risk(&call, &result);
         free(call.taken);
         pthread_mutex_lock(&aware.lock);
@@ -300,8 +300,8 @@ void aware_forget(void)
     aware.registered = false;
     aware.registration++;
     aware.edition++;
-    for (unsigned i = 0; i < SEATS; i++)
-        aware.seats[i] = (struct aware_seat){0};
+    for (unsigned i = 0; i < VDEVS; i++)
+        aware.vdevs[i] = (struct aware_vdev){0};
     aware.ask.stage = AWARE_IDLE;
     aware_drop_notices();
     if (aware.started)
@@ -333,12 +333,12 @@ void aware_wish(struct aware_wish *ret_wish)
     pthread_mutex_unlock(&aware.lock);
 }
 
-void aware_notice(uint32_t what, uint32_t seat, uint64_t in_ns, uint64_t value, const char *text)
+void aware_notice(uint32_t what, uint32_t vdev, uint64_t in_ns, uint64_t value, const char *text)
 {
     struct aware_notice *notice = calloc(1, sizeof(*notice));
     if (!notice)
         return;
-    *notice = (struct aware_notice){.what = what, .seat = seat, .in_ns = in_ns, .value = value};
+    *notice = (struct aware_notice){.what = what, .vdev = vdev, .in_ns = in_ns, .value = value};
     snprintf(notice->text, sizeof(notice->text), "%s", text);
     pthread_mutex_lock(&aware.lock);
     if (aware.registered && aware.program.notify && aware.notice_count < NOTICES_MAX) {
@@ -356,7 +356,7 @@ void aware_started(void)
 {
     pthread_mutex_lock(&aware.lock);
     aware.started = true;
-    for (uint32_t i = 0; aware.registered && i < the_seat_count; i++)
+    for (uint32_t i = 0; aware.registered && i < the_vdev_count; i++)
         aware_follow(i);
     pthread_mutex_unlock(&aware.lock);
 }

@@ -25,22 +25,22 @@ void aware_wish(struct aware_wish *ret_wish);
  * Have the program notified, if it registered and wants to be. Never blocks.
  *
  * @what  RESEAT_DEVICE_ADDED...
- * @seat  UINT32_MAX: of none.
+ * @vdev  UINT32_MAX: of none.
  * @text  Copied.
  */
-void aware_notice(uint32_t what, uint32_t seat, uint64_t in_ns, uint64_t value, const char *text);
+void aware_notice(uint32_t what, uint32_t vdev, uint64_t in_ns, uint64_t value, const char *text);
 
 /** The program's virtual devices are there. */
 void aware_started(void);
 
 /** What clGetDeviceInfo says of what follows the device; NULL: what every program is told. */
-const struct devinfo_value *aware_answer(uint32_t seat, cl_device_info name);
+const struct devinfo_value *aware_answer(uint32_t vdev, cl_device_info name);
 
 struct device;
 /** @device: NULL is none. */
 void aware_describe(const struct device *device, struct reseat_device *ret_device);
-/** Bytes that @seat was granted where it is. */
-uint64_t aware_granted(uint32_t seat);
+/** Bytes that @vdev was granted where it is. */
+uint64_t aware_granted(uint32_t vdev);
 
 /* What policy/reseat.h calls, with its results; the agent is to be told after it. Thread-safe. */
 

@@ -31,41 +31,41 @@ void aware_describe(const struct device *device, struct reseat_device *ret_devic
     *ret_device = told;
 }
 
-uint64_t aware_granted(uint32_t seat)
+uint64_t aware_granted(uint32_t vdev)
 {
     struct room_use use;
-    room_read(seat, &use);
+    room_read(vdev, &use);
     return use.limited ? use.granted : UINT64_MAX;
 }
 
-/* The device whose answers a seat gives; NULL: the presented ones. */
-static const struct device *_Atomic followed[SEATS];
+/* The device whose answers a virtual device gives; NULL: the presented ones. */
+static const struct device *_Atomic followed[VDEVS];
 
-const struct device *aware_followed(uint32_t seat)
+const struct device *aware_followed(uint32_t vdev)
 {
-    return atomic_load(&followed[seat]);
+    return atomic_load(&followed[vdev]);
 }
 
-void aware_follow(uint32_t seat)
+void aware_follow(uint32_t vdev)
 {
-    const struct device *device = atomic_load(&the_seats[seat]->device);
+    const struct device *device = atomic_load(&the_vdevs[vdev]->device);
     if (!device)
         return;
-    seat_limits_set(&seat_limits[seat], &device->info);
-    atomic_store(&followed[seat], device);
+    vdev_limits_set(&vdev_limits[vdev], &device->info);
+    atomic_store(&followed[vdev], device);
 }
 
 void aware_follow_none(void)
 {
-    for (uint32_t i = 0; i < SEATS; i++) {
-        seat_limits_set(&seat_limits[i], &the_present.device);
+    for (uint32_t i = 0; i < VDEVS; i++) {
+        vdev_limits_set(&vdev_limits[i], &the_present.device);
         atomic_store(&followed[i], NULL);
     }
 }
 
-const struct devinfo_value *aware_answer(uint32_t seat, cl_device_info name)
+const struct devinfo_value *aware_answer(uint32_t vdev, cl_device_info name)
 {
-    const struct device *device = atomic_load(&followed[seat]);
+    const struct device *device = atomic_load(&followed[vdev]);
     if (!device)
         return NULL;
     switch (name) {

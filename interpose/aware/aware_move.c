@@ -84,7 +84,7 @@ static void aware_move_say_failed(char *ret_reason, size_t size)
 static bool aware_move_is_settled(void)
 {
     bool settled = aware.now.stage == AWARE_IDLE || aware.now.stage == AWARE_NOTIFY;
-    for (uint32_t i = 0; settled && i < SEATS; i++)
+    for (uint32_t i = 0; settled && i < VDEVS; i++)
         settled = aware_due(i) == 0;
     return settled;
 }
@@ -98,7 +98,7 @@ int aware_claim(const struct move_request *request, char *ret_reason, size_t siz
         aware_move_look_later(0);
     }
     /* Without a device there is nobody to ask, and a callback may be waiting for one. */
-    bool nowhere = !atomic_load(&the_seats[request->seat]->device);
+    bool nowhere = !atomic_load(&the_vdevs[request->vdev]->device);
     while (!nowhere && aware.registered && !aware_move_is_settled()) {
         int error = aware_move_check(request, ret_reason, size);
         bool overdue = aware_move_is_overdue();
@@ -118,10 +118,10 @@ int aware_claim(const struct move_request *request, char *ret_reason, size_t siz
         return -EBUSY;
     }
     aware.mover = true;
-    aware.mover_seat = request->seat;
-    struct aware_seat *seat = &aware.seats[request->seat];
-    seat->from = atomic_load(&the_seats[request->seat]->device);
-    seat->elsewhere = false;
+    aware.mover_vdev = request->vdev;
+    struct aware_vdev *vdev = &aware.vdevs[request->vdev];
+    vdev->from = atomic_load(&the_vdevs[request->vdev]->device);
+    vdev->elsewhere = false;
     return aware.registered && !overdue && !nowhere ? 0 : 1;
 }
 
@@ -133,10 +133,10 @@ static void aware_move_release(void)
 
 /* The callback may wait for what is done when whoever makes the image has let others move the
  * program. The lock is let go meanwhile: it is none for inside the gate. */
-static bool aware_move_is_lost(uint32_t seat)
+static bool aware_move_is_lost(uint32_t vdev)
 {
     pthread_mutex_unlock(&aware.lock);
-    bool lost = seat_is_lost(the_seats[seat]);
+    bool lost = vdev_is_lost(the_vdevs[vdev]);
     pthread_mutex_lock(&aware.lock);
     return lost;
 }
@@ -150,12 +150,12 @@ int aware_ask(const struct move_request *request, enum aware_stage stage,
         deadline = request->deadline_ns;
     aware.ask = (struct aware_ask){
         .stage = stage,
-        .seat = request->seat,
+        .vdev = request->vdev,
         .reason = stage == AWARE_SAVE             ? RESEAT_IMAGE
                   : request->manner == MOVE_TAKEN ? RESEAT_TAKEN
                                                   : RESEAT_MOVE,
         .deadline_ns = deadline,
-        .from = atomic_load(&the_seats[request->seat]->device),
+        .from = atomic_load(&the_vdevs[request->vdev]->device),
         .to = target,
     };
     aware.failed = AWARE_IDLE;
@@ -164,7 +164,7 @@ int aware_ask(const struct move_request *request, enum aware_stage stage,
     while (error == 0 && !(enough && *enough) && aware.registration == registration &&
            (aware.ask.stage != AWARE_IDLE || aware.now.stage == stage)) {
         error = aware_move_check(request, ret_reason, size);
-        if (error == 0 && stage == AWARE_SAVE && aware_move_is_lost(request->seat)) {
+        if (error == 0 && stage == AWARE_SAVE && aware_move_is_lost(request->vdev)) {
             snprintf(ret_reason, size, "its device was lost while it was asked for its progress");
             error = -EIO;
         }
@@ -193,25 +193,25 @@ int aware_ask(const struct move_request *request, enum aware_stage stage,
 }
 
 /* A `resume` of it runs: it may have gone on, so that its checkpoint is of the past. */
-static bool aware_move_is_resuming(uint32_t seat)
+static bool aware_move_is_resuming(uint32_t vdev)
 {
-    return aware.now.stage == AWARE_RESUME && aware.now.seat == seat &&
+    return aware.now.stage == AWARE_RESUME && aware.now.vdev == vdev &&
            aware.now.registration == aware.registration;
 }
 
 /* It is somewhere else now. What it has not cleaned up it does first. */
-static void aware_move_arrived(uint32_t seat, uint32_t reason)
+static void aware_move_arrived(uint32_t vdev, uint32_t reason)
 {
-    struct aware_seat *one = &aware.seats[seat];
-    if (aware_move_is_resuming(seat))
+    struct aware_vdev *one = &aware.vdevs[vdev];
+    if (aware_move_is_resuming(vdev))
         one->begun = 0;
-    if (aware.now.stage != AWARE_IDLE && aware.now.seat == seat)
+    if (aware.now.stage != AWARE_IDLE && aware.now.vdev == vdev)
         aware.now.abandoned = true; /* it is of where the program was */
     bool cleaned = one->begun & AWARE_BIT(AWARE_CLEAN_UP);
     one->due = AWARE_SECOND_HALF | (cleaned ? 0 : AWARE_FIRST_HALF);
     one->reason = cleaned ? reason : RESEAT_MOVED;
     if (!cleaned)
-        one->from = aware_followed(seat);
+        one->from = aware_followed(vdev);
 }
 
 static int aware_move_leave(const struct move_request *request, const struct device *target,
@@ -227,7 +227,7 @@ static int aware_move_leave(const struct move_request *request, const struct dev
     if (error == -EIO && request->manner == MOVE_TAKEN)
         error = 1;
     if (error < 0 && claimed) {
-        aware_give_up(request->seat);
+        aware_give_up(request->vdev);
         aware_move_release();
     }
     pthread_mutex_unlock(&aware.lock);
@@ -251,7 +251,7 @@ static int aware_move_await_second_half(const struct move_request *request, char
         if (aware_move_is_overdue()) {
             aware_move_say_overdue(ret_reason, size);
             aware.now.abandoned = true;
-            aware.seats[request->seat].due = 0;
+            aware.vdevs[request->vdev].due = 0;
             error = -EIO;
         } else {
             aware_move_look_later(now->stage != AWARE_IDLE ? now->deadline_ns : 0);
@@ -269,16 +269,16 @@ static int aware_move_await_second_half(const struct move_request *request, char
 /* It goes on where it was, unless somebody else moved it meanwhile. */
 static void aware_move_stayed(const struct move_request *request)
 {
-    struct aware_seat *seat = &aware.seats[request->seat];
-    aware_give_up(request->seat);
-    if (seat->elsewhere && !seat->begun)
-        aware_move_arrived(request->seat, RESEAT_MOVE);
+    struct aware_vdev *vdev = &aware.vdevs[request->vdev];
+    aware_give_up(request->vdev);
+    if (vdev->elsewhere && !vdev->begun)
+        aware_move_arrived(request->vdev, RESEAT_MOVE);
 }
 
 void aware_unclaim(const struct move_request *request)
 {
-    const struct aware_seat *seat = &aware.seats[request->seat];
-    if (aware.registered && seat->from)
+    const struct aware_vdev *vdev = &aware.vdevs[request->vdev];
+    if (aware.registered && vdev->from)
         aware_move_stayed(request);
     aware_move_release();
 }
@@ -286,20 +286,20 @@ void aware_unclaim(const struct move_request *request)
 static int aware_move_arrive(const struct move_request *request, bool done, char *ret_reason,
                              size_t reason_size)
 {
-    struct aware_seat *seat = &aware.seats[request->seat];
+    struct aware_vdev *vdev = &aware.vdevs[request->vdev];
     int error = 0;
     pthread_mutex_lock(&aware.lock);
     if (!aware.registered) {
-        seat->begun = seat->due = 0;
+        vdev->begun = vdev->due = 0;
     } else if (done) {
-        bool returns = seat->from && request->target;
-        seat->due = 0;
+        bool returns = vdev->from && request->target;
+        vdev->due = 0;
         if (request->target)
-            aware_move_arrived(request->seat,
+            aware_move_arrived(request->vdev,
                                request->manner == MOVE_TAKEN ? RESEAT_TAKEN : RESEAT_MOVE);
         if (returns && request->manner != MOVE_TAKEN)
             error = aware_move_await_second_half(request, ret_reason, reason_size);
-    } else if (seat->from) {
+    } else if (vdev->from) {
         aware_move_stayed(request);
     }
     /* What goes back stays the mover until it is told. */
@@ -311,29 +311,30 @@ static int aware_move_arrive(const struct move_request *request, bool done, char
 
 static void aware_move_told(const struct move_request *request, enum move_news news)
 {
-    struct aware_seat *seat = &aware.seats[request->seat];
+    struct aware_vdev *vdev = &aware.vdevs[request->vdev];
     pthread_mutex_lock(&aware.lock);
-    bool others = news == MOVE_NEWS_MOVED && aware.mover && aware.mover_seat == request->seat &&
+    bool others = news == MOVE_NEWS_MOVED && aware.mover && aware.mover_vdev == request->vdev &&
                   !aware.mover_listens;
     if (news != MOVE_NEWS_MOVED)
         aware_move_release();
     if (others) {
-        /* That mover is between its halves: what it says then is of where the seat is by then. */
-        seat->elsewhere = true;
+        /* That mover is between its halves: what it says then is of where the virtual device is by
+         * then. */
+        vdev->elsewhere = true;
     } else if (aware.registered && news == MOVE_NEWS_MOVED) {
         /* What a mover hears from now on is not of its own move. */
-        if (aware.mover && aware.mover_seat == request->seat)
+        if (aware.mover && aware.mover_vdev == request->vdev)
             aware.mover_listens = false;
-        seat->due = 0;
+        vdev->due = 0;
         if (request->target)
-            aware_move_arrived(request->seat, RESEAT_MOVE);
+            aware_move_arrived(request->vdev, RESEAT_MOVE);
     } else if (aware.registered && news == MOVE_NEWS_BACK) {
-        if (aware_move_is_resuming(request->seat))
-            aware_move_arrived(request->seat, RESEAT_MOVED);
+        if (aware_move_is_resuming(request->vdev))
+            aware_move_arrived(request->vdev, RESEAT_MOVED);
         else
-            aware_give_up(request->seat);
+            aware_give_up(request->vdev);
     } else if (aware.registered) {
-        seat->due = AWARE_BIT(AWARE_RESUME);
+        vdev->due = AWARE_BIT(AWARE_RESUME);
     }
     pthread_cond_broadcast(&aware.changed);
     pthread_mutex_unlock(&aware.lock);

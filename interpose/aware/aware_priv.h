@@ -22,7 +22,7 @@ enum aware_stage {
 #define AWARE_SECOND_HALF (AWARE_BIT(AWARE_CONFIGURE) | AWARE_BIT(AWARE_RESUME))
 
 /** One virtual device of a program that registered. */
-struct aware_seat {
+struct aware_vdev {
     unsigned begun; /**< AWARE_BITs: what it did of the first half, and has not resumed from. */
     unsigned due;   /**< What it is to do, of the first half too: it was moved unasked. */
     uint32_t reason;
@@ -32,7 +32,7 @@ struct aware_seat {
 
 struct aware_notice {
     struct aware_notice *next;
-    uint32_t what, seat;
+    uint32_t what, vdev;
     uint64_t in_ns, value;
     char text[256];
 };
@@ -40,7 +40,7 @@ struct aware_notice {
 /** The library's thread does one of these at a time. */
 struct aware_now {
     enum aware_stage stage;
-    uint32_t seat;
+    uint32_t vdev;
     uint64_t registration; /**< Whose callback it is. */
     uint64_t since_ns, deadline_ns;
     bool asked;     /**< By a mover, for the first half. */
@@ -50,7 +50,7 @@ struct aware_now {
 /** What a mover has the thread do, and waits for. */
 struct aware_ask {
     enum aware_stage stage; /**< AWARE_IDLE: nothing. */
-    uint32_t seat;
+    uint32_t vdev;
     uint32_t reason;
     uint64_t deadline_ns;
     const struct device *from, *to;
@@ -75,9 +75,9 @@ struct aware {
     uint64_t edition;      /**< Of the wish. */
     bool registered, started, thread;
     struct reseat_program program;
-    struct aware_seat seats[SEATS];
+    struct aware_vdev vdevs[VDEVS];
     bool mover; /**< A mover is between leave and the end of arrive. */
-    uint32_t mover_seat;
+    uint32_t mover_vdev;
     bool mover_listens; /**< It waits for what a callback of the second half gives. */
     struct aware_ask ask;
     struct aware_now now;
@@ -93,10 +93,10 @@ extern struct aware aware;
 const char *aware_stage_name(enum aware_stage stage);
 /** Milliseconds that a callback may take. */
 uint32_t aware_patience(enum aware_stage stage);
-/** What is due of @seat and can be done now: all but CANCEL takes a device. Locked. */
-unsigned aware_due(uint32_t seat);
-/** What @seat has begun will not happen: what is due is what undoes it. Locked. */
-void aware_give_up(uint32_t seat);
+/** What is due of @vdev and can be done now: all but CANCEL takes a device. Locked. */
+unsigned aware_due(uint32_t vdev);
+/** What @vdev has begun will not happen: what is due is what undoes it. Locked. */
+void aware_give_up(uint32_t vdev);
 /** Have the thread that calls the program back. Returns 0 or -errno. Locked. */
 int aware_start_thread(void);
 /** Nobody is registered any more, and what was under way is of no concern. Locked. */
@@ -111,7 +111,8 @@ extern const struct move_partner aware_partner;
 /** Be the one mover, with nothing left to do of what was before. 0; 1: the program is not to be
  * asked; or -errno with the reason, and not the mover. */
 int aware_claim(const struct move_request *request, char *ret_reason, size_t size);
-/** Not any more; what became of the seat meanwhile is due. @request: none of it was done. */
+/** Not any more; what became of the virtual device meanwhile is due. @request: none of it was done.
+ */
 void aware_unclaim(const struct move_request *request);
 /** Have the thread call the program back for @stage, and wait until it has done so, or *@enough, or
  * its deadline. 0; 1: nobody is registered any more; or -errno with the reason: -EIO is the
@@ -127,11 +128,11 @@ void aware_save_hook(void);
 
 /* aware_device.c */
 
-/** The device that the program knows of: the one whose answers @seat gives; NULL: it was told of
+/** The device that the program knows of: the one whose answers @vdev gives; NULL: it was told of
  *  none. */
-const struct device *aware_followed(uint32_t seat);
-/** @seat's answers and limits follow the device that it has. */
-void aware_follow(uint32_t seat);
+const struct device *aware_followed(uint32_t vdev);
+/** @vdev's answers and limits follow the device that it has. */
+void aware_follow(uint32_t vdev);
 /** They are what they were before the program registered. */
 void aware_follow_none(void);
 

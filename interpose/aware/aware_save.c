@@ -84,7 +84,7 @@ static int aware_save_stand(const struct checkpoint_request *request, void **ret
     const struct move_request move = aware_save_request_of(request);
     pthread_mutex_lock(&aware.lock);
     saving->asked = true;
-    int error = aware_ask(&move, AWARE_SAVE, atomic_load(&the_seats[0]->device), &saving->saved,
+    int error = aware_ask(&move, AWARE_SAVE, atomic_load(&the_vdevs[0]->device), &saving->saved,
                           ret_reason, size);
     if (error == 1) {
         snprintf(ret_reason, size, "the program takes part no more");

@@ -82,7 +82,7 @@ static struct control {
     bool welcome;            /**< An agent listens. */
     bool places;             /**< And finds programs another device when theirs is lost. */
     uint32_t device_count;   /**< The agent said where to start. */
-    struct device_key devices[PROTOCOL_SEATS_MAX];
+    struct device_key devices[PROTOCOL_VDEVS_MAX];
     struct job *jobs;
     unsigned job_count;
     uint64_t connection; /**< Counts connections, so that answers go to who asked. */
@@ -214,11 +214,11 @@ static void control_send_status(struct link *link)
     protect_read(&protection);
     status_spread(&spread);
     control_frame_status(&frame, &spread);
-    for (uint32_t seat = 0; seat < status_seat_count(); seat++) {
-        struct seat_status status = {0};
-        status_seat(seat, &status);
-        status.lost = status.lost || protection.seeks; /* then there is one seat alone */
-        control_frame_seat(&frame, seat, &status);
+    for (uint32_t vdev = 0; vdev < status_vdev_count(); vdev++) {
+        struct vdev_status status = {0};
+        status_vdev(vdev, &status);
+        status.lost = status.lost || protection.seeks; /* then there is one virtual device alone */
+        control_frame_vdev(&frame, vdev, &status);
     }
     frame_end(&frame);
     struct ready_status ready[STATUS_READY_MAX];
@@ -389,13 +389,13 @@ static void control_follow_right(const msgpack_object *map)
 
 static void control_take_welcome(const msgpack_object *map)
 {
-    struct device_key keys[PROTOCOL_SEATS_MAX];
+    struct device_key keys[PROTOCOL_VDEVS_MAX];
     char text[DEVICE_KEY_TEXT_MAX];
     const msgpack_object *items;
     size_t count = field_array(map, "devices", &items);
     uint32_t good = 0;
 
-    while (good < count && good < PROTOCOL_SEATS_MAX &&
+    while (good < count && good < PROTOCOL_VDEVS_MAX &&
            object_string(&items[good], text, sizeof(text)) && !device_key_parse(text, &keys[good]))
         good++;
     control.link.welcome = true;
@@ -454,12 +454,12 @@ static void control_take_notice(const msgpack_object *map)
         {NOTICE_QUOTA, RESEAT_QUOTA},
     };
     char text[PROTOCOL_TEXT_MAX];
-    uint64_t seat = field_u64(map, "seat", UINT32_MAX);
+    uint64_t vdev = field_u64(map, "seat", UINT32_MAX);
 
     (void)field_text(map, "text", text, sizeof(text));
     for (size_t i = 0; i < ARRAY_SIZE(whats); i++) {
         if (field_is(map, "what", whats[i].word)) {
-            aware_notice(whats[i].what, seat < PROTOCOL_SEATS_MAX ? (uint32_t)seat : UINT32_MAX,
+            aware_notice(whats[i].what, vdev < PROTOCOL_VDEVS_MAX ? (uint32_t)vdev : UINT32_MAX,
                          field_u64(map, "in_ns", 0), field_u64(map, "value", 0), text);
         }
     }

@@ -39,7 +39,7 @@ bool control_wake(void);
  * says now (the operator may have moved the program since `reseat run`), or CONTROL_ENV_DEVICE
  * where no agent answers within @timeout_ms (the answer usually takes well under one).
  *
- * @ret_keys  PROTOCOL_SEATS_MAX.
+ * @ret_keys  PROTOCOL_VDEVS_MAX.
  * Calls control_start(). Thread-safe. Returns how many; 0 when neither names one.
  */
 uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys);

@@ -60,7 +60,7 @@ void control_frame_status(struct frame *frame, const struct spread_status *sprea
     frame_array(frame, "seats");
 }
 
-static void control_frames_put_sources(struct frame *frame, const struct seat_status *status)
+static void control_frames_put_sources(struct frame *frame, const struct vdev_status *status)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
@@ -75,14 +75,14 @@ static void control_frames_put_sources(struct frame *frame, const struct seat_st
     frame_end(frame);
 }
 
-void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status)
+void control_frame_vdev(struct frame *frame, uint32_t vdev, const struct vdev_status *status)
 {
     char key[DEVICE_KEY_TEXT_MAX] = "";
 
     if (status->device.icd[0])
         device_key_format(&status->device, key);
     frame_map(frame, NULL);
-    frame_u64(frame, "seat", seat);
+    frame_u64(frame, "seat", vdev);
     frame_string(frame, "device", key);
     frame_bool(frame, "suspended", status->suspended);
     frame_bool(frame, "moving", status->moving);
@@ -281,7 +281,7 @@ void control_frame_report(struct frame *frame, uint64_t request,
     frame_array(frame, "seats");
     for (uint32_t i = 0; i < report->count; i++) {
         frame_map(frame, NULL);
-        frame_u64(frame, "seat", report->each[i].seat);
+        frame_u64(frame, "seat", report->each[i].vdev);
         const struct move_report *one = &report->each[i].report;
         control_frames_put_report(frame, control_frames_result_word(one->result), one);
         frame_end(frame);

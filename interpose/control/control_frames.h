@@ -21,10 +21,10 @@ void control_frame_hello(struct frame *frame, const char *name, const char *id,
 
 void control_frame_wish(struct frame *frame, const struct aware_wish *wish);
 
-/** Begin a status; follow with control_frame_seat() for each seat and frame_end(). */
+/** Begin a status; follow with control_frame_vdev() for each virtual device and frame_end(). */
 void control_frame_status(struct frame *frame, const struct spread_status *spread);
 
-void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status);
+void control_frame_vdev(struct frame *frame, uint32_t vdev, const struct vdev_status *status);
 
 /** More fields of a status. @as: how it is protected, as the agent says that. */
 void control_frame_protect(struct frame *frame, const char *as,

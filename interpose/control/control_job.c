@@ -28,31 +28,31 @@ static const char *control_job_read_targets(const msgpack_object *map,
     bool named = field_string(map, "device", text, sizeof(text)) && text[0];
     if (named ? device_key_parse(text, &target) != 0 : !request->resume)
         return "the request names no valid device";
-    for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
-        struct seat_status status = {0};
-        status_seat(seat, &status);
-        request->targets[seat] = named ? target : status.device;
-        bool meant = request->seat == CONTROL_ALL_SEATS ? seat == 0 || seat < status_seat_count()
-                                                        : request->seat == seat;
+    for (uint32_t vdev = 0; vdev < PROTOCOL_VDEVS_MAX; vdev++) {
+        struct vdev_status status = {0};
+        status_vdev(vdev, &status);
+        request->targets[vdev] = named ? target : status.device;
+        bool meant = request->vdev == CONTROL_ALL_VDEVS ? vdev == 0 || vdev < status_vdev_count()
+                                                        : request->vdev == vdev;
         if (!named && !status.device.icd[0] && meant)
             return "the program has been on no device yet; name one";
     }
     return NULL;
 }
 
-/* A number for each seat, or where there is no array @otherwise for each. */
+/* A number for each virtual device, or where there is no array @otherwise for each. */
 static void control_job_read_numbers(const msgpack_object *map, const char *key, uint64_t otherwise,
                                      uint64_t *ret_numbers)
 {
     const msgpack_object *items;
     size_t count = field_array(map, key, &items);
-    for (size_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++)
-        ret_numbers[seat] = seat < count && items[seat].type == MSGPACK_OBJECT_POSITIVE_INTEGER
-                                ? items[seat].via.u64
+    for (size_t vdev = 0; vdev < PROTOCOL_VDEVS_MAX; vdev++)
+        ret_numbers[vdev] = vdev < count && items[vdev].type == MSGPACK_OBJECT_POSITIVE_INTEGER
+                                ? items[vdev].via.u64
                                 : otherwise;
 }
 
-/* "grants", one a seat, or "grant", of the one that is asked for. */
+/* "grants", one a virtual device, or "grant", of the one that is asked for. */
 static void control_job_read_grants(const msgpack_object *map, struct control_request *request)
 {
     const msgpack_object *items;
@@ -76,12 +76,12 @@ static const char *control_job_read_protection(const msgpack_object *map,
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request)
 {
     struct control_request *request = ret_request;
-    uint64_t seat = field_u64(map, "seat", CONTROL_ALL_SEATS);
+    uint64_t vdev = field_u64(map, "seat", CONTROL_ALL_VDEVS);
     /* While it starts nobody knows how many it will have; move_run will. */
-    uint32_t count = status_seat_count();
-    if (seat != CONTROL_ALL_SEATS && seat >= (count == 0 ? PROTOCOL_SEATS_MAX : count))
+    uint32_t count = status_vdev_count();
+    if (vdev != CONTROL_ALL_VDEVS && vdev >= (count == 0 ? PROTOCOL_VDEVS_MAX : count))
         return "the program has no such virtual device";
-    request->seat = (uint32_t)seat;
+    request->vdev = (uint32_t)vdev;
     request->suspend = field_is(map, "type", MSG_SUSPEND);
     request->resume = field_is(map, "type", MSG_RESUME);
     request->checkpoint = field_is(map, "type", MSG_CHECKPOINT);
@@ -128,11 +128,11 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     return request->suspend || all ? NULL : control_job_read_targets(map, request);
 }
 
-static bool control_job_is_there(const struct control_request *request, uint32_t seat)
+static bool control_job_is_there(const struct control_request *request, uint32_t vdev)
 {
-    struct seat_status status = {0};
+    struct vdev_status status = {0};
     struct protect_status protection;
-    status_seat(seat, &status);
+    status_vdev(vdev, &status);
     if (request->suspend || request->parks)
         return status.suspended;
     if (request->resume)
@@ -140,29 +140,29 @@ static bool control_job_is_there(const struct control_request *request, uint32_t
     /* On a device that is lost, and may answer again, it is not there any more. */
     protect_read(&protection);
     return !status.suspended && !status.lost && !protection.seeks &&
-           device_key_equal(&status.device, &request->targets[seat]);
+           device_key_equal(&status.device, &request->targets[vdev]);
 }
 
-/* The seats to be moved: none where all are there. One that the program turned out not to have is
- * for move_run to refuse. */
-static uint32_t control_job_choose(const struct control_request *request, uint32_t *ret_seats)
+/* The virtual devices to be moved: none where all are there. One that the program turned out not to
+ * have is for move_run to refuse. */
+static uint32_t control_job_choose(const struct control_request *request, uint32_t *ret_vdevs)
 {
-    uint32_t count = 0, all = status_seat_count();
-    if (request->seat != CONTROL_ALL_SEATS && request->seat >= all)
-        ret_seats[count++] = request->seat;
-    for (uint32_t seat = 0; seat < all; seat++)
-        if ((request->seat == CONTROL_ALL_SEATS || request->seat == seat) &&
-            !control_job_is_there(request, seat))
-            ret_seats[count++] = seat;
+    uint32_t count = 0, all = status_vdev_count();
+    if (request->vdev != CONTROL_ALL_VDEVS && request->vdev >= all)
+        ret_vdevs[count++] = request->vdev;
+    for (uint32_t vdev = 0; vdev < all; vdev++)
+        if ((request->vdev == CONTROL_ALL_VDEVS || request->vdev == vdev) &&
+            !control_job_is_there(request, vdev))
+            ret_vdevs[count++] = vdev;
     return count;
 }
 
 static void control_job_add(struct control_report *report, const struct move_report *one,
-                            uint32_t seat, bool named)
+                            uint32_t vdev, bool named)
 {
     struct move_report *whole = &report->whole;
     bool first = report->count == 0;
-    report->each[report->count].seat = seat;
+    report->each[report->count].vdev = vdev;
     report->each[report->count++].report = *one;
     whole->result = one->result;
     whole->reached = one->reached;
@@ -182,23 +182,23 @@ static void control_job_add(struct control_report *report, const struct move_rep
         return;
     /* Cut where it is too long. */
     if (named)
-        (void)!snprintf(whole->reason, sizeof(whole->reason), "virtual device %u%s: %.400s", seat,
+        (void)!snprintf(whole->reason, sizeof(whole->reason), "virtual device %u%s: %.400s", vdev,
                         first ? "" : " (those before it are done)", one->reason);
     else
         (void)!snprintf(whole->reason, sizeof(whole->reason), "%s", one->reason);
 }
 
 /* It has allocated since the agent heard of it, and might be made to spill where it need not. */
-static bool control_job_outgrew(const struct control_request *request, uint32_t seat)
+static bool control_job_outgrew(const struct control_request *request, uint32_t vdev)
 {
-    struct seat_status status = {0};
-    status_seat(seat, &status);
+    struct vdev_status status = {0};
+    status_vdev(vdev, &status);
     uint64_t has =
         status.room.wanted > status.device_bytes ? status.room.wanted : status.device_bytes;
-    return request->limited && has > request->wanted[seat] && has > request->grants[seat];
+    return request->limited && has > request->wanted[vdev] && has > request->grants[vdev];
 }
 
-/* It is no seat's: all of the program's contexts may have a part of it. */
+/* It is no virtual device's: all of the program's contexts may have a part of it. */
 static void control_job_drop(const struct control_request *request,
                              struct control_report *ret_report)
 {
@@ -308,7 +308,7 @@ static void control_job_park(const struct control_request *request,
 static void control_job_dispatch(const struct control_request *request,
                                  struct control_report *ret_report)
 {
-    uint32_t seats[PROTOCOL_SEATS_MAX];
+    uint32_t vdevs[PROTOCOL_VDEVS_MAX];
     if (request->drop) {
         control_job_drop(request, ret_report);
         return;
@@ -329,10 +329,10 @@ static void control_job_dispatch(const struct control_request *request,
         whole->result = MOVE_REFUSED; /* before it is suspended in vain */
         return;
     }
-    uint32_t count = control_job_choose(request, seats);
+    uint32_t count = control_job_choose(request, vdevs);
     *ret_report = (struct control_report){.already = count == 0};
     for (uint32_t i = 0; i < count; i++)
-        ret_report->again = ret_report->again || control_job_outgrew(request, seats[i]);
+        ret_report->again = ret_report->again || control_job_outgrew(request, vdevs[i]);
     if (ret_report->again) {
         ret_report->whole.result = MOVE_ROLLED_BACK;
         return;
@@ -340,11 +340,11 @@ static void control_job_dispatch(const struct control_request *request,
     for (uint32_t i = 0; i < count && ret_report->whole.result == MOVE_DONE; i++) {
         struct move_request move = request->move;
         struct move_report report = {0};
-        move.seat = seats[i];
-        move.grant = request->limited ? &request->grants[seats[i]] : NULL;
-        move.target = request->suspend || request->parks ? NULL : &request->targets[seats[i]];
+        move.vdev = vdevs[i];
+        move.grant = request->limited ? &request->grants[vdevs[i]] : NULL;
+        move.target = request->suspend || request->parks ? NULL : &request->targets[vdevs[i]];
         move_run(&move, &report);
-        control_job_add(ret_report, &report, seats[i], status_seat_count() > 1);
+        control_job_add(ret_report, &report, vdevs[i], status_vdev_count() > 1);
     }
     if (ret_report->whole.result != MOVE_DONE)
         return;
@@ -382,7 +382,7 @@ uint32_t control_environment_devices(struct device_key *ret_keys)
     char key[DEVICE_KEY_TEXT_MAX];
     uint32_t count = 0;
 
-    while (text && *text && count < PROTOCOL_SEATS_MAX) {
+    while (text && *text && count < PROTOCOL_VDEVS_MAX) {
         size_t length = strcspn(text, " ");
         if (length >= sizeof(key))
             break;

@@ -12,11 +12,11 @@
  * transaction of its own, one after another, until one does not.
  */
 
-#define CONTROL_ALL_SEATS UINT32_MAX
+#define CONTROL_ALL_VDEVS UINT32_MAX
 
 struct control_request {
-    struct move_request move; /**< Without target and seat. */
-    uint32_t seat;            /**< Or CONTROL_ALL_SEATS. */
+    struct move_request move; /**< Without target and virtual device. */
+    uint32_t vdev;            /**< Or CONTROL_ALL_VDEVS. */
     bool suspend, resume;     /**< Else a move. */
     bool checkpoint;          /**< An image of it is made where it is. */
     bool keeps, ends;         /**< Of that: another one follows; none does. */
@@ -26,14 +26,15 @@ struct control_request {
     bool drop;                /**< Let go of what move.prewarm made. */
     bool protect;             /**< It is protected so from now on: */
     struct protection protection;
-    uint64_t order;                                /**< Of that: control_protect_order. */
-    bool limited;                                  /**< `grants` were said. */
-    uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */
-    uint64_t wanted[PROTOCOL_SEATS_MAX];           /**< What each had when that was decided. */
-    char folder[PATH_MAX];                         /**< Of these: where an image goes; or
-                                                        "". */
-    struct device_key targets[PROTOCOL_SEATS_MAX]; /**< Of each seat; not for a suspend. To drop:
-                                                        the first is meant, with "" all are. */
+    uint64_t order;                      /**< Of that: control_protect_order. */
+    bool limited;                        /**< `grants` were said. */
+    uint64_t grants[PROTOCOL_VDEVS_MAX]; /**< Bytes that each may have on its target. */
+    uint64_t wanted[PROTOCOL_VDEVS_MAX]; /**< What each had when that was decided. */
+    char folder[PATH_MAX];               /**< Of these: where an image goes; or
+                                              "". */
+    struct device_key
+        targets[PROTOCOL_VDEVS_MAX]; /**< Of each virtual device; not for a suspend. To drop:
+                                          the first is meant, with "" all are. */
 };
 
 struct control_report {
@@ -48,9 +49,9 @@ struct control_report {
     uint64_t box;   /**< Then: where who asked says when it is to go on. */
     uint32_t count; /**< Of those that were tried. */
     struct {
-        uint32_t seat;
+        uint32_t vdev;
         struct move_report report;
-    } each[PROTOCOL_SEATS_MAX];
+    } each[PROTOCOL_VDEVS_MAX];
 };
 
 /**
@@ -62,13 +63,13 @@ struct control_report {
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request);
 
 /**
- * Seats that are already where they are to be are left out.
+ * Virtual devices that are already where they are to be are left out.
  * Blocks as move_run.
  */
 void control_job_run(const struct control_request *request, struct control_report *ret_report);
 
 /** The devices of CONTROL_ENV_DEVICE, which reseat run separates with spaces; at most
- *  PROTOCOL_SEATS_MAX. Returns how many. */
+ *  PROTOCOL_VDEVS_MAX. Returns how many. */
 uint32_t control_environment_devices(struct device_key *ret_keys);
 
 #endif

@@ -31,7 +31,7 @@ struct need {
 
 /** A shrink under way. */
 struct shrink {
-    uint32_t seat;
+    uint32_t vdev;
     uint64_t bytes;
 };
 
@@ -44,10 +44,10 @@ static struct {
     bool began;
     uint64_t last_id;
     struct need *needs;
-    uint64_t initial[PROTOCOL_SEATS_MAX]; /**< Granted before the seats had devices. */
+    uint64_t initial[PROTOCOL_VDEVS_MAX]; /**< Granted before the virtual devices had devices. */
     size_t initial_count;
-    uint64_t returns[PROTOCOL_SEATS_MAX]; /**< Given up, not yet said. */
-    bool shrunk[PROTOCOL_SEATS_MAX];      /**< To be said also where it gave up nothing. */
+    uint64_t returns[PROTOCOL_VDEVS_MAX]; /**< Given up, not yet said. */
+    bool shrunk[PROTOCOL_VDEVS_MAX];      /**< To be said also where it gave up nothing. */
     unsigned turns;
     uint64_t alive_ns; /**< When the agent was last asked whether it is there. */
     unsigned unheard;  /**< How often, since it last said anything. */
@@ -84,14 +84,14 @@ void control_room_start(void (*wake)(void))
     room_set_policy(control_room_ask);
 }
 
-/** Seats that nobody said anything of get what the agent grants at first. Locked. */
+/** Virtual devices that nobody said anything of get what the agent grants at first. Locked. */
 static void control_room_grant_first(void)
 {
-    for (uint32_t seat = 0; room.began && seat < room.initial_count; seat++) {
+    for (uint32_t vdev = 0; room.began && vdev < room.initial_count; vdev++) {
         struct room_use use;
-        room_read(seat, &use);
+        room_read(vdev, &use);
         if (!use.limited)
-            room_grant(seat, room.initial[seat]);
+            room_grant(vdev, room.initial[vdev]);
     }
     if (room.began)
         room.initial_count = 0;
@@ -118,7 +118,7 @@ void control_room_connected(const msgpack_object *welcome)
     memset(room.returns, 0, sizeof(room.returns));
     memset(room.shrunk, 0, sizeof(room.shrunk));
     room.initial_count = 0;
-    while (room.initial_count < count && room.initial_count < PROTOCOL_SEATS_MAX &&
+    while (room.initial_count < count && room.initial_count < PROTOCOL_VDEVS_MAX &&
            items[room.initial_count].type == MSGPACK_OBJECT_POSITIVE_INTEGER) {
         room.initial[room.initial_count] = items[room.initial_count].via.u64;
         room.initial_count++;
@@ -185,7 +185,7 @@ static void control_room_send_needs(void *data, void (*send)(void *data, struct 
             need->sent = true;
             frame_init(&frame, MSG_NEED);
             frame_u64(&frame, "id", need->id);
-            frame_u64(&frame, "seat", need->asked->seat);
+            frame_u64(&frame, "seat", need->asked->vdev);
             frame_u64(&frame, "total", need->asked->total);
             frame_u64(&frame, "least", need->asked->least);
             frame_u64(&frame, "wanted", need->asked->wanted);
@@ -246,31 +246,31 @@ bool control_room_serve(bool waits, void *data, void (*send)(void *data, struct 
     if (!control_room_ask_whether_alive(waits, data, send))
         return false;
     control_room_send_needs(data, send);
-    for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
-        uint64_t bytes = look ? room_slack(seat) : 0;
+    for (uint32_t vdev = 0; vdev < PROTOCOL_VDEVS_MAX; vdev++) {
+        uint64_t bytes = look ? room_slack(vdev) : 0;
 
         pthread_mutex_lock(&room.lock);
-        bytes += room.returns[seat];
-        bool due = bytes != 0 || room.shrunk[seat];
-        room.returns[seat] = 0;
-        room.shrunk[seat] = false;
+        bytes += room.returns[vdev];
+        bool due = bytes != 0 || room.shrunk[vdev];
+        room.returns[vdev] = 0;
+        room.shrunk[vdev] = false;
         pthread_mutex_unlock(&room.lock);
         if (!due)
             continue;
         struct frame frame;
         frame_init(&frame, MSG_RETURN);
-        frame_u64(&frame, "seat", seat);
+        frame_u64(&frame, "seat", vdev);
         frame_u64(&frame, "bytes", bytes);
         send(data, &frame);
     }
     return true;
 }
 
-static void control_room_shrink_ended(uint32_t seat, uint64_t gone)
+static void control_room_shrink_ended(uint32_t vdev, uint64_t gone)
 {
     pthread_mutex_lock(&room.lock);
-    room.returns[seat] += gone;
-    room.shrunk[seat] = true;
+    room.returns[vdev] += gone;
+    room.shrunk[vdev] = true;
     pthread_mutex_unlock(&room.lock);
     room.wake();
 }
@@ -279,22 +279,22 @@ static void *control_room_shrink_main(void *data)
 {
     struct shrink *shrink = data;
 
-    control_room_shrink_ended(shrink->seat, room_shrink(shrink->seat, shrink->bytes));
+    control_room_shrink_ended(shrink->vdev, room_shrink(shrink->vdev, shrink->bytes));
     free(shrink);
     return NULL;
 }
 
 /** It waits for the device, so not on the control thread. The agent waits for the answer, so that
  * there is one also without memory or a thread for it. */
-static void control_room_take_shrink(uint32_t seat, uint64_t bytes)
+static void control_room_take_shrink(uint32_t vdev, uint64_t bytes)
 {
     struct shrink *shrink = malloc(sizeof(*shrink));
 
     if (shrink)
-        *shrink = (struct shrink){seat, bytes};
+        *shrink = (struct shrink){vdev, bytes};
     if (!shrink || thread_start("reseat-shrink", 0, control_room_shrink_main, shrink, NULL)) {
         free(shrink);
-        control_room_shrink_ended(seat, 0);
+        control_room_shrink_ended(vdev, 0);
     }
 }
 
@@ -319,19 +319,19 @@ void control_room_answer(const msgpack_object *map)
 
 void control_room_granted(const msgpack_object *map)
 {
-    uint64_t seat = field_u64(map, "seat", PROTOCOL_SEATS_MAX);
+    uint64_t vdev = field_u64(map, "seat", PROTOCOL_VDEVS_MAX);
     uint64_t bytes = field_u64(map, "bytes", UINT64_MAX);
 
-    if (seat < PROTOCOL_SEATS_MAX && bytes != UINT64_MAX)
-        room_grant((uint32_t)seat, bytes);
+    if (vdev < PROTOCOL_VDEVS_MAX && bytes != UINT64_MAX)
+        room_grant((uint32_t)vdev, bytes);
 }
 
 void control_room_shrink(const msgpack_object *map)
 {
-    uint64_t seat = field_u64(map, "seat", PROTOCOL_SEATS_MAX);
+    uint64_t vdev = field_u64(map, "seat", PROTOCOL_VDEVS_MAX);
 
-    if (seat < PROTOCOL_SEATS_MAX)
-        control_room_take_shrink((uint32_t)seat, field_u64(map, "bytes", UINT64_MAX));
+    if (vdev < PROTOCOL_VDEVS_MAX)
+        control_room_take_shrink((uint32_t)vdev, field_u64(map, "bytes", UINT64_MAX));
 }
 
 /* What waits in the parent is not waited for. */

@@ -11,7 +11,7 @@
 /** Be the engine's policy (room_set_policy). @wake has the control thread call control_room_serve,
  *  from any thread. */
 void control_room_start(void (*wake)(void));
-/** The seats have devices now: what the agent granted at first is theirs. */
+/** The virtual devices have devices now: what the agent granted at first is theirs. */
 void control_room_begin(void);
 
 /*

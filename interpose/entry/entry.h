@@ -13,7 +13,7 @@ static inline struct platform *platform_get(cl_platform_id handle)
 {
     return handle ? object_get(handle, OBJECT_PLATFORM) : the_platform;
 }
-static inline struct seat *seat_get(cl_device_id handle)
+static inline struct vdev *vdev_get(cl_device_id handle)
 {
     return object_get(handle, OBJECT_DEVICE);
 }

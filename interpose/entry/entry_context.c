@@ -28,22 +28,22 @@ static cl_int entry_context_check_properties(const cl_context_properties *proper
     return CL_SUCCESS;
 }
 
-/* The seats that a list of handles names, each once. */
-static cl_int entry_context_collect_seats(cl_uint count, const cl_device_id *devices,
-                                          struct seat **ret_seats, cl_uint *ret_count)
+/* The virtual devices that a list of handles names, each once. */
+static cl_int entry_context_collect_vdevs(cl_uint count, const cl_device_id *devices,
+                                          struct vdev **ret_vdevs, cl_uint *ret_count)
 {
     cl_uint used = 0;
     for (cl_uint i = 0; i < count; i++) {
-        struct seat *seat = seat_get(devices[i]);
-        if (!seat)
+        struct vdev *vdev = vdev_get(devices[i]);
+        if (!vdev)
             return CL_INVALID_DEVICE;
         cl_uint at = 0;
-        while (at < used && ret_seats[at] != seat)
+        while (at < used && ret_vdevs[at] != vdev)
             at++;
-        if (at == SEATS) /* sub-devices beside them */
+        if (at == VDEVS) /* sub-devices beside them */
             return CL_OUT_OF_RESOURCES;
         if (at == used)
-            ret_seats[used++] = seat;
+            ret_vdevs[used++] = vdev;
     }
     *ret_count = used;
     return CL_SUCCESS;
@@ -51,15 +51,15 @@ static cl_int entry_context_collect_seats(cl_uint count, const cl_device_id *dev
 
 /* Where the program is protected, on another device if its own is lost. */
 static cl_int entry_context_create(const cl_context_properties *properties, cl_uint count,
-                                   struct seat *const *seats,
+                                   struct vdev *const *vdevs,
                                    void(CL_CALLBACK *notify)(const char *, const void *, size_t,
                                                              void *),
                                    void *data, struct context **ret_context)
 {
     cl_int error;
     do
-        error = context_create(properties, count, seats, notify, data, ret_context);
-    while (error != CL_SUCCESS && seats_outlive(count, seats, error));
+        error = context_create(properties, count, vdevs, notify, data, ret_context);
+    while (error != CL_SUCCESS && vdevs_outlive(count, vdevs, error));
     return error;
 }
 
@@ -70,15 +70,15 @@ cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_
                            void *user_data, cl_int *errcode_ret)
 {
     struct context *context = NULL;
-    struct seat *seats[SEATS];
+    struct vdev *vdevs[VDEVS];
     cl_uint count = 0;
     cl_int error = entry_context_check_properties(properties);
     if (error == CL_SUCCESS && (!devices || num_devices == 0 || (!pfn_notify && user_data)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = entry_context_collect_seats(num_devices, devices, seats, &count);
+        error = entry_context_collect_vdevs(num_devices, devices, vdevs, &count);
     if (error == CL_SUCCESS)
-        error = entry_context_create(properties, count, seats, pfn_notify, user_data, &context);
+        error = entry_context_create(properties, count, vdevs, pfn_notify, user_data, &context);
     return entry_created(context, error, errcode_ret);
 }
 
@@ -88,15 +88,15 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
                         void *user_data, cl_int *errcode_ret)
 {
     struct context *context = NULL;
-    struct seat *seats[SEATS];
+    struct vdev *vdevs[VDEVS];
     cl_uint count = 0;
     cl_int error = start() == 0 ? entry_context_check_properties(properties) : CL_INVALID_PLATFORM;
     if (error == CL_SUCCESS && !pfn_notify && user_data)
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = device_select(device_type, seats, &count);
+        error = device_select(device_type, vdevs, &count);
     if (error == CL_SUCCESS)
-        error = entry_context_create(properties, count, seats, pfn_notify, user_data, &context);
+        error = entry_context_create(properties, count, vdevs, pfn_notify, user_data, &context);
     return entry_created(context, error, errcode_ret);
 }
 
@@ -111,11 +111,11 @@ cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t p
     case CL_CONTEXT_REFERENCE_COUNT:
         return info_uint(&request, object_refs(c));
     case CL_CONTEXT_NUM_DEVICES:
-        return info_uint(&request, c->seat_count);
+        return info_uint(&request, c->vdev_count);
     case CL_CONTEXT_DEVICES:
-        for (cl_uint i = 0; i < c->seat_count; i++)
-            object_lend(c->seats[i]);
-        return info_bytes(&request, c->seats, c->seat_count * sizeof(c->seats[0]));
+        for (cl_uint i = 0; i < c->vdev_count; i++)
+            object_lend(c->vdevs[i]);
+        return info_bytes(&request, c->vdevs, c->vdev_count * sizeof(c->vdevs[0]));
     case CL_CONTEXT_PROPERTIES:
         return info_bytes(&request, c->properties, c->property_count * sizeof(c->properties[0]));
     default:

@@ -4,12 +4,12 @@
 #include "state/object/context.h"
 
 /**
- * The seats that clGetDeviceIDs and clCreateContextFromType mean by @type (4.2). start() returned
- * 0.
+ * The virtual devices that clGetDeviceIDs and clCreateContextFromType mean by @type (4.2). start()
+ * returned 0.
  *
- * @ret_seats  At least SEATS long.
+ * @ret_vdevs  At least SEATS long.
  * Returns CL_SUCCESS, CL_INVALID_DEVICE_TYPE or CL_DEVICE_NOT_FOUND.
  */
-cl_int device_select(cl_device_type type, struct seat **ret_seats, cl_uint *ret_count);
+cl_int device_select(cl_device_type type, struct vdev **ret_vdevs, cl_uint *ret_count);
 
 #endif

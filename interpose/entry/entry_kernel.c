@@ -139,17 +139,17 @@ cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info na
 
 /* 5.9.3: of the devices that it was built for; the device may be left out where that is only one.
  */
-static int entry_kernel_seat_of(const struct kernel *kernel, cl_device_id handle)
+static int entry_kernel_vdev_of(const struct kernel *kernel, cl_device_id handle)
 {
     const struct context *context = kernel->context;
-    uint32_t seats = atomic_load(&kernel->program->executable);
+    uint32_t vdevs = atomic_load(&kernel->program->executable);
     int index = -1;
     if (!handle)
-        return seats && (seats & (seats - 1)) == 0 ? __builtin_ctz(seats) : -1;
-    const struct seat *seat = seat_get(handle);
-    if (seat)
-        index = context_seat_index(context, seat);
-    return index >= 0 && seats & (1u << index) ? index : -1;
+        return vdevs && (vdevs & (vdevs - 1)) == 0 ? __builtin_ctz(vdevs) : -1;
+    const struct vdev *vdev = vdev_get(handle);
+    if (vdev)
+        index = context_vdev_index(context, vdev);
+    return index >= 0 && vdevs & (1u << index) ? index : -1;
 }
 
 cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
@@ -161,18 +161,18 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
     size_t size;
     if (!kernel)
         return CL_INVALID_KERNEL;
-    int seat = entry_kernel_seat_of(kernel, device);
-    if (seat < 0)
+    int vdev = entry_kernel_vdev_of(kernel, device);
+    if (vdev < 0)
         return CL_INVALID_DEVICE;
     unsigned tries = 0;
     cl_int error;
     do
-        error = kernel_work_group_info(kernel, (cl_uint)seat, name, &value, &size);
+        error = kernel_work_group_info(kernel, (cl_uint)vdev, name, &value, &size);
     while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries));
     /* Never more than the program was told of the device. */
     bool bounded =
         name == CL_KERNEL_WORK_GROUP_SIZE || name == CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE;
-    size_t most = seat_limits[kernel->context->seats[seat]->index].groups.items;
+    size_t most = vdev_limits[kernel->context->vdevs[vdev]->index].groups.items;
     if (error == CL_SUCCESS && bounded && size == sizeof(size_t) && most &&
         *(const size_t *)value > most)
         value = &most;
@@ -188,15 +188,15 @@ cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device, cl_kernel_
     size_t size;
     if (!kernel)
         return CL_INVALID_KERNEL;
-    int seat = entry_kernel_seat_of(kernel, device);
-    if (seat < 0)
+    int vdev = entry_kernel_vdev_of(kernel, device);
+    if (vdev < 0)
         return CL_INVALID_DEVICE;
     if (!the_limits.subgroups)
         return CL_INVALID_OPERATION;
     unsigned tries = 0;
     cl_int error;
     do
-        error = kernel_sub_group_info(kernel, (cl_uint)seat, name, input_value_size, input_value,
+        error = kernel_sub_group_info(kernel, (cl_uint)vdev, name, input_value_size, input_value,
                                       &value, &size);
     while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries));
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);

@@ -14,8 +14,8 @@ static cl_int entry_launch_check_owners(const struct queue *queue, const struct 
     if (UNLIKELY(kernel->context != queue->context))
         return CL_INVALID_CONTEXT;
     /* With one device there is no kernel without an executable for it. */
-    if (UNLIKELY(queue->context->seat_count > 1) &&
-        !program_is_executable(kernel->program, 1u << queue->seat_index))
+    if (UNLIKELY(queue->context->vdev_count > 1) &&
+        !program_is_executable(kernel->program, 1u << queue->vdev_index))
         return CL_INVALID_PROGRAM_EXECUTABLE;
     return LIKELY(kernel->unset == 0) ? CL_SUCCESS : CL_INVALID_KERNEL_ARGS;
 }
@@ -79,7 +79,7 @@ static cl_int entry_launch_run(struct queue *queue, struct kernel *kernel, cl_co
     if (UNLIKELY(required != NULL) && !space->local &&
         the_present.version >= CL_MAKE_VERSION(2, 0, 0))
         space->local = required;
-    space->told = &seat_limits[queue->seat->index].groups;
+    space->told = &vdev_limits[queue->vdev->index].groups;
     error = entry_launch_measure(space, space->told, &found);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
@@ -155,7 +155,7 @@ cl_int clEnqueueNativeKernel(cl_command_queue command_queue, void(CL_CALLBACK *u
         .objects = (struct memory *const *)mem_list,
         .locations = args_mem_loc,
     };
-    struct seat *stray;
+    struct vdev *stray;
     cl_int error;
     do
         error =

@@ -36,14 +36,14 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info param_name,
 cl_int clGetHostTimer(cl_device_id device, cl_ulong *host_timestamp)
 {
     (void)host_timestamp;
-    return seat_get(device) ? CL_INVALID_OPERATION : CL_INVALID_DEVICE;
+    return vdev_get(device) ? CL_INVALID_OPERATION : CL_INVALID_DEVICE;
 }
 
 cl_int clGetDeviceAndHostTimer(cl_device_id device, cl_ulong *device_timestamp,
                                cl_ulong *host_timestamp)
 {
     (void)device_timestamp, (void)host_timestamp;
-    return seat_get(device) ? CL_INVALID_OPERATION : CL_INVALID_DEVICE;
+    return vdev_get(device) ? CL_INVALID_OPERATION : CL_INVALID_DEVICE;
 }
 
 static int entry_platform_compare_address(const void *name, const void *entry)

@@ -25,34 +25,34 @@ static void entry_program_build_begins(const struct program *program)
         (void)the_upcalls->relieve(true);
 }
 
-static uint32_t entry_program_all_seats(const struct context *context)
+static uint32_t entry_program_all_vdevs(const struct context *context)
 {
-    return (1u << context->seat_count) - 1;
+    return (1u << context->vdev_count) - 1;
 }
 
-/* Seats of a list of devices that must be among @allowed of @context's. */
-static cl_int entry_program_seats_of(const struct context *context, uint32_t allowed, cl_uint count,
-                                     const cl_device_id *devices, uint32_t *ret_seats)
+/* Virtual devices of a list of devices that must be among @allowed of @context's. */
+static cl_int entry_program_vdevs_of(const struct context *context, uint32_t allowed, cl_uint count,
+                                     const cl_device_id *devices, uint32_t *ret_vdevs)
 {
-    uint32_t seats = 0;
+    uint32_t vdevs = 0;
     for (cl_uint i = 0; i < count; i++) {
-        const struct seat *seat = seat_get(devices[i]);
-        int index = seat ? context_seat_index(context, seat) : -1;
+        const struct vdev *vdev = vdev_get(devices[i]);
+        int index = vdev ? context_vdev_index(context, vdev) : -1;
         if (index < 0 || !(allowed & (1u << index)))
             return CL_INVALID_DEVICE;
-        seats |= 1u << index;
+        vdevs |= 1u << index;
     }
-    *ret_seats = seats;
+    *ret_vdevs = vdevs;
     return CL_SUCCESS;
 }
 
 static bool entry_program_is_part_of_any(const struct context *context, cl_uint index,
-                                         uint32_t seats)
+                                         uint32_t vdevs)
 {
-    const struct sub_device *part = context->seats[index]->part;
+    const struct sub_device *part = context->vdevs[index]->part;
     for (; part; part = part->parent->part) {
-        int parent = context_seat_index(context, part->parent);
-        if (parent >= 0 && (seats & (1u << parent)))
+        int parent = context_vdev_index(context, part->parent);
+        if (parent >= 0 && (vdevs & (1u << parent)))
             return true;
     }
     return false;
@@ -60,29 +60,29 @@ static bool entry_program_is_part_of_any(const struct context *context, cl_uint 
 
 /* The same for a list that may be left out, which means all. What is built for a device runs on its
  * parts as well. */
-static cl_int entry_program_seats_to_build(const struct context *context, uint32_t allowed,
+static cl_int entry_program_vdevs_to_build(const struct context *context, uint32_t allowed,
                                            cl_uint count, const cl_device_id *devices,
-                                           uint32_t *ret_seats)
+                                           uint32_t *ret_vdevs)
 {
-    uint32_t seats = allowed;
+    uint32_t vdevs = allowed;
     if (!devices != (count == 0))
         return CL_INVALID_VALUE;
     cl_int error =
-        devices ? entry_program_seats_of(context, allowed, count, devices, &seats) : CL_SUCCESS;
+        devices ? entry_program_vdevs_of(context, allowed, count, devices, &vdevs) : CL_SUCCESS;
     if (error != CL_SUCCESS)
         return error;
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        if ((allowed & (1u << i)) && entry_program_is_part_of_any(context, i, seats))
-            seats |= 1u << i;
-    *ret_seats = seats;
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        if ((allowed & (1u << i)) && entry_program_is_part_of_any(context, i, vdevs))
+            vdevs |= 1u << i;
+    *ret_vdevs = vdevs;
     return CL_SUCCESS;
 }
 
-static cl_program entry_program_create(struct context *context, uint32_t seats,
+static cl_program entry_program_create(struct context *context, uint32_t vdevs,
                                        struct recipe *recipe, bool from_binary, cl_int *errcode_ret)
 {
     struct program *program = NULL;
-    cl_int error = program_create(context, seats, recipe, from_binary, &program);
+    cl_int error = program_create(context, vdevs, recipe, from_binary, &program);
     recipe_unref(recipe);
     return entry_created(program, error, errcode_ret);
 }
@@ -100,7 +100,7 @@ cl_program clCreateProgramWithSource(cl_context context_handle, cl_uint count, c
     int err = recipe_source(count, strings, lengths, &recipe);
     if (err)
         return entry_created(NULL, entry_program_error_of(err), errcode_ret);
-    return entry_program_create(context, entry_program_all_seats(context), recipe, false,
+    return entry_program_create(context, entry_program_all_vdevs(context), recipe, false,
                                 errcode_ret);
 }
 
@@ -123,7 +123,7 @@ cl_program clCreateProgramWithIL(cl_context context_handle, const void *il, size
     int err = recipe_il(il, length, &recipe);
     if (err)
         return entry_created(NULL, entry_program_error_of(err), errcode_ret);
-    return entry_program_create(context, entry_program_all_seats(context), recipe, false,
+    return entry_program_create(context, entry_program_all_vdevs(context), recipe, false,
                                 errcode_ret);
 }
 
@@ -156,12 +156,12 @@ cl_program clCreateProgramWithBinary(cl_context context_handle, cl_uint num_devi
     struct context *context = context_get(context_handle);
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
     struct program *program = NULL;
-    uint32_t seats = 0;
+    uint32_t vdevs = 0;
     cl_int error = !context ? CL_INVALID_CONTEXT
                    : !devices || num_devices == 0 || !lengths || !binaries
                        ? CL_INVALID_VALUE
-                       : entry_program_seats_of(context, entry_program_all_seats(context),
-                                                num_devices, devices, &seats);
+                       : entry_program_vdevs_of(context, entry_program_all_vdevs(context),
+                                                num_devices, devices, &vdevs);
     if (error != CL_SUCCESS)
         goto out;
     cl_uint first = 0;
@@ -178,7 +178,7 @@ cl_program clCreateProgramWithBinary(cl_context context_handle, cl_uint num_devi
             error = status;
     }
     if (error == CL_SUCCESS)
-        error = program_create(context, seats, recipe, true, &program);
+        error = program_create(context, vdevs, recipe, true, &program);
     /* It does not build on this device: let the program come back with its source. */
     if (error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
         error == CL_LINK_PROGRAM_FAILURE) {
@@ -196,11 +196,11 @@ cl_program clCreateProgramWithBuiltInKernels(cl_context context_handle, cl_uint 
                                              cl_int *errcode_ret)
 {
     const struct context *context = context_get(context_handle);
-    uint32_t seats;
+    uint32_t vdevs;
     cl_int error = CL_INVALID_CONTEXT;
     if (context && devices && num_devices && names)
-        error = entry_program_seats_of(context, entry_program_all_seats(context), num_devices,
-                                       devices, &seats);
+        error = entry_program_vdevs_of(context, entry_program_all_vdevs(context), num_devices,
+                                       devices, &vdevs);
     else if (context)
         error = CL_INVALID_VALUE;
     return entry_created(NULL, error ? error : CL_INVALID_VALUE, errcode_ret);
@@ -232,17 +232,17 @@ cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id
                       void *user_data)
 {
     struct program *program = program_get(handle);
-    uint32_t seats;
+    uint32_t vdevs;
     if (!program)
         return CL_INVALID_PROGRAM;
     if (!pfn_notify && user_data)
         return CL_INVALID_VALUE;
-    cl_int error = entry_program_seats_to_build(program->context, program_seats(program),
-                                                num_devices, devices, &seats);
+    cl_int error = entry_program_vdevs_to_build(program->context, program_vdevs(program),
+                                                num_devices, devices, &vdevs);
     if (error != CL_SUCCESS)
         return error;
     entry_program_build_begins(program);
-    return program_build(program, seats, options, (struct program_notify){pfn_notify, user_data});
+    return program_build(program, vdevs, options, (struct program_notify){pfn_notify, user_data});
 }
 
 /* Live programs of @context behind handles; owned by the caller (free()). */
@@ -270,7 +270,7 @@ cl_int clCompileProgram(cl_program handle, cl_uint num_devices, const cl_device_
 {
     struct program *program = program_get(handle);
     struct program_list headers = {.count = num_input_headers, .names = header_include_names};
-    uint32_t seats;
+    uint32_t vdevs;
     if (!program)
         return CL_INVALID_PROGRAM;
     if ((!pfn_notify && user_data) || !input_headers != (num_input_headers == 0) ||
@@ -279,15 +279,15 @@ cl_int clCompileProgram(cl_program handle, cl_uint num_devices, const cl_device_
     for (cl_uint i = 0; i < num_input_headers; i++)
         if (!header_include_names[i])
             return CL_INVALID_VALUE;
-    cl_int error = entry_program_seats_to_build(program->context, program_seats(program),
-                                                num_devices, devices, &seats);
+    cl_int error = entry_program_vdevs_to_build(program->context, program_vdevs(program),
+                                                num_devices, devices, &vdevs);
     if (error == CL_SUCCESS)
         error = entry_program_programs_of(program->context, num_input_headers, input_headers,
                                           &headers.programs);
     if (error != CL_SUCCESS)
         return error;
     entry_program_build_begins(program);
-    error = program_compile(program, seats, options, &headers,
+    error = program_compile(program, vdevs, options, &headers,
                             (struct program_notify){pfn_notify, user_data});
     free(headers.programs);
     return error;
@@ -302,18 +302,18 @@ cl_program clLinkProgram(cl_context context_handle, cl_uint num_devices,
     struct context *context = context_get(context_handle);
     struct program_list inputs = {.count = num_input_programs};
     struct program *program = NULL;
-    uint32_t seats;
+    uint32_t vdevs;
     cl_int error = !context ? CL_INVALID_CONTEXT
                    : (!pfn_notify && user_data) || num_input_programs == 0 || !input_programs
                        ? CL_INVALID_VALUE
-                       : entry_program_seats_to_build(context, entry_program_all_seats(context),
-                                                      num_devices, devices, &seats);
+                       : entry_program_vdevs_to_build(context, entry_program_all_vdevs(context),
+                                                      num_devices, devices, &vdevs);
     if (error == CL_SUCCESS)
         error = entry_program_programs_of(context, num_input_programs, input_programs,
                                           &inputs.programs);
     if (error != CL_SUCCESS)
         return entry_created(NULL, error, errcode_ret);
-    error = program_link(context, seats, options, &inputs,
+    error = program_link(context, vdevs, options, &inputs,
                          (struct program_notify){pfn_notify, user_data}, &program);
     free(inputs.programs);
     if (errcode_ret)
@@ -344,11 +344,11 @@ static cl_int entry_program_info_text(const struct info_request *request, char *
 }
 
 /* The program's devices, in the order of its context's. */
-static cl_uint entry_program_list_seats(const struct program *program, cl_uint *ret_indices)
+static cl_uint entry_program_list_vdevs(const struct program *program, cl_uint *ret_indices)
 {
     cl_uint count = 0;
-    for (cl_uint i = 0; i < SEATS; i++)
-        if (program_seats(program) & (1u << i))
+    for (cl_uint i = 0; i < VDEVS; i++)
+        if (program_vdevs(program) & (1u << i))
             ret_indices[count++] = i;
     return count;
 }
@@ -356,9 +356,9 @@ static cl_uint entry_program_list_seats(const struct program *program, cl_uint *
 static cl_int entry_program_binary_sizes(struct program *program,
                                          const struct info_request *request)
 {
-    cl_uint indices[SEATS];
-    size_t sizes[SEATS];
-    cl_uint count = entry_program_list_seats(program, indices);
+    cl_uint indices[VDEVS];
+    size_t sizes[VDEVS];
+    cl_uint count = entry_program_list_vdevs(program, indices);
     program_settle(program);
     for (cl_uint i = 0; i < count; i++) {
         int err = program_container(program, indices[i], NULL, &sizes[i]);
@@ -372,8 +372,8 @@ static cl_int entry_program_binary_sizes(struct program *program,
  */
 static cl_int entry_program_binaries(struct program *program, const struct info_request *request)
 {
-    cl_uint indices[SEATS];
-    cl_uint count = entry_program_list_seats(program, indices);
+    cl_uint indices[VDEVS];
+    cl_uint count = entry_program_list_vdevs(program, indices);
     unsigned char **buffers = request->param_value;
     if (buffers && request->param_value_size < count * sizeof(buffers[0]))
         return CL_INVALID_VALUE;
@@ -410,11 +410,11 @@ static cl_int entry_program_kernels(struct program *program, cl_program_info nam
 static cl_int entry_program_devices_of(const struct program *program,
                                        const struct info_request *request)
 {
-    cl_uint indices[SEATS];
-    cl_device_id devices[SEATS];
-    cl_uint count = entry_program_list_seats(program, indices);
+    cl_uint indices[VDEVS];
+    cl_device_id devices[VDEVS];
+    cl_uint count = entry_program_list_vdevs(program, indices);
     for (cl_uint i = 0; i < count; i++)
-        devices[i] = (cl_device_id)program->context->seats[indices[i]];
+        devices[i] = (cl_device_id)program->context->vdevs[indices[i]];
     return info_bytes(request, devices, count * sizeof(devices[0]));
 }
 
@@ -427,14 +427,14 @@ cl_int clGetProgramInfo(cl_program handle, cl_program_info name, size_t param_va
         return CL_INVALID_PROGRAM;
     const struct recipe *base = program_base(program);
     bool source = base && base->kind == RECIPE_SOURCE, il = base && base->kind == RECIPE_IL;
-    cl_uint indices[SEATS];
+    cl_uint indices[VDEVS];
     switch (name) {
     case CL_PROGRAM_REFERENCE_COUNT:
         return info_uint(&request, object_refs(program));
     case CL_PROGRAM_CONTEXT:
         return info_object(&request, program->context);
     case CL_PROGRAM_NUM_DEVICES:
-        return info_uint(&request, entry_program_list_seats(program, indices));
+        return info_uint(&request, entry_program_list_vdevs(program, indices));
     case CL_PROGRAM_DEVICES:
         return entry_program_devices_of(program, &request);
     case CL_PROGRAM_SOURCE:
@@ -462,21 +462,21 @@ cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device, cl_program_
     const struct info_request request = {param_value_size, param_value, ret_size};
     struct program *program = program_get(handle);
     struct program_state state;
-    uint32_t seats;
+    uint32_t vdevs;
     if (!program)
         return CL_INVALID_PROGRAM;
-    if (entry_program_seats_of(program->context, program_seats(program), 1, &device, &seats) !=
+    if (entry_program_vdevs_of(program->context, program_vdevs(program), 1, &device, &vdevs) !=
         CL_SUCCESS)
         return CL_INVALID_DEVICE;
-    cl_uint seat = (cl_uint)__builtin_ctz(seats);
-    program_seat_state(program, seat, &state);
+    cl_uint vdev = (cl_uint)__builtin_ctz(vdevs);
+    program_vdev_state(program, vdev, &state);
     switch (name) {
     case CL_PROGRAM_BUILD_STATUS:
         return info_uint(&request, (cl_uint)state.status);
     case CL_PROGRAM_BUILD_OPTIONS:
-        return entry_program_info_text(&request, program_text(program, seat, PROGRAM_TEXT_OPTIONS));
+        return entry_program_info_text(&request, program_text(program, vdev, PROGRAM_TEXT_OPTIONS));
     case CL_PROGRAM_BUILD_LOG:
-        return entry_program_info_text(&request, program_text(program, seat, PROGRAM_TEXT_LOG));
+        return entry_program_info_text(&request, program_text(program, vdev, PROGRAM_TEXT_LOG));
     case CL_PROGRAM_BINARY_TYPE:
         return info_uint(&request, state.type);
     case CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE:

@@ -79,10 +79,10 @@ static cl_int entry_queue_read_properties(const cl_queue_properties *list,
 static cl_int entry_queue_check_owners(cl_context context, cl_device_id device)
 {
     const struct context *c = context_get(context);
-    const struct seat *seat = seat_get(device);
+    const struct vdev *vdev = vdev_get(device);
     if (!c)
         return CL_INVALID_CONTEXT;
-    return seat && context_seat_index(c, seat) >= 0 ? CL_SUCCESS : CL_INVALID_DEVICE;
+    return vdev && context_vdev_index(c, vdev) >= 0 ? CL_SUCCESS : CL_INVALID_DEVICE;
 }
 
 cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
@@ -94,7 +94,7 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
         error = properties & DEVICE_PROPERTIES ? CL_INVALID_VALUE
                                                : entry_queue_check_properties(properties);
     if (error == CL_SUCCESS)
-        error = queue_create(context_get(context), seat_get(device), properties, NULL, 0, &queue);
+        error = queue_create(context_get(context), vdev_get(device), properties, NULL, 0, &queue);
     return entry_created(queue, error, errcode_ret);
 }
 
@@ -110,7 +110,7 @@ cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_devic
         error = entry_queue_read_properties(properties, &bits, &count);
     if (error == CL_SUCCESS)
         error =
-            queue_create(context_get(context), seat_get(device), bits, properties, count, &queue);
+            queue_create(context_get(context), vdev_get(device), bits, properties, count, &queue);
     return entry_created(queue, error, errcode_ret);
 }
 
@@ -137,7 +137,7 @@ cl_int clGetCommandQueueInfo(cl_command_queue command_queue, cl_command_queue_in
     case CL_QUEUE_CONTEXT:
         return info_object(&request, queue->context);
     case CL_QUEUE_DEVICE:
-        return info_object(&request, queue->seat);
+        return info_object(&request, queue->vdev);
     case CL_QUEUE_REFERENCE_COUNT:
         return info_uint(&request, object_refs(queue));
     case CL_QUEUE_PROPERTIES:

@@ -36,7 +36,7 @@ void *clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uin
     if (!c || !entry_svm_flags_valid(flags) || size == 0 || size > limits_allocation(c) ||
         (alignment & (alignment - 1)) != 0)
         return NULL;
-    struct seat *stray;
+    struct vdev *stray;
     void *pointer;
     do
         pointer = svm_alloc(c, flags, size, alignment, &stray);

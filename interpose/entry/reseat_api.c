@@ -45,12 +45,12 @@ static int reseat_api_current(struct _cl_device_id *handle, struct reseat_device
         return RESEAT_INVALID;
     if (start() != 0)
         return RESEAT_NO_DEVICE;
-    const struct seat *seat = handle ? object_get(handle, OBJECT_DEVICE) : the_seats[0];
-    if (!seat)
+    const struct vdev *vdev = handle ? object_get(handle, OBJECT_DEVICE) : the_vdevs[0];
+    if (!vdev)
         return RESEAT_NO_DEVICE;
     uint32_t size = ret_device->size < sizeof(device) ? ret_device->size : (uint32_t)sizeof(device);
-    aware_describe(atomic_load(&seat->device), &device);
-    device.granted = aware_granted(seat->index);
+    aware_describe(atomic_load(&vdev->device), &device);
+    device.granted = aware_granted(vdev->index);
     device.size = size;
     memcpy(ret_device, &device, size);
     return RESEAT_OK;

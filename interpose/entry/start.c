@@ -92,7 +92,7 @@ static const char *start_limit_words(void)
 
 /* Where the program's virtual devices start. */
 struct start {
-    struct device *devices[SEATS];
+    struct device *devices[VDEVS];
     uint32_t count; /* opened so far */
     uint32_t wanted;
 };
@@ -151,8 +151,8 @@ static uint32_t start_wanted_count(void)
     const char *text = getenv(START_ENV_DEVICES);
     char *end;
     unsigned long count = text ? strtoul(text, &end, 10) : 1;
-    if (text && (*end != '\0' || count < 1 || count > SEATS)) {
-        log_warn("%s is not a number from 1 to %d: taken as 1", START_ENV_DEVICES, SEATS);
+    if (text && (*end != '\0' || count < 1 || count > VDEVS)) {
+        log_warn("%s is not a number from 1 to %d: taken as 1", START_ENV_DEVICES, VDEVS);
         return 1;
     }
     return (uint32_t)count;
@@ -160,10 +160,10 @@ static uint32_t start_wanted_count(void)
 
 static int start_open_devices(struct machine *machine, struct start *start)
 {
-    struct device_key keys[PROTOCOL_SEATS_MAX];
+    struct device_key keys[PROTOCOL_VDEVS_MAX];
     uint32_t named = control_start_devices(AGENT_TIMEOUT_MS, keys);
     int err = 0;
-    _Static_assert(PROTOCOL_SEATS_MAX == SEATS, "one number of virtual devices");
+    _Static_assert(PROTOCOL_VDEVS_MAX == VDEVS, "one number of virtual devices");
     start->wanted = start_wanted_count();
     if (named > start->wanted)
         start->wanted = named;
@@ -368,7 +368,7 @@ static int start_all(struct machine *machine)
         return err;
     err = start_build_present(machine, &start);
     if (err == 0)
-        err = seats_init(start.devices, start.wanted);
+        err = vdevs_init(start.devices, start.wanted);
     if (err != 0) {
         log_error("cannot start on %s: %s%s; the program gets no OpenCL platform",
                   start.devices[0]->key.device, strerror(-err), start_limit_words());

@@ -38,7 +38,7 @@ struct range command_range(const struct command *command, unsigned use, const st
 static bool command_may_write(const struct command *command, const struct memory *root,
                               uint8_t place)
 {
-    return command->queue->context->seat_count == 1 ||
+    return command->queue->context->vdev_count == 1 ||
            atomic_load_explicit(&root->writer, memory_order_relaxed) == place;
 }
 
@@ -123,9 +123,9 @@ static struct residence *command_queue_enter(struct queue *queue, uint8_t *ret_p
 {
     gate_enter();
     while (UNLIKELY(!queue->real))
-        context_enter_slow(queue->context, 1u << queue->seat_index);
+        context_enter_slow(queue->context, 1u << queue->vdev_index);
     *ret_place =
-        atomic_load_explicit(&queue->context->place[queue->seat_index], memory_order_relaxed);
+        atomic_load_explicit(&queue->context->place[queue->vdev_index], memory_order_relaxed);
     return queue->context->at[*ret_place];
 }
 

@@ -16,9 +16,9 @@
 struct queue {
     struct object object;
     struct context *context; /**< Held. */
-    struct seat *seat;
-    int seat_index;        /**< In the context. */
-    cl_command_queue real; /**< In context->place[seat_index]; NULL while suspended. */
+    struct vdev *vdev;
+    int vdev_index;        /**< In the context. */
+    cl_command_queue real; /**< In context->place[vdev_index]; NULL while suspended. */
     cl_command_queue next; /**< A mover's, in the target. */
     uint8_t next_place;    /**< Of `next`. */
     cl_command_queue_properties properties;
@@ -63,7 +63,7 @@ static inline bool queue_is_past(const struct queue *queue, const struct event *
            atomic_load_explicit(&queue->past, memory_order_acquire);
 }
 
-cl_int queue_create(struct context *context, struct seat *seat,
+cl_int queue_create(struct context *context, struct vdev *vdev,
                     cl_command_queue_properties properties, const cl_queue_properties *list,
                     size_t list_count, struct queue **ret_queue);
 /** Make the real queue in @residence; an out-of-order queue may become an in-order one. */

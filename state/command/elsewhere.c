@@ -71,7 +71,7 @@ static cl_ulong elsewhere_time_of(struct event *marker, cl_profiling_info name)
     cl_ulong time;
     return event_profiling(marker, name, &time) == CL_SUCCESS
                ? time
-               : device_clock_guess(&marker->queue->seat->clock);
+               : device_clock_guess(&marker->queue->vdev->clock);
 }
 
 cl_int elsewhere_give(struct command *command, struct event *marker, struct event *event)

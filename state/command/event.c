@@ -418,7 +418,7 @@ static struct there event_there_of(const struct event *event)
 /* In the program's clock; 0 of what has not ended, or says nothing, or is not known. */
 static cl_ulong event_known_time(struct event *event, cl_profiling_info name)
 {
-    struct device_clock *clock = &event->queue->seat->clock;
+    struct device_clock *clock = &event->queue->vdev->clock;
     enum event_state state = event_state(event);
     cl_ulong time;
     if (state == EVENT_DONE)
@@ -462,7 +462,7 @@ static cl_ulong event_among_neighbours(const struct event *event, cl_ulong guess
 static cl_ulong event_guessed_time(struct event *event)
 {
     cl_ulong none = 0;
-    cl_ulong guess = event_among_neighbours(event, device_clock_guess(&event->queue->seat->clock));
+    cl_ulong guess = event_among_neighbours(event, device_clock_guess(&event->queue->vdev->clock));
     cl_ulong *kept = &event->times[CL_PROFILING_COMMAND_COMPLETE - CL_PROFILING_COMMAND_QUEUED];
     if (__atomic_compare_exchange_n(kept, &none, guess, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return guess;
@@ -472,7 +472,7 @@ static cl_ulong event_guessed_time(struct event *event)
 cl_int event_real_time(struct event *event, uint8_t place, cl_event real, cl_profiling_info name,
                        cl_ulong *ret_time)
 {
-    struct device_clock *clock = &event->queue->seat->clock;
+    struct device_clock *clock = &event->queue->vdev->clock;
     const struct there at = {event, place, real};
     cl_ulong time, end;
     cl_int error = event_told_time(at, name, &time);
@@ -558,7 +558,7 @@ static void event_keep_times(struct event *event)
             known = times[i];
     }
     if (!known)
-        known = device_clock_guess(&event->queue->seat->clock);
+        known = device_clock_guess(&event->queue->vdev->clock);
     for (unsigned i = 0; i < COUNT; i++) {
         if (told[i])
             known = times[i];
@@ -616,7 +616,7 @@ static void event_settle(struct event *event, struct residence *residence)
     else if (!event_real_status(event, &status) || status > CL_COMPLETE)
         status = CL_COMPLETE;
     if (event->profiled && status == CL_COMPLETE && residence_is_lost(residence))
-        event_keep_told_times(event, device_clock_last(&event->queue->seat->clock));
+        event_keep_told_times(event, device_clock_last(&event->queue->vdev->clock));
     else if (event->profiled && status == CL_COMPLETE)
         event_keep_times(event);
     residence_retire(residence, OBJECT_EVENT, event->real, NULL);
@@ -647,7 +647,7 @@ static void event_vacate(struct object *object, const struct move_context *move,
         event_again(event);
         return;
     }
-    if (event->real && event->place == place && event->queue->seat_index == move->seat_index)
+    if (event->real && event->place == place && event->queue->vdev_index == move->vdev_index)
         event_settle(event, move->context->at[place]);
     else if (event_state(event) == EVENT_ISSUED && event->parts)
         event_settle_parts(event, move->context->at[place], place);

@@ -96,7 +96,7 @@ static bool hold_watch_others(const struct queue *queue, cl_uint waits,
 {
     for (cl_uint i = 0; i < waits; i++) {
         const struct queue *other = wait_list[i]->queue;
-        if (other && other->seat != queue->seat && !event_watch(wait_list[i]))
+        if (other && other->vdev != queue->vdev && !event_watch(wait_list[i]))
             return false;
     }
     return true;
@@ -488,7 +488,7 @@ static cl_int hold_let_go(struct held *held, struct residence *residence, uint8_
 static bool hold_pump_inside(struct queue *queue, struct held **ret_absent)
 {
     bool progress = false;
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
     /* Suspended: whoever resumes it pumps again. */
     struct residence *residence = queue->real ? queue->context->at[place] : NULL;
     struct held *held;

@@ -127,7 +127,7 @@ static uint64_t launch_local_bytes(const struct launch *launch)
  * the program began that is as it would be natively; it was moved to where it is not. */
 static bool launch_is_to_be_refused(const struct launch *launch, const struct residence *residence)
 {
-    return residence->device != launch->base.queue->seat->origin &&
+    return residence->device != launch->base.queue->vdev->origin &&
            !kernel_local_fits(launch->kernel, residence->device, launch_local_bytes(launch));
 }
 
@@ -223,7 +223,7 @@ static cl_int launch_defer(struct command *command)
     struct launch *launch = (struct launch *)command;
     struct launch_space *space = &launch->space;
     struct queue *queue = launch->base.queue;
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
     /* What the driver would have said at once (5.10), of what the caller has not checked. */
     if (!kernel_group_fits(launch->kernel, queue->context->at[place], place, space->items))
         return CL_INVALID_WORK_GROUP_SIZE;
@@ -273,7 +273,7 @@ static bool launch_can_tell(struct launch *launch)
 {
     struct queue *queue = launch->base.queue;
     if (!launch->snapshot || !launch_is_told(launch) ||
-        program_cut_make(launch->kernel->program, queue->seat_index) == CL_SUCCESS)
+        program_cut_make(launch->kernel->program, queue->vdev_index) == CL_SUCCESS)
         return true;
     if (launch->under_way)
         return false;
@@ -286,15 +286,15 @@ static void launch_relocate(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
     struct queue *queue = launch->base.queue;
-    struct device *here = atomic_load(&queue->seat->device);
+    struct device *here = atomic_load(&queue->vdev->device);
     launch_scatter(launch);
     bool fits = launch_can_tell(launch);
     gate_enter();
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
     fits = fits && (!launch->snapshot || place == PLACE_NONE ||
                     !launch_exceeds(command, queue->context->at[place], place));
     gate_leave();
-    if (!fits && !the_upcalls->move_back(queue->seat, here, launch->kernel->name))
+    if (!fits && !the_upcalls->move_back(queue->vdev, here, launch->kernel->name))
         launch->refused = here;
 }
 
@@ -414,7 +414,7 @@ static void launch_make_for_pieces(struct launch *launch, const struct kernel_tr
     if (!traits->places || !(predicted ? launch_is_long(launch) : traits->loops))
         return;
     gate_enter();
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
     struct residence *residence = place != PLACE_NONE ? queue->context->at[place] : NULL;
     bool lacks = residence && !program_cut_real(program, place) &&
                  kernel_make_real(launch->kernel, residence, place) == 0 &&
@@ -424,7 +424,7 @@ static void launch_make_for_pieces(struct launch *launch, const struct kernel_tr
     gate_leave();
     if (!lacks)
         return;
-    program_cut_start(program, queue->seat_index);
+    program_cut_start(program, queue->vdev_index);
     if (ns != 0)
         program_cut_await(program, clock_now_ns() + ns);
 }
@@ -472,7 +472,7 @@ static bool launch_cut(struct launch *launch)
         return false;
     launch_make_for_pieces(launch, &traits);
     gate_enter();
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
     struct residence *residence = place != PLACE_NONE ? queue->context->at[place] : NULL;
     if (residence && kernel_make_real(kernel, residence, place) == 0) {
         whole = launch_choose_local(launch, residence, place)
@@ -502,7 +502,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
     bool again;
     unsigned returns = 0;
     do {
-        struct device *here = atomic_load(&queue->seat->device);
+        struct device *here = atomic_load(&queue->vdev->device);
         /* Field by field: the copies are only for a launch that is held. */
         struct launch launch;
         bool gone = false;
@@ -522,8 +522,8 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
             error = command_run(&launch.base, false, waits, wait_list, ret_event);
         }
         again = UNLIKELY(launch_device_refuses(error)) && returns++ < RETURNS_MOST &&
-                !seat_is_lost(queue->seat) &&
-                the_upcalls->move_back(queue->seat, here, kernel->name);
+                !vdev_is_lost(queue->vdev) &&
+                the_upcalls->move_back(queue->vdev, here, kernel->name);
     } while (again);
     if (error == CL_SUCCESS)
         kernel_note_launch(kernel, space);

@@ -382,7 +382,7 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
         return CL_OUT_OF_HOST_MEMORY;
     }
     void *pointer = mapping->pointer;
-    registered_map(memory->root, queue->seat_index, mapping->length);
+    registered_map(memory->root, queue->vdev_index, mapping->length);
     struct map_command map = {
         .base = {.ops = memory->image ? &map_image_ops : &map_buffer_ops,
                  .queue = queue,

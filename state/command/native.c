@@ -116,7 +116,7 @@ static const struct command_ops native_ops = {
 };
 
 cl_int native_enqueue(struct queue *queue, const struct native_call *call, cl_uint waits,
-                      const cl_event *wait_list, cl_event *ret_event, struct seat **ret_stray)
+                      const cl_event *wait_list, cl_event *ret_event, struct vdev **ret_stray)
 {
     size_t size;
     *ret_stray = NULL;

@@ -23,6 +23,6 @@ struct native_call {
  * @ret_stray  As of pin_enter.
  */
 cl_int native_enqueue(struct queue *queue, const struct native_call *call, cl_uint waits,
-                      const cl_event *wait_list, cl_event *ret_event, struct seat **ret_stray);
+                      const cl_event *wait_list, cl_event *ret_event, struct vdev **ret_stray);
 
 #endif

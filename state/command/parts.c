@@ -381,7 +381,7 @@ static cl_ulong parts_piece_time(struct event *event, const struct part *part,
     cl_ulong time;
     if (event_real_time(event, part->place, part->real, name, &time) == CL_SUCCESS && time != 0)
         return time;
-    return device_clock_guess(&event->queue->seat->clock);
+    return device_clock_guess(&event->queue->vdev->clock);
 }
 
 /* A piece that has ended leaves its times. Under the parts' lock, or by a mover. */
@@ -490,7 +490,7 @@ void parts_unshare(struct event *event)
     struct parts *parts = event->parts;
     pthread_mutex_lock(&parts->lock);
     if (event->profiled) {
-        cl_ulong now = device_clock_guess(&event->queue->seat->clock);
+        cl_ulong now = device_clock_guess(&event->queue->vdev->clock);
         parts->end = now > parts->end ? now : parts->end;
     }
     pthread_mutex_lock(&engine_lock);

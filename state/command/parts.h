@@ -27,7 +27,7 @@
  *
  * Pieces (pieces.h) are parts that follow one another in their command's own queue: one that has
  * ended makes room for the next, until no more come. They wait in the driver for what their command
- * waits for; their times are by the clock of the seat that they run on.
+ * waits for; their times are by the clock of the virtual device that they run on.
  */
 
 struct part {

@@ -55,7 +55,7 @@ static void queue_release_at(const struct queue *queue, uint8_t place, cl_comman
 static void queue_leave(struct object *object)
 {
     struct queue *queue = (struct queue *)object;
-    queue_release_at(queue, atomic_load(&queue->context->place[queue->seat_index]), queue->real);
+    queue_release_at(queue, atomic_load(&queue->context->place[queue->vdev_index]), queue->real);
     queue_release_at(queue, queue->next_place, queue->next);
 }
 
@@ -76,7 +76,7 @@ static void queue_release_real(const cl_icd_dispatch *cl, void *real, void *kept
 static cl_int queue_prepare(struct object *object, struct move_context *move)
 {
     struct queue *queue = (struct queue *)object;
-    if (queue->seat_index != move->seat_index || queue->next)
+    if (queue->vdev_index != move->vdev_index || queue->next)
         return CL_SUCCESS;
     queue->next_place = move->to;
     return queue_make_real(queue, move->context->at[move->to], &queue->next);
@@ -85,7 +85,7 @@ static cl_int queue_prepare(struct object *object, struct move_context *move)
 static void queue_vacate(struct object *object, const struct move_context *move, uint8_t place)
 {
     struct queue *queue = (struct queue *)object;
-    if (queue->seat_index != move->seat_index)
+    if (queue->vdev_index != move->vdev_index)
         return;
     if (place == move->from) {
         if (queue->real)
@@ -130,8 +130,8 @@ static cl_int queue_begin_where_it_is(struct queue *queue)
 {
     const struct context *context = queue->context;
     gate_enter();
-    context_enter_slow(queue->context, 1u << queue->seat_index);
-    struct residence *residence = context->at[atomic_load(&context->place[queue->seat_index])];
+    context_enter_slow(queue->context, 1u << queue->vdev_index);
+    struct residence *residence = context->at[atomic_load(&context->place[queue->vdev_index])];
     cl_int error = queue_make_real(queue, residence, &queue->real);
     if (error == CL_SUCCESS)
         object_publish(queue);
@@ -139,7 +139,7 @@ static cl_int queue_begin_where_it_is(struct queue *queue)
     return error;
 }
 
-cl_int queue_create(struct context *context, struct seat *seat,
+cl_int queue_create(struct context *context, struct vdev *vdev,
                     cl_command_queue_properties properties, const cl_queue_properties *list,
                     size_t list_count, struct queue **ret_queue)
 {
@@ -152,8 +152,8 @@ cl_int queue_create(struct context *context, struct seat *seat,
     queue_begin_beside_others();
     cancel_allow(before);
     queue->context = context;
-    queue->seat = seat;
-    queue->seat_index = context_seat_index(context, seat);
+    queue->vdev = vdev;
+    queue->vdev_index = context_vdev_index(context, vdev);
     queue->properties = properties;
     queue->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     object_hold(context);
@@ -187,7 +187,7 @@ cl_int queue_flush(struct queue *queue)
         error = CL_SUCCESS;
         gate_enter();
         if (queue->real)
-            error = queue->context->at[atomic_load(&queue->context->place[queue->seat_index])]
+            error = queue->context->at[atomic_load(&queue->context->place[queue->vdev_index])]
                         ->cl->clFlush(queue->real);
         gate_leave();
     } while (UNLIKELY(error != CL_SUCCESS) && context_outlives(queue->context, error, &tries));
@@ -211,7 +211,7 @@ cl_int queue_finish(struct queue *queue)
     cl_command_queue real = queue->real;
     struct residence *residence = NULL;
     if (real) {
-        residence = queue->context->at[atomic_load(&queue->context->place[queue->seat_index])];
+        residence = queue->context->at[atomic_load(&queue->context->place[queue->vdev_index])];
         residence_ref(residence); /* a mover retires the real queue with it */
     }
     gate_leave();
@@ -249,7 +249,7 @@ cl_int queue_drain(struct context *context, uint8_t place)
     struct queue *queue;
     while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
         if (queue->context == context && queue->real &&
-            atomic_load(&context->place[queue->seat_index]) == place) {
+            atomic_load(&context->place[queue->vdev_index]) == place) {
             cl_int finished = residence_finish(context->at[place], queue->real);
             /* Nothing runs any more on a lost device. */
             if (error == CL_SUCCESS && !residence_is_lost(context->at[place]))

@@ -38,13 +38,13 @@ static int share_join_locked(struct queue *queue, struct shared_launch *ret_laun
     return 0;
 }
 
-int share_join(const struct seat *seat, struct shared_launch *ret_launch)
+int share_join(const struct vdev *vdev, struct shared_launch *ret_launch)
 {
     uintptr_t cursor = 0;
     struct queue *queue;
     int error = -ENOENT;
     for (; error != 0 && (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
-        if (queue->seat != seat || atomic_load(&queue->held_count) == 0)
+        if (queue->vdev != vdev || atomic_load(&queue->held_count) == 0)
             continue;
         pthread_mutex_lock(&engine_lock);
         int joined = share_join_locked(queue, ret_launch);

@@ -22,11 +22,11 @@ struct shared_launch {
 };
 
 /**
- * Join the launch that @seat is in the middle of, if there is one that may be done in several
+ * Join the launch that @vdev is in the middle of, if there is one that may be done in several
  * places. Ends with share_leave. By a mover, gate open. 0, -ENOENT, -ENOMEM, or -EAGAIN: at this
  * moment a thread is giving a piece.
  */
-MUST_CHECK int share_join(const struct seat *seat, struct shared_launch *ret_launch);
+MUST_CHECK int share_join(const struct vdev *vdev, struct shared_launch *ret_launch);
 /** Another copy of its command; NULL without memory. Owned by the caller. */
 struct command *share_copy(const struct shared_launch *launch);
 /** Work-items of it that nobody was given yet. */

@@ -444,7 +444,7 @@ bool event_watch(struct event *event)
     watch_ask(event, watch);
     /* Nobody waits for it there, so nobody would send it off. */
     const struct queue *queue = event->queue;
-    if (queue->real && atomic_load(&queue->context->place[queue->seat_index]) == event->place)
+    if (queue->real && atomic_load(&queue->context->place[queue->vdev_index]) == event->place)
         residence_flush(event->context->at[event->place], queue->real);
     return true;
 }

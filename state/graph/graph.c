@@ -60,8 +60,8 @@ static int graph_add_context(struct image_manifest *manifest, struct object *obj
     if (!record)
         return -ENOMEM;
     record->context->id = graph_id_of(context);
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        record->context->seats |= UINT64_C(1) << context->seats[i]->index;
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        record->context->vdevs |= UINT64_C(1) << context->vdevs[i]->index;
     return graph_keep(&record->context->properties, context->properties,
                       context->property_count * sizeof(*context->properties));
 }
@@ -74,7 +74,7 @@ static int graph_add_queue(struct image_manifest *manifest, struct object *objec
         return -ENOMEM;
     record->queue->id = graph_id_of(queue);
     record->queue->context = graph_id_of(queue->context);
-    record->queue->seat = queue->seat->index;
+    record->queue->vdev = queue->vdev->index;
     record->queue->properties = queue->properties;
     return graph_keep(&record->queue->list, queue->property_list,
                       queue->property_count * sizeof(*queue->property_list));
@@ -83,10 +83,10 @@ static int graph_add_queue(struct image_manifest *manifest, struct object *objec
 /* What it was built from for the first device that it was built for. */
 static int graph_keep_built(struct image_blob *blob, struct program *program)
 {
-    uint32_t seats = program_seats(program);
-    for (cl_uint seat = 0; seat < SEATS; seat++) {
+    uint32_t vdevs = program_vdevs(program);
+    for (cl_uint vdev = 0; vdev < VDEVS; vdev++) {
         int error =
-            seats & (1u << seat) ? program_container(program, seat, &blob->bytes, &blob->size) : 0;
+            vdevs & (1u << vdev) ? program_container(program, vdev, &blob->bytes, &blob->size) : 0;
         if (error || blob->size)
             return error;
     }
@@ -102,7 +102,7 @@ static int graph_add_program(struct image_manifest *manifest, struct object *obj
     const struct recipe *base = program_base(program);
     record->program->id = graph_id_of(program);
     record->program->context = graph_id_of(program->context);
-    record->program->seats = program_seats(program);
+    record->program->vdevs = program_vdevs(program);
     int error =
         base ? container_write(base, &record->program->base.bytes, &record->program->base.size) : 0;
     return error ? error : graph_keep_built(&record->program->built, program);

@@ -53,20 +53,20 @@ static const struct field about_fields[] = {
 
 static const struct field context_fields[] = {
     ROW(image_context, id, NUMBER, UINT64_MAX),
-    ROW(image_context, seats, NUMBER, UINT32_MAX),
+    ROW(image_context, vdevs, NUMBER, UINT32_MAX),
     ROW(image_context, properties, BLOB, LIST_MOST),
     {NULL},
 };
 
 static const struct field queue_fields[] = {
     ROW(image_queue, id, NUMBER, UINT64_MAX),   ROW(image_queue, context, NUMBER, UINT64_MAX),
-    ROW(image_queue, seat, NUMBER, UINT32_MAX), ROW(image_queue, properties, NUMBER, UINT64_MAX),
+    ROW(image_queue, vdev, NUMBER, UINT32_MAX), ROW(image_queue, properties, NUMBER, UINT64_MAX),
     ROW(image_queue, list, BLOB, LIST_MOST),    {NULL},
 };
 
 static const struct field program_fields[] = {
     ROW(image_program, id, NUMBER, UINT64_MAX),    ROW(image_program, context, NUMBER, UINT64_MAX),
-    ROW(image_program, seats, NUMBER, UINT32_MAX), ROW(image_program, base, BLOB, UINT32_MAX),
+    ROW(image_program, vdevs, NUMBER, UINT32_MAX), ROW(image_program, base, BLOB, UINT32_MAX),
     ROW(image_program, built, BLOB, UINT32_MAX),   {NULL},
 };
 

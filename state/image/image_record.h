@@ -53,13 +53,13 @@ struct image_blob {
 
 struct image_context {
     uint64_t id;
-    uint64_t seats; /**< Bits: the program's virtual devices that it has. */
+    uint64_t vdevs; /**< Bits: the program's virtual devices that it has. */
     struct image_blob properties;
 };
 
 struct image_queue {
     uint64_t id, context;
-    uint64_t seat;
+    uint64_t vdev;
     uint64_t properties; /**< cl_command_queue_properties. */
     struct image_blob list;
 };
@@ -67,7 +67,7 @@ struct image_queue {
 /** As a recipe; state/recipe/container.h has its form. */
 struct image_program {
     uint64_t id, context;
-    uint64_t seats;          /**< Bits, in the context: its devices. */
+    uint64_t vdevs;          /**< Bits, in the context: its devices. */
     struct image_blob base;  /**< As it was created; empty for a linked one. */
     struct image_blob built; /**< As it was last built for the first of them that it is for. */
 };

@@ -50,7 +50,8 @@ cl_int memory_prepare(struct object *object, struct move_context *move)
     bool paused = the_thread.gate.owner;
     if (paused && move->made && memory->root == memory && memory_would_write(memory, move->to))
         memory_move_part_from_window(memory, target, move->to);
-    /* Where the seat never used it its bytes are elsewhere: it is made when it is first used. */
+    /* Where the virtual device never used it its bytes are elsewhere: it is made when it is first
+     * used. */
     if (move_is_busy(move) || memory->real[move->to] ||
         (move->from != PLACE_HOST && !memory->real[move->from]))
         return CL_SUCCESS;

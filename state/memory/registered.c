@@ -29,10 +29,10 @@ static bool registered_reserve(size_t size)
 }
 
 /* The residence in which a map of @root copies over a link, or NULL. Inside the gate. */
-static struct residence *registered_where(const struct memory *root, unsigned seat)
+static struct residence *registered_where(const struct memory *root, unsigned vdev)
 {
     const struct context *context = root->context;
-    uint8_t place = atomic_load_explicit(&context->place[seat], memory_order_relaxed);
+    uint8_t place = atomic_load_explicit(&context->place[vdev], memory_order_relaxed);
     if (place >= PLACES || !root->real[place] || (root->backed & (1u << place)))
         return NULL;
     struct residence *residence = context->at[place];
@@ -43,11 +43,11 @@ static struct residence *registered_where(const struct memory *root, unsigned se
 }
 
 /* With a reference to the residence, and the state REGISTERED_SOON; or NULL. */
-static struct residence *registered_claim(struct memory *root, unsigned seat)
+static struct residence *registered_claim(struct memory *root, unsigned vdev)
 {
     uint8_t none = REGISTERED_NOT;
     gate_enter();
-    struct residence *residence = registered_where(root, seat);
+    struct residence *residence = registered_where(root, vdev);
     if (residence &&
         atomic_compare_exchange_strong(&root->window->registered.state, &none, REGISTERED_SOON))
         residence_ref(residence);
@@ -57,7 +57,7 @@ static struct residence *registered_claim(struct memory *root, unsigned seat)
     return residence;
 }
 
-void registered_map(struct memory *root, unsigned seat, size_t length)
+void registered_map(struct memory *root, unsigned vdev, size_t length)
 {
     struct window *window = root->window;
     struct registered *registered = &window->registered;
@@ -67,7 +67,7 @@ void registered_map(struct memory *root, unsigned seat, size_t length)
         root->size < REGISTERED_LEAST ||
         atomic_load_explicit(&registered->state, memory_order_relaxed) != REGISTERED_NOT)
         return;
-    struct residence *residence = registered_claim(root, seat);
+    struct residence *residence = registered_claim(root, vdev);
     if (!residence)
         return;
     uint8_t state = REGISTERED_REFUSED;
@@ -82,7 +82,7 @@ void registered_map(struct memory *root, unsigned seat, size_t length)
             atomic_fetch_sub(&registered_bytes, root->size);
     }
     gate_enter();
-    bool moved = registered_where(root, seat) != residence;
+    bool moved = registered_where(root, vdev) != residence;
     if (buffer && !moved) {
         registered->cl = cl;
         registered->residence = residence;

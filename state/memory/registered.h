@@ -21,11 +21,11 @@
 #define REGISTERED_LEAST ((size_t)4096)
 
 /**
- * A queue of virtual device @seat is about to map @length bytes of @root, whose window exists and
+ * A queue of virtual device @vdev is about to map @length bytes of @root, whose window exists and
  * cannot be dropped: register the window where that pays. A driver that refuses is not asked again.
  * Blocks on the driver; outside the gate.
  */
-void registered_map(struct memory *root, unsigned seat, size_t length);
+void registered_map(struct memory *root, unsigned vdev, size_t length);
 /**
  * @root leaves @residence, whose commands for it have ended. By a mover with the gate closed.
  *

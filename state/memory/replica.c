@@ -102,7 +102,7 @@ static bool replica_uses_target(const struct replica_batch *batch)
 {
     const struct context *context = batch->context;
     bool used = false;
-    for (cl_uint i = 0; i < context->seat_count; i++)
+    for (cl_uint i = 0; i < context->vdev_count; i++)
         used = used || atomic_load(&context->place[i]) == batch->to;
     return used;
 }

@@ -89,14 +89,14 @@ static uint64_t svm_capabilities(cl_svm_mem_flags flags)
 
 static bool svm_in_one_place(const struct context *context)
 {
-    for (cl_uint i = 1; i < context->seat_count; i++)
+    for (cl_uint i = 1; i < context->vdev_count; i++)
         if (atomic_load(&context->place[i]) != atomic_load(&context->place[0]))
             return false;
     return true;
 }
 
 void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl_uint alignment,
-                struct seat **ret_stray)
+                struct vdev **ret_stray)
 {
     void *pointer = NULL;
     *ret_stray = NULL;

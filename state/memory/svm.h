@@ -19,7 +19,7 @@ struct queue;
  * Returns NULL on failure, as 5.6.1 does.
  */
 void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl_uint alignment,
-                struct seat **ret_stray);
+                struct vdev **ret_stray);
 /** clSVMFree. A pointer that is none of the context's allocations is left alone. */
 void svm_free(struct context *context, void *pointer);
 

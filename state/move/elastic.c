@@ -115,13 +115,13 @@ static void elastic_put_off(const struct device_key *key)
 }
 
 /* @again  What is there is not all that there is by now. */
-static void elastic_make_ready(uint32_t seat, bool again)
+static void elastic_make_ready(uint32_t vdev, bool again)
 {
     struct device_key key;
     for (size_t i = 0; i < ELASTIC_MAX; i++) {
         if (!elastic_member_at(i, &key) || (!again && elastic_is_ready(&key)))
             continue;
-        const struct move_request request = {.target = &key, .seat = seat, .prewarm = true};
+        const struct move_request request = {.target = &key, .vdev = vdev, .prewarm = true};
         struct move_report report;
         move_run(&request, &report);
         if (report.result == MOVE_DONE)
@@ -146,11 +146,11 @@ static void elastic_let_go(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Until nothing is left of the launch that @seat is in the middle of, or that is better left alone.
+/* Until nothing is left of the launch that @vdev is in the middle of, or that is better left alone.
  * As spread_run. */
-static int elastic_spread_launch(struct seat *seat)
+static int elastic_spread_launch(struct vdev *vdev)
 {
-    struct spread_request request = {.seat = seat,
+    struct spread_request request = {.vdev = vdev,
                                      .offers = elastic_offers,
                                      .stops = elastic_stops,
                                      .abandons = true,
@@ -162,7 +162,7 @@ static int elastic_spread_launch(struct seat *seat)
             clock_sleep(STAND_BACK_NS);
         (void)move_lock_until(0, true);
         error =
-            work_begin() && atomic_load(&seat->device) ? spread_run(&request, &spread) : -ENOENT;
+            work_begin() && atomic_load(&vdev->device) ? spread_run(&request, &spread) : -ENOENT;
         if (error == 0)
             spread_end(spread);
         request.again = error == 0;
@@ -189,13 +189,13 @@ static void *elastic_thread(void *unused)
     while (elastic_await_launch()) {
         elastic_let_go();
         /* It may have been asked for while the program starts. */
-        uint32_t count = __atomic_load_n(&the_seat_count, __ATOMIC_ACQUIRE);
-        for (uint32_t seat = 0; seat < count && elastic_count() != 0; seat++) {
-            elastic_make_ready(seat, false);
-            if (elastic_spread_launch(the_seats[seat]) != -ENOTSUP)
+        uint32_t count = __atomic_load_n(&the_vdev_count, __ATOMIC_ACQUIRE);
+        for (uint32_t vdev = 0; vdev < count && elastic_count() != 0; vdev++) {
+            elastic_make_ready(vdev, false);
+            if (elastic_spread_launch(the_vdevs[vdev]) != -ENOTSUP)
                 continue;
-            elastic_make_ready(seat, true);
-            (void)elastic_spread_launch(the_seats[seat]);
+            elastic_make_ready(vdev, true);
+            (void)elastic_spread_launch(the_vdevs[vdev]);
         }
     }
     return NULL;

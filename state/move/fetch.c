@@ -43,7 +43,7 @@ struct item {
     uint64_t bytes, stamp;
 };
 
-/* Of one seat. By who has move_run's lock. */
+/* Of one virtual device. By who has move_run's lock. */
 struct fetching {
     struct item *items;
     size_t count, at; /* those before `at` are there, or left to commands */
@@ -55,37 +55,37 @@ struct fetching {
     bool active;
 };
 
-static struct fetching fetchings[SEATS];
+static struct fetching fetchings[VDEVS];
 static bool running; /* the thread; likewise */
 /* When the first of them goes on: at once, if there is something new to fetch. */
 static _Atomic uint64_t due;
 /* For who looks on. */
 static struct {
     _Atomic uint64_t fetched, total;
-} figures[SEATS];
+} figures[VDEVS];
 
-void fetch_read(uint32_t seat, uint64_t *ret_fetched, uint64_t *ret_total)
+void fetch_read(uint32_t vdev, uint64_t *ret_fetched, uint64_t *ret_total)
 {
-    uint64_t total = seat < SEATS ? atomic_load(&figures[seat].total) : 0;
-    uint64_t fetched = total != 0 ? atomic_load(&figures[seat].fetched) : 0;
+    uint64_t total = vdev < VDEVS ? atomic_load(&figures[vdev].total) : 0;
+    uint64_t fetched = total != 0 ? atomic_load(&figures[vdev].fetched) : 0;
     *ret_total = total;
     *ret_fetched = fetched < total ? fetched : total;
 }
 
-static void fetch_forget(size_t seat)
+static void fetch_forget(size_t vdev)
 {
-    free(fetchings[seat].items);
-    fetchings[seat] = (struct fetching){0};
-    atomic_store(&figures[seat].total, 0);
-    atomic_store(&figures[seat].fetched, 0);
+    free(fetchings[vdev].items);
+    fetchings[vdev] = (struct fetching){0};
+    atomic_store(&figures[vdev].total, 0);
+    atomic_store(&figures[vdev].fetched, 0);
 }
 
-/* Where the seat is in @root's context; PLACE_NONE where it cannot be copied to. Gate closed, or by
- * who keeps moves away. */
-static uint8_t fetch_place_of(const struct seat *seat, const struct memory *root)
+/* Where the virtual device is in @root's context; PLACE_NONE where it cannot be copied to. Gate
+ * closed, or by who keeps moves away. */
+static uint8_t fetch_place_of(const struct vdev *vdev, const struct memory *root)
 {
     const struct context *context = root->context;
-    int index = context_seat_index(context, seat);
+    int index = context_vdev_index(context, vdev);
     uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
     return context_lives(context, place) && !context->at[place]->runs_in_caller ? place
                                                                                 : PLACE_NONE;
@@ -98,12 +98,12 @@ struct way {
 };
 
 /* What there is no room for at the target goes to host memory, and what is there stays. */
-static struct way fetch_way_of(const struct seat *seat, const struct memory *root)
+static struct way fetch_way_of(const struct vdev *vdev, const struct memory *root)
 {
-    uint8_t place = fetch_place_of(seat, root);
+    uint8_t place = fetch_place_of(vdev, root);
     if (place == PLACE_NONE)
         return (struct way){PLACE_HOST, 0};
-    uint32_t sources = source_places(seat, root->context);
+    uint32_t sources = source_places(vdev, root->context);
     if (!root->real[place] || memory_would_write(root, place))
         return (struct way){PLACE_HOST, sources};
     if (!root->context->at[place]->in_place)
@@ -111,9 +111,9 @@ static struct way fetch_way_of(const struct seat *seat, const struct memory *roo
     return (struct way){place, sources};
 }
 
-static uint64_t fetch_left_of(const struct seat *seat, const struct memory *root)
+static uint64_t fetch_left_of(const struct vdev *vdev, const struct memory *root)
 {
-    const struct way way = fetch_way_of(seat, root);
+    const struct way way = fetch_way_of(vdev, root);
     return extents_lacking(root, way.to, way.from, replica_whole(root));
 }
 
@@ -165,14 +165,14 @@ static bool fetch_is_wanted(struct memory *root)
 
 /* The next objects of one context, with their versions of now. Those before them that are there by
  * now are passed. Gate closed. */
-static void fetch_batch_fill(struct fetching *f, const struct seat *seat, struct batch *batch)
+static void fetch_batch_fill(struct fetching *f, const struct vdev *vdev, struct batch *batch)
 {
     uint64_t bytes = 0;
     size_t at = f->at;
     bool passing = true;
     for (; at < f->count && batch->count < BATCH_ROOTS && bytes < BATCH_SLICES * f->slice; at++) {
         struct memory *root = object_weak_get(f->items[at].root);
-        struct way way = root ? fetch_way_of(seat, root) : (struct way){0};
+        struct way way = root ? fetch_way_of(vdev, root) : (struct way){0};
         uint8_t from = root && fetch_is_wanted(root) ? fetch_first_source(&way, root) : PLACE_NONE;
         if (from == PLACE_NONE) {
             f->passed += passing ? f->items[at].bytes : 0;
@@ -296,20 +296,20 @@ static int fetch_slice_copy(struct fetching *f, const struct batch *batch,
 }
 
 /* Tell how far it is: the first object of the batch may be there in part. */
-static void fetch_tell(const struct fetching *f, const struct seat *seat, const struct batch *batch)
+static void fetch_tell(const struct fetching *f, const struct vdev *vdev, const struct batch *batch)
 {
     uint64_t fetched = f->passed;
     for (size_t i = 0; i < batch->count && f->at + i < f->count; i++)
         fetched += f->items[f->at + i].bytes;
     for (size_t i = 0; i < batch->count; i++) {
-        uint64_t left = fetch_left_of(seat, batch->roots[i]);
+        uint64_t left = fetch_left_of(vdev, batch->roots[i]);
         fetched -= left < fetched ? left : fetched;
     }
-    atomic_store(&figures[seat->index].fetched, fetched);
+    atomic_store(&figures[vdev->index].fetched, fetched);
 }
 
 /* When to go on: a moment of the monotonic clock. *ret_error: why not, as fetch_slice_copy. */
-static uint64_t fetch_batch_copy(struct fetching *f, const struct seat *seat,
+static uint64_t fetch_batch_copy(struct fetching *f, const struct vdev *vdev,
                                  const struct batch *batch, int *ret_error)
 {
     static struct slice slice; /* the thread's */
@@ -324,7 +324,7 @@ static uint64_t fetch_batch_copy(struct fetching *f, const struct seat *seat,
         if (slice.count == 0)
             return now;
         *ret_error = fetch_slice_copy(f, batch, &slice);
-        fetch_tell(f, seat, batch);
+        fetch_tell(f, vdev, batch);
         if (*ret_error != 0)
             return now;
         uint64_t next = throttle_take(&f->throttle, slice.bytes, clock_now_ns());
@@ -356,13 +356,13 @@ static void fetch_pass_by(struct fetching *f, const struct batch *batch, uint64_
 
 /* What is there is in host memory no more. The windows' memory is given back with the gate open,
  * for that takes long. Gate closed, drained. */
-static size_t fetch_drop_windows(const struct fetching *f, const struct seat *seat,
+static size_t fetch_drop_windows(const struct fetching *f, const struct vdev *vdev,
                                  struct window **ret_windows)
 {
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++) {
         struct memory *root = object_weak_get(f->items[i].root);
-        uint8_t place = root ? fetch_place_of(seat, root) : PLACE_NONE;
+        uint8_t place = root ? fetch_place_of(vdev, root) : PLACE_NONE;
         if (place == PLACE_NONE || (!root->window && !root->store))
             continue;
         ret_windows[count++] = window_ref(root->window);
@@ -375,11 +375,11 @@ static size_t fetch_drop_windows(const struct fetching *f, const struct seat *se
  * that nothing waits long. 0, -EAGAIN (there may be more), or as fetch_slice_copy. Gate closed,
  * drained.
  */
-static int fetch_copy_left(struct fetching *f, const struct seat *seat)
+static int fetch_copy_left(struct fetching *f, const struct vdev *vdev)
 {
     for (size_t i = 0; i < f->count; i++) {
         struct memory *root = object_weak_get(f->items[i].root);
-        struct way way = root ? fetch_way_of(seat, root) : (struct way){0};
+        struct way way = root ? fetch_way_of(vdev, root) : (struct way){0};
         uint8_t from = root ? fetch_first_source(&way, root) : PLACE_NONE;
         if (from >= PLACE_HOST)
             continue;
@@ -404,37 +404,37 @@ static int fetch_copy_left(struct fetching *f, const struct seat *seat)
 
 /* When, after a try in vain; 0: never. No device is left with what nobody needs, however long the
  * program's commands last; host memory may be. */
-static uint64_t fetch_try_again(struct fetching *f, const struct seat *seat)
+static uint64_t fetch_try_again(struct fetching *f, const struct vdev *vdev)
 {
     if (f->tries < END_TRIES)
         f->tries++;
-    else if (!source_any(seat))
+    else if (!source_any(vdev))
         return 0;
     return clock_now_ns() + (RETRY_NS << (f->tries - 1));
 }
 
 /* Sources whose last byte has been fetched are let go of, whatever the program is in the middle of:
  * nothing runs there. */
-static void fetch_leave_sources(struct seat *seat)
+static void fetch_leave_sources(struct vdev *vdev)
 {
-    struct move move = {.seat = seat};
-    if (!source_any(seat) || gate_close(clock_now_ns() + GATE_NS) != 0)
+    struct move move = {.vdev = vdev};
+    if (!source_any(vdev) || gate_close(clock_now_ns() + GATE_NS) != 0)
         return;
-    source_release_all(seat, &move.left);
+    source_release_all(vdev, &move.left);
     gate_open();
     move_release_left(&move);
-    source_tell(seat);
+    source_tell(vdev);
 }
 
 /* 0: what is there is at no source any more. Else when to try again. */
-static uint64_t fetch_end(struct fetching *f, struct seat *seat)
+static uint64_t fetch_end(struct fetching *f, struct vdev *vdev)
 {
-    const struct move_request request = {.seat = seat->index};
+    const struct move_request request = {.vdev = vdev->index};
     struct move_report report = {0};
-    struct move move = {.request = &request, .report = &report, .seat = seat, .yields = true};
+    struct move move = {.request = &request, .report = &report, .vdev = vdev, .yields = true};
     struct window **windows = calloc(f->count + 1, sizeof(struct window *));
     size_t count = 0;
-    fetch_leave_sources(seat);
+    fetch_leave_sources(vdev);
     move.limits.deadline_ns = clock_now_ns() + QUIESCE_NS;
     int error = windows ? move_quiesce(&move) : -ENOMEM;
     move.limits.deadline_ns = clock_now_ns() + END_NS;
@@ -443,10 +443,10 @@ static uint64_t fetch_end(struct fetching *f, struct seat *seat)
     if (error == 0) {
         error = move_drain(&move);
         if (error == 0)
-            error = fetch_copy_left(f, seat);
+            error = fetch_copy_left(f, vdev);
         if (error == 0) {
-            source_release_all(seat, &move.left);
-            count = fetch_drop_windows(f, seat, windows);
+            source_release_all(vdev, &move.left);
+            count = fetch_drop_windows(f, vdev, windows);
         }
         gate_open();
     }
@@ -454,16 +454,16 @@ static uint64_t fetch_end(struct fetching *f, struct seat *seat)
         window_unref(windows[i]);
     free(windows);
     move_release_left(&move);
-    source_tell(seat);
+    source_tell(vdev);
     if (error == 0)
         return 0;
     if (error == -EAGAIN || error == -ENODEV)
         return clock_now_ns() + STAND_BACK_NS;
-    return fetch_try_again(f, seat);
+    return fetch_try_again(f, vdev);
 }
 
-/* Some of what is left. False: there is nothing more to do for this seat. */
-static bool fetch_some(struct fetching *f, struct seat *seat, uint64_t *ret_when)
+/* Some of what is left. False: there is nothing more to do for this virtual device. */
+static bool fetch_some(struct fetching *f, struct vdev *vdev, uint64_t *ret_when)
 {
     static struct batch batch; /* the thread's */
     int error = 0;
@@ -471,20 +471,20 @@ static bool fetch_some(struct fetching *f, struct seat *seat, uint64_t *ret_when
         *ret_when = clock_now_ns() + RETRY_NS;
         return true;
     }
-    fetch_batch_fill(f, seat, &batch);
+    fetch_batch_fill(f, vdev, &batch);
     gate_open();
     if (batch.count == 0) {
-        atomic_store(&figures[seat->index].fetched, f->passed);
-        *ret_when = fetch_end(f, seat);
+        atomic_store(&figures[vdev->index].fetched, f->passed);
+        *ret_when = fetch_end(f, vdev);
         return *ret_when != 0;
     }
     uint64_t before = fetch_batch_left(&batch);
-    *ret_when = fetch_batch_copy(f, seat, &batch, &error);
+    *ret_when = fetch_batch_copy(f, vdev, &batch, &error);
     if (error == 0)
         fetch_pass_by(f, &batch, before);
     fetch_batch_release(&batch);
-    if (error == -ENOMEM || (error == -EIO && source_any(seat)))
-        *ret_when = fetch_try_again(f, seat);
+    if (error == -ENOMEM || (error == -EIO && source_any(vdev)))
+        *ret_when = fetch_try_again(f, vdev);
     else if (error == -EIO)
         *ret_when = 0;
     return *ret_when != 0;
@@ -501,11 +501,11 @@ static void fetch_await_turn(void)
 }
 
 /* Which one goes on first; SEATS: none. */
-static size_t fetch_next_seat(void)
+static size_t fetch_next_vdev(void)
 {
-    size_t next = SEATS;
-    for (size_t i = 0; i < SEATS; i++)
-        if (fetchings[i].active && (next == SEATS || fetchings[i].due < fetchings[next].due))
+    size_t next = VDEVS;
+    for (size_t i = 0; i < VDEVS; i++)
+        if (fetchings[i].active && (next == VDEVS || fetchings[i].due < fetchings[next].due))
             next = i;
     return next;
 }
@@ -517,12 +517,12 @@ static void *fetch_thread(void *unused)
     while (more) {
         fetch_await_turn();
         (void)move_lock_until(0, true);
-        size_t seat = fetch_next_seat();
-        more = work_begin() && seat < SEATS;
-        if (more && !fetch_some(&fetchings[seat], the_seats[seat], &fetchings[seat].due))
-            fetch_forget(seat);
-        seat = fetch_next_seat();
-        atomic_store(&due, seat < SEATS ? fetchings[seat].due : 0);
+        size_t vdev = fetch_next_vdev();
+        more = work_begin() && vdev < VDEVS;
+        if (more && !fetch_some(&fetchings[vdev], the_vdevs[vdev], &fetchings[vdev].due))
+            fetch_forget(vdev);
+        vdev = fetch_next_vdev();
+        atomic_store(&due, vdev < VDEVS ? fetchings[vdev].due : 0);
         running = more;
         work_end();
         move_unlock();
@@ -530,13 +530,13 @@ static void *fetch_thread(void *unused)
     return NULL;
 }
 
-static bool fetch_list(struct fetching *f, const struct seat *seat, uint64_t *ret_total)
+static bool fetch_list(struct fetching *f, const struct vdev *vdev, uint64_t *ret_total)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
     bool listed = true;
     for (; listed && (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
-        uint64_t bytes = memory->root == memory ? fetch_left_of(seat, memory) : 0;
+        uint64_t bytes = memory->root == memory ? fetch_left_of(vdev, memory) : 0;
         if (bytes == 0)
             continue;
         listed = array_make_room(&f->items, f->count, sizeof(f->items[0]));
@@ -547,30 +547,30 @@ static bool fetch_list(struct fetching *f, const struct seat *seat, uint64_t *re
     return listed;
 }
 
-uint64_t fetch_begin(struct seat *seat, bool on_demand, uint64_t bandwidth)
+uint64_t fetch_begin(struct vdev *vdev, bool on_demand, uint64_t bandwidth)
 {
-    struct fetching *f = &fetchings[seat->index];
+    struct fetching *f = &fetchings[vdev->index];
     uint64_t total = 0;
-    fetch_forget(seat->index);
-    source_tell(seat);
-    if (!on_demand && !source_any(seat))
+    fetch_forget(vdev->index);
+    source_tell(vdev);
+    if (!on_demand && !source_any(vdev))
         return 0;
     f->throttle.rate = bandwidth;
     fetch_size_slice(f, SLICE_FIRST);
-    if (!fetch_list(f, seat, &total)) {
+    if (!fetch_list(f, vdev, &total)) {
         log_warn("no memory to fetch what was left behind: it stays until it is named");
-        fetch_forget(seat->index);
+        fetch_forget(vdev->index);
         return 0;
     }
     if (f->count != 0)
         qsort(f->items, f->count, sizeof(f->items[0]), fetch_by_stamp);
     f->active = true;
     atomic_store(&due, 0);
-    atomic_store(&figures[seat->index].total, total);
+    atomic_store(&figures[vdev->index].total, total);
     if (!running)
         running = thread_start("reseat-fetch", 0, fetch_thread, NULL, NULL) == 0;
     if (!running)
-        fetch_forget(seat->index);
+        fetch_forget(vdev->index);
     return total;
 }
 
@@ -579,9 +579,9 @@ uint64_t fetch_begin(struct seat *seat, bool on_demand, uint64_t bandwidth)
 static void fetch_in_child(void)
 {
     running = false;
-    for (size_t seat = 0; seat < SEATS; seat++) {
-        fetchings[seat] = (struct fetching){0};
-        fetch_forget(seat);
+    for (size_t vdev = 0; vdev < VDEVS; vdev++) {
+        fetchings[vdev] = (struct fetching){0};
+        fetch_forget(vdev);
     }
 }
 

@@ -23,16 +23,16 @@
  */
 
 /**
- * @seat has just moved: fetch what its sources alone have, if it came without content (@on_demand)
+ * @vdev has just moved: fetch what its sources alone have, if it came without content (@on_demand)
  * or a residence that it left has some. Blocks on nothing. Without memory or a thread for it, it
  * stays there until commands name it. move_run's lock held.
  *
  * @bandwidth  Bytes a second; 0: no limit.
  * Returns how many bytes.
  */
-uint64_t fetch_begin(struct seat *seat, bool on_demand, uint64_t bandwidth);
+uint64_t fetch_begin(struct vdev *vdev, bool on_demand, uint64_t bandwidth);
 
 /** How much of what was left at sources is there; both 0 where nothing is fetched. Wait-free. */
-void fetch_read(uint32_t seat, uint64_t *ret_fetched, uint64_t *ret_total);
+void fetch_read(uint32_t vdev, uint64_t *ret_fetched, uint64_t *ret_total);
 
 #endif

@@ -33,12 +33,12 @@
 #define SPREAD_STEP_NS 1000000u
 
 /* High-water marks of what is alive now, added to what the program ever did. */
-static void move_measure_memory(const struct seat *seat, struct plan_use *use)
+static void move_measure_memory(const struct vdev *vdev, struct plan_use *use)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
-        if (memory->root == memory && context_seat_index(memory->context, seat) >= 0) {
+        if (memory->root == memory && context_vdev_index(memory->context, vdev) >= 0) {
             use->device_memory += memory->size;
             if (memory->size > use->largest_object)
                 use->largest_object = memory->size;
@@ -48,10 +48,10 @@ static void move_measure_memory(const struct seat *seat, struct plan_use *use)
 }
 
 /* The device that it runs on, or ran on before it was suspended. */
-static const struct device *move_served_by(const struct seat *seat)
+static const struct device *move_served_by(const struct vdev *vdev)
 {
-    const struct device *here = atomic_load(&seat->device);
-    return here ? here : atomic_load(&seat->last);
+    const struct device *here = atomic_load(&vdev->device);
+    return here ? here : atomic_load(&vdev->last);
 }
 
 /* Within a grant that is less than the program has, what one command needs must fit. */
@@ -59,7 +59,7 @@ static void move_limit_to_grant(const struct move *move, struct plan_use *use,
                                 struct plan_offer *offer)
 {
     const uint64_t *grant = move->request->grant;
-    const struct device *here = atomic_load(&move->seat->device);
+    const struct device *here = atomic_load(&move->vdev->device);
     bool past = move->basis == MOVE_BY_REST;
     uint64_t least = here && !past ? atomic_load(&here->account.least) : 0;
     if (!grant)
@@ -81,7 +81,7 @@ static int move_plan(struct move *move)
     if (refused != 0)
         return refused;
     if (!move->request->target) {
-        if (!atomic_load(&move->seat->device))
+        if (!atomic_load(&move->vdev->device))
             return move_fail(move, -EALREADY, "the program is suspended already");
         return move_rehearse(move);
     }
@@ -92,7 +92,7 @@ static int move_plan(struct move *move)
                                                        : move->request->target->device,
                          strerror(-error));
     device_call(move->target, move->request->target_name);
-    if (move->target == atomic_load(&move->seat->device) && !move->recovers)
+    if (move->target == atomic_load(&move->vdev->device) && !move->recovers)
         return move_fail(move, -EALREADY, "the program is on %s already",
                          device_name(move->target));
     if (device_version(move->target) < CL_MAKE_VERSION(1, 2, 0))
@@ -105,8 +105,8 @@ static int move_plan(struct move *move)
         use = *move->minimum;
     } else {
         usage_read(&use);
-        move_measure_memory(move->seat, &use);
-        offer_from_devinfo(&move_served_by(move->seat)->info, &served);
+        move_measure_memory(move->vdev, &use);
+        offer_from_devinfo(&move_served_by(move->vdev)->info, &served);
         use.served = &served;
     }
     offer_from_devinfo(&move->target->info, &offer);
@@ -116,7 +116,7 @@ static int move_plan(struct move *move)
     if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))
         return -ENOTSUP;
     char kernels[128];
-    if (!program_library_serves(move->seat, move->target, kernels, sizeof(kernels)))
+    if (!program_library_serves(move->vdev, move->target, kernels, sizeof(kernels)))
         return move_fail(move, -ENOTSUP, "%s has no compiler and no binary in the library for %s",
                          device_name(move->target), kernels);
     return 0;
@@ -194,7 +194,7 @@ static bool move_has_to_stop(const void *data)
  * while nothing runs. */
 static int move_spread(struct move *move)
 {
-    const struct spread_request request = {.seat = move->seat,
+    const struct spread_request request = {.vdev = move->vdev,
                                            .offers = move_offers_target,
                                            .stops = move_has_to_stop,
                                            .data = move,
@@ -332,7 +332,7 @@ static void move_run_phases(struct move *move)
             move_conclude(move, error);
         return;
     }
-    atomic_store(&move->seat->moving, true);
+    atomic_store(&move->vdev->moving, true);
     if (move->target && move->request->grant)
         room_reserve(move->target, *move->request->grant);
     if (move->resumes) {
@@ -349,12 +349,12 @@ static void move_run_phases(struct move *move)
     if (error == 0) {
         move_enter_phase(move, MOVE_RESUME);
         move->report->arrived_ns = clock_now_ns() - move->begun_at;
-        atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
+        atomic_store(&move->vdev->last_downtime_ns, move->report->downtime_ns);
         context_wake();
         hold_pump_soon();
         move_release_left(move);
-        move->report->left = fetch_begin(move->seat, move->on_demand, move->request->bandwidth);
-        (void)ready_drop(NULL, move->seat); /* what it was for has come, elsewhere */
+        move->report->left = fetch_begin(move->vdev, move->on_demand, move->request->bandwidth);
+        (void)ready_drop(NULL, move->vdev); /* what it was for has come, elsewhere */
     } else {
         if (error == -EIO)
             move_examine_target(move);
@@ -366,7 +366,7 @@ static void move_run_phases(struct move *move)
         reconfigure_marks_end(error != 0);
     move_release_vacant();
     move_conclude(move, error != 0 ? error : move->unrecovered);
-    atomic_store(&move->seat->moving, false);
+    atomic_store(&move->vdev->moving, false);
     move_forget_contexts(move);
 }
 
@@ -377,7 +377,7 @@ static bool move_must_wait(const struct move *move)
         return false;
     if (move->request->prewarm)
         return move_is_awaited() || move_is_made_ready(move->request->target);
-    return !move->resumes && !seat_is_lost(move->seat) && retry_delays_moves(move->seat);
+    return !move->resumes && !vdev_is_lost(move->vdev) && retry_delays_moves(move->vdev);
 }
 
 /*
@@ -394,7 +394,7 @@ static int move_lock_to_move(struct move *move)
             return move_fail(move, canceled ? -ECANCELED : -ETIMEDOUT,
                              "another move of the program went on");
         }
-        move->resumes = request->target && !request->prewarm && !atomic_load(&move->seat->device);
+        move->resumes = request->target && !request->prewarm && !atomic_load(&move->vdev->device);
         if (!move_must_wait(move))
             return 0;
         move_unlock();
@@ -407,33 +407,33 @@ static int move_lock_to_move(struct move *move)
 }
 
 /* To @to, wherever it is now; it has to be elsewhere. @ret_report says how that went. */
-static bool move_to(struct seat *seat, const struct device *to, struct move_report *ret_report)
+static bool move_to(struct vdev *vdev, const struct device *to, struct move_report *ret_report)
 {
-    struct move_request request = {.target = &to->key, .seat = seat->index, .manner = MOVE_NEEDED};
+    struct move_request request = {.target = &to->key, .vdev = vdev->index, .manner = MOVE_NEEDED};
     move_run(&request, ret_report);
     return ret_report->result == MOVE_DONE;
 }
 
-bool move_home(struct seat *seat)
+bool move_home(struct vdev *vdev)
 {
-    struct device *here = atomic_load(&seat->device);
+    struct device *here = atomic_load(&vdev->device);
     struct move_report report;
-    return here && here != seat->origin && move_to(seat, seat->origin, &report);
+    return here && here != vdev->origin && move_to(vdev, vdev->origin, &report);
 }
 
 /* To where the program began, or else (that device may be gone) to where it was before. */
-static bool move_back(struct seat *seat, struct device *here, const char *kernel)
+static bool move_back(struct vdev *vdev, struct device *here, const char *kernel)
 {
-    struct device *const ways[] = {seat->origin, atomic_load(&seat->last)};
+    struct device *const ways[] = {vdev->origin, atomic_load(&vdev->last)};
     struct move_report report;
     for (size_t i = 0; here && i < ARRAY_SIZE(ways); i++) {
-        if (atomic_load(&seat->device) != here)
+        if (atomic_load(&vdev->device) != here)
             return true;
         if (ways[i] == here || (i > 0 && ways[i] == ways[0]))
             continue;
         log_info("kernel %s cannot run on %s: going back to %s", kernel, here->key.device,
                  ways[i]->key.device);
-        if (move_to(seat, ways[i], &report))
+        if (move_to(vdev, ways[i], &report))
             return true;
         log_warn("kernel %s: no way back to %s: %s", kernel, ways[i]->key.device, report.reason);
     }

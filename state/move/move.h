@@ -58,7 +58,7 @@ struct move_request {
     const struct device_key *target;   /**< Borrowed. NULL: host memory (suspend). */
     char target_name[DEVICE_NAME_MAX]; /**< What messages call it; "": what its driver does. */
     enum move_manner manner;
-    uint32_t seat;        /**< Which virtual device moves; 0 is the first. */
+    uint32_t vdev;        /**< Which virtual device moves; 0 is the first. */
     uint64_t deadline_ns; /**< CLOCK_MONOTONIC; 0: none. */
     bool dry_run;         /**< PLAN alone. */
     /** Copies ahead go on until the program would be stopped for no longer; 0: MOVE_DOWNTIME_NS. */
@@ -138,7 +138,7 @@ enum move_news {
  * outside the gate and every lock; it may block, within its own deadlines and the request's.
  */
 struct plan_use;
-struct seat;
+struct vdev;
 struct move_partner {
     /** What the program asks of a device. False: it is moved like any other. */
     bool (*minimum)(struct plan_use *ret_use);
@@ -162,7 +162,7 @@ struct move_partner {
      */
     int (*arrive)(const struct move_request *request, bool done, char *ret_reason,
                   size_t reason_size);
-    /** What else happened to its seat. Never blocks. */
+    /** What else happened to its virtual device. Never blocks. */
     void (*told)(const struct move_request *request, enum move_news news);
 };
 /**
@@ -173,7 +173,7 @@ struct move_context;
 struct residence;
 struct move_recovery {
     /** True when it can: asked before, on the moving thread. */
-    bool (*may)(const struct seat *seat);
+    bool (*may)(const struct vdev *vdev);
     /** After COMMIT, with the gate closed: what the objects had, and what was given since. 0, or
      *  -errno with the reason; then the program is nowhere, and another move is tried. */
     int (*again)(struct move_context *contexts, size_t count, char *ret_reason, size_t reason_size);
@@ -197,11 +197,11 @@ void move_begin(void);
 void move_set_partner(const struct move_partner *partner);
 
 /**
- * Move @seat back to the device where it started, because the one where it is does not do what that
+ * Move @vdev back to the device where it started, because the one where it is does not do what that
  * one promised. As move_run. False when it is there already, suspended, or the move failed.
  */
-struct seat;
-bool move_home(struct seat *seat);
+struct vdev;
+bool move_home(struct vdev *vdev);
 
 const char *move_phase_name(enum move_phase phase);
 const char *move_result_name(enum move_result result);

@@ -30,7 +30,7 @@ static int move_commit_vacate(struct move *move, const struct object_class *clas
 static void move_commit_carry_clock(struct move *move)
 {
     const struct move_context *first = move->context_count != 0 ? &move->contexts[0] : NULL;
-    struct device_clock *clock = &move->seat->clock;
+    struct device_clock *clock = &move->vdev->clock;
     device_clock_leave(clock,
                        first && first->from != PLACE_HOST ? first->context->at[first->from] : NULL);
     device_clock_arrive(clock,
@@ -41,7 +41,7 @@ static void move_commit_carry_clock(struct move *move)
 static void move_commit_arrive(struct move *move, struct move_context *entry)
 {
     struct context *context = entry->context;
-    atomic_store(&context->place[entry->seat_index],
+    atomic_store(&context->place[entry->vdev_index],
                  entry->to == PLACE_HOST ? PLACE_NONE : entry->to);
     if (entry->to != PLACE_HOST) {
         residence_lives(context->at[entry->to], RESIDENCE_LIVE);
@@ -58,7 +58,7 @@ static void move_commit_arrive(struct move *move, struct move_context *entry)
             (!residence_is_lost(from) || (move_recovery() && move_recovery()->is_on())))
             atomic_store(&from->recovered, true);
         if (entry->stays) {
-            from->left_by = move->seat;
+            from->left_by = move->vdev;
             residence_lives(from, RESIDENCE_SOURCE);
         } else {
             residence_lives(from, RESIDENCE_DRAINING);
@@ -67,7 +67,7 @@ static void move_commit_arrive(struct move *move, struct move_context *entry)
             context->at[entry->from] = NULL;
         }
     }
-    source_release(move->seat, context, &move->left);
+    source_release(move->vdev, context, &move->left);
     for (uint8_t place = 0; place < PLACES; place++)
         if (context->at[place])
             residence_take_retired(context->at[place], &move->retired);
@@ -88,9 +88,9 @@ void move_release_left(struct move *move)
 /* What a command of it needs at once is so on every device, unless it let go of what it had. */
 static void move_commit_keep_least(const struct move *move)
 {
-    const struct device *from = atomic_load(&move->seat->device);
+    const struct device *from = atomic_load(&move->vdev->device);
     if (!from)
-        from = atomic_load(&move->seat->last);
+        from = atomic_load(&move->vdev->last);
     if (from && move->target && move->basis != MOVE_BY_REST)
         account_raise(&move->target->account.least, atomic_load(&from->account.least));
 }
@@ -110,6 +110,6 @@ void move_commit(struct move *move)
     if (move->target)
         reach_read(&move->target->reach);
     move_commit_keep_least(move);
-    room_arrive(move->seat, move->target, move->request->grant);
-    atomic_fetch_add(&move->seat->moves, 1);
+    room_arrive(move->vdev, move->target, move->request->grant);
+    atomic_fetch_add(&move->vdev->moves, 1);
 }

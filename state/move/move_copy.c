@@ -55,12 +55,13 @@ static bool move_copy_waits(const struct move *move, const struct move_context *
     return move->on_demand && !move_copy_nothing_ahead(entry, entry->from);
 }
 
-/* Where content of @entry is read, one after the other: where the move begins, and what the seat
- * left on demand before, unless that can wait. *@cursor is 0 at first. PLACE_NONE: no more. */
+/* Where content of @entry is read, one after the other: where the move begins, and what the virtual
+ * device left on demand before, unless that can wait. *@cursor is 0 at first. PLACE_NONE: no more.
+ */
 static uint8_t move_copy_next_origin(const struct move *move, const struct move_context *entry,
                                      unsigned *cursor)
 {
-    uint32_t left = move_copy_waits(move, entry) ? 0 : source_places(move->seat, entry->context);
+    uint32_t left = move_copy_waits(move, entry) ? 0 : source_places(move->vdev, entry->context);
     unsigned at = (*cursor)++;
     if (at == 0)
         return entry->from;
@@ -105,7 +106,8 @@ static uint8_t move_copy_readable(const struct move_context *entry, uint8_t from
     return from != PLACE_HOST && residence_is_lost(entry->context->at[from]) ? PLACE_HOST : from;
 }
 
-/* No seat stays at @from, where the move begins, or which the seat left on demand before. */
+/* No virtual device stays at @from, where the move begins, or which the virtual device left on
+ * demand before. */
 static bool move_copy_is_left(const struct move_context *entry, uint8_t from)
 {
     return entry->leaves || from != entry->from;
@@ -202,7 +204,7 @@ static bool move_copy_take_fresh(const struct roots *roots)
  * they run. */
 static bool move_copy_is_shared(const struct move *move, const struct move_context *entry)
 {
-    return entry->returns || source_places(move->seat, entry->context) != 0;
+    return entry->returns || source_places(move->vdev, entry->context) != 0;
 }
 
 /* -ENODEV: where it was to be read is lost by now, and what can go still is to be listed anew. */

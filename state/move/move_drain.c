@@ -85,14 +85,14 @@ static int move_drain_forgive(struct move *move, bool beside, int error)
     return 0;
 }
 
-/* What the queue was given runs where the move begins: that of the seat, and of another one that
- * shares its residence and may have written what is copied. */
+/* What the queue was given runs where the move begins: that of the virtual device, and of another
+ * one that shares its residence and may have written what is copied. */
 static bool move_drain_drains(const struct move *move, const struct queue *queue)
 {
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
     if (queue == move->apart)
         return false;
-    if (queue->seat == move->seat)
+    if (queue->vdev == move->vdev)
         return true;
     for (size_t i = 0; i < move->context_count; i++)
         if (move->contexts[i].context == queue->context && move->contexts[i].from == place)
@@ -103,7 +103,7 @@ static bool move_drain_drains(const struct move *move, const struct queue *queue
 /* It runs beside where the move begins, and copies nothing when host memory is taken from there. */
 static bool move_drain_drains_beside(const struct move *move, const struct queue *queue)
 {
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
     for (size_t i = 0; i < move->context_count; i++) {
         const struct move_context *entry = &move->contexts[i];
         if (entry->leaves && entry->from != PLACE_HOST &&
@@ -145,7 +145,7 @@ int move_markers_place(struct move *move, struct move_markers *ret_markers)
         if (own || (queue->real && move_drain_drains_beside(move, queue))) {
             struct move_marker *marker = &markers.markers[markers.count];
             marker->residence =
-                queue->context->at[atomic_load(&queue->context->place[queue->seat_index])];
+                queue->context->at[atomic_load(&queue->context->place[queue->vdev_index])];
             marker->beside = !own;
             error = move_drain_mark(move, marker->residence, queue->real, &marker->event);
             if (error == 0) {

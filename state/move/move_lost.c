@@ -26,11 +26,11 @@ uint8_t move_source(const struct move_context *entry)
                : entry->from;
 }
 
-/* Its context's residence for @seat is lost. */
-static bool move_lost_is_concerned(const struct memory *root, const struct seat *seat)
+/* Its context's residence for @vdev is lost. */
+static bool move_lost_is_concerned(const struct memory *root, const struct vdev *vdev)
 {
     const struct context *context = root->context;
-    int index = context_seat_index(context, seat);
+    int index = context_vdev_index(context, vdev);
     uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
     return place != PLACE_NONE && residence_is_lost(context->at[place]);
 }
@@ -84,15 +84,15 @@ static void move_lost_settle_owed(void)
 }
 
 /* What it was given there will be done again. */
-static bool move_lost_is_protected_and_lost(const struct seat *seat)
+static bool move_lost_is_protected_and_lost(const struct vdev *vdev)
 {
-    return seat_is_lost(seat) && move_recovery() && move_recovery()->may(seat);
+    return vdev_is_lost(vdev) && move_recovery() && move_recovery()->may(vdev);
 }
 
 bool move_can_recover(const struct move *move)
 {
     return move->request->target && !move->request->prewarm &&
-           move_lost_is_protected_and_lost(move->seat);
+           move_lost_is_protected_and_lost(move->vdev);
 }
 
 int move_recover(struct move *move)
@@ -113,7 +113,7 @@ int move_recover(struct move *move)
 
 int move_check_survivors(struct move *move)
 {
-    const struct device *device = atomic_load(&move->seat->device);
+    const struct device *device = atomic_load(&move->vdev->device);
     unsigned count = 0;
     char named[256] = "";
     size_t length = 0;
@@ -124,11 +124,11 @@ int move_check_survivors(struct move *move)
     /* What had not ended there is to be done again first, which a move that began before the loss
      * does not, nor does one to host memory. */
     if ((move->report->reached != MOVE_PLAN || !move->request->target) &&
-        move_lost_is_protected_and_lost(move->seat))
+        move_lost_is_protected_and_lost(move->vdev))
         return move_fail(move, -EPERM, "%s was lost", device ? device_name(device) : "the device");
     gate_enter();
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
-        if (memory->root != memory || !move_lost_is_concerned(memory, move->seat) ||
+        if (memory->root != memory || !move_lost_is_concerned(memory, move->vdev) ||
             memory_only_at(memory, PLACE_NONE) == 0)
             continue;
         if (count++ < NAMED && length < sizeof(named))

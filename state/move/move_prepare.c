@@ -40,25 +40,25 @@ static uint8_t move_prepare_free_place(const struct context *context, unsigned s
     return count > spare ? found : PLACES;
 }
 
-static bool move_prepare_others_stay(const struct context *context, int seat_index, uint8_t from)
+static bool move_prepare_others_stay(const struct context *context, int vdev_index, uint8_t from)
 {
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        if ((int)i != seat_index && atomic_load(&context->place[i]) == from)
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        if ((int)i != vdev_index && atomic_load(&context->place[i]) == from)
             return true;
     return false;
 }
 
-static int move_prepare_add_context(struct move *move, struct context *context, int seat_index)
+static int move_prepare_add_context(struct move *move, struct context *context, int vdev_index)
 {
     if (!array_make_room(&move->contexts, move->context_count, sizeof(move->contexts[0])))
         return -ENOMEM;
-    uint8_t place = atomic_load(&context->place[seat_index]);
+    uint8_t place = atomic_load(&context->place[vdev_index]);
     struct move_context added = {
         .context = context,
-        .seat_index = seat_index,
+        .vdev_index = vdev_index,
         .from = place == PLACE_NONE ? PLACE_HOST : place,
         .to = PLACE_HOST,
-        .leaves = place != PLACE_NONE && !move_prepare_others_stay(context, seat_index, place),
+        .leaves = place != PLACE_NONE && !move_prepare_others_stay(context, vdev_index, place),
         .recovers = move->recovers,
     };
     if (move->target) {
@@ -95,16 +95,17 @@ static int move_prepare_add_context(struct move *move, struct context *context, 
     return 0;
 }
 
-/* Contexts that hold the seat and are not in move->contexts yet are added. 0 or -errno. */
+/* Contexts that hold the virtual device and are not in move->contexts yet are added. 0 or -errno.
+ */
 static int move_prepare_move_find_contexts(struct move *move)
 {
     uintptr_t cursor = 0;
     struct context *context;
     int error = 0;
     while (error == 0 && (context = object_next(OBJECT_CONTEXT, &cursor))) {
-        int seat_index = context_seat_index(context, move->seat);
-        if (seat_index >= 0 && !move_prepare_known(move, context))
-            error = move_prepare_add_context(move, context, seat_index);
+        int vdev_index = context_vdev_index(context, move->vdev);
+        if (vdev_index >= 0 && !move_prepare_known(move, context))
+            error = move_prepare_add_context(move, context, vdev_index);
         if (error == 0)
             error = move_check(move);
         object_unhold(context);
@@ -148,7 +149,7 @@ bool move_is_stale(struct move *move)
     uintptr_t cursor = 0;
     struct context *context;
     while ((context = object_next(OBJECT_CONTEXT, &cursor))) {
-        stale = stale || (context_seat_index(context, move->seat) >= 0 &&
+        stale = stale || (context_vdev_index(context, move->vdev) >= 0 &&
                           !move_prepare_known(move, context));
         object_unhold(context);
     }
@@ -257,11 +258,11 @@ int move_prepare_code(struct move *move)
 
 int move_rehearse(struct move *move)
 {
-    struct device *here = atomic_load(&move->seat->device);
+    struct device *here = atomic_load(&move->vdev->device);
     struct move_report *report = move->report;
     struct move resume = {.request = move->request,
                           .report = report,
-                          .seat = move->seat,
+                          .vdev = move->vdev,
                           .target = here,
                           .limits = move->limits,
                           .rehearses = true};

@@ -27,7 +27,7 @@ struct move {
     const struct plan_use *minimum; /**< MOVE_BY_MINIMUM. */
     const struct move_request *request;
     struct move_report *report;
-    struct seat *seat;
+    struct vdev *vdev;
     struct device *target; /**< NULL: suspend. */
     /** What it runs is not waited for by move_quiesce; or NULL. */
     const struct queue *apart;
@@ -46,10 +46,10 @@ struct move {
     struct spread *spread; /**< The launch that source and target did together; or NULL. Owned. */
     bool yields;           /**< To whoever waits to move. */
     int unrecovered;       /**< What move_recover said. */
-    bool recovers;         /**< The seat is lost, and what it did is done again: move_recovery. */
-    bool on_demand;        /**< Content stays where it is at COMMIT: fetch.h. */
-    bool resumes;  /**< From host memory: the program may wait for it, so it is not given up. */
-    bool gave_way; /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
+    bool recovers; /**< The virtual device is lost, and what it did is done again: move_recovery. */
+    bool on_demand; /**< Content stays where it is at COMMIT: fetch.h. */
+    bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
+    bool gave_way;  /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
     struct move *next; /**< Of those that prewarm at once: move_turn.c. */
     uint64_t begun_at, paused_at;
     uint64_t phase_at;      /**< When report->reached began, for who traces; 0: nobody does. */
@@ -206,7 +206,7 @@ MUST_CHECK int move_rest(struct move *move);
 /** Where the move's bytes are read: `from`, but host memory where that is lost. */
 uint8_t move_source(const struct move_context *entry);
 /** 0, or -EPERM with the reason written: the latest bytes of some object were on the lost device
- *  of the seat alone. Not with a table locked. */
+ *  of the virtual device alone. Not with a table locked. */
 MUST_CHECK int move_check_survivors(struct move *move);
 /**
  * Before a rollback: what was copied ahead from a device that is lost may be in the target alone,
@@ -218,7 +218,7 @@ MUST_CHECK int move_check_survivors(struct move *move);
 MUST_CHECK int move_rescue(struct move *move, int error);
 /** Who recovers; or NULL. */
 const struct move_recovery *move_recovery(void);
-/** The seat is lost, and whoever protects it can do again what it did. */
+/** The virtual device is lost, and whoever protects it can do again what it did. */
 bool move_can_recover(const struct move *move);
 /** After COMMIT of a recovery, gate closed. 0 or -errno with the reason written: what was made is
  *  taken for lost. */
@@ -244,10 +244,10 @@ void move_release_left(struct move *move);
  * move_undo.c: the way back.
  *
  * What is in the target is released at once; that takes no closed gate, for the program looks only
- * where its seats are. But a thread that is about to release an object may still look at the table
- * of residences, so that the target's goes with the gate closed, and then it must not take long: a
- * thread may be inside a call of a driver that lasts (M4). What cannot go within a moment goes
- * later, or is the target of the next move.
+ * where its virtual devices are. But a thread that is about to release an object may still look at
+ * the table of residences, so that the target's goes with the gate closed, and then it must not
+ * take long: a thread may be inside a call of a driver that lasts (M4). What cannot go within a
+ * moment goes later, or is the target of the next move.
  */
 
 /** Take everything out of the target again, and leave residences that were made for it vacant. Gate

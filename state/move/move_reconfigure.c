@@ -121,7 +121,7 @@ static void move_reconfigure_transact(const struct move_request *request, enum m
                         .minimum = minimum,
                         .request = request,
                         .report = report,
-                        .seat = the_seats[request->seat]};
+                        .vdev = the_vdevs[request->vdev]};
     memset(report, 0, sizeof(*report));
     move_transact(&move);
 }
@@ -166,7 +166,7 @@ static void move_reconfigure_go_back(const struct move_partner *partner,
     const struct device *from = origin->device;
     struct move_request back = {
         .target = &from->key,
-        .seat = request->seat,
+        .vdev = request->vdev,
         .manner = MOVE_NEEDED,
         .grant = origin->room.limited ? &origin->room.granted : NULL,
     };
@@ -177,7 +177,7 @@ static void move_reconfigure_go_back(const struct move_partner *partner,
     report->bytes += way_back.bytes;
     /* Somebody else may have brought it back, or elsewhere. */
     bool gone =
-        way_back.result != MOVE_DONE && atomic_load(&the_seats[request->seat]->device) != from;
+        way_back.result != MOVE_DONE && atomic_load(&the_vdevs[request->vdev]->device) != from;
     partner->told(&back, gone ? MOVE_NEWS_STAYS : MOVE_NEWS_BACK);
     if (gone) {
         log_warn("%s; and it cannot go back to %s: %s", why, from->key.device, way_back.reason);
@@ -199,14 +199,14 @@ static void move_reconfigure_run_asked(const struct move_partner *partner,
         return;
     if (request->target && driver_open_device(request->target, &target) != 0)
         return; /* move_reconfigure_is_worth_asking opened it */
-    struct origin origin = {.device = atomic_load(&the_seats[request->seat]->device)};
+    struct origin origin = {.device = atomic_load(&the_vdevs[request->vdev]->device)};
     int left = partner->leave(request, target, reason, sizeof(reason));
     if (left < 0) {
         report->result = move_reconfigure_result_of(left);
         snprintf(report->reason, sizeof(report->reason), "%s", reason);
         return;
     }
-    room_read(request->seat, &origin.room);
+    room_read(request->vdev, &origin.room);
     move_reconfigure_transact(request, left == 0 ? MOVE_BY_REST : MOVE_BY_USE, NULL, report);
     bool done = report->result == MOVE_DONE;
     if (partner->arrive(request, done, reason, sizeof(reason)) == 0)
@@ -217,7 +217,7 @@ static void move_reconfigure_run_asked(const struct move_partner *partner,
 /* A thread of the program waits for this move, or may: it is in no position to be asked. */
 static bool move_reconfigure_is_needed(const struct move_request *request)
 {
-    struct device *here = atomic_load(&the_seats[request->seat]->device);
+    struct device *here = atomic_load(&the_vdevs[request->vdev]->device);
     return request->manner == MOVE_NEEDED ||
            (request->manner == MOVE_ASKED && here && atomic_load(&here->account.asking) != 0);
 }
@@ -227,7 +227,7 @@ bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report)
     uint64_t patience = clock_now_ns() + START_PATIENCE_NS;
     if (deadline_ns != 0 && deadline_ns < patience)
         patience = deadline_ns;
-    if (seats_wait_init(patience) == 0)
+    if (vdevs_wait_init(patience) == 0)
         return true;
     ret_report->result = MOVE_EXPIRED;
     snprintf(ret_report->reason, sizeof(ret_report->reason), "the program is still starting");
@@ -241,10 +241,10 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
     struct plan_use minimum;
     if (!move_await_start(request->deadline_ns, report))
         return;
-    if (request->seat >= the_seat_count) {
+    if (request->vdev >= the_vdev_count) {
         report->result = MOVE_REFUSED;
         snprintf(report->reason, sizeof(report->reason), "the program has no virtual device %u",
-                 request->seat);
+                 request->vdev);
         return;
     }
     if (!partner || !partner->minimum(&minimum)) {

@@ -183,7 +183,7 @@ void move_enter_phase(struct move *move, enum move_phase phase)
 
 int move_check_pins(struct move *move)
 {
-    const char *reason = pin_reason(move->seat);
+    const char *reason = pin_reason(move->vdev);
     return reason ? move_fail(move, -EPERM, "the program is pinned to its device: %s", reason) : 0;
 }
 
@@ -205,8 +205,8 @@ static void move_turn_in_child(void)
     turn.held = false;
     turn.making = NULL;
     atomic_store(&waiting, 0);
-    for (uint32_t i = 0; i < the_seat_count; i++)
-        atomic_store(&the_seats[i]->moving, false);
+    for (uint32_t i = 0; i < the_vdev_count; i++)
+        atomic_store(&the_vdevs[i]->moving, false);
 }
 
 FORK_PART = {.rank = FORK_TABLE, .in_child = move_turn_in_child};

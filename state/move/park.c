@@ -30,7 +30,7 @@ static bool park_is_suspended(void)
     struct context *context;
     bool suspended = true;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
-        for (cl_uint i = 0; i < context->seat_count; i++)
+        for (cl_uint i = 0; i < context->vdev_count; i++)
             suspended = suspended && atomic_load(&context->place[i]) == PLACE_NONE;
     return suspended;
 }

@@ -8,7 +8,7 @@
 /* Which places are meant. */
 struct choice {
     const struct device *device; /* NULL: any */
-    const struct seat *seat;     /* NULL: any */
+    const struct vdev *vdev;     /* NULL: any */
     bool lost;                   /* only those whose device is gone */
 };
 
@@ -17,7 +17,7 @@ static bool ready_is_chosen(const struct context *context, uint8_t place,
 {
     const struct device *device = atomic_load(&context->ready[place]);
     return device && (!choice->device || choice->device == device) &&
-           (!choice->seat || context_seat_index(context, choice->seat) >= 0) &&
+           (!choice->vdev || context_vdev_index(context, choice->vdev) >= 0) &&
            (!choice->lost || residence_is_lost(context->at[place]));
 }
 
@@ -36,7 +36,7 @@ static void ready_choose(const struct choice *choice, struct move *ret_move)
         object_hold(context);
         atomic_store(&context->ready[place], NULL);
         ret_move->contexts[ret_move->context_count++] = (struct move_context){
-            .context = context, .seat_index = -1, .from = PLACE_HOST, .to = place, .made = true};
+            .context = context, .vdev_index = -1, .from = PLACE_HOST, .to = place, .made = true};
     }
 }
 
@@ -58,9 +58,9 @@ static unsigned ready_drop_chosen(const struct choice *choice)
     return all;
 }
 
-unsigned ready_drop(const struct device *device, const struct seat *seat)
+unsigned ready_drop(const struct device *device, const struct vdev *vdev)
 {
-    const struct choice choice = {.device = device, .seat = seat};
+    const struct choice choice = {.device = device, .vdev = vdev};
     return ready_drop_chosen(&choice);
 }
 

@@ -29,7 +29,7 @@ bool ready_take(struct context *context, uint8_t place);
 /** Ask those on @device whether it is still there, and let go of those where it is not. */
 void ready_examine(const struct device *device);
 
-/** Let go of those on @device (NULL: any) in contexts of @seat (NULL: any). How many there were. */
-unsigned ready_drop(const struct device *device, const struct seat *seat);
+/** Let go of those on @device (NULL: any) in contexts of @vdev (NULL: any). How many there were. */
+unsigned ready_drop(const struct device *device, const struct vdev *vdev);
 
 #endif

@@ -5,54 +5,54 @@
 #include "state/command/command.h"
 #include "state/memory/memory.h"
 
-/* For who looks on: devices, by seat. */
-static struct device *_Atomic told[SEATS][PLACES];
+/* For who looks on: devices, by virtual device. */
+static struct device *_Atomic told[VDEVS][PLACES];
 
 /* Lost or not. */
-static bool source_is_source(const struct context *context, uint8_t place, const struct seat *seat)
+static bool source_is_source(const struct context *context, uint8_t place, const struct vdev *vdev)
 {
-    return context->at[place] && context->at[place]->left_by == seat;
+    return context->at[place] && context->at[place]->left_by == vdev;
 }
 
-uint32_t source_places(const struct seat *seat, const struct context *context)
+uint32_t source_places(const struct vdev *vdev, const struct context *context)
 {
     uint32_t sources = 0;
     for (uint8_t place = 0; place < PLACES; place++)
-        if (source_is_source(context, place, seat) &&
+        if (source_is_source(context, place, vdev) &&
             context_life(context, place) == RESIDENCE_SOURCE)
             sources |= 1u << place;
     return sources;
 }
 
-/* The next context of @seat, held. */
-static struct context *source_next_context(const struct seat *seat, uintptr_t *cursor)
+/* The next context of @vdev, held. */
+static struct context *source_next_context(const struct vdev *vdev, uintptr_t *cursor)
 {
     struct context *context;
-    while ((context = object_next(OBJECT_CONTEXT, cursor)) && context_seat_index(context, seat) < 0)
+    while ((context = object_next(OBJECT_CONTEXT, cursor)) && context_vdev_index(context, vdev) < 0)
         object_unhold(context);
     return context;
 }
 
-bool source_any(const struct seat *seat)
+bool source_any(const struct vdev *vdev)
 {
     bool has = false;
     uintptr_t cursor = 0;
     struct context *context;
-    for (; (context = source_next_context(seat, &cursor)); object_unhold(context))
-        has = has || source_places(seat, context) != 0;
+    for (; (context = source_next_context(vdev, &cursor)); object_unhold(context))
+        has = has || source_places(vdev, context) != 0;
     return has;
 }
 
-void source_tell(const struct seat *seat)
+void source_tell(const struct vdev *vdev)
 {
     struct device *devices[PLACES] = {0};
     size_t count = 0;
     uintptr_t cursor = 0;
     struct context *context;
-    for (; (context = source_next_context(seat, &cursor)); object_unhold(context))
+    for (; (context = source_next_context(vdev, &cursor)); object_unhold(context))
         for (uint8_t place = 0; place < PLACES; place++) {
             size_t i = 0;
-            if (!source_is_source(context, place, seat))
+            if (!source_is_source(context, place, vdev))
                 continue;
             while (i < count && devices[i] != context->at[place]->device)
                 i++;
@@ -60,29 +60,29 @@ void source_tell(const struct seat *seat)
                 devices[count++] = context->at[place]->device;
         }
     for (size_t i = 0; i < PLACES; i++)
-        atomic_store(&told[seat->index][i], devices[i]);
+        atomic_store(&told[vdev->index][i], devices[i]);
 }
 
-/* Some virtual device is there, or one before @seat tells of it. */
-static bool source_is_told(const struct device *device, uint32_t seat)
+/* Some virtual device is there, or one before @vdev tells of it. */
+static bool source_is_told(const struct device *device, uint32_t vdev)
 {
     bool is = false;
-    for (uint32_t i = 0; i < the_seat_count; i++)
-        is = is || atomic_load(&the_seats[i]->device) == device;
-    for (uint32_t i = 0; i < seat; i++)
+    for (uint32_t i = 0; i < the_vdev_count; i++)
+        is = is || atomic_load(&the_vdevs[i]->device) == device;
+    for (uint32_t i = 0; i < vdev; i++)
         for (size_t j = 0; j < PLACES; j++)
             is = is || atomic_load(&told[i][j]) == device;
     return is;
 }
 
-uint32_t source_read(uint32_t seat, struct source ret_sources[PLACES])
+uint32_t source_read(uint32_t vdev, struct source ret_sources[PLACES])
 {
     uint32_t count = 0;
-    for (size_t i = 0; seat < SEATS && i < PLACES; i++) {
-        struct device *device = atomic_load(&told[seat][i]);
+    for (size_t i = 0; vdev < VDEVS && i < PLACES; i++) {
+        struct device *device = atomic_load(&told[vdev][i]);
         if (device)
             ret_sources[count++] = (struct source){
-                device, source_is_told(device, seat) ? 0 : atomic_load(&device->account.held)};
+                device, source_is_told(device, vdev) ? 0 : atomic_load(&device->account.held)};
     }
     return count;
 }
@@ -116,7 +116,7 @@ static void source_vacate(struct context *context, uint8_t place)
 {
     struct residence *residence = context->at[place];
     struct move_context leaving = {
-        .context = context, .seat_index = -1, .from = place, .to = PLACE_HOST, .leaves = true};
+        .context = context, .vdev_index = -1, .from = place, .to = PLACE_HOST, .leaves = true};
     uintptr_t cursor = 0;
     struct memory *memory;
     leaving.drained = source_is_over_host(context, place) && queue_drain_siblings(residence);
@@ -127,14 +127,15 @@ static void source_vacate(struct context *context, uint8_t place)
             object_classes[OBJECT_MEMORY]->vacate(&memory->object, &leaving, place);
     if (residence_is_lost(residence) && source_only_at(context, PLACE_NONE) != 0)
         log_warn("what was not fetched from %s yet is lost with it: %llu bytes",
-                 device_name(residence->device), (unsigned long long)source_only_at(context, PLACE_NONE));
+                 device_name(residence->device),
+                 (unsigned long long)source_only_at(context, PLACE_NONE));
 }
 
-void source_release(const struct seat *seat, struct context *context, struct residence **list)
+void source_release(const struct vdev *vdev, struct context *context, struct residence **list)
 {
     for (uint8_t place = 0; place < PLACES; place++) {
         struct residence *residence = context->at[place];
-        if (!source_is_source(context, place, seat) ||
+        if (!source_is_source(context, place, vdev) ||
             (!residence_is_lost(residence) && source_only_at(context, place) != 0))
             continue;
         source_vacate(context, place);
@@ -146,20 +147,20 @@ void source_release(const struct seat *seat, struct context *context, struct res
     }
 }
 
-void source_release_all(const struct seat *seat, struct residence **list)
+void source_release_all(const struct vdev *vdev, struct residence **list)
 {
     uintptr_t cursor = 0;
     struct context *context;
-    for (; (context = source_next_context(seat, &cursor)); object_unhold(context))
-        source_release(seat, context, list);
+    for (; (context = source_next_context(vdev, &cursor)); object_unhold(context))
+        source_release(vdev, context, list);
 }
 
 /* What is there is nobody's to read in a child, whose drivers are gone. */
 static void source_in_child(void)
 {
-    for (size_t seat = 0; seat < SEATS; seat++)
+    for (size_t vdev = 0; vdev < VDEVS; vdev++)
         for (size_t i = 0; i < PLACES; i++)
-            atomic_store(&told[seat][i], NULL);
+            atomic_store(&told[vdev][i], NULL);
 }
 
 FORK_PART = {.rank = FORK_TABLE, .in_child = source_in_child};

@@ -42,18 +42,18 @@ void spread_read(uint64_t *ret_launches, uint64_t *ret_items)
 
 static int spread_join(struct spread *s)
 {
-    int error = share_join(s->request->seat, &s->launch);
+    int error = share_join(s->request->vdev, &s->launch);
     for (unsigned i = 0; error == -EAGAIN && i < JOIN_TRIES; i++) {
         clock_sleep(JOIN_STEP_NS);
-        error = share_join(s->request->seat, &s->launch);
+        error = share_join(s->request->vdev, &s->launch);
     }
     if (error != 0)
         return error;
     const struct queue *queue = s->launch.queue;
     s->context = queue->context;
-    s->home = atomic_load(&s->context->place[queue->seat_index]);
+    s->home = atomic_load(&s->context->place[queue->vdev_index]);
     double per_s = spread_home_per_s(s), left = (double)share_left(&s->launch);
-    if (s->home == PLACE_NONE || s->context->at[s->home]->runs_in_caller || queue->seat->part)
+    if (s->home == PLACE_NONE || s->context->at[s->home]->runs_in_caller || queue->vdev->part)
         return -ENOTSUP;
     if (per_s <= 0)
         return -EAGAIN;
@@ -134,7 +134,7 @@ static int spread_list_named(struct spread *s)
     int error = gate_close(s->request->limits.deadline_ns);
     if (error != 0)
         return error;
-    if (pin_reason(s->request->seat))
+    if (pin_reason(s->request->vdev))
         error = -ENOTSUP;
     for (unsigned i = 0; error == 0 && (memory = command_use(s->launch.command, &i, &writes));)
         error = spread_add_use(s, memory, i - 1, writes);
@@ -163,11 +163,11 @@ static int spread_quiesce(const struct spread *s)
 {
     const struct queue *queue = s->launch.queue;
     const bool ordered = (queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
-    const struct move_request request = {.seat = s->request->seat->index};
+    const struct move_request request = {.vdev = s->request->vdev->index};
     struct move_report report = {0};
     struct move move = {.request = &request,
                         .report = &report,
-                        .seat = s->request->seat,
+                        .vdev = s->request->vdev,
                         .apart = ordered ? queue : NULL,
                         .yields = s->request->yields,
                         .limits = s->request->limits};
@@ -199,8 +199,8 @@ static void spread_abandon(struct helper *h)
     h->groups = NULL;
 }
 
-/* Where a seat lives the program's commands would come upon what it still writes; and so would
- * whoever moves a seat there. */
+/* Where a virtual device lives the program's commands would come upon what it still writes; and so
+ * would whoever moves a virtual device there. */
 static bool spread_may_be_abandoned(const struct helper *h)
 {
     return h->spread->request->abandons && !context_is_inhabited(h->spread->context, h->place);

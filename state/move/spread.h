@@ -26,7 +26,7 @@
 struct spread;
 
 struct spread_request {
-    struct seat *seat; /**< Whose launch. */
+    struct vdev *vdev; /**< Whose launch. */
     /** It may be what is left of one that was spread: not worth it says nothing of the kernel. */
     bool again;
     /** True for a place of @context that is to do a part, if it can. */

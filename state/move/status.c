@@ -11,9 +11,9 @@
 #include "state/move/spread.h"
 #include "state/program/program.h"
 
-uint32_t status_seat_count(void)
+uint32_t status_vdev_count(void)
 {
-    return __atomic_load_n(&the_seat_count, __ATOMIC_ACQUIRE); /* of the thread that starts up */
+    return __atomic_load_n(&the_vdev_count, __ATOMIC_ACQUIRE); /* of the thread that starts up */
 }
 
 /* Of how long it is that a share is worth something. */
@@ -33,29 +33,29 @@ static uint32_t status_busy_of(struct device *device)
     return (busy + 25) / 50 * 50;
 }
 
-static void status_read_sources(uint32_t seat, struct seat_status *status)
+static void status_read_sources(uint32_t vdev, struct vdev_status *status)
 {
     struct source sources[PLACES];
-    status->source_count = source_read(seat, sources);
+    status->source_count = source_read(vdev, sources);
     for (uint32_t i = 0; i < status->source_count; i++)
         status->sources[i] = (struct source_status){sources[i].device->key, sources[i].bytes};
 }
 
-void status_seat(uint32_t index, struct seat_status *ret_status)
+void status_vdev(uint32_t index, struct vdev_status *ret_status)
 {
-    struct seat_status status = {0};
+    struct vdev_status status = {0};
     /* Whoever lets go of an object last releases it, and this may be the last. */
     bool goes_on = work_begin();
-    if (index < the_seat_count) {
-        struct seat *seat = the_seats[index];
-        struct device *device = atomic_load(&seat->device);
+    if (index < the_vdev_count) {
+        struct vdev *vdev = the_vdevs[index];
+        struct device *device = atomic_load(&vdev->device);
         status.suspended = device == NULL;
-        status.device = (device ? device : atomic_load(&seat->last))->key;
-        status.moving = atomic_load(&seat->moving);
+        status.device = (device ? device : atomic_load(&vdev->last))->key;
+        status.moving = atomic_load(&vdev->moving);
         status.lost = device && atomic_load(&device->lost);
-        status.moves = atomic_load(&seat->moves);
-        status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
-        status.pinned = pin_reason(seat);
+        status.moves = atomic_load(&vdev->moves);
+        status.last_downtime_ns = atomic_load(&vdev->last_downtime_ns);
+        status.pinned = pin_reason(vdev);
         fetch_read(index, &status.fetched, &status.to_fetch);
         status_read_sources(index, &status);
         if (goes_on)
@@ -83,8 +83,8 @@ uint64_t status_host_need(void)
     uintptr_t cursor = 0;
     struct memory *memory;
     bool counts = most != 0 && work_begin();
-    for (uint32_t i = 0; counts && i < the_seat_count; i++)
-        counts = !atomic_load(&the_seats[i]->moving);
+    for (uint32_t i = 0; counts && i < the_vdev_count; i++)
+        counts = !atomic_load(&the_vdevs[i]->moving);
     while (counts && bytes < most && (memory = object_next(OBJECT_MEMORY, &cursor))) {
         bytes += memory_host_need(memory);
         object_unhold(memory);
@@ -157,8 +157,8 @@ static uint32_t status_behind_on(const struct device *device)
     struct program *program;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         bool there = status_ready_place(context, device) != PLACES;
-        for (cl_uint i = 0; i < context->seat_count; i++)
-            there = there || atomic_load(&context->seats[i]->device) == device;
+        for (cl_uint i = 0; i < context->vdev_count; i++)
+            there = there || atomic_load(&context->vdevs[i]->device) == device;
         behind += !there;
     }
     cursor = 0;

@@ -15,7 +15,7 @@ struct source_status {
 };
 
 /** A virtual device as an operator sees it. */
-struct seat_status {
+struct vdev_status {
     struct device_key device; /**< Where it is; of a suspended one, where it was. */
     bool suspended;
     bool moving;
@@ -62,9 +62,9 @@ struct spread_status {
 void status_spread(struct spread_status *ret_status);
 
 /** How many virtual devices the program has; 0 until it has started. */
-uint32_t status_seat_count(void);
+uint32_t status_vdev_count(void);
 /** Thread-safe; takes no lock that a program's call holds while it blocks. */
-void status_seat(uint32_t seat, struct seat_status *ret_status);
+void status_vdev(uint32_t vdev, struct vdev_status *ret_status);
 /**
  * Bytes of large memory objects that a suspend would find no host memory for yet, counted up to
  * what is kept warm at most; 0 while something moves. Thread-safe, likewise.

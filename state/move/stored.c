@@ -121,7 +121,7 @@ static int stored_check(void *data, uint64_t done, uint64_t total)
 
 static bool stored_is_suspended(const struct context *context)
 {
-    for (cl_uint i = 0; i < context->seat_count; i++)
+    for (cl_uint i = 0; i < context->vdev_count; i++)
         if (atomic_load(&context->place[i]) != PLACE_NONE)
             return false;
     return true;

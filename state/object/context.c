@@ -12,29 +12,29 @@
 #include "state/object/sub_device.h"
 
 struct platform *the_platform;
-struct seat *the_seats[SEATS];
-uint32_t the_seat_count;
+struct vdev *the_vdevs[VDEVS];
+uint32_t the_vdev_count;
 
 static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
 
-static void context_seat_leave(struct object *object)
+static void context_vdev_leave(struct object *object)
 {
-    struct seat *seat = (struct seat *)object;
-    if (seat->part)
-        pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
+    struct vdev *vdev = (struct vdev *)object;
+    if (vdev->part)
+        pin_drop(&vdev->part->parent->pins, PIN_SUB_DEVICES);
 }
 
-static void context_seat_destroy(struct object *object)
+static void context_vdev_destroy(struct object *object)
 {
-    sub_device_destroy(((struct seat *)object)->part);
+    sub_device_destroy(((struct vdev *)object)->part);
 }
 
-OBJECT_CLASS(seat_class) = {
+OBJECT_CLASS(vdev_class) = {
     .type = OBJECT_DEVICE,
-    .size = sizeof(struct seat),
-    .leave = context_seat_leave,
-    .destroy = context_seat_destroy,
+    .size = sizeof(struct vdev),
+    .leave = context_vdev_leave,
+    .destroy = context_vdev_destroy,
 };
 
 OBJECT_CLASS(platform_class) = {.type = OBJECT_PLATFORM, .size = sizeof(struct platform)};
@@ -118,7 +118,7 @@ void destructor_run(struct destructor *_Atomic *list, void *handle)
     }
 }
 
-int seats_init(struct device *const *devices, uint32_t count)
+int vdevs_init(struct device *const *devices, uint32_t count)
 {
     if (the_platform)
         return -EALREADY;
@@ -126,24 +126,24 @@ int seats_init(struct device *const *devices, uint32_t count)
     if (!platform)
         return -ENOMEM;
     for (uint32_t i = 0; i < count; i++) {
-        struct seat *seat = object_create(OBJECT_DEVICE);
-        if (!seat)
+        struct vdev *vdev = object_create(OBJECT_DEVICE);
+        if (!vdev)
             return -ENOMEM;
-        seat->index = i;
-        seat->device = seat->last = seat->origin = devices[i];
-        object_publish(seat);
-        the_seats[i] = seat;
+        vdev->index = i;
+        vdev->device = vdev->last = vdev->origin = devices[i];
+        object_publish(vdev);
+        the_vdevs[i] = vdev;
     }
     object_publish(platform);
     pthread_mutex_lock(&wake_lock);
-    __atomic_store_n(&the_seat_count, count, __ATOMIC_RELEASE);
+    __atomic_store_n(&the_vdev_count, count, __ATOMIC_RELEASE);
     the_platform = platform;
     pthread_cond_broadcast(&woken);
     pthread_mutex_unlock(&wake_lock);
     return 0;
 }
 
-int seats_wait_init(uint64_t deadline_ns)
+int vdevs_wait_init(uint64_t deadline_ns)
 {
     int error = 0;
     pthread_mutex_lock(&wake_lock);
@@ -153,19 +153,19 @@ int seats_wait_init(uint64_t deadline_ns)
     return -error;
 }
 
-int context_seat_index(const struct context *context, const struct seat *seat)
+int context_vdev_index(const struct context *context, const struct vdev *vdev)
 {
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        if (context->seats[i] == seat)
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        if (context->vdevs[i] == vdev)
             return (int)i;
     return -1;
 }
 
-/* Is none of @seats on a device? 0 stands for all of the context's. */
-static bool context_suspended(const struct context *context, uint32_t seats)
+/* Is none of @vdevs on a device? 0 stands for all of the context's. */
+static bool context_suspended(const struct context *context, uint32_t vdevs)
 {
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        if ((seats == 0 || seats & (1u << i)) && atomic_load(&context->place[i]) != PLACE_NONE)
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        if ((vdevs == 0 || vdevs & (1u << i)) && atomic_load(&context->place[i]) != PLACE_NONE)
             return false;
     return true;
 }
@@ -177,13 +177,13 @@ void context_wake(void)
     pthread_mutex_unlock(&wake_lock);
 }
 
-void context_enter_slow(struct context *context, uint32_t seats)
+void context_enter_slow(struct context *context, uint32_t vdevs)
 {
-    while (context_suspended(context, seats)) {
+    while (context_suspended(context, vdevs)) {
         gate_leave();
         int before = cancel_hold();
         pthread_mutex_lock(&wake_lock);
-        while (context_suspended(context, seats))
+        while (context_suspended(context, vdevs))
             pthread_cond_wait(&woken, &wake_lock);
         pthread_mutex_unlock(&wake_lock);
         cancel_allow(before);
@@ -191,35 +191,35 @@ void context_enter_slow(struct context *context, uint32_t seats)
     }
 }
 
-static bool context_seats_placed(cl_uint count, struct seat *const *seats,
+static bool context_vdevs_placed(cl_uint count, struct vdev *const *vdevs,
                                  struct device **ret_devices)
 {
     bool placed = false;
     for (cl_uint i = 0; i < count; i++) {
-        ret_devices[i] = atomic_load(&seats[i]->device);
+        ret_devices[i] = atomic_load(&vdevs[i]->device);
         placed = placed || ret_devices[i] != NULL;
     }
     return placed;
 }
 
-void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices)
+void vdevs_wait(cl_uint count, struct vdev *const *vdevs, struct device **ret_devices)
 {
     int before = cancel_hold();
     pthread_mutex_lock(&wake_lock);
-    while (!context_seats_placed(count, seats, ret_devices))
+    while (!context_vdevs_placed(count, vdevs, ret_devices))
         pthread_cond_wait(&woken, &wake_lock);
     pthread_mutex_unlock(&wake_lock);
     cancel_allow(before);
 }
 
-bool seat_is_lost(const struct seat *seat)
+bool vdev_is_lost(const struct vdev *vdev)
 {
     bool lost = false;
     uintptr_t cursor = 0;
     struct context *context;
     gate_enter();
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
-        int index = context_seat_index(context, seat);
+        int index = context_vdev_index(context, vdev);
         uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
         lost = lost || (place != PLACE_NONE && residence_is_lost(context->at[place]));
     }
@@ -227,10 +227,10 @@ bool seat_is_lost(const struct seat *seat)
     return lost;
 }
 
-/* A residence for each device, once; context->place says which seat has which. */
+/* A residence for each device, once; context->place says which virtual device has which. */
 static cl_int context_settle(struct context *context, struct device *const *devices)
 {
-    for (cl_uint i = 0; i < context->seat_count; i++) {
+    for (cl_uint i = 0; i < context->vdev_count; i++) {
         uint8_t place = 0;
         if (!devices[i]) {
             atomic_store(&context->place[i], PLACE_NONE);
@@ -256,13 +256,13 @@ static void context_unsettle(struct context *context)
     }
 }
 
-/* Publish @context if its seats are still where its residences are. */
+/* Publish @context if its virtual devices are still where its residences are. */
 static bool context_publish_if_settled(struct context *context, struct device *const *devices)
 {
     bool same = true;
     gate_enter();
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        same = same && atomic_load(&context->seats[i]->device) == devices[i];
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        same = same && atomic_load(&context->vdevs[i]->device) == devices[i];
     for (uint8_t place = 0; same && place < PLACES; place++)
         if (context->at[place])
             residence_lives(context->at[place], RESIDENCE_LIVE);
@@ -272,10 +272,10 @@ static bool context_publish_if_settled(struct context *context, struct device *c
     return same;
 }
 
-static void context_unhold_seats(struct context *context)
+static void context_unhold_vdevs(struct context *context)
 {
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        object_unhold(context->seats[i]);
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        object_unhold(context->vdevs[i]);
 }
 
 static void context_leave(struct object *object)
@@ -288,7 +288,7 @@ static void context_destroy(struct object *object)
     struct context *context = (struct context *)object;
     destructor_run(&context->destructors, context);
     free(context->svm.blocks); /* nobody can free the allocations any more; their pins go with it */
-    context_unhold_seats(context);
+    context_unhold_vdevs(context);
     free(context->properties);
 }
 
@@ -299,8 +299,8 @@ OBJECT_CLASS(context_class) = {
     .destroy = context_destroy,
 };
 
-static cl_int context_create_with(const cl_context_properties *properties, cl_uint seat_count,
-                                  struct seat *const *seats,
+static cl_int context_create_with(const cl_context_properties *properties, cl_uint vdev_count,
+                                  struct vdev *const *vdevs,
                                   void(CL_CALLBACK *notify)(const char *, const void *, size_t,
                                                             void *),
                                   void *notify_data, struct context **ret_context)
@@ -309,10 +309,10 @@ static cl_int context_create_with(const cl_context_properties *properties, cl_ui
     struct context *context = object_create(OBJECT_CONTEXT);
     if (!context)
         return error;
-    for (cl_uint i = 0; i < seat_count; i++)
-        if (context_seat_index(context, seats[i]) < 0) {
-            object_hold(seats[i]);
-            context->seats[context->seat_count++] = seats[i];
+    for (cl_uint i = 0; i < vdev_count; i++)
+        if (context_vdev_index(context, vdevs[i]) < 0) {
+            object_hold(vdevs[i]);
+            context->vdevs[context->vdev_count++] = vdevs[i];
         }
     context->notify = notify;
     context->notify_data = notify_data;
@@ -326,13 +326,13 @@ static cl_int context_create_with(const cl_context_properties *properties, cl_ui
         memcpy(context->properties, properties, count * sizeof(*properties));
         context->property_count = count;
     }
-    /* A move may come between looking where the seats are and being one of what moves. */
-    struct device *devices[SEATS] = {NULL};
-    struct retry retry = {context->seats, context->seat_count, 0};
+    /* A move may come between looking where the virtual devices are and being one of what moves. */
+    struct device *devices[VDEVS] = {NULL};
+    struct retry retry = {context->vdevs, context->vdev_count, 0};
     bool settled = false;
     do {
         context_unsettle(context);
-        seats_wait(context->seat_count, context->seats, devices);
+        vdevs_wait(context->vdev_count, context->vdevs, devices);
         error = context_settle(context, devices);
         settled = error == CL_SUCCESS && context_publish_if_settled(context, devices);
         if (error == CL_SUCCESS && !settled)
@@ -345,20 +345,20 @@ static cl_int context_create_with(const cl_context_properties *properties, cl_ui
     return CL_SUCCESS;
 failed:
     context_unsettle(context);
-    context_unhold_seats(context);
+    context_unhold_vdevs(context);
     free(context->properties);
     object_discard(context);
     return error;
 }
 
-cl_int context_create(const cl_context_properties *properties, cl_uint seat_count,
-                      struct seat *const *seats,
+cl_int context_create(const cl_context_properties *properties, cl_uint vdev_count,
+                      struct vdev *const *vdevs,
                       void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
                       void *notify_data, struct context **ret_context)
 {
     int before = cancel_hold();
     cl_int error =
-        context_create_with(properties, seat_count, seats, notify, notify_data, ret_context);
+        context_create_with(properties, vdev_count, vdevs, notify, notify_data, ret_context);
     cancel_allow(before);
     return error;
 }

@@ -12,17 +12,18 @@
 /*
  * The program's platform, devices and contexts.
  *
- * A seat is a virtual device: it is placed on one real device, or on none while suspended. Every
- * context that holds the seat has a residence on that device, shared by seats on the same one.
+ * A virtual device is a virtual device: it is placed on one real device, or on none while
+ * suspended. Every context that holds the virtual device has a residence on that device, shared by
+ * virtual devices on the same one.
  */
 
-#define SEATS 4 /**< Virtual devices of a program, at most. */
+#define VDEVS 4 /**< Virtual devices of a program, at most. */
 
 struct platform {
     struct object object;
 };
 
-struct seat {
+struct vdev {
     struct object object; /**< A cl_device_id of the program. */
     uint32_t index;
     struct device
@@ -49,10 +50,10 @@ struct svm_table {
 
 struct context {
     struct object object;
-    cl_uint seat_count;
-    struct seat *seats[SEATS]; /**< Held. */
-    _Atomic uint8_t
-        place[SEATS]; /**< Of each of seats[], or PLACE_NONE. Changed under a closed gate. */
+    cl_uint vdev_count;
+    struct vdev *vdevs[VDEVS];    /**< Held. */
+    _Atomic uint8_t place[VDEVS]; /**< Of each of virtual devices[], or PLACE_NONE. Changed under a
+                                     closed gate. */
     struct residence *at[PLACES]; /**< Or NULL. Changed under a closed gate; a place that a mover
                                        prepares is not in place[] yet. */
     /** What at[] was made ahead on, for a move that may come; or NULL. By movers; read anywhere. */
@@ -79,49 +80,50 @@ MUST_CHECK int destructor_add(struct destructor *_Atomic *list,
 void destructor_run(struct destructor *_Atomic *list, void *handle);
 
 /**
- * The program's one platform and its seats, made at the first call and never freed.
+ * The program's one platform and its virtual devices, made at the first call and never freed.
  * @count  1 to SEATS. 0, -ENOMEM or -EALREADY.
  */
-MUST_CHECK int seats_init(struct device *const *devices, uint32_t count);
-/** Wait until seats_init is done. 0, or -ETIMEDOUT (@deadline_ns: CLOCK_MONOTONIC, 0 for none). */
-MUST_CHECK int seats_wait_init(uint64_t deadline_ns);
-extern struct platform *the_platform; /* NULL before seats_init */
-extern struct seat *the_seats[SEATS];
-extern uint32_t the_seat_count;
+MUST_CHECK int vdevs_init(struct device *const *devices, uint32_t count);
+/** Wait until vdevs_init is done. 0, or -ETIMEDOUT (@deadline_ns: CLOCK_MONOTONIC, 0 for none). */
+MUST_CHECK int vdevs_wait_init(uint64_t deadline_ns);
+extern struct platform *the_platform; /* NULL before vdevs_init */
+extern struct vdev *the_vdevs[VDEVS];
+extern uint32_t the_vdev_count;
 
 /**
- * Enter the gate with a seat of @context on a device; while all are suspended, wait outside the
- * gate: what a suspended seat is not needed for goes on without it. Leave with gate_leave. The fast
- * path costs what gate_enter does.
+ * Enter the gate with a virtual device of @context on a device; while all are suspended, wait
+ * outside the gate: what a suspended virtual device is not needed for goes on without it. Leave
+ * with gate_leave. The fast path costs what gate_enter does.
  */
-/** For who is inside: with one of @seats (bits; 0: any) on a device. */
-void context_enter_slow(struct context *context, uint32_t seats);
+/** For who is inside: with one of @vdevs (bits; 0: any) on a device. */
+void context_enter_slow(struct context *context, uint32_t vdevs);
 static inline void context_enter(struct context *context)
 {
     gate_enter();
     if (UNLIKELY(atomic_load_explicit(&context->place[0], memory_order_relaxed) == PLACE_NONE))
         context_enter_slow(context, 0);
 }
-/** Where the seats are now, NULL for a suspended one; waits while all are. Not inside the gate. */
-void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices);
+/** Where the virtual devices are now, NULL for a suspended one; waits while all are. Not inside the
+ * gate. */
+void vdevs_wait(cl_uint count, struct vdev *const *vdevs, struct device **ret_devices);
 /** Wake those who wait for a residence. After a resume, with the gate open. */
 void context_wake(void);
 
-/** Where objects of this context are made first: with the first seat that is on a device. Inside
- * the gate, after context_enter. */
+/** Where objects of this context are made first: with the first virtual device that is on a device.
+ * Inside the gate, after context_enter. */
 static inline uint8_t context_home(const struct context *context)
 {
     uint8_t place = atomic_load_explicit(&context->place[0], memory_order_relaxed);
-    for (cl_uint i = 1; UNLIKELY(place == PLACE_NONE) && i < context->seat_count; i++)
+    for (cl_uint i = 1; UNLIKELY(place == PLACE_NONE) && i < context->vdev_count; i++)
         place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
     return place;
 }
-/** True when a seat is in @place: else what is there is a mover's alone, which makes it and takes
- * it apart with the gate open. */
+/** True when a virtual device is in @place: else what is there is a mover's alone, which makes it
+ * and takes it apart with the gate open. */
 static inline bool context_is_inhabited(const struct context *context, uint8_t place)
 {
     bool inhabited = false;
-    for (cl_uint i = 0; i < context->seat_count; i++)
+    for (cl_uint i = 0; i < context->vdev_count; i++)
         inhabited =
             inhabited || atomic_load_explicit(&context->place[i], memory_order_relaxed) == place;
     return inhabited;
@@ -145,16 +147,19 @@ static inline bool context_is_readable(const struct context *context, uint8_t pl
     enum residence_life life = context_life(context, place);
     return life == RESIDENCE_LIVE || life == RESIDENCE_SOURCE;
 }
-/** One context's part in a move of one of its seats: what the classes of its objects are told. */
+/** One context's part in a move of one of its virtual devices: what the classes of its objects are
+ * told. */
 struct move_context {
     struct context *context; /**< Held. */
-    int seat_index;
-    uint8_t from, to; /**< Places; PLACE_HOST for a suspended seat, PLACE_HOST to suspend. */
-    bool made;        /**< The target residence is ours: it was made for this move. */
-    bool leaves;      /**< No other seat of the context stays in `from`. */
-    bool stays;       /**< Content that `to` lacks stays in `from`: on demand, and `leaves`. */
-    bool recovers;    /**< `from` is lost, and what was given to it is given again at `to`. */
-    bool returns;     /**< `to`, `made` like any other, has content that some seat left there. */
+    int vdev_index;
+    uint8_t from,
+        to;        /**< Places; PLACE_HOST for a suspended virtual device, PLACE_HOST to suspend. */
+    bool made;     /**< The target residence is ours: it was made for this move. */
+    bool leaves;   /**< No other virtual device of the context stays in `from`. */
+    bool stays;    /**< Content that `to` lacks stays in `from`: on demand, and `leaves`. */
+    bool recovers; /**< `from` is lost, and what was given to it is given again at `to`. */
+    bool returns; /**< `to`, `made` like any other, has content that some virtual device left there.
+                   */
     char reason[256]; /**< Why an object cannot be used at `to`; else empty. */
     bool drained; /**< COMMIT: nothing copies any more while host memory is taken from `from`. */
     /** Of a program that did not build at `to`: a line of the log, else empty. */
@@ -181,15 +186,16 @@ static inline bool move_empties(const struct move_context *move, uint8_t place)
     return place == move->from ? move->leaves : move->made;
 }
 
-/** The index of @seat in @context, or -1. */
-int context_seat_index(const struct context *context, const struct seat *seat);
+/** The index of @vdev in @context, or -1. */
+int context_vdev_index(const struct context *context, const struct vdev *vdev);
 
-/** True when @seat is in a residence that is lost. */
-bool seat_is_lost(const struct seat *seat);
+/** True when @vdev is in a residence that is lost. */
+bool vdev_is_lost(const struct vdev *vdev);
 
-/** Make a context with a residence for each device its seats are on. Blocks on the drivers. */
-cl_int context_create(const cl_context_properties *properties, cl_uint seat_count,
-                      struct seat *const *seats,
+/** Make a context with a residence for each device its virtual devices are on. Blocks on the
+ * drivers. */
+cl_int context_create(const cl_context_properties *properties, cl_uint vdev_count,
+                      struct vdev *const *vdevs,
                       void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
                       void *notify_data, struct context **ret_context);
 

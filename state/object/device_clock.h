@@ -50,7 +50,8 @@ uint64_t device_clock_last(struct device_clock *clock);
 /** The clock of a part of a device begins as the whole device's. Inside the gate. */
 void device_clock_inherit(struct device_clock *clock, const struct device_clock *whole);
 
-/** The seat leaves @residence (NULL: it was on no device). Its events have been settled. Blocks. */
+/** The virtual device leaves @residence (NULL: it was on no device). Its events have been settled.
+ * Blocks. */
 void device_clock_leave(struct device_clock *clock, struct residence *residence);
 /** It comes to @residence (NULL: none that is known). After device_clock_leave. Blocks on the
  * device. */

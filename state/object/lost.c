@@ -99,30 +99,30 @@ bool lost_may_say(cl_int error)
     return error != CL_SUCCESS && lost_is_suspicious(error);
 }
 
-static bool lost_has_seat(const struct context *context, const struct seat *seat)
+static bool lost_has_vdev(const struct context *context, const struct vdev *vdev)
 {
     bool has = false;
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        has = has || context->seats[i] == seat;
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        has = has || context->vdevs[i] == vdev;
     return has;
 }
 
 /* One that lives there, held; or NULL. */
-static struct context *lost_context_of(const struct seat *seat)
+static struct context *lost_context_of(const struct vdev *vdev)
 {
     uintptr_t cursor = 0;
     struct context *context;
-    while ((context = object_next(OBJECT_CONTEXT, &cursor)) && !lost_has_seat(context, seat))
+    while ((context = object_next(OBJECT_CONTEXT, &cursor)) && !lost_has_vdev(context, vdev))
         object_unhold(context);
     return context;
 }
 
-bool seats_outlive(cl_uint count, struct seat *const *seats, cl_int error)
+bool vdevs_outlive(cl_uint count, struct vdev *const *vdevs, cl_int error)
 {
     unsigned tries = 1; /* only a loss is a reason */
     if (count != 1 || !the_upcalls || !the_upcalls->is_protected())
         return false;
-    struct context *context = lost_context_of(seats[0]);
+    struct context *context = lost_context_of(vdevs[0]);
     bool again = context ? context_outlives(context, error, &tries)
                          : error == CL_DEVICE_NOT_AVAILABLE && the_upcalls->await_replacement();
     object_unhold(context);

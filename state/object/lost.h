@@ -49,8 +49,8 @@ bool context_outlives(struct context *context, cl_int error, unsigned *tries);
  * True: it is to be made again where the program is now.
  */
 bool residence_outlives(struct residence *residence, cl_int error);
-/** The same of a context that could not be made for @seats. */
-bool seats_outlive(cl_uint count, struct seat *const *seats, cl_int error);
+/** The same of a context that could not be made for @vdevs. */
+bool vdevs_outlive(cl_uint count, struct vdev *const *vdevs, cl_int error);
 /** Of a query: what a driver says of a lost device, and of no question. */
 bool lost_may_say(cl_int error);
 /** Something given to @residence lasts: ask its device, for a moment. As above; blocks briefly. */

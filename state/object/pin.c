@@ -41,37 +41,37 @@ static const char *pin_reason_of(const struct pins *pins)
     return NULL;
 }
 
-const char *pin_reason(struct seat *seat)
+const char *pin_reason(struct vdev *vdev)
 {
-    const char *reason = pin_reason_of(&seat->pins);
+    const char *reason = pin_reason_of(&vdev->pins);
     uintptr_t cursor = 0;
     struct context *context;
     while (!reason && (context = object_next(OBJECT_CONTEXT, &cursor))) {
-        if (context_seat_index(context, seat) >= 0)
+        if (context_vdev_index(context, vdev) >= 0)
             reason = pin_reason_of(&context->pins);
         object_unhold(context);
     }
     return reason;
 }
 
-/* The first seat of @context that is on a device without @bits; NULL when all have them. Inside the
- * gate. */
-static struct seat *pin_seat_without(const struct context *context, cl_device_info name,
+/* The first virtual device of @context that is on a device without @bits; NULL when all have them.
+ * Inside the gate. */
+static struct vdev *pin_vdev_without(const struct context *context, cl_device_info name,
                                      uint64_t bits)
 {
-    for (cl_uint i = 0; i < context->seat_count; i++) {
+    for (cl_uint i = 0; i < context->vdev_count; i++) {
         uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
         if ((devinfo_scalar(&context->at[place]->device->info, name, 0) & bits) != bits)
-            return context->seats[i];
+            return context->vdevs[i];
     }
     return NULL;
 }
 
-/* Inside the gate with no seat of @context suspended. */
+/* Inside the gate with no virtual device of @context suspended. */
 static void pin_enter_whole(struct context *context)
 {
     gate_enter();
-    for (cl_uint i = 0; i < context->seat_count;) {
+    for (cl_uint i = 0; i < context->vdev_count;) {
         if (atomic_load_explicit(&context->place[i], memory_order_relaxed) != PLACE_NONE) {
             i++;
         } else {
@@ -82,10 +82,10 @@ static void pin_enter_whole(struct context *context)
 }
 
 cl_int pin_enter(struct context *context, cl_device_info name, uint64_t bits,
-                 struct seat **ret_stray)
+                 struct vdev **ret_stray)
 {
     pin_enter_whole(context);
-    *ret_stray = pin_seat_without(context, name, bits);
+    *ret_stray = pin_vdev_without(context, name, bits);
     if (!*ret_stray)
         return CL_SUCCESS;
     gate_leave();

@@ -24,7 +24,7 @@ enum pin_kind {
     PIN_POINTERS,    /**< Kernels follow host pointers: until the context ends, since nobody says
                           when they no longer do. */
     PIN_NATIVE,      /**< Native kernels: until the context ends; they may keep addresses. */
-    PIN_SUB_DEVICES, /**< Of a seat: one sub-device, while it lives. */
+    PIN_SUB_DEVICES, /**< Of a virtual device: one sub-device, while it lives. */
     PINS
 };
 #define PIN_NONE PINS
@@ -35,7 +35,7 @@ struct pins {
 };
 
 struct context;
-struct seat;
+struct vdev;
 
 /** One more object; inside the gate, or with it closed by the caller. Free where @pin is PIN_NONE.
  */
@@ -45,20 +45,21 @@ void pin_drop(struct pins *pins, enum pin_kind pin);
 /** A pin that was taken stays, once for all like it. Any thread. */
 void pin_keep(struct pins *pins, enum pin_kind pin);
 
-/** Why @seat cannot move: static text, or NULL. Walks the contexts. Any thread; exact for a caller
+/** Why @vdev cannot move: static text, or NULL. Walks the contexts. Any thread; exact for a caller
  *  that has closed the gate. */
-const char *pin_reason(struct seat *seat);
+const char *pin_reason(struct vdev *vdev);
 
 /**
- * Enter the gate as context_enter does, with every seat of @context on a device whose answer to
+ * Enter the gate as context_enter does, with every virtual device of @context on a device whose
+ * answer to
  * @name has @bits.
  *
- * @ret_stray  The seat that is on a device without them: the program was promised them by its first
- *             device, and was moved before it made use of the promise. It is to be moved home
+ * @ret_stray  The virtual device that is on a device without them: the program was promised them by
+ * its first device, and was moved before it made use of the promise. It is to be moved home
  *             (move_home) before another try. NULL on success.
  * Returns CL_SUCCESS inside the gate, which the caller leaves, or CL_OUT_OF_RESOURCES outside it.
  */
 cl_int pin_enter(struct context *context, cl_device_info name, uint64_t bits,
-                 struct seat **ret_stray);
+                 struct vdev **ret_stray);
 
 #endif

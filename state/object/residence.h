@@ -17,7 +17,7 @@
 #define PLACE_NONE 0xff   /**< Suspended: nowhere. */
 
 struct context;
-struct seat;
+struct vdev;
 
 /** What a device does with CL_MEM_USE_HOST_PTR: tried out by its first residence. */
 enum host_ptr {
@@ -72,7 +72,7 @@ struct residence {
     struct device *device;
     const cl_icd_dispatch *_Atomic cl; /**< Its driver's; once lost, one that reaches no driver. */
     _Atomic uint8_t life;              /**< enum residence_life. */
-    struct seat *left_by;             /**< On demand, and not released since; or NULL. By movers. */
+    struct vdev *left_by;             /**< On demand, and not released since; or NULL. By movers. */
     struct context *_Atomic notified; /**< Who hears what the driver reports; or NULL. */
     cl_context context;
     cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */

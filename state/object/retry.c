@@ -3,7 +3,8 @@
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* seats' retries and retry_until */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* virtual devices' retries and retry_until */
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 
 void retry_again(struct retry *retry)
@@ -13,8 +14,8 @@ void retry_again(struct retry *retry)
     pthread_mutex_lock(&lock);
     for (cl_uint i = 0; i < retry->count; i++) {
         if (retry->attempts == RETRY_AFTER)
-            retry->seats[i]->retries++;
-        retry->seats[i]->retry_until = clock_now_ns() + RETRY_NS;
+            retry->vdevs[i]->retries++;
+        retry->vdevs[i]->retry_until = clock_now_ns() + RETRY_NS;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -25,15 +26,15 @@ void retry_end(struct retry *retry)
         return;
     pthread_mutex_lock(&lock);
     for (cl_uint i = 0; i < retry->count; i++)
-        retry->seats[i]->retries--;
+        retry->vdevs[i]->retries--;
     pthread_cond_broadcast(&ended);
     pthread_mutex_unlock(&lock);
 }
 
-bool retry_delays_moves(const struct seat *seat)
+bool retry_delays_moves(const struct vdev *vdev)
 {
     pthread_mutex_lock(&lock);
-    bool holds = seat->retries != 0 && clock_now_ns() < seat->retry_until;
+    bool holds = vdev->retries != 0 && clock_now_ns() < vdev->retry_until;
     pthread_mutex_unlock(&lock);
     return holds;
 }
@@ -48,8 +49,8 @@ void retry_wait(uint64_t wait_ns)
 
 static void retry_in_child(void)
 {
-    for (uint32_t i = 0; i < the_seat_count; i++)
-        the_seats[i]->retries = 0;
+    for (uint32_t i = 0; i < the_vdev_count; i++)
+        the_vdevs[i]->retries = 0;
 }
 
 FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&ended}, .in_child = retry_in_child};

@@ -17,9 +17,9 @@
 #define RETRY_AFTER 3 /**< Attempts in vain. */
 #define RETRY_NS    120000000000u
 
-/** One piece of such work; starts as {.seats, .count}. */
+/** One piece of such work; starts as {.virtual devices, .count}. */
 struct retry {
-    struct seat *const *seats; /**< Borrowed. */
+    struct vdev *const *vdevs; /**< Borrowed. */
     cl_uint count;
     unsigned attempts; /**< In vain so far. */
 };
@@ -29,8 +29,8 @@ void retry_again(struct retry *retry);
 /** The work has ended; also where no attempt was in vain. */
 void retry_end(struct retry *retry);
 
-/** True while moves of @seat are to wait. */
-bool retry_delays_moves(const struct seat *seat);
+/** True while moves of @vdev are to wait. */
+bool retry_delays_moves(const struct vdev *vdev);
 /** Wait until some work has ended, but no longer than @wait_ns. */
 void retry_wait(uint64_t wait_ns);
 

@@ -26,19 +26,19 @@ static size_t sub_device_list_length(const cl_device_partition_property *propert
     return count + 1;
 }
 
-/* An unpublished seat for a part of @parent, which is pinned by it. Inside the gate. */
-static struct seat *sub_device_seat_new(struct seat *parent,
+/* An unpublished virtual device for a part of @parent, which is pinned by it. Inside the gate. */
+static struct vdev *sub_device_vdev_new(struct vdev *parent,
                                         const cl_device_partition_property *properties)
 {
-    struct seat *seat = object_create(OBJECT_DEVICE);
+    struct vdev *vdev = object_create(OBJECT_DEVICE);
     struct sub_device *part = calloc(1, sizeof(*part));
     size_t count = sub_device_list_length(properties);
     cl_device_partition_property *copy = calloc(count, sizeof(*copy));
-    if (!seat || !part || !copy) {
+    if (!vdev || !part || !copy) {
         free(copy);
         free(part);
-        if (seat)
-            object_discard(seat);
+        if (vdev)
+            object_discard(vdev);
         return NULL;
     }
     memcpy(copy, properties, count * sizeof(*copy));
@@ -49,22 +49,22 @@ static struct seat *sub_device_seat_new(struct seat *parent,
     part->device = *atomic_load(&parent->device);
     /* What is on parts is not counted: nothing of a program that is pinned can be spilled. */
     memset(&part->device.account, 0, sizeof(part->device.account));
-    seat->part = part;
-    seat->index = parent->index;
-    seat->device = seat->last = seat->origin = &part->device;
-    device_clock_inherit(&seat->clock, &parent->clock);
+    vdev->part = part;
+    vdev->index = parent->index;
+    vdev->device = vdev->last = vdev->origin = &part->device;
+    device_clock_inherit(&vdev->clock, &parent->clock);
     pin_take(&parent->pins, PIN_SUB_DEVICES);
-    return seat;
+    return vdev;
 }
 
-/* Undo sub_device_seat_new. */
-static void sub_device_seat_discard(struct seat *seat)
+/* Undo sub_device_vdev_new. */
+static void sub_device_vdev_discard(struct vdev *vdev)
 {
-    if (!seat)
+    if (!vdev)
         return;
-    pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
-    sub_device_destroy(seat->part);
-    object_discard(seat);
+    pin_drop(&vdev->part->parent->pins, PIN_SUB_DEVICES);
+    sub_device_destroy(vdev->part);
+    object_discard(vdev);
 }
 
 static bool sub_device_can_divide(const struct device *device, cl_device_partition_property kind)
@@ -80,12 +80,12 @@ static bool sub_device_can_divide(const struct device *device, cl_device_partiti
 }
 
 /* Inside the gate with @parent on a device, which can be divided so. */
-static cl_int sub_device_enter(struct seat *parent, cl_device_partition_property kind,
+static cl_int sub_device_enter(struct vdev *parent, cl_device_partition_property kind,
                                bool *ret_stray)
 {
     struct device *device;
     do {
-        seats_wait(1, &parent, &device);
+        vdevs_wait(1, &parent, &device);
         gate_enter();
         device = atomic_load(&parent->device);
         if (device && sub_device_can_divide(device, kind))
@@ -96,33 +96,33 @@ static cl_int sub_device_enter(struct seat *parent, cl_device_partition_property
     return CL_DEVICE_PARTITION_FAILED;
 }
 
-/* The real sub-devices, @count of them, each with its seat. Inside the gate. */
-static cl_int sub_device_divide(struct seat *parent, const cl_device_partition_property *properties,
-                                cl_uint count, struct seat **ret_seats)
+/* The real sub-devices, @count of them, each with its virtual device. Inside the gate. */
+static cl_int sub_device_divide(struct vdev *parent, const cl_device_partition_property *properties,
+                                cl_uint count, struct vdev **ret_vdevs)
 {
     const struct device *device = atomic_load(&parent->device);
-    struct seat *seats[SEATS] = {NULL};
-    cl_device_id ids[SEATS];
+    struct vdev *vdevs[VDEVS] = {NULL};
+    cl_device_id ids[VDEVS];
     cl_int error = CL_SUCCESS;
     for (cl_uint i = 0; i < count && error == CL_SUCCESS; i++)
-        if (!(seats[i] = sub_device_seat_new(parent, properties)))
+        if (!(vdevs[i] = sub_device_vdev_new(parent, properties)))
             error = CL_OUT_OF_HOST_MEMORY;
     if (error == CL_SUCCESS)
         error = device->cl->clCreateSubDevices(device->id, properties, count, ids, NULL);
     for (cl_uint i = 0; i < count; i++) {
         if (error == CL_SUCCESS) {
-            seats[i]->part->device.id = ids[i];
-            object_publish(seats[i]);
-            ret_seats[i] = seats[i];
+            vdevs[i]->part->device.id = ids[i];
+            object_publish(vdevs[i]);
+            ret_vdevs[i] = vdevs[i];
         } else {
-            sub_device_seat_discard(seats[i]);
+            sub_device_vdev_discard(vdevs[i]);
         }
     }
     return error;
 }
 
-cl_int sub_device_create(struct seat *parent, const cl_device_partition_property *properties,
-                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count,
+cl_int sub_device_create(struct vdev *parent, const cl_device_partition_property *properties,
+                         cl_uint count, struct vdev **ret_vdevs, cl_uint *ret_count,
                          bool *ret_stray)
 {
     cl_uint made = 0;
@@ -132,11 +132,11 @@ cl_int sub_device_create(struct seat *parent, const cl_device_partition_property
         return error;
     struct device *device = atomic_load(&parent->device);
     error = device->cl->clCreateSubDevices(device->id, properties, 0, NULL, &made);
-    if (error == CL_SUCCESS && made > SEATS)
+    if (error == CL_SUCCESS && made > VDEVS)
         error = CL_DEVICE_PARTITION_FAILED;
-    if (error == CL_SUCCESS && ret_seats)
+    if (error == CL_SUCCESS && ret_vdevs)
         error = count < made ? CL_INVALID_VALUE
-                             : sub_device_divide(parent, properties, made, ret_seats);
+                             : sub_device_divide(parent, properties, made, ret_vdevs);
     gate_leave();
     if (error == CL_SUCCESS && ret_count)
         *ret_count = made;

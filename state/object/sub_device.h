@@ -4,14 +4,14 @@
 #include "state/object/context.h"
 
 /*
- * Sub-devices (4.3): parts of a real device. Each is a seat of its own, which never moves: a
- * context that holds it has a residence on the real sub-device. The seat that was divided is pinned
- * while one of its parts lives.
+ * Sub-devices (4.3): parts of a real device. Each is a virtual device of its own, which never
+ * moves: a context that holds it has a residence on the real sub-device. The virtual device that
+ * was divided is pinned while one of its parts lives.
  */
 
-/** What a seat that is a part has besides. */
+/** What a virtual device that is a part has besides. */
 struct sub_device {
-    struct seat *parent;                      /**< Held. */
+    struct vdev *parent;                      /**< Held. */
     struct device device;                     /**< The parent's, with the real sub-device's handle,
                                                *  which is never released. */
     cl_device_partition_property *properties; /**< As the program gave them. Owned. */
@@ -22,8 +22,8 @@ struct sub_device {
  * clCreateSubDevices.
  *
  * @properties  The first one is one that the program was told of.
- * @count       Room in @ret_seats, which may be NULL.
- * @ret_seats   Published, with one reference of the program's.
+ * @count       Room in @ret_vdevs, which may be NULL.
+ * @ret_vdevs   Published, with one reference of the program's.
  * @ret_count   How many there are, or would be. May be NULL.
  * @ret_stray   @parent is on a device that cannot be divided, and is to be moved home (move_home)
  *              before another try. Always set.
@@ -31,11 +31,11 @@ struct sub_device {
  * Waits while @parent is suspended; not inside the gate. Untouched on failure. A context takes no
  * more than SEATS devices, so no more parts than that are made: CL_DEVICE_PARTITION_FAILED.
  */
-cl_int sub_device_create(struct seat *parent, const cl_device_partition_property *properties,
-                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count,
+cl_int sub_device_create(struct vdev *parent, const cl_device_partition_property *properties,
+                         cl_uint count, struct vdev **ret_vdevs, cl_uint *ret_count,
                          bool *ret_stray);
 
-/** What a seat that was a part had. NULL is allowed. */
+/** What a virtual device that was a part had. NULL is allowed. */
 void sub_device_destroy(struct sub_device *part);
 
 #endif

@@ -15,7 +15,7 @@ struct command;
 struct device;
 struct memory;
 struct residence;
-struct seat;
+struct vdev;
 
 enum room_answer {
     ROOM_AGAIN, /**< There is room now, or the program is elsewhere. */
@@ -37,9 +37,9 @@ struct upcalls {
     /** Bring what is absent to where @command is to run. Blocks on the device that wrote it, on the
      *  link and on the policy. CL_SUCCESS: to be looked at again. */
     cl_int (*bring)(struct command *command);
-    /** @kernel cannot run on @here: move @seat back. True when it is somewhere else now, by
+    /** @kernel cannot run on @here: move @vdev back. True when it is somewhere else now, by
      *  whomever it was moved. */
-    bool (*move_back)(struct seat *seat, struct device *here, const char *kernel);
+    bool (*move_back)(struct vdev *vdev, struct device *here, const char *kernel);
     /** Wait until no move is under way. */
     void (*await_move)(void);
     /** @root was made with its first bytes @content. Inside the gate. */

@@ -130,8 +130,8 @@ static int point_close_gate(struct making *making)
 {
     int error = 0;
     making->closed_at = clock_now_ns();
-    for (uint32_t i = 0; error == 0 && i < the_seat_count; i++) {
-        making->move.seat = the_seats[i];
+    for (uint32_t i = 0; error == 0 && i < the_vdev_count; i++) {
+        making->move.vdev = the_vdevs[i];
         error = i == 0 ? move_close_gate(&making->move) : move_check_pins(&making->move);
         if (error != 0 && i != 0)
             gate_open();
@@ -272,7 +272,7 @@ static int point_run_turn(const struct point_request *request, struct point_repo
         .serial = last_serial + 1,
         .move = {.request = &asked,
                  .report = &said,
-                 .seat = the_seats[0],
+                 .vdev = the_vdevs[0],
                  .throttle = {.rate = request->bandwidth},
                  .limits = {.deadline_ns = request->deadline_ns, .cancel = request->cancel}}};
     making.base = point_pin();
@@ -296,7 +296,7 @@ int point_make(const struct point_request *request, struct point_report *ret_rep
     int before = cancel_hold(), error = -ETIMEDOUT;
     memset(ret_report, 0, sizeof(*ret_report));
     (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "another move went on");
-    if (the_seat_count == 0) {
+    if (the_vdev_count == 0) {
         error = -ENOENT;
         (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "it has no device yet");
     } else if (move_lock_until(request->deadline_ns, false)) {

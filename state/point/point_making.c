@@ -48,7 +48,7 @@ int making_find(struct making *making)
             }
             object_hold(context);
             move->contexts[move->context_count++] = (struct move_context){
-                .context = context, .seat_index = -1, .from = place, .to = PLACE_HOST};
+                .context = context, .vdev_index = -1, .from = place, .to = PLACE_HOST};
         }
     return error;
 }

@@ -19,7 +19,8 @@ struct stale {
 struct making {
     const struct point_request *request;
     struct point_report *report;
-    struct move move; /**< For what points and moves have in common: no seat of it moves. */
+    struct move
+        move; /**< For what points and moves have in common: no virtual device of it moves. */
     uint64_t serial;
     struct point *base; /**< The latest point, pinned; or NULL. */
     struct point *next; /**< Owned. */

@@ -55,7 +55,7 @@ static atomic_bool seeks;            /* protect_status */
 
 static const char *protect_refusal(void)
 {
-    return the_seat_count > 1 ? "it has several virtual devices" : journal_broken();
+    return the_vdev_count > 1 ? "it has several virtual devices" : journal_broken();
 }
 
 static bool protect_is_on(void)
@@ -163,7 +163,7 @@ void protect_forget(void)
 /* Enters the gate, so not for under the lock, which a mover takes with the gate closed. */
 static bool protect_is_lost(void)
 {
-    return the_seat_count == 1 && seat_is_lost(the_seats[0]);
+    return the_vdev_count == 1 && vdev_is_lost(the_vdevs[0]);
 }
 
 /* True when the program is on a device that is not lost. @deadline_ns: 0: none; @cancel: or NULL.
@@ -366,7 +366,7 @@ static const struct device_key **protect_list_keys(size_t *ret_count)
 /* Any that there is; then the device itself, which may have come back. */
 static bool protect_recover(void)
 {
-    const struct device *here = atomic_load(&the_seats[0]->device);
+    const struct device *here = atomic_load(&the_vdevs[0]->device);
     struct owned_room room;
     size_t count;
     owned_room_begin(&room); /* to find them */
@@ -443,7 +443,7 @@ static bool protect_has_point(void)
 /* A driver's process that dies is what a point is there for: the next one is not waited for. */
 static void protect_keep_spare(bool wanted)
 {
-    const struct device *device = the_seat_count == 1 ? atomic_load(&the_seats[0]->device) : NULL;
+    const struct device *device = the_vdev_count == 1 ? atomic_load(&the_vdevs[0]->device) : NULL;
     if (device)
         isolated_spare(device->platform, wanted);
 }
@@ -451,7 +451,7 @@ static void protect_keep_spare(bool wanted)
 /* It can go nowhere: who waits for a recovery is told. */
 static void protect_give_up_if_pinned(void)
 {
-    const char *pinned = pin_reason(the_seats[0]);
+    const char *pinned = pin_reason(the_vdevs[0]);
     if (pinned)
         journal_break(pinned);
 }
@@ -486,7 +486,7 @@ static void *protect_thread(void *unused)
             protect_recover_unless_others_do();
         else if (wanted)
             protect_replace();
-        else if (!lost && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 &&
+        else if (!lost && the_vdev_count == 1 && object_count(OBJECT_CONTEXT) != 0 &&
                  protect_is_due(&most_ns))
             (void)protect_make(most_ns);
         if (!lost && protect_has_point())
@@ -494,9 +494,9 @@ static void *protect_thread(void *unused)
     }
 }
 
-static bool protect_may(const struct seat *seat)
+static bool protect_may(const struct vdev *vdev)
 {
-    return protect_is_on() && seat == the_seats[0];
+    return protect_is_on() && vdev == the_vdevs[0];
 }
 
 static void protect_wake(void)
@@ -568,7 +568,7 @@ int protect_begin(const struct protect_settings *settings)
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.lock);
     /* Of a program that has nothing yet it is this at once. */
-    if (error == 0 && the_seat_count != 0 && object_count(OBJECT_CONTEXT) == 0)
+    if (error == 0 && the_vdev_count != 0 && object_count(OBJECT_CONTEXT) == 0)
         (void)protect_now();
     return error;
 }

@@ -280,7 +280,7 @@ static void recover_end_all(void)
         if (!event || event_state(event) != EVENT_HELD)
             continue;
         if (event->profiled)
-            event_ended_at(event, device_clock_guess(&event->queue->seat->clock));
+            event_ended_at(event, device_clock_guess(&event->queue->vdev->clock));
         event_finish(event, CL_COMPLETE);
     }
     journal_all_ended();

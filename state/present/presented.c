@@ -2,9 +2,9 @@
 
 struct present the_present;
 struct call_limits the_limits;
-struct seat_limits seat_limits[SEATS];
+struct vdev_limits vdev_limits[VDEVS];
 
-void seat_limits_set(struct seat_limits *limits, const struct devinfo *device)
+void vdev_limits_set(struct vdev_limits *limits, const struct devinfo *device)
 {
     devinfo_group_limits(device, &limits->groups);
     atomic_store(&limits->allocation,
@@ -14,8 +14,8 @@ void seat_limits_set(struct seat_limits *limits, const struct devinfo *device)
 void presented_limits_read(void)
 {
     const struct devinfo *device = &the_present.device;
-    for (size_t i = 0; i < SEATS; i++)
-        seat_limits_set(&seat_limits[i], device);
+    for (size_t i = 0; i < VDEVS; i++)
+        vdev_limits_set(&vdev_limits[i], device);
     the_limits.uniform_groups =
         !devinfo_scalar(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_FALSE);
     the_limits.subgroups =

@@ -19,29 +19,29 @@ struct call_limits {
 };
 extern struct call_limits the_limits;
 
-/** The same of a seat, by its index, and of buffers: of a program that registered (policy/reseat.h)
- *  these follow the device that the seat has. */
-struct seat_limits {
+/** The same of a virtual device, by its index, and of buffers: of a program that registered
+ * (policy/reseat.h) these follow the device that the virtual device has. */
+struct vdev_limits {
     struct group_limits groups;
     _Atomic uint64_t allocation; /**< Bytes of the largest buffer. */
 };
-extern struct seat_limits seat_limits[SEATS];
+extern struct vdev_limits vdev_limits[VDEVS];
 /** Those of one device. Not atomic as a whole. */
-void seat_limits_set(struct seat_limits *limits, const struct devinfo *device);
+void vdev_limits_set(struct vdev_limits *limits, const struct devinfo *device);
 
-/** Of a context: the largest of its seats' (5.2.1: "for all devices in context"). */
+/** Of a context: the largest of its virtual devices' (5.2.1: "for all devices in context"). */
 static inline uint64_t limits_allocation(const struct context *context)
 {
     uint64_t most = 0;
-    for (cl_uint i = 0; i < context->seat_count; i++) {
-        uint64_t one = atomic_load_explicit(&seat_limits[context->seats[i]->index].allocation,
+    for (cl_uint i = 0; i < context->vdev_count; i++) {
+        uint64_t one = atomic_load_explicit(&vdev_limits[context->vdevs[i]->index].allocation,
                                             memory_order_relaxed);
         most = one > most ? one : most;
     }
     return most;
 }
 
-/** Read the limits from the_present, for all seats. */
+/** Read the limits from the_present, for all virtual devices. */
 void presented_limits_read(void);
 
 #endif

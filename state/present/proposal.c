@@ -459,8 +459,8 @@ static void proposal_agree_memory(struct proposal *proposal)
     else
         proposal_mask(proposal, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL,
                       "a native kernel has pointers into one device's memory");
-    if (proposal_number(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > SEATS)
-        proposal_change(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, SEATS,
+    if (proposal_number(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > VDEVS)
+        proposal_change(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, VDEVS,
                         "a program has no more virtual devices");
     if (!proposal_number(proposal, CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE))
         proposal_change(proposal, CL_DEVICE_GLOBAL_VARIABLE_PREFERRED_TOTAL_SIZE, 0,

@@ -95,11 +95,11 @@ cl_int kernel_attributes(struct kernel *kernel, const void **ret_value, size_t *
 /** clGetKernelArgInfo (5.9.3). */
 cl_int kernel_arg_info(struct kernel *kernel, cl_uint index, cl_kernel_arg_info name,
                        const void **ret_value, size_t *ret_size);
-/** clGetKernelWorkGroupInfo (5.9.3). @seat: its index in the context. */
-cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_work_group_info name,
+/** clGetKernelWorkGroupInfo (5.9.3). @vdev: its index in the context. */
+cl_int kernel_work_group_info(struct kernel *kernel, cl_uint vdev, cl_kernel_work_group_info name,
                               const void **ret_value, size_t *ret_size);
 /** clGetKernelSubGroupInfo (5.9.3). @input: the program's, of @input_size bytes. */
-cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_sub_group_info name,
+cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint vdev, cl_kernel_sub_group_info name,
                              size_t input_size, const void *input, const void **ret_value,
                              size_t *ret_size);
 /**

@@ -406,7 +406,7 @@ cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const v
 {
     struct context *context = kernel->context;
     uint8_t home;
-    if (LIKELY(context->seat_count == 1)) {
+    if (LIKELY(context->vdev_count == 1)) {
         context_enter(context);
         home = atomic_load_explicit(&context->place[0], memory_order_relaxed);
     } else {

@@ -17,7 +17,7 @@ struct question {
     struct kernel *kernel;
     enum topic topic;
     cl_uint name;
-    cl_uint index; /* of the parameter, or the seat */
+    cl_uint index; /* of the parameter, or the virtual device */
     size_t input_size;
     const void *input;
     unsigned char key[64]; /* what the answer depends on besides the name */
@@ -112,8 +112,8 @@ static void kernel_info_key_add(struct question *question, const void *bytes, si
     question->key_size += size;
 }
 
-/* @seat: whose residence to ask, or -1 for where the kernel was made first. */
-static cl_int kernel_info_answer(const struct question *question, int seat, const void **ret_value,
+/* @vdev: whose residence to ask, or -1 for where the kernel was made first. */
+static cl_int kernel_info_answer(const struct question *question, int vdev, const void **ret_value,
                                  size_t *ret_size)
 {
     struct kernel *kernel = question->kernel;
@@ -130,11 +130,11 @@ static cl_int kernel_info_answer(const struct question *question, int seat, cons
     if (refusal)
         return *refusal;
     program_enter(kernel->program);
-    if (seat >= 0)
-        context_enter_slow(kernel->context, 1u << seat);
-    uint8_t place = seat < 0
+    if (vdev >= 0)
+        context_enter_slow(kernel->context, 1u << vdev);
+    uint8_t place = vdev < 0
                         ? kernel_home(kernel)
-                        : atomic_load_explicit(&kernel->context->place[seat], memory_order_relaxed);
+                        : atomic_load_explicit(&kernel->context->place[vdev], memory_order_relaxed);
     cl_int error = kernel_info_ask(question, place, ret_value, ret_size);
     gate_leave();
     return error;
@@ -172,12 +172,12 @@ static void kernel_info_tell_group(struct kernel *kernel, size_t size)
         ;
 }
 
-cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_work_group_info name,
+cl_int kernel_work_group_info(struct kernel *kernel, cl_uint vdev, cl_kernel_work_group_info name,
                               const void **ret_value, size_t *ret_size)
 {
     struct question question = {
-        .kernel = kernel, .topic = TOPIC_WORK_GROUP, .name = name, .index = seat};
-    kernel_info_key_add(&question, &seat, sizeof(seat));
+        .kernel = kernel, .topic = TOPIC_WORK_GROUP, .name = name, .index = vdev};
+    kernel_info_key_add(&question, &vdev, sizeof(vdev));
     /* The last of the specification's names is for custom devices and built-in kernels (5.9.3),
      * which are not offered; what a driver says of others is its own. */
     if (name < CL_KERNEL_WORK_GROUP_SIZE || name >= CL_KERNEL_GLOBAL_WORK_SIZE)
@@ -191,30 +191,30 @@ cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_wor
                                  question.key, question.key_size, &bytes, sizeof(bytes), ret_size);
         return *ret_value ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     }
-    cl_int error = kernel_info_answer(&question, (int)seat, ret_value, ret_size);
+    cl_int error = kernel_info_answer(&question, (int)vdev, ret_value, ret_size);
     if (error == CL_SUCCESS && name == CL_KERNEL_WORK_GROUP_SIZE && *ret_size == sizeof(size_t))
         kernel_info_tell_group(kernel, *(const size_t *)*ret_value);
     return error;
 }
 
-cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_sub_group_info name,
+cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint vdev, cl_kernel_sub_group_info name,
                              size_t input_size, const void *input, const void **ret_value,
                              size_t *ret_size)
 {
     struct question question = {.kernel = kernel,
                                 .topic = TOPIC_SUB_GROUP,
                                 .name = name,
-                                .index = seat,
+                                .index = vdev,
                                 .input_size = input_size,
                                 .input = input};
     /* Three sizes or one number, of 5.9.3. */
     if (input_size > 3 * sizeof(size_t) || (!input && input_size))
         return CL_INVALID_VALUE;
-    kernel_info_key_add(&question, &seat, sizeof(seat));
+    kernel_info_key_add(&question, &vdev, sizeof(vdev));
     if (input)
         kernel_info_key_add(&question, input, input_size);
     usage_note_subgroups();
-    return kernel_info_answer(&question, (int)seat, ret_value, ret_size);
+    return kernel_info_answer(&question, (int)vdev, ret_value, ret_size);
 }
 
 static bool kernel_info_exceeds(const _Atomic uint64_t *mark, uint64_t value)

@@ -60,7 +60,7 @@ size_t kernel_largest_group(const struct kernel *kernel, const struct residence 
 static inline uint8_t kernel_home(const struct kernel *kernel)
 {
     const struct context *context = kernel->context;
-    return LIKELY(context->seat_count == 1)
+    return LIKELY(context->vdev_count == 1)
                ? atomic_load_explicit(&context->place[0], memory_order_relaxed)
                : program_kernel_place(kernel->program);
 }

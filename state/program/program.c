@@ -19,12 +19,12 @@ cl_int program_error(int err)
     return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
 }
 
-/* Inside the gate with each of @seats on a device. */
-static void program_enter_all(struct context *context, uint32_t seats)
+/* Inside the gate with each of @vdevs on a device. */
+static void program_enter_all(struct context *context, uint32_t vdevs)
 {
     gate_enter();
-    for (cl_uint i = 0; i < context->seat_count; i++) {
-        if ((seats & (1u << i)) && atomic_load(&context->place[i]) == PLACE_NONE) {
+    for (cl_uint i = 0; i < context->vdev_count; i++) {
+        if ((vdevs & (1u << i)) && atomic_load(&context->place[i]) == PLACE_NONE) {
             context_enter_slow(context, 1u << i);
             /* Another may have left while this one came. */
             i = UINT32_MAX;
@@ -32,18 +32,18 @@ static void program_enter_all(struct context *context, uint32_t seats)
     }
 }
 
-void program_sites_enter(struct context *context, uint32_t seats, bool all,
+void program_sites_enter(struct context *context, uint32_t vdevs, bool all,
                          struct program_sites *ret_sites)
 {
     struct program_sites *sites = ret_sites;
     *sites = (struct program_sites){0};
-    program_enter_all(context, all ? seats : 0);
+    program_enter_all(context, all ? vdevs : 0);
     if (!all)
-        context_enter_slow(context, seats);
-    for (cl_uint i = 0; i < context->seat_count; i++) {
+        context_enter_slow(context, vdevs);
+    for (cl_uint i = 0; i < context->vdev_count; i++) {
         uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
         unsigned s = 0;
-        if (!(seats & (1u << i)) || place == PLACE_NONE)
+        if (!(vdevs & (1u << i)) || place == PLACE_NONE)
             continue;
         while (s < sites->count && sites->site[s].place != place)
             s++;
@@ -52,19 +52,19 @@ void program_sites_enter(struct context *context, uint32_t seats, bool all,
                 (struct program_site){.residence = context->at[place], .place = place};
             residence_ref(context->at[place]);
         }
-        sites->site[s].seats |= 1u << i;
+        sites->site[s].vdevs |= 1u << i;
     }
 }
 
-bool program_sites_hold(const struct context *context, uint32_t seats,
+bool program_sites_hold(const struct context *context, uint32_t vdevs,
                         const struct program_sites *sites)
 {
-    for (cl_uint i = 0; i < context->seat_count; i++) {
-        if (!(seats & (1u << i)))
+    for (cl_uint i = 0; i < context->vdev_count; i++) {
+        if (!(vdevs & (1u << i)))
             continue;
         uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
         unsigned s = 0;
-        while (s < sites->count && !(sites->site[s].seats & (1u << i)))
+        while (s < sites->count && !(sites->site[s].vdevs & (1u << i)))
             s++;
         /* One that was suspended, and still is, gets what it misses when it is resumed. */
         if (s == sites->count && place == PLACE_NONE)
@@ -87,10 +87,10 @@ static void program_details_free(struct program_details *details)
 {
     if (!details)
         return;
-    for (unsigned i = 0; i < SEATS; i++) {
-        free(details->seat[i].options);
-        free(details->seat[i].log);
-        recipe_unref(details->seat[i].recipe);
+    for (unsigned i = 0; i < VDEVS; i++) {
+        free(details->vdev[i].options);
+        free(details->vdev[i].log);
+        recipe_unref(details->vdev[i].recipe);
     }
     recipe_unref(details->base);
     recipe_unref(details->contained);
@@ -102,7 +102,7 @@ static void program_details_free(struct program_details *details)
     free(details);
 }
 
-struct program *program_new(struct context *context, uint32_t seats, enum program_origin origin,
+struct program *program_new(struct context *context, uint32_t vdevs, enum program_origin origin,
                             struct recipe *base)
 {
     struct program *program = object_create(OBJECT_PROGRAM);
@@ -117,9 +117,9 @@ struct program *program_new(struct context *context, uint32_t seats, enum progra
     pthread_cond_init(&details->built, NULL);
     details->origin = origin;
     details->pin = PIN_NONE;
-    details->seats = seats;
-    for (unsigned i = 0; i < SEATS; i++)
-        details->seat[i].status = CL_BUILD_NONE;
+    details->vdevs = vdevs;
+    for (unsigned i = 0; i < VDEVS; i++)
+        details->vdev[i].status = CL_BUILD_NONE;
     if (base) {
         details->base = recipe_ref(base);
         program->recipe = recipe_ref(base);
@@ -227,30 +227,30 @@ OBJECT_CLASS(program_class) = {
 };
 
 /* CL_PROGRAM_BINARY_TYPE of a program that was loaded and not built yet. */
-static void program_seats_from_container(struct program *program)
+static void program_vdevs_from_container(struct program *program)
 {
-    for (unsigned i = 0; i < SEATS; i++)
-        program->details->seat[i].type = recipe_binary_type(program->details->base);
+    for (unsigned i = 0; i < VDEVS; i++)
+        program->details->vdev[i].type = recipe_binary_type(program->details->base);
 }
 
-cl_int program_create(struct context *context, uint32_t seats, struct recipe *base,
+cl_int program_create(struct context *context, uint32_t vdevs, struct recipe *base,
                       bool from_binary, struct program **ret_program)
 {
     enum program_origin origin = from_binary                   ? PROGRAM_FROM_BINARY
                                  : base->kind == RECIPE_SOURCE ? PROGRAM_FROM_SOURCE
                                                                : PROGRAM_FROM_IL;
-    struct program *program = program_new(context, seats, origin, base);
+    struct program *program = program_new(context, vdevs, origin, base);
     if (!program)
         return CL_OUT_OF_HOST_MEMORY;
     if (from_binary)
-        program_seats_from_container(program);
-    struct retry retry = {context->seats, context->seat_count, 0};
+        program_vdevs_from_container(program);
+    struct retry retry = {context->vdevs, context->vdev_count, 0};
     cl_int error;
     bool settled, built;
     do {
         struct program_sites sites;
-        cl_program reals[SEATS] = {NULL};
-        program_sites_enter(context, seats, false, &sites);
+        cl_program reals[VDEVS] = {NULL};
+        program_sites_enter(context, vdevs, false, &sites);
         gate_leave();
         bool lost = false;
         built = false;
@@ -263,7 +263,7 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
             program_outcome_finish(&outcome);
         }
         gate_enter();
-        settled = !lost && program_sites_hold(context, seats, &sites);
+        settled = !lost && program_sites_hold(context, vdevs, &sites);
         if (settled && error == CL_SUCCESS) {
             for (unsigned s = 0; s < sites.count; s++) {
                 program->real[sites.site[s].place] = reals[s];
@@ -283,16 +283,16 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         program_discard(program);
         return error;
     }
-    for (cl_uint i = 0; from_binary && built && i < context->seat_count; i++)
+    for (cl_uint i = 0; from_binary && built && i < context->vdev_count; i++)
         program_keep_binary(program, i);
     *ret_program = program;
     return CL_SUCCESS;
 }
 
 /*
- * A seat is about to join another one, for which the program was not built. The other's threads may
- * be using the real program that is there: a new one takes its part, and it goes with the
- * residence.
+ * A virtual device is about to join another one, for which the program was not built. The other's
+ * threads may be using the real program that is there: a new one takes its part, and it goes with
+ * the residence.
  */
 static cl_int program_make_anew(struct program *program, struct recipe *recipe,
                                 struct residence *residence, uint8_t place, uint32_t edition,
@@ -349,7 +349,7 @@ cl_int program_specialise(struct program *program, cl_uint id, size_t size, cons
         return CL_INVALID_VALUE;
     memcpy(constant.bytes, value, size);
     struct program_sites sites;
-    program_sites_enter(program->context, details->seats, false, &sites);
+    program_sites_enter(program->context, details->vdevs, false, &sites);
     pthread_mutex_lock(&program->lock);
     uint32_t i = 0;
     while (i < details->constant_count && details->constants[i].id != id)
@@ -374,18 +374,18 @@ out:
     return error;
 }
 
-bool program_is_executable(const struct program *program, uint32_t seats)
+bool program_is_executable(const struct program *program, uint32_t vdevs)
 {
-    return (atomic_load_explicit(&program->executable, memory_order_relaxed) & seats) != 0;
+    return (atomic_load_explicit(&program->executable, memory_order_relaxed) & vdevs) != 0;
 }
 
 uint8_t program_kernel_place(const struct program *program)
 {
     const struct context *context = program->context;
-    uint32_t seats = atomic_load_explicit(&program->executable, memory_order_relaxed);
-    for (cl_uint i = 0; i < context->seat_count; i++) {
+    uint32_t vdevs = atomic_load_explicit(&program->executable, memory_order_relaxed);
+    for (cl_uint i = 0; i < context->vdev_count; i++) {
         uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
-        if ((seats & (1u << i)) && place != PLACE_NONE)
+        if ((vdevs & (1u << i)) && place != PLACE_NONE)
             return place;
     }
     return context_home(context);
@@ -395,16 +395,16 @@ enum pin_kind program_find_pin(const struct program *program)
 {
     const struct program_details *details = program->details;
     const struct recipe *first = NULL;
-    for (unsigned i = 0; i < SEATS; i++) {
-        const struct program_seat *seat = &details->seat[i];
-        if (!seat->recipe)
+    for (unsigned i = 0; i < VDEVS; i++) {
+        const struct program_vdev *vdev = &details->vdev[i];
+        if (!vdev->recipe)
             continue;
-        if ((seat->globals > 0 && recipe_may_keep_variables(seat->recipe)) ||
-            (seat->recipe != first && recipe_keeps_variables(seat->recipe)))
+        if ((vdev->globals > 0 && recipe_may_keep_variables(vdev->recipe)) ||
+            (vdev->recipe != first && recipe_keeps_variables(vdev->recipe)))
             return PIN_VARIABLES;
-        if (first && !recipe_same(first, seat->recipe))
+        if (first && !recipe_same(first, vdev->recipe))
             return PIN_BUILDS;
-        first = seat->recipe;
+        first = vdev->recipe;
     }
     return PIN_NONE;
 }

@@ -21,7 +21,7 @@ struct program {
     _Atomic uint32_t made[PLACES]; /**< The edition that real[] is of. */
     _Atomic uint32_t kernels;      /**< Live kernels: a rebuild is refused while there are any. */
     _Atomic uint32_t held;         /**< Held launches of its kernels, which forbid it as well. */
-    _Atomic uint32_t executable;   /**< Bits: the seats that it has an executable for. */
+    _Atomic uint32_t executable;   /**< Bits: the virtual devices that it has an executable for. */
     pthread_mutex_t lock;
     struct program_details *details; /**< Logs, status, names, memoised answers: program_priv.h */
 };
@@ -47,13 +47,14 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
                          struct program_outcome *outcome);
 
 /*
- * What the entry points do once their parameters are checked. @seats: bits, which of the context's
- * seats; never empty. All wait while one of them is suspended, and none is called inside the gate.
+ * What the entry points do once their parameters are checked. @vdevs: bits, which of the context's
+ * virtual devices; never empty. All wait while one of them is suspended, and none is called inside
+ * the gate.
  */
 
-/** clCreateProgramWithSource, WithIL, WithBinary. Waits only while all of @seats are suspended: one
+/** clCreateProgramWithSource, WithIL, WithBinary. Waits only while all of @vdevs are suspended: one
  *  that is gets its part when it is resumed. @base: a reference is taken. */
-cl_int program_create(struct context *context, uint32_t seats, struct recipe *base,
+cl_int program_create(struct context *context, uint32_t vdevs, struct recipe *base,
                       bool from_binary, struct program **ret_program);
 
 /** A program as the parameter of a compilation or a link. */
@@ -79,16 +80,16 @@ struct program_notify {
  */
 
 /** clBuildProgram (5.8.3). Blocks on the compilers where @notify names nobody. */
-cl_int program_build(struct program *program, uint32_t seats, const char *options,
+cl_int program_build(struct program *program, uint32_t vdevs, const char *options,
                      struct program_notify notify);
 /** clCompileProgram (5.8.4). As program_build. */
-cl_int program_compile(struct program *program, uint32_t seats, const char *options,
+cl_int program_compile(struct program *program, uint32_t vdevs, const char *options,
                        const struct program_list *headers, struct program_notify notify);
 /**
  * clLinkProgram (5.8.4). As program_build.
  * @ret_program  Set on success, and where the driver has a program to tell of a failure.
  */
-cl_int program_link(struct context *context, uint32_t seats, const char *options,
+cl_int program_link(struct context *context, uint32_t vdevs, const char *options,
                     const struct program_list *inputs, struct program_notify notify,
                     struct program **ret_program);
 /**
@@ -100,17 +101,17 @@ void program_settle(struct program *program);
 /** clSetProgramSpecializationConstant (5.8.1). CL_INVALID_PROGRAM: not created from IL. */
 cl_int program_specialise(struct program *program, cl_uint id, size_t size, const void *value);
 
-/** True when the last build asked for, for any of @seats, made an executable. */
-bool program_is_executable(const struct program *program, uint32_t seats);
-/** Where a kernel can be made first: the place of the first seat with an executable that is not
- *  suspended, else the context's home. Inside the gate, after program_enter. */
+/** True when the last build asked for, for any of @vdevs, made an executable. */
+bool program_is_executable(const struct program *program, uint32_t vdevs);
+/** Where a kernel can be made first: the place of the first virtual device with an executable that
+ * is not suspended, else the context's home. Inside the gate, after program_enter. */
 uint8_t program_kernel_place(const struct program *program);
-/** context_enter, with one of the seats that have an executable on a device. */
+/** context_enter, with one of the virtual devices that have an executable on a device. */
 static inline void program_enter(struct program *program)
 {
     struct context *context = program->context;
     context_enter(context);
-    if (UNLIKELY(context->seat_count > 1))
+    if (UNLIKELY(context->vdev_count > 1))
         context_enter_slow(context,
                            atomic_load_explicit(&program->executable, memory_order_relaxed));
 }
@@ -121,22 +122,22 @@ static inline void program_enter(struct program *program)
 
 /** As created: SOURCE, IL, or what a container held; NULL for a linked program. Borrowed. */
 const struct recipe *program_base(const struct program *program);
-/** Bits: which of the context's seats are the program's devices. */
-uint32_t program_seats(const struct program *program);
+/** Bits: which of the context's virtual devices are the program's devices. */
+uint32_t program_vdevs(const struct program *program);
 
 struct program_state {
     cl_build_status status;
     cl_program_binary_type type;
     size_t globals; /**< CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE. */
 };
-void program_seat_state(struct program *program, cl_uint seat, struct program_state *ret_state);
+void program_vdev_state(struct program *program, cl_uint vdev, struct program_state *ret_state);
 
 /** Programs have no names: that of a kernel of it, or "" where it has none now. */
 void program_kernel_name(const struct program *program, char *ret_name, size_t size);
 
 enum program_text { PROGRAM_TEXT_OPTIONS, PROGRAM_TEXT_LOG, PROGRAM_TEXT_KERNELS };
-/** Owned by the caller (free()); NULL without memory. @seat: ignored for the kernels' names. */
-char *program_text(struct program *program, cl_uint seat, enum program_text which);
+/** Owned by the caller (free()); NULL without memory. @vdev: ignored for the kernels' names. */
+char *program_text(struct program *program, cl_uint vdev, enum program_text which);
 size_t program_kernel_count(struct program *program);
 /**
  * True when clGetKernelArgInfo has answers (5.9.3): the program asked for -cl-kernel-arg-info.
@@ -144,20 +145,19 @@ size_t program_kernel_count(struct program *program);
  */
 bool program_tells_parameters(struct program *program);
 /**
- * The container for one seat (CL_PROGRAM_BINARIES, 5.8.5).
+ * The container for one virtual device (CL_PROGRAM_BINARIES, 5.8.5).
  *
- * @ret_bytes  Owned by the caller (free()); NULL and size 0 where nothing was built for that seat.
- *             May be NULL, for the size alone.
- * Returns 0, -ENOMEM or -E2BIG.
+ * @ret_bytes  Owned by the caller (free()); NULL and size 0 where nothing was built for that
+ * virtual device. May be NULL, for the size alone. Returns 0, -ENOMEM or -E2BIG.
  */
-MUST_CHECK int program_container(struct program *program, cl_uint seat, unsigned char **ret_bytes,
+MUST_CHECK int program_container(struct program *program, cl_uint vdev, unsigned char **ret_bytes,
                                  size_t *ret_size);
 /**
  * The program takes its container with it, or brings it back: what its device made of it is kept in
  * the library of binaries for the next time. Blocks on the driver, as it would where the program
  * got the driver's own binary. Outside the gate.
  */
-void program_keep_binary(struct program *program, cl_uint seat);
+void program_keep_binary(struct program *program, cl_uint vdev);
 
 /** OpenCL C that drivers get before every source; the program never sees it. Static or "": set
  *  before the first program is made. */

@@ -240,13 +240,13 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
 {
     struct program *program = job->program;
     struct program_sites sites;
-    struct program_outcome outcomes[SEATS] = {0};
-    cl_program reals[SEATS], found[SEATS];
-    struct site_build builds[SEATS] = {0};
+    struct program_outcome outcomes[VDEVS] = {0};
+    cl_program reals[VDEVS], found[VDEVS];
+    struct site_build builds[VDEVS] = {0};
     cl_program *headers = NULL;
     bool replaces = false, settled;
     cl_int error = CL_SUCCESS;
-    program_sites_enter(program->context, job->seats, true, &sites);
+    program_sites_enter(program->context, job->vdevs, true, &sites);
     for (unsigned s = 0; s < sites.count; s++)
         reals[s] = found[s] = program->real[sites.site[s].place];
     if (job->work == PROGRAM_COMPILE)
@@ -275,7 +275,7 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
         replaces = false;
     if (!replaces)
         gate_enter();
-    settled = !lost && program_sites_hold(program->context, job->seats, &sites) &&
+    settled = !lost && program_sites_hold(program->context, job->vdevs, &sites) &&
               program_build_has_built(job, &sites, found);
     if (settled)
         program_publish(job, &sites, outcomes);
@@ -288,13 +288,13 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
     return settled;
 }
 
-static cl_int program_build_start(enum program_work work, struct program *program, uint32_t seats,
+static cl_int program_build_start(enum program_work work, struct program *program, uint32_t vdevs,
                                   const char *options, const struct program_list *headers,
                                   struct program_notify notify)
 {
     struct program_job *job;
     bool visible;
-    cl_int error = program_job_create(work, program, seats, options, headers, notify, &job);
+    cl_int error = program_job_create(work, program, vdevs, options, headers, notify, &job);
     if (error != CL_SUCCESS)
         return error;
     error = program_job_claim(job);
@@ -308,19 +308,19 @@ static cl_int program_build_start(enum program_work work, struct program *progra
     return error;
 }
 
-cl_int program_build(struct program *program, uint32_t seats, const char *options,
+cl_int program_build(struct program *program, uint32_t vdevs, const char *options,
                      struct program_notify notify)
 {
     if (program->details->origin == PROGRAM_LINKED)
         return CL_INVALID_OPERATION;
-    return program_build_start(PROGRAM_BUILD, program, seats, options, NULL, notify);
+    return program_build_start(PROGRAM_BUILD, program, vdevs, options, NULL, notify);
 }
 
-cl_int program_compile(struct program *program, uint32_t seats, const char *options,
+cl_int program_compile(struct program *program, uint32_t vdevs, const char *options,
                        const struct program_list *headers, struct program_notify notify)
 {
     enum program_origin origin = program->details->origin;
     if (origin != PROGRAM_FROM_SOURCE && origin != PROGRAM_FROM_IL)
         return CL_INVALID_OPERATION;
-    return program_build_start(PROGRAM_COMPILE, program, seats, options, headers, notify);
+    return program_build_start(PROGRAM_COMPILE, program, vdevs, options, headers, notify);
 }

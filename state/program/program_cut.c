@@ -145,15 +145,15 @@ static cl_int program_cut_build(struct program *program, struct residence *resid
     return recipe_follow(variant, residence, ret_real, NULL);
 }
 
-/* Where the seat is; false where it is somewhere else by the time that it is made. */
-static bool program_cut_make_once(struct program *program, int seat, cl_int *ret_error)
+/* Where the virtual device is; false where it is somewhere else by the time that it is made. */
+static bool program_cut_make_once(struct program *program, int vdev, cl_int *ret_error)
 {
     struct context *context = program->context;
     struct residence *residence = NULL;
     cl_program real;
     uint32_t edition;
     gate_enter();
-    uint8_t place = atomic_load(&context->place[seat]);
+    uint8_t place = atomic_load(&context->place[vdev]);
     if (place != PLACE_NONE && !program_cut_real(program, place)) {
         residence = context->at[place];
         residence_ref(residence);
@@ -172,7 +172,7 @@ static bool program_cut_make_once(struct program *program, int seat, cl_int *ret
     }
     gate_enter();
     pthread_mutex_lock(&program->lock);
-    bool there = atomic_load(&context->place[seat]) == place && context->at[place] == residence;
+    bool there = atomic_load(&context->place[vdev]) == place && context->at[place] == residence;
     bool kept = there && program_cut_keep(program, place, edition, real);
     pthread_mutex_unlock(&program->lock);
     gate_leave();
@@ -182,17 +182,17 @@ static bool program_cut_make_once(struct program *program, int seat, cl_int *ret
     return there;
 }
 
-cl_int program_cut_make(struct program *program, int seat)
+cl_int program_cut_make(struct program *program, int vdev)
 {
     cl_int error;
-    while (!program_cut_make_once(program, seat, &error))
+    while (!program_cut_make_once(program, vdev, &error))
         ;
     return error;
 }
 
 struct cutting {
     struct program *program; /* held */
-    int seat;
+    int vdev;
 };
 
 static void program_cut_ends(struct program *program)
@@ -208,7 +208,7 @@ static void *program_cut_thread(void *data)
     struct cutting *cutting = data;
     struct program *program = cutting->program;
     work_build_begin(false);
-    cl_int error = program_cut_make(program, cutting->seat);
+    cl_int error = program_cut_make(program, cutting->vdev);
     if (error == CL_SUCCESS)
         log_info("long launches of a program's kernels that ask for their place are given in "
                  "pieces from now on");
@@ -223,13 +223,13 @@ static void *program_cut_thread(void *data)
     return NULL;
 }
 
-void program_cut_start(struct program *program, int seat)
+void program_cut_start(struct program *program, int vdev)
 {
     if (program_cut_was_refused(program) || atomic_exchange(&program->details->cutting, true))
         return;
     struct cutting *cutting = malloc(sizeof(*cutting));
     if (cutting) {
-        *cutting = (struct cutting){program, seat};
+        *cutting = (struct cutting){program, vdev};
         object_hold(program);
         work_build_announce();
         if (thread_start("reseat-build", 0, program_cut_thread, cutting, NULL) == 0)

@@ -37,11 +37,11 @@ bool program_cut_fits(const struct program *program, const char *name, struct re
 /** Why it cannot be made, in words; static. NULL: nothing is known to stand against it. */
 const char *program_cut_refusal(struct program *program);
 
-/** Make it where seat @seat of the context is, if it is not there. Blocks on the compiler; outside
- *  the gate. CL_SUCCESS also where the seat is suspended. */
-cl_int program_cut_make(struct program *program, int seat);
+/** Make it where virtual device @vdev of the context is, if it is not there. Blocks on the
+ * compiler; outside the gate. CL_SUCCESS also where the virtual device is suspended. */
+cl_int program_cut_make(struct program *program, int vdev);
 /** The same in the background; once, and never again after it was found not to build. */
-void program_cut_start(struct program *program, int seat);
+void program_cut_start(struct program *program, int vdev);
 /** Wait until it is not being made in the background any more, or for the deadline. Outside the
  *  gate. */
 void program_cut_await(struct program *program, uint64_t deadline_ns);

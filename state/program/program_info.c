@@ -24,25 +24,25 @@ const struct recipe *program_base(const struct program *program)
     return program->details->base;
 }
 
-uint32_t program_seats(const struct program *program)
+uint32_t program_vdevs(const struct program *program)
 {
-    return program->details->seats;
+    return program->details->vdevs;
 }
 
-void program_seat_state(struct program *program, cl_uint seat, struct program_state *ret_state)
+void program_vdev_state(struct program *program, cl_uint vdev, struct program_state *ret_state)
 {
-    const struct program_seat *at = &program->details->seat[seat];
+    const struct program_vdev *at = &program->details->vdev[vdev];
     pthread_mutex_lock(&program->lock);
     *ret_state = (struct program_state){at->status, at->type, at->globals};
     pthread_mutex_unlock(&program->lock);
 }
 
-char *program_text(struct program *program, cl_uint seat, enum program_text which)
+char *program_text(struct program *program, cl_uint vdev, enum program_text which)
 {
     const struct program_details *details = program->details;
     pthread_mutex_lock(&program->lock);
-    const char *text = which == PROGRAM_TEXT_OPTIONS ? details->seat[seat].options
-                       : which == PROGRAM_TEXT_LOG   ? details->seat[seat].log
+    const char *text = which == PROGRAM_TEXT_OPTIONS ? details->vdev[vdev].options
+                       : which == PROGRAM_TEXT_LOG   ? details->vdev[vdev].log
                                                      : details->kernel_names;
     char *copy = strdup(text ? text : "");
     pthread_mutex_unlock(&program->lock);
@@ -57,11 +57,12 @@ size_t program_kernel_count(struct program *program)
     return count;
 }
 
-/* What was built for a seat, or loaded from a container and never built since. Under the lock. */
-static struct recipe *program_info_seat_recipe(const struct program_details *details, cl_uint seat)
+/* What was built for a virtual device, or loaded from a container and never built since. Under the
+ * lock. */
+static struct recipe *program_info_vdev_recipe(const struct program_details *details, cl_uint vdev)
 {
-    const struct program_seat *at = &details->seat[seat];
-    if (!(details->seats & (1u << seat)))
+    const struct program_vdev *at = &details->vdev[vdev];
+    if (!(details->vdevs & (1u << vdev)))
         return NULL;
     if (at->recipe)
         return at->status == CL_BUILD_SUCCESS ? at->recipe : NULL;
@@ -73,22 +74,22 @@ bool program_tells_parameters(struct program *program)
 {
     bool tells = false;
     pthread_mutex_lock(&program->lock);
-    for (unsigned i = 0; i < SEATS && !tells; i++) {
-        const struct recipe *recipe = program_info_seat_recipe(program->details, i);
+    for (unsigned i = 0; i < VDEVS && !tells; i++) {
+        const struct recipe *recipe = program_info_vdev_recipe(program->details, i);
         tells = recipe && recipe_tells_parameters(recipe);
     }
     pthread_mutex_unlock(&program->lock);
     return tells;
 }
 
-int program_container(struct program *program, cl_uint seat, unsigned char **ret_bytes,
+int program_container(struct program *program, cl_uint vdev, unsigned char **ret_bytes,
                       size_t *ret_size)
 {
     struct program_details *details = program->details;
     unsigned char *copy = NULL;
     int err = 0;
     pthread_mutex_lock(&program->lock);
-    struct recipe *recipe = program_info_seat_recipe(details, seat);
+    struct recipe *recipe = program_info_vdev_recipe(details, vdev);
     size_t size = 0;
     if (recipe && recipe != details->contained) {
         unsigned char *bytes;
@@ -118,7 +119,7 @@ int program_container(struct program *program, cl_uint seat, unsigned char **ret
     return 0;
 }
 
-void program_keep_binary(struct program *program, cl_uint seat)
+void program_keep_binary(struct program *program, cl_uint vdev)
 {
     const struct context *context = program->context;
     struct residence *residence = NULL;
@@ -127,12 +128,12 @@ void program_keep_binary(struct program *program, cl_uint seat)
         return;
     pthread_mutex_lock(&program->lock);
     struct recipe *CLEANUP(recipe_unref_pointer) recipe =
-        program_info_seat_recipe(program->details, seat);
+        program_info_vdev_recipe(program->details, vdev);
     uint32_t edition = atomic_load(&program->edition);
     recipe = recipe ? recipe_ref(recipe) : NULL;
     pthread_mutex_unlock(&program->lock);
     gate_enter();
-    uint8_t place = atomic_load(&context->place[seat]);
+    uint8_t place = atomic_load(&context->place[vdev]);
     if (recipe && place != PLACE_NONE && atomic_load(&program->made[place]) == edition &&
         program->real[place]) {
         residence = context->at[place];

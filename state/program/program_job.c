@@ -45,7 +45,7 @@ static cl_int program_job_copy_parts(struct program_job *job, const struct progr
     return CL_SUCCESS;
 }
 
-cl_int program_job_create(enum program_work work, struct program *program, uint32_t seats,
+cl_int program_job_create(enum program_work work, struct program *program, uint32_t vdevs,
                           const char *options, const struct program_list *parts,
                           struct program_notify notify, struct program_job **ret_job)
 {
@@ -55,7 +55,7 @@ cl_int program_job_create(enum program_work work, struct program *program, uint3
     job->work = work;
     job->program = program;
     object_hold(program);
-    job->seats = seats;
+    job->vdevs = vdevs;
     job->notify = notify;
     job->options = strdup(options ? options : "");
     cl_int error = job->options ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
@@ -129,9 +129,9 @@ static void program_job_in_progress(struct program_job *job)
 {
     struct program *program = job->program;
     pthread_mutex_lock(&program->lock);
-    for (unsigned i = 0; i < SEATS; i++)
-        if (job->seats & (1u << i))
-            program->details->seat[i].status = CL_BUILD_IN_PROGRESS;
+    for (unsigned i = 0; i < VDEVS; i++)
+        if (job->vdevs & (1u << i))
+            program->details->vdev[i].status = CL_BUILD_IN_PROGRESS;
     pthread_mutex_unlock(&program->lock);
 }
 
@@ -139,7 +139,7 @@ static cl_int program_job_work(struct program_job *job)
 {
     bool (*once)(struct program_job * job, cl_int * ret_error) =
         job->work == PROGRAM_LINK ? program_link_once : program_build_once;
-    struct retry retry = {job->program->context->seats, job->program->context->seat_count, 0};
+    struct retry retry = {job->program->context->vdevs, job->program->context->vdev_count, 0};
     cl_int error;
     while (!once(job, &error)) {
         log_info("a program was moved while it was built: once more on its new device");
@@ -173,8 +173,8 @@ static bool program_job_is_elsewhere(const struct program_job *job)
 {
     bool elsewhere = true;
     const struct context *context = job->program->context;
-    for (cl_uint i = 0; i < context->seat_count; i++) {
-        const struct device *device = atomic_load(&context->seats[i]->device);
+    for (cl_uint i = 0; i < context->vdev_count; i++) {
+        const struct device *device = atomic_load(&context->vdevs[i]->device);
         elsewhere = elsewhere && device && device->between;
     }
     return elsewhere;
@@ -269,24 +269,24 @@ static bool program_job_succeeded(const struct program_outcome *outcome)
     return outcome->error == CL_SUCCESS && outcome->status == CL_BUILD_SUCCESS;
 }
 
-/* One site's outcome for each of its seats that took part. */
+/* One site's outcome for each of its virtual devices that took part. */
 static void program_job_publish_site(struct program_job *job, const struct program_site *site,
                                      struct program_outcome *outcome)
 {
     struct program_details *details = job->program->details;
     bool done = program_job_succeeded(outcome);
-    for (unsigned i = 0; i < SEATS; i++) {
-        struct program_seat *seat = &details->seat[i];
-        if (!(site->seats & (1u << i)))
+    for (unsigned i = 0; i < VDEVS; i++) {
+        struct program_vdev *vdev = &details->vdev[i];
+        if (!(site->vdevs & (1u << i)))
             continue;
-        seat->status = outcome->status;
-        seat->type = outcome->type;
-        seat->globals = outcome->globals;
-        program_job_replace_string(&seat->log, outcome->log);
-        program_job_replace_string(&seat->options, job->options);
+        vdev->status = outcome->status;
+        vdev->type = outcome->type;
+        vdev->globals = outcome->globals;
+        program_job_replace_string(&vdev->log, outcome->log);
+        program_job_replace_string(&vdev->options, job->options);
         if (done || outcome->status != CL_BUILD_SUCCESS) {
-            recipe_unref(seat->recipe);
-            seat->recipe = done ? recipe_ref(job->recipe) : NULL;
+            recipe_unref(vdev->recipe);
+            vdev->recipe = done ? recipe_ref(job->recipe) : NULL;
         }
     }
     /* Drivers differ in their order: those that were told stay as they were. */
@@ -323,9 +323,9 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
     pin_take(&program->context->pins, details->pin);
     pin_drop(&program->context->pins, before);
     uint32_t executable = 0;
-    for (unsigned i = 0; i < SEATS; i++)
-        if (details->seat[i].status == CL_BUILD_SUCCESS &&
-            details->seat[i].type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+    for (unsigned i = 0; i < VDEVS; i++)
+        if (details->vdev[i].status == CL_BUILD_SUCCESS &&
+            details->vdev[i].type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
             executable |= 1u << i;
     atomic_store(&program->executable, executable);
     for (unsigned s = 0; s < sites->count; s++) {
@@ -336,7 +336,7 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
         }
     }
     /* The sites have what it asked for. Those that a mover prepares are out of date, and so is
-     * where other seats live, for one that joins them. */
+     * where other virtual devices live, for one that joins them. */
     uint32_t edition = atomic_load(&program->edition) + 1;
     for (unsigned s = 0; s < sites->count; s++)
         atomic_store(&program->made[sites->site[s].place], edition);
@@ -380,9 +380,9 @@ static void program_job_in_child(void)
         struct program_details *details = program->details;
         pthread_mutex_init(&program->lock, NULL);
         pthread_cond_init(&details->built, NULL);
-        for (unsigned i = 0; details->building && i < SEATS; i++)
-            if (details->seat[i].status == CL_BUILD_IN_PROGRESS)
-                details->seat[i].status = CL_BUILD_ERROR;
+        for (unsigned i = 0; details->building && i < VDEVS; i++)
+            if (details->vdev[i].status == CL_BUILD_IN_PROGRESS)
+                details->vdev[i].status = CL_BUILD_ERROR;
         details->building = false;
         atomic_store(&details->cutting, false);
     }

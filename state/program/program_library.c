@@ -309,7 +309,7 @@ static bool program_library_is_makeable(const struct recipe *recipe, const struc
            program_library_find(recipe, device, &key, &entry) == 0 && entry.origin != LIBRARY_UNFIT;
 }
 
-bool program_library_serves(const struct seat *seat, const struct device *device, char *ret_kernels,
+bool program_library_serves(const struct vdev *vdev, const struct device *device, char *ret_kernels,
                             size_t size)
 {
     uintptr_t cursor = 0;
@@ -324,7 +324,7 @@ bool program_library_serves(const struct seat *seat, const struct device *device
         const char *names = program->details->kernel_names;
         (void)!snprintf(ret_kernels, size, "%s", names && names[0] ? names : "without a name");
         pthread_mutex_unlock(&program->lock);
-        serves = context_seat_index(program->context, seat) < 0 ||
+        serves = context_vdev_index(program->context, vdev) < 0 ||
                  program_library_is_makeable(recipe, device);
         object_unhold(program);
     }

@@ -4,12 +4,12 @@
 #include "state/program/program.h"
 
 /**
- * Can all programs in contexts of @seat be made on @device? False where it has no compiler and the
+ * Can all programs in contexts of @vdev be made on @device? False where it has no compiler and the
  * library of binaries lacks one of them. A mover, in PLAN; blocks on the disk.
  *
  * @ret_kernels  The names of that one's kernels, cut where @size is short; only of meaning then.
  */
-bool program_library_serves(const struct seat *seat, const struct device *device, char *ret_kernels,
+bool program_library_serves(const struct vdev *vdev, const struct device *device, char *ret_kernels,
                             size_t size);
 
 #endif

@@ -38,10 +38,10 @@ bool program_link_once(struct program_job *job, cl_int *ret_error)
 {
     struct program *program = job->program;
     struct program_sites sites;
-    struct program_outcome outcomes[SEATS] = {0};
+    struct program_outcome outcomes[VDEVS] = {0};
     cl_int error = CL_SUCCESS;
     bool made = job->visible;
-    program_sites_enter(program->context, job->seats, true, &sites);
+    program_sites_enter(program->context, job->vdevs, true, &sites);
     cl_program *reals = program_job_reals(job, &sites);
     gate_leave();
     for (unsigned s = 0; s < sites.count; s++) {
@@ -58,7 +58,7 @@ bool program_link_once(struct program_job *job, cl_int *ret_error)
     free(reals);
     bool lost = program_sites_outlive(&sites, outcomes);
     gate_enter();
-    bool settled = !lost && program_sites_hold(program->context, job->seats, &sites);
+    bool settled = !lost && program_sites_hold(program->context, job->vdevs, &sites);
     if (settled && made) {
         program_publish(job, &sites, outcomes);
         if (!job->visible)
@@ -71,35 +71,35 @@ bool program_link_once(struct program_job *job, cl_int *ret_error)
     return settled;
 }
 
-/* Has @part what can be linked for @seat? */
-static bool program_link_is_linkable(struct program *part, cl_uint seat)
+/* Has @part what can be linked for @vdev? */
+static bool program_link_is_linkable(struct program *part, cl_uint vdev)
 {
     struct program_state state;
-    program_seat_state(part, seat, &state);
+    program_vdev_state(part, vdev, &state);
     bool loaded = part->details->origin == PROGRAM_FROM_BINARY && state.status == CL_BUILD_NONE &&
-                  program_seats(part) & (1u << seat);
+                  program_vdevs(part) & (1u << vdev);
     return (state.status == CL_BUILD_SUCCESS || loaded) &&
            (state.type == CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT ||
             state.type == CL_PROGRAM_BINARY_TYPE_LIBRARY);
 }
 
 /* 5.8.4: for each device all inputs have what can be linked, or none has, and it gets nothing. */
-static cl_int program_link_linkable_seats(const struct program_job *job, uint32_t *ret_seats)
+static cl_int program_link_linkable_vdevs(const struct program_job *job, uint32_t *ret_vdevs)
 {
-    uint32_t seats = 0;
-    for (cl_uint i = 0; i < SEATS; i++) {
+    uint32_t vdevs = 0;
+    for (cl_uint i = 0; i < VDEVS; i++) {
         cl_uint count = 0;
-        if (!(job->seats & (1u << i)))
+        if (!(job->vdevs & (1u << i)))
             continue;
         for (cl_uint p = 0; p < job->parts.count; p++)
             count += program_link_is_linkable(job->parts.programs[p], i);
         if (count == job->parts.count)
-            seats |= 1u << i;
+            vdevs |= 1u << i;
         else if (count != 0)
             return CL_INVALID_OPERATION;
     }
-    *ret_seats = seats;
-    return seats ? CL_SUCCESS : CL_INVALID_OPERATION;
+    *ret_vdevs = vdevs;
+    return vdevs ? CL_SUCCESS : CL_INVALID_OPERATION;
 }
 
 static cl_int program_link_recipe_of(struct program_job *job)
@@ -113,19 +113,19 @@ static cl_int program_link_recipe_of(struct program_job *job)
     return err ? program_error(err) : CL_SUCCESS;
 }
 
-cl_int program_link(struct context *context, uint32_t seats, const char *options,
+cl_int program_link(struct context *context, uint32_t vdevs, const char *options,
                     const struct program_list *inputs, struct program_notify notify,
                     struct program **ret_program)
 {
-    struct program *program = program_new(context, seats, PROGRAM_LINKED, NULL);
+    struct program *program = program_new(context, vdevs, PROGRAM_LINKED, NULL);
     struct program_job *job;
     bool visible = false;
     if (!program)
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = program_job_create(PROGRAM_LINK, program, seats, options, inputs, notify, &job);
+    cl_int error = program_job_create(PROGRAM_LINK, program, vdevs, options, inputs, notify, &job);
     if (error != CL_SUCCESS)
         goto discard;
-    error = program_link_linkable_seats(job, &job->seats);
+    error = program_link_linkable_vdevs(job, &job->vdevs);
     if (error == CL_SUCCESS)
         error = program_link_recipe_of(job);
     if (error == CL_SUCCESS)

@@ -7,20 +7,21 @@
 
 enum program_origin { PROGRAM_FROM_SOURCE, PROGRAM_FROM_IL, PROGRAM_FROM_BINARY, PROGRAM_LINKED };
 
-/** What clGetProgramBuildInfo answers for one seat. */
-struct program_seat {
+/** What clGetProgramBuildInfo answers for one virtual device. */
+struct program_vdev {
     cl_build_status status;
     cl_program_binary_type type;
-    size_t globals;        /**< CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE. */
-    char *options;         /**< As the program gave them. NULL: "". Owned. */
-    char *log;             /**< NULL: "". Owned. */
-    struct recipe *recipe; /**< What was built for this seat; NULL: nothing, or in vain. */
+    size_t globals; /**< CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE. */
+    char *options;  /**< As the program gave them. NULL: "". Owned. */
+    char *log;      /**< NULL: "". Owned. */
+    struct recipe
+        *recipe; /**< What was built for this virtual device; NULL: nothing, or in vain. */
 };
 
 struct program_details {
     pthread_cond_t built; /**< `building` or `cutting` became false. */
     enum program_origin origin;
-    uint32_t seats;      /**< Bit i: context->seats[i] is one of the program's devices. */
+    uint32_t vdevs;      /**< Bit i: context->virtual devices[i] is one of the program's devices. */
     struct recipe *base; /**< As created, before anything was built. NULL when linked. */
 
     /* For pieces of launches: program_cut.h. */
@@ -31,7 +32,7 @@ struct program_details {
 
     /* Guarded by the program's lock from here on. */
     bool building; /**< By one thread; what it makes is published before this becomes false. */
-    struct program_seat seat[SEATS];
+    struct program_vdev vdev[VDEVS];
     struct pace *paces; /**< Owned; of the kernels made so far. */
     char *kernel_names; /**< Owned; NULL where the driver does not tell. */
     size_t kernel_count;
@@ -47,18 +48,18 @@ struct program_details {
 struct program_site {
     struct residence *residence; /**< A reference. */
     uint8_t place;
-    uint32_t seats; /**< Bits: which of the context's seats are there. */
+    uint32_t vdevs; /**< Bits: which of the context's virtual devices are there. */
 };
 struct program_sites {
     unsigned count;
-    struct program_site site[SEATS];
+    struct program_site site[VDEVS];
 };
-/** Where @seats of @context are now; waits while one (@all) or each of them is suspended. Leaves
+/** Where @vdevs of @context are now; waits while one (@all) or each of them is suspended. Leaves
  *  inside the gate. */
-void program_sites_enter(struct context *context, uint32_t seats, bool all,
+void program_sites_enter(struct context *context, uint32_t vdevs, bool all,
                          struct program_sites *ret_sites);
 /** Still there? Inside the gate, or with it closed. */
-bool program_sites_hold(const struct context *context, uint32_t seats,
+bool program_sites_hold(const struct context *context, uint32_t vdevs,
                         const struct program_sites *sites);
 /** Outside the gate. */
 void program_sites_drop(struct program_sites *sites);
@@ -68,19 +69,19 @@ enum program_work { PROGRAM_BUILD, PROGRAM_COMPILE, PROGRAM_LINK };
 struct program_job {
     enum program_work work;
     struct program *program; /**< Held. */
-    uint32_t seats;
+    uint32_t vdevs;
     char *options;             /**< Owned. */
     struct program_list parts; /**< Headers or inputs, each held; arrays and names are owned. */
     struct recipe *recipe;     /**< What it is, if it succeeds; a reference. */
     struct program_notify notify;
     bool visible;               /**< A link's program was published, so it stays. */
-    cl_program replaced[SEATS]; /**< By new real programs, one a site. */
+    cl_program replaced[VDEVS]; /**< By new real programs, one a site. */
 };
 /**
  * @parts  NULL: none. Each is waited for (program_settle) and held.
  * @ret_job  For program_job_run, or program_job_free.
  */
-cl_int program_job_create(enum program_work work, struct program *program, uint32_t seats,
+cl_int program_job_create(enum program_work work, struct program *program, uint32_t vdevs,
                           const char *options, const struct program_list *parts,
                           struct program_notify notify, struct program_job **ret_job);
 void program_job_free(struct program_job *job);
@@ -219,8 +220,8 @@ enum pin_kind program_find_pin(const struct program *program);
 /** CL_OUT_OF_HOST_MEMORY or CL_OUT_OF_RESOURCES, for -errno of recipes and containers. */
 cl_int program_error(int err);
 
-/** An unpublished program of @seats. NULL without memory. @base: a reference is taken; or NULL. */
-struct program *program_new(struct context *context, uint32_t seats, enum program_origin origin,
+/** An unpublished program of @vdevs. NULL without memory. @base: a reference is taken; or NULL. */
+struct program *program_new(struct context *context, uint32_t vdevs, enum program_origin origin,
                             struct recipe *base);
 /** Undo program_new. */
 void program_discard(struct program *program);

@@ -215,7 +215,7 @@ static cl_int bring_mark(struct bringing *b)
     if (!b->markers)
         return CL_OUT_OF_HOST_MEMORY;
     while (error == CL_SUCCESS && (queue = object_next(OBJECT_QUEUE, &cursor))) {
-        uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+        uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
         if (queue->context == b->context && queue->real && bring_is_source(b, place)) {
             struct residence *residence = b->context->at[place];
             cl_event event = NULL;
@@ -330,8 +330,8 @@ void room_copy_end(void)
     long_lock_release(&copying);
 }
 
-/* Where the seat is now: it may have moved in between, and then what is absent there is seen at the
- * next look. */
+/* Where the virtual device is now: it may have moved in between, and then what is absent there is
+ * seen at the next look. */
 static cl_int bring_copy_all(struct bringing *b)
 {
     const struct command_ops *ops = b->command->ops;
@@ -339,7 +339,7 @@ static cl_int bring_copy_all(struct bringing *b)
     if (gate_close(0) != 0)
         return CL_OUT_OF_RESOURCES;
     room_copy_begin();
-    uint8_t place = atomic_load(&b->context->place[b->command->queue->seat_index]);
+    uint8_t place = atomic_load(&b->context->place[b->command->queue->vdev_index]);
     for (size_t i = 0; error == CL_SUCCESS && place != PLACE_NONE && i < b->count; i++)
         if (b->absent[i].root->real[place] && bring_is_absent(&b->absent[i], place))
             error = bring_copy(b, &b->absent[i], place);
@@ -380,7 +380,7 @@ static cl_int bring_prepare(struct bringing *b, struct device **ret_device)
     cl_int error = CL_SUCCESS;
     if (gate_close(0) != 0)
         return CL_OUT_OF_RESOURCES;
-    b->place = atomic_load(&b->context->place[b->command->queue->seat_index]);
+    b->place = atomic_load(&b->context->place[b->command->queue->vdev_index]);
     if (b->place != PLACE_NONE) {
         *ret_device = b->context->at[b->place]->device;
         error = bring_look(b, b->place);
@@ -397,7 +397,7 @@ static bool bring_is_lost(const struct command *command, cl_int error)
     const struct queue *queue = command->queue;
     struct residence *residence = NULL;
     gate_enter();
-    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
     if (place != PLACE_NONE) {
         residence = queue->context->at[place];
         residence_ref(residence);

@@ -14,9 +14,11 @@
 #define SLACK ((uint64_t)64 << 20)
 
 static enum room_answer (*_Atomic policy)(const struct room_need *need);
-/* Guards what was granted, and with it where a seat is. Nothing is waited for under it. */
+/* Guards what was granted, and with it where a virtual device is. Nothing is waited for under it.
+ */
 static pthread_mutex_t grants = PTHREAD_MUTEX_INITIALIZER;
-/* What the mover has for its seat on the way: of the account, and of no seat yet. Likewise. */
+/* What the mover has for its virtual device on the way: of the account, and of no virtual device
+ * yet. Likewise. */
 static struct {
     struct device *device; /* or NULL */
     uint64_t bytes;
@@ -27,13 +29,13 @@ void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
     atomic_store(&policy, ask);
 }
 
-/* The first seat on @device; the_seat_count when it has none any more. */
-static uint32_t room_seat_on(const struct device *device)
+/* The first virtual device on @device; the_vdev_count when it has none any more. */
+static uint32_t room_vdev_on(const struct device *device)
 {
-    uint32_t seat = 0;
-    while (seat < the_seat_count && atomic_load(&the_seats[seat]->device) != device)
-        seat++;
-    return seat;
+    uint32_t vdev = 0;
+    while (vdev < the_vdev_count && atomic_load(&the_vdevs[vdev]->device) != device)
+        vdev++;
+    return vdev;
 }
 
 /* Roots that are on @device, or would be if there were room: those that another device of the same
@@ -41,31 +43,31 @@ static uint32_t room_seat_on(const struct device *device)
 static bool room_counts_for(const struct memory *root, const struct device *device)
 {
     const struct context *context = root->context;
-    for (cl_uint i = 0; i < context->seat_count; i++) {
+    for (cl_uint i = 0; i < context->vdev_count; i++) {
         uint8_t place = atomic_load(&context->place[i]);
-        if (atomic_load(&context->seats[i]->device) == device && place != PLACE_NONE)
-            return context->seat_count == 1 ||
+        if (atomic_load(&context->vdevs[i]->device) == device && place != PLACE_NONE)
+            return context->vdev_count == 1 ||
                    __atomic_load_n(&root->real[place], __ATOMIC_RELAXED) ||
                    replica_is_latest(root, PLACE_HOST);
     }
     return false;
 }
 
-/* The same of a seat that is on none: what it left in host memory. */
-static bool room_waits_for(const struct memory *root, const struct seat *seat)
+/* The same of a virtual device that is on none: what it left in host memory. */
+static bool room_waits_for(const struct memory *root, const struct vdev *vdev)
 {
-    return context_seat_index(root->context, seat) >= 0 && replica_is_latest(root, PLACE_HOST);
+    return context_vdev_index(root->context, vdev) >= 0 && replica_is_latest(root, PLACE_HOST);
 }
 
-/* Bytes for @device, or for @seat where that is NULL. */
-static uint64_t room_wanted(const struct device *device, const struct seat *seat)
+/* Bytes for @device, or for @vdev where that is NULL. */
+static uint64_t room_wanted(const struct device *device, const struct vdev *vdev)
 {
     uint64_t bytes = 0;
     uintptr_t cursor = 0;
     struct memory *memory;
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
         if (memory->root == memory &&
-            (device ? room_counts_for(memory, device) : room_waits_for(memory, seat)))
+            (device ? room_counts_for(memory, device) : room_waits_for(memory, vdev)))
             bytes += memory->size;
         object_unhold(memory);
     }
@@ -92,7 +94,7 @@ static void room_describe(struct device *device, uint64_t least, struct room_nee
 {
     struct account *account = &device->account;
     account_raise(&account->least, room_largest_arguments());
-    ret_need->seat = room_seat_on(device);
+    ret_need->vdev = room_vdev_on(device);
     ret_need->wanted = room_wanted(device, NULL);
     ret_need->least = atomic_load(&account->least);
     ret_need->least = least > ret_need->least ? least : ret_need->least;
@@ -101,10 +103,10 @@ static void room_describe(struct device *device, uint64_t least, struct room_nee
 /* Nobody says any more what the program may have there. Under the lock. */
 static void room_unlimit(struct device *device)
 {
-    for (uint32_t i = 0; i < the_seat_count; i++)
-        if (atomic_load(&the_seats[i]->device) == device) {
-            the_seats[i]->granted = 0;
-            the_seats[i]->limited = false;
+    for (uint32_t i = 0; i < the_vdev_count; i++)
+        if (atomic_load(&the_vdevs[i]->device) == device) {
+            the_vdevs[i]->granted = 0;
+            the_vdevs[i]->limited = false;
         }
     atomic_store(&device->account.granted, reserved.device == device ? reserved.bytes : 0);
     atomic_store(&device->account.limited, false);
@@ -120,7 +122,7 @@ enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, 
         return ROOM_REFUSE;
     room_describe(device, least, &need);
     gate_open();
-    if (need.seat == the_seat_count)
+    if (need.vdev == the_vdev_count)
         return ROOM_AGAIN; /* moved meanwhile */
     uint64_t held = atomic_load(&account->held);
     need.wanted += owns ? 0 : size;
@@ -152,14 +154,14 @@ enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, 
 
 void room_grant(uint32_t index, uint64_t bytes)
 {
-    if (index >= the_seat_count)
+    if (index >= the_vdev_count)
         return;
     pthread_mutex_lock(&grants);
-    struct seat *seat = the_seats[index];
-    struct device *device = atomic_load(&seat->device);
+    struct vdev *vdev = the_vdevs[index];
+    struct device *device = atomic_load(&vdev->device);
     if (device) {
-        seat->granted += bytes;
-        seat->limited = true;
+        vdev->granted += bytes;
+        vdev->limited = true;
         atomic_fetch_add(&device->account.granted, bytes);
         atomic_store(&device->account.limited, true);
     }
@@ -168,31 +170,31 @@ void room_grant(uint32_t index, uint64_t bytes)
 
 void room_exceed(struct device *device, uint64_t bytes)
 {
-    uint32_t seat = room_seat_on(device);
+    uint32_t vdev = room_vdev_on(device);
     log_info("a command needs %llu bytes more on %s than the program may have there",
              (unsigned long long)bytes, device->key.device);
-    room_grant(seat, bytes);
+    room_grant(vdev, bytes);
 }
 
-/* Keep to @bytes, of what the account was granted for @seat. Returns what that gives up. */
-static uint64_t room_give_up(struct seat *seat, struct device *device, uint64_t bytes)
+/* Keep to @bytes, of what the account was granted for @vdev. Returns what that gives up. */
+static uint64_t room_give_up(struct vdev *vdev, struct device *device, uint64_t bytes)
 {
     uint64_t gone = 0;
     pthread_mutex_lock(&grants);
-    if (atomic_load(&seat->device) == device) {
+    if (atomic_load(&vdev->device) == device) {
         uint64_t granted = atomic_load(&device->account.granted);
         gone = granted > bytes ? granted - bytes : 0;
-        gone = gone < seat->granted ? gone : seat->granted;
-        seat->granted -= gone;
+        gone = gone < vdev->granted ? gone : vdev->granted;
+        vdev->granted -= gone;
         atomic_fetch_sub(&device->account.granted, gone);
     }
     pthread_mutex_unlock(&grants);
     return gone;
 }
 
-static struct device *room_device_of(uint32_t seat)
+static struct device *room_device_of(uint32_t vdev)
 {
-    return seat < the_seat_count ? atomic_load(&the_seats[seat]->device) : NULL;
+    return vdev < the_vdev_count ? atomic_load(&the_vdevs[vdev]->device) : NULL;
 }
 
 uint64_t room_slack(uint32_t index)
@@ -203,7 +205,7 @@ uint64_t room_slack(uint32_t index)
     uint64_t held = atomic_load(&device->account.held);
     if (atomic_load(&device->account.granted) <= held + 2 * SLACK)
         return 0;
-    return room_give_up(the_seats[index], device, held + SLACK);
+    return room_give_up(the_vdevs[index], device, held + SLACK);
 }
 
 /* Some residence on @device, or NULL. Gate closed. */
@@ -232,7 +234,7 @@ static uint64_t room_shrink_device(uint32_t index, uint64_t bytes)
     if (residence && held > bytes)
         held -= room_make(residence, held - bytes, NULL, &later);
     uint64_t gone =
-        device ? room_give_up(the_seats[index], device, held > bytes ? held : bytes) : 0;
+        device ? room_give_up(the_vdevs[index], device, held > bytes ? held : bytes) : 0;
     gate_open();
     return gone;
 }
@@ -251,22 +253,22 @@ void room_read(uint32_t index, struct room_use *ret_use)
     if (device) {
         struct account *account = &device->account;
         pthread_mutex_lock(&grants);
-        use.granted = the_seats[index]->granted;
+        use.granted = the_vdevs[index]->granted;
         use.limited = atomic_load(&account->limited);
         pthread_mutex_unlock(&grants);
-        if (room_seat_on(device) == index) {
+        if (room_vdev_on(device) == index) {
             use.held = atomic_load(&account->held);
             use.peak = atomic_load(&account->peak);
             use.spilled = atomic_load(&account->spilled);
             use.least = atomic_load(&account->least);
             use.wanted = room_wanted(device, NULL);
         }
-    } else if (index < the_seat_count) {
+    } else if (index < the_vdev_count) {
         pthread_mutex_lock(&grants);
-        use.least = atomic_load(&atomic_load(&the_seats[index]->last)->account.least);
-        use.limited = the_seats[index]->limited;
+        use.least = atomic_load(&atomic_load(&the_vdevs[index]->last)->account.least);
+        use.limited = the_vdevs[index]->limited;
         pthread_mutex_unlock(&grants);
-        use.wanted = room_wanted(NULL, the_seats[index]);
+        use.wanted = room_wanted(NULL, the_vdevs[index]);
     }
     *ret_use = use;
 }
@@ -284,7 +286,7 @@ void room_reserve(struct device *device, uint64_t grant)
 /* Under the lock. Nobody is there any more who was granted anything. */
 static void room_close_if_empty(struct device *device)
 {
-    if (room_seat_on(device) != the_seat_count)
+    if (room_vdev_on(device) != the_vdev_count)
         return;
     atomic_store(&device->account.limited, false);
     atomic_store(&device->account.tight, false);
@@ -307,22 +309,22 @@ void room_unreserve(void)
     pthread_mutex_unlock(&grants);
 }
 
-void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
+void room_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
 {
     uint64_t serial = turn_current();
     pthread_mutex_lock(&grants);
-    struct device *from = atomic_load(&seat->device);
+    struct device *from = atomic_load(&vdev->device);
     /* In this order, so that nobody sees it suspended from where it was before that. */
     if (from)
-        atomic_store(&seat->last, from);
-    atomic_store(&seat->device, to);
+        atomic_store(&vdev->last, from);
+    atomic_store(&vdev->device, to);
     if (from) {
-        atomic_fetch_sub(&from->account.granted, seat->granted);
+        atomic_fetch_sub(&from->account.granted, vdev->granted);
         room_close_if_empty(from);
     }
-    reserved.device = NULL; /* the seat's now */
-    seat->granted = to && grant ? *grant : 0;
-    seat->limited = to ? grant != NULL : seat->limited;
+    reserved.device = NULL; /* the virtual device's now */
+    vdev->granted = to && grant ? *grant : 0;
+    vdev->limited = to ? grant != NULL : vdev->limited;
     pthread_mutex_unlock(&grants);
     /* Whoever had it may have nothing to be given to for long. */
     if (serial != 0)
@@ -333,8 +335,8 @@ static void room_in_child(void)
 {
     room_unreserve_locked();
     /* The child is another program to the agent. */
-    for (uint32_t i = 0; i < the_seat_count; i++) {
-        struct device *device = atomic_load(&the_seats[i]->device);
+    for (uint32_t i = 0; i < the_vdev_count; i++) {
+        struct device *device = atomic_load(&the_vdevs[i]->device);
         if (device) {
             room_unlimit(device);
             atomic_store(&device->account.asking, 0);

@@ -15,7 +15,7 @@
 
 /** What the policy is asked. */
 struct room_need {
-    uint32_t seat;   /**< The first on that device. */
+    uint32_t vdev;   /**< The first on that device. */
     uint64_t total;  /**< Bytes that it must be able to hold there. */
     uint64_t least;  /**< What one command needs at once. */
     uint64_t wanted; /**< All that the program has there and spilled. */
@@ -43,29 +43,29 @@ bool room_is_brought(void);
 void room_copy_begin(void);
 void room_copy_end(void);
 
-/** The program may have @bytes more on the device of @seat. The first one makes it limited. */
-void room_grant(uint32_t seat, uint64_t bytes);
+/** The program may have @bytes more on the device of @vdev. The first one makes it limited. */
+void room_grant(uint32_t vdev, uint64_t bytes);
 /** It takes @bytes more on @device itself: the agent sees that, and has them back when it can. */
 void room_exceed(struct device *device, uint64_t bytes);
 /**
- * Keep to @bytes on the device of @seat, spilling what is too much. Blocks on the device and the
+ * Keep to @bytes on the device of @vdev, spilling what is too much. Blocks on the device and the
  * link; outside the gate. Returns how many bytes of its limit the program gave up, which may be
  * fewer: what is in SVM stays, and what a command needs.
  */
-uint64_t room_shrink(uint32_t seat, uint64_t bytes);
+uint64_t room_shrink(uint32_t vdev, uint64_t bytes);
 /** Give up what was granted and is not needed; returns how much. */
-uint64_t room_slack(uint32_t seat);
+uint64_t room_slack(uint32_t vdev);
 
 struct room_use {
     uint64_t held, peak, spilled; /**< Of the account. */
-    uint64_t granted;             /**< Of the seat alone; 0 while nobody said. */
+    uint64_t granted;             /**< Of the virtual device alone; 0 while nobody said. */
     bool limited;
-    uint64_t wanted; /**< All live bytes of the seat's contexts. */
+    uint64_t wanted; /**< All live bytes of the virtual device's contexts. */
     uint64_t least;  /**< What its largest command needs. */
 };
-/** Of the device of @seat; what is the account's is 0 for a seat that shares it with one before. Of
- * a suspended one, what it would want. */
-void room_read(uint32_t seat, struct room_use *ret_use);
+/** Of the device of @vdev; what is the account's is 0 for a virtual device that shares it with one
+ * before. Of a suspended one, what it would want. */
+void room_read(uint32_t vdev, struct room_use *ret_use);
 
 /*
  * For command_bring, with the gate closed.
@@ -95,9 +95,9 @@ bool room_find_bereft(void);
 void room_reserve(struct device *device, uint64_t grant);
 void room_unreserve(void);
 /**
- * @seat is on @to from now on (NULL: on none), where it may have @grant bytes (NULL: nobody said).
+ * @vdev is on @to from now on (NULL: on none), where it may have @grant bytes (NULL: nobody said).
  * Gate closed.
  */
-void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant);
+void room_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant);
 
 #endif

@@ -31,8 +31,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t started = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t one_move = PTHREAD_MUTEX_INITIALIZER;
-static struct seat_status seats[PROTOCOL_SEATS_MAX];
-static uint32_t seat_count;
+static struct vdev_status vdevs[PROTOCOL_VDEVS_MAX];
+static uint32_t vdev_count;
 static struct ready_status ready[STATUS_READY_MAX];
 static uint32_t ready_count;
 static uint64_t spread_sets; /* how often it was told where launches are done */
@@ -63,7 +63,7 @@ static void *seek(void *unused)
     }
     pthread_mutex_lock(&lock);
     if (protection.seeks)
-        (void)!snprintf(seats[0].device.device, sizeof(seats[0].device.device), "its own choice");
+        (void)!snprintf(vdevs[0].device.device, sizeof(vdevs[0].device.device), "its own choice");
     protection.seeks = false;
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -72,12 +72,12 @@ static void *seek(void *unused)
 void fake_engine_start(const struct device_key *devices, uint32_t count)
 {
     pthread_mutex_lock(&lock);
-    seat_count = count;
+    vdev_count = count;
     for (uint32_t i = 0; i < count; i++) {
-        seats[i].device = devices[i];
-        seats[i].device_bytes = TOTAL_BYTES;
-        seats[i].contexts = 1;
-        seats[i].queues = 2;
+        vdevs[i].device = devices[i];
+        vdevs[i].device_bytes = TOTAL_BYTES;
+        vdevs[i].contexts = 1;
+        vdevs[i].queues = 2;
     }
     protection.seeks = getenv("FAKE_SEEKS") != NULL;
     pthread_cond_broadcast(&started);
@@ -91,7 +91,7 @@ bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report)
 {
     (void)deadline_ns, (void)ret_report; /* no test waits that long */
     pthread_mutex_lock(&lock);
-    while (seat_count == 0)
+    while (vdev_count == 0)
         pthread_cond_wait(&started, &lock);
     pthread_mutex_unlock(&lock);
     return true;
@@ -105,9 +105,9 @@ static enum move_result end_of(const struct move_request *request, const char *h
     unsigned step_us = (colon ? (unsigned)atoi(colon + 1) : 50) * 1000 / steps;
     bool slow = strncmp(how, "slow", 4) == 0;
 
-    /* "fail1": only seat 1. */
+    /* "fail1": only virtual device 1. */
     if (strncmp(how, "fail", 4) == 0 && how[4] >= '0' && how[4] <= '9' &&
-        request->seat != (uint32_t)(how[4] - '0'))
+        request->vdev != (uint32_t)(how[4] - '0'))
         how = "done";
 
     if (strncmp(how, "failtwo", 7) == 0 &&
@@ -115,7 +115,7 @@ static enum move_result end_of(const struct move_request *request, const char *h
         how = "done";
 
     /* "strand": what is suspended stays so. */
-    if (strncmp(how, "strand", 6) == 0 && seats[request->seat].suspended)
+    if (strncmp(how, "strand", 6) == 0 && vdevs[request->vdev].suspended)
         how = "fail";
 
     if (strncmp(how, "refuse", 6) == 0) {
@@ -148,18 +148,18 @@ static enum move_result end_of(const struct move_request *request, const char *h
 
 static void commit(const struct move_request *request)
 {
-    struct seat_status *seat = &seats[request->seat];
+    struct vdev_status *vdev = &vdevs[request->vdev];
 
     pthread_mutex_lock(&lock);
     protection.seeks = false;
-    seat->suspended = request->target == NULL;
+    vdev->suspended = request->target == NULL;
     if (request->target)
-        seat->device = *request->target;
-    seat->device_bytes = request->target ? TOTAL_BYTES : 0;
-    seat->moves++;
-    seat->last_downtime_ns = 12000000;
-    seat->to_fetch = request->fetch == MOVE_FETCH_AUTO ? 0 : 8 << 20;
-    seat->fetched = seat->to_fetch ? 3 << 20 : 0;
+        vdev->device = *request->target;
+    vdev->device_bytes = request->target ? TOTAL_BYTES : 0;
+    vdev->moves++;
+    vdev->last_downtime_ns = 12000000;
+    vdev->to_fetch = request->fetch == MOVE_FETCH_AUTO ? 0 : 8 << 20;
+    vdev->fetched = vdev->to_fetch ? 3 << 20 : 0;
     ready_count = 0;
     pthread_mutex_unlock(&lock);
 }
@@ -370,7 +370,7 @@ void keeper_restored(void)
 uint64_t stored_bytes(void)
 {
     pthread_mutex_lock(&lock);
-    bool is = getenv("FAKE_STORED") && seats[0].suspended;
+    bool is = getenv("FAKE_STORED") && vdevs[0].suspended;
     pthread_mutex_unlock(&lock);
     return is ? TOTAL_BYTES : 0;
 }
@@ -452,7 +452,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     uint64_t begin = now_ns();
     uint64_t whole = span_begin(), part = span_begin();
 
-    if (request->seat >= seat_count) {
+    if (request->vdev >= vdev_count) {
         *ret_report = (struct move_report){.result = MOVE_REFUSED};
         (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "no such device");
         return;
@@ -460,7 +460,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     span_end(part, "move", "plan", NULL, 0);
     pthread_mutex_lock(&one_move);
     pthread_mutex_lock(&lock);
-    seats[request->seat].moving = true;
+    vdevs[request->vdev].moving = true;
     pthread_mutex_unlock(&lock);
     report.result = end_of(request, how ? how : "done", &report);
     if (report.result == MOVE_DONE) {
@@ -480,7 +480,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
             commit(request);
     }
     pthread_mutex_lock(&lock);
-    seats[request->seat].moving = false;
+    vdevs[request->vdev].moving = false;
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&one_move);
     report.total_ns = now_ns() - begin;
@@ -503,10 +503,10 @@ const char *move_result_name(enum move_result result)
     return names[result];
 }
 
-uint32_t status_seat_count(void)
+uint32_t status_vdev_count(void)
 {
     pthread_mutex_lock(&lock);
-    uint32_t count = seat_count;
+    uint32_t count = vdev_count;
     pthread_mutex_unlock(&lock);
     return count;
 }
@@ -528,10 +528,10 @@ uint64_t status_host_need(void)
     return 0;
 }
 
-void status_seat(uint32_t index, struct seat_status *ret_status)
+void status_vdev(uint32_t index, struct vdev_status *ret_status)
 {
     pthread_mutex_lock(&lock);
-    *ret_status = seats[index];
+    *ret_status = vdevs[index];
     pthread_mutex_unlock(&lock);
 }
 
@@ -542,37 +542,37 @@ void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
     (void)ask;
 }
 
-void room_grant(uint32_t seat, uint64_t bytes)
+void room_grant(uint32_t vdev, uint64_t bytes)
 {
     pthread_mutex_lock(&lock);
-    seats[seat].room.limited = true;
-    seats[seat].room.granted += bytes;
+    vdevs[vdev].room.limited = true;
+    vdevs[vdev].room.granted += bytes;
     pthread_mutex_unlock(&lock);
 }
 
-uint64_t room_shrink(uint32_t seat, uint64_t bytes)
+uint64_t room_shrink(uint32_t vdev, uint64_t bytes)
 {
     uint64_t gone = 0;
 
     pthread_mutex_lock(&lock);
-    if (seats[seat].room.granted > bytes) {
-        gone = seats[seat].room.granted - bytes;
-        seats[seat].room.granted = bytes;
+    if (vdevs[vdev].room.granted > bytes) {
+        gone = vdevs[vdev].room.granted - bytes;
+        vdevs[vdev].room.granted = bytes;
     }
     pthread_mutex_unlock(&lock);
     return gone;
 }
 
-uint64_t room_slack(uint32_t seat)
+uint64_t room_slack(uint32_t vdev)
 {
-    (void)seat;
+    (void)vdev;
     return 0;
 }
 
-void room_read(uint32_t seat, struct room_use *ret_use)
+void room_read(uint32_t vdev, struct room_use *ret_use)
 {
     pthread_mutex_lock(&lock);
-    *ret_use = seats[seat].room;
+    *ret_use = vdevs[vdev].room;
     pthread_mutex_unlock(&lock);
 }
 
@@ -601,9 +601,9 @@ void aware_wish(struct aware_wish *ret_wish)
     pthread_mutex_unlock(&lock);
 }
 
-void aware_notice(uint32_t what, uint32_t seat, uint64_t in_ns, uint64_t value, const char *text)
+void aware_notice(uint32_t what, uint32_t vdev, uint64_t in_ns, uint64_t value, const char *text)
 {
-    printf("notice %u %d %llu %llu %s\n", what, (int)seat, (unsigned long long)in_ns,
+    printf("notice %u %d %llu %llu %s\n", what, (int)vdev, (unsigned long long)in_ns,
            (unsigned long long)value, text);
     fflush(stdout);
 }

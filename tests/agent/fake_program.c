@@ -25,7 +25,7 @@
 
 static int use_opencl(void)
 {
-    struct device_key keys[PROTOCOL_SEATS_MAX];
+    struct device_key keys[PROTOCOL_VDEVS_MAX];
 
     if (control_start())
         return 1;

@@ -88,57 +88,57 @@ void puppet_send(struct puppet *puppet, struct frame *frame)
     send_to(puppet->fd, frame);
 }
 
-static void put_source(const struct puppet_seat *seat, struct frame *frame)
+static void put_source(const struct puppet_vdev *vdev, struct frame *frame)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
     frame_array(frame, "sources");
-    if (seat->source) {
-        key_of(seat->source, key);
+    if (vdev->source) {
+        key_of(vdev->source, key);
         frame_map(frame, NULL);
         frame_string(frame, "device", key);
-        frame_u64(frame, "bytes", seat->source_bytes);
+        frame_u64(frame, "bytes", vdev->source_bytes);
         frame_end(frame);
     }
     frame_end(frame);
 }
 
-static void put_loss(const struct puppet_seat *seat, struct frame *frame)
+static void put_loss(const struct puppet_vdev *vdev, struct frame *frame)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
-    if (!seat->lost)
+    if (!vdev->lost)
         return;
-    key_of(seat->device, key);
+    key_of(vdev->device, key);
     frame_map(frame, "loss");
     frame_string(frame, "device", key);
     frame_string(frame, "reason", "the test says so");
     frame_u64(frame, "count", 1);
-    frame_bool(frame, "isolated", seat->isolated);
+    frame_bool(frame, "isolated", vdev->isolated);
     frame_end(frame);
 }
 
-static void put_seats(const struct puppet *puppet, struct frame *frame)
+static void put_vdevs(const struct puppet *puppet, struct frame *frame)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
     frame_array(frame, "seats");
-    for (unsigned i = 0; i < puppet->seat_count; i++) {
-        const struct puppet_seat *seat = &puppet->seats[i];
-        key_of(seat->device, key);
+    for (unsigned i = 0; i < puppet->vdev_count; i++) {
+        const struct puppet_vdev *vdev = &puppet->vdevs[i];
+        key_of(vdev->device, key);
         frame_map(frame, NULL);
         frame_u64(frame, "seat", i);
         frame_string(frame, "device", key);
-        frame_bool(frame, "suspended", seat->suspended);
-        frame_bool(frame, "lost", seat->lost);
-        frame_u64(frame, "device_bytes", seat->suspended ? 0 : seat->held);
-        frame_u64(frame, "granted", seat->granted);
-        frame_u64(frame, "wanted", seat->wanted);
-        frame_u64(frame, "least", seat->least);
-        frame_u64(frame, "spilled", seat->spilled);
-        frame_u64(frame, "fetched", seat->fetched);
-        frame_u64(frame, "to_fetch", seat->to_fetch);
-        put_source(seat, frame);
+        frame_bool(frame, "suspended", vdev->suspended);
+        frame_bool(frame, "lost", vdev->lost);
+        frame_u64(frame, "device_bytes", vdev->suspended ? 0 : vdev->held);
+        frame_u64(frame, "granted", vdev->granted);
+        frame_u64(frame, "wanted", vdev->wanted);
+        frame_u64(frame, "least", vdev->least);
+        frame_u64(frame, "spilled", vdev->spilled);
+        frame_u64(frame, "fetched", vdev->fetched);
+        frame_u64(frame, "to_fetch", vdev->to_fetch);
+        put_source(vdev, frame);
         frame_u64(frame, "busy", puppet->busy);
         frame_u64(frame, "moves", puppet->moved);
         frame_u64(frame, "last_downtime_ns", puppet->downtime_ns);
@@ -184,7 +184,7 @@ void puppet_say(struct puppet *puppet)
     struct frame frame;
 
     frame_init(&frame, MSG_STATUS);
-    put_seats(puppet, &frame);
+    put_vdevs(puppet, &frame);
     frame_array(&frame, "ready");
     if (puppet->ready[0]) {
         frame_map(&frame, NULL);
@@ -194,9 +194,9 @@ void puppet_say(struct puppet *puppet)
     }
     frame_end(&frame);
     frame_map(&frame, "protect");
-    frame_bool(&frame, "seeks", puppet->seats[0].seeks);
+    frame_bool(&frame, "seeks", puppet->vdevs[0].seeks);
     frame_end(&frame);
-    put_loss(&puppet->seats[0], &frame);
+    put_loss(&puppet->vdevs[0], &frame);
     frame_array(&frame, "whole");
     for (unsigned i = 0; puppet->whole && i < PUPPET_WHOLE; i++) {
         frame_map(&frame, NULL);
@@ -208,35 +208,35 @@ void puppet_say(struct puppet *puppet)
     puppet_send(puppet, &frame);
 }
 
-void puppet_need(struct puppet *puppet, unsigned seat, uint64_t bytes, bool failed)
+void puppet_need(struct puppet *puppet, unsigned vdev, uint64_t bytes, bool failed)
 {
     struct frame frame;
     static uint64_t id;
 
     frame_init(&frame, MSG_NEED);
     frame_u64(&frame, "id", ++id);
-    frame_u64(&frame, "seat", seat);
+    frame_u64(&frame, "seat", vdev);
     uint64_t granted = 0;
-    for (unsigned i = 0; i < puppet->seat_count; i++) {
-        granted += strcmp(puppet->seats[i].device, puppet->seats[seat].device) == 0
-                       ? puppet->seats[i].granted
+    for (unsigned i = 0; i < puppet->vdev_count; i++) {
+        granted += strcmp(puppet->vdevs[i].device, puppet->vdevs[vdev].device) == 0
+                       ? puppet->vdevs[i].granted
                        : 0;
     }
     frame_u64(&frame, "total", bytes < UINT64_MAX - granted ? granted + bytes : UINT64_MAX);
     frame_bool(&frame, "owns", puppet->launches);
-    frame_u64(&frame, "least", puppet->seats[seat].least);
-    frame_u64(&frame, "wanted", puppet->seats[seat].granted + bytes);
+    frame_u64(&frame, "least", puppet->vdevs[vdev].least);
+    frame_u64(&frame, "wanted", puppet->vdevs[vdev].granted + bytes);
     frame_bool(&frame, "failed", failed);
     puppet_send(puppet, &frame);
 }
 
-void puppet_return(struct puppet *puppet, unsigned seat, uint64_t bytes)
+void puppet_return(struct puppet *puppet, unsigned vdev, uint64_t bytes)
 {
     struct frame frame;
 
-    puppet->seats[seat].granted -= bytes;
+    puppet->vdevs[vdev].granted -= bytes;
     frame_init(&frame, MSG_RETURN);
-    frame_u64(&frame, "seat", seat);
+    frame_u64(&frame, "seat", vdev);
     frame_u64(&frame, "bytes", bytes);
     puppet_send(puppet, &frame);
 }
@@ -274,7 +274,7 @@ static void say_hello(int fd, const char *role, const struct puppet *puppet, boo
     frame_string(&frame, "program", puppet->name);
     put_aware(puppet, &frame);
     if (again)
-        put_seats(puppet, &frame);
+        put_vdevs(puppet, &frame);
     send_to(fd, &frame);
 }
 
@@ -305,10 +305,10 @@ static void enroll(struct puppet *puppet, const struct puppet_kind *kind)
     frame_init(&frame, MSG_REGISTER);
     frame_string(&frame, "name", puppet->name);
     frame_bool(&frame, "named", true);
-    frame_u64(&frame, "count", puppet->seat_count);
+    frame_u64(&frame, "count", puppet->vdev_count);
     frame_array(&frame, "devices");
-    for (unsigned i = 0; kind->device && i < puppet->seat_count; i++)
-        frame_string(&frame, NULL, strchr(puppet->seats[i].device, ':') + 1);
+    for (unsigned i = 0; kind->device && i < puppet->vdev_count; i++)
+        frame_string(&frame, NULL, strchr(puppet->vdevs[i].device, ':') + 1);
     frame_end(&frame);
     frame_array(&frame, "environment");
     char variable[512];
@@ -343,8 +343,8 @@ static void greet(struct puppet *puppet, bool again)
     cr_assert(read_frame(puppet->fd, &puppet->reader, &message, SOON_MS));
     cr_assert(field_is(&message.root, "type", MSG_WELCOME));
     size_t count = field_array(&message.root, "grants", &grants);
-    for (size_t i = 0; i < count && i < puppet->seat_count; i++)
-        puppet->seats[i].granted += grants[i].via.u64;
+    for (size_t i = 0; i < count && i < puppet->vdev_count; i++)
+        puppet->vdevs[i].granted += grants[i].via.u64;
     message_finish(&message);
     puppet_say(puppet);
 }
@@ -362,14 +362,14 @@ struct puppet *puppet_start(const char *name, const struct puppet_kind *kind)
     puppet->fd = -1;
     puppet->move = RESULT_DONE;
     snprintf(puppet->name, sizeof(puppet->name), "%s", name);
-    puppet->seat_count = kind->second ? 2 : 1;
+    puppet->vdev_count = kind->second ? 2 : 1;
     puppet->aware = kind->minimum || kind->preferred;
     puppet->minimum = kind->minimum ? *kind->minimum : (struct reseat_limits){0};
     puppet->preferred = kind->preferred ? *kind->preferred : (struct reseat_limits){0};
-    snprintf(puppet->seats[0].device, sizeof(puppet->seats[0].device), "%s",
+    snprintf(puppet->vdevs[0].device, sizeof(puppet->vdevs[0].device), "%s",
              kind->device ? kind->device : "gpu:one");
     if (kind->second)
-        snprintf(puppet->seats[1].device, sizeof(puppet->seats[1].device), "%s", kind->second);
+        snprintf(puppet->vdevs[1].device, sizeof(puppet->vdevs[1].device), "%s", kind->second);
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     fflush(NULL);
     puppet->pid = fork();
@@ -431,13 +431,13 @@ static void device_of(const char *text, char *ret, size_t size)
     snprintf(ret, size, "%s:%s", key.uuid[0] ? "gpu" : "cpu", key.device);
 }
 
-static void go(struct puppet *puppet, struct puppet_seat *seat, const msgpack_object *map)
+static void go(struct puppet *puppet, struct puppet_vdev *vdev, const msgpack_object *map)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
     if (field_is(map, "type", MSG_SUSPEND)) {
-        seat->suspended = true;
-        seat->granted = seat->held = 0;
+        vdev->suspended = true;
+        vdev->granted = vdev->held = 0;
         puppet->suspends++;
         return;
     }
@@ -451,12 +451,12 @@ static void go(struct puppet *puppet, struct puppet_seat *seat, const msgpack_ob
         return;
     }
     puppet->ready[0] = '\0';
-    seat->suspended = seat->lost = seat->seeks = false;
+    vdev->suspended = vdev->lost = vdev->seeks = false;
     if (field_string(map, "device", key, sizeof(key)) && key[0])
-        device_of(key, seat->device, sizeof(seat->device));
-    seat->granted = field_u64(map, "grant", 0);
-    seat->held = seat->wanted < seat->granted ? seat->wanted : seat->granted;
-    seat->spilled = seat->wanted - seat->held;
+        device_of(key, vdev->device, sizeof(vdev->device));
+    vdev->granted = field_u64(map, "grant", 0);
+    vdev->held = vdev->wanted < vdev->granted ? vdev->wanted : vdev->granted;
+    vdev->spilled = vdev->wanted - vdev->held;
     puppet->moves += field_is(map, "type", MSG_MOVE);
     puppet->resumes += field_is(map, "type", MSG_RESUME);
 }
@@ -473,12 +473,12 @@ static void report(struct puppet *puppet, const msgpack_object *map)
     (void)field_string(map, "manner", puppet->manner, sizeof(puppet->manner));
     if (again) {
         puppet->outgrows--;
-        puppet->seats[0].wanted += puppet->more;
-        puppet->seats[0].held += puppet->more;
+        puppet->vdevs[0].wanted += puppet->more;
+        puppet->vdevs[0].held += puppet->more;
     }
-    for (unsigned i = 0; i < puppet->seat_count; i++)
+    for (unsigned i = 0; i < puppet->vdev_count; i++)
         if (done && !dry && (which == UINT64_MAX || which == i))
-            go(puppet, &puppet->seats[i], map);
+            go(puppet, &puppet->vdevs[i], map);
     puppet_say(puppet);
     frame_init(&frame, MSG_REPORT);
     frame_u64(&frame, "request", field_u64(map, "request", 0));
@@ -493,14 +493,14 @@ static void report(struct puppet *puppet, const msgpack_object *map)
 
 static void shrink(struct puppet *puppet, const msgpack_object *map)
 {
-    struct puppet_seat *seat = &puppet->seats[field_u64(map, "seat", 0)];
+    struct puppet_vdev *vdev = &puppet->vdevs[field_u64(map, "seat", 0)];
     uint64_t bytes = field_u64(map, "bytes", 0);
-    uint64_t gives = seat->granted > bytes && !puppet->stubborn ? seat->granted - bytes : 0;
+    uint64_t gives = vdev->granted > bytes && !puppet->stubborn ? vdev->granted - bytes : 0;
 
     puppet->shrinks++;
-    if (seat->held > seat->granted - gives)
-        seat->held = seat->granted - gives;
-    seat->spilled = seat->wanted > seat->held ? seat->wanted - seat->held : 0;
+    if (vdev->held > vdev->granted - gives)
+        vdev->held = vdev->granted - gives;
+    vdev->spilled = vdev->wanted > vdev->held ? vdev->wanted - vdev->held : 0;
     puppet_return(puppet, (unsigned)field_u64(map, "seat", 0), gives);
     if (!puppet->greedy)
         puppet_say(puppet);
@@ -512,7 +512,7 @@ static void take_notice(struct puppet *puppet, const msgpack_object *map)
 
     field_string(map, "what", notice->what, sizeof(notice->what));
     field_string(map, "text", notice->text, sizeof(notice->text));
-    notice->seat = field_u64(map, "seat", UINT64_MAX);
+    notice->vdev = field_u64(map, "seat", UINT64_MAX);
     notice->in_ns = field_u64(map, "in_ns", 0);
     notice->value = field_u64(map, "value", 0);
     puppet->notices++;
@@ -521,7 +521,7 @@ static void take_notice(struct puppet *puppet, const msgpack_object *map)
 static void obey(struct puppet *puppet, const msgpack_object *map)
 {
     if (field_is(map, "type", MSG_GRANT)) {
-        puppet->seats[field_u64(map, "seat", 0)].granted += field_u64(map, "bytes", 0);
+        puppet->vdevs[field_u64(map, "seat", 0)].granted += field_u64(map, "bytes", 0);
         puppet->grants++;
     } else if (field_is(map, "type", MSG_ANSWER)) {
         field_string(map, "way", puppet->way, sizeof(puppet->way));

@@ -31,10 +31,10 @@ struct puppet_kind {
 /** What it was last told. */
 struct puppet_notice {
     char what[32], text[256];
-    uint64_t seat, in_ns, value; /**< UINT64_MAX for the seat: none. */
+    uint64_t vdev, in_ns, value; /**< UINT64_MAX for the virtual device: none. */
 };
 
-struct puppet_seat {
+struct puppet_vdev {
     char device[160]; /**< "kind:name". */
     bool suspended;
     bool lost;     /**< It says that its device is gone. */
@@ -52,8 +52,8 @@ struct puppet {
     int fd;      /**< Its connection; -1: none. */
     struct frame_reader reader;
     char name[32], id[32];
-    struct puppet_seat seats[2];
-    unsigned seat_count;
+    struct puppet_vdev vdevs[2];
+    unsigned vdev_count;
     const char *move; /**< What becomes of moves: RESULT_..., or NULL: it does not answer. */
     const char *pinned;
     bool stopped;      /**< As by SIGSTOP: it takes nothing from its connection. */
@@ -70,7 +70,7 @@ struct puppet {
     unsigned outgrows;         /**< Of the next requests it says that it has `more` by now. */
     uint64_t more;
     uint64_t busy;               /**< Thousandths. */
-    uint64_t moved, downtime_ns; /**< Of each of its seats, as it says. */
+    uint64_t moved, downtime_ns; /**< Of each of its virtual devices, as it says. */
     char ready[2048];            /**< The key of the device that it is ready for, or "". */
     uint64_t behind;             /**< What it says it built since. */
     const char *whole;           /**< A kernel that it says it cannot give in pieces, or NULL. */
@@ -94,8 +94,8 @@ void puppet_finish_all(void);
 /** Send its status. */
 void puppet_say(struct puppet *puppet);
 /** Ask for @bytes more than it was granted, as if an allocation needed them. */
-void puppet_need(struct puppet *puppet, unsigned seat, uint64_t bytes, bool failed);
-void puppet_return(struct puppet *puppet, unsigned seat, uint64_t bytes);
+void puppet_need(struct puppet *puppet, unsigned vdev, uint64_t bytes, bool failed);
+void puppet_return(struct puppet *puppet, unsigned vdev, uint64_t bytes);
 /** Tell the agent what it asks for now. */
 void puppet_wish(struct puppet *puppet);
 void puppet_send(struct puppet *puppet, struct frame *frame);

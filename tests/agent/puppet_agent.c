@@ -118,20 +118,20 @@ bool puppet_told(struct puppet *puppet, unsigned notices, unsigned ms)
 
 bool puppet_allocate(struct puppet *puppet, uint64_t bytes, unsigned ms)
 {
-    struct puppet_seat *seat = &puppet->seats[0];
-    uint64_t more = seat->held + bytes;
+    struct puppet_vdev *vdev = &puppet->vdevs[0];
+    uint64_t more = vdev->held + bytes;
 
-    if (more > seat->granted) {
-        puppet_need(puppet, 0, more - seat->granted, false);
+    if (more > vdev->granted) {
+        puppet_need(puppet, 0, more - vdev->granted, false);
         if (!puppet_answered(puppet, puppet->answers + 1, ms))
             return false;
     }
-    seat->wanted += bytes;
-    if (seat->held + bytes <= seat->granted)
-        seat->held += bytes;
+    vdev->wanted += bytes;
+    if (vdev->held + bytes <= vdev->granted)
+        vdev->held += bytes;
     else
-        seat->held = seat->granted;
-    seat->spilled = seat->wanted - seat->held;
+        vdev->held = vdev->granted;
+    vdev->spilled = vdev->wanted - vdev->held;
     puppet_say(puppet);
     return true;
 }

@@ -70,29 +70,29 @@ void emu_rig_open(struct emu_rig *rig, const char *config)
     unlink(getenv("EMU_CONFIG"));
 }
 
-void emu_seat_open(const struct emu_rig *rig, size_t device, const char *source,
-                   struct emu_seat *ret_seat)
+void emu_vdev_open(const struct emu_rig *rig, size_t device, const char *source,
+                   struct emu_vdev *ret_vdev)
 {
     cl_int err;
-    memset(ret_seat, 0, sizeof(*ret_seat));
-    ret_seat->context = rig->cl->clCreateContext(NULL, 1, &rig->devices[device], NULL, NULL, &err);
+    memset(ret_vdev, 0, sizeof(*ret_vdev));
+    ret_vdev->context = rig->cl->clCreateContext(NULL, 1, &rig->devices[device], NULL, NULL, &err);
     cr_assert_eq(err, CL_SUCCESS, "context: %d", err);
-    ret_seat->queue =
-        rig->cl->clCreateCommandQueue(ret_seat->context, rig->devices[device], 0, &err);
+    ret_vdev->queue =
+        rig->cl->clCreateCommandQueue(ret_vdev->context, rig->devices[device], 0, &err);
     cr_assert_eq(err, CL_SUCCESS, "queue: %d", err);
     if (source == NULL)
         return;
-    ret_seat->program =
-        rig->cl->clCreateProgramWithSource(ret_seat->context, 1, &source, NULL, &err);
+    ret_vdev->program =
+        rig->cl->clCreateProgramWithSource(ret_vdev->context, 1, &source, NULL, &err);
     cr_assert_eq(err, CL_SUCCESS, "program: %d", err);
-    err = rig->cl->clBuildProgram(ret_seat->program, 0, NULL, NULL, NULL, NULL);
+    err = rig->cl->clBuildProgram(ret_vdev->program, 0, NULL, NULL, NULL, NULL);
     cr_assert_eq(err, CL_SUCCESS, "build: %d", err);
 }
 
-void emu_seat_close(const struct emu_rig *rig, struct emu_seat *seat)
+void emu_vdev_close(const struct emu_rig *rig, struct emu_vdev *vdev)
 {
-    if (seat->program != NULL)
-        cr_assert_eq(rig->cl->clReleaseProgram(seat->program), CL_SUCCESS);
-    cr_assert_eq(rig->cl->clReleaseCommandQueue(seat->queue), CL_SUCCESS);
-    cr_assert_eq(rig->cl->clReleaseContext(seat->context), CL_SUCCESS);
+    if (vdev->program != NULL)
+        cr_assert_eq(rig->cl->clReleaseProgram(vdev->program), CL_SUCCESS);
+    cr_assert_eq(rig->cl->clReleaseCommandQueue(vdev->queue), CL_SUCCESS);
+    cr_assert_eq(rig->cl->clReleaseContext(vdev->context), CL_SUCCESS);
 }

@@ -25,15 +25,15 @@ void emu_rig_open(struct emu_rig *rig, const char *config);
 void emu_rig_file(const char *variable, const char *text);
 
 /** A context and a queue on one device, and a program built for it. */
-struct emu_seat {
+struct emu_vdev {
     cl_context context;
     cl_command_queue queue;
     cl_program program;
 };
 
 /** Make one on device number @device; @source may be NULL. Fails the running test. */
-void emu_seat_open(const struct emu_rig *rig, size_t device, const char *source,
-                   struct emu_seat *ret_seat);
-void emu_seat_close(const struct emu_rig *rig, struct emu_seat *seat);
+void emu_vdev_open(const struct emu_rig *rig, size_t device, const char *source,
+                   struct emu_vdev *ret_vdev);
+void emu_vdev_close(const struct emu_rig *rig, struct emu_vdev *vdev);
 
 #endif

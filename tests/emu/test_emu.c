@@ -18,28 +18,28 @@ static const char scale_source[] =
     "  t[l] = v[get_global_id(0)]; barrier(CLK_LOCAL_MEM_FENCE);\n"
     "  v[get_global_id(0)] = t[n - 1 - l]; }\n";
 
-static cl_kernel kernel_open(const struct emu_rig *rig, const struct emu_seat *seat,
+static cl_kernel kernel_open(const struct emu_rig *rig, const struct emu_vdev *vdev,
                              const char *name, cl_mem first)
 {
     cl_int err;
-    cl_kernel kernel = rig->cl->clCreateKernel(seat->program, name, &err);
+    cl_kernel kernel = rig->cl->clCreateKernel(vdev->program, name, &err);
     cr_assert_eq(err, CL_SUCCESS, "kernel: %d", err);
     cr_assert_eq(rig->cl->clSetKernelArg(kernel, 0, sizeof(first), &first), CL_SUCCESS);
     return kernel;
 }
 
-static cl_int launch(const struct emu_rig *rig, const struct emu_seat *seat, cl_kernel kernel,
+static cl_int launch(const struct emu_rig *rig, const struct emu_vdev *vdev, cl_kernel kernel,
                      size_t global, size_t local)
 {
-    return rig->cl->clEnqueueNDRangeKernel(seat->queue, kernel, 1, NULL, &global,
+    return rig->cl->clEnqueueNDRangeKernel(vdev->queue, kernel, 1, NULL, &global,
                                            local != 0 ? &local : NULL, 0, NULL, NULL);
 }
 
-static cl_mem buffer_of(const struct emu_rig *rig, const struct emu_seat *seat, size_t size,
+static cl_mem buffer_of(const struct emu_rig *rig, const struct emu_vdev *vdev, size_t size,
                         cl_int expected)
 {
     cl_int err = CL_SUCCESS;
-    cl_mem mem = rig->cl->clCreateBuffer(seat->context, CL_MEM_READ_WRITE, size, NULL, &err);
+    cl_mem mem = rig->cl->clCreateBuffer(vdev->context, CL_MEM_READ_WRITE, size, NULL, &err);
     cr_assert_eq(err, expected, "%zu bytes: %d, not %d", size, err, expected);
     cr_assert_eq(mem == NULL, expected != CL_SUCCESS);
     return mem;
@@ -131,30 +131,30 @@ Test(emu, only_devices_of_the_type_are_listed)
 Test(emu, a_kernel_computes_through_wrapped_arguments)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     int values[64], by = 3;
     size_t local = 16;
     emu_rig_open(&rig, "[a] base=1");
-    emu_seat_open(&rig, 0, scale_source, &seat);
+    emu_vdev_open(&rig, 0, scale_source, &vdev);
     for (int i = 0; i < 64; i++)
         values[i] = i;
-    cl_mem mem = buffer_of(&rig, &seat, sizeof(values), CL_SUCCESS);
-    cl_kernel scale = kernel_open(&rig, &seat, "scale", mem);
-    cl_kernel swap = kernel_open(&rig, &seat, "swap", mem);
+    cl_mem mem = buffer_of(&rig, &vdev, sizeof(values), CL_SUCCESS);
+    cl_kernel scale = kernel_open(&rig, &vdev, "scale", mem);
+    cl_kernel swap = kernel_open(&rig, &vdev, "swap", mem);
     cr_assert_eq(rig.cl->clSetKernelArg(scale, 1, sizeof(by), &by), CL_SUCCESS);
     cr_assert_eq(rig.cl->clSetKernelArg(swap, 1, local * sizeof(int), NULL), CL_SUCCESS);
     cl_event written, ran;
-    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_FALSE, 0, sizeof(values), values,
+    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, sizeof(values), values,
                                               0, NULL, &written),
                  CL_SUCCESS);
     size_t global = 64;
-    cr_assert_eq(rig.cl->clEnqueueNDRangeKernel(seat.queue, scale, 1, NULL, &global, NULL, 1,
+    cr_assert_eq(rig.cl->clEnqueueNDRangeKernel(vdev.queue, scale, 1, NULL, &global, NULL, 1,
                                                 &written, &ran),
                  CL_SUCCESS);
-    cr_assert_eq(launch(&rig, &seat, swap, 64, local), CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &vdev, swap, 64, local), CL_SUCCESS);
     cr_assert_eq(rig.cl->clWaitForEvents(1, &ran), CL_SUCCESS);
     int result[64];
-    cr_assert_eq(rig.cl->clEnqueueReadBuffer(seat.queue, mem, CL_TRUE, 0, sizeof(result), result, 1,
+    cr_assert_eq(rig.cl->clEnqueueReadBuffer(vdev.queue, mem, CL_TRUE, 0, sizeof(result), result, 1,
                                              &ran, NULL),
                  CL_SUCCESS);
     for (int i = 0; i < 64; i++)
@@ -164,7 +164,7 @@ Test(emu, a_kernel_computes_through_wrapped_arguments)
     rig.cl->clReleaseKernel(scale);
     rig.cl->clReleaseKernel(swap);
     rig.cl->clReleaseMemObject(mem);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
     cr_assert_eq(emu_shared_live_all(rig.shared, "a"), 0);
 }
 
@@ -174,26 +174,26 @@ Test(emu, an_image_is_read_through_a_wrapped_sampler)
         "kernel void look(read_only image2d_t i, sampler_t s, global int *v) {\n"
         "  int x = get_global_id(0); v[x] = read_imagei(i, s, (int2)(x, 0)).x; }\n";
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     int pixels[8] = {5, 4, 3, 2, 1, 0, 7, 6}, result[8];
     cl_int err;
     emu_rig_open(&rig, "[a]");
-    emu_seat_open(&rig, 0, source, &seat);
+    emu_vdev_open(&rig, 0, source, &vdev);
     cl_image_format format = {CL_R, CL_SIGNED_INT32};
     cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 1};
-    cl_mem image = rig.cl->clCreateImage(seat.context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+    cl_mem image = rig.cl->clCreateImage(vdev.context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                                          &format, &desc, pixels, &err);
     cr_assert_eq(err, CL_SUCCESS);
     cr_assert_geq(emu_shared_bytes(rig.shared, "a"), sizeof(pixels));
-    cl_sampler sampler = rig.cl->clCreateSampler(seat.context, CL_FALSE, CL_ADDRESS_CLAMP_TO_EDGE,
+    cl_sampler sampler = rig.cl->clCreateSampler(vdev.context, CL_FALSE, CL_ADDRESS_CLAMP_TO_EDGE,
                                                  CL_FILTER_NEAREST, &err);
     cr_assert_eq(err, CL_SUCCESS);
-    cl_mem mem = buffer_of(&rig, &seat, sizeof(result), CL_SUCCESS);
-    cl_kernel kernel = kernel_open(&rig, &seat, "look", image);
+    cl_mem mem = buffer_of(&rig, &vdev, sizeof(result), CL_SUCCESS);
+    cl_kernel kernel = kernel_open(&rig, &vdev, "look", image);
     cr_assert_eq(rig.cl->clSetKernelArg(kernel, 1, sizeof(sampler), &sampler), CL_SUCCESS);
     cr_assert_eq(rig.cl->clSetKernelArg(kernel, 2, sizeof(mem), &mem), CL_SUCCESS);
-    cr_assert_eq(launch(&rig, &seat, kernel, 8, 0), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clEnqueueReadBuffer(seat.queue, mem, CL_TRUE, 0, sizeof(result), result, 0,
+    cr_assert_eq(launch(&rig, &vdev, kernel, 8, 0), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueReadBuffer(vdev.queue, mem, CL_TRUE, 0, sizeof(result), result, 0,
                                              NULL, NULL),
                  CL_SUCCESS);
     cr_assert_arr_eq(result, pixels, sizeof(pixels));
@@ -201,74 +201,74 @@ Test(emu, an_image_is_read_through_a_wrapped_sampler)
     rig.cl->clReleaseSampler(sampler);
     rig.cl->clReleaseMemObject(image);
     rig.cl->clReleaseMemObject(mem);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
     cr_assert_eq(emu_shared_live_all(rig.shared, "a"), 0);
 }
 
 Test(emu, memory_runs_out_and_comes_back)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     static char host[1 << 20];
     cl_int err;
     emu_rig_open(&rig, "[a] memory=8MiB max_alloc=4MiB");
-    emu_seat_open(&rig, 0, NULL, &seat);
-    buffer_of(&rig, &seat, 4 * MIB + 1, CL_INVALID_BUFFER_SIZE);
-    cl_mem first = buffer_of(&rig, &seat, 4 * MIB, CL_SUCCESS);
-    cl_mem second = buffer_of(&rig, &seat, 3 * MIB, CL_SUCCESS);
+    emu_vdev_open(&rig, 0, NULL, &vdev);
+    buffer_of(&rig, &vdev, 4 * MIB + 1, CL_INVALID_BUFFER_SIZE);
+    cl_mem first = buffer_of(&rig, &vdev, 4 * MIB, CL_SUCCESS);
+    cl_mem second = buffer_of(&rig, &vdev, 3 * MIB, CL_SUCCESS);
     cl_mem used =
-        rig.cl->clCreateBuffer(seat.context, CL_MEM_USE_HOST_PTR, sizeof(host), host, &err);
+        rig.cl->clCreateBuffer(vdev.context, CL_MEM_USE_HOST_PTR, sizeof(host), host, &err);
     cr_assert_eq(err, CL_SUCCESS);
     cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 8 * MIB);
-    buffer_of(&rig, &seat, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    buffer_of(&rig, &vdev, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     cl_buffer_region region = {0, 4096};
     cl_mem part = rig.cl->clCreateSubBuffer(first, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
     cr_assert_eq(err, CL_SUCCESS, "a sub-buffer takes no memory of its own: %d", err);
     rig.cl->clReleaseMemObject(first);
-    buffer_of(&rig, &seat, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    buffer_of(&rig, &vdev, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     rig.cl->clReleaseMemObject(part);
     rig.cl->clReleaseMemObject(used);
     cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 3 * MIB);
     rig.cl->clReleaseMemObject(second);
     cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 0);
     cr_assert_eq(emu_shared_live(rig.shared, "a", EMU_MEM), 0);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
 }
 
 Test(emu, memory_stays_taken_while_a_command_uses_it)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     static char bytes[4096];
     cl_int err;
     emu_rig_open(&rig, "[a] base=1 memory=8MiB");
-    emu_seat_open(&rig, 0, NULL, &seat);
-    cl_event gate = rig.cl->clCreateUserEvent(seat.context, &err);
-    cl_mem mem = buffer_of(&rig, &seat, 4096, CL_SUCCESS);
-    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_FALSE, 0, sizeof(bytes), bytes, 1,
+    emu_vdev_open(&rig, 0, NULL, &vdev);
+    cl_event gate = rig.cl->clCreateUserEvent(vdev.context, &err);
+    cl_mem mem = buffer_of(&rig, &vdev, 4096, CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, sizeof(bytes), bytes, 1,
                                               &gate, NULL),
                  CL_SUCCESS);
     rig.cl->clReleaseMemObject(mem);
     cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 4096);
     cr_assert_eq(rig.cl->clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
     rig.cl->clReleaseEvent(gate);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
     cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 0);
 }
 
 Test(emu, launches_obey_the_limits)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     int result[256];
     size_t offered = 0;
     emu_rig_open(&rig, "[a] max_work_group_size=64 local_memory=1KiB "
                        "kernel_work_group_size=sizes:16,other:1");
-    emu_seat_open(&rig, 0, scale_source, &seat);
-    cl_mem mem = buffer_of(&rig, &seat, sizeof(result), CL_SUCCESS);
-    cl_kernel sizes = kernel_open(&rig, &seat, "sizes", mem);
-    cl_kernel swap = kernel_open(&rig, &seat, "swap", mem);
+    emu_vdev_open(&rig, 0, scale_source, &vdev);
+    cl_mem mem = buffer_of(&rig, &vdev, sizeof(result), CL_SUCCESS);
+    cl_kernel sizes = kernel_open(&rig, &vdev, "sizes", mem);
+    cl_kernel swap = kernel_open(&rig, &vdev, "swap", mem);
     cr_assert_eq(rig.cl->clGetKernelWorkGroupInfo(swap, rig.devices[0], CL_KERNEL_WORK_GROUP_SIZE,
                                                   sizeof(offered), &offered, NULL),
                  CL_SUCCESS);
@@ -277,30 +277,30 @@ Test(emu, launches_obey_the_limits)
                                                   sizeof(offered), &offered, NULL),
                  CL_SUCCESS);
     cr_assert_eq(offered, 16);
-    cr_assert_eq(launch(&rig, &seat, sizes, 128, 128), CL_INVALID_WORK_ITEM_SIZE);
-    cr_assert_eq(launch(&rig, &seat, sizes, 128, 32), CL_INVALID_WORK_GROUP_SIZE);
-    cr_assert_eq(launch(&rig, &seat, sizes, 128, 16), CL_SUCCESS);
-    cr_assert_eq(launch(&rig, &seat, sizes, 240, 0), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clEnqueueReadBuffer(seat.queue, mem, CL_TRUE, 0, sizeof(result), result, 0,
+    cr_assert_eq(launch(&rig, &vdev, sizes, 128, 128), CL_INVALID_WORK_ITEM_SIZE);
+    cr_assert_eq(launch(&rig, &vdev, sizes, 128, 32), CL_INVALID_WORK_GROUP_SIZE);
+    cr_assert_eq(launch(&rig, &vdev, sizes, 128, 16), CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &vdev, sizes, 240, 0), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueReadBuffer(vdev.queue, mem, CL_TRUE, 0, sizeof(result), result, 0,
                                              NULL, NULL),
                  CL_SUCCESS);
     cr_assert(result[0] >= 1 && result[0] <= 16, "the driver chose %d", result[0]);
     cr_assert_eq(rig.cl->clSetKernelArg(swap, 1, 1024, NULL), CL_SUCCESS);
-    cr_assert_eq(launch(&rig, &seat, swap, 64, 64), CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &vdev, swap, 64, 64), CL_SUCCESS);
     cr_assert_eq(rig.cl->clSetKernelArg(swap, 1, 1028, NULL), CL_SUCCESS);
-    cr_assert_eq(launch(&rig, &seat, swap, 64, 64), CL_OUT_OF_RESOURCES);
-    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &vdev, swap, 64, 64), CL_OUT_OF_RESOURCES);
+    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
     rig.cl->clReleaseKernel(sizes);
     rig.cl->clReleaseKernel(swap);
     rig.cl->clReleaseMemObject(mem);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
 }
 
-static cl_int build(const struct emu_rig *rig, const struct emu_seat *seat, const char *source,
+static cl_int build(const struct emu_rig *rig, const struct emu_vdev *vdev, const char *source,
                     char *ret_log)
 {
     cl_int err;
-    cl_program program = rig->cl->clCreateProgramWithSource(seat->context, 1, &source, NULL, &err);
+    cl_program program = rig->cl->clCreateProgramWithSource(vdev->context, 1, &source, NULL, &err);
     cr_assert_eq(err, CL_SUCCESS);
     cl_int built = rig->cl->clBuildProgram(program, 0, NULL, NULL, NULL, NULL);
     cr_assert_eq(rig->cl->clGetProgramBuildInfo(program, rig->devices[0], CL_PROGRAM_BUILD_LOG,
@@ -318,43 +318,43 @@ static cl_int build(const struct emu_rig *rig, const struct emu_seat *seat, cons
 Test(emu, builds_fail_as_configured)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     char log[4096];
     emu_rig_open(&rig, "[a] build_fails=poison,bane no_fp64=yes");
-    emu_seat_open(&rig, 0, NULL, &seat);
-    cr_assert_eq(build(&rig, &seat, "kernel void fine(global int *v) { v[0] = 1; }", log),
+    emu_vdev_open(&rig, 0, NULL, &vdev);
+    cr_assert_eq(build(&rig, &vdev, "kernel void fine(global int *v) { v[0] = 1; }", log),
                  CL_SUCCESS);
-    cr_assert_eq(build(&rig, &seat, "kernel void poison(global int *v) { v[0] = 1; }", log),
+    cr_assert_eq(build(&rig, &vdev, "kernel void poison(global int *v) { v[0] = 1; }", log),
                  CL_BUILD_PROGRAM_FAILURE);
     cr_assert_not_null(strstr(log, "emulated"));
-    cr_assert_eq(build(&rig, &seat, "kernel void wide(global double *v) { v[0] = 1; }", log),
+    cr_assert_eq(build(&rig, &vdev, "kernel void wide(global double *v) { v[0] = 1; }", log),
                  CL_BUILD_PROGRAM_FAILURE);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
     cr_assert_eq(emu_shared_live_all(rig.shared, "a"), 0);
 }
 
 Test(emu, printing_without_parameters_does_not_build_with_what_tells_them)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     const char *text = "kernel void says(void) { printf(\"5\"); }";
     cl_int err;
     emu_rig_open(&rig, "[a] arg_info_fails=yes");
-    emu_seat_open(&rig, 0, NULL, &seat);
-    cl_program program = rig.cl->clCreateProgramWithSource(seat.context, 1, &text, NULL, &err);
+    emu_vdev_open(&rig, 0, NULL, &vdev);
+    cl_program program = rig.cl->clCreateProgramWithSource(vdev.context, 1, &text, NULL, &err);
     cr_assert_eq(err, CL_SUCCESS);
     cr_assert_eq(rig.cl->clBuildProgram(program, 0, NULL, "-cl-kernel-arg-info", NULL, NULL),
                  CL_BUILD_PROGRAM_FAILURE);
     cr_assert_eq(rig.cl->clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_SUCCESS);
     rig.cl->clReleaseProgram(program);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
 }
 
-static cl_int load(const struct emu_rig *rig, const struct emu_seat *seat,
+static cl_int load(const struct emu_rig *rig, const struct emu_vdev *vdev,
                    const unsigned char *binary, size_t size)
 {
     cl_int err, status = CL_SUCCESS;
-    cl_program program = rig->cl->clCreateProgramWithBinary(seat->context, 1, &rig->devices[0],
+    cl_program program = rig->cl->clCreateProgramWithBinary(vdev->context, 1, &rig->devices[0],
                                                             &size, &binary, &status, &err);
     cr_assert_eq(status, err);
     if (program != NULL)
@@ -366,87 +366,87 @@ Test(emu, binaries_are_as_large_as_configured_and_refused_with_a_wrong_bit)
 {
     enum { SIZE = 1 << 20 };
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     size_t size = 0;
     unsigned char *binary = malloc(SIZE);
     emu_rig_open(&rig, "[a] binary_size=1MiB");
-    emu_seat_open(&rig, 0, scale_source, &seat);
+    emu_vdev_open(&rig, 0, scale_source, &vdev);
     cr_assert_eq(
-        rig.cl->clGetProgramInfo(seat.program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL),
+        rig.cl->clGetProgramInfo(vdev.program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL),
         CL_SUCCESS);
     cr_assert_eq(size, SIZE);
     cr_assert_eq(
-        rig.cl->clGetProgramInfo(seat.program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL),
+        rig.cl->clGetProgramInfo(vdev.program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL),
         CL_SUCCESS);
-    cr_assert_eq(load(&rig, &seat, binary, size), CL_SUCCESS);
+    cr_assert_eq(load(&rig, &vdev, binary, size), CL_SUCCESS);
     for (size_t at = SIZE / 2; at < SIZE; at += SIZE / 2 - 1) {
         binary[at] ^= 16;
-        cr_assert_eq(load(&rig, &seat, binary, size), CL_INVALID_BINARY, "byte %zu", at);
+        cr_assert_eq(load(&rig, &vdev, binary, size), CL_INVALID_BINARY, "byte %zu", at);
         binary[at] ^= 16;
     }
     free(binary);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
 }
 
 Test(emu, links_launches_and_builds_take_their_time)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     static char bytes[2000000];
     double start = seconds();
     emu_rig_open(&rig, "[a] link_mb_s=20 launch_ms=60 build_ms=70 open_ms=80");
     cr_assert_geq(seconds() - start, 0.08);
     start = seconds();
-    emu_seat_open(&rig, 0, scale_source, &seat);
+    emu_vdev_open(&rig, 0, scale_source, &vdev);
     cr_assert_geq(seconds() - start, 0.07);
-    cl_mem mem = buffer_of(&rig, &seat, sizeof(bytes), CL_SUCCESS);
+    cl_mem mem = buffer_of(&rig, &vdev, sizeof(bytes), CL_SUCCESS);
     start = seconds();
-    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_TRUE, 0, sizeof(bytes), bytes, 0,
+    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_TRUE, 0, sizeof(bytes), bytes, 0,
                                               NULL, NULL),
                  CL_SUCCESS);
     cr_assert_geq(seconds() - start, 0.1);
     start = seconds();
     cl_int err;
-    void *at = rig.cl->clEnqueueMapBuffer(seat.queue, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+    void *at = rig.cl->clEnqueueMapBuffer(vdev.queue, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
                                           sizeof(bytes), 0, NULL, NULL, &err);
     cr_assert_eq(err, CL_SUCCESS);
     cr_assert_geq(seconds() - start, 0.1);
     start = seconds();
-    cr_assert_eq(rig.cl->clEnqueueUnmapMemObject(seat.queue, mem, at, 0, NULL, NULL), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueUnmapMemObject(vdev.queue, mem, at, 0, NULL, NULL), CL_SUCCESS);
     cr_assert_geq(seconds() - start, 0.1);
-    cl_kernel sizes = kernel_open(&rig, &seat, "sizes", mem);
+    cl_kernel sizes = kernel_open(&rig, &vdev, "sizes", mem);
     start = seconds();
-    cr_assert_eq(launch(&rig, &seat, sizes, 16, 16), CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &vdev, sizes, 16, 16), CL_SUCCESS);
     cr_assert_geq(seconds() - start, 0.06);
-    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
     rig.cl->clReleaseKernel(sizes);
     rig.cl->clReleaseMemObject(mem);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
 }
 
 /* The second one after the first, and as the profile says; other kernels as ever. */
 Test(emu, a_paced_kernel_takes_its_time_after_the_call)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     cl_event event;
     cl_ulong begun, ended;
     const size_t global = 16;
     cl_int err;
     emu_rig_open(&rig, "[a] base=1 items_per_s=100 paced=sizes");
-    emu_seat_open(&rig, 0, scale_source, &seat);
-    cr_assert_eq(rig.cl->clReleaseCommandQueue(seat.queue), CL_SUCCESS);
-    seat.queue =
-        rig.cl->clCreateCommandQueue(seat.context, rig.devices[0], CL_QUEUE_PROFILING_ENABLE, &err);
+    emu_vdev_open(&rig, 0, scale_source, &vdev);
+    cr_assert_eq(rig.cl->clReleaseCommandQueue(vdev.queue), CL_SUCCESS);
+    vdev.queue =
+        rig.cl->clCreateCommandQueue(vdev.context, rig.devices[0], CL_QUEUE_PROFILING_ENABLE, &err);
     cr_assert_eq(err, CL_SUCCESS);
-    cl_mem mem = buffer_of(&rig, &seat, 4096, CL_SUCCESS);
-    cl_kernel sizes = kernel_open(&rig, &seat, "sizes", mem);
+    cl_mem mem = buffer_of(&rig, &vdev, 4096, CL_SUCCESS);
+    cl_kernel sizes = kernel_open(&rig, &vdev, "sizes", mem);
     double start = seconds();
-    cr_assert_eq(launch(&rig, &seat, sizes, 16, 16), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clEnqueueNDRangeKernel(seat.queue, sizes, 1, NULL, &global, &global, 0,
+    cr_assert_eq(launch(&rig, &vdev, sizes, 16, 16), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueNDRangeKernel(vdev.queue, sizes, 1, NULL, &global, &global, 0,
                                                 NULL, &event),
                  CL_SUCCESS);
-    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
     cr_assert_geq(seconds() - start, 0.32);
     cr_assert_eq(rig.cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(begun),
                                                  &begun, NULL),
@@ -458,40 +458,40 @@ Test(emu, a_paced_kernel_takes_its_time_after_the_call)
     rig.cl->clReleaseEvent(event);
     rig.cl->clReleaseKernel(sizes);
     rig.cl->clReleaseMemObject(mem);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
 }
 
 Test(emu, what_a_device_does_not_offer_is_refused)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     cl_int err;
     cl_uint formats = 1;
     cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
     cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 4, .image_height = 4};
     emu_rig_open(&rig, "[a] version=1.2 no_images=yes mem_align=1024 [b]");
-    emu_seat_open(&rig, 0, NULL, &seat);
+    emu_vdev_open(&rig, 0, NULL, &vdev);
     cr_assert_null(
-        rig.cl->clCreateCommandQueueWithProperties(seat.context, rig.devices[0], NULL, &err));
+        rig.cl->clCreateCommandQueueWithProperties(vdev.context, rig.devices[0], NULL, &err));
     cr_assert_eq(err, CL_INVALID_OPERATION);
-    cr_assert_null(rig.cl->clCreateImage(seat.context, 0, &format, &desc, NULL, &err));
+    cr_assert_null(rig.cl->clCreateImage(vdev.context, 0, &format, &desc, NULL, &err));
     cr_assert_eq(err, CL_INVALID_OPERATION);
-    cr_assert_eq(rig.cl->clGetSupportedImageFormats(seat.context, CL_MEM_READ_WRITE,
+    cr_assert_eq(rig.cl->clGetSupportedImageFormats(vdev.context, CL_MEM_READ_WRITE,
                                                     CL_MEM_OBJECT_IMAGE2D, 0, NULL, &formats),
                  CL_SUCCESS);
     cr_assert_eq(formats, 0);
-    cl_mem mem = buffer_of(&rig, &seat, 4096, CL_SUCCESS);
+    cl_mem mem = buffer_of(&rig, &vdev, 4096, CL_SUCCESS);
     cl_buffer_region region = {512, 512};
     cr_assert_null(rig.cl->clCreateSubBuffer(mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err));
     cr_assert_eq(err, CL_MISALIGNED_SUB_BUFFER_OFFSET);
     rig.cl->clReleaseMemObject(mem);
-    emu_seat_close(&rig, &seat);
-    emu_seat_open(&rig, 1, NULL, &seat);
+    emu_vdev_close(&rig, &vdev);
+    emu_vdev_open(&rig, 1, NULL, &vdev);
     cl_command_queue queue =
-        rig.cl->clCreateCommandQueueWithProperties(seat.context, rig.devices[1], NULL, &err);
+        rig.cl->clCreateCommandQueueWithProperties(vdev.context, rig.devices[1], NULL, &err);
     cr_assert_eq(err, CL_SUCCESS, "a 3.0 device takes it: %d", err);
     rig.cl->clReleaseCommandQueue(queue);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
 }
 
 Test(emu, a_configuration_that_is_wrong_is_refused_with_the_reason)

@@ -90,27 +90,27 @@ Test(emu_faults, each_call_can_fail_and_none_leaves_anything)
 Test(emu_faults, an_arm_counts_the_calls_of_one_function_and_gives_its_natural_error)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     cl_int err;
     int value = 0;
     emu_rig_open(&rig, "[a]");
-    emu_seat_open(&rig, 0, NULL, &seat);
+    emu_vdev_open(&rig, 0, NULL, &vdev);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 2, "clCreateBuffer", EMU_ERROR_NATURAL), 0);
-    cl_mem mem = rig.cl->clCreateBuffer(seat.context, 0, 64, NULL, &err);
+    cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
     cr_assert_eq(err, CL_SUCCESS);
-    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
-    cr_assert_null(rig.cl->clCreateBuffer(seat.context, 0, 64, NULL, &err));
+    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
+    cr_assert_null(rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err));
     cr_assert_eq(err, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clBuildProgram", EMU_ERROR_NATURAL), 0);
     cr_assert_eq(small_program(&rig, 0, &value), CL_BUILD_PROGRAM_FAILURE);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clNoSuchThing", 0), -ENOENT);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clFinish", 0), 0);
     cr_assert_eq(emu_shared_disarm(rig.shared, "a"), 0);
-    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
     cr_assert_eq(emu_shared_live(rig.shared, "a", EMU_MEM), 1);
     rig.cl->clReleaseMemObject(mem);
     cr_assert_eq(emu_shared_live(rig.shared, "a", EMU_MEM), 0);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
 }
 
 struct notice {
@@ -155,23 +155,23 @@ static void await_calls(struct notice *notice, int calls)
 Test(emu_faults, a_vanished_device_fails_every_call_until_it_is_back)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     struct notice notice = {0};
     cl_int err, status = CL_COMPLETE;
     cl_uint count = 0;
     cl_bool available = CL_TRUE;
     int value = 7;
     emu_rig_open(&rig, "[a] base=1 [b]");
-    emu_seat_open(&rig, 0, NULL, &seat);
-    cl_mem mem = rig.cl->clCreateBuffer(seat.context, 0, 64, NULL, &err);
-    cl_event gate = rig.cl->clCreateUserEvent(seat.context, &err);
+    emu_vdev_open(&rig, 0, NULL, &vdev);
+    cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
+    cl_event gate = rig.cl->clCreateUserEvent(vdev.context, &err);
     cl_event lost, done;
     cr_assert_eq(
-        rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, &done),
+        rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, &done),
         CL_SUCCESS);
     cr_assert_eq(rig.cl->clWaitForEvents(1, &done), CL_SUCCESS);
     cr_assert_eq(
-        rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_FALSE, 0, 4, &value, 1, &gate, &lost),
+        rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, 4, &value, 1, &gate, &lost),
         CL_SUCCESS);
     cr_assert_eq(rig.cl->clSetEventCallback(lost, CL_COMPLETE, on_event, &notice), CL_SUCCESS);
     cr_assert_eq(emu_shared_vanish(rig.shared, "a"), 0);
@@ -184,10 +184,10 @@ Test(emu_faults, a_vanished_device_fails_every_call_until_it_is_back)
     cr_assert_eq(rig.cl->clWaitForEvents(1, &done), CL_SUCCESS, "it was complete before");
     await_calls(&notice, 1);
     cr_assert_eq(atomic_load(&notice.status), CL_OUT_OF_RESOURCES);
-    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_OUT_OF_RESOURCES);
-    cr_assert_eq(rig.cl->clEnqueueReadBuffer(seat.queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, NULL),
+    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_OUT_OF_RESOURCES);
+    cr_assert_eq(rig.cl->clEnqueueReadBuffer(vdev.queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, NULL),
                  CL_OUT_OF_RESOURCES);
-    cr_assert_null(rig.cl->clCreateBuffer(seat.context, 0, 64, NULL, &err));
+    cr_assert_null(rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err));
     cr_assert_eq(err, CL_DEVICE_NOT_AVAILABLE);
     cr_assert_eq(rig.cl->clGetDeviceInfo(rig.devices[0], CL_DEVICE_AVAILABLE, sizeof(available),
                                          &available, NULL),
@@ -198,30 +198,30 @@ Test(emu_faults, a_vanished_device_fails_every_call_until_it_is_back)
     cr_assert_eq(count, 1);
     cr_assert_eq(small_program(&rig, 1, &value), CL_SUCCESS, "the other device is there");
     cr_assert_eq(emu_shared_restore(rig.shared, "a"), 0);
-    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
     cr_assert_eq(rig.cl->clWaitForEvents(1, &lost), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     cr_assert_eq(emu_shared_vanish(rig.shared, "a"), 0);
     rig.cl->clReleaseEvent(gate);
     rig.cl->clReleaseEvent(lost);
     rig.cl->clReleaseEvent(done);
     cr_assert_eq(rig.cl->clReleaseMemObject(mem), CL_SUCCESS);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
     await_nothing(&rig, "a");
 }
 
 Test(emu_faults, a_command_can_end_in_an_error_and_say_so_later)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     struct notice notice = {0};
     cl_int err, status = CL_COMPLETE, value = 7;
     cl_event events[2];
     emu_rig_open(&rig, "[a] callbacks=late");
-    emu_seat_open(&rig, 0, NULL, &seat);
-    cl_mem mem = rig.cl->clCreateBuffer(seat.context, 0, 64, NULL, &err);
+    emu_vdev_open(&rig, 0, NULL, &vdev);
+    cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clEnqueueWriteBuffer", EMU_ERROR_AT_END), 0);
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_FALSE, 0, 4, &value, 0, NULL,
+        cr_assert_eq(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, 4, &value, 0, NULL,
                                                   &events[i]),
                      CL_SUCCESS);
     cr_assert_eq(rig.cl->clSetEventCallback(events[0], CL_COMPLETE, on_event, &notice), CL_SUCCESS);
@@ -237,7 +237,7 @@ Test(emu_faults, a_command_can_end_in_an_error_and_say_so_later)
     for (int i = 0; i < 2; i++)
         rig.cl->clReleaseEvent(events[i]);
     cr_assert_eq(rig.cl->clReleaseMemObject(mem), CL_SUCCESS);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
     await_nothing(&rig, "a");
 }
 
@@ -362,24 +362,24 @@ Test(emu_faults, another_process_controls_through_the_file)
 Test(emu_faults, callbacks_bring_the_programs_own_handles)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     struct notice event_notice = {0}, mem_notice = {0}, context_notice = {0}, build_notice = {0};
     static int value;
     cl_int err;
     emu_rig_open(&rig, "[a] base=1");
-    emu_seat_open(&rig, 0, source, &seat);
+    emu_vdev_open(&rig, 0, source, &vdev);
     cr_assert_eq(
-        rig.cl->clBuildProgram(seat.program, 1, rig.devices, NULL, on_program, &build_notice),
+        rig.cl->clBuildProgram(vdev.program, 1, rig.devices, NULL, on_program, &build_notice),
         CL_SUCCESS);
     await_calls(&build_notice, 1);
-    cr_assert_eq(atomic_load(&build_notice.handle), seat.program);
-    cl_event gate = rig.cl->clCreateUserEvent(seat.context, &err);
-    cl_mem mem = rig.cl->clCreateBuffer(seat.context, 0, 64, NULL, &err);
+    cr_assert_eq(atomic_load(&build_notice.handle), vdev.program);
+    cl_event gate = rig.cl->clCreateUserEvent(vdev.context, &err);
+    cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
     cl_event written;
     cr_assert_eq(rig.cl->clSetMemObjectDestructorCallback(mem, on_mem, &mem_notice), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clSetContextDestructorCallback(seat.context, on_context, &context_notice),
+    cr_assert_eq(rig.cl->clSetContextDestructorCallback(vdev.context, on_context, &context_notice),
                  CL_SUCCESS);
-    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_FALSE, 0, sizeof(value), &value,
+    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, sizeof(value), &value,
                                               1, &gate, &written),
                  CL_SUCCESS);
     cr_assert_eq(rig.cl->clSetEventCallback(written, CL_COMPLETE, on_event, &event_notice),
@@ -389,14 +389,14 @@ Test(emu_faults, callbacks_bring_the_programs_own_handles)
     cr_assert_eq(rig.cl->clReleaseMemObject(mem), CL_SUCCESS);
     cr_assert_eq(atomic_load(&event_notice.calls), 0);
     cr_assert_eq(rig.cl->clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
     await_calls(&event_notice, 1);
     await_calls(&mem_notice, 1);
     cr_assert_eq(atomic_load(&event_notice.handle), was);
     cr_assert_eq(atomic_load(&mem_notice.handle), mem);
     rig.cl->clReleaseEvent(gate);
-    cl_context context = seat.context;
-    emu_seat_close(&rig, &seat);
+    cl_context context = vdev.context;
+    emu_vdev_close(&rig, &vdev);
     await_calls(&context_notice, 1);
     cr_assert_eq(atomic_load(&context_notice.handle), context);
     await_nothing(&rig, "a");
@@ -405,44 +405,44 @@ Test(emu_faults, callbacks_bring_the_programs_own_handles)
 Test(emu_faults, objects_name_each_other_by_the_programs_own_handles)
 {
     struct emu_rig rig;
-    struct emu_seat seat;
+    struct emu_vdev vdev;
     void *got = NULL;
     cl_uint refs = 0;
     cl_int err;
     size_t n = sizeof(got);
     emu_rig_open(&rig, "[a]");
-    emu_seat_open(&rig, 0, source, &seat);
+    emu_vdev_open(&rig, 0, source, &vdev);
     const cl_icd_dispatch *cl = rig.cl;
-    cl_mem mem = cl->clCreateBuffer(seat.context, 0, 4096, NULL, &err);
+    cl_mem mem = cl->clCreateBuffer(vdev.context, 0, 4096, NULL, &err);
     cl_buffer_region region = {0, 128};
     cl_mem part = cl->clCreateSubBuffer(mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
-    cl_kernel kernel = cl->clCreateKernel(seat.program, "add", &err);
+    cl_kernel kernel = cl->clCreateKernel(vdev.program, "add", &err);
     cl_event marker;
-    cr_assert_eq(cl->clEnqueueMarkerWithWaitList(seat.queue, 0, NULL, &marker), CL_SUCCESS);
-    cr_assert_eq(cl->clGetContextInfo(seat.context, CL_CONTEXT_DEVICES, n, &got, NULL), CL_SUCCESS);
+    cr_assert_eq(cl->clEnqueueMarkerWithWaitList(vdev.queue, 0, NULL, &marker), CL_SUCCESS);
+    cr_assert_eq(cl->clGetContextInfo(vdev.context, CL_CONTEXT_DEVICES, n, &got, NULL), CL_SUCCESS);
     cr_assert_eq(got, rig.devices[0]);
-    cr_assert_eq(cl->clGetCommandQueueInfo(seat.queue, CL_QUEUE_CONTEXT, n, &got, NULL),
+    cr_assert_eq(cl->clGetCommandQueueInfo(vdev.queue, CL_QUEUE_CONTEXT, n, &got, NULL),
                  CL_SUCCESS);
-    cr_assert_eq(got, seat.context);
-    cr_assert_eq(cl->clGetCommandQueueInfo(seat.queue, CL_QUEUE_DEVICE, n, &got, NULL), CL_SUCCESS);
+    cr_assert_eq(got, vdev.context);
+    cr_assert_eq(cl->clGetCommandQueueInfo(vdev.queue, CL_QUEUE_DEVICE, n, &got, NULL), CL_SUCCESS);
     cr_assert_eq(got, rig.devices[0]);
     cr_assert_eq(cl->clGetMemObjectInfo(part, CL_MEM_CONTEXT, n, &got, NULL), CL_SUCCESS);
-    cr_assert_eq(got, seat.context);
+    cr_assert_eq(got, vdev.context);
     cr_assert_eq(cl->clGetMemObjectInfo(part, CL_MEM_ASSOCIATED_MEMOBJECT, n, &got, NULL),
                  CL_SUCCESS);
     cr_assert_eq(got, mem);
-    cr_assert_eq(cl->clGetProgramInfo(seat.program, CL_PROGRAM_CONTEXT, n, &got, NULL), CL_SUCCESS);
-    cr_assert_eq(got, seat.context);
-    cr_assert_eq(cl->clGetProgramInfo(seat.program, CL_PROGRAM_DEVICES, n, &got, NULL), CL_SUCCESS);
+    cr_assert_eq(cl->clGetProgramInfo(vdev.program, CL_PROGRAM_CONTEXT, n, &got, NULL), CL_SUCCESS);
+    cr_assert_eq(got, vdev.context);
+    cr_assert_eq(cl->clGetProgramInfo(vdev.program, CL_PROGRAM_DEVICES, n, &got, NULL), CL_SUCCESS);
     cr_assert_eq(got, rig.devices[0]);
     cr_assert_eq(cl->clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, n, &got, NULL), CL_SUCCESS);
-    cr_assert_eq(got, seat.program);
+    cr_assert_eq(got, vdev.program);
     cr_assert_eq(cl->clGetKernelInfo(kernel, CL_KERNEL_CONTEXT, n, &got, NULL), CL_SUCCESS);
-    cr_assert_eq(got, seat.context);
+    cr_assert_eq(got, vdev.context);
     cr_assert_eq(cl->clGetEventInfo(marker, CL_EVENT_COMMAND_QUEUE, n, &got, NULL), CL_SUCCESS);
-    cr_assert_eq(got, seat.queue);
+    cr_assert_eq(got, vdev.queue);
     cr_assert_eq(cl->clGetEventInfo(marker, CL_EVENT_CONTEXT, n, &got, NULL), CL_SUCCESS);
-    cr_assert_eq(got, seat.context);
+    cr_assert_eq(got, vdev.context);
     cr_assert_eq(cl->clRetainMemObject(mem), CL_SUCCESS);
     cr_assert_eq(cl->clGetMemObjectInfo(mem, CL_MEM_REFERENCE_COUNT, sizeof(refs), &refs, NULL),
                  CL_SUCCESS);
@@ -454,7 +454,7 @@ Test(emu_faults, objects_name_each_other_by_the_programs_own_handles)
     cl->clReleaseMemObject(part);
     cl->clReleaseKernel(kernel);
     cl->clReleaseEvent(marker);
-    emu_seat_close(&rig, &seat);
+    emu_vdev_close(&rig, &vdev);
     await_nothing(&rig, "a");
 }
 
@@ -499,25 +499,25 @@ Test(emu_faults, two_views_of_one_device_share_a_context_and_its_binaries)
 static void *work(void *data)
 {
     const struct emu_rig *rig = data;
-    struct emu_seat seat;
-    emu_seat_open(rig, 0, NULL, &seat);
+    struct emu_vdev vdev;
+    emu_vdev_open(rig, 0, NULL, &vdev);
     for (int i = 0; i < ROUNDS; i++) {
         cl_int err;
         int in = i, out = -1;
         cl_event event;
-        cl_mem mem = rig->cl->clCreateBuffer(seat.context, 0, sizeof(in), NULL, &err);
+        cl_mem mem = rig->cl->clCreateBuffer(vdev.context, 0, sizeof(in), NULL, &err);
         cr_assert_eq(err, CL_SUCCESS);
-        cr_assert_eq(rig->cl->clEnqueueWriteBuffer(seat.queue, mem, CL_FALSE, 0, sizeof(in), &in, 0,
+        cr_assert_eq(rig->cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, sizeof(in), &in, 0,
                                                    NULL, &event),
                      CL_SUCCESS);
-        cr_assert_eq(rig->cl->clEnqueueReadBuffer(seat.queue, mem, CL_TRUE, 0, sizeof(out), &out, 1,
+        cr_assert_eq(rig->cl->clEnqueueReadBuffer(vdev.queue, mem, CL_TRUE, 0, sizeof(out), &out, 1,
                                                   &event, NULL),
                      CL_SUCCESS);
         cr_assert_eq(out, i);
         rig->cl->clReleaseEvent(event);
         rig->cl->clReleaseMemObject(mem);
     }
-    emu_seat_close(rig, &seat);
+    emu_vdev_close(rig, &vdev);
     return NULL;
 }
 

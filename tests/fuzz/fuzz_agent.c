@@ -69,7 +69,7 @@ static uint64_t amount(struct input *input)
     return (uint64_t)input_byte(input) << (bits % 64);
 }
 
-static void put_seat(struct frame *frame, struct input *input)
+static void put_vdev(struct frame *frame, struct input *input)
 {
     static const char *const amounts[] = {"device_bytes", "granted", "wanted",
                                           "least",        "peak",    "spilled"};
@@ -90,9 +90,9 @@ static void put_seat(struct frame *frame, struct input *input)
 static void put_status(struct frame *frame, struct input *input)
 {
     frame_array(frame, "seats");
-    put_seat(frame, input);
+    put_vdev(frame, input);
     for (unsigned i = input_byte(input) % 5; i > 0; i--)
-        put_seat(frame, input);
+        put_vdev(frame, input);
     frame_end(frame);
 }
 

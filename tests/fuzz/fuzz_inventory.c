@@ -61,10 +61,10 @@ static void try_names(struct inventory *inv)
     bool grew;
     EXPECT(device_names_assign(&names, inv, &grew) == 0);
     EXPECT(grew == (inv->count > 0));
-    const struct device_wish wish = {.count = PROTOCOL_SEATS_MAX};
-    const struct inventory_entry *places[PROTOCOL_SEATS_MAX];
+    const struct device_wish wish = {.count = PROTOCOL_VDEVS_MAX};
+    const struct inventory_entry *places[PROTOCOL_VDEVS_MAX];
     EXPECT(device_place(inv, &wish, places, error, sizeof(error)) == 0);
-    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++)
+    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++)
         EXPECT((places[i] == NULL) == (inv->count == 0));
     for (size_t i = 0; i < inv->count && i < 16; i++) {
         try_key(&inv->entries[i].key);

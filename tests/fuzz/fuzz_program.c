@@ -39,9 +39,9 @@ int thread_start(const char *name, size_t stack, void *(*run)(void *), void *dat
 
 /* ---- the engine ---- */
 
-enum { SEATS_HERE = 2 };
+enum { VDEVS_HERE = 2 };
 
-static struct seat_status seats[SEATS_HERE];
+static struct vdev_status vdevs[VDEVS_HERE];
 
 static void use_key(const struct device_key *key)
 {
@@ -72,12 +72,12 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         report.result = MOVE_REFUSED;
         memset(report.reason, '\n', sizeof(report.reason) - 1);
     } else {
-        EXPECT(request->seat < SEATS_HERE);
-        struct seat_status *seat = &seats[request->seat];
-        seat->suspended = request->target == NULL;
+        EXPECT(request->vdev < VDEVS_HERE);
+        struct vdev_status *vdev = &vdevs[request->vdev];
+        vdev->suspended = request->target == NULL;
         if (request->target)
-            seat->device = *request->target;
-        seat->moves++;
+            vdev->device = *request->target;
+        vdev->moves++;
     }
     *ret_report = report;
 }
@@ -191,8 +191,8 @@ void status_spread(struct spread_status *ret_status)
 
 uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX])
 {
-    ret_ready[0] = (struct ready_status){.device = seats[0].device, .behind = UINT32_MAX};
-    return seats[0].device.icd[0] ? 1 : 0;
+    ret_ready[0] = (struct ready_status){.device = vdevs[0].device, .behind = UINT32_MAX};
+    return vdevs[0].device.icd[0] ? 1 : 0;
 }
 
 const char *move_phase_name(enum move_phase phase)
@@ -205,51 +205,51 @@ uint64_t status_host_need(void)
     return 0;
 }
 
-void status_seat(uint32_t index, struct seat_status *ret_status)
+void status_vdev(uint32_t index, struct vdev_status *ret_status)
 {
-    EXPECT(index < PROTOCOL_SEATS_MAX);
-    *ret_status = index < SEATS_HERE ? seats[index] : (struct seat_status){0};
+    EXPECT(index < PROTOCOL_VDEVS_MAX);
+    *ret_status = index < VDEVS_HERE ? vdevs[index] : (struct vdev_status){0};
 }
 
-uint32_t status_seat_count(void)
+uint32_t status_vdev_count(void)
 {
-    return SEATS_HERE;
+    return VDEVS_HERE;
 }
 
 /* What was granted and was not given back, modulo 2^64. */
-static uint64_t granted[PROTOCOL_SEATS_MAX];
-static bool limited[PROTOCOL_SEATS_MAX];
+static uint64_t granted[PROTOCOL_VDEVS_MAX];
+static bool limited[PROTOCOL_VDEVS_MAX];
 
 void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
 {
     EXPECT(ask != NULL);
 }
 
-void room_grant(uint32_t seat, uint64_t bytes)
+void room_grant(uint32_t vdev, uint64_t bytes)
 {
-    EXPECT(seat < PROTOCOL_SEATS_MAX);
-    granted[seat] += bytes;
-    limited[seat] = true;
+    EXPECT(vdev < PROTOCOL_VDEVS_MAX);
+    granted[vdev] += bytes;
+    limited[vdev] = true;
 }
 
-uint64_t room_shrink(uint32_t seat, uint64_t bytes)
+uint64_t room_shrink(uint32_t vdev, uint64_t bytes)
 {
-    EXPECT(seat < PROTOCOL_SEATS_MAX);
-    uint64_t gone = granted[seat] > bytes ? granted[seat] - bytes : 0;
-    granted[seat] -= gone;
+    EXPECT(vdev < PROTOCOL_VDEVS_MAX);
+    uint64_t gone = granted[vdev] > bytes ? granted[vdev] - bytes : 0;
+    granted[vdev] -= gone;
     return gone;
 }
 
-uint64_t room_slack(uint32_t seat)
+uint64_t room_slack(uint32_t vdev)
 {
-    EXPECT(seat < PROTOCOL_SEATS_MAX);
+    EXPECT(vdev < PROTOCOL_VDEVS_MAX);
     return 0;
 }
 
-void room_read(uint32_t seat, struct room_use *ret_use)
+void room_read(uint32_t vdev, struct room_use *ret_use)
 {
-    EXPECT(seat < PROTOCOL_SEATS_MAX);
-    *ret_use = (struct room_use){.granted = granted[seat], .limited = limited[seat]};
+    EXPECT(vdev < PROTOCOL_VDEVS_MAX);
+    *ret_use = (struct room_use){.granted = granted[vdev], .limited = limited[vdev]};
 }
 
 /* ---- a program that registered ---- */
@@ -259,12 +259,12 @@ void aware_wish(struct aware_wish *ret_wish)
     *ret_wish = (struct aware_wish){.edition = moves_run, .registered = moves_run % 2 == 1};
 }
 
-void aware_notice(uint32_t what, uint32_t seat, uint64_t in_ns, uint64_t value, const char *text)
+void aware_notice(uint32_t what, uint32_t vdev, uint64_t in_ns, uint64_t value, const char *text)
 {
     (void)in_ns;
     (void)value;
     EXPECT(what >= RESEAT_DEVICE_ADDED && what <= RESEAT_QUOTA);
-    EXPECT(seat < PROTOCOL_SEATS_MAX || seat == UINT32_MAX);
+    EXPECT(vdev < PROTOCOL_VDEVS_MAX || vdev == UINT32_MAX);
     EXPECT(strlen(text) < PROTOCOL_TEXT_MAX);
 }
 
@@ -351,8 +351,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     no_threads = flags & 1;
     moves_run = 0;
-    for (size_t i = 0; i < SEATS_HERE; i++)
-        seats[i] = (struct seat_status){.contexts = 1};
+    for (size_t i = 0; i < VDEVS_HERE; i++)
+        vdevs[i] = (struct vdev_status){.contexts = 1};
     *link = (struct link){.wire.socket = OWNED_NONE};
     control.device_count = 0;
     control.resolved = false;
@@ -369,9 +369,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (wire_is_open(&link->wire))
         EXPECT(seen.reports == wanted.asked);
     EXPECT(seen.reports <= wanted.asked);
-    EXPECT(moves_run <= wanted.asked * SEATS_HERE && (!no_threads || moves_run == 0));
+    EXPECT(moves_run <= wanted.asked * VDEVS_HERE && (!no_threads || moves_run == 0));
     EXPECT(control.job_count == 0 && !control.jobs);
-    EXPECT(control.device_count <= PROTOCOL_SEATS_MAX);
+    EXPECT(control.device_count <= PROTOCOL_VDEVS_MAX);
     for (size_t i = 0; i < control.device_count; i++)
         use_key(&control.devices[i]);
     control_link_drop(link);

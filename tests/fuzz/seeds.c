@@ -392,11 +392,11 @@ static void put_memory(struct stream *stream, int flags, int bytes, int limit, i
 /* A program on dev1 that says how much it has, is granted and holds. */
 static void put_program(struct stream *stream, int slot, int process, int has)
 {
-    const char seat[] = {2, 0, 1, 20, (char)has, 20, (char)has, 20, (char)has, 20, 1, 20, 0, 20, 0};
+    const char vdev[] = {2, 0, 1, 20, (char)has, 20, (char)has, 20, (char)has, 20, 1, 20, 0, 20, 0};
     act(stream, CONNECT, slot, process);
     say(stream, slot, HELLO, PROGRAM, 0, 0);
     say(stream, slot, STATUS, 0, 0, 0);
-    put(stream, seat, sizeof(seat));
+    put(stream, vdev, sizeof(vdev));
     put_byte(stream, 0);
 }
 

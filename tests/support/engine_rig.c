@@ -88,15 +88,15 @@ void engine_rig_open_pocl_on(struct engine_rig *rig, const char *devices, const 
     engine_start(rig, first, NULL);
 }
 
-cl_device_id engine_rig_seat(struct engine_rig *rig, const char *name)
+cl_device_id engine_rig_vdev(struct engine_rig *rig, const char *name)
 {
-    struct seat *seat = object_create(OBJECT_DEVICE);
-    cr_assert_not_null(seat);
-    seat->index = the_seat_count;
-    seat->device = seat->last = seat->origin = find(rig, name);
-    object_publish(seat);
-    the_seats[the_seat_count++] = seat;
-    return (cl_device_id)seat;
+    struct vdev *vdev = object_create(OBJECT_DEVICE);
+    cr_assert_not_null(vdev);
+    vdev->index = the_vdev_count;
+    vdev->device = vdev->last = vdev->origin = find(rig, name);
+    object_publish(vdev);
+    the_vdevs[the_vdev_count++] = vdev;
+    return (cl_device_id)vdev;
 }
 
 const struct device_key *engine_rig_key(const struct engine_rig *rig, const char *name)

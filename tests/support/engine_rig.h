@@ -10,13 +10,13 @@
 
 /*
  * The whole engine in the test's own process: the entry points (cl*) beside what stands behind them
- * (move_run, status_seat, the objects), on emulated devices or on POCL's. Without an agent. One
+ * (move_run, status_vdev, the objects), on emulated devices or on POCL's. Without an agent. One
  * engine a process: Criterion gives each test its own.
  */
 struct engine_rig {
     struct emu_shared *emu; /**< For emu_shared_*; NULL on POCL. */
     cl_platform_id platform;
-    cl_device_id device; /**< The first seat. */
+    cl_device_id device; /**< The first virtual device. */
     uint32_t device_count;
     struct device **devices; /**< What there is to move to. */
 };
@@ -33,12 +33,12 @@ void engine_rig_open_pocl(struct engine_rig *rig, const char *devices);
 /** The same, starting on the device whose name begins with @first. */
 void engine_rig_open_pocl_on(struct engine_rig *rig, const char *devices, const char *first);
 /** One more virtual device for the program, on the device named @name. Before any context. */
-cl_device_id engine_rig_seat(struct engine_rig *rig, const char *name);
+cl_device_id engine_rig_vdev(struct engine_rig *rig, const char *name);
 
 /** Fails the test when there is no device of that name. @name may be the end of the name. */
 const struct device_key *engine_rig_key(const struct engine_rig *rig, const char *name);
 
-/** Move the first seat to @name, or to host memory when NULL, without limits. */
+/** Move the first virtual device to @name, or to host memory when NULL, without limits. */
 enum move_result engine_rig_move(const struct engine_rig *rig, const char *name,
                                  struct move_report *ret_report);
 /** The same, which must succeed. */
@@ -61,7 +61,8 @@ const char *engine_rig_alive(const struct engine_rig *rig, const char *name);
 uint64_t engine_rig_now(void);
 void engine_rig_sleep(unsigned ms);
 
-/** A context on the first seat, a queue with @properties, a program from @source (NULL: none). */
+/** A context on the first virtual device, a queue with @properties, a program from @source (NULL:
+ * none). */
 struct engine_program {
     cl_context context;
     cl_command_queue queue;

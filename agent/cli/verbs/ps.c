@@ -6,19 +6,19 @@
 /** Where its virtual devices are, in their order, and where long launches are done too. */
 static void ps_places(const json_t *app, struct words *words)
 {
-    const json_t *seat;
+    const json_t *vdev;
     size_t i;
 
-    json_array_foreach(json_object_get(app, "seats"), i, seat)
+    json_array_foreach(json_object_get(app, "seats"), i, vdev)
     {
-        const char *name = member_text(seat, "device");
-        name = name[0] ? name : member_text(seat, "device_driver_name");
+        const char *name = member_text(vdev, "device");
+        name = name[0] ? name : member_text(vdev, "device_driver_name");
         words_add(words, "%s%s", i ? "," : "",
-                  name[0] && !member_bool(seat, "suspended") ? name : "-");
+                  name[0] && !member_bool(vdev, "suspended") ? name : "-");
     }
-    json_array_foreach(json_object_get(app, "spread"), i, seat)
+    json_array_foreach(json_object_get(app, "spread"), i, vdev)
     {
-        words_add(words, "%s%s", i ? "," : " + ", json_string_value(seat));
+        words_add(words, "%s%s", i ? "," : " + ", json_string_value(vdev));
     }
 }
 
@@ -26,12 +26,12 @@ static void ps_places(const json_t *app, struct words *words)
 static void ps_sources(const json_t *app, const char *first, struct words *words)
 {
     const char *between = first;
-    const json_t *seat, *source;
+    const json_t *vdev, *source;
     size_t i, j;
 
-    json_array_foreach(json_object_get(app, "seats"), i, seat)
+    json_array_foreach(json_object_get(app, "seats"), i, vdev)
     {
-        json_array_foreach(json_object_get(seat, "sources"), j, source)
+        json_array_foreach(json_object_get(vdev, "sources"), j, source)
         {
             words_add(words, "%s%s", between, member_text(source, "device"));
             between = ",";
@@ -59,13 +59,13 @@ static void ps_state(const json_t *app, struct words *words)
 {
     unsigned long long fetched = 0, all = 0;
     char have[32], whole[32];
-    const json_t *seat;
+    const json_t *vdev;
     size_t i;
 
-    json_array_foreach(json_object_get(app, "seats"), i, seat)
+    json_array_foreach(json_object_get(app, "seats"), i, vdev)
     {
-        fetched += member_number(seat, "fetched_bytes");
-        all += member_number(seat, "to_fetch_bytes");
+        fetched += member_number(vdev, "fetched_bytes");
+        all += member_number(vdev, "to_fetch_bytes");
     }
     const json_t *move = json_object_get(app, "move");
     output_moving(move, words);

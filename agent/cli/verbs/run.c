@@ -61,7 +61,7 @@ struct run {
     char library[PATH_MAX], image[PATH_MAX];
     struct paths paths;
     char id[64], inventory[PATH_MAX];
-    char keys[PROTOCOL_SEATS_MAX * DEVICE_KEY_TEXT_MAX]; /**< Separated by spaces. */
+    char keys[PROTOCOL_VDEVS_MAX * DEVICE_KEY_TEXT_MAX]; /**< Separated by spaces. */
 };
 
 /* ---- options ---- */
@@ -80,9 +80,9 @@ static int run_take_device(struct call *call, const struct verb_option *option, 
     if (wish->named)
         return output_usage(&call->output, "--%s is given once: names with commas", option->name);
     for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
-        if (!*name || wish->named == PROTOCOL_SEATS_MAX) {
+        if (!*name || wish->named == PROTOCOL_VDEVS_MAX) {
             return output_usage(&call->output, "--%s takes at most %d names, none empty",
-                                option->name, PROTOCOL_SEATS_MAX);
+                                option->name, PROTOCOL_VDEVS_MAX);
         }
         wish->names[wish->named++] = name;
     }
@@ -206,7 +206,7 @@ static const struct verb_option run_options[] = {
      "How many virtual devices the program has, 1 to 4. Each starts somewhere and moves by itself. "
      "Default: as many as --device names, else 1.",
      OPTION_VALUE(struct run, devices), .number = "a number from 1 to 4", .least = 1,
-     .most = PROTOCOL_SEATS_MAX},
+     .most = PROTOCOL_VDEVS_MAX},
     {"name", "NAME",
      "What to call it: 1 to 63 bytes of UTF-8, without control characters. Default: the program's "
      "name, with a ? for each of these.",
@@ -345,7 +345,7 @@ static int run_register_program(struct run *run, struct client *client, const ch
     field_string(&message.root, "id", run->id, sizeof(run->id));
     const msgpack_object *keys;
     size_t count = field_array(&message.root, "devices", &keys);
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+    for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
         char key[DEVICE_KEY_TEXT_MAX];
         if (object_string(&keys[i], key, sizeof(key)))
             run_add_key(run, key);
@@ -361,7 +361,7 @@ static int run_register_program(struct run *run, struct client *client, const ch
 static int run_resolve_alone(struct run *run)
 {
     struct inventory inventory = {0};
-    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX] = {NULL};
+    const struct inventory_entry *entries[PROTOCOL_VDEVS_MAX] = {NULL};
     char error[PROTOCOL_TEXT_MAX] = "no list of devices was left by an earlier agent";
     int result = -ENODEV;
 
@@ -370,7 +370,7 @@ static int run_resolve_alone(struct run *run)
         result = device_place(&inventory, &run->wish, entries, error, sizeof(error));
     else
         run->inventory[0] = '\0';
-    for (size_t i = 0; i < PROTOCOL_SEATS_MAX && entries[i]; i++) {
+    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX && entries[i]; i++) {
         char key[DEVICE_KEY_TEXT_MAX];
         device_key_format(&entries[i]->key, key);
         run_add_key(run, key);

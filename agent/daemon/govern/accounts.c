@@ -11,27 +11,27 @@
 
 void grants_add(struct agent *agent, struct program *program, uint32_t index, uint64_t bytes)
 {
-    struct program_device *seat = &program->seats[index];
+    struct program_device *vdev = &program->vdevs[index];
     struct frame frame;
 
-    ledger_set_granted(&agent->ledger, &seat->account, seat->account.granted + bytes);
-    seat->exchanged_ms = seat->granted_ms = uv_now(&agent->loop);
+    ledger_set_granted(&agent->ledger, &vdev->account, vdev->account.granted + bytes);
+    vdev->exchanged_ms = vdev->granted_ms = uv_now(&agent->loop);
     frame_init(&frame, MSG_GRANT);
     frame_u64(&frame, "seat", index);
     frame_u64(&frame, "bytes", bytes);
     peer_send(program->peer, &frame);
 }
 
-void grants_shrink(struct agent *agent, struct program *program, uint32_t seat, uint64_t bytes,
+void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes,
                    uint64_t patience_ms, bool trims)
 {
     struct frame frame;
 
     frame_init(&frame, MSG_SHRINK);
-    frame_u64(&frame, "seat", seat);
+    frame_u64(&frame, "seat", vdev);
     frame_u64(&frame, "bytes", bytes);
     peer_send(program->peer, &frame);
-    program->seats[seat].exchanged_ms = uv_now(&agent->loop);
+    program->vdevs[vdev].exchanged_ms = uv_now(&agent->loop);
     program->governed.shrinks = true;
     program->governed.trims = trims;
     program->governed.shrink_to = bytes;
@@ -53,9 +53,9 @@ static void accounts_end_shrink(struct agent *agent, struct program *program, ui
 {
     uint64_t granted = 0;
 
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->vdev_count; i++) {
         granted +=
-            program->seats[i].account.device == device ? program->seats[i].account.granted : 0;
+            program->vdevs[i].account.device == device ? program->vdevs[i].account.granted : 0;
     }
     program->governed.shrinks = false;
     if (granted > program->governed.shrink_to)
@@ -69,21 +69,21 @@ void grants_return(struct peer *peer, struct message *message)
     uint64_t index = field_u64(&message->root, "seat", 0);
     uint64_t bytes = field_u64(&message->root, "bytes", 0);
 
-    if (index >= program->seat_count)
+    if (index >= program->vdev_count)
         return;
-    struct program_device *seat = &program->seats[index];
-    uint64_t granted = seat->account.granted;
-    ledger_set_granted(&agent->ledger, &seat->account, bytes < granted ? granted - bytes : 0);
+    struct program_device *vdev = &program->vdevs[index];
+    uint64_t granted = vdev->account.granted;
+    ledger_set_granted(&agent->ledger, &vdev->account, bytes < granted ? granted - bytes : 0);
     /* What it holds of that is gone as well, though its status has yet to say so. */
-    if (seat->account.held > seat->account.granted)
-        ledger_set_held(&agent->ledger, &seat->account, seat->account.granted);
-    seat->exchanged_ms = uv_now(&agent->loop);
+    if (vdev->account.held > vdev->account.granted)
+        ledger_set_held(&agent->ledger, &vdev->account, vdev->account.granted);
+    vdev->exchanged_ms = uv_now(&agent->loop);
     if (program->governed.shrinks) {
-        accounts_end_shrink(agent, program, seat->account.device);
-    } else if (seat->wanted > seat->account.granted) {
+        accounts_end_shrink(agent, program, vdev->account.device);
+    } else if (vdev->wanted > vdev->account.granted) {
         /* Nobody asked: it needs no more, though its status has yet to say so. */
-        seat->wanted = seat->account.granted;
-        seat->device_bytes = seat->account.held;
+        vdev->wanted = vdev->account.granted;
+        vdev->device_bytes = vdev->account.held;
     }
     agent->changed = true;
 }
@@ -122,9 +122,9 @@ static uint32_t accounts_device_named(struct agent *agent, const struct device_k
     return LEDGER_NONE;
 }
 
-static uint32_t accounts_device_of(struct agent *agent, const struct program_device *seat)
+static uint32_t accounts_device_of(struct agent *agent, const struct program_device *vdev)
 {
-    return seat->has_device && !seat_is_off(seat) ? accounts_device_named(agent, &seat->device)
+    return vdev->has_device && !vdev_is_off(vdev) ? accounts_device_named(agent, &vdev->device)
                                                   : LEDGER_NONE;
 }
 
@@ -142,13 +142,13 @@ static uint64_t accounts_believed(const struct program *program, uint64_t bytes,
 
 /** What it left on demand it holds there still. */
 static void accounts_place_sources(struct agent *agent, const struct program *program,
-                                   struct program_device *seat, bool exists)
+                                   struct program_device *vdev, bool exists)
 {
     for (uint32_t i = 0; i < PROGRAM_SOURCES_MAX; i++) {
-        struct program_source *source = &seat->sources[i];
-        bool holds = exists && i < seat->source_count;
+        struct program_source *source = &vdev->sources[i];
+        bool holds = exists && i < vdev->source_count;
         uint32_t device = holds ? accounts_device_named(agent, &source->device) : LEDGER_NONE;
-        uint64_t bytes = accounts_believed(program, source->bytes, seat->account.granted_peak);
+        uint64_t bytes = accounts_believed(program, source->bytes, vdev->account.granted_peak);
         if (device == source->account.device && (!holds || bytes == source->account.held))
             continue;
         ledger_place(&agent->ledger, &source->account, device);
@@ -157,38 +157,38 @@ static void accounts_place_sources(struct agent *agent, const struct program *pr
     }
 }
 
-static void accounts_place(struct agent *agent, struct program_device *seat)
+static void accounts_place(struct agent *agent, struct program_device *vdev)
 {
     struct ledger *ledger = &agent->ledger;
-    uint32_t device = accounts_device_of(agent, seat);
+    uint32_t device = accounts_device_of(agent, vdev);
 
-    if (device == seat->account.device)
+    if (device == vdev->account.device)
         return;
-    if (device != LEDGER_NONE && device == seat->account.target) {
-        seat->arrived = true; /* Its report follows. */
+    if (device != LEDGER_NONE && device == vdev->account.target) {
+        vdev->arrived = true; /* Its report follows. */
         return;
     }
-    ledger_place(ledger, &seat->account, device);
-    seat->placed_ms = uv_now(&agent->loop);
+    ledger_place(ledger, &vdev->account, device);
+    vdev->placed_ms = uv_now(&agent->loop);
     agent->changed = true;
 }
 
 /** Of virtual devices on one device only the first says what they hold: spread it over grants. */
 static void accounts_spread_held(struct ledger *ledger, struct program *program, size_t first)
 {
-    struct program_device *seat = &program->seats[first];
-    uint32_t device = seat->account.device;
+    struct program_device *vdev = &program->vdevs[first];
+    uint32_t device = vdev->account.device;
     uint64_t held = 0;
 
-    for (size_t i = 0; i < program->seat_count; i++) {
-        bool same = program->seats[i].account.device == device && !program->seats[i].arrived;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        bool same = program->vdevs[i].account.device == device && !program->vdevs[i].arrived;
         if (same && i < first)
             return;
-        held += same ? program->seats[i].device_bytes : 0;
+        held += same ? program->vdevs[i].device_bytes : 0;
     }
-    for (size_t i = program->seat_count; i-- > first;) {
-        struct ledger_account *account = &program->seats[i].account;
-        if (account->device != device || program->seats[i].arrived)
+    for (size_t i = program->vdev_count; i-- > first;) {
+        struct ledger_account *account = &program->vdevs[i].account;
+        if (account->device != device || program->vdevs[i].arrived)
             continue;
         uint64_t share = i == first || held < account->granted ? held : account->granted;
         ledger_set_held(ledger, account, accounts_believed(program, share, account->granted));
@@ -202,28 +202,28 @@ static void accounts_spread_held(struct ledger *ledger, struct program *program,
  */
 static void accounts_adopt(struct agent *agent, struct program *program, uint32_t index)
 {
-    struct program_device *seat = &program->seats[index];
+    struct program_device *vdev = &program->vdevs[index];
     struct ledger *ledger = &agent->ledger;
-    struct ledger_account *account = &seat->account;
-    uint64_t quiet = uv_now(&agent->loop) - seat->exchanged_ms;
+    struct ledger_account *account = &vdev->account;
+    uint64_t quiet = uv_now(&agent->loop) - vdev->exchanged_ms;
 
-    if (!seat->tells_grants) {
+    if (!vdev->tells_grants) {
         ledger_set_granted(ledger, account, 0);
         return;
     }
-    if (seat->seeks)
+    if (vdev->seeks)
         return; /* What it was granted was of the device that is lost. */
-    if (!seat->limited) {
+    if (!vdev->limited) {
         /* What it was granted first is its own once it uses OpenCL; and one that had nobody to ask
          * takes what it likes, until it is granted something, be it nothing. */
-        if (seat->device_bytes && quiet > RECONCILE_MS)
+        if (vdev->device_bytes && quiet > RECONCILE_MS)
             grants_add(agent, program, index, 0);
         return;
     }
-    if ((seat->granted > account->granted && accounts_believe(program)) ||
-        (seat->granted < account->granted && account->target == LEDGER_NONE &&
+    if ((vdev->granted > account->granted && accounts_believe(program)) ||
+        (vdev->granted < account->granted && account->target == LEDGER_NONE &&
          quiet > RECONCILE_MS)) {
-        ledger_set_granted(ledger, account, seat->granted);
+        ledger_set_granted(ledger, account, vdev->granted);
         agent->changed = true;
     }
 }
@@ -232,19 +232,19 @@ static void accounts_update(struct agent *agent, struct program *program)
 {
     struct ledger *ledger = &agent->ledger;
 
-    for (uint32_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
-        struct program_device *seat = &program->seats[i];
-        accounts_place_sources(agent, program, seat, i < program->seat_count);
-        if (i >= program->seat_count) {
-            ledger_place(ledger, &seat->account, LEDGER_NONE);
+    for (uint32_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
+        struct program_device *vdev = &program->vdevs[i];
+        accounts_place_sources(agent, program, vdev, i < program->vdev_count);
+        if (i >= program->vdev_count) {
+            ledger_place(ledger, &vdev->account, LEDGER_NONE);
             continue;
         }
-        accounts_place(agent, seat);
-        if (!seat->arrived)
+        accounts_place(agent, vdev);
+        if (!vdev->arrived)
             accounts_adopt(agent, program, i);
     }
-    for (size_t i = 0; i < program->seat_count; i++)
-        if (program->seats[i].account.device != LEDGER_NONE && !program->seats[i].arrived)
+    for (size_t i = 0; i < program->vdev_count; i++)
+        if (program->vdevs[i].account.device != LEDGER_NONE && !program->vdevs[i].arrived)
             accounts_spread_held(ledger, program, i);
     for (uint32_t i = 0; i < ledger->count; i++) {
         struct ledger_device *device = &ledger->devices[i];
@@ -265,10 +265,10 @@ bool accounts_awaited(const struct agent *agent)
 
 /** What it may allocate before it asks; or what it took without being granted it. */
 static uint64_t accounts_first_grant(struct agent *agent, const struct program *program,
-                                     struct program_device *seat, bool first)
+                                     struct program_device *vdev, bool first)
 {
     struct ledger *ledger = &agent->ledger;
-    struct ledger_account *account = &seat->account;
+    struct ledger_account *account = &vdev->account;
     uint64_t bytes = 0;
 
     if (account->device == LEDGER_NONE)
@@ -280,7 +280,7 @@ static uint64_t accounts_first_grant(struct agent *agent, const struct program *
         bytes = bytes < program->policy.quota ? bytes : program->policy.quota;
     }
     ledger_set_granted(ledger, account, account->granted + bytes);
-    seat->exchanged_ms = uv_now(&agent->loop);
+    vdev->exchanged_ms = uv_now(&agent->loop);
     return bytes;
 }
 
@@ -289,12 +289,12 @@ static uint64_t accounts_first_grant(struct agent *agent, const struct program *
  */
 static bool accounts_says_something(const msgpack_object *hello)
 {
-    const msgpack_object *seats;
-    size_t count = field_array(hello, "seats", &seats);
+    const msgpack_object *vdevs;
+    size_t count = field_array(hello, "seats", &vdevs);
 
     for (size_t i = 0; i < count; i++)
-        if (field_u64(&seats[i], "granted", 0) || field_u64(&seats[i], "device_bytes", 0) ||
-            field_bool(&seats[i], "suspended", false))
+        if (field_u64(&vdevs[i], "granted", 0) || field_u64(&vdevs[i], "device_bytes", 0) ||
+            field_bool(&vdevs[i], "suspended", false))
             return true;
     return false;
 }
@@ -306,25 +306,25 @@ void accounts_welcome(struct agent *agent, struct program *program, bool first,
 
     if (said)
         program_take_status(program, hello);
-    for (size_t i = 0; i < program->seat_count; i++)
-        program->seats[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
+    for (size_t i = 0; i < program->vdev_count; i++)
+        program->vdevs[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
     accounts_update(agent, program);
     frame_bool(welcome, "alive", true);
     frame_bool(welcome, "places", true);
     if (!first && !said)
         return; /* Its first status tells what it was granted. */
     frame_array(welcome, "grants");
-    for (size_t i = 0; i < program->seat_count; i++)
-        frame_u64(welcome, NULL, accounts_first_grant(agent, program, &program->seats[i], first));
+    for (size_t i = 0; i < program->vdev_count; i++)
+        frame_u64(welcome, NULL, accounts_first_grant(agent, program, &program->vdevs[i], first));
     frame_end(welcome);
 }
 
 void accounts_status(struct peer *peer, struct message *message)
 {
     struct program *program = peer->program;
-    struct program_device before[PROTOCOL_SEATS_MAX];
+    struct program_device before[PROTOCOL_VDEVS_MAX];
 
-    memcpy(before, program->seats, sizeof(before));
+    memcpy(before, program->vdevs, sizeof(before));
     bool fenced = program->status.fenced;
     program_take_status(program, &message->root);
     if (program->status.fenced != fenced)
@@ -332,7 +332,7 @@ void accounts_status(struct peer *peer, struct message *message)
             "%s: %s (pid %d) %s%s", program->id, program->name, (int)program->pid,
             fenced ? "may run again" : "is fenced: ", fenced ? "" : program->status.right_problem);
     accounts_update(peer->agent, program);
-    for (uint32_t i = 0; i < program->seat_count; i++)
+    for (uint32_t i = 0; i < program->vdev_count; i++)
         losses_note(peer->agent, program, i, &before[i],
-                    accounts_device_named(peer->agent, &program->seats[i].device));
+                    accounts_device_named(peer->agent, &program->vdevs[i].device));
 }

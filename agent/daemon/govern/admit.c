@@ -6,28 +6,28 @@
 
 #include "agent/wire/size.h"
 
-/** The seats of @request that would come to @device; those that are there stay. */
+/** The virtual devices of @request that would come to @device; those that are there stay. */
 static unsigned admit_arriving(const struct request *request, uint32_t device)
 {
-    unsigned seats = 0;
+    unsigned vdevs = 0;
 
-    for (uint32_t i = 0; i < request->program->seat_count; i++) {
-        const struct program_device *seat = &request->program->seats[i];
+    for (uint32_t i = 0; i < request->program->vdev_count; i++) {
+        const struct program_device *vdev = &request->program->vdevs[i];
         bool resumes = strcmp(request->verb, MSG_RESUME) == 0;
-        bool comes = resumes ? seat->suspended : seat->suspended || seat->account.device != device;
-        if (request->seats & (1u << i) && comes)
-            seats |= 1u << i;
+        bool comes = resumes ? vdev->suspended : vdev->suspended || vdev->account.device != device;
+        if (request->vdevs & (1u << i) && comes)
+            vdevs |= 1u << i;
     }
-    return seats;
+    return vdevs;
 }
 
-static bool admit_may_spill(const struct program *program, unsigned seats)
+static bool admit_may_spill(const struct program *program, unsigned vdevs)
 {
     bool may = program->policy.ways & POLICY_SPILL;
 
-    for (uint32_t i = 0; i < program->seat_count; i++) {
+    for (uint32_t i = 0; i < program->vdev_count; i++) {
         may = may &&
-              (!(seats & (1u << i)) || (program->seats[i].limited && !program->seats[i].pinned[0]));
+              (!(vdevs & (1u << i)) || (program->vdevs[i].limited && !program->vdevs[i].pinned[0]));
     }
     return may;
 }
@@ -37,9 +37,9 @@ static uint64_t admit_left_behind(const struct program *program, uint32_t device
 {
     uint64_t bytes = 0;
 
-    for (size_t i = 0; i < program->seat_count; i++) {
-        for (uint32_t j = 0; j < program->seats[i].source_count; j++) {
-            const struct ledger_account *account = &program->seats[i].sources[j].account;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        for (uint32_t j = 0; j < program->vdevs[i].source_count; j++) {
+            const struct ledger_account *account = &program->vdevs[i].sources[j].account;
             bytes += account->device == device ? account->held : 0;
         }
     }
@@ -56,8 +56,8 @@ static void admit_list_users(const struct agent *agent, const struct program *bu
     for (const struct program *program = agent->programs; program; program = program->next) {
         uint64_t bytes = admit_left_behind(program, device);
         char text[32];
-        for (size_t i = 0; i < program->seat_count; i++) {
-            const struct ledger_account *account = &program->seats[i].account;
+        for (size_t i = 0; i < program->vdev_count; i++) {
+            const struct ledger_account *account = &program->vdevs[i].account;
             bytes += account->device == device ? ledger_reserved(account) : 0;
             bytes += account->target == device ? account->pending : 0;
         }
@@ -94,7 +94,7 @@ static void admit_refuse(const struct agent *agent, const struct request *reques
     bytes_text(wanted, need, sizeof(need));
     bytes_text(ledger_free(device), room, sizeof(room));
     bytes_text(ledger_capacity(device), all, sizeof(all));
-    if (admit_may_spill(request->program, request->seats) && least < wanted) {
+    if (admit_may_spill(request->program, request->vdevs) && least < wanted) {
         char text[32];
         bytes_text(least, text, sizeof(text));
         snprintf(few, sizeof(few), ", and %s at once", text);
@@ -105,18 +105,18 @@ static void admit_refuse(const struct agent *agent, const struct request *reques
 }
 
 /** All of what each wants, or where that does not fit its least and a share of what is left. */
-static void admit_share_room(struct request *request, unsigned seats, uint64_t room,
+static void admit_share_room(struct request *request, unsigned vdevs, uint64_t room,
                              uint64_t wanted, uint64_t least)
 {
     double part = 1;
 
     if (room < wanted)
         part = wanted > least ? (double)(room - least) / (double)(wanted - least) : 0;
-    for (uint32_t i = 0; i < request->program->seat_count; i++) {
-        const struct program_device *seat = &request->program->seats[i];
-        uint64_t want = seat_wanted(seat), few = seat->least < want ? seat->least : want;
+    for (uint32_t i = 0; i < request->program->vdev_count; i++) {
+        const struct program_device *vdev = &request->program->vdevs[i];
+        uint64_t want = vdev_wanted(vdev), few = vdev->least < want ? vdev->least : want;
         request->grants[i] = 0;
-        if (seats & (1u << i))
+        if (vdevs & (1u << i))
             request->grants[i] = part < 1 ? few + (uint64_t)((double)(want - few) * part) : want;
     }
 }
@@ -132,33 +132,33 @@ int admit_request(struct agent *agent, struct request *request,
     if (ledger_device(ledger, target->name, &index))
         return 0;
     struct ledger_device *device = &ledger->devices[index];
-    unsigned seats = admit_arriving(request, index);
+    unsigned vdevs = admit_arriving(request, index);
     request->target = index;
-    if (seats && drain_refuses(agent, device->name, ret_error, size))
+    if (vdevs && drain_refuses(agent, device->name, ret_error, size))
         return -EBUSY;
-    for (uint32_t i = 0; i < program->seat_count; i++) {
-        uint64_t want = seats & (1u << i) ? seat_wanted(&program->seats[i]) : 0;
+    for (uint32_t i = 0; i < program->vdev_count; i++) {
+        uint64_t want = vdevs & (1u << i) ? vdev_wanted(&program->vdevs[i]) : 0;
         wanted += want;
-        least += program->seats[i].least < want ? program->seats[i].least : want;
+        least += program->vdevs[i].least < want ? program->vdevs[i].least : want;
     }
-    uint64_t room = ledger_free(device) + (seats ? admit_left_behind(program, index) : 0);
+    uint64_t room = ledger_free(device) + (vdevs ? admit_left_behind(program, index) : 0);
     uint64_t quota = limits_quota(program);
-    bool spills = admit_may_spill(program, seats);
+    bool spills = admit_may_spill(program, vdevs);
     room = spills && room > quota ? quota : room;
     if (wanted > room && (!spills || least > room)) {
         admit_refuse(agent, request, index, wanted, least, ret_error, size);
         return -ENOSPC;
     }
-    admit_share_room(request, seats, room, wanted, least);
+    admit_share_room(request, vdevs, room, wanted, least);
     /* What it allocates next need not be asked for either, where there is plenty. */
-    for (uint32_t i = 0; i < program->seat_count && wanted <= room; i++) {
-        uint64_t more = ledger_initial(device) / PROTOCOL_SEATS_MAX;
-        if (seats & (1u << i) && more <= (room - wanted) / PROTOCOL_SEATS_MAX)
+    for (uint32_t i = 0; i < program->vdev_count && wanted <= room; i++) {
+        uint64_t more = ledger_initial(device) / PROTOCOL_VDEVS_MAX;
+        if (vdevs & (1u << i) && more <= (room - wanted) / PROTOCOL_VDEVS_MAX)
             request->grants[i] += more;
     }
-    for (uint32_t i = 0; i < program->seat_count && !request->dry_run; i++)
-        if (seats & (1u << i))
-            ledger_keep(ledger, &program->seats[i].account, index, request->grants[i]);
+    for (uint32_t i = 0; i < program->vdev_count && !request->dry_run; i++)
+        if (vdevs & (1u << i))
+            ledger_keep(ledger, &program->vdevs[i].account, index, request->grants[i]);
     return 0;
 }
 
@@ -167,55 +167,55 @@ int admit_request(struct agent *agent, struct request *request,
 static void admit_arrive(struct agent *agent, const struct request *request, uint32_t index)
 {
     struct ledger *ledger = &agent->ledger;
-    struct program_device *seat = &request->program->seats[index];
+    struct program_device *vdev = &request->program->vdevs[index];
     const struct inventory_entry *entry = devices_entry(agent, request->target);
-    uint64_t said = seat->granted;
-    bool knows = seat->arrived && seat->limited && said < request->grants[index];
-    uint32_t from = seat->account.device;
+    uint64_t said = vdev->granted;
+    bool knows = vdev->arrived && vdev->limited && said < request->grants[index];
+    uint32_t from = vdev->account.device;
 
-    if (seat->account.target != request->target) {
+    if (vdev->account.target != request->target) {
         /* Another request took its place: what it says of itself next is what counts. */
         return;
     }
     if (from != LEDGER_NONE)
-        visits_moved(&seat->visits, from, request->target, seat->busy,
+        visits_moved(&vdev->visits, from, request->target, vdev->busy,
                      request->ours && !request->needed && !ledger->devices[from].drains,
                      config_policy(&agent->config)->return_s, uv_now(&agent->loop) / 1000);
-    ledger_arrive(ledger, &seat->account);
+    ledger_arrive(ledger, &vdev->account);
     if (knows)
-        ledger_set_granted(ledger, &seat->account, said);
+        ledger_set_granted(ledger, &vdev->account, said);
     if (entry) {
-        seat->device = entry->key;
-        seat->has_device = true;
+        vdev->device = entry->key;
+        vdev->has_device = true;
     }
-    seat->placed_ms = seat->exchanged_ms = seat->granted_ms = uv_now(&agent->loop);
-    seat->earned_ms = seat->displaced ? seat->placed_ms - seat->queued_ms : 0;
-    seat->arrived = false;
-    seat->suspended = false;
-    seat->lost = seat->seeks = false;
+    vdev->placed_ms = vdev->exchanged_ms = vdev->granted_ms = uv_now(&agent->loop);
+    vdev->earned_ms = vdev->displaced ? vdev->placed_ms - vdev->queued_ms : 0;
+    vdev->arrived = false;
+    vdev->suspended = false;
+    vdev->lost = vdev->seeks = false;
     /* Back to where it was no target is said. */
-    if (seat->account.device != LEDGER_NONE && accounts_believe(request->program))
-        losses_arrived(agent, seat->account.device);
-    seat->displaced = false;
-    seat->only = LEDGER_NONE;
+    if (vdev->account.device != LEDGER_NONE && accounts_believe(request->program))
+        losses_arrived(agent, vdev->account.device);
+    vdev->displaced = false;
+    vdev->only = LEDGER_NONE;
 }
 
 /** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
 static void admit_queue(struct agent *agent, const struct request *request, uint32_t index)
 {
-    struct program_device *seat = &request->program->seats[index];
+    struct program_device *vdev = &request->program->vdevs[index];
 
-    seat->displaced = request->ours;
-    seat->only = LEDGER_NONE;
-    need_queue(agent, need_of(agent, request->program, 1u << index), seat);
+    vdev->displaced = request->ours;
+    vdev->only = LEDGER_NONE;
+    need_queue(agent, need_of(agent, request->program, 1u << index), vdev);
 }
 
 static void admit_leave(struct agent *agent, const struct request *request, uint32_t index)
 {
-    struct program_device *seat = &request->program->seats[index];
+    struct program_device *vdev = &request->program->vdevs[index];
 
-    ledger_place(&agent->ledger, &seat->account, LEDGER_NONE);
-    seat->suspended = true;
+    ledger_place(&agent->ledger, &vdev->account, LEDGER_NONE);
+    vdev->suspended = true;
     admit_queue(agent, request, index);
 }
 
@@ -259,7 +259,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
 {
     struct program *program = request->program;
     bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
-    uint32_t from = moved ? program->seats[__builtin_ctz(moved)].account.device : LEDGER_NONE;
+    uint32_t from = moved ? program->vdevs[__builtin_ctz(moved)].account.device : LEDGER_NONE;
 
     if (request->dry_run || request->images || request->protects)
         return;
@@ -269,24 +269,24 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
             admit_fail(agent, request, result, reason, lasting);
         return;
     }
-    for (uint32_t i = 0; i < program->seat_count; i++) {
-        struct program_device *seat = &program->seats[i];
-        if (!(request->seats & (1u << i)))
+    for (uint32_t i = 0; i < program->vdev_count; i++) {
+        struct program_device *vdev = &program->vdevs[i];
+        if (!(request->vdevs & (1u << i)))
             continue;
         if (moved & (1u << i) && suspends) {
             admit_leave(agent, request, i);
         } else if (moved & (1u << i)) {
             admit_arrive(agent, request, i);
-        } else if (seat->account.target == request->target) {
-            seat->arrived = false;
-            ledger_keep(&agent->ledger, &seat->account, LEDGER_NONE, 0);
+        } else if (vdev->account.target == request->target) {
+            vdev->arrived = false;
+            ledger_keep(&agent->ledger, &vdev->account, LEDGER_NONE, 0);
             if (suspends && program->unresponsive)
                 admit_queue(agent, request, i); /* It may be too late for it to hear of the end. */
         }
         if (!suspends && moved & (1u << i))
-            seat->chosen = request->chosen;
+            vdev->chosen = request->chosen;
         if (suspends && !request->ours)
-            seat->displaced = false; /* Also where the policy had done it: now it is to stay so. */
+            vdev->displaced = false; /* Also where the policy had done it: now it is to stay so. */
     }
     if (moved == 0) {
         admit_fail(agent, request, result, reason, lasting);

@@ -23,8 +23,8 @@ static struct request checkpointing_wish_for(struct program *program, struct pee
 {
     return (struct request){.client = client,
                             .program = program,
-                            .seats = (1u << program->seat_count) - 1,
-                            .seat = PROGRAM_ALL_SEATS,
+                            .vdevs = (1u << program->vdev_count) - 1,
+                            .vdev = PROGRAM_ALL_VDEVS,
                             .target = LEDGER_NONE,
                             .ours = client == NULL,
                             .images = true,
@@ -136,8 +136,8 @@ static void checkpointing_end(struct peer *client, struct program *program)
 void checkpointing_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
-    size_t seat;
-    struct program *program = client_running_program(client, map, "nothing to keep", &seat);
+    size_t vdev;
+    struct program *program = client_running_program(client, map, "nothing to keep", &vdev);
 
     if (!program)
         return;
@@ -157,8 +157,8 @@ void checkpointing_handle(struct peer *client, struct message *message)
     wish.bandwidth = field_u64(map, "bandwidth", 0);
     wish.max_downtime_ms = field_u64(map, "max_downtime_ms", 0);
     wish.parks = field_bool(map, "process", false);
-    for (size_t i = 0; i < program->seat_count; i++)
-        wish.ran |= program->seats[i].suspended ? 0 : 1u << i;
+    for (size_t i = 0; i < program->vdev_count; i++)
+        wish.ran |= program->vdevs[i].suspended ? 0 : 1u << i;
     if (wish.max_downtime_ms > GOVERN_DOWNTIME_MS_MAX)
         wish.max_downtime_ms = GOVERN_DOWNTIME_MS_MAX;
     (void)field_path(map, "folder", wish.folder, sizeof(wish.folder));

@@ -39,15 +39,15 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
 
 /* ---- what programs are told ---- */
 
-/** Tell the seats of @program that are on @device. True when one is there. */
+/** Tell the virtual devices of @program that are on @device. True when one is there. */
 static bool drain_notify_there(const struct program *program, uint32_t device, uint64_t in_ns,
                                const char *text)
 {
     bool there = false;
 
-    for (size_t seat = 0; seat < program->seat_count; seat++) {
-        if (program->seats[seat].account.device == device) {
-            program_notify(program, seat, NOTICE_TAKEN, in_ns, 0, text);
+    for (size_t vdev = 0; vdev < program->vdev_count; vdev++) {
+        if (program->vdevs[vdev].account.device == device) {
+            program_notify(program, vdev, NOTICE_TAKEN, in_ns, 0, text);
             there = true;
         }
     }
@@ -77,7 +77,7 @@ static void drain_notify_undone(const struct agent *agent, uint32_t device)
     for (const struct program *program = agent->programs; program; program = program->next)
         if (!drain_notify_there(program, device, UINT64_MAX,
                                 "an operator does not drain the device any more"))
-            program_notify(program, PROGRAM_NO_SEAT, NOTICE_ADDED, 0, ledger_lasting(own), text);
+            program_notify(program, PROGRAM_NO_VDEV, NOTICE_ADDED, 0, ledger_lasting(own), text);
 }
 
 void drain_notify(const struct agent *agent, const struct program *program)

@@ -85,10 +85,10 @@ static unsigned followers_put_left(const struct agent *agent, uint32_t device, s
     for (const struct program *program = agent->programs; program; program = program->next) {
         bool there = false;
         const char *pinned = "";
-        for (size_t i = 0; i < program->seat_count; i++) {
-            if (program->seats[i].account.device == device) {
+        for (size_t i = 0; i < program->vdev_count; i++) {
+            if (program->vdevs[i].account.device == device) {
                 there = true;
-                pinned = pinned[0] ? pinned : program->seats[i].pinned;
+                pinned = pinned[0] ? pinned : program->vdevs[i].pinned;
             }
         }
         if (!there)

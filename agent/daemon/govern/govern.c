@@ -47,7 +47,7 @@ void govern_remember(struct agent *agent, const struct program *program)
 {
     struct governor *governor = agent->governor;
     struct ended *ended = &governor->ended[governor->ended_count % ENDED_MAX];
-    const struct ledger_account *account = &program->seats[0].account;
+    const struct ledger_account *account = &program->vdevs[0].account;
 
     if (!program->connected)
         return;
@@ -56,10 +56,10 @@ void govern_remember(struct agent *agent, const struct program *program)
                             .waited_ms = program->governed.waited_ms};
     memcpy(ended->id, program->id, sizeof(ended->id));
     memcpy(ended->name, program->name, sizeof(ended->name));
-    for (size_t i = 0; i < program->seat_count; i++) {
-        ended->wanted_peak += program->seats[i].wanted_peak;
-        ended->held_peak += program->seats[i].account.held_peak;
-        ended->granted_peak += program->seats[i].account.granted_peak;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        ended->wanted_peak += program->vdevs[i].wanted_peak;
+        ended->held_peak += program->vdevs[i].account.held_peak;
+        ended->granted_peak += program->vdevs[i].account.granted_peak;
     }
     if (account->device != LEDGER_NONE) {
         const struct ledger_device *device = &agent->ledger.devices[account->device];
@@ -164,11 +164,11 @@ static void govern_sample(struct agent *agent)
     }
     for (struct program *program = agent->programs; program; program = program->next) {
         uint64_t granted = 0, held = 0;
-        for (size_t i = 0; i < program->seat_count; i++) {
-            granted += ledger_reserved(&program->seats[i].account);
-            held += program->seats[i].account.held;
-            visits_stayed(&program->seats[i].visits, program->seats[i].busy,
-                          (now - program->seats[i].placed_ms) / 1000);
+        for (size_t i = 0; i < program->vdev_count; i++) {
+            granted += ledger_reserved(&program->vdevs[i].account);
+            held += program->vdevs[i].account.held;
+            visits_stayed(&program->vdevs[i].visits, program->vdevs[i].busy,
+                          (now - program->vdevs[i].placed_ms) / 1000);
         }
         if (program->connected)
             history_add(&program->governed.history, now, granted, held);

@@ -33,8 +33,8 @@ void govern_tick(struct agent *agent);
  *  the policy. */
 struct group {
     struct program *program;
-    uint32_t seat;  /**< The first. */
-    unsigned seats; /**< All, as bits. */
+    uint32_t vdev;  /**< The first. */
+    unsigned vdevs; /**< All, as bits. */
 };
 
 struct world {
@@ -61,8 +61,8 @@ uint64_t world_fill(const struct agent *agent, uint32_t index);
 void world_unfill(struct world *world, uint32_t index, uint64_t memory);
 /** For so long a device counts as full whose driver had no more memory. */
 #define TIGHT_MS 30000
-/** The program of the world that @seat of @program is in, or POLICY_NONE. */
-uint32_t world_find(const struct world *world, const struct program *program, uint32_t seat);
+/** The program of the world that @vdev of @program is in, or POLICY_NONE. */
+uint32_t world_find(const struct world *world, const struct program *program, uint32_t vdev);
 
 /** A program that ended, and what it needed. */
 #define ENDED_MAX 32
@@ -117,10 +117,10 @@ struct request {
     uint64_t id;
     struct peer *client; /**< NULL: gone; the request is canceled, its answer unwanted. */
     struct program *program;
-    unsigned seats;  /**< Of the program that it is for, as bits. */
+    unsigned vdevs;  /**< Of the program that it is for, as bits. */
     uint32_t target; /**< Device of the ledger; LEDGER_NONE: host memory, or not known. */
-    uint64_t grants[PROTOCOL_SEATS_MAX]; /**< Bytes kept there for each seat. */
-    size_t seat;                         /**< PROGRAM_ALL_SEATS, or the one of `seats`. */
+    uint64_t grants[PROTOCOL_VDEVS_MAX]; /**< Bytes kept there for each virtual device. */
+    size_t vdev;                         /**< PROGRAM_ALL_VDEVS, or the one of `vdevs`. */
     unsigned tries;                      /**< How often the program said RESULT_AGAIN. */
     uint64_t deadline_ns;                /**< CLOCK_MONOTONIC; 0: none. */
     bool chosen;                         /**< An operator named the device. */
@@ -134,7 +134,7 @@ struct request {
     uint64_t timeout_ms;     /**< As the client said. */
     uint64_t lease_ms;       /**< Likewise: it says that it lives; 0: it does not. */
     bool parks;              /**< It is suspended, for its process to be kept. */
-    unsigned ran;            /**< Seats that were not suspended before, as bits. */
+    unsigned ran;            /**< Virtual devices that were not suspended before, as bits. */
     bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */
@@ -145,8 +145,8 @@ struct request {
     char fetch[16];                      /**< FETCH_ON_DEMAND, FETCH_WHOLE, or "". */
     char verb[16];
     struct request_progress progress;
-    char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
-                                  memory. */
+    char from[160], to[160]; /**< Device names, one for each virtual device that it is for; "" for
+                                host memory. */
     /** Who asked is told what the program reports of it; or NULL. */
     void (*reported)(struct agent *agent, const struct request *request,
                      const msgpack_object *report);
@@ -163,7 +163,8 @@ static inline bool request_stays(const struct request *request)
 /**
  * Ask a connected program.
  *
- * @wish    Copied; verb, program, seats and seat are set, and what else is known.
+ * @wish    Copied; verb, program, virtual devices and virtual device are set, and what else is
+ * known.
  * @target  NULL: where it was, or host memory.
  * @timeout_ms  0: none.
  * Returns 0 or -ENOMEM.
@@ -200,8 +201,8 @@ void report_put_program(struct frame *frame, const struct program *program);
  */
 void report_plain(struct peer *client, const struct program *program, const char *from,
                   const char *to, const char *result, bool already);
-/** The same of the devices of @seat, or of all with PROGRAM_ALL_SEATS. */
-void report_devices(struct peer *client, const struct program *program, size_t seat,
+/** The same of the devices of @vdev, or of all with PROGRAM_ALL_VDEVS. */
+void report_devices(struct peer *client, const struct program *program, size_t vdev,
                     const char *result, bool already);
 
 /* Room for what operators ask, and what becomes of room that was kept when a request ends. */
@@ -209,7 +210,7 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 /**
  * Keep room for a move or a resume to @target (of the inventory).
  *
- * @request  Its program, seats and dry_run are set; what is granted is added.
+ * @request  Its program, virtual devices and dry_run are set; what is granted is added.
  * Returns 0, or -ENOSPC or -EBUSY (the device drains) with one line for the operator.
  */
 MUST_CHECK int admit_request(struct agent *agent, struct request *request,
@@ -217,7 +218,7 @@ MUST_CHECK int admit_request(struct agent *agent, struct request *request,
 /**
  * A request ended, however that was, and is not in agent->requests any more.
  *
- * @moved    The seats, as bits, that are where they should be.
+ * @moved    The virtual devices, as bits, that are where they should be.
  * @result   RESULT_...
  * @lasting  It would fail there again for as long as the program has what it has.
  */
@@ -242,11 +243,11 @@ bool accounts_awaited(const struct agent *agent);
 
 /* Bytes of device memory that programs are granted, and what they give back of them. */
 
-/** MSG_GRANT, and so much more in the account of @seat. */
-void grants_add(struct agent *agent, struct program *program, uint32_t seat, uint64_t bytes);
-/** MSG_SHRINK: @seat is to keep to @bytes in all, and has so long to say what it gives. @trims:
+/** MSG_GRANT, and so much more in the account of @vdev. */
+void grants_add(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes);
+/** MSG_SHRINK: @vdev is to keep to @bytes in all, and has so long to say what it gives. @trims:
  *  it is asked only for what it does not use. */
-void grants_shrink(struct agent *agent, struct program *program, uint32_t seat, uint64_t bytes,
+void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes,
                    uint64_t patience_ms, bool trims);
 /** A shrink whose time is over: nothing came back. A program that withheld may be asked again. */
 void grants_tick(struct agent *agent);
@@ -257,7 +258,7 @@ void grants_return(struct peer *peer, struct message *message);
 struct need {
     struct need *next; /**< In the order in which they came. */
     struct program *program;
-    uint32_t seat;
+    uint32_t vdev;
     uint64_t id;
     uint64_t total;         /**< Bytes that it must be granted in all. */
     uint64_t least, wanted; /**< As MSG_NEED says. */
@@ -269,14 +270,14 @@ struct need {
 
 /** MSG_NEED. */
 void need_take(struct peer *peer, struct message *message);
-/** The oldest of those of @program on those seats (as bits), or NULL. */
-struct need *need_of(const struct agent *agent, const struct program *program, unsigned seats);
+/** The oldest of those of @program on those virtual devices (as bits), or NULL. */
+struct need *need_of(const struct agent *agent, const struct program *program, unsigned vdevs);
 /** Its turn begins when that of @need did, or now where there is none (NULL). */
-void need_queue(struct agent *agent, const struct need *need, struct program_device *seat);
+void need_queue(struct agent *agent, const struct need *need, struct program_device *vdev);
 /** Tell the program how its call goes on (WAY_...), and forget it. */
 void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason);
-/** Answer what @program waits for on those seats. */
-void needs_answer(struct agent *agent, const struct program *program, unsigned seats,
+/** Answer what @program waits for on those virtual devices. */
+void needs_answer(struct agent *agent, const struct program *program, unsigned vdevs,
                   const char *way, const char *reason);
 /** All of @program, or of everyone with NULL, unanswered. */
 void needs_drop(struct agent *agent, const struct program *program);
@@ -482,18 +483,18 @@ void spreading_put_names(const struct agent *agent, const struct program *progra
 /**
  * A resume that finds no room now: the program queues, and @client is told when it has a device.
  *
- * @seats  Of those the ones that are suspended.
+ * @vdevs  Of those the ones that are suspended.
  * @only   The device of the ledger that it is to go to, or LEDGER_NONE: any.
  * @why    There is no room; one line.
  */
-void resume_queue(struct peer *client, struct program *program, size_t seat, unsigned seats,
+void resume_queue(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                   uint32_t only, uint64_t timeout_ms, const char *why);
 /** The same, where nobody waits for it. */
-void resume_hand_back(struct peer *client, struct program *program, size_t seat, unsigned seats,
+void resume_hand_back(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                       uint32_t only);
 /** Who is to be told that @request of ours ended so, as the last that it waited for; or NULL. */
-/** Those of @seats that are suspended by now come back as soon as the program is there. */
-void resume_later(struct agent *agent, struct program *program, unsigned seats);
+/** Those of @vdevs that are suspended by now come back as soon as the program is there. */
+void resume_later(struct agent *agent, struct program *program, unsigned vdevs);
 struct peer *resume_ends(struct agent *agent, const struct request *request, const char *result);
 /** Who waits does not any more; @gone: nor is told. */
 void resume_cancel(struct agent *agent, const struct peer *client, bool gone);

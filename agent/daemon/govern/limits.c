@@ -174,10 +174,10 @@ static uint64_t limits_needs_at_once(const struct program *program)
 {
     uint64_t bytes = 0;
 
-    for (size_t i = 0; i < program->seat_count; i++) {
-        const struct program_device *seat = &program->seats[i];
-        bool spills = program->policy.ways & POLICY_SPILL && seat->limited && !seat->pinned[0];
-        uint64_t own = spills ? seat->least : seat_wanted(seat);
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        bool spills = program->policy.ways & POLICY_SPILL && vdev->limited && !vdev->pinned[0];
+        uint64_t own = spills ? vdev->least : vdev_wanted(vdev);
         bytes = own > bytes ? own : bytes;
     }
     return bytes;
@@ -207,9 +207,9 @@ static void limits_limit_program(struct peer *client, struct program *program, u
     }
     program->policy.overrides |= OVERRIDE_QUOTA;
     program_set_quota(agent, program, bytes, "an operator set its limit");
-    for (size_t i = 0; i < program->seat_count; i++) {
-        granted += ledger_reserved(&program->seats[i].account);
-        held += program->seats[i].account.held;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        granted += ledger_reserved(&program->vdevs[i].account);
+        held += program->vdevs[i].account.held;
     }
     frame_init(&frame, MSG_LIMIT);
     report_put_program(&frame, program);
@@ -227,14 +227,14 @@ void limits_handle(struct peer *client, struct message *message)
     uint64_t bytes = field_u64(&message->root, "memory_bytes", 0);
     struct program *program;
     uint32_t device;
-    size_t seat;
+    size_t vdev;
 
     bytes = !limited ? LEDGER_NO_LIMIT : bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
-    if (!client_program_or_device(client, &message->root, &program, &seat, &device))
+    if (!client_program_or_device(client, &message->root, &program, &vdev, &device))
         return;
     if (!program) {
         limits_limit_device(client, device, bytes);
-    } else if (seat == PROGRAM_ALL_SEATS) {
+    } else if (vdev == PROGRAM_ALL_VDEVS) {
         limits_limit_program(client, program, bytes);
     } else {
         peer_error(client, ERR_USAGE,

@@ -44,11 +44,11 @@ static void losses_give_back(struct agent *agent, struct ledger_device *device, 
 /** @program found it lost on the device: it waits for another one, in its turn. */
 static void losses_queue(struct agent *agent, struct program *program, uint32_t index)
 {
-    struct program_device *seat = &program->seats[index];
+    struct program_device *vdev = &program->vdevs[index];
 
-    seat->displaced = true;
-    seat->only = LEDGER_NONE;
-    need_queue(agent, need_of(agent, program, 1u << index), seat);
+    vdev->displaced = true;
+    vdev->only = LEDGER_NONE;
+    need_queue(agent, need_of(agent, program, 1u << index), vdev);
     agent->changed = true; /* The device may be known as lost already. */
     agent_log("%s: %s (pid %d) waits for another device", program->id, program->name,
               (int)program->pid);
@@ -57,17 +57,17 @@ static void losses_queue(struct agent *agent, struct program *program, uint32_t 
 void losses_note(struct agent *agent, struct program *program, uint32_t index,
                  const struct program_device *before, uint32_t device)
 {
-    const struct program_device *seat = &program->seats[index];
+    const struct program_device *vdev = &program->vdevs[index];
     const struct program_loss *loss = &program->status.loss;
 
-    if (seat->lost && !before->lost && device != LEDGER_NONE) {
+    if (vdev->lost && !before->lost && device != LEDGER_NONE) {
         const char *why = loss->count ? loss->reason : "it does not say why";
         if (accounts_believe(program))
             losses_take_away(agent, device, false, why);
         else
             bars_add(agent, program, device, BAR_FAILED, why); /* so that it goes elsewhere */
     }
-    if (seat->seeks && !before->seeks)
+    if (vdev->seeks && !before->seeks)
         losses_queue(agent, program, index);
 }
 
@@ -112,9 +112,9 @@ static const struct program *losses_waits_for(const struct agent *agent,
                                               const struct inventory_entry *entry)
 {
     for (const struct program *program = agent->programs; program; program = program->next)
-        for (size_t i = 0; program->peer && i < program->seat_count; i++)
-            if (program->seats[i].seeks && !program_moving(program) &&
-                device_key_equal(&program->seats[i].device, &entry->key))
+        for (size_t i = 0; program->peer && i < program->vdev_count; i++)
+            if (program->vdevs[i].seeks && !program_moving(program) &&
+                device_key_equal(&program->vdevs[i].device, &entry->key))
                 return program;
     return NULL;
 }

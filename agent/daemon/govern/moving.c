@@ -6,7 +6,7 @@
 #include "agent/wire/device_key.h"
 
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
-static void moving_move_starting(struct peer *client, struct program *program, size_t seat,
+static void moving_move_starting(struct peer *client, struct program *program, size_t vdev,
                                  const struct message *message,
                                  const struct inventory_entry *target)
 {
@@ -25,21 +25,21 @@ static void moving_move_starting(struct peer *client, struct program *program, s
         peer_error(client, ERR_REFUSED, "%s", reason);
         return;
     }
-    program_device_names(agent, program, seat, false, from, sizeof(from));
+    program_device_names(agent, program, vdev, false, from, sizeof(from));
     if (!dry_run)
-        programs_set_device(agent, program, seat, &target->key);
+        programs_set_device(agent, program, vdev, &target->key);
     report_plain(client, program, from, target->name, RESULT_DONE, false);
 }
 
-/** Where each resumes that @seat means, when nobody says: NULL where that is not one device. */
+/** Where each resumes that @vdev means, when nobody says: NULL where that is not one device. */
 static const struct inventory_entry *
-moving_last_device(const struct agent *agent, const struct program *program, unsigned seats)
+moving_last_device(const struct agent *agent, const struct program *program, unsigned vdevs)
 {
     const struct inventory_entry *all = NULL;
 
-    for (size_t i = 0; i < program->seat_count; i++) {
-        const struct program_device *one = &program->seats[i];
-        if (!(seats & (1u << i)) || !one->suspended)
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *one = &program->vdevs[i];
+        if (!(vdevs & (1u << i)) || !one->suspended)
             continue;
         const struct inventory_entry *entry =
             one->has_device ? device_by_key(&agent->devices.inventory, &one->device) : NULL;
@@ -54,29 +54,29 @@ moving_last_device(const struct agent *agent, const struct program *program, uns
 static int moving_admit_back(struct agent *agent, const struct request *wish, char *ret_error,
                              size_t size)
 {
-    unsigned left = wish->seats;
+    unsigned left = wish->vdevs;
     int full = 0;
 
-    for (size_t i = 0; i < wish->program->seat_count && !full; i++) {
-        const struct program_device *seat = &wish->program->seats[i];
+    for (size_t i = 0; i < wish->program->vdev_count && !full; i++) {
+        const struct program_device *vdev = &wish->program->vdevs[i];
         struct request part = *wish;
         part.dry_run = true;
-        part.seats = 0;
-        for (size_t j = i; left & (1u << i) && seat->has_device && j < wish->program->seat_count;
+        part.vdevs = 0;
+        for (size_t j = i; left & (1u << i) && vdev->has_device && j < wish->program->vdev_count;
              j++) {
-            const struct program_device *other = &wish->program->seats[j];
-            if (other->has_device && device_key_equal(&other->device, &seat->device))
-                part.seats |= left & (1u << j);
+            const struct program_device *other = &wish->program->vdevs[j];
+            if (other->has_device && device_key_equal(&other->device, &vdev->device))
+                part.vdevs |= left & (1u << j);
         }
-        left &= ~part.seats;
+        left &= ~part.vdevs;
         const struct inventory_entry *entry =
-            part.seats ? device_by_key(&agent->devices.inventory, &seat->device) : NULL;
+            part.vdevs ? device_by_key(&agent->devices.inventory, &vdev->device) : NULL;
         full = entry ? admit_request(agent, &part, entry, ret_error, size) : 0;
     }
     return full;
 }
 
-static void moving_forward(struct peer *client, struct program *program, size_t seat,
+static void moving_forward(struct peer *client, struct program *program, size_t vdev,
                            const struct message *message, const struct inventory_entry *target,
                            const char *verb)
 {
@@ -85,8 +85,8 @@ static void moving_forward(struct peer *client, struct program *program, size_t 
     struct request wish = {
         .client = client,
         .program = program,
-        .seats = seat == PROGRAM_ALL_SEATS ? (1u << program->seat_count) - 1 : 1u << seat,
-        .seat = seat,
+        .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
+        .vdev = vdev,
         .target = LEDGER_NONE,
         .dry_run = field_bool(&message->root, "dry_run", false),
         .taken = field_is(&message->root, "manner", MANNER_TAKEN),
@@ -96,7 +96,7 @@ static void moving_forward(struct peer *client, struct program *program, size_t 
     uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
     uint32_t only = LEDGER_NONE;
     const struct inventory_entry *there =
-        target || !resumes ? target : moving_last_device(agent, program, wish.seats);
+        target || !resumes ? target : moving_last_device(agent, program, wish.vdevs);
 
     snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
     wish.max_downtime_ms = field_u64(&message->root, "max_downtime_ms", 0);
@@ -109,14 +109,14 @@ static void moving_forward(struct peer *client, struct program *program, size_t 
     if (resumes && target)
         only = devices_index(agent, target);
     if (resumes && field_bool(&message->root, "queue", false)) {
-        resume_hand_back(client, program, seat, wish.seats, only);
+        resume_hand_back(client, program, vdev, wish.vdevs, only);
         return;
     }
     int full = there     ? admit_request(agent, &wish, there, error, sizeof(error))
                : resumes ? moving_admit_back(agent, &wish, error, sizeof(error))
                          : 0;
     if (full && resumes && (full == -ENOSPC || !target)) {
-        resume_queue(client, program, seat, wish.seats, only, timeout_ms, error);
+        resume_queue(client, program, vdev, wish.vdevs, only, timeout_ms, error);
         return;
     }
     if (full) {
@@ -129,25 +129,25 @@ static void moving_forward(struct peer *client, struct program *program, size_t 
     }
 }
 
-static bool moving_any_suspended(const struct program *program, size_t seat)
+static bool moving_any_suspended(const struct program *program, size_t vdev)
 {
-    for (size_t i = 0; i < program->seat_count; i++)
-        if ((seat == PROGRAM_ALL_SEATS || seat == i) && program->seats[i].suspended)
+    for (size_t i = 0; i < program->vdev_count; i++)
+        if ((vdev == PROGRAM_ALL_VDEVS || vdev == i) && program->vdevs[i].suspended)
             return true;
     return false;
 }
 
-/** All of it that @seat means is where the request would have it. */
-static bool moving_is_there(const struct agent *agent, const struct program *program, size_t seat,
+/** All of it that @vdev means is where the request would have it. */
+static bool moving_is_there(const struct agent *agent, const struct program *program, size_t vdev,
                             const char *verb, const struct inventory_entry *target)
 {
     bool there = program->status.known && !program_moving(program);
 
     for (const struct request *request = agent->requests; request; request = request->next)
         there = there && (request->program != program || request_stays(request));
-    for (size_t i = 0; there && i < program->seat_count; i++) {
-        const struct program_device *one = &program->seats[i];
-        if (seat == PROGRAM_ALL_SEATS || seat == i) {
+    for (size_t i = 0; there && i < program->vdev_count; i++) {
+        const struct program_device *one = &program->vdevs[i];
+        if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {
             there = strcmp(verb, MSG_SUSPEND) == 0
                         ? one->suspended
                         : !one->suspended && !one->lost &&
@@ -159,14 +159,14 @@ static bool moving_is_there(const struct agent *agent, const struct program *pro
 }
 
 /** It stays there because an operator wants that, whoever had it there before. */
-static void moving_stay(struct agent *agent, struct program *program, size_t seat, const char *verb,
+static void moving_stay(struct agent *agent, struct program *program, size_t vdev, const char *verb,
                         bool really)
 {
-    for (size_t i = 0; really && i < program->seat_count; i++) {
-        if (seat != PROGRAM_ALL_SEATS && seat != i)
+    for (size_t i = 0; really && i < program->vdev_count; i++) {
+        if (vdev != PROGRAM_ALL_VDEVS && vdev != i)
             continue;
-        program->seats[i].displaced = program->seats[i].displaced && strcmp(verb, MSG_SUSPEND) != 0;
-        program->seats[i].chosen = program->seats[i].chosen || strcmp(verb, MSG_MOVE) == 0;
+        program->vdevs[i].displaced = program->vdevs[i].displaced && strcmp(verb, MSG_SUSPEND) != 0;
+        program->vdevs[i].chosen = program->vdevs[i].chosen || strcmp(verb, MSG_MOVE) == 0;
     }
     if (really)
         programs_save(agent, program);
@@ -178,8 +178,8 @@ void moving_handle(struct peer *client, struct message *message)
     const struct inventory_entry *target = NULL;
     char device[PROTOCOL_WORD_MAX], verb[16];
     uint32_t index;
-    size_t seat;
-    struct program *program = client_program(client, &message->root, &seat);
+    size_t vdev;
+    struct program *program = client_program(client, &message->root, &vdev);
 
     if (!program)
         return;
@@ -194,24 +194,24 @@ void moving_handle(struct peer *client, struct message *message)
         return;
     }
     if (!program->connected) {
-        moving_move_starting(client, program, seat, message, target);
+        moving_move_starting(client, program, vdev, message, target);
         return;
     }
     if (!client_finds_program(client, program))
         return;
     /* To an image it goes also when it is suspended already. */
     if (!field_get(&message->root, "folder") &&
-        moving_is_there(agent, program, seat, verb, target)) {
-        moving_stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));
-        report_devices(client, program, seat, RESULT_DONE, true);
+        moving_is_there(agent, program, vdev, verb, target)) {
+        moving_stay(agent, program, vdev, verb, !field_bool(&message->root, "dry_run", false));
+        report_devices(client, program, vdev, RESULT_DONE, true);
         return;
     }
     if (strcmp(verb, MSG_RESUME) == 0 && program->status.known &&
-        !moving_any_suspended(program, seat) && !program_moving(program)) {
+        !moving_any_suspended(program, vdev) && !program_moving(program)) {
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) is not suspended; use reseat move to change its device",
                    program->name, (int)program->pid);
         return;
     }
-    moving_forward(client, program, seat, message, target, verb);
+    moving_forward(client, program, vdev, message, target, verb);
 }

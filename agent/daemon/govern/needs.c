@@ -7,10 +7,10 @@
 
 #define NEEDS_MAX 256 /* Of one program: as many threads wait at once. */
 
-struct need *need_of(const struct agent *agent, const struct program *program, unsigned seats)
+struct need *need_of(const struct agent *agent, const struct program *program, unsigned vdevs)
 {
     for (struct need *need = agent->governor->needs; need; need = need->next)
-        if (need->program == program && seats & (1u << need->seat))
+        if (need->program == program && vdevs & (1u << need->vdev))
             return need;
     return NULL;
 }
@@ -48,10 +48,10 @@ static uint64_t needs_amount(const msgpack_object *message, const char *key)
 
 /** A driver that had no more: what is held there now is all that there is, for a while. To others
  * only by the word of one that is believed: see world_fill(). */
-static void needs_note_failure(struct agent *agent, const struct program_device *seat)
+static void needs_note_failure(struct agent *agent, const struct program_device *vdev)
 {
-    if (seat->account.device != LEDGER_NONE) {
-        struct ledger_device *device = &agent->ledger.devices[seat->account.device];
+    if (vdev->account.device != LEDGER_NONE) {
+        struct ledger_device *device = &agent->ledger.devices[vdev->account.device];
         device->tight = device->held;
         device->tight_until_ms = uv_now(&agent->loop) + TIGHT_MS;
         agent_log("%s: its driver has no more memory, with %llu MiB held by programs here",
@@ -64,11 +64,11 @@ void need_take(struct peer *peer, struct message *whole)
     const msgpack_object *message = &whole->root;
     struct program *program = peer->program;
     struct agent *agent = peer->agent;
-    uint64_t seat = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
+    uint64_t vdev = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
 
-    if (seat >= program->seat_count || program->governed.waiting >= NEEDS_MAX) {
+    if (vdev >= program->vdev_count || program->governed.waiting >= NEEDS_MAX) {
         needs_answer_one(program, id, WAY_REFUSE,
-                         seat >= program->seat_count
+                         vdev >= program->vdev_count
                              ? "the program has no such virtual device"
                              : "too many calls of the program wait for memory");
         return;
@@ -80,7 +80,7 @@ void need_take(struct peer *peer, struct message *whole)
         return;
     }
     *need = (struct need){.program = program,
-                          .seat = (uint32_t)seat,
+                          .vdev = (uint32_t)vdev,
                           .id = id,
                           .total = needs_amount(message, "total"),
                           .least = needs_amount(message, "least"),
@@ -95,7 +95,7 @@ void need_take(struct peer *peer, struct message *whole)
     *at = need;
     program->governed.waiting++;
     if (need->failed && accounts_believe(program))
-        needs_note_failure(agent, &program->seats[seat]);
+        needs_note_failure(agent, &program->vdevs[vdev]);
     agent->changed = true;
 }
 
@@ -110,35 +110,35 @@ void needs_drop(struct agent *agent, const struct program *program)
     }
 }
 
-void need_queue(struct agent *agent, const struct need *need, struct program_device *seat)
+void need_queue(struct agent *agent, const struct need *need, struct program_device *vdev)
 {
-    seat->ticket = need ? need->ticket : ++agent->tickets;
-    seat->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
+    vdev->ticket = need ? need->ticket : ++agent->tickets;
+    vdev->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
 }
 
 void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason)
 {
     struct governed *governed = &need->program->governed;
-    struct program_device *seat = &need->program->seats[need->seat];
+    struct program_device *vdev = &need->program->vdevs[need->vdev];
     uint64_t waited = uv_now(&agent->loop) - need->since_ms;
     bool refused = strcmp(way, WAY_REFUSE) == 0;
 
     needs_answer_one(need->program, need->id, way, reason);
     /* Until its status says so too: it is not asked back for that. */
-    if (!refused && need->least > seat->least)
-        seat->least = need->least;
-    seat->earned_ms = waited;
+    if (!refused && need->least > vdev->least)
+        vdev->least = need->least;
+    vdev->earned_ms = waited;
     governed->waits++;
     governed->waited_ms += waited;
     governed->refusals += refused;
     needs_drop_one(agent, need);
 }
 
-void needs_answer(struct agent *agent, const struct program *program, unsigned seats,
+void needs_answer(struct agent *agent, const struct program *program, unsigned vdevs,
                   const char *way, const char *reason)
 {
     struct need *need;
 
-    while ((need = need_of(agent, program, seats)))
+    while ((need = need_of(agent, program, vdevs)))
         need_answer(agent, need, way, reason);
 }

@@ -45,8 +45,8 @@ static bool prewarm_ask(struct agent *agent, struct program *program,
                         const struct inventory_entry *target, bool drops, const char *why)
 {
     struct request wish = {.program = program,
-                           .seats = (1u << program->seat_count) - 1,
-                           .seat = PROGRAM_ALL_SEATS,
+                           .vdevs = (1u << program->vdev_count) - 1,
+                           .vdev = PROGRAM_ALL_VDEVS,
                            .target = target ? devices_index(agent, target) : LEDGER_NONE,
                            .ours = true,
                            .prewarms = true,
@@ -150,14 +150,14 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
     return first;
 }
 
-static int prewarm_forward(struct peer *client, struct program *program, size_t seat,
+static int prewarm_forward(struct peer *client, struct program *program, size_t vdev,
                            const struct message *message, const struct inventory_entry *target)
 {
     struct request wish = {
         .client = client,
         .program = program,
-        .seats = seat == PROGRAM_ALL_SEATS ? (1u << program->seat_count) - 1 : 1u << seat,
-        .seat = seat,
+        .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
+        .vdev = vdev,
         .target = target ? devices_index(client->agent, target) : LEDGER_NONE,
         .prewarms = true,
         .drops = field_bool(&message->root, "drop", false),
@@ -199,8 +199,8 @@ void prewarm_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
     const struct inventory_entry *targets[PROTOCOL_PREWARM_MAX] = {NULL};
-    size_t seat, count;
-    struct program *program = client_running_program(client, map, "nothing to make ready", &seat);
+    size_t vdev, count;
+    struct program *program = client_running_program(client, map, "nothing to make ready", &vdev);
 
     if (!program ||
         !prewarm_read_targets(client, map, field_bool(map, "drop", false), targets, &count))
@@ -208,7 +208,7 @@ void prewarm_handle(struct peer *client, struct message *message)
     /* Each is a request of its own: the program serves them at once, and one is no other's. */
     size_t i = 0;
     do {
-        if (prewarm_forward(client, program, seat, message, targets[i]))
+        if (prewarm_forward(client, program, vdev, message, targets[i]))
             client_no_memory(client);
     } while (++i < count);
 }

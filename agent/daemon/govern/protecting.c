@@ -33,8 +33,8 @@ static int protecting_ask(struct agent *agent, struct program *program, struct p
 {
     const struct request wish = {.client = client,
                                  .program = program,
-                                 .seats = (1u << program->seat_count) - 1,
-                                 .seat = PROGRAM_ALL_SEATS,
+                                 .vdevs = (1u << program->vdev_count) - 1,
+                                 .vdev = PROGRAM_ALL_VDEVS,
                                  .target = LEDGER_NONE,
                                  .ours = client == NULL,
                                  .protects = true,
@@ -94,12 +94,12 @@ void protecting_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
     struct agent *agent = client->agent;
-    size_t seat;
-    struct program *program = client_program(client, map, &seat);
+    size_t vdev;
+    struct program *program = client_program(client, map, &vdev);
 
     if (!program)
         return;
-    if (seat != PROGRAM_ALL_SEATS) {
+    if (vdev != PROGRAM_ALL_VDEVS) {
         peer_error(client, ERR_USAGE,
                    "a whole program is protected, not one virtual device; name it as %s",
                    program->id);

@@ -47,17 +47,17 @@ void report_plain(struct peer *client, const struct program *program, const char
     peer_send(client, &frame);
 }
 
-void report_devices(struct peer *client, const struct program *program, size_t seat,
+void report_devices(struct peer *client, const struct program *program, size_t vdev,
                     const char *result, bool already)
 {
     char from[160], to[160];
 
-    program_device_names(client->agent, program, seat, true, from, sizeof(from));
-    program_device_names(client->agent, program, seat, false, to, sizeof(to));
+    program_device_names(client->agent, program, vdev, true, from, sizeof(from));
+    program_device_names(client->agent, program, vdev, false, to, sizeof(to));
     report_plain(client, program, already ? from : "", already ? from : to, result, already);
 }
 
-/** What became of a seat that was tried, or of all together. */
+/** What became of a virtual device that was tried, or of all together. */
 static const char *const outcome[] = {
     "seat",          "result",   "reached",       "reason",      "already",
     "lasting",       "total_ns", "arrived_ns",    "downtime_ns", "bytes",
@@ -69,8 +69,8 @@ static const char *const outcome[] = {
 static void requests_report_forward(struct peer *client, const struct request *request,
                                     const msgpack_object *message)
 {
-    const msgpack_object *seats;
-    size_t count = field_array(message, "seats", &seats);
+    const msgpack_object *vdevs;
+    size_t count = field_array(message, "seats", &vdevs);
     struct frame frame;
 
     frame_init(&frame, MSG_REPORT);
@@ -80,9 +80,9 @@ static void requests_report_forward(struct peer *client, const struct request *r
     frame_bool(&frame, "starting", false);
     frame_forward(&frame, message, outcome, ARRAY_SIZE(outcome));
     frame_array(&frame, "seats");
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+    for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
         frame_map(&frame, NULL);
-        frame_forward(&frame, &seats[i], outcome, ARRAY_SIZE(outcome));
+        frame_forward(&frame, &vdevs[i], outcome, ARRAY_SIZE(outcome));
         frame_end(&frame);
     }
     frame_end(&frame);
@@ -97,7 +97,7 @@ static void requests_report_forward(struct peer *client, const struct request *r
 /* A program that grows faster than it is asked goes with what it was granted, or not at all. */
 #define TRIES_MAX 3
 
-/** @moved: the seats that are where they should be; the rest: see admit_settle(). */
+/** @moved: the virtual devices that are where they should be; the rest: see admit_settle(). */
 static void requests_end_request(struct agent *agent, struct request *request, unsigned moved,
                                  const char *result, const char *reason, bool lasting)
 {
@@ -123,16 +123,16 @@ static void requests_put_numbers(struct frame *frame, const char *key, const uin
 /** @again: the program may say that it has more by now. */
 static void requests_put_grants(struct frame *frame, const struct request *request, bool again)
 {
-    size_t count = request->program->seat_count;
-    uint64_t most = 0, wanted[PROTOCOL_SEATS_MAX];
+    size_t count = request->program->vdev_count;
+    uint64_t most = 0, wanted[PROTOCOL_VDEVS_MAX];
 
     for (size_t i = 0; i < count; i++) {
         most = request->grants[i] > most ? request->grants[i] : most;
-        wanted[i] = seat_wanted(&request->program->seats[i]);
+        wanted[i] = vdev_wanted(&request->program->vdevs[i]);
     }
     frame_u64(frame, "grant",
-              request->seat == PROGRAM_ALL_SEATS ? most : request->grants[request->seat]);
-    if (request->seat == PROGRAM_ALL_SEATS)
+              request->vdev == PROGRAM_ALL_VDEVS ? most : request->grants[request->vdev]);
+    if (request->vdev == PROGRAM_ALL_VDEVS)
         requests_put_numbers(frame, "grants", request->grants, count);
     if (again)
         requests_put_numbers(frame, "wanted", wanted, count);
@@ -177,8 +177,8 @@ static void requests_send_request(const struct agent *agent, const struct reques
         device_key_format(&target->key, key);
     frame_init(&frame, request->verb);
     frame_u64(&frame, "request", request->id);
-    if (request->seat != PROGRAM_ALL_SEATS)
-        frame_u64(&frame, "seat", request->seat);
+    if (request->vdev != PROGRAM_ALL_VDEVS)
+        frame_u64(&frame, "seat", request->vdev);
     frame_string(&frame, "device", key);
     frame_string(&frame, "name", strchr(request->to, ',') ? "" : request->to);
     frame_u64(&frame, "deadline_ns", request->deadline_ns);
@@ -202,11 +202,11 @@ int requests_begin(struct agent *agent, const struct request *wish,
     timeout_ms = timeout_ms > TIMEOUT_MS_MAX ? TIMEOUT_MS_MAX : timeout_ms;
     *request = *wish;
     request->id = ++agent->next_request;
-    program_device_names(agent, program, wish->seat, true, request->from, sizeof(request->from));
+    program_device_names(agent, program, wish->vdev, true, request->from, sizeof(request->from));
     if (target)
         snprintf(request->to, sizeof(request->to), "%s", target->name);
     else if (strcmp(request->verb, MSG_RESUME) == 0)
-        program_device_names(agent, program, wish->seat, false, request->to, sizeof(request->to));
+        program_device_names(agent, program, wish->vdev, false, request->to, sizeof(request->to));
     request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
     request->deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
     request->next = agent->requests;
@@ -332,20 +332,20 @@ void requests_put_progress(const struct agent *agent, const struct program *prog
     frame_end(frame);
 }
 
-/** The seats that are where they should be, as bits. */
-static unsigned requests_moved_seats(const struct request *request, const msgpack_object *message)
+/** The virtual devices that are where they should be, as bits. */
+static unsigned requests_moved_vdevs(const struct request *request, const msgpack_object *message)
 {
-    const msgpack_object *seats;
-    size_t count = field_array(message, "seats", &seats);
+    const msgpack_object *vdevs;
+    size_t count = field_array(message, "seats", &vdevs);
     bool done = field_is(message, "result", RESULT_DONE);
-    unsigned moved = count ? 0 : done ? request->seats : 0;
+    unsigned moved = count ? 0 : done ? request->vdevs : 0;
 
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
-        uint64_t seat = field_u64(&seats[i], "seat", 0);
-        if (seat < PROTOCOL_SEATS_MAX && field_is(&seats[i], "result", RESULT_DONE))
-            moved |= 1u << seat;
+    for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
+        uint64_t vdev = field_u64(&vdevs[i], "seat", 0);
+        if (vdev < PROTOCOL_VDEVS_MAX && field_is(&vdevs[i], "result", RESULT_DONE))
+            moved |= 1u << vdev;
     }
-    return moved & request->seats;
+    return moved & request->vdevs;
 }
 
 /** The program has more than we knew: what it may have there is decided anew. */
@@ -402,7 +402,7 @@ void requests_report(struct peer *peer, struct message *whole)
                               : resume_ends(agent, request, result);
     if (client)
         requests_report_forward(client, request, message);
-    requests_end_request(agent, request, requests_moved_seats(request, message), result, reason,
+    requests_end_request(agent, request, requests_moved_vdevs(request, message), result, reason,
                          field_bool(message, "lasting", false));
 }
 

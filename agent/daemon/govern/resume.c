@@ -8,8 +8,8 @@ struct resume {
     struct resume *next;
     struct peer *client;
     struct program *program;
-    size_t seat;
-    unsigned seats; /**< As bits. */
+    size_t vdev;
+    unsigned vdevs; /**< As bits. */
     unsigned ours;  /**< Of these, those that would not queue if nobody waited. */
     uint64_t expires_ms;
 };
@@ -28,40 +28,40 @@ static void resume_drop(struct agent *agent, struct resume *resume)
 /** Nobody waits any more: what queues only for that stays suspended. */
 static void resume_give_up(struct agent *agent, struct resume *resume)
 {
-    for (size_t i = 0; i < resume->program->seat_count; i++) {
-        struct program_device *seat = &resume->program->seats[i];
-        if (resume->ours & (1u << i) && seat->suspended) {
-            seat->displaced = false;
-            seat->only = LEDGER_NONE;
+    for (size_t i = 0; i < resume->program->vdev_count; i++) {
+        struct program_device *vdev = &resume->program->vdevs[i];
+        if (resume->ours & (1u << i) && vdev->suspended) {
+            vdev->displaced = false;
+            vdev->only = LEDGER_NONE;
         }
     }
     programs_save(agent, resume->program);
     resume_drop(agent, resume);
 }
 
-/** Have the seats of @program queue; those, as bits, that did not before. */
-static unsigned resume_enqueue(struct agent *agent, struct program *program, unsigned seats,
+/** Have the virtual devices of @program queue; those, as bits, that did not before. */
+static unsigned resume_enqueue(struct agent *agent, struct program *program, unsigned vdevs,
                                uint32_t only)
 {
     unsigned added = 0;
 
-    for (size_t i = 0; i < program->seat_count; i++) {
-        struct program_device *seat = &program->seats[i];
-        if (!(seats & (1u << i)) || !seat->suspended)
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        struct program_device *vdev = &program->vdevs[i];
+        if (!(vdevs & (1u << i)) || !vdev->suspended)
             continue;
-        if (!seat->displaced) {
-            seat->displaced = true;
-            need_queue(agent, need_of(agent, program, 1u << i), seat);
+        if (!vdev->displaced) {
+            vdev->displaced = true;
+            need_queue(agent, need_of(agent, program, 1u << i), vdev);
             added |= 1u << i;
         }
-        seat->only = only;
+        vdev->only = only;
     }
     programs_save(agent, program);
     agent->changed = true;
     return added;
 }
 
-void resume_queue(struct peer *client, struct program *program, size_t seat, unsigned seats,
+void resume_queue(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                   uint32_t only, uint64_t timeout_ms, const char *why)
 {
     struct agent *agent = client->agent;
@@ -75,9 +75,9 @@ void resume_queue(struct peer *client, struct program *program, size_t seat, uns
     *resume = (struct resume){.next = agent->governor->resumes,
                               .client = client,
                               .program = program,
-                              .seat = seat,
-                              .seats = seats,
-                              .ours = resume_enqueue(agent, program, seats, only),
+                              .vdev = vdev,
+                              .vdevs = vdevs,
+                              .ours = resume_enqueue(agent, program, vdevs, only),
                               .expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms : 0};
     agent->governor->resumes = resume;
     frame_init(&frame, MSG_NOTICE);
@@ -86,22 +86,22 @@ void resume_queue(struct peer *client, struct program *program, size_t seat, uns
     peer_send(client, &frame);
 }
 
-void resume_hand_back(struct peer *client, struct program *program, size_t seat, unsigned seats,
+void resume_hand_back(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                       uint32_t only)
 {
-    (void)resume_enqueue(client->agent, program, seats, only);
-    report_devices(client, program, seat, RESULT_QUEUED, false);
+    (void)resume_enqueue(client->agent, program, vdevs, only);
+    report_devices(client, program, vdev, RESULT_QUEUED, false);
 }
 
-void resume_later(struct agent *agent, struct program *program, unsigned seats)
+void resume_later(struct agent *agent, struct program *program, unsigned vdevs)
 {
-    (void)resume_enqueue(agent, program, seats, LEDGER_NONE);
+    (void)resume_enqueue(agent, program, vdevs, LEDGER_NONE);
 }
 
 static bool resume_waits(const struct resume *resume)
 {
-    for (size_t i = 0; i < resume->program->seat_count; i++)
-        if (resume->seats & (1u << i) && resume->program->seats[i].suspended)
+    for (size_t i = 0; i < resume->program->vdev_count; i++)
+        if (resume->vdevs & (1u << i) && resume->program->vdevs[i].suspended)
             return true;
     return false;
 }
@@ -109,9 +109,9 @@ static bool resume_waits(const struct resume *resume)
 /** False for one that somebody else wants to stay where it is. */
 static bool resume_queues(const struct resume *resume)
 {
-    for (size_t i = 0; i < resume->program->seat_count; i++) {
-        const struct program_device *seat = &resume->program->seats[i];
-        if (resume->seats & (1u << i) && seat->suspended && !seat->displaced)
+    for (size_t i = 0; i < resume->program->vdev_count; i++) {
+        const struct program_device *vdev = &resume->program->vdevs[i];
+        if (resume->vdevs & (1u << i) && vdev->suspended && !vdev->displaced)
             return false;
     }
     return true;
@@ -124,16 +124,16 @@ struct peer *resume_ends(struct agent *agent, const struct request *request, con
     for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
         struct peer *client = resume->client;
         next = resume->next;
-        if (resume->program != request->program || !(resume->seats & request->seats))
+        if (resume->program != request->program || !(resume->vdevs & request->vdevs))
             continue;
         if (strcmp(result, RESULT_REFUSED) == 0 && request->chosen) {
             /* Where it was to go it never will. */
             resume_give_up(agent, resume);
             return client;
         }
-        unsigned rest = resume->seats & ~request->seats;
-        for (size_t i = 0; i < resume->program->seat_count; i++)
-            rest &= resume->program->seats[i].suspended ? ~0u : ~(1u << i);
+        unsigned rest = resume->vdevs & ~request->vdevs;
+        for (size_t i = 0; i < resume->program->vdev_count; i++)
+            rest &= resume->program->vdevs[i].suspended ? ~0u : ~(1u << i);
         if (strcmp(result, RESULT_DONE) == 0 && !rest) {
             resume_drop(agent, resume);
             return client;
@@ -151,7 +151,7 @@ bool resume_cancel_program(struct agent *agent, const struct program *program)
         next = resume->next;
         if (resume->program != program)
             continue;
-        report_devices(resume->client, program, resume->seat, RESULT_CANCELED, false);
+        report_devices(resume->client, program, resume->vdev, RESULT_CANCELED, false);
         resume_give_up(agent, resume);
         any = true;
     }
@@ -166,7 +166,7 @@ void resume_cancel(struct agent *agent, const struct peer *client, bool gone)
         next = resume->next;
         if (resume->client == client) {
             if (!gone) {
-                report_devices(resume->client, resume->program, resume->seat, RESULT_CANCELED,
+                report_devices(resume->client, resume->program, resume->vdev, RESULT_CANCELED,
                                false);
             }
             resume_give_up(agent, resume);
@@ -196,7 +196,7 @@ void resume_tick(struct agent *agent)
         const struct program *program = resume->program;
         next = resume->next;
         if (!resume_waits(resume)) {
-            report_devices(resume->client, resume->program, resume->seat, RESULT_DONE, false);
+            report_devices(resume->client, resume->program, resume->vdev, RESULT_DONE, false);
             resume_drop(agent, resume);
         } else if (!resume_queues(resume)) {
             peer_error(resume->client, ERR_REFUSED,

@@ -23,7 +23,7 @@ static uint32_t serving_next_device(const struct agent *agent, const struct serv
     return LEDGER_NONE;
 }
 
-/** Tell the seats of @program that are on @server's devices. True: there is one. */
+/** Tell the virtual devices of @program that are on @server's devices. True: there is one. */
 static bool serving_is_there(const struct agent *agent, const struct program *program,
                              const struct server *server, const char *notice)
 {
@@ -31,12 +31,12 @@ static bool serving_is_there(const struct agent *agent, const struct program *pr
 
     for (uint32_t i = serving_next_device(agent, server, 0); i != LEDGER_NONE;
          i = serving_next_device(agent, server, i + 1)) {
-        for (size_t seat = 0; seat < program->seat_count; seat++) {
-            if (program->seats[seat].account.device != i)
+        for (size_t vdev = 0; vdev < program->vdev_count; vdev++) {
+            if (program->vdevs[vdev].account.device != i)
                 continue;
             there = true;
             if (notice)
-                program_notify(program, seat, NOTICE_TAKEN, 0, 0, notice);
+                program_notify(program, vdev, NOTICE_TAKEN, 0, 0, notice);
         }
     }
     return there;

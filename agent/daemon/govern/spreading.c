@@ -132,10 +132,10 @@ static bool spreading_is_home(const struct program *program, const struct progra
 {
     bool home = spread->count == 1;
 
-    for (size_t i = 0; home && i < program->seat_count; i++) {
-        const struct program_device *seat = &program->seats[i];
-        home = seat->has_device && !seat->suspended &&
-               device_key_equal(&seat->device, &spread->devices[0]);
+    for (size_t i = 0; home && i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        home = vdev->has_device && !vdev->suspended &&
+               device_key_equal(&vdev->device, &spread->devices[0]);
     }
     return home;
 }
@@ -145,8 +145,8 @@ void spreading_handle(struct peer *client, struct message *message)
     struct agent *agent = client->agent;
     struct program_spread spread;
     char error[PROTOCOL_TEXT_MAX];
-    size_t seat;
-    struct program *program = client_program(client, &message->root, &seat);
+    size_t vdev;
+    struct program *program = client_program(client, &message->root, &vdev);
 
     if (!program)
         return;
@@ -163,7 +163,7 @@ void spreading_handle(struct peer *client, struct message *message)
                    : result == -EBUSY    ? ERR_REFUSED
                                          : ERR_USAGE,
                    "%s", error);
-    } else if (seat != PROGRAM_ALL_SEATS) {
+    } else if (vdev != PROGRAM_ALL_VDEVS) {
         peer_error(client, ERR_USAGE,
                    "launches are spread for a whole program, not for one virtual device; name it "
                    "as %s",

@@ -29,8 +29,8 @@ static uint64_t steps_granted_of(const struct group *group)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < group->program->seat_count; i++)
-        bytes += group->seats & (1u << i) ? ledger_reserved(&group->program->seats[i].account) : 0;
+    for (uint32_t i = 0; i < group->program->vdev_count; i++)
+        bytes += group->vdevs & (1u << i) ? ledger_reserved(&group->program->vdevs[i].account) : 0;
     return bytes;
 }
 
@@ -38,13 +38,13 @@ static uint64_t steps_granted_of(const struct group *group)
 static bool steps_do_grant(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
-    struct need *need = need_of(agent, group->program, group->seats);
-    const struct program_device *seat = &group->program->seats[group->seat];
+    struct need *need = need_of(agent, group->program, group->vdevs);
+    const struct program_device *vdev = &group->program->vdevs[group->vdev];
     uint64_t granted = steps_granted_of(group), quota = limits_quota(group->program);
 
-    if (seat->account.device == LEDGER_NONE || (!need && !step->bytes))
+    if (vdev->account.device == LEDGER_NONE || (!need && !step->bytes))
         return false;
-    const struct ledger_device *device = &agent->ledger.devices[seat->account.device];
+    const struct ledger_device *device = &agent->ledger.devices[vdev->account.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
     if (group->program->governed.displaces && bytes < ledger_step(device)) {
         /* What others gave for it is not left to be given back, and asked for again. */
@@ -54,7 +54,7 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     group->program->governed.displaces = false;
     if (bytes > step->bytes && granted + bytes > quota)
         bytes = granted + step->bytes > quota ? step->bytes : quota - granted;
-    grants_add(agent, group->program, group->seat, bytes);
+    grants_add(agent, group->program, group->vdev, bytes);
     if (need)
         need_answer(agent, need, WAY_AGAIN, step->reason);
     return true;
@@ -64,16 +64,16 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
 static bool steps_do_spill(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
-    struct need *need = need_of(agent, group->program, group->seats);
+    struct need *need = need_of(agent, group->program, group->vdevs);
     uint64_t granted = steps_granted_of(group);
 
     if (!need && step->bytes >= granted)
         return false;
     if (step->bytes > granted) {
-        grants_add(agent, group->program, group->seat, step->bytes - granted);
+        grants_add(agent, group->program, group->vdev, step->bytes - granted);
     } else if (step->bytes < granted) {
-        for (uint32_t i = 0; i < group->program->seat_count; i++)
-            if (group->seats & (1u << i))
+        for (uint32_t i = 0; i < group->program->vdev_count; i++)
+            if (group->vdevs & (1u << i))
                 grants_shrink(agent, group->program, i, step->bytes, SHRINK_MS, false);
     }
     if (need)
@@ -86,19 +86,19 @@ static void steps_share_out(const struct group *group, uint64_t bytes, uint64_t 
 {
     uint64_t wanted = 0, given = 0;
 
-    for (uint32_t i = 0; i < group->program->seat_count; i++) {
+    for (uint32_t i = 0; i < group->program->vdev_count; i++) {
         ret_grants[i] = 0;
-        wanted += group->seats & (1u << i) ? group->program->seats[i].wanted : 0;
+        wanted += group->vdevs & (1u << i) ? group->program->vdevs[i].wanted : 0;
     }
-    for (uint32_t i = 0; i < group->program->seat_count; i++) {
-        if (group->seats & (1u << i) && wanted) {
+    for (uint32_t i = 0; i < group->program->vdev_count; i++) {
+        if (group->vdevs & (1u << i) && wanted) {
             ret_grants[i] = (uint64_t)((double)bytes *
-                                       ((double)group->program->seats[i].wanted / (double)wanted));
+                                       ((double)group->program->vdevs[i].wanted / (double)wanted));
             ret_grants[i] = ret_grants[i] < bytes - given ? ret_grants[i] : bytes - given;
             given += ret_grants[i];
         }
     }
-    ret_grants[group->seat] += bytes - given;
+    ret_grants[group->vdev] += bytes - given;
 }
 
 /** One request for each of its virtual devices; the program does them one after another. */
@@ -106,23 +106,23 @@ static bool steps_ask(struct agent *agent, const struct group *group,
                       const struct policy_step *step, const char *verb)
 {
     const struct inventory_entry *target = devices_entry(agent, step->device);
-    uint64_t grants[PROTOCOL_SEATS_MAX];
+    uint64_t grants[PROTOCOL_VDEVS_MAX];
     bool any = false;
 
     if (strcmp(verb, MSG_SUSPEND) && !target)
         return false;
     steps_share_out(group, step->bytes, grants);
-    for (uint32_t i = 0; i < group->program->seat_count; i++) {
+    for (uint32_t i = 0; i < group->program->vdev_count; i++) {
         struct request wish = {.program = group->program,
-                               .seats = 1u << i,
-                               .seat = i,
+                               .vdevs = 1u << i,
+                               .vdev = i,
                                .target = target ? step->device : LEDGER_NONE,
-                               .chosen = group->program->seats[i].only == step->device &&
+                               .chosen = group->program->vdevs[i].only == step->device &&
                                          step->device != LEDGER_NONE,
                                .ours = true,
-                               .needed = group->program->seats[i].seeks};
+                               .needed = group->program->vdevs[i].seeks};
         wish.grants[i] = grants[i];
-        if (!(group->seats & wish.seats))
+        if (!(group->vdevs & wish.vdevs))
             continue;
         /* It is not suspended: it goes from a device that is no more. */
         snprintf(wish.verb, sizeof(wish.verb), "%s", wish.needed ? MSG_MOVE : verb);
@@ -130,7 +130,7 @@ static bool steps_ask(struct agent *agent, const struct group *group,
         if (requests_begin(agent, &wish, target, STEP_MS))
             continue;
         if (target)
-            ledger_keep(&agent->ledger, &group->program->seats[i].account, step->device, grants[i]);
+            ledger_keep(&agent->ledger, &group->program->vdevs[i].account, step->device, grants[i]);
         any = true;
     }
     return any;
@@ -145,7 +145,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     struct group group = world->groups[step->program];
     if (!group.program->peer || steps_program_of(agent, step->program)->busy_moving)
         return false;
-    if (step->action == POLICY_DO_REFUSE && !need_of(agent, group.program, group.seats)) {
+    if (step->action == POLICY_DO_REFUSE && !need_of(agent, group.program, group.vdevs)) {
         /* What is in its way may pass: it goes on queueing. */
         memcpy(group.program->governed.why, step->reason, sizeof(group.program->governed.why));
         return false;
@@ -165,7 +165,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     case POLICY_DO_PREWARM:
         return prewarm_do(agent, group.program, step);
     case POLICY_DO_REFUSE:
-        need_answer(agent, need_of(agent, group.program, group.seats), WAY_REFUSE, step->reason);
+        need_answer(agent, need_of(agent, group.program, group.vdevs), WAY_REFUSE, step->reason);
         return true;
     case POLICY_NOTHING:
     case POLICY_DO_WAIT:
@@ -185,15 +185,15 @@ static uint64_t steps_slack_of(const struct agent *agent, const struct program *
     if (!program_acts(program) || program->governed.waiting || program_moving(program) ||
         (program->governed.trimmed_ms && now - program->governed.trimmed_ms < TRIM_MS))
         return 0;
-    for (size_t i = 0; i < program->seat_count; i++) {
-        const struct program_device *seat = &program->seats[i];
-        if (seat->granted_ms && now - seat->granted_ms < FRESH_MS)
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        if (vdev->granted_ms && now - vdev->granted_ms < FRESH_MS)
             return 0; /* It is about to use it. */
-        if (seat->account.device == device && seat->limited &&
-            seat->account.target == LEDGER_NONE) {
-            slack += seat->account.granted - (seat->account.held < seat->account.granted
-                                                  ? seat->account.held
-                                                  : seat->account.granted);
+        if (vdev->account.device == device && vdev->limited &&
+            vdev->account.target == LEDGER_NONE) {
+            slack += vdev->account.granted - (vdev->account.held < vdev->account.granted
+                                                  ? vdev->account.held
+                                                  : vdev->account.granted);
         }
     }
     return slack;
@@ -203,10 +203,10 @@ static void steps_trim(struct agent *agent, struct program *program, uint32_t de
 {
     uint64_t held = 0;
 
-    for (size_t i = 0; i < program->seat_count; i++)
-        held += program->seats[i].account.device == device ? program->seats[i].account.held : 0;
-    for (uint32_t i = 0; i < program->seat_count; i++) {
-        const struct ledger_account *account = &program->seats[i].account;
+    for (size_t i = 0; i < program->vdev_count; i++)
+        held += program->vdevs[i].account.device == device ? program->vdevs[i].account.held : 0;
+    for (uint32_t i = 0; i < program->vdev_count; i++) {
+        const struct ledger_account *account = &program->vdevs[i].account;
         if (account->device == device && account->granted > account->held)
             grants_shrink(agent, program, i, held, TRIM_MS / 2, true);
     }
@@ -225,9 +225,9 @@ static bool steps_trim_device(struct agent *agent, const struct program *program
         return false;
     for (const struct program *other = agent->programs; other; other = other->next) {
         slack += other == program ? 0 : steps_slack_of(agent, other, device);
-        for (size_t i = 0; other != program && i < other->seat_count; i++) {
+        for (size_t i = 0; other != program && i < other->vdev_count; i++) {
             under_way =
-                under_way || (other->governed.shrinks && other->seats[i].account.device == device);
+                under_way || (other->governed.shrinks && other->vdevs[i].account.device == device);
         }
     }
     if (under_way)
@@ -280,9 +280,9 @@ bool step_quota(struct agent *agent)
             continue;
         snprintf(group->program->governed.why, sizeof(group->program->governed.why),
                  "it has more than its limit allows and keeps to that");
-        for (uint32_t seat = 0; seat < group->program->seat_count; seat++)
-            if (group->seats & (1u << seat))
-                grants_shrink(agent, group->program, seat, one->quota, SHRINK_MS, false);
+        for (uint32_t vdev = 0; vdev < group->program->vdev_count; vdev++)
+            if (group->vdevs & (1u << vdev))
+                grants_shrink(agent, group->program, vdev, one->quota, SHRINK_MS, false);
         return true;
     }
     return false;

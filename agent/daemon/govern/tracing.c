@@ -66,8 +66,8 @@ void trace_handle(struct peer *client, struct message *message)
 {
     struct agent *agent = client->agent;
     uint64_t ms = field_u64(&message->root, "duration_ms", 0);
-    size_t seat;
-    struct program *program = client_program(client, &message->root, &seat);
+    size_t vdev;
+    struct program *program = client_program(client, &message->root, &vdev);
     struct tracer *tracer;
 
     if (!program)

@@ -92,7 +92,7 @@ static void world_put_bars(const struct agent *agent, const struct group *group,
                            uint64_t *barred)
 {
     const struct program *program = group->program;
-    const struct program_device *seat = &program->seats[group->seat];
+    const struct program_device *vdev = &program->vdevs[group->vdev];
 
     for (unsigned i = 0; i < program->governed.bar_count; i++) {
         const struct program_bar *one = &program->governed.bars[i];
@@ -109,21 +109,21 @@ static void world_put_bars(const struct agent *agent, const struct group *group,
         const struct inventory_entry *entry = devices_entry(agent, i);
         bool hidden = i != own && program->environment && entry &&
                       !devices_shown(agent, program->environment, entry);
-        bool queues_elsewhere = seat_is_off(seat) && seat->only != LEDGER_NONE && seat->only != i;
+        bool queues_elsewhere = vdev_is_off(vdev) && vdev->only != LEDGER_NONE && vdev->only != i;
         if (hidden || queues_elsewhere || (pinned_to[0] && (!entry || entry != meant)) ||
             !program_wish_fits(agent, program, i, ignored, sizeof(ignored)))
             world_bar(barred, i);
     }
 }
 
-static void world_add_seat(struct policy_program *row, const struct program_device *seat)
+static void world_add_vdev(struct policy_program *row, const struct program_device *vdev)
 {
-    row->granted += ledger_reserved(&seat->account);
-    row->wanted += seat->wanted;
-    row->least = row->least > seat->least ? row->least : seat->least;
-    row->busy += seat->busy;
-    row->pinned = row->pinned || seat->pinned[0];
-    if (!seat->limited) {
+    row->granted += ledger_reserved(&vdev->account);
+    row->wanted += vdev->wanted;
+    row->least = row->least > vdev->least ? row->least : vdev->least;
+    row->busy += vdev->busy;
+    row->pinned = row->pinned || vdev->pinned[0];
+    if (!vdev->limited) {
         row->ways &= ~(unsigned)POLICY_SPILL;
         row->least = row->wanted;
     }
@@ -142,9 +142,9 @@ static void world_put_need(struct world *world, struct policy_program *row, cons
     if (!need->failed || row->device == POLICY_NONE)
         return;
     uint64_t held = 0;
-    for (unsigned i = 0; i < need->program->seat_count; i++) {
-        const struct program_device *seat = &need->program->seats[i];
-        held += seat->account.device == row->device ? seat->account.held : 0;
+    for (unsigned i = 0; i < need->program->vdev_count; i++) {
+        const struct program_device *vdev = &need->program->vdevs[i];
+        held += vdev->account.device == row->device ? vdev->account.held : 0;
     }
     if (held < row->granted) {
         world->devices[row->device].reserved -= row->granted - held;
@@ -155,15 +155,15 @@ static void world_put_need(struct world *world, struct policy_program *row, cons
 static void world_put_times(const struct agent *agent, const struct group *group,
                             const struct need *need, struct policy_program *row)
 {
-    const struct program_device *seat = &group->program->seats[group->seat];
+    const struct program_device *vdev = &group->program->vdevs[group->vdev];
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
-    bool queues = seat->displaced && seat_is_off(seat);
+    bool queues = vdev->displaced && vdev_is_off(vdev);
     uint64_t waited = need     ? now - need->since_ms
-                      : queues ? now - seat->queued_ms
-                               : seat->earned_ms;
+                      : queues ? now - vdev->queued_ms
+                               : vdev->earned_ms;
 
     row->waited_s = waited / 1000;
-    row->stayed_s = (now - seat->placed_ms) / 1000;
+    row->stayed_s = (now - vdev->placed_ms) / 1000;
     row->recent_moves =
         world_program_moves_since(&group->program->governed, now > budget ? now - budget : 0);
 }
@@ -171,16 +171,16 @@ static void world_put_times(const struct agent *agent, const struct group *group
 /** What its virtual devices there remember, as one. */
 static void world_put_visits(const struct group *group, struct policy_visits *ret_visits)
 {
-    const struct program_device *seats = group->program->seats;
+    const struct program_device *vdevs = group->program->vdevs;
 
-    *ret_visits = seats[group->seat].visits;
-    for (uint32_t i = group->seat + 1; i < group->program->seat_count; i++) {
-        if (!(group->seats & (1u << i)))
+    *ret_visits = vdevs[group->vdev].visits;
+    for (uint32_t i = group->vdev + 1; i < group->program->vdev_count; i++) {
+        if (!(group->vdevs & (1u << i)))
             continue;
-        ret_visits->settled += seats[i].visits.settled;
+        ret_visits->settled += vdevs[i].visits.settled;
         for (uint32_t at = 0; at < ret_visits->count; at++) {
             const struct policy_visit *other =
-                visits_find(&seats[i].visits, ret_visits->visits[at].device);
+                visits_find(&vdevs[i].visits, ret_visits->visits[at].device);
             ret_visits->visits[at].busy += other ? other->busy : 0;
         }
     }
@@ -193,8 +193,8 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     uint32_t index = world->policy.program_count++;
     struct policy_program *row = &world->programs[index];
     uint64_t *barred = world->barred + (size_t)index * ((agent->ledger.count + 63) / 64);
-    const struct need *need = need_of(agent, program, group->seats);
-    bool displaced = program->seats[group->seat].displaced;
+    const struct need *need = need_of(agent, program, group->vdevs);
+    bool displaced = program->vdevs[group->vdev].displaced;
 
     world->groups[index] = *group;
     *row = (struct policy_program){
@@ -206,11 +206,11 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         .device = device == LEDGER_NONE ? POLICY_NONE : device,
         .next = POLICY_NONE,
         .quota = limits_quota(program),
-        .ticket = program->seats[group->seat].ticket,
+        .ticket = program->vdevs[group->vdev].ticket,
         .priority = program->policy.priority,
         .ways = program->policy.ways,
         .preemptible = program->policy.preemptible,
-        .kept = program->seats[group->seat].chosen,
+        .kept = program->vdevs[group->vdev].chosen,
         .busy_moving = !program_acts(program) || world_has_requests(agent, program) ||
                        program->governed.shrinks ||
                        uv_now(&agent->loop) < program->governed.rest_until_ms,
@@ -226,10 +226,10 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     };
     world_put_visits(group, &world->visits[index]);
     uint64_t held = 0;
-    for (unsigned i = 0; i < program->seat_count; i++) {
-        if (group->seats & (1u << i)) {
-            world_add_seat(row, &program->seats[i]);
-            held += program->seats[i].device_bytes;
+    for (unsigned i = 0; i < program->vdev_count; i++) {
+        if (group->vdevs & (1u << i)) {
+            world_add_vdev(row, &program->vdevs[i]);
+            held += program->vdevs[i].device_bytes;
         }
     }
     if (held > row->wanted)
@@ -259,18 +259,18 @@ static void world_put_program_groups(struct agent *agent, struct world *world,
 {
     unsigned done = 0;
 
-    for (uint32_t i = 0; program->connected && i < program->seat_count; i++) {
-        const struct program_device *seat = &program->seats[i];
-        struct group group = {.program = program, .seat = i, .seats = 1u << i};
-        if (done & group.seats || (!seat_is_off(seat) && seat->account.device == LEDGER_NONE))
+    for (uint32_t i = 0; program->connected && i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        struct group group = {.program = program, .vdev = i, .vdevs = 1u << i};
+        if (done & group.vdevs || (!vdev_is_off(vdev) && vdev->account.device == LEDGER_NONE))
             continue;
-        for (uint32_t j = i + 1; !seat_is_off(seat) && j < program->seat_count; j++)
-            if (program->seats[j].account.device == seat->account.device &&
-                !seat_is_off(&program->seats[j]))
-                group.seats |= 1u << j;
-        done |= group.seats;
+        for (uint32_t j = i + 1; !vdev_is_off(vdev) && j < program->vdev_count; j++)
+            if (program->vdevs[j].account.device == vdev->account.device &&
+                !vdev_is_off(&program->vdevs[j]))
+                group.vdevs |= 1u << j;
+        done |= group.vdevs;
         world_put_group(agent, world, &group,
-                        seat_is_off(seat) ? LEDGER_NONE : seat->account.device);
+                        vdev_is_off(vdev) ? LEDGER_NONE : vdev->account.device);
     }
 }
 
@@ -323,7 +323,7 @@ int world_build(struct agent *agent)
     size_t programs = 0;
 
     for (const struct program *program = agent->programs; program; program = program->next)
-        programs += program->seat_count;
+        programs += program->vdev_count;
     int error = world_make_room(world, agent->ledger.count, programs);
     if (error)
         return error;
@@ -346,7 +346,7 @@ uint64_t world_fill(const struct agent *agent, uint32_t index)
 {
     struct world *world = &agent->governor->world;
     const struct group *group = &world->groups[index];
-    const struct need *need = need_of(agent, group->program, group->seats);
+    const struct need *need = need_of(agent, group->program, group->vdevs);
     uint32_t on = world->programs[index].device;
 
     if (on == POLICY_NONE)
@@ -365,10 +365,10 @@ void world_unfill(struct world *world, uint32_t index, uint64_t memory)
         world->devices[world->programs[index].device].memory = memory;
 }
 
-uint32_t world_find(const struct world *world, const struct program *program, uint32_t seat)
+uint32_t world_find(const struct world *world, const struct program *program, uint32_t vdev)
 {
     for (uint32_t i = 0; i < world->policy.program_count; i++)
-        if (world->groups[i].program == program && world->groups[i].seats & (1u << seat))
+        if (world->groups[i].program == program && world->groups[i].vdevs & (1u << vdev))
             return i;
     return POLICY_NONE;
 }

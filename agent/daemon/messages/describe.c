@@ -37,18 +37,18 @@ static void describe_governed(const struct agent *agent, const struct program *p
     char priority[16];
     bool displaced = false;
 
-    for (size_t i = 0; i < program->seat_count; i++) {
-        const struct program_device *seat = &program->seats[i];
-        granted += ledger_reserved(&seat->account);
-        wanted += seat->wanted;
-        wanted_peak += seat->wanted_peak;
-        least = seat->least > least ? seat->least : least;
-        spilled += seat->spilled;
-        peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
-        bool queues = seat->displaced && seat_is_off(seat);
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        granted += ledger_reserved(&vdev->account);
+        wanted += vdev->wanted;
+        wanted_peak += vdev->wanted_peak;
+        least = vdev->least > least ? vdev->least : least;
+        spilled += vdev->spilled;
+        peak += vdev->account.held_peak > vdev->peak ? vdev->account.held_peak : vdev->peak;
+        bool queues = vdev->displaced && vdev_is_off(vdev);
         displaced = displaced || queues;
-        if (queues && (!ticket || seat->ticket < ticket))
-            ticket = seat->ticket;
+        if (queues && (!ticket || vdev->ticket < ticket))
+            ticket = vdev->ticket;
     }
     snprintf(priority, sizeof(priority), "%d", (int)program->policy.priority);
     frame_u64(frame, "granted_bytes", granted);
@@ -80,40 +80,40 @@ static const char *describe_name_of(const struct agent *agent, const struct devi
     return entry ? entry->name : key->device;
 }
 
-static void describe_sources(const struct agent *agent, const struct program_device *seat,
+static void describe_sources(const struct agent *agent, const struct program_device *vdev,
                              struct frame *frame)
 {
     frame_array(frame, "sources");
-    for (uint32_t i = 0; i < seat->source_count; i++) {
+    for (uint32_t i = 0; i < vdev->source_count; i++) {
         frame_map(frame, NULL);
-        frame_string(frame, "device", describe_name_of(agent, &seat->sources[i].device));
-        frame_u64(frame, "device_bytes", seat->sources[i].bytes);
+        frame_string(frame, "device", describe_name_of(agent, &vdev->sources[i].device));
+        frame_u64(frame, "device_bytes", vdev->sources[i].bytes);
         frame_end(frame);
     }
     frame_end(frame);
 }
 
-static void describe_seat(const struct agent *agent, const struct program_device *seat,
+static void describe_vdev(const struct agent *agent, const struct program_device *vdev,
                           size_t index, struct frame *frame)
 {
     frame_map(frame, NULL);
     frame_u64(frame, "seat", index);
-    frame_string(frame, "device", seat_device_name(agent, seat));
-    frame_string(frame, "device_driver_name", seat->has_device ? seat->device.device : "");
-    frame_bool(frame, "suspended", seat->suspended);
-    frame_bool(frame, "moving", seat->moving);
-    frame_bool(frame, "lost", seat->lost);
-    frame_u64(frame, "device_bytes", seat->device_bytes);
-    frame_u64(frame, "moves", seat->moves);
-    frame_u64(frame, "last_downtime_ns", seat->last_downtime_ns);
-    frame_string(frame, "pinned", seat->pinned);
-    frame_bool(frame, "chosen", seat->chosen);
-    frame_u64(frame, "granted_bytes", ledger_reserved(&seat->account));
-    frame_u64(frame, "wanted_bytes", seat->wanted);
-    frame_u64(frame, "spilled_bytes", seat->spilled);
-    frame_u64(frame, "fetched_bytes", seat->fetched);
-    frame_u64(frame, "to_fetch_bytes", seat->to_fetch);
-    describe_sources(agent, seat, frame);
+    frame_string(frame, "device", vdev_device_name(agent, vdev));
+    frame_string(frame, "device_driver_name", vdev->has_device ? vdev->device.device : "");
+    frame_bool(frame, "suspended", vdev->suspended);
+    frame_bool(frame, "moving", vdev->moving);
+    frame_bool(frame, "lost", vdev->lost);
+    frame_u64(frame, "device_bytes", vdev->device_bytes);
+    frame_u64(frame, "moves", vdev->moves);
+    frame_u64(frame, "last_downtime_ns", vdev->last_downtime_ns);
+    frame_string(frame, "pinned", vdev->pinned);
+    frame_bool(frame, "chosen", vdev->chosen);
+    frame_u64(frame, "granted_bytes", ledger_reserved(&vdev->account));
+    frame_u64(frame, "wanted_bytes", vdev->wanted);
+    frame_u64(frame, "spilled_bytes", vdev->spilled);
+    frame_u64(frame, "fetched_bytes", vdev->fetched);
+    frame_u64(frame, "to_fetch_bytes", vdev->to_fetch);
+    describe_sources(agent, vdev, frame);
     frame_end(frame);
 }
 
@@ -129,19 +129,19 @@ static void describe_ready(const struct agent *agent, const struct program *prog
 void describe_program(const struct agent *agent, const struct program *program, struct frame *frame)
 {
     const struct program_status *status = &program->status;
-    const struct program_device *first = &program->seats[0];
+    const struct program_device *first = &program->vdevs[0];
     const char *pinned = "";
     uint64_t bytes = 0, moves = 0;
 
-    for (size_t i = 0; i < program->seat_count; i++) {
-        bytes += program->seats[i].device_bytes;
-        moves += program->seats[i].moves;
-        pinned = pinned[0] ? pinned : program->seats[i].pinned;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        bytes += program->vdevs[i].device_bytes;
+        moves += program->vdevs[i].moves;
+        pinned = pinned[0] ? pinned : program->vdevs[i].pinned;
     }
     program_put_identity(program, frame);
     frame_u64(frame, "uid", program->uid);
     frame_string(frame, "state", program_state(program));
-    frame_string(frame, "device", seat_device_name(agent, first));
+    frame_string(frame, "device", vdev_device_name(agent, first));
     frame_string(frame, "device_driver_name", first->has_device ? first->device.device : "");
     frame_u64(frame, "device_bytes", bytes);
     frame_u64(frame, "moves", moves);
@@ -169,12 +169,13 @@ void describe_program(const struct agent *agent, const struct program *program, 
     describe_ready(agent, program, frame);
     spreading_put_names(agent, program, frame);
     frame_array(frame, "seats");
-    for (size_t i = 0; i < program->seat_count; i++)
-        describe_seat(agent, &program->seats[i], i, frame);
+    for (size_t i = 0; i < program->vdev_count; i++)
+        describe_vdev(agent, &program->vdevs[i], i, frame);
     frame_end(frame);
 }
 
-/** True when a seat of @program is on the device, or left something there; that takes @ret_bytes.
+/** True when a virtual device of @program is on the device, or left something there; that takes
+ * @ret_bytes.
  */
 static bool describe_uses(const struct program *program, const struct device_key *key,
                           uint64_t *ret_bytes)
@@ -182,15 +183,15 @@ static bool describe_uses(const struct program *program, const struct device_key
     bool any = false;
 
     *ret_bytes = 0;
-    for (size_t i = 0; i < program->seat_count; i++) {
-        const struct program_device *seat = &program->seats[i];
-        if (seat->has_device && !seat->suspended && device_key_equal(&seat->device, key)) {
-            *ret_bytes += seat->device_bytes;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        if (vdev->has_device && !vdev->suspended && device_key_equal(&vdev->device, key)) {
+            *ret_bytes += vdev->device_bytes;
             any = true;
         }
-        for (uint32_t j = 0; j < seat->source_count; j++) {
-            bool left = device_key_equal(&seat->sources[j].device, key);
-            *ret_bytes += left ? seat->sources[j].bytes : 0;
+        for (uint32_t j = 0; j < vdev->source_count; j++) {
+            bool left = device_key_equal(&vdev->sources[j].device, key);
+            *ret_bytes += left ? vdev->sources[j].bytes : 0;
             any = any || left;
         }
     }

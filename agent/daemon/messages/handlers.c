@@ -127,10 +127,10 @@ void cancel_handle(struct peer *peer, struct message *message)
 {
     struct frame frame;
     struct program *program;
-    size_t seat;
+    size_t vdev;
 
     if (field_get(&message->root, "app")) {
-        program = client_program(peer, &message->root, &seat);
+        program = client_program(peer, &message->root, &vdev);
         if (!program)
             return;
         bool moved = requests_cancel_program(peer->agent, program);
@@ -153,8 +153,8 @@ void notice_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
     char what[PROTOCOL_WORD_MAX], text[PROTOCOL_TEXT_MAX];
-    size_t seat;
-    struct program *program = client_program(client, map, &seat);
+    size_t vdev;
+    struct program *program = client_program(client, map, &vdev);
     struct frame frame;
 
     if (!program)
@@ -183,7 +183,7 @@ void notice_handle(struct peer *client, struct message *message)
                    what, NOTICE_ADDED, NOTICE_TAKEN, NOTICE_POWER, NOTICE_QUOTA);
         return;
     }
-    program_notify(program, seat, what, field_u64(map, "in_ns", 0), field_u64(map, "value", 0),
+    program_notify(program, vdev, what, field_u64(map, "in_ns", 0), field_u64(map, "value", 0),
                    text);
     frame_init(&frame, MSG_NOTICE);
     report_put_program(&frame, program);

@@ -37,7 +37,7 @@ static bool registering_read_wish(const msgpack_object *map, char (*ret_texts)[P
     size_t named = field_array(map, "devices", &names);
     uint64_t count = field_u64(map, "count", named ? named : 1);
 
-    if (count < 1 || count > PROTOCOL_SEATS_MAX || named > count)
+    if (count < 1 || count > PROTOCOL_VDEVS_MAX || named > count)
         return false;
     *ret_wish = (struct device_wish){.named = named, .count = (size_t)count};
     for (size_t i = 0; i < named; i++) {
@@ -108,15 +108,15 @@ static void registering_register_program(struct peer *peer, struct message *mess
                                          const char *environment)
 {
     struct agent *agent = peer->agent;
-    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX];
-    char devices[PROTOCOL_SEATS_MAX][PROTOCOL_WORD_MAX], name[64], error[PROTOCOL_TEXT_MAX];
+    const struct inventory_entry *entries[PROTOCOL_VDEVS_MAX];
+    char devices[PROTOCOL_VDEVS_MAX][PROTOCOL_WORD_MAX], name[64], error[PROTOCOL_TEXT_MAX];
     struct program_spread spread = {.count = 0};
     struct device_wish wish;
     struct program *program;
 
     field_text(&message->root, "name", name, sizeof(name));
     if (!registering_read_wish(&message->root, devices, &wish)) {
-        peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_SEATS_MAX);
+        peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_VDEVS_MAX);
         return;
     }
     int result = registering_choose_devices(agent, &wish, entries, error, sizeof(error));
@@ -151,7 +151,7 @@ static void registering_register_program(struct peer *peer, struct message *mess
     const char *list = strrchr(agent->devices.own_path, '/');
     snprintf(program->inventory, sizeof(program->inventory), "%s", list ? list + 1 : "");
     for (size_t i = 0; i < wish.count; i++)
-        program->seats[i].chosen = i < wish.named;
+        program->vdevs[i].chosen = i < wish.named;
     program_configure(agent, program);
     registering_reply_registered(peer, program);
 }

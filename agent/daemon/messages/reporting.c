@@ -74,11 +74,11 @@ static void reporting_put_moves(const struct agent *agent, const struct governed
 }
 
 /** The policy's lines, one string each, and before them what it does not know. */
-static void reporting_put_lines(const struct agent *agent, const struct program_device *seat,
+static void reporting_put_lines(const struct agent *agent, const struct program_device *vdev,
                                 struct frame *frame, char *text)
 {
     const struct ledger_device *device =
-        seat->account.device == LEDGER_NONE ? NULL : &agent->ledger.devices[seat->account.device];
+        vdev->account.device == LEDGER_NONE ? NULL : &agent->ledger.devices[vdev->account.device];
     uint64_t in_ns = device ? devices_drain_in_ns(agent, device) : 0;
 
     frame_array(frame, "lines");
@@ -88,10 +88,10 @@ static void reporting_put_lines(const struct agent *agent, const struct program_
                  (unsigned long long)(in_ns + 999999999) / 1000000000);
         frame_string(frame, NULL, line);
     }
-    if (seat->suspended && seat->displaced && seat->only != LEDGER_NONE) {
+    if (vdev->suspended && vdev->displaced && vdev->only != LEDGER_NONE) {
         char line[PROTOCOL_TEXT_MAX];
         snprintf(line, sizeof(line), "It queues for %s alone, which an operator named.",
-                 agent->ledger.devices[seat->only].name);
+                 agent->ledger.devices[vdev->only].name);
         frame_string(frame, NULL, line);
     }
     for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n"))
@@ -106,8 +106,8 @@ void explain_handle(struct peer *client, struct message *message)
     struct world *world = &agent->governor->world;
     char text[EXPLAIN_MAX];
     struct frame frame;
-    size_t seat;
-    const struct program *program = client_program(client, &message->root, &seat);
+    size_t vdev;
+    const struct program *program = client_program(client, &message->root, &vdev);
 
     if (!program)
         return;
@@ -118,22 +118,22 @@ void explain_handle(struct peer *client, struct message *message)
     world->policy.for_all = client->uid == 0;
     frame_init(&frame, MSG_EXPLAIN);
     describe_program(agent, program, &frame);
-    frame_bool(&frame, "named", seat != PROGRAM_ALL_SEATS);
+    frame_bool(&frame, "named", vdev != PROGRAM_ALL_VDEVS);
     reporting_put_bars(agent, program, &frame);
     reporting_put_whole(program, &frame);
     reporting_put_moves(agent, &program->governed, &frame);
     frame_array(&frame, "devices");
-    for (uint32_t i = 0; i < program->seat_count; i++) {
+    for (uint32_t i = 0; i < program->vdev_count; i++) {
         uint32_t index = world_find(world, program, i);
         /* Those on one device are one to the policy: told of once, or of the one that is named. */
         if (index == POLICY_NONE ||
-            (seat == PROGRAM_ALL_SEATS ? world->groups[index].seat != i : seat != i))
+            (vdev == PROGRAM_ALL_VDEVS ? world->groups[index].vdev != i : vdev != i))
             continue;
         policy_explain(&world->policy, config_policy(&agent->config), index, text, sizeof(text));
         frame_map(&frame, NULL);
         frame_u64(&frame, "seat", i);
-        frame_string(&frame, "device", seat_device_name(agent, &program->seats[i]));
-        reporting_put_lines(agent, &program->seats[i], &frame, text);
+        frame_string(&frame, "device", vdev_device_name(agent, &program->vdevs[i]));
+        reporting_put_lines(agent, &program->vdevs[i], &frame, text);
         frame_end(&frame);
     }
     frame_end(&frame);
@@ -178,7 +178,7 @@ static void reporting_put_device(const struct agent *agent, uint32_t index, stru
 static void reporting_put_program(const struct agent *agent, const struct program *program,
                                   struct frame *frame)
 {
-    const struct ledger_account *account = &program->seats[0].account;
+    const struct ledger_account *account = &program->vdevs[0].account;
 
     frame_map(frame, NULL);
     describe_program(agent, program, frame);
@@ -246,10 +246,10 @@ void use_handle(struct peer *client, struct message *message)
     struct program *program = NULL;
     uint32_t device = LEDGER_NONE;
     struct frame frame;
-    size_t seat;
+    size_t vdev;
 
     if (field_string(&message->root, "what", name, sizeof(name)) && name[0] &&
-        !client_program_or_device(client, &message->root, &program, &seat, &device))
+        !client_program_or_device(client, &message->root, &program, &vdev, &device))
         return;
     frame_init(&frame, MSG_USE);
     reporting_put_all(client, program, device, &frame);

@@ -37,12 +37,12 @@ void program_put_policy(const struct program *program, struct frame *frame)
     frame_string(frame, "pinned_to", program->policy.pinned_to);
     program_put_protect(program, frame);
     frame_array(frame, "displaced");
-    for (size_t i = 0; i < program->seat_count; i++)
-        frame_u64(frame, NULL, program->seats[i].displaced ? program->seats[i].ticket : 0);
+    for (size_t i = 0; i < program->vdev_count; i++)
+        frame_u64(frame, NULL, program->vdevs[i].displaced ? program->vdevs[i].ticket : 0);
     frame_end(frame);
     frame_array(frame, "chosen");
-    for (size_t i = 0; i < program->seat_count; i++)
-        frame_bool(frame, NULL, program->seats[i].chosen);
+    for (size_t i = 0; i < program->vdev_count; i++)
+        frame_bool(frame, NULL, program->vdevs[i].chosen);
     frame_end(frame);
 }
 
@@ -96,14 +96,14 @@ void program_reset_status(struct program *program)
     program->status = (struct program_status){0};
     program->ready_count = 0;
     program->whole_count = 0;
-    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
-        struct program_device *seat = &program->seats[i];
-        seat->suspended = seat->moving = seat->limited = seat->tells_grants = false;
-        seat->lost = seat->seeks = false;
-        seat->device_bytes = seat->moves = seat->last_downtime_ns = 0;
-        seat->wanted = seat->least = seat->granted = seat->peak = seat->spilled = 0;
-        seat->busy = 0;
-        seat->pinned[0] = '\0';
+    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
+        struct program_device *vdev = &program->vdevs[i];
+        vdev->suspended = vdev->moving = vdev->limited = vdev->tells_grants = false;
+        vdev->lost = vdev->seeks = false;
+        vdev->device_bytes = vdev->moves = vdev->last_downtime_ns = 0;
+        vdev->wanted = vdev->least = vdev->granted = vdev->peak = vdev->spilled = 0;
+        vdev->busy = 0;
+        vdev->pinned[0] = '\0';
     }
 }
 
@@ -118,12 +118,12 @@ void program_put_queued(const struct agent *agent, const struct program *program
                         struct frame *frame)
 {
     frame_array(frame, "queued_ms");
-    for (size_t i = 0; i < program->seat_count; i++)
-        frame_u64(frame, NULL, program->seats[i].queued_ms);
+    for (size_t i = 0; i < program->vdev_count; i++)
+        frame_u64(frame, NULL, program->vdevs[i].queued_ms);
     frame_end(frame);
     frame_array(frame, "only");
-    for (size_t i = 0; i < program->seat_count; i++) {
-        uint32_t only = program->seats[i].only;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        uint32_t only = program->vdevs[i].only;
         frame_string(frame, NULL, only == LEDGER_NONE ? "" : agent->ledger.devices[only].name);
     }
     frame_end(frame);
@@ -137,24 +137,24 @@ void program_take_queued(struct agent *agent, struct program *program, const msg
     uint64_t now = uv_now(&agent->loop);
     char name[PROTOCOL_WORD_MAX];
 
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+    for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
         bool is = items[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && items[i].via.u64 > 0;
-        program->seats[i].displaced = is;
-        program->seats[i].ticket = is ? items[i].via.u64 : 0;
+        program->vdevs[i].displaced = is;
+        program->vdevs[i].ticket = is ? items[i].via.u64 : 0;
     }
     count = field_array(map, "chosen", &items);
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++)
-        program->seats[i].chosen = items[i].type == MSGPACK_OBJECT_BOOLEAN && items[i].via.boolean;
-    for (size_t i = 0; i < program->seat_count; i++) {
-        struct program_device *seat = &program->seats[i];
+    for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++)
+        program->vdevs[i].chosen = items[i].type == MSGPACK_OBJECT_BOOLEAN && items[i].via.boolean;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        struct program_device *vdev = &program->vdevs[i];
         /* The clock is one for all agents between two starts of the machine. */
-        seat->queued_ms = now;
+        vdev->queued_ms = now;
         if (i < timed && times[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && times[i].via.u64 < now)
-            seat->queued_ms = times[i].via.u64;
+            vdev->queued_ms = times[i].via.u64;
         if (i < named && object_string(&names[i], name, sizeof(name)) && name[0] &&
-            ledger_device(&agent->ledger, name, &seat->only))
-            seat->only = LEDGER_NONE;
-        if (seat->ticket > agent->tickets)
-            agent->tickets = seat->ticket;
+            ledger_device(&agent->ledger, name, &vdev->only))
+            vdev->only = LEDGER_NONE;
+        if (vdev->ticket > agent->tickets)
+            agent->tickets = vdev->ticket;
     }
 }

@@ -85,7 +85,7 @@ void program_set_quota(struct agent *agent, struct program *program, uint64_t by
 {
     program->policy.quota = bytes;
     programs_save(agent, program);
-    program_notify(program, PROGRAM_ALL_SEATS, NOTICE_QUOTA, 0, bytes, text);
+    program_notify(program, PROGRAM_ALL_VDEVS, NOTICE_QUOTA, 0, bytes, text);
     agent->changed = true;
 }
 

@@ -82,7 +82,7 @@ bool program_wish_fits(const struct agent *agent, const struct program *program,
     return plan_fits(&use, &offer, ret_reason, size);
 }
 
-void program_notify(const struct program *program, size_t seat, const char *what, uint64_t in_ns,
+void program_notify(const struct program *program, size_t vdev, const char *what, uint64_t in_ns,
                     uint64_t value, const char *text)
 {
     struct frame frame;
@@ -91,8 +91,8 @@ void program_notify(const struct program *program, size_t seat, const char *what
         return;
     frame_init(&frame, MSG_NOTICE);
     frame_string(&frame, "what", what);
-    if (seat < program->seat_count || (seat == PROGRAM_ALL_SEATS && program->seat_count == 1))
-        frame_u64(&frame, "seat", seat < program->seat_count ? seat : 0);
+    if (vdev < program->vdev_count || (vdev == PROGRAM_ALL_VDEVS && program->vdev_count == 1))
+        frame_u64(&frame, "seat", vdev < program->vdev_count ? vdev : 0);
     frame_u64(&frame, "in_ns", in_ns);
     frame_u64(&frame, "value", value);
     frame_string(&frame, "text", text);
@@ -102,5 +102,5 @@ void program_notify(const struct program *program, size_t seat, const char *what
 void programs_notify_added(const struct agent *agent, uint64_t bytes, const char *text)
 {
     for (const struct program *program = agent->programs; program; program = program->next)
-        program_notify(program, PROGRAM_NO_SEAT, NOTICE_ADDED, 0, bytes, text);
+        program_notify(program, PROGRAM_NO_VDEV, NOTICE_ADDED, 0, bytes, text);
 }

@@ -18,22 +18,22 @@ void program_open(struct agent *agent, struct program *program)
 {
     program->policy.ways = (1u << POLICY_WAYS) - 1;
     program->policy.quota = LEDGER_NO_LIMIT;
-    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
-        struct program_device *seat = &program->seats[i];
-        ledger_open(&agent->ledger, &seat->account);
+    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
+        struct program_device *vdev = &program->vdevs[i];
+        ledger_open(&agent->ledger, &vdev->account);
         for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
-            ledger_open(&agent->ledger, &seat->sources[j].account);
-        seat->only = LEDGER_NONE;
+            ledger_open(&agent->ledger, &vdev->sources[j].account);
+        vdev->only = LEDGER_NONE;
     }
 }
 
 void program_close(struct agent *agent, struct program *program)
 {
     agent->events->program_removed(agent, program);
-    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
-        ledger_close(&agent->ledger, &program->seats[i].account);
+    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
+        ledger_close(&agent->ledger, &program->vdevs[i].account);
         for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
-            ledger_close(&agent->ledger, &program->seats[i].sources[j].account);
+            ledger_close(&agent->ledger, &program->vdevs[i].sources[j].account);
     }
     agent->changed = true;
 }
@@ -90,7 +90,7 @@ static struct program *registry_program_create(struct agent *agent, pid_t pid, u
     program->start = start;
     program->uid = uid;
     program->after_peer = agent->connected;
-    program->seat_count = 1;
+    program->vdev_count = 1;
     program->next = agent->programs;
     agent->programs = program;
     program_open(agent, program);
@@ -220,7 +220,7 @@ void programs_sweep(struct agent *agent)
 }
 
 int programs_register(struct agent *agent, struct peer *peer, const char *name, bool named,
-                      const struct inventory_entry *const *devices, size_t seat_count,
+                      const struct inventory_entry *const *devices, size_t vdev_count,
                       const char *environment, struct program **ret_program)
 {
     uint64_t start;
@@ -244,11 +244,11 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
     program->named = named;
     registry_set_name(program, name, program->id);
     program_named(agent, program);
-    program->seat_count = seat_count;
-    for (size_t i = 0; i < seat_count; i++) {
+    program->vdev_count = vdev_count;
+    for (size_t i = 0; i < vdev_count; i++) {
         if (devices[i]) {
-            program->seats[i].device = devices[i]->key;
-            program->seats[i].has_device = true;
+            program->vdevs[i].device = devices[i]->key;
+            program->vdevs[i].has_device = true;
         }
     }
     programs_save(agent, program);
@@ -289,10 +289,10 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
             memcpy(program->inventory, parent->inventory, sizeof(program->inventory));
             program->policy = parent->policy;
             program->spread = parent->spread;
-            program->seat_count = parent->seat_count;
-            for (size_t i = 0; i < program->seat_count; i++) {
-                program->seats[i].has_device = parent->seats[i].has_device;
-                program->seats[i].device = parent->seats[i].device;
+            program->vdev_count = parent->vdev_count;
+            for (size_t i = 0; i < program->vdev_count; i++) {
+                program->vdevs[i].has_device = parent->vdevs[i].has_device;
+                program->vdevs[i].device = parent->vdevs[i].device;
             }
         }
         registry_set_name(program, parent && !parent->named ? command : name,
@@ -334,13 +334,13 @@ void programs_disconnect(struct agent *agent, struct peer *peer)
     programs_sweep(agent);
 }
 
-void programs_set_device(struct agent *agent, struct program *program, size_t seat,
+void programs_set_device(struct agent *agent, struct program *program, size_t vdev,
                          const struct device_key *device)
 {
-    for (size_t i = 0; i < program->seat_count; i++) {
-        if (seat == PROGRAM_ALL_SEATS || seat == i) {
-            program->seats[i].device = *device;
-            program->seats[i].has_device = true;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {
+            program->vdevs[i].device = *device;
+            program->vdevs[i].has_device = true;
         }
     }
     programs_save(agent, program);
@@ -423,36 +423,36 @@ static int registry_find(struct agent *agent, const struct peer *peer, const cha
 }
 
 /** Cut ":N" off. False when there is none. */
-static bool registry_cut_seat(char *text, size_t *ret_seat)
+static bool registry_cut_vdev(char *text, size_t *ret_vdev)
 {
     char *colon = strrchr(text, ':');
     size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
 
     if (digits == 0 || digits > 4 || colon[1 + digits] || colon == text)
         return false;
-    *ret_seat = (size_t)strtoul(colon + 1, NULL, 10);
+    *ret_vdev = (size_t)strtoul(colon + 1, NULL, 10);
     *colon = '\0';
     return true;
 }
 
 int programs_find(struct agent *agent, const struct peer *peer, const char *text,
-                  struct program **ret_program, size_t *ret_seat, char *ret_error,
+                  struct program **ret_program, size_t *ret_vdev, char *ret_error,
                   size_t error_size)
 {
     char name[PROTOCOL_WORD_MAX];
-    size_t seat;
+    size_t vdev;
 
     programs_sweep(agent);
     int error = registry_find(agent, peer, text, ret_program, ret_error, error_size);
-    *ret_seat = PROGRAM_ALL_SEATS;
+    *ret_vdev = PROGRAM_ALL_VDEVS;
     snprintf(name, sizeof(name), "%s", text);
-    if (error != -ESRCH || !registry_cut_seat(name, &seat))
+    if (error != -ESRCH || !registry_cut_vdev(name, &vdev))
         return error;
     error = registry_find(agent, peer, name, ret_program, ret_error, error_size);
     if (error)
         return error;
-    if (seat >= (*ret_program)->seat_count) {
-        size_t count = (*ret_program)->seat_count;
+    if (vdev >= (*ret_program)->vdev_count) {
+        size_t count = (*ret_program)->vdev_count;
         if (count == 1)
             snprintf(ret_error, error_size, "%s (pid %d) has one virtual device (0)",
                      (*ret_program)->name, (int)(*ret_program)->pid);
@@ -461,6 +461,6 @@ int programs_find(struct agent *agent, const struct peer *peer, const char *text
                      (*ret_program)->name, (int)(*ret_program)->pid, count, count - 1);
         return -ENODEV;
     }
-    *ret_seat = seat;
+    *ret_vdev = vdev;
     return 0;
 }

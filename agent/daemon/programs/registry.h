@@ -184,7 +184,7 @@ struct program_images {
 /** What a program last said of itself. */
 struct program_status {
     bool known;
-    uint64_t last_downtime_ns; /**< Of the last seat that moved. */
+    uint64_t last_downtime_ns; /**< Of the last virtual device that moved. */
     uint64_t contexts, queues, memories, programs, kernels, events;
     uint64_t warm;     /**< Bytes of host memory that it keeps ready. */
     uint64_t slice_ns; /**< How long pieces of its launches take; 0: they are given whole. */
@@ -226,8 +226,8 @@ struct program {
     char inventory[PROGRAM_INVENTORY_MAX]; /**< The list of devices that it was told of, by its
                                                 name in the runtime folder; or "". */
     char *environment;                     /**< What decides which devices it sees; may be NULL. */
-    size_t seat_count;                     /**< 1 to PROTOCOL_SEATS_MAX. */
-    struct program_device seats[PROTOCOL_SEATS_MAX];
+    size_t vdev_count;                     /**< 1 to PROTOCOL_VDEVS_MAX. */
+    struct program_device vdevs[PROTOCOL_VDEVS_MAX];
     struct program_status status;
     struct program_ready ready[PROGRAM_READY_MAX];
     size_t ready_count;
@@ -262,11 +262,11 @@ void programs_sweep(struct agent *agent);
 
 /**
  * A program that `reseat run` is about to become; takes what the operator said. @environment is
- * copied. @devices: where each seat starts, or NULL. Returns 0, -ESRCH or -ENOMEM.
+ * copied. @devices: where each virtual device starts, or NULL. Returns 0, -ESRCH or -ENOMEM.
  */
 MUST_CHECK int programs_register(struct agent *agent, struct peer *peer, const char *name,
                                  bool named, const struct inventory_entry *const *devices,
-                                 size_t seat_count, const char *environment,
+                                 size_t vdev_count, const char *environment,
                                  struct program **ret_program);
 /** The file in which a later agent finds it. Returns 0 or -errno. */
 MUST_CHECK int program_file(const struct agent *agent, const struct program *program,
@@ -281,10 +281,10 @@ void programs_disconnect(struct agent *agent, struct peer *peer);
 /** What a status, or a hello, says of it. */
 void program_take_status(struct program *program, const msgpack_object *message);
 
-/** Which of a program's seats a request means. */
-#define PROGRAM_ALL_SEATS SIZE_MAX
-/** Keep where a program that has not started OpenCL will start, or one seat of it. */
-void programs_set_device(struct agent *agent, struct program *program, size_t seat,
+/** Which of a program's virtual devices a request means. */
+#define PROGRAM_ALL_VDEVS SIZE_MAX
+/** Keep where a program that has not started OpenCL will start, or one virtual device of it. */
+void programs_set_device(struct agent *agent, struct program *program, size_t vdev,
                          const struct device_key *device);
 
 /**
@@ -292,17 +292,18 @@ void programs_set_device(struct agent *agent, struct program *program, size_t se
  * that is connected. ":N" behind it means one of its virtual devices, unless a program is called
  * so.
  *
- * @ret_seat  Its number, or PROGRAM_ALL_SEATS.
+ * @ret_vdev  Its number, or PROGRAM_ALL_VDEVS.
  * Returns 0, or -ESRCH, -ENODEV (the program has no such virtual device) or -ENOTUNIQ with a line
  * for the operator in @ret_error.
  */
 MUST_CHECK int programs_find(struct agent *agent, const struct peer *peer, const char *text,
-                             struct program **ret_program, size_t *ret_seat, char *ret_error,
+                             struct program **ret_program, size_t *ret_vdev, char *ret_error,
                              size_t error_size);
 
 /** "id", "name" and "pid", into an open map. */
 void program_put_identity(const struct program *program, struct frame *frame);
-/** The keys of a program's devices, one for each seat, as "devices" of an open map, and back. */
+/** The keys of a program's devices, one for each virtual device, as "devices" of an open map, and
+ * back. */
 void program_put_devices(const struct program *program, struct frame *frame);
 void program_take_devices(struct program *program, const msgpack_object *map);
 
@@ -354,25 +355,26 @@ static inline bool program_acts(const struct program *program)
     return program->peer && !program->unresponsive && !program->status.fenced;
 }
 /** It is on no device: suspended, or it lost the one that it was on and waits for another. */
-static inline bool seat_is_off(const struct program_device *seat)
+static inline bool vdev_is_off(const struct program_device *vdev)
 {
-    return seat->suspended || seat->seeks;
+    return vdev->suspended || vdev->seeks;
 }
-/** Bytes that a seat has, on its device and in host memory, as last heard. */
-uint64_t seat_wanted(const struct program_device *seat);
-/** True when all of its seats are. */
+/** Bytes that a virtual device has, on its device and in host memory, as last heard. */
+uint64_t vdev_wanted(const struct program_device *vdev);
+/** True when all of its virtual devices are. */
 bool program_suspended(const struct program *program);
-/** True when one of its seats is. */
+/** True when one of its virtual devices is. */
 bool program_moving(const struct program *program);
-/** The short name of the device of a seat, "" when it has none or it is not listed. */
-const char *seat_device_name(const struct agent *agent, const struct program_device *seat);
+/** The short name of the device of a virtual device, "" when it has none or it is not listed. */
+const char *vdev_device_name(const struct agent *agent, const struct program_device *vdev);
 /**
- * The short names of a program's devices, in the order of its seats, one for each ("gpu0,cpu1").
+ * The short names of a program's devices, in the order of its virtual devices, one for each
+ * ("gpu0,cpu1").
  *
- * @seat     One of them alone, or PROGRAM_ALL_SEATS.
+ * @vdev     One of them alone, or PROGRAM_ALL_VDEVS.
  * @present  Suspended ones are "-", or "" where all that are asked for are.
  */
-void program_device_names(const struct agent *agent, const struct program *program, size_t seat,
+void program_device_names(const struct agent *agent, const struct program *program, size_t vdev,
                           bool present, char *ret, size_t size);
 
 /* Programs that registered with policy/reseat.h: what they ask for, and what they are told. */
@@ -388,14 +390,14 @@ bool program_wish_fits(const struct agent *agent, const struct program *program,
                        char *ret_reason, size_t size);
 
 /** For program_notify(): none of its virtual devices is concerned. */
-#define PROGRAM_NO_SEAT (SIZE_MAX - 1)
+#define PROGRAM_NO_VDEV (SIZE_MAX - 1)
 /**
  * Notify a program (policy/reseat.h), if it registered and is connected.
  *
- * @seat  One of its virtual devices, PROGRAM_ALL_SEATS or APP_NO_SEAT.
+ * @vdev  One of its virtual devices, PROGRAM_ALL_VDEVS or APP_NO_VDEV.
  * @what  NOTICE_...; the other values as its notices have them.
  */
-void program_notify(const struct program *program, size_t seat, const char *what, uint64_t in_ns,
+void program_notify(const struct program *program, size_t vdev, const char *what, uint64_t in_ns,
                     uint64_t value, const char *text);
 
 /** Tell all programs that there is a device, or more of one: @bytes that programs may have there.

@@ -95,7 +95,7 @@ Test(device_names, a_damaged_file_gives_what_can_be_read)
 static const struct inventory_entry *first_place(const struct inventory *inventory)
 {
     const struct device_wish wish = {.count = 1};
-    const struct inventory_entry *found[PROTOCOL_SEATS_MAX];
+    const struct inventory_entry *found[PROTOCOL_VDEVS_MAX];
     char error[256];
 
     cr_assert_eq(device_place(inventory, &wish, found, error, sizeof(error)), 0);
@@ -141,8 +141,8 @@ static void expect_places(const struct inventory *inventory, size_t count, const
                           const char *expected)
 {
     struct device_wish wish = {.count = count};
-    const struct inventory_entry *found[PROTOCOL_SEATS_MAX];
-    char text[PROTOCOL_SEATS_MAX + 1] = "", error[256], copy[128];
+    const struct inventory_entry *found[PROTOCOL_VDEVS_MAX];
+    char text[PROTOCOL_VDEVS_MAX + 1] = "", error[256], copy[128];
     char *rest = strcpy(copy, names);
 
     for (char *name = strtok_r(rest, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
@@ -151,7 +151,7 @@ static void expect_places(const struct inventory *inventory, size_t count, const
     for (size_t i = 0; i < count; i++)
         text[i] = found[i] ? (char)('0' + (found[i] - inventory->entries)) : '-';
     cr_assert_str_eq(text, expected, "%zu devices, named \"%s\"", count, names);
-    for (size_t i = count; i < PROTOCOL_SEATS_MAX; i++)
+    for (size_t i = count; i < PROTOCOL_VDEVS_MAX; i++)
         cr_assert_null(found[i]);
 }
 

@@ -50,16 +50,16 @@ Test(memory, grants_come_in_steps_and_what_is_returned_is_free)
     struct puppet *a = start("a", "gpu:one", NULL);
 
     /* A step (64 MiB, as a 64th of 1 GiB is less) with the welcome. */
-    cr_assert_eq(a->seats[0].granted, 64 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 64 * MIB);
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 64 * MIB);
     cr_assert(puppet_allocate(a, 65 * MIB, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN);
-    cr_assert_eq(a->seats[0].granted, 128 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 128 * MIB);
     cr_assert(devices_come_to("gpu0", "granted_bytes", 128 * MIB, SOON));
     cr_assert(puppet_allocate(a, 300 * MIB, SOON));
-    cr_assert_eq(a->seats[0].granted, 365 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 365 * MIB);
     cr_assert(devices_come_to("gpu0", "used_bytes", 365 * MIB, SOON));
-    a->seats[0].held = a->seats[0].wanted = 65 * MIB;
+    a->vdevs[0].held = a->vdevs[0].wanted = 65 * MIB;
     puppet_return(a, 0, 300 * MIB);
     puppet_say(a);
     cr_assert(devices_come_to("gpu0", "granted_bytes", 65 * MIB, SOON));
@@ -79,8 +79,8 @@ Test(memory, returns_and_grants_may_cross)
     puppet_return(a, 0, 4 * MIB);
     puppet_need(a, 0, 10 * MIB, false);
     cr_assert(puppet_answered(a, 2, SOON));
-    cr_assert(devices_come_to("gpu0", "granted_bytes", a->seats[0].granted, SOON));
-    cr_assert_geq(a->seats[0].granted, 110 * MIB);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", a->vdevs[0].granted, SOON));
+    cr_assert_geq(a->vdevs[0].granted, 110 * MIB);
 }
 
 Test(memory, a_quota_holds)
@@ -91,18 +91,18 @@ Test(memory, a_quota_holds)
 
     cr_assert(puppet_allocate(a, 90 * MIB, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN);
-    cr_assert_leq(a->seats[0].granted, 100 * MIB);
+    cr_assert_leq(a->vdevs[0].granted, 100 * MIB);
     puppet_need(a, 0, 50 * MIB, false);
     cr_assert(puppet_answered(a, 2, SOON));
     cr_assert_str_eq(a->way, WAY_REFUSE);
     cr_assert(strstr(a->reason, "quota"), "%s", a->reason);
-    cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->seats[0].granted);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->vdevs[0].granted);
     /* With a larger one it goes on. */
     puppets_limit("a", "200MiB");
     puppet_need(a, 0, 50 * MIB, false);
     cr_assert(puppet_answered(a, 3, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN);
-    cr_assert_leq(a->seats[0].granted, 200 * MIB);
+    cr_assert_leq(a->vdevs[0].granted, 200 * MIB);
 }
 
 Test(memory, who_finds_no_room_waits_until_another_ends)
@@ -112,7 +112,7 @@ Test(memory, who_finds_no_room_waits_until_another_ends)
     struct puppet *b = start("b", "gpu:one", "w");
 
     cr_assert(puppet_allocate(a, 200 * MIB, SOON));
-    puppet_need(b, 0, 200 * MIB - b->seats[0].granted, false);
+    puppet_need(b, 0, 200 * MIB - b->vdevs[0].granted, false);
     cr_assert(state_comes_to("b", "waiting", SOON));
     cr_assert_eq(b->answers, 0);
     cr_assert(strstr(PUPPETS_RESEAT("explain", "b")->out, "waiting"));
@@ -122,9 +122,9 @@ Test(memory, who_finds_no_room_waits_until_another_ends)
     cr_assert(puppet_answered(b, 1, SOON));
     cr_assert_eq(ps_says("b", "ticket"), 0);
     cr_assert_str_eq(b->way, WAY_AGAIN);
-    cr_assert_geq(b->seats[0].granted, 200 * MIB);
-    cr_assert(devices_come_to("gpu0", "granted_bytes", b->seats[0].granted, SOON));
-    cr_assert_leq(b->seats[0].granted, 256 * MIB);
+    cr_assert_geq(b->vdevs[0].granted, 200 * MIB);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", b->vdevs[0].granted, SOON));
+    cr_assert_leq(b->vdevs[0].granted, 256 * MIB);
 }
 
 Test(memory, what_others_were_granted_and_do_not_use_is_asked_back_first)
@@ -134,12 +134,12 @@ Test(memory, what_others_were_granted_and_do_not_use_is_asked_back_first)
                               start("i2", "gpu:one", "")};
     struct puppet *a = start("a", "gpu:one", "");
 
-    cr_assert_gt(idle[0]->seats[0].granted, 0);
+    cr_assert_gt(idle[0]->vdevs[0].granted, 0);
     cr_assert(puppet_allocate(a, 256 * MIB, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN);
-    cr_assert_eq(a->seats[0].granted, 256 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 256 * MIB);
     for (int i = 0; i < 3; i++)
-        cr_assert_eq(idle[i]->seats[0].granted, 0);
+        cr_assert_eq(idle[i]->vdevs[0].granted, 0);
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 256 * MIB);
 }
 
@@ -150,14 +150,14 @@ Test(memory, one_that_grows_is_moved_to_where_it_fits)
     struct puppet *a = start("a", "gpu:one", NULL);
 
     cr_assert(puppet_allocate(a, 100 * MIB, SOON));
-    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:one");
     puppet_need(a, 0, 200 * MIB, false);
     cr_assert(puppet_answered(a, a->answers + 1, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN);
-    cr_assert_str_eq(a->seats[0].device, "gpu:larger");
-    cr_assert_geq(a->seats[0].granted, 300 * MIB);
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:larger");
+    cr_assert_geq(a->vdevs[0].granted, 300 * MIB);
     cr_assert(devices_come_to("gpu0", "granted_bytes", 0, SOON));
-    cr_assert(devices_come_to("gpu1", "granted_bytes", a->seats[0].granted, SOON));
+    cr_assert(devices_come_to("gpu1", "granted_bytes", a->vdevs[0].granted, SOON));
 }
 
 Test(memory, a_move_that_fails_gives_its_room_back_and_is_not_tried_again_at_once)
@@ -168,13 +168,13 @@ Test(memory, a_move_that_fails_gives_its_room_back_and_is_not_tried_again_at_onc
 
     a->move = RESULT_REFUSED;
     cr_assert(puppet_allocate(a, 100 * MIB, SOON));
-    uint64_t granted = a->seats[0].granted;
+    uint64_t granted = a->vdevs[0].granted;
     puppet_need(a, 0, 200 * MIB, false);
     cr_assert(puppet_answered(a, a->answers + 1, SOON));
     cr_assert_str_eq(a->way, WAY_SPILL);
     cr_assert_eq(a->moves, 0);
     cr_assert(devices_come_to("gpu1", "granted_bytes", 0, SOON));
-    cr_assert_geq(a->seats[0].granted, granted);
+    cr_assert_geq(a->vdevs[0].granted, granted);
     struct result *result = PUPPETS_RESEAT("explain", "a");
     cr_assert(strstr(result->out, "64 KiB used, 32 KiB offered"), "%s", result->out);
     /* What refused it is not asked again. */
@@ -198,7 +198,7 @@ Test(memory, a_driver_that_has_no_more_is_believed)
     cr_assert_str_eq(a->way, WAY_SPILL);
     /* What it was granted and could not have is nobody's. */
     cr_assert(devices_come_to("gpu0", "granted_bytes", 50 * MIB, SOON));
-    cr_assert_eq(a->seats[0].granted, 50 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 50 * MIB);
 }
 
 Test(memory, higher_priority_displaces_and_the_displaced_comes_back)
@@ -213,14 +213,14 @@ Test(memory, higher_priority_displaces_and_the_displaced_comes_back)
     cr_assert(puppet_allocate(high, 200 * MIB, 20000));
     cr_assert_str_eq(high->way, WAY_AGAIN);
     cr_assert_eq(low->suspends, 1);
-    cr_assert_eq(low->seats[0].granted, 0);
+    cr_assert_eq(low->vdevs[0].granted, 0);
     cr_assert(state_comes_to("low", "suspended", SOON));
-    cr_assert(devices_come_to("gpu0", "granted_bytes", high->seats[0].granted, SOON));
+    cr_assert(devices_come_to("gpu0", "granted_bytes", high->vdevs[0].granted, SOON));
     puppet_kill(high);
     cr_assert(state_comes_to("low", "running", 20000));
     cr_assert_eq(low->resumes, 1);
-    cr_assert_geq(low->seats[0].granted, 200 * MIB);
-    cr_assert_str_eq(low->seats[0].device, "gpu:one");
+    cr_assert_geq(low->vdevs[0].granted, 200 * MIB);
+    cr_assert_str_eq(low->vdevs[0].device, "gpu:one");
 }
 
 Test(memory, one_that_is_stopped_is_displaced_by_nobody_and_another_is)
@@ -239,7 +239,7 @@ Test(memory, one_that_is_stopped_is_displaced_by_nobody_and_another_is)
     cr_assert(puppet_allocate(high, 90 * MIB, 20000), "who is behind it waits without end");
     cr_expect_str_eq(high->way, WAY_AGAIN);
     cr_expect_eq(other->suspends, 1);
-    cr_expect_geq(high->seats[0].granted, 90 * MIB);
+    cr_expect_geq(high->vdevs[0].granted, 90 * MIB);
     cr_assert(state_comes_to("stopped", "away", SOON));
     /* It goes on, and does what it was asked before it hears that nobody wants it any more. */
     stopped->stopped = false;
@@ -257,17 +257,17 @@ Test(memory, two_that_would_wait_for_each_other_both_finish)
     cr_assert(puppet_allocate(a, 160 * MIB, SOON));
     cr_assert(puppet_allocate(b, 160 * MIB, SOON));
     /* Each wants 100 MiB more and holds what the other would need. */
-    puppet_need(a, 0, 260 * MIB - a->seats[0].granted, false);
+    puppet_need(a, 0, 260 * MIB - a->vdevs[0].granted, false);
     cr_assert(state_comes_to("a", "waiting", SOON));
-    puppet_need(b, 0, 260 * MIB - b->seats[0].granted, false);
+    puppet_need(b, 0, 260 * MIB - b->vdevs[0].granted, false);
     cr_assert(puppet_answered(a, a->answers + 1, 20000));
     cr_assert_str_eq(a->way, WAY_AGAIN);
     cr_assert_eq(b->suspends, 1);
-    cr_assert_geq(a->seats[0].granted, 260 * MIB);
+    cr_assert_geq(a->vdevs[0].granted, 260 * MIB);
     puppet_kill(a);
     cr_assert(puppet_answered(b, b->answers + 1, 20000));
     cr_assert_str_eq(b->way, WAY_AGAIN);
-    cr_assert_geq(b->seats[0].granted, 260 * MIB);
+    cr_assert_geq(b->vdevs[0].granted, 260 * MIB);
     cr_assert_eq(b->resumes, 1);
 }
 
@@ -282,7 +282,7 @@ Test(memory, what_the_dead_held_or_waited_for_is_free_within_a_second)
     cr_assert(state_comes_to("waiter", "waiting", SOON));
     kill(waiter->pid, SIGKILL);
     puppet_kill(waiter);
-    cr_assert(devices_come_to("gpu0", "granted_bytes", holder->seats[0].granted, 1000));
+    cr_assert(devices_come_to("gpu0", "granted_bytes", holder->vdevs[0].granted, 1000));
     puppet_kill(holder);
     cr_assert(devices_come_to("gpu0", "granted_bytes", 0, 1000));
     cr_assert_eq(devices_say("gpu0", "used_bytes"), 0);
@@ -295,13 +295,13 @@ Test(memory, a_connection_that_ends_keeps_what_the_program_was_granted)
     struct puppet *a = start("a", "gpu:one", NULL);
 
     cr_assert(puppet_allocate(a, 200 * MIB, SOON));
-    uint64_t granted = a->seats[0].granted;
+    uint64_t granted = a->vdevs[0].granted;
     puppet_hang_up(a);
     cr_assert(state_comes_to("a", "away", SOON));
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), granted);
     puppet_connect(a);
     cr_assert(state_comes_to("a", "running", SOON));
-    cr_assert_eq(a->seats[0].granted, granted);
+    cr_assert_eq(a->vdevs[0].granted, granted);
     cr_assert(devices_come_to("gpu0", "granted_bytes", granted, SOON));
 }
 
@@ -317,17 +317,17 @@ Test(memory, the_next_agent_knows_what_was_granted_limited_and_drained)
     cr_assert(puppet_allocate(b, 30 * MIB, SOON));
     cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("suspend", "b")->status, 0);
-    cr_assert(devices_come_to("gpu0", "granted_bytes", a->seats[0].granted, SOON));
+    cr_assert(devices_come_to("gpu0", "granted_bytes", a->vdevs[0].granted, SOON));
     kill(harness_agent(), SIGKILL);
     puppet_hang_up(a);
     puppet_hang_up(b);
     /* Alone, it takes what it wants. */
-    a->seats[0].held = a->seats[0].wanted = 300 * MIB;
+    a->vdevs[0].held = a->vdevs[0].wanted = 300 * MIB;
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     puppet_connect(a);
     puppet_connect(b);
     cr_assert(devices_come_to("gpu0", "granted_bytes", 300 * MIB, SOON));
-    cr_assert_eq(a->seats[0].granted, 300 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 300 * MIB);
     cr_assert_eq(devices_say("gpu0", "capacity_bytes"), 512 * MIB);
     cr_assert_eq(devices_say("gpu1", "drained"), 1);
     cr_assert_eq(ps_says("a", "quota_bytes"), 400 * MIB);
@@ -353,7 +353,7 @@ Test(memory, who_was_displaced_is_resumed_by_the_next_agent)
     puppet_connect(low);
     puppet_kill(high);
     cr_assert(state_comes_to("low", "running", 20000));
-    cr_assert_geq(low->seats[0].granted, 150 * MIB);
+    cr_assert_geq(low->vdevs[0].granted, 150 * MIB);
 }
 
 Test(memory, the_next_agent_grants_nothing_before_it_knows_who_has_what)
@@ -365,7 +365,7 @@ Test(memory, the_next_agent_grants_nothing_before_it_knows_who_has_what)
     cr_assert(puppet_allocate(a, 200 * MIB, SOON));
     puppet_need(b, 0, 100 * MIB, false);
     cr_assert(state_comes_to("b", "waiting", SOON));
-    uint64_t granted = b->seats[0].granted;
+    uint64_t granted = b->vdevs[0].granted;
     kill(harness_agent(), SIGKILL);
     puppet_hang_up(a);
     puppet_hang_up(b);
@@ -377,8 +377,8 @@ Test(memory, the_next_agent_grants_nothing_before_it_knows_who_has_what)
     puppet_connect(a);
     cr_assert(state_comes_to("b", "waiting", SOON));
     cr_assert_eq(b->answers, 0);
-    cr_assert_eq(b->seats[0].granted, granted);
-    cr_assert_eq(c->seats[0].granted, 0);
+    cr_assert_eq(b->vdevs[0].granted, granted);
+    cr_assert_eq(c->vdevs[0].granted, 0);
     puppet_kill(a);
     cr_assert(puppet_answered(b, 1, SOON));
     cr_assert_str_eq(b->way, WAY_AGAIN);
@@ -405,7 +405,7 @@ static bool fits(void *data)
 {
     struct puppet **both = data;
 
-    return both[0]->seats[0].granted + both[1]->seats[0].granted <= 256 * MIB;
+    return both[0]->vdevs[0].granted + both[1]->vdevs[0].granted <= 256 * MIB;
 }
 
 Test(memory, a_limit_below_what_is_in_use_shrinks_it)
@@ -414,21 +414,21 @@ Test(memory, a_limit_below_what_is_in_use_shrinks_it)
     struct puppet *a = start("a", "gpu:one", NULL);
     struct puppet *b = start("b", "gpu:one", NULL);
 
-    a->seats[0].least = b->seats[0].least = 10 * MIB;
+    a->vdevs[0].least = b->vdevs[0].least = 10 * MIB;
     cr_assert(puppet_allocate(a, 300 * MIB, SOON));
     cr_assert(puppet_allocate(b, 300 * MIB, SOON));
     puppets_limit("gpu0", "256MiB");
     cr_assert(puppets_run(fits, (struct puppet *[]){a, b}, SOON));
-    cr_assert_leq(a->seats[0].granted + b->seats[0].granted, 256 * MIB);
-    cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->seats[0].granted + b->seats[0].granted);
-    cr_assert(a->seats[0].spilled + b->seats[0].spilled >= 344 * MIB);
-    cr_assert(state_comes_to("a", a->seats[0].spilled ? "spilled" : "running", SOON));
+    cr_assert_leq(a->vdevs[0].granted + b->vdevs[0].granted, 256 * MIB);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->vdevs[0].granted + b->vdevs[0].granted);
+    cr_assert(a->vdevs[0].spilled + b->vdevs[0].spilled >= 344 * MIB);
+    cr_assert(state_comes_to("a", a->vdevs[0].spilled ? "spilled" : "running", SOON));
     /* And they take it back when they may. */
     puppets_limit("gpu0", NULL);
     cr_assert(devices_come_to("gpu0", "capacity_bytes", 2048 * MIB, SOON));
     puppets_for(1500);
-    cr_assert_geq(a->seats[0].granted, 300 * MIB);
-    cr_assert_geq(b->seats[0].granted, 300 * MIB);
+    cr_assert_geq(a->vdevs[0].granted, 300 * MIB);
+    cr_assert_geq(b->vdevs[0].granted, 300 * MIB);
 }
 
 Test(memory, one_that_gives_nothing_back_is_not_asked_without_end)
@@ -436,13 +436,13 @@ Test(memory, one_that_gives_nothing_back_is_not_asked_without_end)
     begin_with(NULL);
     struct puppet *a = start("a", "gpu:one", "p");
 
-    a->seats[0].least = 10 * MIB;
+    a->vdevs[0].least = 10 * MIB;
     a->stubborn = true;
     cr_assert(puppet_allocate(a, 300 * MIB, SOON));
     puppets_limit("gpu0", "100MiB");
     puppets_for(1500);
     cr_assert_leq(a->shrinks, 4);
-    cr_assert_eq(a->seats[0].granted, devices_say("gpu0", "granted_bytes"));
+    cr_assert_eq(a->vdevs[0].granted, devices_say("gpu0", "granted_bytes"));
 }
 
 Test(memory, waiting_has_a_deadline)
@@ -467,31 +467,31 @@ Test(memory, virtual_devices_on_one_device_share_what_is_granted)
     begin_with("512MiB");
     struct puppet_kind kind = {.device = "gpu:one", .second = "gpu:one"};
     struct puppet *a = puppet_start("a", &kind);
-    uint64_t first = a->seats[0].granted, second = a->seats[1].granted;
+    uint64_t first = a->vdevs[0].granted, second = a->vdevs[1].granted;
 
     cr_assert_gt(first, 0);
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), first + second);
     /* What both hold is said of the first alone; it may be more than that one was granted. */
-    a->seats[0].held = first + second;
-    a->seats[0].wanted = first;
-    a->seats[1].wanted = second;
+    a->vdevs[0].held = first + second;
+    a->vdevs[0].wanted = first;
+    a->vdevs[1].wanted = second;
     puppet_say(a);
     cr_assert(devices_come_to("gpu0", "used_bytes", first + second, SOON));
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), first + second);
     /* One of them leaves with what it has. */
     cr_assert_eq(PUPPETS_RESEAT("move", "a:1", "gpu1")->status, 0);
-    a->seats[0].held = first;
+    a->vdevs[0].held = first;
     puppet_say(a);
     cr_assert(devices_come_to("gpu0", "granted_bytes", first, SOON));
-    cr_assert(devices_come_to("gpu1", "granted_bytes", a->seats[1].granted, SOON));
-    cr_assert_geq(a->seats[1].granted, second);
+    cr_assert(devices_come_to("gpu1", "granted_bytes", a->vdevs[1].granted, SOON));
+    cr_assert_geq(a->vdevs[1].granted, second);
 }
 
 Test(memory, messages_about_what_is_not_there_change_nothing)
 {
     begin_with("512MiB");
     struct puppet *a = start("a", "gpu:one", NULL);
-    uint64_t granted = a->seats[0].granted;
+    uint64_t granted = a->vdevs[0].granted;
     struct frame frame;
 
     puppet_need(a, 0, UINT64_MAX, false);
@@ -516,13 +516,13 @@ Test(memory, messages_about_what_is_not_there_change_nothing)
     frame_string(&frame, "result", RESULT_DONE);
     puppet_send(a, &frame);
     cr_assert(state_comes_to("a", "running", SOON));
-    cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->seats[0].granted);
-    cr_assert_geq(a->seats[0].granted, granted);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->vdevs[0].granted);
+    cr_assert_geq(a->vdevs[0].granted, granted);
     /* More than it has: nothing is left, and not less than nothing. */
     frame_init(&frame, MSG_RETURN);
     frame_u64(&frame, "bytes", 1ull << 60);
     puppet_send(a, &frame);
-    a->seats[0].granted = 0;
+    a->vdevs[0].granted = 0;
     cr_assert(devices_come_to("gpu0", "granted_bytes", 0, SOON));
 }
 
@@ -603,16 +603,16 @@ Test(memory, what_a_move_on_demand_left_behind_counts_where_it_is)
     setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
     begin_with("256MiB");
     struct puppet *a = start("a", "gpu:one", ""), *b = start("b", "gpu:larger", "");
-    struct puppet_seat *seat = &a->seats[0];
+    struct puppet_vdev *vdev = &a->vdevs[0];
 
     a->move = b->move = RESULT_DONE;
 
     cr_assert(puppet_allocate(a, 200 * MIB, SOON));
     cr_assert(puppet_allocate(b, 100 * MIB, SOON));
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1", "--on-demand")->status, 0);
-    seat->source = "gpu:one";
-    seat->source_bytes = seat->to_fetch = 200 * MIB;
-    seat->fetched = 50 * MIB;
+    vdev->source = "gpu:one";
+    vdev->source_bytes = vdev->to_fetch = 200 * MIB;
+    vdev->fetched = 50 * MIB;
     puppet_say(a);
     cr_assert(devices_come_to("gpu0", "used_bytes", 200 * MIB, SOON));
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 200 * MIB);
@@ -626,8 +626,8 @@ Test(memory, what_a_move_on_demand_left_behind_counts_where_it_is)
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1", "--on-demand")->status, 0);
     puppet_say(a);
     cr_assert(devices_come_to("gpu0", "used_bytes", 200 * MIB, SOON));
-    seat->source = NULL;
-    seat->fetched = seat->to_fetch = 0;
+    vdev->source = NULL;
+    vdev->fetched = vdev->to_fetch = 0;
     puppet_say(a);
     cr_assert(devices_come_to("gpu0", "used_bytes", 0, SOON));
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);

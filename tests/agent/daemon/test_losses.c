@@ -47,8 +47,8 @@ static struct puppet *start(const char *name, const char *device, uint64_t bytes
 
 static void lose(struct puppet *puppet, bool seeks)
 {
-    puppet->seats[0].lost = true;
-    puppet->seats[0].seeks = seeks;
+    puppet->vdevs[0].lost = true;
+    puppet->vdevs[0].seeks = seeks;
     puppet_say(puppet);
 }
 
@@ -56,7 +56,7 @@ static bool is_elsewhere(void *data)
 {
     const struct puppet *puppet = data;
 
-    return !puppet->seats[0].lost;
+    return !puppet->vdevs[0].lost;
 }
 
 static struct puppet *start_on_the_only_one(void)
@@ -73,14 +73,14 @@ Test(losses, a_protected_program_is_given_another_device_and_room_there)
     cr_assert_geq(devices_say("gpu0", "granted_bytes"), 300 * MIB);
     lose(a, true);
     cr_assert(puppets_run(is_elsewhere, a, SOON));
-    cr_assert_str_eq(a->seats[0].device, "gpu:larger");
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:larger");
     cr_assert_eq(a->moves, 1);
     cr_assert_eq(a->resumes, 0);
     cr_assert_str_eq(a->manner, MANNER_NEEDED);
-    cr_assert_geq(a->seats[0].granted, 300 * MIB);
+    cr_assert_geq(a->vdevs[0].granted, 300 * MIB);
     cr_assert(state_comes_to("a", "running", SOON));
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0, "it is free at once");
-    cr_assert_eq(devices_say("gpu1", "granted_bytes"), a->seats[0].granted);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), a->vdevs[0].granted);
     cr_assert_eq(ps_says("a", "displaced"), 0);
 }
 
@@ -111,8 +111,8 @@ Test(losses, with_no_device_it_waits_for_the_next_one)
     cr_assert_eq(ps_says("a", "displaced"), 1);
     there_are("cpu:new");
     cr_assert(puppets_run(is_elsewhere, a, SOON));
-    cr_assert_str_eq(a->seats[0].device, "cpu:new");
-    cr_assert_eq(devices_say("cpu0", "granted_bytes"), a->seats[0].granted);
+    cr_assert_str_eq(a->vdevs[0].device, "cpu:new");
+    cr_assert_eq(devices_say("cpu0", "granted_bytes"), a->vdevs[0].granted);
 }
 
 Test(losses, a_device_that_answers_again_is_used_again)
@@ -121,7 +121,7 @@ Test(losses, a_device_that_answers_again_is_used_again)
 
     lose(a, true);
     cr_assert(puppets_run(is_elsewhere, a, SOON));
-    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:one");
     cr_assert_geq(devices_say("gpu0", "granted_bytes"), 300 * MIB);
 }
 
@@ -132,10 +132,10 @@ Test(losses, a_device_that_was_lost_with_a_driver_s_process_is_tried_in_another_
     struct puppet *a = start_on_the_only_one();
 
     there_are("hang");
-    a->seats[0].isolated = true;
+    a->vdevs[0].isolated = true;
     lose(a, true);
     cr_assert(puppets_run(is_elsewhere, a, SOON));
-    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:one");
     cr_assert_geq(devices_say("gpu0", "granted_bytes"), 300 * MIB);
 }
 
@@ -145,7 +145,7 @@ Test(losses, a_device_that_went_with_a_driver_s_process_is_found_gone)
     struct puppet *a = start_on_the_only_one();
 
     there_are("");
-    a->seats[0].isolated = true;
+    a->vdevs[0].isolated = true;
     a->move = RESULT_ROLLED_BACK;
     lose(a, true);
     puppets_for(3000);
@@ -154,7 +154,7 @@ Test(losses, a_device_that_went_with_a_driver_s_process_is_found_gone)
     there_are("cpu:new");
     a->move = RESULT_DONE;
     cr_assert(puppets_run(is_elsewhere, a, SOON));
-    cr_assert_str_eq(a->seats[0].device, "cpu:new");
+    cr_assert_str_eq(a->vdevs[0].device, "cpu:new");
 }
 
 /* It takes nobody until it answers: who could go there meanwhile is not sent there. */
@@ -168,7 +168,7 @@ Test(losses, a_lost_device_is_offered_to_nobody_until_it_answers)
     there_are("hang");
     lose(b, true);
     puppets_for(1000);
-    cr_assert_eq(b->moves, 0, "%s", b->seats[0].device);
+    cr_assert_eq(b->moves, 0, "%s", b->vdevs[0].device);
     cr_assert_eq(ps_says("b", "displaced"), 1);
 }
 
@@ -179,7 +179,7 @@ Test(losses, what_fails_is_tried_again)
     a->move = RESULT_ROLLED_BACK;
     lose(a, true);
     puppets_for(500);
-    cr_assert(a->seats[0].lost);
+    cr_assert(a->vdevs[0].lost);
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);
     a->move = RESULT_DONE;
     cr_assert(puppets_run(is_elsewhere, a, 4 * SOON));
@@ -193,8 +193,8 @@ Test(losses, one_that_went_by_itself_does_not_queue_any_more)
     a->move = NULL; /* it does not answer */
     lose(a, true);
     puppets_for(300);
-    snprintf(a->seats[0].device, sizeof(a->seats[0].device), "gpu:larger");
-    a->seats[0].lost = a->seats[0].seeks = false;
+    snprintf(a->vdevs[0].device, sizeof(a->vdevs[0].device), "gpu:larger");
+    a->vdevs[0].lost = a->vdevs[0].seeks = false;
     puppet_say(a);
     cr_assert(state_comes_to("a", "running", SOON));
     cr_assert_eq(ps_says("a", "displaced"), 0);

@@ -41,7 +41,7 @@ static struct puppet *start(const char *name, const char *device, uint64_t bytes
     struct puppet_kind kind = {.device = device};
     struct puppet *puppet = puppet_start(name, &kind);
 
-    puppet->seats[0].least = 10 * MIB;
+    puppet->vdevs[0].least = 10 * MIB;
     cr_assert(puppet_allocate(puppet, bytes, SOON));
     return puppet;
 }
@@ -63,9 +63,9 @@ Test(operator, drain_moves_every_program_off_and_keeps_new_ones_away_until_undon
     cr_assert(json_is_true(json_object_get(object, "drained")));
     json_decref(object);
     for (unsigned i = 0; i < MANY; i++) {
-        cr_assert_str_eq(puppets[i]->seats[0].device, "gpu:larger");
-        cr_assert_geq(puppets[i]->seats[0].granted, (i + 1) * 10 * MIB);
-        granted += puppets[i]->seats[0].granted;
+        cr_assert_str_eq(puppets[i]->vdevs[0].device, "gpu:larger");
+        cr_assert_geq(puppets[i]->vdevs[0].granted, (i + 1) * 10 * MIB);
+        granted += puppets[i]->vdevs[0].granted;
     }
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), granted);
@@ -81,7 +81,7 @@ Test(operator, drain_moves_every_program_off_and_keeps_new_ones_away_until_undon
     cr_assert_eq(result->status, 0);
     cr_assert(strstr(result->out, "takes programs again"));
     cr_assert_eq(PUPPETS_RESEAT("move", "p3", "gpu0")->status, 0);
-    cr_assert_str_eq(puppets[3]->seats[0].device, "gpu:one");
+    cr_assert_str_eq(puppets[3]->vdevs[0].device, "gpu:one");
 }
 
 Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
@@ -118,7 +118,7 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
     cr_assert_eq(result->status, 1, "%s%s", result->out, result->err);
     cr_assert(strstr(result->out, "rolled-back"), "%s", result->out);
     cr_assert(strstr(result->err, "failing"), "%s", result->err);
-    cr_assert_eq(devices_say("gpu1", "granted_bytes"), failing->seats[0].granted);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), failing->vdevs[0].granted);
     cr_assert_eq(devices_say("gpu1", "drained"), 1);
 }
 
@@ -171,15 +171,15 @@ Test(operator, ps_says_whose_device_is_lost_until_it_is_elsewhere)
     struct puppet *puppet = start("p", "gpu:one", 20 * MIB);
 
     state_is("running");
-    puppet->seats[0].lost = true;
+    puppet->vdevs[0].lost = true;
     puppet_say(puppet);
     state_is("lost");
     /* Suspended it is on no device that could be. */
-    puppet->seats[0].suspended = true;
+    puppet->vdevs[0].suspended = true;
     puppet_say(puppet);
     state_is("suspended");
-    puppet->seats[0].suspended = false;
-    puppet->seats[0].lost = false;
+    puppet->vdevs[0].suspended = false;
+    puppet->vdevs[0].lost = false;
     puppet_say(puppet);
     state_is("running");
 }
@@ -295,8 +295,8 @@ Test(operator, a_move_that_does_not_fit_is_refused_with_numbers_or_spills)
     /* One that may spill gets what there is. */
     result = PUPPETS_RESEAT("move", "alpha", "gpu1");
     cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert_eq(a->seats[0].granted, 100 * MIB);
-    cr_assert_eq(a->seats[0].spilled, 200 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 100 * MIB);
+    cr_assert_eq(a->vdevs[0].spilled, 200 * MIB);
     cr_assert(devices_come_to("gpu1", "granted_bytes", 100 * MIB, SOON));
     cr_assert(state_comes_to("alpha", "spilled", SOON));
     /* But not less than one command of it needs. */
@@ -310,7 +310,7 @@ Test(operator, a_move_that_does_not_fit_is_refused_with_numbers_or_spills)
 Test(operator, dry_runs_change_nothing)
 {
     struct puppet *a = start("alpha", "gpu:one", 100 * MIB);
-    uint64_t granted = a->seats[0].granted;
+    uint64_t granted = a->vdevs[0].granted;
 
     cr_assert_eq(PUPPETS_RESEAT("move", "alpha", "gpu1", "--dry-run")->status, 0);
     json_t *object = harness_json(PUPPETS_RESEAT("rebalance", "--dry-run", "--json"), "rebalance");
@@ -318,7 +318,7 @@ Test(operator, dry_runs_change_nothing)
     json_decref(object);
     puppets_for(200);
     cr_assert_eq(a->moves, 0);
-    cr_assert_eq(a->seats[0].granted, granted);
+    cr_assert_eq(a->vdevs[0].granted, granted);
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), granted);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
     cr_assert_eq(devices_say("gpu1", "granted_peak_bytes"), 0);
@@ -340,7 +340,7 @@ Test(operator, limits_are_of_devices_and_of_programs)
     json_decref(object);
     /* It has more than that: it gives the rest back. */
     cr_assert(devices_come_to("gpu0", "granted_bytes", 50 * MIB, SOON));
-    cr_assert_eq(a->seats[0].granted, 50 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 50 * MIB);
     cr_assert_eq(ps_says("alpha", "quota_bytes"), 50 * MIB);
     struct result *result = PUPPETS_RESEAT("devices");
     cr_assert(strstr(result->out, "1.0 GiB"), "%s", result->out);
@@ -375,7 +375,7 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
     cr_assert_gt(json_array_size(json_object_get(one, "held")), 0);
     one = json_array_get(json_object_get(object, "apps"), 0);
     cr_assert_eq(number(one, "peak_bytes"), 300 * MIB);
-    cr_assert_eq(number(one, "granted_bytes"), (int64_t)a->seats[0].granted);
+    cr_assert_eq(number(one, "granted_bytes"), (int64_t)a->vdevs[0].granted);
     one = json_array_get(json_object_get(object, "ended"), 0);
     cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "beta");
     cr_assert_eq(number(one, "peak_bytes"), 100 * MIB);
@@ -423,9 +423,9 @@ Test(operator, report_counts_what_was_wanted_and_names_programs_whole)
     puppets_limit("gpu0", "512MiB");
     struct puppet *a = start("a-name-of-some-length", "gpu:one", 100 * MIB);
 
-    a->seats[0].wanted = 1000 * MIB;
+    a->vdevs[0].wanted = 1000 * MIB;
     puppet_say(a);
-    a->seats[0].wanted = 200 * MIB;
+    a->vdevs[0].wanted = 200 * MIB;
     puppet_say(a);
     cr_assert_eq(ps_says("a-name-of-some-length", "wanted_peak_bytes"), 1000 * MIB);
     struct result *result = PUPPETS_RESEAT("report");

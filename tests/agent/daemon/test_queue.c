@@ -48,7 +48,7 @@ static struct puppet *start(const char *name, const char *ways, uint64_t bytes, 
     struct puppet_kind kind = {.device = "gpu:one", .ways = ways};
     struct puppet *puppet = puppet_start(name, &kind);
 
-    puppet->seats[0].least = least;
+    puppet->vdevs[0].least = least;
     cr_assert(puppet_allocate(puppet, bytes, SOON));
     return puppet;
 }
@@ -64,16 +64,16 @@ Test(queue, whom_limits_fit_nowhere_comes_back_when_they_end)
     cr_assert(strstr(result->out, "200 MiB at once"), "%s", result->out);
     limit_both(NULL);
     cr_assert(state_comes_to("a", "running", SOON));
-    cr_assert_geq(a->seats[0].granted, 300 * MIB);
+    cr_assert_geq(a->vdevs[0].granted, 300 * MIB);
     cr_assert_eq(a->resumes, 1);
 }
 
 /** It launches what takes @bytes in all, of what it has already. */
 static void launch(struct puppet *puppet, uint64_t bytes)
 {
-    puppet->seats[0].least = bytes;
+    puppet->vdevs[0].least = bytes;
     puppet->launches = true;
-    puppet_need(puppet, 0, bytes - puppet->seats[0].granted, false);
+    puppet_need(puppet, 0, bytes - puppet->vdevs[0].granted, false);
 }
 
 Test(queue, a_programs_own_limit_leaves_it_what_one_launch_needs)
@@ -86,10 +86,10 @@ Test(queue, a_programs_own_limit_leaves_it_what_one_launch_needs)
     launch(a, 250 * MIB);
     cr_assert(puppet_answered(a, answers + 1, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
-    cr_assert_eq(a->seats[0].granted, 250 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 250 * MIB);
     shrinks = a->shrinks;
     puppets_for(300);
-    cr_assert_eq(a->seats[0].granted, 250 * MIB, "it is asked back for what it needs");
+    cr_assert_eq(a->vdevs[0].granted, 250 * MIB, "it is asked back for what it needs");
     cr_assert_eq(a->shrinks, shrinks);
     cr_assert_eq(a->suspends, 0);
 }
@@ -100,11 +100,11 @@ Test(queue, a_limit_below_everything_is_no_error)
 
     puppets_limit("a", "4KiB");
     for (unsigned i = 1; i <= 3; i++) {
-        a->seats[0].least = 50 * MIB;
+        a->vdevs[0].least = 50 * MIB;
         puppet_need(a, 0, 50 * MIB, false);
         cr_assert(puppet_answered(a, i, SOON));
         cr_assert_str_neq(a->way, WAY_REFUSE, "%s", a->reason);
-        cr_assert_leq(a->seats[0].granted, 50 * MIB);
+        cr_assert_leq(a->vdevs[0].granted, 50 * MIB);
     }
     cr_assert_eq(a->suspends, 0);
 }
@@ -142,7 +142,7 @@ Test(queue, a_limit_below_what_a_program_needs_at_once_is_refused_with_the_amoun
     cr_assert_eq(ps_says("a", "limited"), 0);
     cr_assert_eq(PUPPETS_RESEAT("limit", "a", "--memory", "200MiB")->status, 0);
     cr_assert(devices_come_to("gpu0", "granted_bytes", 200 * MIB, SOON));
-    cr_assert_eq(a->seats[0].granted, 200 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 200 * MIB);
     struct puppet *b = start("b", "", 100 * MIB, 10 * MIB);
     /* One that may not spill needs all that it has. */
     cr_assert_eq(PUPPETS_RESEAT("limit", "b", "--memory", "99MiB")->status, 4);
@@ -167,17 +167,17 @@ Test(queue, what_is_granted_and_not_heard_of_is_part_of_what_a_call_needs)
     struct puppet *a = start("a", "", 100 * MIB, 10 * MIB);
 
     /* It says that it wants all of it, and is given that without having asked. */
-    uint64_t knew = a->seats[0].granted;
-    a->seats[0].wanted = 256 * MIB;
+    uint64_t knew = a->vdevs[0].granted;
+    a->vdevs[0].wanted = 256 * MIB;
     puppet_say(a);
     cr_assert(granted_unheard(256 * MIB));
-    cr_assert_eq(a->seats[0].granted, knew);
+    cr_assert_eq(a->vdevs[0].granted, knew);
     a->launches = true;
     puppet_need(a, 0, 256 * MIB - knew, false);
     cr_assert(puppet_answered(a, a->answers + 1, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
     cr_assert_eq(a->suspends, 0, "it seemed to need more than there is");
-    cr_assert_eq(a->seats[0].granted, 256 * MIB);
+    cr_assert_eq(a->vdevs[0].granted, 256 * MIB);
 }
 
 /** Runs on gpu0, is suspended by an operator, and then gpu0 is full. */
@@ -188,7 +188,7 @@ static struct puppet *shut_out(struct puppet **ret_other)
 
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
     *ret_other = start("other", "w", 200 * MIB, 200 * MIB);
-    cr_assert_str_eq((*ret_other)->seats[0].device, "gpu:one");
+    cr_assert_str_eq((*ret_other)->vdevs[0].device, "gpu:one");
     return a;
 }
 
@@ -201,9 +201,9 @@ static bool is_chosen(const char *name)
 
     json_array_foreach(json_object_get(object, "apps"), i, app)
     {
-        json_t *seat = json_array_get(json_object_get(app, "seats"), 0);
+        json_t *vdev = json_array_get(json_object_get(app, "seats"), 0);
         is = is || (strcmp(text(app, "name"), name) == 0 &&
-                    json_is_true(json_object_get(seat, "chosen")));
+                    json_is_true(json_object_get(vdev, "chosen")));
     }
     json_decref(object);
     return is;
@@ -218,10 +218,10 @@ Test(queue, resume_goes_to_any_device_that_fits_when_none_is_named)
     cr_assert_str_eq(text(object, "to"), "gpu1");
     cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), PUPPET_COPIED);
     json_decref(object);
-    cr_assert_str_eq(a->seats[0].device, "gpu:larger");
-    cr_assert_geq(a->seats[0].granted, 200 * MIB);
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:larger");
+    cr_assert_geq(a->vdevs[0].granted, 200 * MIB);
     cr_assert_not(is_chosen("a"));
-    cr_assert_str_eq(other->seats[0].device, "gpu:one");
+    cr_assert_str_eq(other->vdevs[0].device, "gpu:one");
 }
 
 struct leaving {
@@ -257,8 +257,8 @@ Test(queue, resume_waits_for_the_device_that_it_names)
     cr_assert(puppets_run(resumed, &leaving, SOON));
     cr_assert(leaving.gone);
     cr_assert_eq(leaving.status, 0);
-    cr_assert_str_eq(a->seats[0].device, "gpu:one");
-    cr_assert(!a->seats[0].suspended);
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:one");
+    cr_assert(!a->vdevs[0].suspended);
     cr_assert_eq(a->resumes, 1);
     cr_assert(is_chosen("a"));
 }
@@ -295,7 +295,7 @@ Test(queue, resume_hands_a_program_back_to_the_policy)
     cr_assert_eq(a->resumes, 0);
     puppet_kill(other);
     cr_assert(state_comes_to("a", "running", SOON));
-    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:one");
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a", "--queue")->status, 2);
 }
 
@@ -353,23 +353,23 @@ Test(queue, virtual_devices_go_back_to_several_devices_only_where_each_has_room)
     struct puppet_kind kind = {.device = "gpu:one", .second = "gpu:larger"};
     struct puppet *a = puppet_start("a", &kind);
 
-    a->seats[0].wanted = a->seats[0].held = a->seats[0].least = 100 * MIB;
-    a->seats[1].wanted = a->seats[1].held = a->seats[1].least = 100 * MIB;
+    a->vdevs[0].wanted = a->vdevs[0].held = a->vdevs[0].least = 100 * MIB;
+    a->vdevs[1].wanted = a->vdevs[1].held = a->vdevs[1].least = 100 * MIB;
     puppet_say(a);
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
     puppets_limit("gpu1", "50MiB");
     struct result *result = PUPPETS_RESEAT("resume", "a", "--json");
     cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert_str_eq(a->seats[0].device, "gpu:one");
-    cr_assert_str_eq(a->seats[1].device, "gpu:one");
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:one");
+    cr_assert_str_eq(a->vdevs[1].device, "gpu:one");
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
     puppets_limit("gpu1", NULL);
     cr_assert_eq(PUPPETS_RESEAT("resume", "a:0", "gpu0")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("resume", "a:1", "gpu1")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("resume", "a")->status, 0);
-    cr_assert_str_eq(a->seats[0].device, "gpu:one");
-    cr_assert_str_eq(a->seats[1].device, "gpu:larger");
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:one");
+    cr_assert_str_eq(a->vdevs[1].device, "gpu:larger");
 }
 
 Test(queue, what_is_already_there_is_done)
@@ -409,13 +409,13 @@ Test(queue, who_grows_in_small_pieces_displaces_in_large_ones)
 
     while (low->shrinks == 0)
         cr_assert(puppet_allocate(high, MIB, SOON));
-    uint64_t held = high->seats[0].held;
+    uint64_t held = high->vdevs[0].held;
     for (unsigned i = 0; i < 96; i++) {
         cr_assert(puppet_allocate(high, MIB, SOON));
         cr_assert_str_eq(high->way, WAY_AGAIN);
     }
     /* In steps of 64 MiB. */
-    cr_assert_eq(high->seats[0].held, held + 96 * MIB);
+    cr_assert_eq(high->vdevs[0].held, held + 96 * MIB);
     cr_assert_leq(low->shrinks, 3, "%u times", low->shrinks);
-    cr_assert_geq(low->seats[0].granted, 10 * MIB);
+    cr_assert_geq(low->vdevs[0].granted, 10 * MIB);
 }

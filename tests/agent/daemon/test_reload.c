@@ -102,7 +102,7 @@ Test(reload, reaches_programs_that_run)
     cr_assert_str_eq(app->notice.what, NOTICE_QUOTA);
     cr_assert_eq(app->notice.value, 50 * MIB);
     cr_assert(devices_come_to("gpu0", "granted_bytes", 50 * MIB, SOON));
-    cr_assert_eq(app->seats[0].granted, 50 * MIB);
+    cr_assert_eq(app->vdevs[0].granted, 50 * MIB);
     /* Nothing new is nothing to tell; what is left out is as without a file. */
     reload(EVERYONE "# The same.\n");
     puppets_for(200);

@@ -91,7 +91,7 @@ static struct program *known_program(void)
 
     memset(&program, 0, sizeof(program));
     strcpy(program.id, "a1");
-    program.seat_count = 1;
+    program.vdev_count = 1;
     program_open(agent, &program);
     return &program;
 }
@@ -135,7 +135,7 @@ Test(time, after_a_step_that_was_done_it_begins_anew)
 {
     struct program *program = known_program();
     struct request request = {
-        .program = program, .seats = 1, .target = LEDGER_NONE, .ours = true, .verb = MSG_SUSPEND};
+        .program = program, .vdevs = 1, .target = LEDGER_NONE, .ours = true, .verb = MSG_SUSPEND};
 
     bars_rest(agent, program);
     bars_rest(agent, program);

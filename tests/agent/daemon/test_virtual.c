@@ -14,17 +14,17 @@ TestSuite(virtual, .init = harness_init, .fini = harness_finish, .timeout = 120)
 static const char *places(void)
 {
     static char text[128];
-    json_t *object = harness_json(RESEAT("ps", "--json"), "ps"), *seat;
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps"), *vdev;
     json_t *app = json_array_get(json_object_get(object, "apps"), 0);
     size_t i;
 
     text[0] = '\0';
-    json_array_foreach(json_object_get(app, "seats"), i, seat)
+    json_array_foreach(json_object_get(app, "seats"), i, vdev)
     {
-        cr_assert_eq((size_t)json_integer_value(json_object_get(seat, "seat")), i);
-        bool away = json_is_true(json_object_get(seat, "suspended"));
+        cr_assert_eq((size_t)json_integer_value(json_object_get(vdev, "seat")), i);
+        bool away = json_is_true(json_object_get(vdev, "suspended"));
         strcat(text, i ? "," : "");
-        strcat(text, away ? "-" : json_string_value(json_object_get(seat, "device")));
+        strcat(text, away ? "-" : json_string_value(json_object_get(vdev, "device")));
     }
     json_decref(object);
     return text;
@@ -125,9 +125,9 @@ Test(virtual, without_a_number_all_virtual_devices_are_meant)
 
     cr_assert_str_eq(json_string_value(json_object_get(object, "from")), "gpu0,cpu0,cpu1");
     /* The second was there. */
-    json_t *seats = json_object_get(object, "seats");
-    cr_assert_eq(json_array_size(seats), 2);
-    cr_assert_eq(json_integer_value(json_object_get(json_array_get(seats, 1), "seat")), 2);
+    json_t *vdevs = json_object_get(object, "seats");
+    cr_assert_eq(json_array_size(vdevs), 2);
+    cr_assert_eq(json_integer_value(json_object_get(json_array_get(vdevs, 1), "seat")), 2);
     cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), 2 * (64 << 20));
     json_decref(object);
     cr_assert_str_eq(places(), "cpu0,cpu0,cpu0");
@@ -149,13 +149,13 @@ Test(virtual, where_one_virtual_device_does_not_move_the_others_are_told_of)
 {
     pid_t pid = start_several("app", "gpu0,gpu0,gpu0", "3", "fail1");
     json_t *object = harness_json(RESEAT("move", "app", "cpu0", "--json"), "move");
-    json_t *seats = json_object_get(object, "seats");
+    json_t *vdevs = json_object_get(object, "seats");
 
     cr_assert_eq(json_integer_value(json_object_get(object, "status")), 1);
-    cr_assert_eq(json_array_size(seats), 2);
-    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(seats, 0), "result")),
+    cr_assert_eq(json_array_size(vdevs), 2);
+    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(vdevs, 0), "result")),
                      "done");
-    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(seats, 1), "result")),
+    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(vdevs, 1), "result")),
                      "rolled-back");
     cr_assert(strstr(json_string_value(json_object_get(object, "reason")), "virtual device 1"));
     json_decref(object);

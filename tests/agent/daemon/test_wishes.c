@@ -60,7 +60,7 @@ static bool is_there(void *data)
 {
     const struct where *where = data;
 
-    return strcmp(where->app->seats[0].device, where->device) == 0;
+    return strcmp(where->app->vdevs[0].device, where->device) == 0;
 }
 
 static bool comes_to(const struct puppet *app, const char *device)
@@ -143,7 +143,7 @@ Test(wishes, a_program_is_moved_to_a_free_device_that_has_more_of_what_it_prefer
               result->out);
     cr_assert_eq(app->moves, 0);
     cr_assert_eq(PUPPETS_RESEAT("rebalance")->status, 0);
-    cr_assert_str_eq(app->seats[0].device, "gpu:roomy");
+    cr_assert_str_eq(app->vdevs[0].device, "gpu:roomy");
     cr_assert_eq(app->moves, 1);
     /* It has them, and stays. */
     cr_assert_eq(PUPPETS_RESEAT("rebalance")->status, 0);
@@ -196,7 +196,7 @@ Test(wishes, it_is_moved_by_itself_too_and_again_when_it_wants_more)
 static bool is_sent_to_and_fro(void *data)
 {
     struct puppet *app = data;
-    uint64_t busy = strcmp(app->seats[0].device, "gpu:one") == 0 ? 50 : 950;
+    uint64_t busy = strcmp(app->vdevs[0].device, "gpu:one") == 0 ? 50 : 950;
 
     if (app->busy != busy) {
         app->busy = busy;
@@ -223,7 +223,7 @@ Test(wishes, a_program_is_not_moved_back_at_once_and_its_moves_are_explained)
 
     cr_expect(!puppets_run(is_sent_to_and_fro, app, 5000), "it is moved back");
     cr_assert_eq(app->moves, 1);
-    cr_assert_str_eq(app->seats[0].device, "gpu:wide");
+    cr_assert_str_eq(app->vdevs[0].device, "gpu:wide");
     struct result *explained = PUPPETS_RESEAT("explain", "app");
     cr_expect(strstr(explained->out, "the policy moved it 1 time:\n"), "%s", explained->out);
     cr_expect(strstr(explained->out, " ago from gpu0 to gpu2: app keeps gpu0 busy 5%"), "%s",
@@ -307,7 +307,7 @@ Test(wishes, a_drain_to_come_is_told_and_keeps_new_programs_away)
 
     cr_assert(puppet_told(app, 1, SOON));
     cr_assert_str_eq(app->notice.what, NOTICE_TAKEN);
-    cr_assert_eq(app->notice.seat, 0);
+    cr_assert_eq(app->notice.vdev, 0);
     cr_assert_gt(app->notice.in_ns, 3000ull * 1000000000);
     cr_assert_leq(app->notice.in_ns, 3600ull * 1000000000);
     cr_assert_eq(devices_say("gpu0", "draining"), 1);
@@ -357,8 +357,8 @@ Test(wishes, programs_leave_when_the_time_has_come)
     cr_assert(strstr(result->out, "\"programs\": 2"), "%s", result->out);
     cr_assert(strstr(result->out, "\"told\": 1"), "%s", result->out);
     cr_assert(strstr(result->out, "\"moved\": 2"), "%s", result->out);
-    cr_assert_str_neq(app->seats[0].device, "gpu:one");
-    cr_assert_str_neq(plain->seats[0].device, "gpu:one");
+    cr_assert_str_neq(app->vdevs[0].device, "gpu:one");
+    cr_assert_str_neq(plain->vdevs[0].device, "gpu:one");
     cr_assert_eq(app->notices, 2); /* That it will be, and that it is. */
     cr_assert_eq(app->notice.in_ns, 0);
     cr_assert_eq(devices_say("gpu0", "drained"), 1);
@@ -382,7 +382,7 @@ Test(wishes, who_says_that_now_is_a_good_time_leaves_before)
     cr_assert_eq(app->moves, 0);
     puppet_wish(app);
     cr_assert(puppets_run(has_moved, app, SOON));
-    cr_assert_str_neq(app->seats[0].device, "gpu:one");
+    cr_assert_str_neq(app->vdevs[0].device, "gpu:one");
     puppets_for(500);
     cr_assert_eq(plain->moves, 0);
     cr_assert_eq(devices_say("gpu0", "drained"), 0);
@@ -414,7 +414,7 @@ Test(wishes, what_comes_to_the_machine_is_told)
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     cr_assert(puppet_told(app, 1, SOON));
     cr_assert_str_eq(app->notice.what, NOTICE_ADDED);
-    cr_assert_eq(app->notice.seat, UINT64_MAX);
+    cr_assert_eq(app->notice.vdev, UINT64_MAX);
     cr_assert_eq(app->notice.value, 2 * GIB);
     cr_assert_str_eq(app->notice.text, "gpu2 (wide) is there");
     /* Each once, also where another comes. */
@@ -452,7 +452,7 @@ Test(wishes, what_operators_give_is_told_and_what_they_take_is_not)
     cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1", "--off")->status, 0);
     cr_assert(puppet_told(app, 3, SOON));
     cr_assert_str_eq(app->notice.what, NOTICE_ADDED);
-    cr_assert_eq(app->notice.seat, UINT64_MAX);
+    cr_assert_eq(app->notice.vdev, UINT64_MAX);
     cr_assert_str_eq(app->notice.text, "gpu1 takes programs again");
     /* It takes them already. */
     cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1", "--off")->status, 0);

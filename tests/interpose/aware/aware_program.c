@@ -156,8 +156,8 @@ enum move_result aware_program_move(struct aware_program *program, const char *t
 
 const char *aware_program_place(void)
 {
-    static struct seat_status status;
-    status_seat(0, &status);
+    static struct vdev_status status;
+    status_vdev(0, &status);
     return status.suspended ? "" : status.device.device;
 }
 

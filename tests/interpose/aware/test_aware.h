@@ -59,7 +59,7 @@ enum move_result aware_move_end(struct aware_move *move);
 /** Both; NULL: suspend. */
 enum move_result aware_program_move(struct aware_program *program, const char *target,
                                     enum move_manner manner, struct move_report *ret_report);
-/** Where the first seat is; "" when suspended. */
+/** Where the first virtual device is; "" when suspended. */
 const char *aware_program_place(void);
 
 cl_ulong aware_info(const struct aware_program *program, cl_device_info name);

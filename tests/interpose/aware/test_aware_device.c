@@ -414,7 +414,7 @@ static struct aware_program *the_program;
 
 static enum room_answer have_it_moved(const struct room_need *need)
 {
-    cr_assert_eq(need->seat, 0);
+    cr_assert_eq(need->vdev, 0);
     cr_assert_eq(aware_program_move(the_program, "other", MOVE_ASKED, NULL), MOVE_DONE);
     return ROOM_AGAIN;
 }

@@ -27,7 +27,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now)
 /* ---- the engine ---- */
 
 enum room_answer (*room_policy)(const struct room_need *need);
-struct room_seat room_seats[PROTOCOL_SEATS_MAX];
+struct room_vdev room_vdevs[PROTOCOL_VDEVS_MAX];
 unsigned room_grants, room_slack_looks;
 bool room_spill_blocks, room_read_blocks;
 sem_t room_spilling, room_may_spill, room_reading;
@@ -37,45 +37,45 @@ void room_set_policy(enum room_answer (*decide)(const struct room_need *need))
     room_policy = decide;
 }
 
-void room_grant(uint32_t seat, uint64_t bytes)
+void room_grant(uint32_t vdev, uint64_t bytes)
 {
-    cr_assert_lt(seat, PROTOCOL_SEATS_MAX);
-    room_seats[seat].granted += bytes;
-    room_seats[seat].limited = true;
+    cr_assert_lt(vdev, PROTOCOL_VDEVS_MAX);
+    room_vdevs[vdev].granted += bytes;
+    room_vdevs[vdev].limited = true;
     room_grants++;
 }
 
-uint64_t room_shrink(uint32_t seat, uint64_t bytes)
+uint64_t room_shrink(uint32_t vdev, uint64_t bytes)
 {
-    cr_assert_lt(seat, PROTOCOL_SEATS_MAX);
+    cr_assert_lt(vdev, PROTOCOL_VDEVS_MAX);
     if (room_spill_blocks) {
         sem_post(&room_spilling);
         sem_wait(&room_may_spill);
     }
-    uint64_t granted = room_seats[seat].granted, gone = granted > bytes ? granted - bytes : 0;
-    room_seats[seat].granted -= gone;
+    uint64_t granted = room_vdevs[vdev].granted, gone = granted > bytes ? granted - bytes : 0;
+    room_vdevs[vdev].granted -= gone;
     return gone;
 }
 
-uint64_t room_slack(uint32_t seat)
+uint64_t room_slack(uint32_t vdev)
 {
-    cr_assert_lt(seat, PROTOCOL_SEATS_MAX);
-    uint64_t bytes = room_seats[seat].slack;
-    room_seats[seat].slack = 0;
+    cr_assert_lt(vdev, PROTOCOL_VDEVS_MAX);
+    uint64_t bytes = room_vdevs[vdev].slack;
+    room_vdevs[vdev].slack = 0;
     room_slack_looks++;
     return bytes;
 }
 
-void room_read(uint32_t seat, struct room_use *ret_use)
+void room_read(uint32_t vdev, struct room_use *ret_use)
 {
-    cr_assert_lt(seat, PROTOCOL_SEATS_MAX);
+    cr_assert_lt(vdev, PROTOCOL_VDEVS_MAX);
     if (room_read_blocks) {
         sem_post(&room_reading);
         for (;;)
             pause();
     }
     *ret_use =
-        (struct room_use){.granted = room_seats[seat].granted, .limited = room_seats[seat].limited};
+        (struct room_use){.granted = room_vdevs[vdev].granted, .limited = room_vdevs[vdev].limited};
 }
 
 /* ---- threads ---- */
@@ -159,7 +159,7 @@ static void hear(void *data, struct frame *frame)
     struct sent *one = &sent[sent_count++];
     *one = (struct sent){.fields = map->via.map.size,
                          .id = field_u64(map, "id", UINT64_MAX),
-                         .seat = field_u64(map, "seat", UINT64_MAX),
+                         .vdev = field_u64(map, "seat", UINT64_MAX),
                          .bytes = field_u64(map, "bytes", UINT64_MAX),
                          .total = field_u64(map, "total", UINT64_MAX),
                          .least = field_u64(map, "least", UINT64_MAX),
@@ -224,18 +224,18 @@ void answer(uint64_t id, const char *way)
     take(&frame);
 }
 
-void tell(const char *type, uint64_t seat, uint64_t bytes)
+void tell(const char *type, uint64_t vdev, uint64_t bytes)
 {
     struct frame frame;
     frame_init(&frame, type);
-    frame_u64(&frame, "seat", seat);
+    frame_u64(&frame, "seat", vdev);
     frame_u64(&frame, "bytes", bytes);
     take(&frame);
 }
 
-void shrink(uint64_t seat, uint64_t bytes)
+void shrink(uint64_t vdev, uint64_t bytes)
 {
-    tell(MSG_SHRINK, seat, bytes);
+    tell(MSG_SHRINK, vdev, bytes);
     sem_wait(&room_woken);
 }
 
@@ -244,7 +244,7 @@ void expect_need(uint64_t id, const struct room_need *need)
     cr_assert_eq(serve(), 1);
     cr_assert_str_eq(sent[0].type, MSG_NEED);
     cr_assert_eq(sent[0].id, id);
-    cr_assert_eq(sent[0].seat, need->seat);
+    cr_assert_eq(sent[0].vdev, need->vdev);
     cr_assert_eq(sent[0].total, need->total);
     cr_assert_eq(sent[0].least, need->least);
     cr_assert_eq(sent[0].wanted, need->wanted);
@@ -253,11 +253,11 @@ void expect_need(uint64_t id, const struct room_need *need)
     cr_assert_eq(sent[0].fields, 8);
 }
 
-void expect_return(unsigned index, uint64_t seat, uint64_t bytes)
+void expect_return(unsigned index, uint64_t vdev, uint64_t bytes)
 {
     cr_assert_lt(index, sent_count);
     cr_assert_str_eq(sent[index].type, MSG_RETURN);
-    cr_assert_eq(sent[index].seat, seat);
+    cr_assert_eq(sent[index].vdev, vdev);
     cr_assert_eq(sent[index].bytes, bytes);
     cr_assert_eq(sent[index].fields, 3);
 }

@@ -24,11 +24,11 @@ extern _Atomic uint64_t room_clock_ns;
 
 extern enum room_answer (*room_policy)(const struct room_need *need);
 
-struct room_seat {
+struct room_vdev {
     uint64_t granted, slack;
     bool limited;
 };
-extern struct room_seat room_seats[PROTOCOL_SEATS_MAX];
+extern struct room_vdev room_vdevs[PROTOCOL_VDEVS_MAX];
 extern unsigned room_grants, room_slack_looks; /**< Calls. */
 
 extern bool room_spill_blocks; /**< A shrink posts room_spilling and waits for room_may_spill. */
@@ -63,7 +63,7 @@ enum room_answer answer_of(struct asker *asker);
 struct sent {
     char type[PROTOCOL_WORD_MAX];
     uint32_t fields; /**< How many there are. */
-    uint64_t id, seat, bytes, total, least, wanted;
+    uint64_t id, vdev, bytes, total, least, wanted;
     bool owns;
     bool failed;
 };
@@ -89,13 +89,13 @@ void welcome_of_one_that_answers(void);
 /** @way  NULL: without. */
 void answer(uint64_t id, const char *way);
 /** MSG_GRANT or MSG_SHRINK. */
-void tell(const char *type, uint64_t seat, uint64_t bytes);
+void tell(const char *type, uint64_t vdev, uint64_t bytes);
 /** MSG_SHRINK; returns when it has ended. */
-void shrink(uint64_t seat, uint64_t bytes);
+void shrink(uint64_t vdev, uint64_t bytes);
 
 /** A turn sends one frame, of the need @id, as @need says. */
 void expect_need(uint64_t id, const struct room_need *need);
-void expect_return(unsigned index, uint64_t seat, uint64_t bytes);
+void expect_return(unsigned index, uint64_t vdev, uint64_t bytes);
 
 void room_rig_begin(void);
 void room_rig_finish(void);

@@ -196,14 +196,14 @@ static void expect_status(struct talk *talk, bool seeks, const char *device)
 
     key_text(device, text);
     for (bool is = false; !is;) {
-        const msgpack_object *seats;
+        const msgpack_object *vdevs;
         struct message message;
         hear(talk, &message);
-        if (field_array(&message.root, "seats", &seats) == 1 &&
+        if (field_array(&message.root, "seats", &vdevs) == 1 &&
             field_is(&message.root, "type", MSG_STATUS)) {
             is = field_bool(field_get(&message.root, "protect"), "seeks", !seeks) == seeks &&
-                 field_string(&seats[0], "device", said, sizeof(said)) && strcmp(said, text) == 0;
-            cr_assert(!is || field_bool(&seats[0], "lost", !seeks) == seeks);
+                 field_string(&vdevs[0], "device", said, sizeof(said)) && strcmp(said, text) == 0;
+            cr_assert(!is || field_bool(&vdevs[0], "lost", !seeks) == seeks);
         }
         message_finish(&message);
     }

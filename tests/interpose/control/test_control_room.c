@@ -19,7 +19,7 @@
 TestSuite(control_room, .init = room_rig_begin, .fini = room_rig_finish, .timeout = 60);
 
 static const struct room_need some = {
-    .seat = 1, .total = 5 * MIB, .least = 2 * MIB, .wanted = 9 * MIB};
+    .vdev = 1, .total = 5 * MIB, .least = 2 * MIB, .wanted = 9 * MIB};
 
 /* ---- needs and answers ---- */
 
@@ -32,7 +32,7 @@ Test(control_room, without_an_agent_nobody_decides)
 
 Test(control_room, a_need_says_what_the_protocol_says)
 {
-    static const struct room_need other = {.seat = 3,
+    static const struct room_need other = {.vdev = 3,
                                            .total = 1,
                                            .least = 1ull << 40,
                                            .wanted = UINT64_MAX - 1,
@@ -121,14 +121,14 @@ Test(control_room, threads_that_wait_together_each_get_their_answer)
 
     welcome(NULL, 0);
     for (unsigned i = 0; i < THREADS; i++) {
-        struct room_need need = {.seat = i % 4, .total = i};
+        struct room_need need = {.vdev = i % 4, .total = i};
         ask(&askers[i], &need);
     }
     cr_assert_eq(serve(), THREADS);
     /* Each is there once, and they are answered in an order that is nobody's. */
     for (unsigned i = 0; i < THREADS; i++) {
         const struct sent *one = &sent[(i * 7 + 3) % THREADS];
-        cr_assert_eq(one->seat, one->total % 4);
+        cr_assert_eq(one->vdev, one->total % 4);
         answer(one->id, ways[one->total % 3]);
     }
     for (unsigned i = 0; i < THREADS; i++)
@@ -228,17 +228,17 @@ Test(control_room, a_thread_waits_as_long_as_its_patience)
 
 /* ---- what is granted, and given back ---- */
 
-Test(control_room, grants_are_the_seats_they_name)
+Test(control_room, grants_are_the_vdevs_they_name)
 {
     struct frame frame;
 
     tell(MSG_GRANT, 2, 3 * MIB);
     tell(MSG_GRANT, 2, 4 * MIB);
-    tell(MSG_GRANT, PROTOCOL_SEATS_MAX - 1, 0);
-    cr_assert_eq(room_seats[2].granted, 7 * MIB);
-    cr_assert(room_seats[PROTOCOL_SEATS_MAX - 1].limited,
+    tell(MSG_GRANT, PROTOCOL_VDEVS_MAX - 1, 0);
+    cr_assert_eq(room_vdevs[2].granted, 7 * MIB);
+    cr_assert(room_vdevs[PROTOCOL_VDEVS_MAX - 1].limited,
               "granted nothing is limited all the same");
-    tell(MSG_GRANT, PROTOCOL_SEATS_MAX, MIB);
+    tell(MSG_GRANT, PROTOCOL_VDEVS_MAX, MIB);
     tell(MSG_GRANT, UINT32_MAX + 3ull, MIB);
     frame_init(&frame, MSG_GRANT);
     frame_u64(&frame, "seat", 1);
@@ -248,14 +248,14 @@ Test(control_room, grants_are_the_seats_they_name)
     frame_u64(&frame, "bytes", MIB);
     take(&frame);
     cr_assert_eq(room_grants, 3);
-    cr_assert_not(room_seats[0].limited || room_seats[1].limited);
+    cr_assert_not(room_vdevs[0].limited || room_vdevs[1].limited);
 }
 
 Test(control_room, a_shrink_is_always_answered)
 {
     welcome(NULL, 0);
-    room_seats[0].granted = 10 * MIB;
-    room_seats[2].granted = 7 * MIB;
+    room_vdevs[0].granted = 10 * MIB;
+    room_vdevs[2].granted = 7 * MIB;
     shrink(0, 4 * MIB);
     shrink(2, 7 * MIB);
     shrink(3, 0);
@@ -268,7 +268,7 @@ Test(control_room, a_shrink_is_always_answered)
     shrink(2, 0);
     cr_assert_eq(serve(), 1);
     expect_return(0, 2, 0);
-    cr_assert_eq(room_seats[2].granted, 7 * MIB);
+    cr_assert_eq(room_vdevs[2].granted, 7 * MIB);
 }
 
 Test(control_room, a_shrink_that_says_nothing_takes_nothing)
@@ -276,7 +276,7 @@ Test(control_room, a_shrink_that_says_nothing_takes_nothing)
     struct frame frame;
 
     welcome(NULL, 0);
-    room_seats[0].granted = room_seats[1].granted = 10 * MIB;
+    room_vdevs[0].granted = room_vdevs[1].granted = 10 * MIB;
     frame_init(&frame, MSG_SHRINK);
     frame_u64(&frame, "seat", 1);
     take(&frame);
@@ -284,12 +284,12 @@ Test(control_room, a_shrink_that_says_nothing_takes_nothing)
     frame_init(&frame, MSG_SHRINK);
     frame_u64(&frame, "bytes", MIB);
     take(&frame);
-    tell(MSG_SHRINK, PROTOCOL_SEATS_MAX, 0);
+    tell(MSG_SHRINK, PROTOCOL_VDEVS_MAX, 0);
     tell(MSG_SHRINK, UINT32_MAX + 1ull, 0);
     cr_assert_eq(room_threads, 1, "of no seat");
     cr_assert_eq(serve(), 1);
     expect_return(0, 1, 0);
-    cr_assert_eq(room_seats[0].granted + room_seats[1].granted, 20 * MIB);
+    cr_assert_eq(room_vdevs[0].granted + room_vdevs[1].granted, 20 * MIB);
 }
 
 /* It waits for the device, and the control thread has others to serve. */
@@ -298,7 +298,7 @@ Test(control_room, a_shrink_does_not_hold_up_what_else_there_is)
     struct asker asker;
 
     welcome(NULL, 0);
-    room_seats[0].granted = 10 * MIB;
+    room_vdevs[0].granted = 10 * MIB;
     room_spill_blocks = true;
     tell(MSG_SHRINK, 0, MIB);
     sem_wait(&room_spilling);
@@ -314,7 +314,7 @@ Test(control_room, a_shrink_does_not_hold_up_what_else_there_is)
 Test(control_room, what_the_next_status_says_is_not_returned_as_well)
 {
     welcome(NULL, 0);
-    room_seats[0].granted = 10 * MIB;
+    room_vdevs[0].granted = 10 * MIB;
     control_room_alone();
     shrink(0, 4 * MIB);
     /* The next agent learns from the status that 4 MiB are left. */
@@ -328,17 +328,17 @@ Test(control_room, what_the_next_status_says_is_not_returned_as_well)
 Test(control_room, slack_is_given_back_now_and_then)
 {
     welcome(NULL, 0);
-    room_seats[1].slack = 3 * MIB;
-    room_seats[3].slack = 5 * MIB;
+    room_vdevs[1].slack = 3 * MIB;
+    room_vdevs[3].slack = 5 * MIB;
     for (unsigned i = 1; i < TURNS; i++)
         cr_assert_eq(serve(), 0);
     cr_assert_eq(room_slack_looks, 0, "it costs a look at the seats");
-    room_seats[3].granted = 2 * MIB;
+    room_vdevs[3].granted = 2 * MIB;
     shrink(3, 0);
     cr_assert_eq(serve(), 2);
     expect_return(0, 1, 3 * MIB);
     expect_return(1, 3, 7 * MIB);
-    room_seats[0].slack = MIB;
+    room_vdevs[0].slack = MIB;
     for (unsigned i = 1; i < TURNS; i++)
         cr_assert_eq(serve(), 0);
     cr_assert_eq(serve(), 1);
@@ -349,7 +349,7 @@ Test(control_room, slack_is_given_back_now_and_then)
 
 static const uint64_t three[] = {MIB, 2 * MIB, 3 * MIB};
 
-Test(control_room, first_grants_wait_for_the_seats)
+Test(control_room, first_grants_wait_for_the_vdevs)
 {
     static const uint64_t two[] = {5 * MIB, 6 * MIB};
 
@@ -358,9 +358,9 @@ Test(control_room, first_grants_wait_for_the_seats)
     cr_assert_eq(room_grants, 0);
     tell(MSG_GRANT, 0, 7 * MIB);
     control_room_begin();
-    cr_assert_eq(room_seats[0].granted, 7 * MIB, "that it was granted something was said");
-    cr_assert_eq(room_seats[1].granted, 6 * MIB);
-    cr_assert_not(room_seats[2].limited);
+    cr_assert_eq(room_vdevs[0].granted, 7 * MIB, "that it was granted something was said");
+    cr_assert_eq(room_vdevs[1].granted, 6 * MIB);
+    cr_assert_not(room_vdevs[2].limited);
     control_room_begin();
     cr_assert_eq(room_grants, 2);
 }
@@ -369,25 +369,25 @@ Test(control_room, first_grants_after_the_beginning_are_for_who_has_none)
 {
     control_room_begin();
     cr_assert_eq(room_grants, 0);
-    room_seats[1].limited = true; /* by an agent before */
-    room_seats[1].granted = 9 * MIB;
+    room_vdevs[1].limited = true; /* by an agent before */
+    room_vdevs[1].granted = 9 * MIB;
     welcome(three, 3);
-    cr_assert_eq(room_seats[0].granted, MIB);
-    cr_assert_eq(room_seats[1].granted, 9 * MIB);
-    cr_assert_eq(room_seats[2].granted, 3 * MIB);
-    cr_assert_not(room_seats[3].limited);
-    room_seats[0].limited = room_seats[2].limited = false; /* Nobody answered for long. */
-    room_seats[0].granted = room_seats[2].granted = 0;
+    cr_assert_eq(room_vdevs[0].granted, MIB);
+    cr_assert_eq(room_vdevs[1].granted, 9 * MIB);
+    cr_assert_eq(room_vdevs[2].granted, 3 * MIB);
+    cr_assert_not(room_vdevs[3].limited);
+    room_vdevs[0].limited = room_vdevs[2].limited = false; /* Nobody answered for long. */
+    room_vdevs[0].granted = room_vdevs[2].granted = 0;
     control_room_begin();
     cr_assert_eq(room_grants, 2, "they were used up");
     welcome(three, 1);
-    cr_assert_eq(room_seats[0].granted, MIB);
-    cr_assert_eq(room_seats[2].granted, 0);
+    cr_assert_eq(room_vdevs[0].granted, MIB);
+    cr_assert_eq(room_vdevs[2].granted, 0);
 }
 
 Test(control_room, first_grants_that_are_none_end_the_list)
 {
-    static const uint64_t many[PROTOCOL_SEATS_MAX + 3] = {1, 2, 3, 4, 5, 6, 7};
+    static const uint64_t many[PROTOCOL_VDEVS_MAX + 3] = {1, 2, 3, 4, 5, 6, 7};
     struct frame frame;
 
     frame_init(&frame, MSG_WELCOME);
@@ -399,10 +399,10 @@ Test(control_room, first_grants_that_are_none_end_the_list)
     take_welcome(&frame);
     control_room_begin();
     cr_assert_eq(room_grants, 1);
-    cr_assert_eq(room_seats[0].granted, MIB);
-    welcome(many, PROTOCOL_SEATS_MAX + 3);
-    cr_assert_eq(room_grants, PROTOCOL_SEATS_MAX);
-    cr_assert_eq(room_seats[PROTOCOL_SEATS_MAX - 1].granted, PROTOCOL_SEATS_MAX);
+    cr_assert_eq(room_vdevs[0].granted, MIB);
+    welcome(many, PROTOCOL_VDEVS_MAX + 3);
+    cr_assert_eq(room_grants, PROTOCOL_VDEVS_MAX);
+    cr_assert_eq(room_vdevs[PROTOCOL_VDEVS_MAX - 1].granted, PROTOCOL_VDEVS_MAX);
 }
 
 /* ---- agents that are there and say nothing ---- */
@@ -548,7 +548,7 @@ Test(control_room, a_fork_leaves_waiting_to_the_parent)
     control_room_alone(); /* The parent would wait for an agent that it lost just now. */
     welcome(three, 3);
     uint64_t id = asked(&asker, &some);
-    room_seats[0].granted = 10 * MIB;
+    room_vdevs[0].granted = 10 * MIB;
     shrink(0, MIB);
     ask(&unheard, &some);
     pid_t child = fork();

@@ -189,7 +189,7 @@ Test(checkpoint, describes_every_object, .timeout = 120)
     cr_expect_str_eq(image_manifest_about(&manifest)->reason, "checkpoint");
     cr_expect_eq(image_manifest_about(&manifest)->pid, (uint64_t)getpid());
     const void *context = f.program.context;
-    cr_expect_eq(record_of(IMAGE_CONTEXT, context)->context->seats, 1);
+    cr_expect_eq(record_of(IMAGE_CONTEXT, context)->context->vdevs, 1);
     cr_expect_eq(record_of(IMAGE_QUEUE, f.program.queue)->queue->context, (uintptr_t)context);
     const struct image_memory *part = record_of(IMAGE_MEMORY, f.part)->memory;
     cr_expect_eq(part->root, (uintptr_t)f.large);

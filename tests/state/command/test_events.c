@@ -33,7 +33,7 @@ cl_command_queue events_open_pair(struct events_scene *s, const char *config,
     cl_int error;
     memset(s, 0, sizeof(*s));
     engine_rig_open(&s->rig, config);
-    const cl_device_id devices[] = {s->rig.device, engine_rig_seat(&s->rig, "two")};
+    const cl_device_id devices[] = {s->rig.device, engine_rig_vdev(&s->rig, "two")};
     s->program.context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
     OK(error);
     s->program.queue = clCreateCommandQueue(s->program.context, devices[0], properties, &error);

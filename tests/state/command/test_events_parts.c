@@ -59,12 +59,12 @@ static void CL_CALLBACK note(cl_event event, cl_int status, void *data)
     atomic_fetch_add(&l->called, 1);
 }
 
-/* One part for each of @seats: '0' the first device, '1' the second. The event is @queue's. */
-static void levers_issue(struct levers *l, cl_command_queue queue, const char *seats)
+/* One part for each of @vdevs: '0' the first device, '1' the second. The event is @queue's. */
+static void levers_issue(struct levers *l, cl_command_queue queue, const char *vdevs)
 {
     struct context *context = (struct context *)l->s.program.context;
     struct queue *q = (struct queue *)queue;
-    unsigned count = (unsigned)strlen(seats);
+    unsigned count = (unsigned)strlen(vdevs);
     l->event = event_create(context, q, CL_COMMAND_READ_BUFFER);
     cr_assert_not_null(l->event);
     struct parts *parts = parts_create(count);
@@ -75,7 +75,7 @@ static void levers_issue(struct levers *l, cl_command_queue queue, const char *s
     gate_enter();
     cr_assert(event_watch(l->event));
     for (unsigned i = 0; i < count; i++)
-        (void)part_issue(&parts->of[i], context, atomic_load(&context->place[seats[i] - '0']), true,
+        (void)part_issue(&parts->of[i], context, atomic_load(&context->place[vdevs[i] - '0']), true,
                          issue_lever, &l->of[i]);
     parts->queued = 1000;
     parts->submit = 2000;
@@ -119,14 +119,14 @@ static void check_orders(const char *config)
 {
     static const unsigned orders[][PARTS_MAX] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                                  {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    static const char *const seats[] = {"010", "111"};
+    static const char *const vdevs[] = {"010", "111"};
     struct levers l;
     levers_open(&l, config);
     for (size_t i = 0; i < 2 * ARRAY_SIZE(orders); i++) {
         const unsigned *order = orders[i / 2];
         cl_ulong time;
         atomic_store(&l.called, 0);
-        levers_issue(&l, l.s.program.queue, seats[i % 2]);
+        levers_issue(&l, l.s.program.queue, vdevs[i % 2]);
         cl_event event = (cl_event)l.event;
         cl_event here = events_add(&l.s, l.s.program.queue, 1, &event);
         cl_event there = events_add(&l.s, l.other, 1, &event);

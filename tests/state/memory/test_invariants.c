@@ -183,8 +183,8 @@ static void do_move(struct play *p)
     static const char *const places[] = {"one", "two", "three", NULL};
     const char *to = places[pick(p, p->suspended ? 3 : 4)];
     struct move_report report;
-    struct seat_status status;
-    status_seat(0, &status);
+    struct vdev_status status;
+    status_vdev(0, &status);
     if (to && !status.suspended && strcmp(status.device.device, to) == 0)
         return;
     snprintf(p->last, sizeof(p->last), "move to %s", to ? to : "host memory");
@@ -197,7 +197,7 @@ static void do_move(struct play *p)
     p->suspended = to == NULL;
     if (p->suspended) { /* It can be resumed to where it was. */
         const struct device_key from = status.device;
-        status_seat(0, &status);
+        status_vdev(0, &status);
         cr_assert(device_key_equal(&status.device, &from), "%s: was on %s", p->last, from.device);
     }
 }
@@ -314,7 +314,7 @@ static void pair_open(struct pair *p)
     const char *text = source;
     cl_int error;
     engine_rig_open(&p->rig, config);
-    const cl_device_id devices[] = {p->rig.device, engine_rig_seat(&p->rig, "two")};
+    const cl_device_id devices[] = {p->rig.device, engine_rig_vdev(&p->rig, "two")};
     p->context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
     OK(error);
     p->program = clCreateProgramWithSource(p->context, 1, &text, NULL, &error);
@@ -381,12 +381,12 @@ Test(r2, a_held_command_sees_what_another_device_wrote)
     pair_check(&p, 0, "written elsewhere");
 }
 
-static void move_seat(struct pair *p, uint32_t seat, const char *to)
+static void move_vdev(struct pair *p, uint32_t vdev, const char *to)
 {
-    struct move_request request = {.target = to ? engine_rig_key(&p->rig, to) : NULL, .seat = seat};
+    struct move_request request = {.target = to ? engine_rig_key(&p->rig, to) : NULL, .vdev = vdev};
     struct move_report report;
     move_run(&request, &report);
-    cr_assert_eq(report.result, MOVE_DONE, "seat %u to %s: %s", seat, to ? to : "host memory",
+    cr_assert_eq(report.result, MOVE_DONE, "seat %u to %s: %s", vdev, to ? to : "host memory",
                  report.reason);
 }
 
@@ -397,21 +397,21 @@ Test(r2, a_device_that_moves_takes_no_old_bytes_along)
     pair_open(&p);
     pair_add(&p, 0, 1);
     pair_add(&p, 1, 2);
-    move_seat(&p, 0, "three");
+    move_vdev(&p, 0, "three");
     pair_check(&p, 1, "after the move");
     pair_check(&p, 0, "after the move");
     pair_add(&p, 1, 3);
-    move_seat(&p, 0, NULL);
+    move_vdev(&p, 0, NULL);
     pair_check(&p, 1, "while the other is suspended");
-    move_seat(&p, 0, "one");
+    move_vdev(&p, 0, "one");
     pair_add(&p, 1, 4);
     pair_check(&p, 1, "after the resume");
     pair_check(&p, 0, "after the resume");
     pair_add(&p, 0, 5);
-    move_seat(&p, 1, "one");
+    move_vdev(&p, 1, "one");
     pair_check(&p, 1, "both on one device");
     pair_add(&p, 1, 6);
-    move_seat(&p, 0, "two");
+    move_vdev(&p, 0, "two");
     pair_check(&p, 0, "apart again");
     pair_check(&p, 1, "apart again");
 }
@@ -430,16 +430,16 @@ Test(r4, the_host_replica_goes_only_when_a_device_has_the_bytes)
     pair_open(&p);
     root = root_of(p.buffer);
     cr_assert_not(has_window(p.buffer), "nothing asked for one");
-    move_seat(&p, 1, NULL);
-    move_seat(&p, 0, NULL);
+    move_vdev(&p, 1, NULL);
+    move_vdev(&p, 0, NULL);
     cr_assert(has_window(p.buffer));
     cr_assert(replica_is_latest(root, PLACE_HOST));
     cr_assert(memcmp(root->window->bytes, p.words, SIZE) == 0);
-    move_seat(&p, 0, "one");
+    move_vdev(&p, 0, "one");
     cr_assert_not(has_window(p.buffer), "the device has them");
     pair_check(&p, 0, "resumed");
     pair_add(&p, 0, 1);
-    move_seat(&p, 1, "two");
+    move_vdev(&p, 1, "two");
     pair_check(&p, 1, "resumed");
 }
 
@@ -472,10 +472,10 @@ Test(r4, a_device_that_leaves_takes_no_last_replica_with_it)
         pair_add(&p, writer, i);
         if (i % 3 == 0)
             pair_check(&p, 1 - writer, "read elsewhere");
-        move_seat(&p, (uint32_t)writer, places[writer][0]);
+        move_vdev(&p, (uint32_t)writer, places[writer][0]);
         pair_check(&p, 1 - writer, "the other");
         pair_check(&p, writer, "moved");
-        move_seat(&p, (uint32_t)writer, places[writer][1]);
+        move_vdev(&p, (uint32_t)writer, places[writer][1]);
         pair_check(&p, writer, "back");
     }
 }

@@ -321,8 +321,8 @@ Test(g3, callbacks_run_outside_the_gate_and_once_while_moves_go_on, .timeout = 2
     wait_until(&calls.contexts, ROUNDS, "contexts");
     atomic_store(&stop_moving, true);
     cr_assert_eq(pthread_join(mover, NULL), 0);
-    struct seat_status status;
-    status_seat(0, &status);
+    struct vdev_status status;
+    status_vdev(0, &status);
     cr_assert_geq(status.moves, ROUNDS, "hardly any move");
     cr_assert_eq(atomic_load(&calls.inside), 0, "%u callbacks ran inside the gate", calls.inside);
     cr_assert_eq(atomic_load(&calls.failed), 0, "%u failures", calls.failed);

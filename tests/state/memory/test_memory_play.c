@@ -75,15 +75,15 @@ static void play_open(struct play *p, unsigned seed)
     cl_int error;
     p->seed = seed;
     engine_rig_open(&p->rig, config);
-    const cl_device_id seats[] = {p->rig.device, engine_rig_seat(&p->rig, "two")};
-    p->context = clCreateContext(NULL, 2, seats, NULL, NULL, &error);
+    const cl_device_id vdevs[] = {p->rig.device, engine_rig_vdev(&p->rig, "two")};
+    p->context = clCreateContext(NULL, 2, vdevs, NULL, NULL, &error);
     OK(error);
     p->program = clCreateProgramWithSource(p->context, 1, &text, NULL, &error);
     OK(error);
     OK(clBuildProgram(p->program, 0, NULL, "", NULL, NULL));
     p->add = engine_kernel(p->program, "add");
     for (int i = 0; i < 2; i++) {
-        p->queues[i] = clCreateCommandQueue(p->context, seats[i], 0, &error);
+        p->queues[i] = clCreateCommandQueue(p->context, vdevs[i], 0, &error);
         OK(error);
     }
     model_make(p, &p->models[0], CL_MEM_COPY_HOST_PTR);
@@ -198,18 +198,18 @@ static void do_unmap(struct play *p, struct model *m, cl_command_queue queue)
     map->pointer = NULL;
 }
 
-static void move(struct play *p, unsigned seat, const char *to)
+static void move(struct play *p, unsigned vdev, const char *to)
 {
-    struct move_request request = {.target = to ? engine_rig_key(&p->rig, to) : NULL, .seat = seat};
+    struct move_request request = {.target = to ? engine_rig_key(&p->rig, to) : NULL, .vdev = vdev};
     struct move_report report;
-    struct seat_status status;
-    status_seat(seat, &status);
+    struct vdev_status status;
+    status_vdev(vdev, &status);
     if (to ? !status.suspended && strcmp(status.device.device, to) == 0 : status.suspended)
         return;
-    snprintf(p->last, sizeof(p->last), "move of %u to %s", seat, to ? to : "host memory");
+    snprintf(p->last, sizeof(p->last), "move of %u to %s", vdev, to ? to : "host memory");
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s: %s", p->last, report.reason);
-    p->suspended[seat] = to == NULL;
+    p->suspended[vdev] = to == NULL;
 }
 
 static void check_all(struct play *p, const char *when)
@@ -243,27 +243,27 @@ static void play(unsigned seed)
     unsigned before = 0;
     play_open(&p, seed);
     for (unsigned step = 0; step < STEPS; step++) {
-        unsigned seat = pick(&p, 2), i = pick(&p, ARRAY_SIZE(deeds)), number = pick(&p, BUFFERS);
+        unsigned vdev = pick(&p, 2), i = pick(&p, ARRAY_SIZE(deeds)), number = pick(&p, BUFFERS);
         if (p.suspended[0] || p.suspended[1] || pick(&p, 8) == 0) {
-            seat = p.suspended[0] ? 0 : p.suspended[1] ? 1 : seat;
-            move(&p, seat, places[pick(&p, p.suspended[seat] ? 3 : 4)]);
+            vdev = p.suspended[0] ? 0 : p.suspended[1] ? 1 : vdev;
+            move(&p, vdev, places[pick(&p, p.suspended[vdev] ? 3 : 4)]);
         } else {
             /* What the other device was told to do comes first. */
-            if (seat != before)
+            if (vdev != before)
                 OK(clFinish(p.queues[before]));
-            before = seat;
+            before = vdev;
             snprintf(p.last, sizeof(p.last), "seed %u, step %u: %s of %u on %u", seed, step,
-                     deeds[i].name, number, seat);
-            deeds[i].run(&p, &p.models[number], p.queues[seat]);
+                     deeds[i].name, number, vdev);
+            deeds[i].run(&p, &p.models[number], p.queues[vdev]);
         }
         if (step % 10 == 0 && !p.suspended[0] && !p.suspended[1]) {
             OK(clFinish(p.queues[before]));
             check_all(&p, p.last);
         }
     }
-    for (unsigned seat = 0; seat < 2; seat++)
-        if (p.suspended[seat])
-            move(&p, seat, "three");
+    for (unsigned vdev = 0; vdev < 2; vdev++)
+        if (p.suspended[vdev])
+            move(&p, vdev, "three");
     for (unsigned k = 0; k < 200; k++)
         do_unmap(&p, &p.models[k % 2], p.queues[before]);
     OK(clFinish(p.queues[before]));

@@ -36,11 +36,11 @@ static void pair_open(struct pair *p, const char *config)
         "}\n";
     cl_int error;
     engine_rig_open(&p->rig, config);
-    const cl_device_id seats[] = {p->rig.device, engine_rig_seat(&p->rig, "two")};
-    p->context = clCreateContext(NULL, 2, seats, NULL, NULL, &error);
+    const cl_device_id vdevs[] = {p->rig.device, engine_rig_vdev(&p->rig, "two")};
+    p->context = clCreateContext(NULL, 2, vdevs, NULL, NULL, &error);
     OK(error);
     for (int i = 0; i < 2; i++) {
-        p->queues[i] = clCreateCommandQueue(p->context, seats[i], 0, &error);
+        p->queues[i] = clCreateCommandQueue(p->context, vdevs[i], 0, &error);
         OK(error);
     }
     cl_program program =
@@ -503,10 +503,10 @@ Test(replica, what_the_program_lent_is_kept_beside_it_with_all_its_bytes, .timeo
                            NULL));
     OK(clFinish(p.queues[1]));
     cr_assert(extents_latest(root, PLACE_HOST, (struct range){0, 5 * PART}));
-    struct move_request request = {.seat = 1};
+    struct move_request request = {.vdev = 1};
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
-    request.seat = 0;
+    request.vdev = 0;
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
     cr_assert(replica_is_latest(root, PLACE_HOST));

@@ -22,11 +22,11 @@ static void two_open(struct two *t, const char *devices, const char *second)
 {
     cl_int error;
     engine_rig_open(&t->rig, devices);
-    const cl_device_id seats[] = {t->rig.device, engine_rig_seat(&t->rig, second)};
-    t->context = clCreateContext(NULL, 2, seats, NULL, NULL, &error);
+    const cl_device_id vdevs[] = {t->rig.device, engine_rig_vdev(&t->rig, second)};
+    t->context = clCreateContext(NULL, 2, vdevs, NULL, NULL, &error);
     OK(error);
     for (int i = 0; i < 2; i++) {
-        t->queues[i] = clCreateCommandQueue(t->context, seats[i], 0, &error);
+        t->queues[i] = clCreateCommandQueue(t->context, vdevs[i], 0, &error);
         OK(error);
     }
     t->host = aligned_alloc(4096, BYTES);
@@ -102,7 +102,7 @@ static void maps_between(const char *second, const char *first)
     static struct two t;
     two_open(&t, config, second);
     if (first) {
-        struct move_request request = {.target = engine_rig_key(&t.rig, first), .seat = 0};
+        struct move_request request = {.target = engine_rig_key(&t.rig, first), .vdev = 0};
         struct move_report report;
         move_run(&request, &report);
         cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
@@ -132,7 +132,7 @@ Test(shared, maps_stay_when_one_of_two_devices_moves)
 {
     static struct two t;
     static const struct {
-        uint32_t seat;
+        uint32_t vdev;
         const char *to;
     } moves[] = {{0, "three"}, {1, "three"}, {0, "one"}, {1, "two"}, {1, NULL},
                  {1, "one"},   {0, "two"},   {0, NULL},  {0, "one"}, {0, "two"}};
@@ -151,7 +151,7 @@ Test(shared, maps_stay_when_one_of_two_devices_moves)
         for (size_t m = 0; m < ARRAY_SIZE(moves); m++) {
             struct move_request request = {
                 .target = moves[m].to ? engine_rig_key(&t.rig, moves[m].to) : NULL,
-                .seat = moves[m].seat};
+                .vdev = moves[m].vdev};
             struct move_report report;
             move_run(&request, &report);
             cr_assert_eq(report.result, MOVE_DONE, "round %u, move %zu: %s", round, m,

@@ -192,7 +192,7 @@ Test(moves, go_before_there_is_a_context)
     static struct state s;
     engine_rig_open(&rig, CONFIG);
     engine_rig_moves(&rig, "two");
-    cr_assert_str_eq(place_of_seat(), "two");
+    cr_assert_str_eq(place_of_vdev(), "two");
     state_make(&rig, &s);
     cr_assert_eq(emu_shared_live(rig.emu, "one", EMU_CONTEXT), 0);
     state_hold(&s);
@@ -254,7 +254,7 @@ static void move_while(void *(*run)(void *), void *data)
     uint64_t until = engine_rig_now() + 100000000000u;
     while (engine_rig_now() < until && (done < 20 || atomic_load(&busy.made) < 20)) {
         struct move_report report;
-        const char *to = strcmp(place_of_seat(), "one") == 0 ? "two" : "one";
+        const char *to = strcmp(place_of_vdev(), "one") == 0 ? "two" : "one";
         if (engine_rig_move(&busy.rig, to, &report) == MOVE_DONE)
             done++;
         else

@@ -157,12 +157,12 @@ struct stopped {
 static void stop_moves(struct stopped *s)
 {
     engine_rig_open(&s->rig, CONFIG);
-    s->retry = (struct retry){the_seats, 1, 0};
+    s->retry = (struct retry){the_vdevs, 1, 0};
     for (int i = 0; i < RETRY_AFTER; i++) {
-        cr_assert_not(retry_delays_moves(the_seats[0]));
+        cr_assert_not(retry_delays_moves(the_vdevs[0]));
         retry_again(&s->retry);
     }
-    cr_assert(retry_delays_moves(the_seats[0]));
+    cr_assert(retry_delays_moves(the_vdevs[0]));
 }
 
 Test(moves_builds, a_move_that_waits_for_a_build_keeps_its_deadline)
@@ -174,7 +174,7 @@ Test(moves_builds, a_move_that_waits_for_a_build_keeps_its_deadline)
                                    .deadline_ns = engine_rig_now() + 50000000u};
     move_run(&request, &report);
     cr_expect_eq(report.result, MOVE_EXPIRED, "%s", move_result_name(report.result));
-    cr_expect_str_eq(place_of_seat(), "one");
+    cr_expect_str_eq(place_of_vdev(), "one");
     request.target = NULL;
     move_run(&request, &report);
     cr_expect_eq(report.result, MOVE_EXPIRED, "%s", move_result_name(report.result));
@@ -213,11 +213,11 @@ Test(moves_builds, a_move_goes_once_the_build_has_ended)
     stop_moves(&s);
     cr_assert_eq(pthread_create(&mover, NULL, move_once, &s.rig), 0);
     engine_rig_sleep(50);
-    cr_expect_str_eq(place_of_seat(), "one");
+    cr_expect_str_eq(place_of_vdev(), "one");
     retry_end(&s.retry);
     cr_assert_eq(pthread_join(mover, &result), 0);
     cr_expect_eq(((struct move_report *)result)->result, MOVE_DONE);
-    cr_expect_str_eq(place_of_seat(), "two");
+    cr_expect_str_eq(place_of_vdev(), "two");
 }
 
 Test(moves_builds, a_suspended_device_is_resumed_for_what_is_built)
@@ -225,7 +225,7 @@ Test(moves_builds, a_suspended_device_is_resumed_for_what_is_built)
     static struct stopped s;
     engine_rig_open(&s.rig, CONFIG);
     engine_rig_moves(&s.rig, NULL);
-    s.retry = (struct retry){the_seats, 1, 0};
+    s.retry = (struct retry){the_vdevs, 1, 0};
     for (int i = 0; i < RETRY_AFTER; i++)
         retry_again(&s.retry);
     engine_rig_moves(&s.rig, "two");

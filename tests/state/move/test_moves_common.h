@@ -24,10 +24,10 @@ static inline void launch(cl_command_queue queue, cl_kernel kernel, size_t items
                               ret_event));
 }
 
-static inline const char *place_of_seat(void)
+static inline const char *place_of_vdev(void)
 {
-    static struct seat_status status;
-    status_seat(0, &status);
+    static struct vdev_status status;
+    status_vdev(0, &status);
     return status.suspended ? "" : status.device.device;
 }
 

@@ -19,7 +19,7 @@ static void moves_urgent(const char *to, uint64_t bandwidth, uint64_t urgent)
     move_how(to, MOVE_FETCH_ON_DEMAND, bandwidth, &report);
     cr_assert_eq(report.bytes, urgent, "it copied %llu before the program ran",
                  (unsigned long long)report.bytes);
-    cr_assert_str_eq(place_of_seat(), to);
+    cr_assert_str_eq(place_of_vdev(), to);
 }
 
 static void moves(const char *to, uint64_t bandwidth)
@@ -42,8 +42,8 @@ static uint64_t on(const char *device)
 
 static bool is_source(const char *device, uint64_t bytes)
 {
-    static struct seat_status status;
-    status_seat(0, &status);
+    static struct vdev_status status;
+    status_vdev(0, &status);
     for (uint32_t i = 0; i < status.source_count; i++)
         if (strcmp(status.sources[i].device.device, device) == 0)
             return status.sources[i].bytes == bytes;
@@ -205,7 +205,7 @@ Test(demand, a_move_back_that_fails_drops_nothing_that_was_left, .timeout = 300)
             moves("two", 1 << 20);
         else
             failed++;
-        cr_assert_str_eq(place_of_seat(), "two");
+        cr_assert_str_eq(place_of_vdev(), "two");
     }
     cr_assert_gt(failed, 5);
     check("after rollbacks");
@@ -224,7 +224,7 @@ Test(demand, is_canceled_with_its_source_untouched)
         .target = engine_rig_key(&f.rig, "two"), .fetch = MOVE_FETCH_ON_DEMAND, .cancel = &cancel};
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_CANCELED, "%s", report.reason);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     cr_assert_eq(left(), 0);
     cr_assert(engine_rig_empties(&f.rig, "two"));
     check("canceled");
@@ -493,8 +493,8 @@ Test(demand, is_not_a_childs)
     moves("two", 1 << 20);
     pid_t child = fork();
     if (child == 0) {
-        struct seat_status status;
-        status_seat(0, &status);
+        struct vdev_status status;
+        status_vdev(0, &status);
         _exit(status.to_fetch == 0 && status.source_count == 0 ? 0 : 1);
     }
     int status;

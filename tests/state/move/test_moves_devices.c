@@ -7,20 +7,20 @@
 
 /* Programs and kernels of several virtual devices, some of which are suspended. */
 
-/* @seat is suspended: the other one goes on, and what needs it waits for it. */
-static void one_is_suspended(uint32_t seat)
+/* @vdev is suspended: the other one goes on, and what needs it waits for it. */
+static void one_is_suspended(uint32_t vdev)
 {
     struct both both;
     pthread_t thread;
     cl_uint value = 7;
     const size_t items = WORDS;
-    const uint32_t other = 1 - seat;
+    const uint32_t other = 1 - vdev;
     both_open(&both, CONFIG);
     cl_program program = make_program(&both, SOURCE);
     OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     cl_mem buffer = counters(both.context, 1);
     cl_kernel add = adder(program, buffer, 5);
-    move_seat(seat, NULL);
+    move_vdev(vdev, NULL);
     OK(clSetKernelArg(add, 1, sizeof(value), &value));
     OK(clEnqueueNDRangeKernel(both.queues[other], add, 1, NULL, &items, NULL, 0, NULL, NULL));
     cl_kernel more = adder(program, buffer, 2);
@@ -29,9 +29,9 @@ static void one_is_suspended(uint32_t seat)
     cl_program late = make_program(&both, SOURCE "\n");
     OK(clBuildProgram(late, 1, &both.devices[other], "", NULL, NULL));
     OK(clReleaseProgram(late));
-    cr_assert_eq(pthread_create(&thread, NULL, resume_later, (void *)(uintptr_t)seat), 0);
-    OK(clEnqueueNDRangeKernel(both.queues[seat], add, 1, NULL, &items, NULL, 0, NULL, NULL));
-    check_counters(both.queues[seat], buffer, 17);
+    cr_assert_eq(pthread_create(&thread, NULL, resume_later, (void *)(uintptr_t)vdev), 0);
+    OK(clEnqueueNDRangeKernel(both.queues[vdev], add, 1, NULL, &items, NULL, 0, NULL, NULL));
+    check_counters(both.queues[vdev], buffer, 17);
     cr_assert_eq(pthread_join(thread, NULL), 0);
     OK(clReleaseKernel(more));
     OK(clReleaseKernel(add));
@@ -62,7 +62,7 @@ Test(moves_devices, a_program_of_the_second_device_alone_has_kernels_for_it)
     cr_assert_eq(clEnqueueNDRangeKernel(both.queues[0], add, 1, NULL, &items, NULL, 0, NULL, NULL),
                  CL_INVALID_PROGRAM_EXECUTABLE);
     OK(clEnqueueNDRangeKernel(both.queues[1], add, 1, NULL, &items, NULL, 0, NULL, NULL));
-    move_seat(1, "one");
+    move_vdev(1, "one");
     cl_uint value = 6;
     OK(clSetKernelArg(add, 1, sizeof(value), &value));
     OK(clEnqueueNDRangeKernel(both.queues[1], add, 1, NULL, &items, NULL, 0, NULL, NULL));
@@ -165,9 +165,9 @@ Test(moves_devices, a_program_runs_only_on_the_devices_that_it_was_built_for)
     OK(error);
     cl_kernel anywhere = adder(whole, buffer, 1);
     for (unsigned i = 0; i < ARRAY_SIZE(places); i++) {
-        for (uint32_t seat = 0; seat < 2 && i > 0; seat++)
-            if (strcmp(places[i][seat], places[i - 1][seat]) != 0)
-                move_seat(seat, places[i][seat]);
+        for (uint32_t vdev = 0; vdev < 2 && i > 0; vdev++)
+            if (strcmp(places[i][vdev], places[i - 1][vdev]) != 0)
+                move_vdev(vdev, places[i][vdev]);
         expect_no_executable(&both, add);
         expect_no_executable(&both, clone);
         cr_expect_eq(group_size(add, both.devices[0]), CL_INVALID_DEVICE);
@@ -222,7 +222,7 @@ Test(moves_devices, programs_are_made_while_one_device_is_suspended, .timeout = 
     both_open(&both, CONFIG);
     cl_program model = make_program(&both, SOURCE);
     OK(clBuildProgram(model, 0, NULL, "", NULL, NULL));
-    move_seat(1, NULL);
+    move_vdev(1, NULL);
     cl_program late = make_program(&both, SOURCE "\n");
     OK(clGetProgramInfo(model, CL_PROGRAM_BINARY_SIZES, sizeof(sizes), sizes, NULL));
     unsigned char *bytes[2] = {malloc(sizes[0]), malloc(sizes[1])};
@@ -233,7 +233,7 @@ Test(moves_devices, programs_are_made_while_one_device_is_suspended, .timeout = 
     OK(status[0]);
     OK(status[1]);
     build_everywhere(&both, late);
-    move_seat(1, NULL);
+    move_vdev(1, NULL);
     build_everywhere(&both, loaded);
     run_everywhere(&both, model);
     for (int i = 0; i < 2; i++)

@@ -45,7 +45,7 @@ static inline void both_open(struct both *both, const char *config)
     cl_int error;
     engine_rig_open(&rig, config);
     both->devices[0] = rig.device;
-    both->devices[1] = engine_rig_seat(&rig, "two");
+    both->devices[1] = engine_rig_vdev(&rig, "two");
     both->context = clCreateContext(NULL, 2, both->devices, NULL, NULL, &error);
     OK(error);
     for (int i = 0; i < 2; i++) {
@@ -61,10 +61,10 @@ static inline void both_close(struct both *both)
     OK(clReleaseContext(both->context));
 }
 
-static inline void move_seat(uint32_t seat, const char *name)
+static inline void move_vdev(uint32_t vdev, const char *name)
 {
     struct move_request request = {.target = name ? engine_rig_key(&rig, name) : NULL,
-                                   .seat = seat};
+                                   .vdev = vdev};
     struct move_report report;
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
@@ -78,10 +78,10 @@ static inline cl_program make_program(struct both *both, const char *text)
     return program;
 }
 
-static inline void *resume_later(void *seat)
+static inline void *resume_later(void *vdev)
 {
     engine_rig_sleep(200);
-    move_seat((uint32_t)(uintptr_t)seat, seat ? "two" : "one");
+    move_vdev((uint32_t)(uintptr_t)vdev, vdev ? "two" : "one");
     return NULL;
 }
 

@@ -173,8 +173,8 @@ Test(fetch, is_not_a_childs, .timeout = 120)
     suspend_and_resume("two", 4 << 20);
     pid_t child = fork();
     if (child == 0) {
-        struct seat_status status;
-        status_seat(0, &status);
+        struct vdev_status status;
+        status_vdev(0, &status);
         _exit(status.to_fetch == 0 ? 0 : 1);
     }
     int status;

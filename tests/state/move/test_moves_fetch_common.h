@@ -92,19 +92,19 @@ static inline void suspend_and_resume(const char *to, uint64_t bandwidth)
 
 static inline uint64_t left(void)
 {
-    struct seat_status status;
-    status_seat(0, &status);
+    struct vdev_status status;
+    status_vdev(0, &status);
     cr_assert_leq(status.fetched, status.to_fetch);
     return status.to_fetch - status.fetched;
 }
 
 static inline void await_all(void)
 {
-    struct seat_status status;
+    struct vdev_status status;
     uint64_t until = engine_rig_now() + 60000 * MS;
     do {
         engine_rig_sleep(1);
-        status_seat(0, &status);
+        status_vdev(0, &status);
     } while (status.to_fetch != 0 && engine_rig_now() < until);
     cr_assert_eq(status.to_fetch, 0, "%llu of %llu", (unsigned long long)status.fetched,
                  (unsigned long long)status.to_fetch);

@@ -27,10 +27,10 @@ Test(moves_kernels, held_launches_go_back_to_where_they_can_run)
     OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
     forget_launches(add);
     engine_rig_moves(&rig, "two");
-    cr_assert_str_eq(place_of_seat(), "two");
+    cr_assert_str_eq(place_of_vdev(), "two");
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 6);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     OK(clReleaseEvent(go));
     OK(clReleaseKernel(add));
     OK(clReleaseMemObject(buffer));
@@ -55,7 +55,7 @@ Test(moves_kernels, held_launches_go_back_from_where_they_were_resumed, .timeout
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     engine_rig_moves(&rig, "two");
     check_counters(p.queue, buffer, 6);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     OK(clReleaseEvent(go));
     OK(clReleaseKernel(add));
     OK(clReleaseMemObject(buffer));
@@ -116,7 +116,7 @@ Test(moves_kernels, held_launches_go_back_to_where_there_is_enough_local_memory,
     OK(clSetKernelArg(turn, 1, 64, NULL)); /* what counts is what it was enqueued with */
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 2);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     OK(clReleaseEvent(go));
     OK(clReleaseKernel(turn));
     OK(clReleaseMemObject(buffer));
@@ -142,14 +142,14 @@ Test(moves_kernels, no_driver_is_given_more_local_memory_than_there_is, .timeout
     cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clEnqueueNDRangeKernel", CL_INVALID_VALUE), 0);
     OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL));
     check_counters(p.queue, buffer, 2);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 1, &go, NULL));
     atomic_store(&((struct kernel *)turn)->details->marks.local_memory, 0);
     usage_renew();
     engine_rig_moves(&rig, "two");
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 3);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     OK(clReleaseEvent(go));
     OK(clReleaseKernel(turn));
     OK(clReleaseMemObject(buffer));
@@ -203,7 +203,7 @@ Test(moves_kernels, arguments_beyond_what_a_device_says_it_takes_move, .timeout 
     OK(clEnqueueReadBuffer(p.queue, buffer, CL_TRUE, 0, sizeof(got), got, 0, NULL, NULL));
     for (cl_uint i = 0; i < WORDS; i++)
         cr_assert_eq(got[i], i % LARGE * 7);
-    cr_assert_str_eq(place_of_seat(), "two");
+    cr_assert_str_eq(place_of_vdev(), "two");
     OK(clReleaseKernel(pick));
     OK(clReleaseMemObject(buffer));
     engine_program_close(&p);
@@ -232,7 +232,7 @@ static void origin_is_gone(bool held)
         OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 0, NULL, NULL));
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 6);
-    cr_assert_str_eq(place_of_seat(), "two");
+    cr_assert_str_eq(place_of_vdev(), "two");
     OK(clReleaseEvent(go));
     OK(clReleaseKernel(add));
     OK(clReleaseMemObject(buffer));

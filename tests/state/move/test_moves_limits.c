@@ -41,7 +41,7 @@ static void timed_check(struct timed *t)
 {
     unsigned char *bytes = malloc(BIG);
     cr_assert_not_null(bytes);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     cr_assert(engine_rig_empties(&t->rig, "two"), "alive: %s", engine_rig_alive(&t->rig, "two"));
     OK(clEnqueueReadBuffer(t->program.queue, t->buffer, CL_TRUE, 0, BIG, bytes, 0, NULL, NULL));
     cr_assert(memcmp(bytes, t->bytes, BIG) == 0);
@@ -328,7 +328,7 @@ ParameterizedTest(size_t *number, plan, refuses_with_the_limit_in_words)
     cr_assert_eq(again.result, MOVE_REFUSED);
     cr_assert_str_eq(again.reason, report.reason);
     cr_assert_eq(emu_shared_calls(rig.emu, "two", "clCreateContext"), made, "PLAN made a context");
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
 }
 
 Test(plan, says_of_a_dry_run_that_it_would_do_without_doing_it)
@@ -340,7 +340,7 @@ Test(plan, says_of_a_dry_run_that_it_would_do_without_doing_it)
     struct move_request dry = {.target = engine_rig_key(&rig, "two"), .dry_run = true};
     move_run(&dry, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
 }
 
 Test(plan, refuses_to_go_where_the_program_is)
@@ -418,7 +418,7 @@ static void suspend_after(void (*give_up)(void), const char *why)
     if (why) {
         cr_assert_eq(result, MOVE_REFUSED, "%s", report.reason);
         cr_assert_not_null(strstr(report.reason, why), "%s", report.reason);
-        cr_assert_str_eq(place_of_seat(), "one");
+        cr_assert_str_eq(place_of_vdev(), "one");
         cr_assert_eq(emu_shared_live_all(rig.emu, "one"), before, "%s",
                      engine_rig_alive(&rig, "one"));
     } else {
@@ -519,7 +519,7 @@ Test(launches, that_the_target_cannot_offer_are_found_in_prepare)
     cr_assert_not_null(strstr(report.reason, "add"), "%s", report.reason);
     cr_assert_not_null(strstr(report.reason, "64"), "%s", report.reason);
     cr_assert_not_null(strstr(report.reason, "16"), "%s", report.reason);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     cr_assert(engine_rig_empties(&l.rig, "two"), "alive: %s", engine_rig_alive(&l.rig, "two"));
     launched_add(&l, 64);
 }
@@ -531,9 +531,9 @@ Test(launches, that_the_device_cannot_offer_go_back_to_where_the_program_began)
     launched_add(&l, 16);
     engine_rig_moves(&l.rig, "two");
     launched_add(&l, 16);
-    cr_assert_str_eq(place_of_seat(), "two");
+    cr_assert_str_eq(place_of_vdev(), "two");
     launched_add(&l, 64);
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     cr_assert(engine_rig_empties(&l.rig, "two"), "alive: %s", engine_rig_alive(&l.rig, "two"));
 }
 

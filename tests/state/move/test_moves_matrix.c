@@ -177,8 +177,8 @@ static void check_empty(const struct attempt *try, const char *device)
 
 static void check_place(const struct attempt *try, const char *device)
 {
-    struct seat_status status;
-    status_seat(0, &status);
+    struct vdev_status status;
+    status_vdev(0, &status);
     cr_assert_eq(status.suspended, device == NULL, "%s", try->what);
     cr_assert_not(status.moving, "%s", try->what);
     if (device)

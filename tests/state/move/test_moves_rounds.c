@@ -110,7 +110,7 @@ Test(rounds, stop_when_the_rest_is_short, .timeout = 120)
     cr_assert_gt(report.predicted_ns, 0);
     cr_assert_leq(report.predicted_ns, 750 * MS);
     cr_assert_geq(report.bytes, (BUFFERS + 1) * BYTES, "what was written was not copied again");
-    cr_assert_str_eq(place_of_seat(), "two");
+    cr_assert_str_eq(place_of_vdev(), "two");
     writer_end();
 }
 
@@ -140,7 +140,7 @@ Test(rounds, that_do_not_help_end_a_strict_move, .timeout = 120)
     cr_assert_not_null(strstr(report.reason, "would be stopped for"), "%s", report.reason);
     cr_assert_not(report.lasting);
     cr_assert_eq(report.arrived_ns, 0, "it never was there");
-    cr_assert_str_eq(place_of_seat(), "one");
+    cr_assert_str_eq(place_of_vdev(), "one");
     cr_assert(engine_rig_empties(&w.rig, "two"), "alive: %s", engine_rig_alive(&w.rig, "two"));
     writer_end();
 }

@@ -105,7 +105,7 @@ Test(ready, a_move_takes_over_what_was_made_ahead)
     worker_open(&w, THREE);
     worker_step(&w, 3);
     prewarms(&w.rig, "two");
-    cr_expect_str_eq(place_of_seat(), "one");
+    cr_expect_str_eq(place_of_vdev(), "one");
     cr_expect_str_eq(ready_for(NULL), "two");
     expect_made(&w.rig, "two", 1, 1, 1);
     cr_expect_eq(emu_shared_live(w.rig.emu, "two", EMU_MEM), 0, "no bytes are there");
@@ -178,7 +178,7 @@ Test(ready, a_move_elsewhere_and_a_suspend_let_go_of_it)
     cr_assert(engine_rig_empties(&w.rig, "three"), "%s", engine_rig_alive(&w.rig, "three"));
     /* One on no device: what resumes it has it easier. */
     prewarms(&w.rig, "two");
-    cr_expect_str_eq(place_of_seat(), "");
+    cr_expect_str_eq(place_of_vdev(), "");
     uint64_t builds = BUILDS(&w.rig, "two");
     engine_rig_moves(&w.rig, "two");
     cr_expect_eq(BUILDS(&w.rig, "two"), builds);
@@ -224,7 +224,7 @@ Test(ready, what_lost_its_device_is_not_taken_over)
     cr_expect_not_null(strstr(report.reason, "no context"), "a new one was tried: %s",
                        report.reason);
     cr_expect_str_eq(ready_for(NULL), "");
-    cr_expect_str_eq(place_of_seat(), "one");
+    cr_expect_str_eq(place_of_vdev(), "one");
     worker_step(&w, 6);
     worker_close(&w);
     cr_assert(engine_rig_empties(&w.rig, "one"), "%s", engine_rig_alive(&w.rig, "one"));
@@ -278,11 +278,11 @@ Test(ready, a_pinned_program_a_deadline_and_a_cancellation_are_heeded)
     cr_expect_eq(prewarm(&w.rig, "one", &report), MOVE_REFUSED);
     cr_expect_not_null(strstr(report.reason, "already"), "%s", report.reason);
     gate_enter();
-    pin_take(&the_seats[0]->pins, PIN_SUB_DEVICES);
+    pin_take(&the_vdevs[0]->pins, PIN_SUB_DEVICES);
     gate_leave();
     cr_expect_eq(prewarm(&w.rig, "two", &report), MOVE_REFUSED);
     cr_expect_not_null(strstr(report.reason, "pinned"), "%s", report.reason);
-    pin_drop(&the_seats[0]->pins, PIN_SUB_DEVICES);
+    pin_drop(&the_vdevs[0]->pins, PIN_SUB_DEVICES);
     cr_assert(engine_rig_empties(&w.rig, "two"), "%s", engine_rig_alive(&w.rig, "two"));
     worker_close(&w);
 }
@@ -541,7 +541,7 @@ Test(ready, a_program_that_builds_on_notices_nothing, .timeout = 240)
     engine_program_open(&rig, 0, SOURCE, &p);
     repeat_begin(&builds, build_on, &p);
     for (int i = 0; i < 60; i++) {
-        const char *other = strcmp(place_of_seat(), "one") == 0 ? "two" : "one";
+        const char *other = strcmp(place_of_vdev(), "one") == 0 ? "two" : "one";
         enum move_result result = prewarm(&rig, i % 2 ? "three" : other, &report);
         cr_assert_eq(result, MOVE_DONE, "%s", report.reason);
         if (i % 4 == 3)

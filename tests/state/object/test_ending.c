@@ -72,8 +72,8 @@ static void *ask_on(void *unused)
 {
     (void)unused;
     for (;;) {
-        struct seat_status status;
-        status_seat(0, &status);
+        struct vdev_status status;
+        status_vdev(0, &status);
         nap(1);
     }
     return NULL;

@@ -231,7 +231,7 @@ static void end(struct play *play)
 
 static bool is_on(const char *name)
 {
-    struct device *device = atomic_load(&the_seats[0]->device);
+    struct device *device = atomic_load(&the_vdevs[0]->device);
     return device && strcmp(device->key.device, name) == 0;
 }
 
@@ -394,12 +394,12 @@ Test(lost, a_refusal_names_what_is_lost, .timeout = 60)
     cr_assert(begin(&play, &rig));
     launch(&play, 3, NULL); /* b alone has new bytes there */
     cr_assert_eq(clFinish(play.program.queue), CL_SUCCESS);
-    cr_assert_not(seat_is_lost(the_seats[0]));
+    cr_assert_not(vdev_is_lost(the_vdevs[0]));
     cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
     cr_assert_eq(clFinish(play.program.queue), CL_OUT_OF_RESOURCES);
-    cr_assert(seat_is_lost(the_seats[0]));
-    struct seat_status status;
-    status_seat(0, &status);
+    cr_assert(vdev_is_lost(the_vdevs[0]));
+    struct vdev_status status;
+    status_vdev(0, &status);
     cr_assert(status.lost);
     cr_assert_eq(engine_rig_move(&rig, "b", &report), MOVE_REFUSED);
     snprintf(named, sizeof(named), "1 object: a buffer of %zu bytes (%p)", BYTES, (void *)play.b);
@@ -412,8 +412,8 @@ Test(lost, a_refusal_names_what_is_lost, .timeout = 60)
     play.kernel = NULL;
     engine_rig_moves(&rig, "b");
     read_back(&play, play.a, play.a_is);
-    status_seat(0, &status);
-    cr_assert_not(status.lost || seat_is_lost(the_seats[0]));
+    status_vdev(0, &status);
+    cr_assert_not(status.lost || vdev_is_lost(the_vdevs[0]));
     end(&play);
     free(rig.devices);
 }
@@ -435,7 +435,7 @@ Test(lost, an_error_of_a_device_that_answers_is_no_loss, .timeout = 60)
         cl_int copied = clEnqueueCopyBuffer(queue, play.a, play.b, 0, 0, BYTES, 0, NULL, NULL);
         cl_int finished = clFinish(queue);
         cr_assert(copied == error || finished == error || error == CL_OUT_OF_RESOURCES);
-        cr_assert_not(seat_is_lost(the_seats[0]), "after %d of %s", error, calls[i % 2]);
+        cr_assert_not(vdev_is_lost(the_vdevs[0]), "after %d of %s", error, calls[i % 2]);
         launch(&play, (cl_uint)i, NULL);
         read_back(&play, play.b, play.b_is);
         cr_assert_not(play.failed);
@@ -582,7 +582,7 @@ static void ahead_begin(struct ahead *a, struct engine_rig *rig, bool beside)
     engine_rig_open(rig, "[a] name=a own_memory=yes\n[b] base=1 name=b own_memory=yes\n"
                          "[c] base=1 name=c own_memory=yes\n");
     a->rig = rig;
-    const cl_device_id devices[] = {rig->device, beside ? engine_rig_seat(rig, "c") : NULL};
+    const cl_device_id devices[] = {rig->device, beside ? engine_rig_vdev(rig, "c") : NULL};
     a->program.context = clCreateContext(NULL, beside ? 2 : 1, devices, NULL, NULL, &error);
     OK(error);
     a->program.queue = clCreateCommandQueue(a->program.context, devices[0], 0, &error);
@@ -610,7 +610,7 @@ static enum move_result ahead_move(struct ahead *a, struct move_report *ret_repo
                                    .data = a};
     move_run(&request, ret_report);
     cr_assert(atomic_load(&a->ahead));
-    cr_assert(seat_is_lost(the_seats[0]));
+    cr_assert(vdev_is_lost(the_vdevs[0]));
     return ret_report->result;
 }
 
@@ -685,8 +685,8 @@ Test(lost, host_memory_keeps_what_was_on_a_lost_device, .timeout = 60)
     cl_uint bytes[COUNT], is[COUNT];
     cl_int error;
     open_rig(&rig, "", "\n[c] base=1 name=c own_memory=yes\n[d] base=1 name=d own_memory=yes\n");
-    const cl_device_id devices[] = {rig.device, engine_rig_seat(&rig, "b"),
-                                    engine_rig_seat(&rig, "c")};
+    const cl_device_id devices[] = {rig.device, engine_rig_vdev(&rig, "b"),
+                                    engine_rig_vdev(&rig, "c")};
     cl_context context = clCreateContext(NULL, 3, devices, NULL, NULL, &error);
     OK(error);
     for (int i = ONE; i <= THREE; i++) {
@@ -702,9 +702,9 @@ Test(lost, host_memory_keeps_what_was_on_a_lost_device, .timeout = 60)
     cr_assert_arr_eq(bytes, is, BYTES);
     cr_assert_eq(emu_shared_vanish(rig.emu, "b"), 0);
     cr_assert_eq(clFinish(queues[TWO]), CL_OUT_OF_RESOURCES);
-    cr_assert(seat_is_lost(the_seats[TWO]));
+    cr_assert(vdev_is_lost(the_vdevs[TWO]));
     struct move_request request = {.target = engine_rig_key(&rig, "d")};
-    for (request.seat = THREE; request.seat >= TWO; request.seat--) {
+    for (request.vdev = THREE; request.vdev >= TWO; request.vdev--) {
         move_run(&request, &report);
         cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
     }

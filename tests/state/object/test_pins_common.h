@@ -6,7 +6,8 @@
 
 #include "tests/support/engine_rig.h"
 
-/* What the two parts of the suite share: whether the first seat can be moved. On POCL's devices. */
+/* What the two parts of the suite share: whether the first virtual device can be moved. On POCL's
+ * devices. */
 
 #define WORDS 256
 #define SIZE  (WORDS * sizeof(cl_uint))
@@ -14,13 +15,13 @@
 /* POCL lists basic first. */
 static inline const char *other(const struct engine_rig *rig)
 {
-    return rig->devices[the_seats[0]->origin == rig->devices[0] ? 1 : 0]->key.device;
+    return rig->devices[the_vdevs[0]->origin == rig->devices[0] ? 1 : 0]->key.device;
 }
 
 static inline const char *pinned(void)
 {
-    static struct seat_status status;
-    status_seat(0, &status);
+    static struct vdev_status status;
+    status_vdev(0, &status);
     return status.pinned;
 }
 
@@ -42,7 +43,7 @@ static inline void expect_free(const struct engine_rig *rig)
 {
     cr_assert_null(pinned(), "%s", pinned());
     engine_rig_moves(rig, other(rig));
-    engine_rig_moves(rig, the_seats[0]->origin->key.device);
+    engine_rig_moves(rig, the_vdevs[0]->origin->key.device);
 }
 
 #endif

@@ -191,9 +191,9 @@ Test(pins, sub_devices_pin_the_device_that_was_divided)
     /* From a device that cannot be divided it is moved home first. */
     engine_rig_moves(&rig, other(&rig));
     OK(clCreateSubDevices(rig.device, singly, 2, parts, NULL));
-    struct seat_status status;
-    status_seat(0, &status);
-    cr_expect_str_eq(status.device.device, the_seats[0]->origin->key.device);
+    struct vdev_status status;
+    status_vdev(0, &status);
+    cr_expect_str_eq(status.device.device, the_vdevs[0]->origin->key.device);
     OK(clReleaseDevice(parts[0]));
     OK(clReleaseDevice(parts[1]));
     expect_free(&rig);
@@ -252,10 +252,10 @@ Test(pins, parts_stay_in_the_driver)
     cl_device_id parts[2], real[2];
     const cl_device_partition_property singly[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
     engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
-    const cl_icd_dispatch *cl = the_seats[0]->device->cl;
+    const cl_icd_dispatch *cl = the_vdevs[0]->device->cl;
     OK(clCreateSubDevices(rig.device, singly, 2, parts, NULL));
     for (int i = 0; i < 2; i++) {
-        real[i] = ((const struct seat *)parts[i])->device->id;
+        real[i] = ((const struct vdev *)parts[i])->device->id;
         OK(clReleaseDevice(parts[i]));
         cr_expect_eq(clReleaseDevice(parts[i]), CL_INVALID_DEVICE);
     }

@@ -96,7 +96,7 @@ void has(struct play *play, cl_mem buffer, const cl_uint *is)
 
 bool is_on(const char *name)
 {
-    struct device *device = atomic_load(&the_seats[0]->device);
+    struct device *device = atomic_load(&the_vdevs[0]->device);
     return device && strcmp(device->key.device, name) == 0;
 }
 

@@ -237,7 +237,7 @@ Test(point, of_a_device_that_is_lost_is_none, .timeout = 120)
     cr_assert_eq(emu_shared_arm(play.rig.emu, "one", 1, "clEnqueueReadBuffer", EMU_ERROR_VANISH),
                  0);
     fails(&plain, -EIO, before);
-    cr_assert(seat_is_lost(the_seats[0]));
+    cr_assert(vdev_is_lost(the_vdevs[0]));
     fails(&plain, -EPERM, before);
     has_added(before, buffer, BYTES, 0);
     OK(clReleaseMemObject(buffer));
@@ -353,7 +353,7 @@ Test(point, has_what_is_on_several_devices, .timeout = 120)
     const cl_buffer_region halves[] = {{0, SMALL}, {SMALL, SMALL}};
     cl_int error;
     engine_rig_open(&play.rig, TWO " [three] name=three own_memory=yes");
-    const cl_device_id devices[] = {play.rig.device, engine_rig_seat(&play.rig, "two")};
+    const cl_device_id devices[] = {play.rig.device, engine_rig_vdev(&play.rig, "two")};
     cl_context context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
     OK(error);
     cl_mem buffer = clCreateBuffer(context, CL_MEM_READ_WRITE, 4 * (size_t)SMALL, NULL, &error);

@@ -298,7 +298,7 @@ Test(point, of_a_device_that_is_lost_while_it_digests_is_none, .timeout = 120)
     uint64_t fired = emu_shared_fired(play.rig.emu, "one");
     fails(&request, -EPERM, before); /* what it had is lost with it, before anything was read */
     cr_assert_eq(emu_shared_fired(play.rig.emu, "one"), fired + 1);
-    cr_assert(seat_is_lost(the_seats[0]));
+    cr_assert(vdev_is_lost(the_vdevs[0]));
     has_rewritten(before, 0);
     OK(clReleaseMemObject(rewrite.buffer));
     OK(clReleaseKernel(play.add));

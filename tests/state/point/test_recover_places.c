@@ -102,7 +102,7 @@ Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
     struct builder builder = {.error = CL_SUCCESS};
     struct engine_program program;
     struct move_report report;
-    struct retry retry = {the_seats, 1, 0};
+    struct retry retry = {the_vdevs, 1, 0};
     pthread_t thread;
     open_rig("");
     engine_program_open(&rig, 0, play_source, &program);
@@ -111,9 +111,9 @@ Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
     builder.program = program.program;
     cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
     cr_assert_eq(pthread_create(&thread, NULL, build, &builder), 0);
-    while (!seat_is_lost(the_seats[0]))
+    while (!vdev_is_lost(the_vdevs[0]))
         clock_sleep(NS_PER_MS);
-    while (!retry_delays_moves(the_seats[0]))
+    while (!retry_delays_moves(the_vdevs[0]))
         retry_again(&retry);
     const struct move_request suspend = {.deadline_ns = clock_now_ns() + 5000 * NS_PER_MS};
     move_run(&suspend, &report);
@@ -298,7 +298,7 @@ Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
         clCreateProgramWithSource(play.program.context, 1, (const char **)&counting, NULL, &error);
     OK(error);
     OK(clBuildProgram(program, 1, &rig.device, "-cl-std=CL2.0", NULL, NULL));
-    cr_assert_not_null(pin_reason(the_seats[0]));
+    cr_assert_not_null(pin_reason(the_vdevs[0]));
     cr_assert_null(journal_broken());
     cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
     cr_assert_eq(clEnqueueWriteBuffer(play.program.queue, play.b, CL_TRUE, 0, BYTES, play.b_is, 0,

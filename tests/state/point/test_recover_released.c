@@ -122,7 +122,7 @@ Test(recover, what_was_released_makes_room, .timeout = 60)
 
 static enum room_answer grant(const struct room_need *need)
 {
-    room_grant(need->seat, 64u << 20);
+    room_grant(need->vdev, 64u << 20);
     return ROOM_AGAIN;
 }
 

@@ -15,8 +15,8 @@ void pair_init(struct pair *pair)
             found[pocl++] = devices[i];
     cr_assert_eq(pocl, 2, "POCL_DEVICES must name two devices");
     free(devices);
-    cr_assert_eq(seats_init(found, 1), 0);
-    cr_assert_eq(context_create(NULL, 1, the_seats, NULL, NULL, &pair->context), CL_SUCCESS);
+    cr_assert_eq(vdevs_init(found, 1), 0);
+    cr_assert_eq(context_create(NULL, 1, the_vdevs, NULL, NULL, &pair->context), CL_SUCCESS);
     cr_assert_eq(residence_create(pair->context, found[1], &pair->other, &error), 0);
     pair->context->at[OTHER] = pair->other;
 }

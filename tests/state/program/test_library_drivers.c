@@ -70,9 +70,9 @@ static struct residence *reside(struct device *device)
     cl_int error;
     static bool begun;
     if (!begun)
-        cr_assert_eq(seats_init(&device, 1), 0);
+        cr_assert_eq(vdevs_init(&device, 1), 0);
     begun = true;
-    cr_assert_eq(context_create(NULL, 1, the_seats, NULL, NULL, &context), CL_SUCCESS);
+    cr_assert_eq(context_create(NULL, 1, the_vdevs, NULL, NULL, &context), CL_SUCCESS);
     cr_assert_eq(residence_create(context, device, &residence, &error), 0);
     return residence;
 }
@@ -244,8 +244,8 @@ Test(library_drivers, a_program_is_told_the_same_by_each)
     struct context *context;
     struct recipe *recipe;
     struct program *program;
-    cr_assert_eq(seats_init(devices, 1), 0);
-    cr_assert_eq(context_create(NULL, 1, the_seats, NULL, NULL, &context), CL_SUCCESS);
+    cr_assert_eq(vdevs_init(devices, 1), 0);
+    cr_assert_eq(context_create(NULL, 1, the_vdevs, NULL, NULL, &context), CL_SUCCESS);
     cr_assert_eq(recipe_source(1, &source_text, NULL, &recipe), 0);
     cr_assert_eq(program_create(context, 1, recipe, false, &program), CL_SUCCESS);
     recipe_unref(recipe);

@@ -172,7 +172,7 @@ Test(program, a_failed_build_keeps_its_log_and_does_not_hinder_a_move)
     cr_assert_eq(program_build(program, 1, "-DY", nobody), CL_BUILD_PROGRAM_FAILURE);
     cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     pair_move(&pair);
-    program_seat_state(program, 0, &state);
+    program_vdev_state(program, 0, &state);
     cr_assert_eq(state.status, CL_BUILD_ERROR);
     char *log = program_text(program, 0, PROGRAM_TEXT_LOG);
     char *options = program_text(program, 0, PROGRAM_TEXT_OPTIONS);
@@ -219,7 +219,7 @@ Test(program, a_moved_program_whose_headers_broke_has_failed_to_build)
     cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
     pair_move(&pair);
     cr_assert_eq(program_build(program, 1, options, nobody), CL_BUILD_PROGRAM_FAILURE);
-    program_seat_state(program, 0, &state);
+    program_vdev_state(program, 0, &state);
     cr_expect_eq(state.status, CL_BUILD_ERROR);
     char *log = program_text(program, 0, PROGRAM_TEXT_LOG);
     cr_expect(strstr(log, "broken"), "%s", log);

@@ -390,7 +390,7 @@ Test(program_library, what_a_program_cached_is_not_compiled_again)
 {
     size_t size;
     open_on(CONFIG);
-    ((struct seat *)rig.device)->device->quirks |= QUIRK_BINARY_COMPILES;
+    ((struct vdev *)rig.device)->device->quirks |= QUIRK_BINARY_COMPILES;
     cl_program program = compile_and_link();
     cr_assert_eq(entries(), 0);
     unsigned char *bytes = cached(program, &size);

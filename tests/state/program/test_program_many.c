@@ -5,13 +5,13 @@
 
 /* Builds for several virtual devices, which all their drivers do at once. */
 
-#define SEATS_MADE 4
+#define VDEVS_MADE 4
 #define ROUNDS     8
 
 static const char *const source = "kernel void add(global int *a, int b) { a[0] += b; }";
 
 static struct engine_rig rig;
-static cl_device_id seats[SEATS_MADE];
+static cl_device_id vdevs[VDEVS_MADE];
 static cl_context context;
 
 static void open_on(const char *config)
@@ -19,26 +19,26 @@ static void open_on(const char *config)
     static const char *const names[] = {"one", "two", "three", "four"};
     cl_int error;
     engine_rig_open(&rig, config);
-    seats[0] = rig.device;
-    for (int i = 1; i < SEATS_MADE; i++)
-        seats[i] = engine_rig_seat(&rig, names[i]);
-    context = clCreateContext(NULL, SEATS_MADE, seats, NULL, NULL, &error);
+    vdevs[0] = rig.device;
+    for (int i = 1; i < VDEVS_MADE; i++)
+        vdevs[i] = engine_rig_vdev(&rig, names[i]);
+    context = clCreateContext(NULL, VDEVS_MADE, vdevs, NULL, NULL, &error);
     OK(error);
 }
 
-static cl_build_status status_of(cl_program program, int seat)
+static cl_build_status status_of(cl_program program, int vdev)
 {
     cl_build_status status = CL_BUILD_NONE;
-    OK(clGetProgramBuildInfo(program, seats[seat], CL_PROGRAM_BUILD_STATUS, sizeof(status), &status,
+    OK(clGetProgramBuildInfo(program, vdevs[vdev], CL_PROGRAM_BUILD_STATUS, sizeof(status), &status,
                              NULL));
     return status;
 }
 
-static void must_run(cl_program program, int seat)
+static void must_run(cl_program program, int vdev)
 {
     const size_t one = 1;
     cl_int error, number = 5, more = 37;
-    cl_command_queue queue = clCreateCommandQueue(context, seats[seat], 0, &error);
+    cl_command_queue queue = clCreateCommandQueue(context, vdevs[vdev], 0, &error);
     OK(error);
     cl_mem buffer = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof(number), &number, &error);
     OK(error);
@@ -64,7 +64,7 @@ Test(program_many, each_device_has_what_was_built_for_it, .timeout = 300)
             clCreateProgramWithSource(context, 1, (const char **)&source, NULL, &error);
         OK(error);
         OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
-        for (int i = 0; i < SEATS_MADE; i++) {
+        for (int i = 0; i < VDEVS_MADE; i++) {
             cr_assert_eq(status_of(program, i), CL_BUILD_SUCCESS);
             must_run(program, i);
         }
@@ -83,7 +83,7 @@ Test(program_many, one_that_fails_fails_alone, .timeout = 300)
         clCreateProgramWithSource(context, 1, (const char **)&source, NULL, &error);
     OK(error);
     cr_assert_eq(clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_BUILD_PROGRAM_FAILURE);
-    for (int i = 0; i < SEATS_MADE; i++)
+    for (int i = 0; i < VDEVS_MADE; i++)
         cr_assert_eq(status_of(program, i), i == 2 ? CL_BUILD_ERROR : CL_BUILD_SUCCESS, "seat %d",
                      i);
     OK(clReleaseProgram(program));

@@ -470,7 +470,7 @@ Test(room, a_resume_is_over_before_what_was_held_asks_for_room, .timeout = 60)
 Test(room, a_shrink_takes_no_grant_of_another_virtual_device, .timeout = 60)
 {
     begin(plenty, ROOM_SPILL);
-    engine_rig_seat(&rig, "one");
+    engine_rig_vdev(&rig, "one");
     room_grant(0, FEW);
     room_grant(1, 2 * FEW);
     cr_assert_eq(room_shrink(0, 0), FEW);
@@ -507,7 +507,7 @@ static void check_reservation(bool canceled)
     atomic_bool cancel = false;
     struct move_report report;
     begin(plenty, ROOM_SPILL);
-    engine_rig_seat(&rig, "two");
+    engine_rig_vdev(&rig, "two");
     room_set_policy(NULL);
     room_grant(1, FEW);
     struct move_request request = {.target = engine_rig_key(&rig, "two"),
@@ -638,13 +638,13 @@ static struct control_report move_counted(uint64_t wanted, uint64_t grant)
 /* What an agent granted for less than the program has by now is not what it is to live with. */
 Test(room, a_move_that_counts_with_too_little_is_asked_for_again, .timeout = 60)
 {
-    struct seat_status status;
+    struct vdev_status status;
     begin(plenty, ROOM_SPILL);
     make(4);
     struct control_report report = move_counted(FEW - 1, FEW - 1);
     cr_assert(report.again);
     cr_assert_eq(report.count, 0);
-    status_seat(0, &status);
+    status_vdev(0, &status);
     cr_assert_str_eq(status.device.device, "one");
     report = move_counted(FEW, FEW - BYTES);
     cr_assert_not(report.again);

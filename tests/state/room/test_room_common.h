@@ -55,7 +55,7 @@ static inline enum room_answer decide(const struct room_need *need)
     policy.least = need->least;
     policy.wanted = need->wanted;
     if (policy.grants)
-        room_grant(need->seat, policy.grants);
+        room_grant(need->vdev, policy.grants);
     if (policy.device)
         engine_rig_moves(&rig, policy.device);
     return policy.answer;

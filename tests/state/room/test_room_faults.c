@@ -157,7 +157,7 @@ static void spiller_open(struct spiller *s)
 {
     const char *text = source;
     cl_int error;
-    cl_device_id two = engine_rig_seat(&rig, "two");
+    cl_device_id two = engine_rig_vdev(&rig, "two");
     room_grant(1, 2 * BYTES);
     s->context = clCreateContext(NULL, 1, &two, NULL, NULL, &error);
     OK(error);

@@ -10,23 +10,23 @@
 
 /* Programs with several virtual devices. */
 
-enum { SEATS_USED = 2, WORDS = 4096, SIZE = WORDS * 4, HALF = WORDS / 2 };
+enum { VDEVS_USED = 2, WORDS = 4096, SIZE = WORDS * 4, HALF = WORDS / 2 };
 
 static const char config[] = "[one] name=one [two] name=two [three] name=three";
 static const char *const places[] = {"one", "two", "three"};
 static const char source[] =
     "__kernel void add(__global uint *a, uint k) { a[get_global_id(0)] += k + get_global_id(0); }";
 
-TestSuite(seats, .timeout = 120);
+TestSuite(vdevs, .timeout = 120);
 
 struct duo {
     struct engine_rig rig;
-    cl_device_id devices[SEATS_USED];
+    cl_device_id devices[VDEVS_USED];
     cl_context context;
     cl_program program;
-    cl_command_queue queues[SEATS_USED];
-    cl_kernel add[SEATS_USED];
-    cl_mem buffer, halves[SEATS_USED];
+    cl_command_queue queues[VDEVS_USED];
+    cl_kernel add[VDEVS_USED];
+    cl_mem buffer, halves[VDEVS_USED];
     cl_uint words[WORDS];
 };
 
@@ -36,8 +36,8 @@ static void duo_open(struct duo *d, const char *text)
     cl_int error;
     engine_rig_open(&d->rig, text);
     d->devices[0] = d->rig.device;
-    d->devices[1] = engine_rig_seat(&d->rig, "two");
-    d->context = clCreateContext(NULL, SEATS_USED, d->devices, NULL, NULL, &error);
+    d->devices[1] = engine_rig_vdev(&d->rig, "two");
+    d->context = clCreateContext(NULL, VDEVS_USED, d->devices, NULL, NULL, &error);
     OK(error);
     d->program = clCreateProgramWithSource(d->context, 1, &program, NULL, &error);
     OK(error);
@@ -45,7 +45,7 @@ static void duo_open(struct duo *d, const char *text)
     for (cl_uint i = 0; i < WORDS; i++)
         d->words[i] = i * 2654435761u;
     d->buffer = engine_buffer(d->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE, d->words);
-    for (cl_uint i = 0; i < SEATS_USED; i++) {
+    for (cl_uint i = 0; i < VDEVS_USED; i++) {
         const cl_buffer_region region = {i * HALF * 4, HALF * 4};
         d->halves[i] =
             clCreateSubBuffer(d->buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
@@ -59,7 +59,7 @@ static void duo_open(struct duo *d, const char *text)
 
 static void duo_close(struct duo *d)
 {
-    for (cl_uint i = 0; i < SEATS_USED; i++) {
+    for (cl_uint i = 0; i < VDEVS_USED; i++) {
         OK(clReleaseKernel(d->add[i]));
         OK(clReleaseCommandQueue(d->queues[i]));
         OK(clReleaseMemObject(d->halves[i]));
@@ -91,25 +91,25 @@ static void check(struct duo *d, cl_uint on, const char *when)
     cr_assert(memcmp(got, d->words, SIZE) == 0, "%s, read on %u", when, on);
 }
 
-static enum move_result move_seat(const struct duo *d, uint32_t seat, const char *to)
+static enum move_result move_vdev(const struct duo *d, uint32_t vdev, const char *to)
 {
-    struct move_request request = {.target = to ? engine_rig_key(&d->rig, to) : NULL, .seat = seat};
+    struct move_request request = {.target = to ? engine_rig_key(&d->rig, to) : NULL, .vdev = vdev};
     struct move_report report;
     move_run(&request, &report);
     return report.result;
 }
 
-static void moves(const struct duo *d, uint32_t seat, const char *to)
+static void moves(const struct duo *d, uint32_t vdev, const char *to)
 {
-    cr_assert_eq(move_seat(d, seat, to), MOVE_DONE, "seat %u to %s", seat, to ? to : "memory");
+    cr_assert_eq(move_vdev(d, vdev, to), MOVE_DONE, "seat %u to %s", vdev, to ? to : "memory");
 }
 
-Test(seats, what_one_does_goes_on_while_the_other_is_suspended)
+Test(vdevs, what_one_does_goes_on_while_the_other_is_suspended)
 {
     static struct duo d;
     cl_int error;
     duo_open(&d, config);
-    for (cl_uint awake = 0; awake < SEATS_USED; awake++) {
+    for (cl_uint awake = 0; awake < VDEVS_USED; awake++) {
         cl_uint away = 1 - awake;
         moves(&d, away, NULL);
         add_to(&d, awake, d.buffer, 0, WORDS, 3, NULL, NULL);
@@ -119,7 +119,7 @@ Test(seats, what_one_does_goes_on_while_the_other_is_suspended)
         OK(clSetKernelArg(kernel, 0, sizeof(more), &more));
         cl_command_queue queue = clCreateCommandQueue(d.context, d.devices[awake], 0, &error);
         OK(error);
-        cl_context context = clCreateContext(NULL, SEATS_USED, d.devices, NULL, NULL, &error);
+        cl_context context = clCreateContext(NULL, VDEVS_USED, d.devices, NULL, NULL, &error);
         OK(error);
         cl_mem other = engine_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
         moves(&d, away, places[away]);
@@ -139,23 +139,23 @@ Test(seats, what_one_does_goes_on_while_the_other_is_suspended)
 
 /* Wherever the bytes are that one left on demand: the other uses them, comes to where they are, or
  * has them fetched. */
-Test(seats, what_one_left_on_demand_is_there_for_both, .timeout = 300)
+Test(vdevs, what_one_left_on_demand_is_there_for_both, .timeout = 300)
 {
     static struct duo d;
     unsigned seed = 20261124, on_demand = 0;
     duo_open(&d, config);
     for (unsigned step = 0; step < 300; step++) {
-        cl_uint on = (cl_uint)rand_r(&seed) % SEATS_USED, what = (cl_uint)rand_r(&seed) % 6;
+        cl_uint on = (cl_uint)rand_r(&seed) % VDEVS_USED, what = (cl_uint)rand_r(&seed) % 6;
         char when[64];
         snprintf(when, sizeof(when), "step %u", step);
         if (what < 3) {
             struct move_request request = {
                 .target = engine_rig_key(&d.rig, places[rand_r(&seed) % 3]),
-                .seat = on,
+                .vdev = on,
                 .fetch = what < 2 ? MOVE_FETCH_ON_DEMAND : MOVE_FETCH_AUTO,
                 .bandwidth = rand_r(&seed) % 2 ? 0 : 4096};
             struct move_report report;
-            if (device_key_equal(&atomic_load(&the_seats[on]->device)->key, request.target))
+            if (device_key_equal(&atomic_load(&the_vdevs[on]->device)->key, request.target))
                 continue;
             move_run(&request, &report);
             cr_assert_eq(report.result, MOVE_DONE, "%s: %s", when, report.reason);
@@ -171,8 +171,8 @@ Test(seats, what_one_left_on_demand_is_there_for_both, .timeout = 300)
             check(&d, on, when);
     }
     cr_assert_gt(on_demand, 20);
-    for (cl_uint i = 0; i < SEATS_USED; i++) {
-        if (atomic_load(&the_seats[i]->device) != d.rig.devices[0])
+    for (cl_uint i = 0; i < VDEVS_USED; i++) {
+        if (atomic_load(&the_vdevs[i]->device) != d.rig.devices[0])
             moves(&d, i, d.rig.devices[0]->key.device);
         check(&d, i, "at last");
     }
@@ -185,7 +185,7 @@ Test(seats, what_one_left_on_demand_is_there_for_both, .timeout = 300)
 
 /* Two that meet share a residence; what the one that came left elsewhere, and what it leaves when
  * it parts, is released. */
-Test(seats, meeting_and_parting_leaves_nothing_behind)
+Test(vdevs, meeting_and_parting_leaves_nothing_behind)
 {
     static struct duo d;
     int64_t before[3], now;
@@ -193,10 +193,10 @@ Test(seats, meeting_and_parting_leaves_nothing_behind)
     pages_set_limit(64u << 20); /* residences keep what they registered */
     for (unsigned round = 0; round < 8; round++) {
         cl_uint mover = round % 2;
-        cl_event events[SEATS_USED];
+        cl_event events[VDEVS_USED];
         cl_ulong times[2];
         moves(&d, mover, places[1 - mover]);
-        cr_assert_eq(the_seats[0]->device, the_seats[1]->device);
+        cr_assert_eq(the_vdevs[0]->device, the_vdevs[1]->device);
         add_to(&d, 0, d.halves[0], 0, HALF, round, NULL, &events[0]);
         add_to(&d, 1, d.halves[1], HALF, HALF, round, &events[0], &events[1]);
         OK(clWaitForEvents(2, events));
@@ -204,7 +204,7 @@ Test(seats, meeting_and_parting_leaves_nothing_behind)
         moves(&d, mover, places[mover]);
         check(&d, 0, "apart");
         check(&d, 1, "apart");
-        for (int i = 0; i < SEATS_USED; i++) {
+        for (int i = 0; i < VDEVS_USED; i++) {
             OK(clGetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_START, 8, &times[0], NULL));
             OK(clGetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_END, 8, &times[1], NULL));
             cr_assert_leq(times[0], times[1]);
@@ -227,13 +227,13 @@ Test(seats, meeting_and_parting_leaves_nothing_behind)
 }
 
 /* Everything at random, each result checked against the host's own. */
-Test(seats, random_moves_of_both_change_no_result)
+Test(vdevs, random_moves_of_both_change_no_result)
 {
     static struct duo d;
     unsigned seed = 5;
     duo_open(&d, config);
     for (unsigned step = 0; step < 300; step++) {
-        cl_uint on = (cl_uint)rand_r(&seed) % SEATS_USED, k = (cl_uint)rand_r(&seed) % 1000;
+        cl_uint on = (cl_uint)rand_r(&seed) % VDEVS_USED, k = (cl_uint)rand_r(&seed) % 1000;
         cl_event event;
         switch (rand_r(&seed) % 6) {
         case 0: /* disjoint halves at once; 5.2.1 */
@@ -258,7 +258,7 @@ Test(seats, random_moves_of_both_change_no_result)
             break;
         default: {
             const char *to = places[rand_r(&seed) % 3];
-            enum move_result result = move_seat(&d, on, to);
+            enum move_result result = move_vdev(&d, on, to);
             cr_assert(result == MOVE_DONE || result == MOVE_REFUSED, "step %u", step);
             if (step % 25 == 0) {
                 moves(&d, on, NULL);
@@ -303,7 +303,7 @@ static void work_long(struct duo *d, cl_uint on, cl_event *ret_event)
 }
 
 /* What one device still reads from host memory stays there while the other moves. */
-Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
+Test(vdevs, what_is_being_unmapped_outlives_a_move_of_the_other)
 {
     enum { LARGE = 1 << 20 };
     static struct duo d;
@@ -321,7 +321,7 @@ Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
     OK(clEnqueueUnmapMemObject(d.queues[1], mapped, map, 0, NULL, NULL));
     OK(clFlush(d.queues[1]));
     moves(&d, 0, "three");
-    for (cl_uint on = 0; on < SEATS_USED; on++) {
+    for (cl_uint on = 0; on < VDEVS_USED; on++) {
         memset(got, 0, LARGE);
         OK(clEnqueueReadBuffer(d.queues[on], mapped, CL_TRUE, 0, LARGE, got, 0, NULL, NULL));
         cr_assert(memcmp(got, want, LARGE) == 0, "read by %u", on);
@@ -351,7 +351,7 @@ static void look_at_resume(void *data, const struct move_progress *progress)
 }
 
 /* A driver copies for one device as another has the host's memory: see residence_is_sibling. */
-Test(seats, host_memory_is_taken_from_a_device_while_no_other_copies)
+Test(vdevs, host_memory_is_taken_from_a_device_while_no_other_copies)
 {
     static struct duo d;
     duo_open(&d, at_once);
@@ -401,7 +401,7 @@ static void expire(struct duo *d, const char *to)
 }
 
 /* M4: nor does what another device does keep a move beyond its deadline; and M1. */
-Test(seats, a_move_does_not_wait_for_the_other_beyond_its_deadline)
+Test(vdevs, a_move_does_not_wait_for_the_other_beyond_its_deadline)
 {
     static struct duo d;
     duo_open(&d, at_once);
@@ -416,7 +416,7 @@ Test(seats, a_move_does_not_wait_for_the_other_beyond_its_deadline)
 }
 
 /* One that is gone has nothing under way. */
-Test(seats, a_move_does_not_need_a_device_that_is_gone)
+Test(vdevs, a_move_does_not_need_a_device_that_is_gone)
 {
     static struct duo d;
     duo_open(&d, at_once);
@@ -428,7 +428,7 @@ Test(seats, a_move_does_not_need_a_device_that_is_gone)
 }
 
 /* M4: a rollback does not wait for a thread in a driver's call either. */
-Test(seats, a_rollback_does_not_wait_for_a_slow_call)
+Test(vdevs, a_rollback_does_not_wait_for_a_slow_call)
 {
     static struct duo d;
     struct slow slow = {.d = &d};
@@ -467,7 +467,7 @@ static void *cancel_soon(void *cancel)
 }
 
 /* M4: without a deadline it would wait for as long as the call takes. */
-Test(seats, a_move_that_waits_for_a_slow_call_is_canceled)
+Test(vdevs, a_move_that_waits_for_a_slow_call_is_canceled)
 {
     static struct duo d;
     static atomic_bool cancel;
@@ -495,7 +495,7 @@ Test(seats, a_move_that_waits_for_a_slow_call_is_canceled)
 }
 
 /* What a rollback had to leave is the next move's target. */
-Test(seats, a_move_takes_over_what_a_rollback_left)
+Test(vdevs, a_move_takes_over_what_a_rollback_left)
 {
     static struct duo d;
     struct slow slow = {.d = &d};

@@ -17,23 +17,23 @@ void program_put_devices(const struct program *program, struct frame *frame)
     char key[DEVICE_KEY_TEXT_MAX];
 
     frame_array(frame, "devices");
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->vdev_count; i++) {
         key[0] = '\0';
-        if (program->seats[i].has_device)
-            device_key_format(&program->seats[i].device, key);
+        if (program->vdevs[i].has_device)
+            device_key_format(&program->vdevs[i].device, key);
         frame_string(frame, NULL, key);
     }
     frame_end(frame);
 }
 
-static void program_seats_take_key(struct program_device *seat, const msgpack_object *text)
+static void program_vdevs_take_key(struct program_device *vdev, const msgpack_object *text)
 {
     char key[DEVICE_KEY_TEXT_MAX];
     struct device_key parsed;
 
     if (object_string(text, key, sizeof(key)) && key[0] && !device_key_parse(key, &parsed)) {
-        seat->device = parsed;
-        seat->has_device = true;
+        vdev->device = parsed;
+        vdev->has_device = true;
     }
 }
 
@@ -42,9 +42,9 @@ void program_take_devices(struct program *program, const msgpack_object *map)
     const msgpack_object *keys;
     size_t count = field_array(map, "devices", &keys);
 
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
-        program->seat_count = i + 1;
-        program_seats_take_key(&program->seats[i], &keys[i]);
+    for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
+        program->vdev_count = i + 1;
+        program_vdevs_take_key(&program->vdevs[i], &keys[i]);
     }
 }
 
@@ -73,7 +73,7 @@ void program_take_spread(struct program *program, const msgpack_object *map)
                          !device_key_parse(key, &spread->devices[spread->count]);
 }
 
-static uint64_t program_seats_bytes_of(const msgpack_object *map, const char *key,
+static uint64_t program_vdevs_bytes_of(const msgpack_object *map, const char *key,
                                        uint64_t fallback)
 {
     uint64_t bytes = field_u64(map, key, fallback);
@@ -81,66 +81,66 @@ static uint64_t program_seats_bytes_of(const msgpack_object *map, const char *ke
     return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
 }
 
-static void program_seats_take_sources(struct program_device *seat, const msgpack_object *map)
+static void program_vdevs_take_sources(struct program_device *vdev, const msgpack_object *map)
 {
     const msgpack_object *items;
     size_t count = field_array(map, "sources", &items);
     char key[DEVICE_KEY_TEXT_MAX];
 
-    seat->source_count = 0;
-    for (size_t i = 0; i < count && seat->source_count < PROGRAM_SOURCES_MAX; i++) {
-        struct program_source *source = &seat->sources[seat->source_count];
+    vdev->source_count = 0;
+    for (size_t i = 0; i < count && vdev->source_count < PROGRAM_SOURCES_MAX; i++) {
+        struct program_source *source = &vdev->sources[vdev->source_count];
         if (!field_string(&items[i], "device", key, sizeof(key)) ||
             device_key_parse(key, &source->device))
             continue;
-        source->bytes = program_seats_bytes_of(&items[i], "bytes", 0);
-        seat->source_count++;
+        source->bytes = program_vdevs_bytes_of(&items[i], "bytes", 0);
+        vdev->source_count++;
     }
 }
 
-static void program_seats_take_seat(struct program *program, size_t index,
+static void program_vdevs_take_vdev(struct program *program, size_t index,
                                     const msgpack_object *map, bool seeks)
 {
-    struct program_device *seat = &program->seats[index];
+    struct program_device *vdev = &program->vdevs[index];
     uint64_t moves = field_u64(map, "moves", 0);
     uint64_t downtime = field_u64(map, "last_downtime_ns", 0);
 
-    seat->suspended = field_bool(map, "suspended", false);
-    seat->moving = field_bool(map, "moving", false);
-    seat->lost = field_bool(map, "lost", false);
-    seat->seeks = seeks && seat->lost && !seat->suspended;
-    seat->device_bytes = program_seats_bytes_of(map, "device_bytes", 0);
+    vdev->suspended = field_bool(map, "suspended", false);
+    vdev->moving = field_bool(map, "moving", false);
+    vdev->lost = field_bool(map, "lost", false);
+    vdev->seeks = seeks && vdev->lost && !vdev->suspended;
+    vdev->device_bytes = program_vdevs_bytes_of(map, "device_bytes", 0);
     /* It may be counted before its end is known. */
-    if (moves != seat->moves || downtime != seat->last_downtime_ns || !program->status.known)
+    if (moves != vdev->moves || downtime != vdev->last_downtime_ns || !program->status.known)
         program->status.last_downtime_ns = downtime;
-    seat->last_downtime_ns = downtime;
-    seat->moves = moves;
-    field_text(map, "pinned", seat->pinned, sizeof(seat->pinned));
+    vdev->last_downtime_ns = downtime;
+    vdev->moves = moves;
+    field_text(map, "pinned", vdev->pinned, sizeof(vdev->pinned));
     if (field_get(map, "device"))
-        program_seats_take_key(seat, field_get(map, "device"));
-    seat->tells_grants = field_get(map, "wanted") != NULL;
-    seat->limited = field_get(map, "granted") != NULL;
-    seat->granted = program_seats_bytes_of(map, "granted", 0);
-    uint64_t wanted = program_seats_bytes_of(map, "wanted", seat->device_bytes);
-    uint64_t least = program_seats_bytes_of(map, "least", wanted);
+        program_vdevs_take_key(vdev, field_get(map, "device"));
+    vdev->tells_grants = field_get(map, "wanted") != NULL;
+    vdev->limited = field_get(map, "granted") != NULL;
+    vdev->granted = program_vdevs_bytes_of(map, "granted", 0);
+    uint64_t wanted = program_vdevs_bytes_of(map, "wanted", vdev->device_bytes);
+    uint64_t least = program_vdevs_bytes_of(map, "least", wanted);
     /* On no device nothing counts as wanted: what it had is what it comes back with. */
-    seat->wanted = seat->suspended && wanted < seat->wanted ? seat->wanted : wanted;
-    seat->least = seat->suspended && least < seat->least ? seat->least : least;
-    uint64_t most = seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
-    seat->wanted_peak = most > seat->wanted_peak ? most : seat->wanted_peak;
-    seat->peak = program_seats_bytes_of(map, "peak", seat->device_bytes);
-    seat->spilled = program_seats_bytes_of(map, "spilled", 0);
-    seat->to_fetch = program_seats_bytes_of(map, "to_fetch", 0);
-    seat->fetched = program_seats_bytes_of(map, "fetched", 0);
-    if (seat->fetched > seat->to_fetch)
-        seat->fetched = seat->to_fetch;
-    program_seats_take_sources(seat, map);
+    vdev->wanted = vdev->suspended && wanted < vdev->wanted ? vdev->wanted : wanted;
+    vdev->least = vdev->suspended && least < vdev->least ? vdev->least : least;
+    uint64_t most = vdev->wanted > vdev->device_bytes ? vdev->wanted : vdev->device_bytes;
+    vdev->wanted_peak = most > vdev->wanted_peak ? most : vdev->wanted_peak;
+    vdev->peak = program_vdevs_bytes_of(map, "peak", vdev->device_bytes);
+    vdev->spilled = program_vdevs_bytes_of(map, "spilled", 0);
+    vdev->to_fetch = program_vdevs_bytes_of(map, "to_fetch", 0);
+    vdev->fetched = program_vdevs_bytes_of(map, "fetched", 0);
+    if (vdev->fetched > vdev->to_fetch)
+        vdev->fetched = vdev->to_fetch;
+    program_vdevs_take_sources(vdev, map);
     uint64_t busy = field_u64(map, "busy", 0);
-    seat->busy = (uint32_t)(busy < 1000 ? busy : 1000);
+    vdev->busy = (uint32_t)(busy < 1000 ? busy : 1000);
 }
 
 /** What is known of those that it names again stays. */
-static void program_seats_take_ready(struct program *program, const msgpack_object *message)
+static void program_vdevs_take_ready(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *items;
     size_t count = field_array(message, "ready", &items), before = program->ready_count;
@@ -163,7 +163,7 @@ static void program_seats_take_ready(struct program *program, const msgpack_obje
     }
 }
 
-static void program_seats_take_whole(struct program *program, const msgpack_object *message)
+static void program_vdevs_take_whole(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *items;
     size_t count = field_array(message, "whole", &items);
@@ -177,7 +177,7 @@ static void program_seats_take_whole(struct program *program, const msgpack_obje
     }
 }
 
-static void program_seats_take_protect(struct program *program, const msgpack_object *message)
+static void program_vdevs_take_protect(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *map = field_get(message, "protect");
     struct program_protect protect = {.as.word = PROTECTION_UNSAID};
@@ -205,7 +205,7 @@ static void program_seats_take_protect(struct program *program, const msgpack_ob
     program->status.protect = protect;
 }
 
-static void program_seats_take_loss(struct program_loss *loss, const msgpack_object *map)
+static void program_vdevs_take_loss(struct program_loss *loss, const msgpack_object *map)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
@@ -219,7 +219,7 @@ static void program_seats_take_loss(struct program_loss *loss, const msgpack_obj
 }
 
 /* The process may execute another program, which has it then. */
-static void program_seats_take_right(struct program *program, const msgpack_object *map)
+static void program_vdevs_take_right(struct program *program, const msgpack_object *map)
 {
     char folder[PATH_MAX], id[sizeof(program->right_id)];
 
@@ -242,21 +242,21 @@ void program_put_right(const struct program *program, struct frame *frame)
 
 void program_take_status(struct program *program, const msgpack_object *message)
 {
-    const msgpack_object *seats;
-    size_t count = field_array(message, "seats", &seats);
+    const msgpack_object *vdevs;
+    size_t count = field_array(message, "seats", &vdevs);
     struct program_status *status = &program->status;
 
     bool seeks = field_bool(field_get(message, "protect"), "seeks", false);
 
     program->awaited = false;
-    program_seats_take_ready(program, message);
-    program_seats_take_whole(program, message);
+    program_vdevs_take_ready(program, message);
+    program_vdevs_take_whole(program, message);
     /* One that starts has none yet, and keeps those that it was registered with. */
     if (count != 0) {
-        const msgpack_object *first = &seats[0];
-        program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
-        for (size_t i = 0; i < program->seat_count; i++)
-            program_seats_take_seat(program, i, &seats[i], seeks);
+        const msgpack_object *first = &vdevs[0];
+        program->vdev_count = count < PROTOCOL_VDEVS_MAX ? count : PROTOCOL_VDEVS_MAX;
+        for (size_t i = 0; i < program->vdev_count; i++)
+            program_vdevs_take_vdev(program, i, &vdevs[i], seeks);
         /* These are of the whole program. */
         status->contexts = field_u64(first, "contexts", 0);
         status->queues = field_u64(first, "queues", 0);
@@ -270,43 +270,43 @@ void program_take_status(struct program *program, const msgpack_object *message)
     status->slice_ns = field_u64(message, "slice_ns", 0);
     status->spread_launches = field_u64(message, "spread_launches", 0);
     status->spread_items = field_u64(message, "spread_items", 0);
-    status->stored = program_seats_bytes_of(message, "stored", 0);
-    program_seats_take_protect(program, message);
-    program_seats_take_loss(&status->loss, field_get(message, "loss"));
+    status->stored = program_vdevs_bytes_of(message, "stored", 0);
+    program_vdevs_take_protect(program, message);
+    program_vdevs_take_loss(&status->loss, field_get(message, "loss"));
     status->fenced = field_bool(field_get(message, "right"), "fenced", false);
-    program_seats_take_right(program, field_get(message, "right"));
+    program_vdevs_take_right(program, field_get(message, "right"));
     field_text(field_get(message, "right"), "problem", status->right_problem,
                sizeof(status->right_problem));
 }
 
 bool program_suspended(const struct program *program)
 {
-    for (size_t i = 0; i < program->seat_count; i++)
-        if (!program->seats[i].suspended)
+    for (size_t i = 0; i < program->vdev_count; i++)
+        if (!program->vdevs[i].suspended)
             return false;
     return true;
 }
 
 bool program_moving(const struct program *program)
 {
-    for (size_t i = 0; i < program->seat_count; i++)
-        if (program->seats[i].moving)
+    for (size_t i = 0; i < program->vdev_count; i++)
+        if (program->vdevs[i].moving)
             return true;
     return false;
 }
 
-static bool program_seats_program_lost(const struct program *program)
+static bool program_vdevs_program_lost(const struct program *program)
 {
-    for (size_t i = 0; i < program->seat_count; i++)
-        if (!program->seats[i].suspended && program->seats[i].lost)
+    for (size_t i = 0; i < program->vdev_count; i++)
+        if (!program->vdevs[i].suspended && program->vdevs[i].lost)
             return true;
     return false;
 }
 
-static bool program_seats_program_spilled(const struct program *program)
+static bool program_vdevs_program_spilled(const struct program *program)
 {
-    for (size_t i = 0; i < program->seat_count; i++)
-        if (!program->seats[i].suspended && program->seats[i].spilled)
+    for (size_t i = 0; i < program->vdev_count; i++)
+        if (!program->vdevs[i].suspended && program->vdevs[i].spilled)
             return true;
     return false;
 }
@@ -321,36 +321,36 @@ const char *program_state(const struct program *program)
         return "fenced";
     if (program_moving(program))
         return "moving";
-    if (program_seats_program_lost(program))
+    if (program_vdevs_program_lost(program))
         return "lost";
     if (program_suspended(program))
         return "suspended";
     if (program->governed.waiting)
         return "waiting";
-    return program_seats_program_spilled(program) ? "spilled" : "running";
+    return program_vdevs_program_spilled(program) ? "spilled" : "running";
 }
 
-const char *seat_device_name(const struct agent *agent, const struct program_device *seat)
+const char *vdev_device_name(const struct agent *agent, const struct program_device *vdev)
 {
     const struct inventory_entry *entry =
-        seat->has_device ? device_by_key(&agent->devices.inventory, &seat->device) : NULL;
+        vdev->has_device ? device_by_key(&agent->devices.inventory, &vdev->device) : NULL;
 
     return entry ? entry->name : "";
 }
 
-void program_device_names(const struct agent *agent, const struct program *program, size_t seat,
+void program_device_names(const struct agent *agent, const struct program *program, size_t vdev,
                           bool present, char *ret, size_t size)
 {
     size_t used = 0;
     bool any = false;
 
     ret[0] = '\0';
-    for (size_t i = 0; i < program->seat_count; i++) {
-        const struct program_device *one = &program->seats[i];
-        if (seat != PROGRAM_ALL_SEATS && seat != i)
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *one = &program->vdevs[i];
+        if (vdev != PROGRAM_ALL_VDEVS && vdev != i)
             continue;
         bool away = present && one->suspended;
-        const char *name = away ? "-" : seat_device_name(agent, one);
+        const char *name = away ? "-" : vdev_device_name(agent, one);
         any = any || !away;
         int length = snprintf(ret + used, size - used, "%s%s", used ? "," : "", name);
         if (length < 0 || (size_t)length >= size - used)
@@ -363,7 +363,7 @@ void program_device_names(const struct agent *agent, const struct program *progr
 
 /* Room for what operators ask, and what becomes of room that was kept when a request ends. */
 
-uint64_t seat_wanted(const struct program_device *seat)
+uint64_t vdev_wanted(const struct program_device *vdev)
 {
-    return seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
+    return vdev->wanted > vdev->device_bytes ? vdev->wanted : vdev->device_bytes;
 }
