@@ -29,8 +29,9 @@ static struct memory *entry_migrate_migration_more(const struct command *base, u
 }
 
 static cl_int entry_migrate_migration_issue(struct command *base, struct residence *residence,
-                                            uint8_t place, cl_command_queue queue, cl_uint waits,
-                                            const cl_event *wait_list, cl_event *ret_event)
+                                            uint8_t residence_index, cl_command_queue queue,
+                                            cl_uint waits, const cl_event *wait_list,
+                                            cl_event *ret_event)
 {
     const struct migration *migration = (const struct migration *)base;
     if (!residence->cl->clEnqueueMigrateMemObjects)
@@ -43,7 +44,7 @@ static cl_int entry_migrate_migration_issue(struct command *base, struct residen
             return CL_OUT_OF_HOST_MEMORY;
     }
     for (cl_uint i = 0; i < migration->count; i++)
-        real[i] = migration->objects[i]->real[place];
+        real[i] = migration->objects[i]->real[residence_index];
     /* What is undefined for the program is not for us: its bytes are those that other replicas hold
      * under the same version. */
     cl_mem_migration_flags flags = migration->flags & CL_MIGRATE_MEM_OBJECT_HOST;

@@ -116,10 +116,11 @@ struct migration {
 };
 
 static cl_int entry_svm_migration_issue(struct command *base, struct residence *residence,
-                                        uint8_t place, cl_command_queue queue, cl_uint waits,
-                                        const cl_event *wait_list, cl_event *ret_event)
+                                        uint8_t residence_index, cl_command_queue queue,
+                                        cl_uint waits, const cl_event *wait_list,
+                                        cl_event *ret_event)
 {
-    (void)place;
+    (void)residence_index;
     const struct migration *migration = (const struct migration *)base;
     const cl_icd_dispatch *cl = residence->cl;
     /* SVM is 2.0's, this call 2.1's; a hint does nothing but wait where there is none. */

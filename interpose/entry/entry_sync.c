@@ -6,10 +6,10 @@
 /* Commands that only order others (5.10). They use no object: a struct command is all of them. */
 
 static cl_int entry_sync_marker_issue(struct command *command, struct residence *residence,
-                                      uint8_t place, cl_command_queue queue, cl_uint waits,
-                                      const cl_event *wait_list, cl_event *ret_event)
+                                      uint8_t residence_index, cl_command_queue queue,
+                                      cl_uint waits, const cl_event *wait_list, cl_event *ret_event)
 {
-    (void)command, (void)place;
+    (void)command, (void)residence_index;
     if (LIKELY(residence->cl->clEnqueueMarkerWithWaitList))
         return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     return waits == 0 && ret_event ? residence->cl->clEnqueueMarker(queue, ret_event)
@@ -17,10 +17,11 @@ static cl_int entry_sync_marker_issue(struct command *command, struct residence 
 }
 
 static cl_int entry_sync_barrier_issue(struct command *command, struct residence *residence,
-                                       uint8_t place, cl_command_queue queue, cl_uint waits,
-                                       const cl_event *wait_list, cl_event *ret_event)
+                                       uint8_t residence_index, cl_command_queue queue,
+                                       cl_uint waits, const cl_event *wait_list,
+                                       cl_event *ret_event)
 {
-    (void)command, (void)place;
+    (void)command, (void)residence_index;
     if (LIKELY(residence->cl->clEnqueueBarrierWithWaitList))
         return residence->cl->clEnqueueBarrierWithWaitList(queue, waits, wait_list, ret_event);
     return waits == 0 && !ret_event ? residence->cl->clEnqueueBarrier(queue) : CL_INVALID_OPERATION;

@@ -279,16 +279,16 @@ class Command:
             if p.name in fixed:
                 arguments.append(fixed[p.name])
             elif p.name in objects:
-                arguments.append(f"base->uses[{objects[p.name]}]->real[place]")
+                arguments.append(f"base->uses[{objects[p.name]}]->real[residence_index]")
             elif p.name == self.blocking:
                 arguments.append("CL_FALSE")
             else:
                 arguments.append(f"command->{p.name}")
-        return f"""static cl_int {self.name}_issue(struct command *base, struct residence *residence, uint8_t place,
+        return f"""static cl_int {self.name}_issue(struct command *base, struct residence *residence, uint8_t residence_index,
     cl_command_queue queue, cl_uint waits, const cl_event *wait_list, cl_event *ret_event)
 {{
     const struct {self.name} *command = (const struct {self.name} *)base;
-    (void)place;
+    (void)residence_index;
     if (UNLIKELY(!residence->cl->{self.call.name}))
         return CL_INVALID_OPERATION;
     return residence->cl->{self.call.name}({", ".join(arguments)});

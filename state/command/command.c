@@ -36,24 +36,25 @@ struct range command_range(const struct command *command, unsigned use, const st
  * with the gate closed only.
  */
 static bool command_may_write(const struct command *command, const struct memory *root,
-                              uint8_t place)
+                              uint8_t residence_index)
 {
     return command->queue->context->vdev_count == 1 ||
-           atomic_load_explicit(&root->writer, memory_order_relaxed) == place;
+           atomic_load_explicit(&root->writer, memory_order_relaxed) == residence_index;
 }
 
-/* True when @place has no bytes for what @command does with the object at cursor @use. What was
- * said of all bytes of it was no: they may have been told apart. */
+/* True when @residence_index has no bytes for what @command does with the object at cursor @use.
+ * What was said of all bytes of it was no: they may have been told apart. */
 static NOINLINE bool command_lacks(const struct command *command, unsigned use,
-                                   const struct memory *memory, bool writes, uint8_t place)
+                                   const struct memory *memory, bool writes,
+                                   uint8_t residence_index)
 {
     const struct memory *root = memory->root;
-    if (!memory->real[place])
+    if (!memory->real[residence_index])
         return true;
     struct range range = command_range(command, use, memory);
-    return !extents_latest(root, place, range) ||
-           (writes && !command_may_write(command, root, place) &&
-            !extents_written_by(root, place, range));
+    return !extents_latest(root, residence_index, range) ||
+           (writes && !command_may_write(command, root, residence_index) &&
+            !extents_written_by(root, residence_index, range));
 }
 
 /* What could not be brought once is not tried for ever: a held command ends in that error. */
@@ -78,7 +79,7 @@ static uint64_t command_distinct_bytes(const struct command *command)
     return bytes;
 }
 
-cl_int command_ready(struct command *command, struct residence *residence, uint8_t place)
+cl_int command_ready(struct command *command, struct residence *residence, uint8_t residence_index)
 {
     struct memory *memory;
     struct account *account = &residence->device->account;
@@ -91,9 +92,10 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
         bytes += root->size;
         if (UNLIKELY(tight))
             memory_stamp(root);
-        if (UNLIKELY(!memory->real[place] || !replica_is_latest_whole(root, place) ||
-                     (writes && !command_may_write(command, root, place))) &&
-            command_lacks(command, i - 1, memory, writes, place))
+        if (UNLIKELY(!memory->real[residence_index] ||
+                     !replica_is_latest_whole(root, residence_index) ||
+                     (writes && !command_may_write(command, root, residence_index))) &&
+            command_lacks(command, i - 1, memory, writes, residence_index))
             return command_absent(command);
         if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
             atomic_store_explicit(&root->used, true, memory_order_relaxed);
@@ -103,30 +105,30 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
         account_limit(account) != ACCOUNT_UNLIMITED)
         account_raise(&account->least, command_distinct_bytes(command));
     cl_int error =
-        command->ops->ready ? command->ops->ready(command, residence, place) : CL_SUCCESS;
+        command->ops->ready ? command->ops->ready(command, residence, residence_index) : CL_SUCCESS;
     return UNLIKELY(error == COMMAND_ABSENT) ? command_absent(command) : error;
 }
 
-static void command_given(const struct command *command, uint8_t place)
+static void command_given(const struct command *command, uint8_t residence_index)
 {
     struct memory *memory;
     bool writes;
     for (unsigned i = 0; (memory = command_use(command, &i, &writes));)
         if (writes && LIKELY(!replica_is_apart(memory->root)))
-            replica_written_whole(memory->root, place);
+            replica_written_whole(memory->root, residence_index);
         else if (writes)
-            extents_written(memory->root, place, command_range(command, i - 1, memory));
+            extents_written(memory->root, residence_index, command_range(command, i - 1, memory));
 }
 
 /* Inside the gate with the queue on a device: like context_enter, for one queue. */
-static struct residence *command_queue_enter(struct queue *queue, uint8_t *ret_place)
+static struct residence *command_queue_enter(struct queue *queue, uint8_t *ret_residence_index)
 {
     gate_enter();
     while (UNLIKELY(!queue->real))
         context_enter_slow(queue->context, 1u << queue->vdev_index);
-    *ret_place =
-        atomic_load_explicit(&queue->context->place[queue->vdev_index], memory_order_relaxed);
-    return queue->context->at[*ret_place];
+    *ret_residence_index = atomic_load_explicit(&queue->context->residence_index[queue->vdev_index],
+                                                memory_order_relaxed);
+    return queue->context->at[*ret_residence_index];
 }
 
 /* 5.11 and the errors of every enqueue call. Handles of events are the events. */
@@ -147,13 +149,13 @@ static cl_int command_check_wait_list(const struct queue *queue, cl_uint waits,
 
 /* What the driver has to wait for: events that it knows; those of another residence have ended.
  * Inside the gate. */
-static cl_uint command_real_waits(uint8_t place, cl_uint waits, struct event *const *wait_list,
-                                  cl_event *ret_real)
+static cl_uint command_real_waits(uint8_t residence_index, cl_uint waits,
+                                  struct event *const *wait_list, cl_event *ret_real)
 {
     cl_uint count = 0;
     for (cl_uint i = 0; i < waits; i++)
         if (event_state(wait_list[i]) == EVENT_ISSUED && !wait_list[i]->parts &&
-            wait_list[i]->place == place)
+            wait_list[i]->residence_index == residence_index)
             ret_real[count++] = wait_list[i]->real;
     return count;
 }
@@ -162,27 +164,28 @@ static cl_uint command_real_waits(uint8_t place, cl_uint waits, struct event *co
  * made for it, and then the policy is asked. The same error says that a launch does not fit the
  * device's compute units, which no room helps. */
 static cl_int command_issue_failed(struct command *command, struct residence *residence,
-                                   uint8_t place, cl_int error)
+                                   uint8_t residence_index, cl_int error)
 {
     const struct command_ops *ops = command->ops;
     if (!is_shortage(error) || command->squeezes > COMMAND_SQUEEZES ||
-        (error == CL_OUT_OF_RESOURCES && ops->exceeds && ops->exceeds(command, residence, place)))
+        (error == CL_OUT_OF_RESOURCES && ops->exceeds &&
+         ops->exceeds(command, residence, residence_index)))
         return error;
     command->squeezes++;
     command->shortage = error;
     return COMMAND_ABSENT;
 }
 
-cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
+cl_int command_issue(struct command *command, struct residence *residence, uint8_t residence_index,
                      cl_uint waits, struct event *const *wait_list, cl_event *ret_real)
 {
-    return command_issue_in(command, residence, place, command->queue->real, waits, wait_list,
-                            ret_real);
+    return command_issue_in(command, residence, residence_index, command->queue->real, waits,
+                            wait_list, ret_real);
 }
 
-cl_int command_issue_in(struct command *command, struct residence *residence, uint8_t place,
-                        cl_command_queue queue, cl_uint waits, struct event *const *wait_list,
-                        cl_event *ret_real)
+cl_int command_issue_in(struct command *command, struct residence *residence,
+                        uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                        struct event *const *wait_list, cl_event *ret_real)
 {
     cl_event on_stack[16], *real = on_stack;
     if (waits > ARRAY_SIZE(on_stack)) {
@@ -190,18 +193,18 @@ cl_int command_issue_in(struct command *command, struct residence *residence, ui
         if (!real)
             return CL_OUT_OF_HOST_MEMORY;
     }
-    cl_uint count = command_real_waits(place, waits, wait_list, real);
+    cl_uint count = command_real_waits(residence_index, waits, wait_list, real);
     if (UNLIKELY(residence->runs_at_once))
         account_wait_begin(&residence->device->account, clock_now_ns());
-    cl_int error =
-        command->ops->issue(command, residence, place, queue, count, count ? real : NULL, ret_real);
+    cl_int error = command->ops->issue(command, residence, residence_index, queue, count,
+                                       count ? real : NULL, ret_real);
     if (UNLIKELY(residence->runs_at_once))
         account_wait_end(&residence->device->account, clock_now_ns());
     if (real != on_stack)
         free(real);
     if (UNLIKELY(error != CL_SUCCESS))
-        return command_issue_failed(command, residence, place, error);
-    command_given(command, place);
+        return command_issue_failed(command, residence, residence_index, error);
+    command_given(command, residence_index);
     if (UNLIKELY(command->turn != 0))
         turn_end(command);
     return CL_SUCCESS;
@@ -248,7 +251,7 @@ static cl_int command_wait_outside(const struct call *call, struct residence *re
 
 /* The command can go: give it to the driver. Inside the gate, which is left. @ret_real is for a
  * blocking call to wait for. */
-static cl_int command_give(struct call *call, struct residence *residence, uint8_t place,
+static cl_int command_give(struct call *call, struct residence *residence, uint8_t residence_index,
                            cl_event *ret_real)
 {
     if (call->event || call->blocking)
@@ -256,8 +259,8 @@ static cl_int command_give(struct call *call, struct residence *residence, uint8
     bool kept = UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed));
     struct journal_entry *entry =
         kept ? journal_prepare(call->command, false, call->waits, call->wait_list) : NULL;
-    cl_int error = command_issue(call->command, residence, place, call->waits, call->wait_list,
-                                 call->event || call->blocking ? ret_real : NULL);
+    cl_int error = command_issue(call->command, residence, residence_index, call->waits,
+                                 call->wait_list, call->event || call->blocking ? ret_real : NULL);
     if (UNLIKELY(error != CL_SUCCESS)) {
         if (kept)
             journal_drop(entry);
@@ -272,7 +275,7 @@ static cl_int command_give(struct call *call, struct residence *residence, uint8
         (void)journal_add(entry, call->command, call->event);
     if (call->event) {
         call->event->begun = call->begun;
-        event_issued(call->event, place, *ret_real);
+        event_issued(call->event, residence_index, *ret_real);
         object_publish(call->event);
         *call->ret_event = (cl_event)call->event;
     }
@@ -336,21 +339,21 @@ static inline cl_int command_run_call(struct call *call)
 {
     struct command *command = call->command;
     unsigned tries = 0;
-    uint8_t place;
+    uint8_t residence_index;
 
     for (;;) {
-        struct residence *residence = command_queue_enter(command->queue, &place);
-        if (UNLIKELY(hold_needed(command, place, call->waits, call->wait_list)))
+        struct residence *residence = command_queue_enter(command->queue, &residence_index);
+        if (UNLIKELY(hold_needed(command, residence_index, call->waits, call->wait_list)))
             return command_run_held(call);
-        cl_int error = command_ready(command, residence, place);
+        cl_int error = command_ready(command, residence, residence_index);
         if (LIKELY(error == CL_SUCCESS)) {
             cl_event real = NULL;
-            error = command_give(call, residence, place, &real);
+            error = command_give(call, residence, residence_index, &real);
             if (LIKELY(error == CL_SUCCESS))
                 return call->blocking ? command_wait_outside(call, residence, real) : CL_SUCCESS;
             if (error == GIVE_AGAIN)
                 continue;
-        } else if (error == COMMAND_ABSENT && elsewhere_can(command, place)) {
+        } else if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index)) {
             return command_run_held(call);
         } else {
             gate_leave();
@@ -384,12 +387,12 @@ static cl_int command_hold_pieces(struct call *call)
 {
     struct command *command = call->command;
     cl_int error;
-    uint8_t place;
+    uint8_t residence_index;
     do {
-        struct residence *residence = command_queue_enter(command->queue, &place);
-        if (hold_needed(command, place, call->waits, call->wait_list))
+        struct residence *residence = command_queue_enter(command->queue, &residence_index);
+        if (hold_needed(command, residence_index, call->waits, call->wait_list))
             return command_run_held(call);
-        error = command_ready(command, residence, place);
+        error = command_ready(command, residence, residence_index);
         if (error == CL_SUCCESS) {
             error = command_run_held(call);
             cl_int refused = error == CL_SUCCESS ? command_refusal(call->event) : CL_SUCCESS;

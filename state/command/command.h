@@ -17,10 +17,10 @@ struct queue {
     struct object object;
     struct context *context; /**< Held. */
     struct vdev *vdev;
-    int vdev_index;        /**< In the context. */
-    cl_command_queue real; /**< In context->place[vdev_index]; NULL while suspended. */
-    cl_command_queue next; /**< A mover's, in the target. */
-    uint8_t next_place;    /**< Of `next`. */
+    int vdev_index;               /**< In the context. */
+    cl_command_queue real;        /**< In context->place[vdev_index]; NULL while suspended. */
+    cl_command_queue next;        /**< A mover's, in the target. */
+    uint8_t next_residence_index; /**< Of `next`. */
     cl_command_queue_properties properties;
     cl_queue_properties *property_list; /**< As the program gave them, with the final 0; or NULL. */
     size_t property_count;
@@ -90,8 +90,8 @@ typedef void command_ranger(const struct command *command, unsigned use, struct 
 struct command_ops {
     cl_command_type type;
     size_t size; /**< Of the struct that begins with struct command. */
-    /** Give it to the driver; inside the gate. Real objects are at index @place. */
-    cl_int (*issue)(struct command *command, struct residence *residence, uint8_t place,
+    /** Give it to the driver; inside the gate. Real objects are at index @residence_index. */
+    cl_int (*issue)(struct command *command, struct residence *residence, uint8_t residence_index,
                     cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
                     cl_event *ret_event);
     /** The command was copied to the heap with memcpy: copy what the program may change or free
@@ -112,17 +112,18 @@ struct command_ops {
     size_t (*element)(const struct command *command, unsigned use);
     /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
      *  bring has to be called first. */
-    cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
+    cl_int (*ready)(struct command *command, struct residence *residence, uint8_t residence_index);
     /** Of a command that is given in pieces (pieces.h), which is held from the beginning: where it
      *  has come. NULL for all others. */
     struct pieces *(*pieces)(struct command *command);
     /** The driver refused it for CL_OUT_OF_RESOURCES: true when the device's limits are why, and no
      *  memory that is freed would help. Inside the gate. Or NULL. */
-    bool (*exceeds)(const struct command *command, struct residence *residence, uint8_t place);
+    bool (*exceeds)(const struct command *command, struct residence *residence,
+                    uint8_t residence_index);
     /** What bringing (upcalls.h) does first, outside the gate; it may move the program. Or NULL. */
     void (*relocate)(struct command *command);
     /** What it does last, with the gate closed and every memory object ready in place. Or NULL. */
-    cl_int (*bring)(struct command *command, uint8_t place);
+    cl_int (*bring)(struct command *command, uint8_t residence_index);
     /**
      * For the journal: what does the same again, deferred and on the heap, with the bytes that it
      * writes. Both are the caller's. 0 or -errno. NULL: the command itself, as defer makes it.
@@ -198,7 +199,8 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
 /** Of `squeezes`: everything else has been spilled by this one. */
 #define COMMAND_SQUEEZES 5
 
-/** @command cannot run in @place yet: some object of it has no latest replica there (R2). */
+/** @command cannot run in @residence_index yet: some object of it has no latest replica there (R2).
+ */
 #define COMMAND_ABSENT 1
 
 struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes);
@@ -218,20 +220,20 @@ static inline struct memory *command_use(const struct command *command, unsigned
 struct range command_range(const struct command *command, unsigned use,
                            const struct memory *memory);
 /**
- * CL_SUCCESS: to be given to @place with command_issue at once. Else COMMAND_ABSENT, or the error
- * to give the program. Inside the gate.
+ * CL_SUCCESS: to be given to @residence_index with command_issue at once. Else COMMAND_ABSENT, or
+ * the error to give the program. Inside the gate.
  */
-cl_int command_ready(struct command *command, struct residence *residence, uint8_t place);
+cl_int command_ready(struct command *command, struct residence *residence, uint8_t residence_index);
 /** Give a ready command to the driver; events of @wait_list that it knows are passed on. Inside the
  *  gate. *ret_real is set if @ret_real is not NULL. */
-cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
+cl_int command_issue(struct command *command, struct residence *residence, uint8_t residence_index,
                      cl_uint waits, struct event *const *wait_list, cl_event *ret_real);
 /** The same in @queue, a real one of the same residence in place of the command's. */
-cl_int command_issue_in(struct command *command, struct residence *residence, uint8_t place,
-                        cl_command_queue queue, cl_uint waits, struct event *const *wait_list,
-                        cl_event *ret_real);
-/** Finish every real queue of @context in @place. By a mover, with the gate closed. */
-cl_int queue_drain(struct context *context, uint8_t place);
+cl_int command_issue_in(struct command *command, struct residence *residence,
+                        uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                        struct event *const *wait_list, cl_event *ret_real);
+/** Finish every real queue of @context in @residence_index. By a mover, with the gate closed. */
+cl_int queue_drain(struct context *context, uint8_t residence_index);
 /** Drain the siblings of @residence (residence_is_sibling), before host memory that it was given is
  * taken from it. By a mover, with the gate closed. False where there are none. */
 bool queue_drain_siblings(const struct residence *residence);
@@ -244,7 +246,7 @@ bool queue_drain_siblings(const struct residence *residence);
  * True when @command must be held: it waits for what no driver can wait for, or comes behind such a
  * command, or waits for what ended in error. Inside the gate.
  */
-bool hold_needed(const struct command *command, uint8_t place, cl_uint waits,
+bool hold_needed(const struct command *command, uint8_t residence_index, cl_uint waits,
                  struct event *const *wait_list);
 /**
  * Hold a copy of @command behind @wait_list; @event is its event, or NULL. Inside the gate.

@@ -3,36 +3,38 @@
 #include "state/base/clock.h"
 #include "state/command/parts.h"
 
-/* Where the latest of the bytes that @command reads are; PLACE_NONE: in no residence all of them.
+/* Where the latest of the bytes that @command reads are; RESIDENCE_NONE: in no residence all of
+ * them.
  */
-static uint8_t elsewhere_place_of(const struct command *command)
+static uint8_t elsewhere_index_of(const struct command *command)
 {
     const struct memory *memory = command->uses[0];
     const struct context *context = memory->context;
     struct range range = command_range(command, 0, memory);
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (memory->real[place] && context_lives(context, place) &&
-            replica_has(memory->root, place, range) && !context->at[place]->runs_in_caller)
-            return place;
-    return PLACE_NONE;
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (memory->real[residence_index] && context_lives(context, residence_index) &&
+            replica_has(memory->root, residence_index, range) &&
+            !context->at[residence_index]->runs_in_caller)
+            return residence_index;
+    return RESIDENCE_NONE;
 }
 
-bool elsewhere_can(const struct command *command, uint8_t place)
+bool elsewhere_can(const struct command *command, uint8_t residence_index)
 {
-    return command->ops->reads_to_host && elsewhere_place_of(command) != PLACE_NONE &&
-           !command->queue->context->at[place]->runs_in_caller;
+    return command->ops->reads_to_host && elsewhere_index_of(command) != RESIDENCE_NONE &&
+           !command->queue->context->at[residence_index]->runs_in_caller;
 }
 
 static cl_int elsewhere_mark_issue(struct command *command, struct residence *residence,
-                                   uint8_t place, cl_command_queue queue, cl_uint waits,
+                                   uint8_t residence_index, cl_command_queue queue, cl_uint waits,
                                    const cl_event *wait_list, cl_event *ret_event)
 {
-    (void)command, (void)place;
+    (void)command, (void)residence_index;
     return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
 }
 
 struct event *elsewhere_mark(const struct command *command, struct residence *residence,
-                             uint8_t place, cl_uint waits, struct event *const *wait_list,
+                             uint8_t residence_index, cl_uint waits, struct event *const *wait_list,
                              uint64_t since)
 {
     static const struct command_ops ops = {.type = CL_COMMAND_MARKER,
@@ -45,12 +47,12 @@ struct event *elsewhere_mark(const struct command *command, struct residence *re
         return NULL;
     command_init(&mark, &ops, queue);
     marker->begun = queue_step(queue);
-    if (command_issue(&mark, residence, place, waits, wait_list, &real) != CL_SUCCESS) {
+    if (command_issue(&mark, residence, residence_index, waits, wait_list, &real) != CL_SUCCESS) {
         event_discard(marker);
         return NULL;
     }
     marker->times[0] = clock_now_ns() - since;
-    event_issued(marker, place, real);
+    event_issued(marker, residence_index, real);
     object_publish_internal(marker);
     if (event_watch(marker))
         return marker;
@@ -58,11 +60,11 @@ struct event *elsewhere_mark(const struct command *command, struct residence *re
     return NULL;
 }
 
-static cl_int elsewhere_read_there(void *data, struct residence *residence, uint8_t place,
+static cl_int elsewhere_read_there(void *data, struct residence *residence, uint8_t residence_index,
                                    cl_command_queue queue, cl_event *ret_event)
 {
     struct command *command = data;
-    return command->ops->issue(command, residence, place, queue, 0, NULL, ret_event);
+    return command->ops->issue(command, residence, residence_index, queue, 0, NULL, ret_event);
 }
 
 /* Of what its driver says nothing, the time is now. */
@@ -78,12 +80,13 @@ cl_int elsewhere_give(struct command *command, struct event *marker, struct even
 {
     if (event_failed(marker))
         return CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-    uint8_t place = elsewhere_place_of(command);
-    struct parts *parts = place != PLACE_NONE && event_watch(event) ? parts_create(1) : NULL;
+    uint8_t residence_index = elsewhere_index_of(command);
+    struct parts *parts =
+        residence_index != RESIDENCE_NONE && event_watch(event) ? parts_create(1) : NULL;
     if (!parts)
         return COMMAND_ABSENT;
-    if (part_issue(&parts->of[0], event->context, place, event->profiled, elsewhere_read_there,
-                   command) != CL_SUCCESS) {
+    if (part_issue(&parts->of[0], event->context, residence_index, event->profiled,
+                   elsewhere_read_there, command) != CL_SUCCESS) {
         parts_release(parts, event->context);
         parts_leave(parts);
         return COMMAND_ABSENT;

@@ -10,8 +10,8 @@
  * queue: once that has ended the read is given as a command of parts (parts.h).
  */
 
-/** True when @command, COMMAND_ABSENT in @place, can read elsewhere. Inside the gate. */
-bool elsewhere_can(const struct command *command, uint8_t place);
+/** True when @command, COMMAND_ABSENT in @residence_index, can read elsewhere. Inside the gate. */
+bool elsewhere_can(const struct command *command, uint8_t residence_index);
 
 /**
  * The event of a marker behind all that @command has to come after, so far as the driver of
@@ -19,7 +19,7 @@ bool elsewhere_can(const struct command *command, uint8_t place);
  * clock. The caller owns a hold. NULL where that cannot be had. Inside the gate.
  */
 struct event *elsewhere_mark(const struct command *command, struct residence *residence,
-                             uint8_t place, cl_uint waits, struct event *const *wait_list,
+                             uint8_t residence_index, cl_uint waits, struct event *const *wait_list,
                              uint64_t since);
 
 /**

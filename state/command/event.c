@@ -41,7 +41,7 @@ static void event_leave(struct object *object)
 {
     struct event *event = (struct event *)object;
     if (event->real)
-        event->context->at[event->place]->cl->clReleaseEvent(event->real);
+        event->context->at[event->residence_index]->cl->clReleaseEvent(event->real);
     if (UNLIKELY(event->parts != NULL))
         parts_release(event->parts, event->context);
 }
@@ -55,20 +55,20 @@ static void event_destroy(struct object *object)
     object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
 }
 
-void event_issued(struct event *event, uint8_t place, cl_event real)
+void event_issued(struct event *event, uint8_t residence_index, cl_event real)
 {
     event->real = real;
-    event->place = place;
+    event->residence_index = residence_index;
     atomic_store_explicit(&event->doubt, 0, memory_order_relaxed);
     atomic_store_explicit(&event->seen, CL_QUEUED, memory_order_relaxed);
     atomic_store_explicit(&event->given, queue_order(event->queue), memory_order_relaxed);
     atomic_store_explicit(&event->state, EVENT_ISSUED, memory_order_release);
 }
 
-void event_issued_late(struct event *event, uint8_t place, cl_event real)
+void event_issued_late(struct event *event, uint8_t residence_index, cl_event real)
 {
     pthread_mutex_lock(&engine_lock);
-    event_issued(event, place, real);
+    event_issued(event, residence_index, real);
     pthread_cond_broadcast(&engine_changed);
     pthread_mutex_unlock(&engine_lock);
     watch_issued(event);
@@ -115,7 +115,7 @@ cl_int event_set_user_status(struct event *event, cl_int status)
 
 bool event_real_status(const struct event *event, cl_int *ret_status)
 {
-    const struct residence *residence = event->context->at[event->place];
+    const struct residence *residence = event->context->at[event->residence_index];
     cl_int status;
     if (UNLIKELY(residence_is_lost(residence))) {
         *ret_status = queue_is_past(event->queue, event) ? CL_COMPLETE : CL_OUT_OF_RESOURCES;
@@ -154,7 +154,7 @@ static void event_ask(struct callback_job *job)
     struct residence *residence = NULL;
     gate_enter();
     if (event_state(event) == EVENT_ISSUED && !event->parts) {
-        residence = event->context->at[event->place];
+        residence = event->context->at[event->residence_index];
         residence_ref(residence);
     }
     gate_leave();
@@ -221,7 +221,7 @@ static struct residence *event_doubted_by(const struct event *event)
 {
     if (!event_is_doubted(event) || event_state(event) != EVENT_ISSUED || event->parts)
         return NULL;
-    struct residence *residence = event->context->at[event->place];
+    struct residence *residence = event->context->at[event->residence_index];
     residence_ref(residence);
     return residence;
 }
@@ -272,7 +272,7 @@ static void event_collect(struct wait_batch *batch, cl_uint count, struct event 
         struct event *event = events[*at];
         if (event_state(event) != EVENT_ISSUED || event->parts)
             continue;
-        struct residence *residence = event->context->at[event->place];
+        struct residence *residence = event->context->at[event->residence_index];
         if (batch->residence && batch->residence != residence)
             break;
         if (!batch->residence)
@@ -378,7 +378,7 @@ cl_int event_wait(cl_uint count, struct event *const *events)
 /* A real event, where it is. */
 struct there {
     const struct event *event;
-    uint8_t place;
+    uint8_t residence_index;
     cl_event real;
 };
 
@@ -386,7 +386,7 @@ struct there {
 static cl_int event_device_time(struct there at, cl_profiling_info name, cl_ulong *ret_time)
 {
     const struct event *event = at.event;
-    struct residence *residence = event->context->at[at.place];
+    struct residence *residence = event->context->at[at.residence_index];
     cl_int error =
         residence->cl->clGetEventProfilingInfo(at.real, name, sizeof(*ret_time), ret_time, NULL);
     /* It ended, and its driver has not noticed: asked for this one it will, at once. */
@@ -412,7 +412,7 @@ static cl_int event_told_time(struct there at, cl_profiling_info name, cl_ulong 
 
 static struct there event_there_of(const struct event *event)
 {
-    return (struct there){event, event->place, event->real};
+    return (struct there){event, event->residence_index, event->real};
 }
 
 /* In the program's clock; 0 of what has not ended, or says nothing, or is not known. */
@@ -469,11 +469,11 @@ static cl_ulong event_guessed_time(struct event *event)
     return none;
 }
 
-cl_int event_real_time(struct event *event, uint8_t place, cl_event real, cl_profiling_info name,
-                       cl_ulong *ret_time)
+cl_int event_real_time(struct event *event, uint8_t residence_index, cl_event real,
+                       cl_profiling_info name, cl_ulong *ret_time)
 {
     struct device_clock *clock = &event->queue->vdev->clock;
-    const struct there at = {event, place, real};
+    const struct there at = {event, residence_index, real};
     cl_ulong time, end;
     cl_int error = event_told_time(at, name, &time);
     if (error == CL_SUCCESS && time == 0) {
@@ -494,7 +494,7 @@ cl_int event_real_time(struct event *event, uint8_t place, cl_event real, cl_pro
 static cl_int event_single_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     cl_ulong time;
-    cl_int error = event_real_time(event, event->place, event->real, name, &time);
+    cl_int error = event_real_time(event, event->residence_index, event->real, name, &time);
     if (error != CL_SUCCESS)
         return error;
     if (time == 0)
@@ -516,7 +516,7 @@ static cl_int event_driver_profiling(struct event *event, cl_profiling_info name
         error = parts_time(event, name, ret_time);
     } else if (event_state(event) == EVENT_ISSUED) {
         error = event_single_time(event, name, ret_time);
-        *ret_lost = residence_is_lost(event->context->at[event->place]);
+        *ret_lost = residence_is_lost(event->context->at[event->residence_index]);
         if (error == CL_SUCCESS && name != CL_PROFILING_COMMAND_QUEUED &&
             name != CL_PROFILING_COMMAND_COMPLETE)
             __atomic_store_n(&event->times[name - CL_PROFILING_COMMAND_QUEUED], *ret_time,
@@ -625,9 +625,10 @@ static void event_settle(struct event *event, struct residence *residence)
 }
 
 /* Where its last part was, it is DONE. */
-static void event_settle_parts(struct event *event, struct residence *residence, uint8_t place)
+static void event_settle_parts(struct event *event, struct residence *residence,
+                               uint8_t residence_index)
 {
-    if (!parts_settle(event, residence, place))
+    if (!parts_settle(event, residence, residence_index))
         return;
     for (unsigned i = 0; event->profiled && i < ARRAY_SIZE(event->times); i++)
         (void)parts_time(event, CL_PROFILING_COMMAND_QUEUED + i, &event->times[i]);
@@ -635,22 +636,24 @@ static void event_settle_parts(struct event *event, struct residence *residence,
 }
 
 /* Everything of the virtual device in its place is complete. */
-static void event_vacate(struct object *object, const struct move_context *move, uint8_t place)
+static void event_vacate(struct object *object, const struct move_context *move,
+                         uint8_t residence_index)
 {
     struct event *event = (struct event *)object;
-    if (place != move->from || place == PLACE_HOST)
+    if (residence_index != move->from || residence_index == RESIDENCE_HOST)
         return;
-    if (move->recovers && event->kept && event->real && event->place == place &&
+    if (move->recovers && event->kept && event->real && event->residence_index == residence_index &&
         !event_is_known_ended(event)) {
-        residence_retire(move->context->at[place], OBJECT_EVENT, event->real, NULL);
+        residence_retire(move->context->at[residence_index], OBJECT_EVENT, event->real, NULL);
         event->real = NULL;
         event_again(event);
         return;
     }
-    if (event->real && event->place == place && event->queue->vdev_index == move->vdev_index)
-        event_settle(event, move->context->at[place]);
+    if (event->real && event->residence_index == residence_index &&
+        event->queue->vdev_index == move->vdev_index)
+        event_settle(event, move->context->at[residence_index]);
     else if (event_state(event) == EVENT_ISSUED && event->parts)
-        event_settle_parts(event, move->context->at[place], place);
+        event_settle_parts(event, move->context->at[residence_index], residence_index);
 }
 
 static void event_release_real(const cl_icd_dispatch *cl, void *real, void *kept)

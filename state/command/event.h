@@ -33,8 +33,8 @@ struct event {
     struct queue *queue;     /**< Held; NULL for user events. */
     cl_command_type type;
     bool user;
-    bool profiled; /**< Its queue keeps times. */
-    uint8_t place; /**< Of `real`. */
+    bool profiled;           /**< Its queue keeps times. */
+    uint8_t residence_index; /**< Of `real`. */
     _Atomic uint32_t state;
     _Atomic cl_int status; /**< While HELD: CL_QUEUED or CL_SUBMITTED; ended or DONE: the last. */
     /** An error that its driver reported of a program that is protected: not asked for, asked what
@@ -82,9 +82,9 @@ struct event *event_create(struct context *context, struct queue *queue, cl_comm
 /** A wait of the driver's for @event, which was ISSUED then, succeeded. */
 void event_waited(struct event *event);
 /** The command was given to the driver: HELD becomes ISSUED. Inside the gate. Owns @real. */
-void event_issued(struct event *event, uint8_t place, cl_event real);
+void event_issued(struct event *event, uint8_t residence_index, cl_event real);
 /** The same for a command that was held: whoever waits for it goes on, callbacks are registered. */
-void event_issued_late(struct event *event, uint8_t place, cl_event real);
+void event_issued_late(struct event *event, uint8_t residence_index, cl_event real);
 /** Have held commands looked at when @event, ISSUED in another residence, ends. Inside the gate.
  *  False without memory or threads for that. */
 MUST_CHECK bool event_watch(struct event *event);
@@ -134,9 +134,9 @@ cl_int event_wait(cl_uint count, struct event *const *events);
 cl_int event_set_callback(struct event *event, cl_int type,
                           void(CL_CALLBACK *call)(cl_event, cl_int, void *), void *data);
 cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time);
-/** What its driver says of @real, in @place, of a command of @event's queue, in the program's
- * clock; 0 where it says nothing. Inside the gate. */
-cl_int event_real_time(struct event *event, uint8_t place, cl_event real, cl_profiling_info name,
-                       cl_ulong *ret_time);
+/** What its driver says of @real, in @residence_index, of a command of @event's queue, in the
+ * program's clock; 0 where it says nothing. Inside the gate. */
+cl_int event_real_time(struct event *event, uint8_t residence_index, cl_event real,
+                       cl_profiling_info name, cl_ulong *ret_time);
 
 #endif

@@ -38,14 +38,15 @@ struct held {
 #define MARKED      2
 #define PARTS_GIVEN 3
 
-/* True when a driver can take care of @event for a command in @place. */
-static bool hold_driver_can_wait(const struct event *event, uint8_t place)
+/* True when a driver can take care of @event for a command in @residence_index. */
+static bool hold_driver_can_wait(const struct event *event, uint8_t residence_index)
 {
     switch (event_state(event)) {
     case EVENT_HELD:
         return false;
     case EVENT_ISSUED:
-        return (event->place == place && !event->parts) || atomic_load(&event->ended);
+        return (event->residence_index == residence_index && !event->parts) ||
+               atomic_load(&event->ended);
     default:
         return true;
     }
@@ -68,12 +69,13 @@ static bool hold_behind_barrier(struct queue *queue, const struct command *comma
     return behind;
 }
 
-bool hold_needed(const struct command *command, uint8_t place, cl_uint waits,
+bool hold_needed(const struct command *command, uint8_t residence_index, cl_uint waits,
                  struct event *const *wait_list)
 {
     struct queue *queue = command->queue;
     for (cl_uint i = 0; i < waits; i++)
-        if (UNLIKELY(!hold_driver_can_wait(wait_list[i], place) || event_failed(wait_list[i])))
+        if (UNLIKELY(!hold_driver_can_wait(wait_list[i], residence_index) ||
+                     event_failed(wait_list[i])))
             return true;
     if (LIKELY(atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0))
         return false;
@@ -145,12 +147,12 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
     return CL_SUCCESS;
 }
 
-static bool hold_is_ready(const struct held *held, uint8_t place)
+static bool hold_is_ready(const struct held *held, uint8_t residence_index)
 {
     if (held->marker && !event_has_ended(held->marker))
         return false;
     for (cl_uint i = 0; i < held->waits; i++)
-        if (!hold_driver_can_wait(held->wait_list[i], place))
+        if (!hold_driver_can_wait(held->wait_list[i], residence_index))
             return false;
     return true;
 }
@@ -174,13 +176,14 @@ static bool hold_goes_on(const struct queue *queue, const struct held *held)
 }
 
 /* The next command of @queue that can go, or has gone and ended. Under engine_lock. */
-static struct held *hold_pick(struct queue *queue, uint8_t place)
+static struct held *hold_pick(struct queue *queue, uint8_t residence_index)
 {
     for (struct held *h = queue->held_first; h; h = h->next) {
         bool first = h == queue->held_first;
-        if (!h->left && (h->given ? hold_goes_on(queue, h)
-                                  : queue->real && !h->issuing && hold_is_ready(h, place) &&
-                                        (first || !hold_waits_for_all(h->command))))
+        if (!h->left &&
+            (h->given ? hold_goes_on(queue, h)
+                      : queue->real && !h->issuing && hold_is_ready(h, residence_index) &&
+                            (first || !hold_waits_for_all(h->command))))
             return h;
         if (queue->in_order || h->command->ops->blocks_later)
             return NULL;
@@ -213,13 +216,14 @@ static bool hold_waited_for_an_error(const struct held *held)
 }
 
 /* Its bytes are elsewhere: first a marker holds its place in its queue, then it is given there. */
-static cl_int hold_read_elsewhere(struct held *held, struct residence *residence, uint8_t place)
+static cl_int hold_read_elsewhere(struct held *held, struct residence *residence,
+                                  uint8_t residence_index)
 {
     struct command *command = held->command;
     struct queue *queue = command->queue;
     if (!held->marker) {
-        held->marker =
-            elsewhere_mark(command, residence, place, held->waits, held->wait_list, held->since);
+        held->marker = elsewhere_mark(command, residence, residence_index, held->waits,
+                                      held->wait_list, held->since);
         return held->marker ? MARKED : COMMAND_ABSENT;
     }
     if (!held->event) {
@@ -308,19 +312,20 @@ static cl_int hold_close_given(const struct pieces *pieces, struct parts *parts)
 
 /* Ready and given to the driver, in @beside if that is not NULL: then what it comes after has
  * ended. As command_issue. */
-static cl_int hold_issue(struct command *command, struct residence *residence, uint8_t place,
-                         cl_command_queue beside, cl_uint waits, struct event *const *wait_list,
-                         uint64_t *ret_begun, uint64_t *ret_given, cl_event *ret_real)
+static cl_int hold_issue(struct command *command, struct residence *residence,
+                         uint8_t residence_index, cl_command_queue beside, cl_uint waits,
+                         struct event *const *wait_list, uint64_t *ret_begun, uint64_t *ret_given,
+                         cl_event *ret_real)
 {
-    cl_int error = command_ready(command, residence, place);
+    cl_int error = command_ready(command, residence, residence_index);
     if (error != CL_SUCCESS)
         return error;
     *ret_begun = queue_step(command->queue);
     *ret_given = clock_now_ns();
     journal_break("a launch is given in pieces");
     if (!beside)
-        return command_issue(command, residence, place, waits, wait_list, ret_real);
-    error = command_issue_in(command, residence, place, beside, 0, NULL, ret_real);
+        return command_issue(command, residence, residence_index, waits, wait_list, ret_real);
+    error = command_issue_in(command, residence, residence_index, beside, 0, NULL, ret_real);
     if (error == CL_SUCCESS)
         residence_flush(residence, beside);
     return error;
@@ -328,7 +333,7 @@ static cl_int hold_issue(struct command *command, struct residence *residence, u
 
 /* Its parts are the event's once the first piece was given. */
 static cl_int hold_give(struct command *command, struct pieces *pieces, struct event *event,
-                        struct parts *parts, struct residence *residence, uint8_t place,
+                        struct parts *parts, struct residence *residence, uint8_t residence_index,
                         cl_uint waits, struct event *const *wait_list)
 {
     cl_event real;
@@ -340,8 +345,9 @@ static cl_int hold_give(struct command *command, struct pieces *pieces, struct e
     cl_int error = CL_SUCCESS;
     bool any = hold_take(pieces);
     if (any)
-        error = hold_issue(command, residence, place, parts_queue(event, part, residence, place),
-                           waits, wait_list, &begun, &given, &real);
+        error = hold_issue(command, residence, residence_index,
+                           parts_queue(event, part, residence, residence_index), waits, wait_list,
+                           &begun, &given, &real);
     if (any && error != CL_SUCCESS)
         hold_untake(pieces);
     if (error != CL_SUCCESS)
@@ -353,7 +359,7 @@ static cl_int hold_give(struct command *command, struct pieces *pieces, struct e
         event->begun = begun;
         event_issued_in_parts(event, parts);
     }
-    parts_give(event, part, place, real, given, pieces->count * pieces->row);
+    parts_give(event, part, residence_index, real, given, pieces->count * pieces->row);
     hold_tell(pieces);
     return hold_close_given(pieces, parts);
 }
@@ -361,14 +367,14 @@ static cl_int hold_give(struct command *command, struct pieces *pieces, struct e
 /* Give the next piece, with the command's event, HELD before the first and ISSUED afterwards.
  * COMMAND_ABSENT; or, before the first, the error that it ends in. Inside the gate. */
 static cl_int hold_pieces_give(struct command *command, struct event *event,
-                               struct residence *residence, uint8_t place, cl_uint waits,
+                               struct residence *residence, uint8_t residence_index, cl_uint waits,
                                struct event *const *wait_list)
 {
     struct pieces *pieces = command->ops->pieces(command);
     if (event->parts) {
         hold_measure(pieces, event->parts);
-        cl_int error =
-            hold_give(command, pieces, event, event->parts, residence, place, waits, wait_list);
+        cl_int error = hold_give(command, pieces, event, event->parts, residence, residence_index,
+                                 waits, wait_list);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT) {
             parts_close(event->parts, error);
             return CL_SUCCESS;
@@ -378,7 +384,8 @@ static cl_int hold_pieces_give(struct command *command, struct event *event,
     struct parts *parts = event_watch(event) ? parts_create_open(PIECES_AT_ONCE) : NULL;
     if (!parts)
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = hold_give(command, pieces, event, parts, residence, place, waits, wait_list);
+    cl_int error =
+        hold_give(command, pieces, event, parts, residence, residence_index, waits, wait_list);
     if (error != CL_SUCCESS) {
         hold_end_alone(pieces);
         parts_leave(parts);
@@ -401,7 +408,8 @@ static void hold_pieces_ended(struct command *command, struct event *event)
 }
 
 /* The next piece of a command, or the end of those. As hold_let_go. */
-static cl_int hold_let_piece_go(struct held *held, struct residence *residence, uint8_t place)
+static cl_int hold_let_piece_go(struct held *held, struct residence *residence,
+                                uint8_t residence_index)
 {
     cl_int error = held->error;
     if (held->given && error != CL_SUCCESS) {
@@ -411,20 +419,20 @@ static cl_int hold_let_piece_go(struct held *held, struct residence *residence, 
     }
     if (!held->given)
         held->event->times[0] = clock_now_ns() - held->since;
-    error = hold_pieces_give(held->command, held->event, residence, place, held->waits,
+    error = hold_pieces_give(held->command, held->event, residence, residence_index, held->waits,
                              held->wait_list);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
 /* As command_issue. Where the program is protected the command may be the journal's afterwards. */
-static cl_int hold_give_whole(struct held *held, struct residence *residence, uint8_t place,
-                              cl_event *ret_real)
+static cl_int hold_give_whole(struct held *held, struct residence *residence,
+                              uint8_t residence_index, cl_event *ret_real)
 {
     bool kept = atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
     struct journal_entry *entry =
         kept ? journal_prepare(held->command, true, held->waits, held->wait_list) : NULL;
-    cl_int error =
-        command_issue(held->command, residence, place, held->waits, held->wait_list, ret_real);
+    cl_int error = command_issue(held->command, residence, residence_index, held->waits,
+                                 held->wait_list, ret_real);
     if (kept && error == CL_SUCCESS)
         held->kept = journal_add(entry, held->command, held->event);
     else if (kept)
@@ -443,26 +451,26 @@ static cl_int hold_doubt(struct held *held, cl_int error)
 
 /* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
  * PARTS_GIVEN: it stays held. */
-static cl_int hold_let_go(struct held *held, struct residence *residence, uint8_t place)
+static cl_int hold_let_go(struct held *held, struct residence *residence, uint8_t residence_index)
 {
     struct command *command = held->command;
     cl_event real = NULL;
     uint64_t given = clock_now_ns();
     cl_int error = held->error;
     if (held->given)
-        return hold_let_piece_go(held, residence, place);
+        return hold_let_piece_go(held, residence, residence_index);
     if (hold_waited_for_an_error(held))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     if (error == CL_SUCCESS && command->ops->pieces) {
-        error = hold_let_piece_go(held, residence, place);
+        error = hold_let_piece_go(held, residence, residence_index);
     } else if (error == CL_SUCCESS) {
-        error = command_ready(command, residence, place);
-        if (error == COMMAND_ABSENT && elsewhere_can(command, place))
-            error = hold_read_elsewhere(held, residence, place);
+        error = command_ready(command, residence, residence_index);
+        if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index))
+            error = hold_read_elsewhere(held, residence, residence_index);
         if (error == CL_SUCCESS && held->event)
             held->event->begun = queue_step(command->queue);
         if (error == CL_SUCCESS)
-            error = hold_give_whole(held, residence, place, held->event ? &real : NULL);
+            error = hold_give_whole(held, residence, residence_index, held->event ? &real : NULL);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT && error != MARKED &&
             error != PARTS_GIVEN)
             error = hold_doubt(held, error);
@@ -474,7 +482,7 @@ static cl_int hold_let_go(struct held *held, struct residence *residence, uint8_
         command->ops->cancel(command);
     if (held->event && error == CL_SUCCESS) {
         held->event->times[0] = given - held->since; /* HELD still: nobody asks for it */
-        event_issued_late(held->event, place, real);
+        event_issued_late(held->event, residence_index, real);
     } else if (held->event) {
         event_finish(held->event, error);
     }
@@ -488,9 +496,9 @@ static cl_int hold_let_go(struct held *held, struct residence *residence, uint8_
 static bool hold_pump_inside(struct queue *queue, struct held **ret_absent)
 {
     bool progress = false;
-    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
     /* Suspended: whoever resumes it pumps again. */
-    struct residence *residence = queue->real ? queue->context->at[place] : NULL;
+    struct residence *residence = queue->real ? queue->context->at[residence_index] : NULL;
     struct held *held;
     pthread_mutex_lock(&engine_lock);
     if (queue->pumping) {
@@ -499,7 +507,7 @@ static bool hold_pump_inside(struct queue *queue, struct held **ret_absent)
     }
     queue->pumping = true;
     /* There are drivers that run a piece within the call: then the next one can go at once. */
-    while (!gate_is_awaited() && (held = hold_pick(queue, place))) {
+    while (!gate_is_awaited() && (held = hold_pick(queue, residence_index))) {
         bool ended = held->given && event_has_ended(held->event);
         held->issuing = true;
         pthread_mutex_unlock(&engine_lock);
@@ -509,7 +517,7 @@ static bool hold_pump_inside(struct queue *queue, struct held **ret_absent)
         if (ended)
             parts_ended(held->event);
         else
-            error = hold_let_go(held, residence, place);
+            error = hold_let_go(held, residence, residence_index);
         pthread_mutex_lock(&engine_lock);
         held->issuing = false;
         if (error == COMMAND_ABSENT) {

@@ -200,7 +200,7 @@ struct rewrite {
 };
 
 static cl_int journal_rewrite_issue(struct command *command, struct residence *residence,
-                                    uint8_t place, cl_command_queue queue, cl_uint waits,
+                                    uint8_t residence_index, cl_command_queue queue, cl_uint waits,
                                     const cl_event *wait_list, cl_event *ret_event)
 {
     const struct rewrite *rewrite = (const struct rewrite *)command;
@@ -208,13 +208,13 @@ static cl_int journal_rewrite_issue(struct command *command, struct residence *r
     if (rewrite->length == 0)
         return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     if (!memory->image || memory->type == CL_MEM_OBJECT_IMAGE1D_BUFFER)
-        return residence->cl->clEnqueueWriteBuffer(queue, memory->root->real[place], CL_FALSE,
-                                                   rewrite->offset, rewrite->length, rewrite->bytes,
-                                                   waits, wait_list, ret_event);
-    return residence->cl->clEnqueueWriteImage(queue, memory->real[place], CL_FALSE, rewrite->origin,
-                                              rewrite->region, memory->image->row_pitch,
-                                              image_slice_argument(memory->image), rewrite->bytes,
-                                              waits, wait_list, ret_event);
+        return residence->cl->clEnqueueWriteBuffer(queue, memory->root->real[residence_index],
+                                                   CL_FALSE, rewrite->offset, rewrite->length,
+                                                   rewrite->bytes, waits, wait_list, ret_event);
+    return residence->cl->clEnqueueWriteImage(
+        queue, memory->real[residence_index], CL_FALSE, rewrite->origin, rewrite->region,
+        memory->image->row_pitch, image_slice_argument(memory->image), rewrite->bytes, waits,
+        wait_list, ret_event);
 }
 
 static cl_int journal_rewrite_defer(struct command *command)

@@ -99,22 +99,24 @@ static bool launch_is_told(const struct launch *launch)
     return launch->base.ops->pieces && launch->pieces.told;
 }
 
-static cl_int launch_ready(struct command *command, struct residence *residence, uint8_t place)
+static cl_int launch_ready(struct command *command, struct residence *residence,
+                           uint8_t residence_index)
 {
     const struct launch *launch = (const struct launch *)command;
     struct kernel *kernel = launch->kernel;
-    if (launch->snapshot && launch_is_told(launch) && !program_cut_real(kernel->program, place))
+    if (launch->snapshot && launch_is_told(launch) &&
+        !program_cut_real(kernel->program, residence_index))
         return launch->refused == residence->device ? CL_BUILD_PROGRAM_FAILURE : COMMAND_ABSENT;
     /* The program was told that it would run: a move may have come since, to where it cannot. */
     if (launch->snapshot)
         return launch->refused == residence->device ||
-                       kernel_group_fits(kernel, residence, place, launch->space.items)
+                       kernel_group_fits(kernel, residence, residence_index, launch->space.items)
                    ? CL_SUCCESS
                    : COMMAND_ABSENT;
-    if (LIKELY(kernel_is_ready(kernel, place)))
+    if (LIKELY(kernel_is_ready(kernel, residence_index)))
         return CL_SUCCESS;
-    cl_int error = kernel_make_real(kernel, residence, place);
-    return LIKELY(error == CL_SUCCESS) ? kernel_apply(kernel, residence, place) : error;
+    cl_int error = kernel_make_real(kernel, residence, residence_index);
+    return LIKELY(error == CL_SUCCESS) ? kernel_apply(kernel, residence, residence_index) : error;
 }
 
 static uint64_t launch_local_bytes(const struct launch *launch)
@@ -132,32 +134,33 @@ static bool launch_is_to_be_refused(const struct launch *launch, const struct re
 }
 
 static bool launch_exceeds(const struct command *command, struct residence *residence,
-                           uint8_t place)
+                           uint8_t residence_index)
 {
     const struct launch *launch = (const struct launch *)command;
     if (launch->snapshot && launch_is_told(launch) &&
-        program_cut_real(launch->kernel->program, place) &&
-        !program_cut_fits(launch->kernel->program, launch->kernel->name, residence, place,
+        program_cut_real(launch->kernel->program, residence_index) &&
+        !program_cut_fits(launch->kernel->program, launch->kernel->name, residence, residence_index,
                           launch->space.items))
         return true;
-    return kernel_exceeds(launch->kernel, residence, place, launch->space.items,
+    return kernel_exceeds(launch->kernel, residence, residence_index, launch->space.items,
                           launch_local_bytes(launch));
 }
 
 /* Of a held launch: the program that its next kernel is made of. */
-static cl_program launch_program_of(const struct launch *launch, uint8_t place)
+static cl_program launch_program_of(const struct launch *launch, uint8_t residence_index)
 {
     const struct program *program = launch->kernel->program;
-    return launch_is_told(launch) ? program_cut_real(program, place) : program->real[place];
+    return launch_is_told(launch) ? program_cut_real(program, residence_index)
+                                  : program->real[residence_index];
 }
 
-static cl_int launch_issue(struct command *command, struct residence *residence, uint8_t place,
-                           cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                           cl_event *ret_event)
+static cl_int launch_issue(struct command *command, struct residence *residence,
+                           uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                           const cl_event *wait_list, cl_event *ret_event)
 {
     struct launch *launch = (struct launch *)command;
     const struct launch_space *space = &launch->space;
-    cl_kernel real = launch->kernel->real[place];
+    cl_kernel real = launch->kernel->real[residence_index];
     const size_t *local = space->local;
     size_t chosen[3];
     const size_t *offset = space->offset, *global = space->global;
@@ -170,12 +173,12 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
         return CL_INVALID_KERNEL_ARGS;
     /* The program may be setting arguments of its kernel: a held launch has one of its own. */
     if (launch->snapshot)
-        error = kernel_snapshot_make(launch->snapshot, residence, place,
-                                     launch_program_of(launch, place), &real);
+        error = kernel_snapshot_make(launch->snapshot, residence, residence_index,
+                                     launch_program_of(launch, residence_index), &real);
     if (error != CL_SUCCESS)
         return error;
     if (!local)
-        local = group_choose(launch->kernel, residence, place, real, space, chosen);
+        local = group_choose(launch->kernel, residence, residence_index, real, space, chosen);
     if (command->ops->pieces) {
         pieces_space(&launch->pieces, space, &piece);
         dims = piece.dims;
@@ -205,7 +208,7 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
     bool refused = error == CL_OUT_OF_RESOURCES ||
                    (error == CL_INVALID_WORK_GROUP_SIZE && launch_is_told(launch));
     return refused && launch->snapshot && launch->refused != residence->device &&
-                   launch_exceeds(command, residence, place)
+                   launch_exceeds(command, residence, residence_index)
                ? COMMAND_ABSENT
                : error;
 }
@@ -223,9 +226,10 @@ static cl_int launch_defer(struct command *command)
     struct launch *launch = (struct launch *)command;
     struct launch_space *space = &launch->space;
     struct queue *queue = launch->base.queue;
-    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
     /* What the driver would have said at once (5.10), of what the caller has not checked. */
-    if (!kernel_group_fits(launch->kernel, queue->context->at[place], place, space->items))
+    if (!kernel_group_fits(launch->kernel, queue->context->at[residence_index], residence_index,
+                           space->items))
         return CL_INVALID_WORK_GROUP_SIZE;
     if (kernel_snapshot_take(launch->kernel, &launch->snapshot) != 0)
         return CL_OUT_OF_HOST_MEMORY;
@@ -290,9 +294,9 @@ static void launch_relocate(struct command *command)
     launch_scatter(launch);
     bool fits = launch_can_tell(launch);
     gate_enter();
-    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
-    fits = fits && (!launch->snapshot || place == PLACE_NONE ||
-                    !launch_exceeds(command, queue->context->at[place], place));
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
+    fits = fits && (!launch->snapshot || residence_index == RESIDENCE_NONE ||
+                    !launch_exceeds(command, queue->context->at[residence_index], residence_index));
     gate_leave();
     if (!fits && !the_upcalls->move_back(queue->vdev, here, launch->kernel->name))
         launch->refused = here;
@@ -320,12 +324,13 @@ static const struct command_ops piece_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNE
 #define GROUP_MOST  256
 
 /* Inside the gate. False where no size that is known here is as good as a driver's. */
-static bool launch_choose_local(struct launch *launch, struct residence *residence, uint8_t place)
+static bool launch_choose_local(struct launch *launch, struct residence *residence,
+                                uint8_t residence_index)
 {
     struct launch_space *space = &launch->space;
     const struct group_limits *limits = space->told ? space->told : &residence->groups;
     size_t sizes[3], items = 1, all = launch_item_count(space);
-    size_t most = kernel_group_most(launch->kernel, residence, place);
+    size_t most = kernel_group_most(launch->kernel, residence, residence_index);
     if (space->local)
         return true;
     for (cl_uint i = 0; i < 3; i++) {
@@ -362,10 +367,10 @@ static bool launch_is_long(const struct launch *launch)
 /* Where its kernel asks for its place, and is not made for pieces yet, it is measured. NULL: it is
  * to be given so; else why not. */
 static const char *launch_begin_pieces(struct launch *launch, struct residence *residence,
-                                       uint8_t place, bool places)
+                                       uint8_t residence_index, bool places)
 {
     const struct kernel *kernel = launch->kernel;
-    bool told = places && program_cut_real(kernel->program, place);
+    bool told = places && program_cut_real(kernel->program, residence_index);
     if (!pieces_begin(&launch->space, residence, told, &launch->pieces))
         return "its launches have too few work-groups in a row, or more work-items than offsets "
                "say";
@@ -375,8 +380,8 @@ static const char *launch_begin_pieces(struct launch *launch, struct residence *
     if (launch->pieces.measures)
         launch->pieces.whole = "it asks where in the launch a group is, and was not built yet with "
                                "functions of ours that say so";
-    if (told &&
-        !program_cut_fits(kernel->program, kernel->name, residence, place, launch->space.items))
+    if (told && !program_cut_fits(kernel->program, kernel->name, residence, residence_index,
+                                  launch->space.items))
         return "its work-groups are too large for it with functions of ours that say where in the "
                "launch a group is";
     return NULL;
@@ -414,11 +419,12 @@ static void launch_make_for_pieces(struct launch *launch, const struct kernel_tr
     if (!traits->places || !(predicted ? launch_is_long(launch) : traits->loops))
         return;
     gate_enter();
-    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
-    struct residence *residence = place != PLACE_NONE ? queue->context->at[place] : NULL;
-    bool lacks = residence && !program_cut_real(program, place) &&
-                 kernel_make_real(launch->kernel, residence, place) == 0 &&
-                 launch_choose_local(launch, residence, place);
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
+    struct residence *residence =
+        residence_index != RESIDENCE_NONE ? queue->context->at[residence_index] : NULL;
+    bool lacks = residence && !program_cut_real(program, residence_index) &&
+                 kernel_make_real(launch->kernel, residence, residence_index) == 0 &&
+                 launch_choose_local(launch, residence, residence_index);
     if (lacks)
         ns = launch_patience(launch, residence);
     gate_leave();
@@ -472,13 +478,14 @@ static bool launch_cut(struct launch *launch)
         return false;
     launch_make_for_pieces(launch, &traits);
     gate_enter();
-    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
-    struct residence *residence = place != PLACE_NONE ? queue->context->at[place] : NULL;
-    if (residence && kernel_make_real(kernel, residence, place) == 0) {
-        whole = launch_choose_local(launch, residence, place)
-                    ? launch_begin_pieces(launch, residence, place, traits.places)
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
+    struct residence *residence =
+        residence_index != RESIDENCE_NONE ? queue->context->at[residence_index] : NULL;
+    if (residence && kernel_make_real(kernel, residence, residence_index) == 0) {
+        whole = launch_choose_local(launch, residence, residence_index)
+                    ? launch_begin_pieces(launch, residence, residence_index, traits.places)
                     : "its launches leave the size of work-groups to the driver";
-        cuts = !whole && !launch_exceeds(&launch->base, residence, place);
+        cuts = !whole && !launch_exceeds(&launch->base, residence, residence_index);
     }
     gate_leave();
     launch->pieces.stays = atomic_load(&kernel->pace->overlaps)

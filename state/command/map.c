@@ -14,9 +14,9 @@ struct map_command {
     struct range range;      /* of the object's bytes */
 };
 
-static bool map_backed_at(const struct mapping *mapping, uint8_t place)
+static bool map_backed_at(const struct mapping *mapping, uint8_t residence_index)
 {
-    return (mapping->memory->root->backed & (1u << place)) != 0;
+    return (mapping->memory->root->backed & (1u << residence_index)) != 0;
 }
 
 /* Buffers, and images that are one run of a buffer's bytes. */
@@ -25,32 +25,34 @@ static bool map_is_run(const struct memory *memory)
     return !memory->image || memory->type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
 }
 
-static cl_int map_read_region(const struct mapping *m, struct residence *residence, uint8_t place,
-                              cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                              cl_event *ret_event)
+static cl_int map_read_region(const struct mapping *m, struct residence *residence,
+                              uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                              const cl_event *wait_list, cl_event *ret_event)
 {
     const struct memory *memory = m->memory;
     if (map_is_run(memory))
-        return residence->cl->clEnqueueReadBuffer(queue, memory->root->real[place], CL_FALSE,
-                                                  m->offset, m->length, m->pointer, waits,
+        return residence->cl->clEnqueueReadBuffer(queue, memory->root->real[residence_index],
+                                                  CL_FALSE, m->offset, m->length, m->pointer, waits,
                                                   wait_list, ret_event);
-    return residence->cl->clEnqueueReadImage(
-        queue, memory->real[place], CL_FALSE, m->origin, m->region, memory->image->row_pitch,
-        image_slice_argument(memory->image), m->pointer, waits, wait_list, ret_event);
+    return residence->cl->clEnqueueReadImage(queue, memory->real[residence_index], CL_FALSE,
+                                             m->origin, m->region, memory->image->row_pitch,
+                                             image_slice_argument(memory->image), m->pointer, waits,
+                                             wait_list, ret_event);
 }
 
-static cl_int map_write_region(const struct mapping *m, struct residence *residence, uint8_t place,
-                               cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                               cl_event *ret_event)
+static cl_int map_write_region(const struct mapping *m, struct residence *residence,
+                               uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                               const cl_event *wait_list, cl_event *ret_event)
 {
     const struct memory *memory = m->memory;
     if (map_is_run(memory))
-        return residence->cl->clEnqueueWriteBuffer(queue, memory->root->real[place], CL_FALSE,
-                                                   m->offset, m->length, m->pointer, waits,
-                                                   wait_list, ret_event);
-    return residence->cl->clEnqueueWriteImage(
-        queue, memory->real[place], CL_FALSE, m->origin, m->region, memory->image->row_pitch,
-        image_slice_argument(memory->image), m->pointer, waits, wait_list, ret_event);
+        return residence->cl->clEnqueueWriteBuffer(queue, memory->root->real[residence_index],
+                                                   CL_FALSE, m->offset, m->length, m->pointer,
+                                                   waits, wait_list, ret_event);
+    return residence->cl->clEnqueueWriteImage(queue, memory->real[residence_index], CL_FALSE,
+                                              m->origin, m->region, memory->image->row_pitch,
+                                              image_slice_argument(memory->image), m->pointer,
+                                              waits, wait_list, ret_event);
 }
 
 /* The driver maps one run of bytes. Those between the rows of an image are not for the program to
@@ -69,17 +71,17 @@ static cl_map_flags map_native_flags(const struct mapping *mapping)
  * it. So the map has ended when all that was queued before has.
  */
 static cl_int map_enter_after(const struct mapping *mapping, struct residence *residence,
-                              uint8_t place, cl_command_queue queue, cl_uint waits,
+                              uint8_t residence_index, cl_command_queue queue, cl_uint waits,
                               const cl_event *wait_list, cl_event *ret_event)
 {
-    cl_int error = mapping_enter(mapping, residence, place, queue, map_native_flags(mapping), waits,
-                                 wait_list, NULL);
+    cl_int error = mapping_enter(mapping, residence, residence_index, queue,
+                                 map_native_flags(mapping), waits, wait_list, NULL);
     if (error != CL_SUCCESS || !ret_event)
         return error;
     error = residence->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, ret_event);
     if (error != CL_SUCCESS)
         (void)residence->cl->clEnqueueUnmapMemObject(
-            queue, mapping->memory->root->real[place],
+            queue, mapping->memory->root->real[residence_index],
             mapping->memory->root->window->bytes + mapping->offset, 0, NULL, NULL);
     return error;
 }
@@ -106,72 +108,77 @@ static void map_range(const struct command *command, unsigned use, struct range 
 static bool map_window_has(struct mapping *mapping)
 {
     const struct memory *root = mapping->memory->root;
-    return (!root->store && replica_has(root, PLACE_HOST, map_root_range(mapping))) ||
+    return (!root->store && replica_has(root, RESIDENCE_HOST, map_root_range(mapping))) ||
            mapping_is_covered(mapping);
 }
 
-static cl_int map_issue(struct command *command, struct residence *residence, uint8_t place,
-                        cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                        cl_event *ret_event)
+static cl_int map_issue(struct command *command, struct residence *residence,
+                        uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                        const cl_event *wait_list, cl_event *ret_event)
 {
     struct map_command *map = (struct map_command *)command;
     struct mapping *mapping = map->mapping;
-    bool native = !mapping->unlinked && map_backed_at(mapping, place);
+    bool native = !mapping->unlinked && map_backed_at(mapping, residence_index);
     cl_int error;
     if (native && !residence->in_place &&
         (map_native_flags(mapping) & CL_MAP_WRITE_INVALIDATE_REGION))
-        error = map_enter_after(mapping, residence, place, queue, waits, wait_list, ret_event);
+        error = map_enter_after(mapping, residence, residence_index, queue, waits, wait_list,
+                                ret_event);
     else if (native)
-        error = mapping_enter(mapping, residence, place, queue, map_native_flags(mapping), waits,
-                              wait_list, ret_event);
+        error = mapping_enter(mapping, residence, residence_index, queue, map_native_flags(mapping),
+                              waits, wait_list, ret_event);
     else if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION) ||
              map_window_has(mapping))
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     else
-        error = map_read_region(mapping, residence, place, queue, waits, wait_list, ret_event);
+        error = map_read_region(mapping, residence, residence_index, queue, waits, wait_list,
+                                ret_event);
     if (error == CL_SUCCESS)
-        mapping_issued(mapping, native ? place : PLACE_NONE);
+        mapping_issued(mapping, native ? residence_index : RESIDENCE_NONE);
     return error;
 }
 
-static cl_int map_unmap_ready(struct command *command, struct residence *residence, uint8_t place)
+static cl_int map_unmap_ready(struct command *command, struct residence *residence,
+                              uint8_t residence_index)
 {
     const struct mapping *mapping = ((struct map_command *)command)->mapping;
     (void)residence;
-    uint8_t wanted = !mapping->pending && map_backed_at(mapping, place) ? place : PLACE_NONE;
-    return mapping->place == wanted ? CL_SUCCESS : COMMAND_ABSENT;
+    uint8_t wanted = !mapping->pending && map_backed_at(mapping, residence_index) ? residence_index
+                                                                                  : RESIDENCE_NONE;
+    return mapping->residence_index == wanted ? CL_SUCCESS : COMMAND_ABSENT;
 }
 
 /* Mapped by the driver of one device, unmapped in a queue of another. */
-static cl_int map_unmap_bring(struct command *command, uint8_t place)
+static cl_int map_unmap_bring(struct command *command, uint8_t residence_index)
 {
     struct mapping *mapping = ((struct map_command *)command)->mapping;
     cl_int error = CL_SUCCESS;
-    if (mapping->place != PLACE_NONE && mapping->place != place)
-        error = queue_drain(mapping->memory->context, mapping->place);
-    return error == CL_SUCCESS ? mapping_carry(mapping, place) : error;
+    if (mapping->residence_index != RESIDENCE_NONE && mapping->residence_index != residence_index)
+        error = queue_drain(mapping->memory->context, mapping->residence_index);
+    return error == CL_SUCCESS ? mapping_carry(mapping, residence_index) : error;
 }
 
-static cl_int map_unmap_issue(struct command *command, struct residence *residence, uint8_t place,
-                              cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                              cl_event *ret_event)
+static cl_int map_unmap_issue(struct command *command, struct residence *residence,
+                              uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                              const cl_event *wait_list, cl_event *ret_event)
 {
     struct map_command *map = (struct map_command *)command;
     struct mapping *mapping = map->mapping;
     cl_int error;
-    if (mapping->place == place)
+    if (mapping->residence_index == residence_index)
         error = residence->cl->clEnqueueUnmapMemObject(
-            queue, mapping->memory->root->real[place],
+            queue, mapping->memory->root->real[residence_index],
             mapping->memory->root->window->bytes + mapping->offset, waits, wait_list, ret_event);
     else if ((mapping->flags & WRITE_FLAGS) && !mapping->pending)
-        error = map_write_region(mapping, residence, place, queue, waits, wait_list, ret_event);
+        error = map_write_region(mapping, residence, residence_index, queue, waits, wait_list,
+                                 ret_event);
     else
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     if (error != CL_SUCCESS)
         return error;
     /* The version first: a mover that finds nothing mapped must not take the window for idle. */
     if (mapping->flags & WRITE_FLAGS)
-        replica_written(mapping->memory->root, place, map_root_range(mapping));
+        replica_written(mapping->memory->root, residence_index, map_root_range(mapping));
     mapping_unlink(mapping);
     return CL_SUCCESS;
 }
@@ -221,14 +228,14 @@ struct map_again {
     struct mapping *mapping; /* referred to */
 };
 
-static cl_int map_again_issue(struct command *command, struct residence *residence, uint8_t place,
-                              cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                              cl_event *ret_event)
+static cl_int map_again_issue(struct command *command, struct residence *residence,
+                              uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                              const cl_event *wait_list, cl_event *ret_event)
 {
     const struct mapping *mapping = ((struct map_again *)command)->mapping;
     if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION))
         return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
-    return map_read_region(mapping, residence, place, queue, waits, wait_list, ret_event);
+    return map_read_region(mapping, residence, residence_index, queue, waits, wait_list, ret_event);
 }
 
 static cl_int map_again_defer(struct command *command)
@@ -340,7 +347,7 @@ static struct mapping *map_mapping_create(struct memory *memory, cl_map_flags fl
     mapping->flags = flags;
     memcpy(mapping->origin, origin, sizeof(mapping->origin));
     memcpy(mapping->region, region, sizeof(mapping->region));
-    mapping->place = PLACE_NONE;
+    mapping->residence_index = RESIDENCE_NONE;
     mapping->pending = true;
     struct range range = {origin[0], origin[0] + region[0]};
     if (memory->image)
@@ -351,7 +358,7 @@ static struct mapping *map_mapping_create(struct memory *memory, cl_map_flags fl
 }
 
 /* With a window, which no mover is filling. False without memory. */
-static bool map_mapping_place(struct mapping *mapping)
+static bool map_mapping_index(struct mapping *mapping)
 {
     struct memory *root = mapping->memory->root;
     for (;;) {
@@ -377,7 +384,7 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
     if (error != CL_SUCCESS)
         return error;
     struct mapping *mapping = map_mapping_create(memory, flags, origin, region);
-    if (!mapping || !map_mapping_place(mapping)) {
+    if (!mapping || !map_mapping_index(mapping)) {
         free(mapping);
         return CL_OUT_OF_HOST_MEMORY;
     }

@@ -43,9 +43,9 @@ static struct memory *native_more(const struct command *base, unsigned *cursor, 
     return memory;
 }
 
-static cl_int native_issue(struct command *base, struct residence *residence, uint8_t place,
-                           cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
-                           cl_event *ret_event)
+static cl_int native_issue(struct command *base, struct residence *residence,
+                           uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                           const cl_event *wait_list, cl_event *ret_event)
 {
     const struct native *native = (const struct native *)base;
     cl_uint count = native->count;
@@ -56,7 +56,7 @@ static cl_int native_issue(struct command *base, struct residence *residence, ui
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     if (real && locations) {
         for (cl_uint i = 0; i < count; i++) {
-            real[i] = native->objects[i]->real[place];
+            real[i] = native->objects[i]->real[residence_index];
             locations[i] = (char *)native->block + native->offsets[i];
         }
         error = residence->cl->clEnqueueNativeKernel(

@@ -58,19 +58,20 @@ size_t parts_real_count(void)
     return 2 * atomic_load(&part_count);
 }
 
-cl_int part_issue(struct part *part, struct context *context, uint8_t place, bool profiled,
-                  cl_int (*issue)(void *data, struct residence *residence, uint8_t place,
+cl_int part_issue(struct part *part, struct context *context, uint8_t residence_index,
+                  bool profiled,
+                  cl_int (*issue)(void *data, struct residence *residence, uint8_t residence_index,
                                   cl_command_queue queue, cl_event *ret_event),
                   void *data)
 {
-    struct residence *residence = context->at[place];
+    struct residence *residence = context->at[residence_index];
     cl_int error = CL_SUCCESS;
-    part->place = place;
+    part->residence_index = residence_index;
     part->queue =
         residence->cl->clCreateCommandQueue(residence->context, residence->device->id,
                                             profiled ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
     if (part->queue)
-        error = issue(data, residence, place, part->queue, &part->real);
+        error = issue(data, residence, residence_index, part->queue, &part->real);
     if (error == CL_SUCCESS) {
         residence_flush(residence, part->queue);
         return CL_SUCCESS;
@@ -87,9 +88,9 @@ void parts_release(struct parts *parts, const struct context *context)
         struct part *part = &parts->of[i];
         /* A place that was left may be a mover's by now: looked at only for what is still there. */
         if (part->real)
-            context->at[part->place]->cl->clReleaseEvent(part->real);
+            context->at[part->residence_index]->cl->clReleaseEvent(part->real);
         if (part->queue)
-            context->at[part->place]->cl->clReleaseCommandQueue(part->queue);
+            context->at[part->residence_index]->cl->clReleaseCommandQueue(part->queue);
         part->real = NULL;
         part->queue = NULL;
     }
@@ -221,7 +222,7 @@ static void parts_ask_one(const struct event *event, struct part *part)
         return;
     *report = (struct report){part, part->serial};
     atomic_fetch_add_explicit(&part->all->refs, 1, memory_order_release);
-    if (event->context->at[part->place]->cl->clSetEventCallback(
+    if (event->context->at[part->residence_index]->cl->clSetEventCallback(
             part->real, CL_COMPLETE, parts_part_has_ended, report) == CL_SUCCESS)
         return;
     atomic_fetch_sub_explicit(&part->all->refs, 1, memory_order_relaxed);
@@ -237,25 +238,25 @@ void parts_ask(struct event *event)
             parts_ask_one(event, &parts->of[i]);
 }
 
-uint8_t parts_place(const struct event *event)
+uint8_t parts_residence_index(const struct event *event)
 {
     struct parts *parts = event->parts;
-    uint8_t place = PLACE_NONE;
+    uint8_t residence_index = RESIDENCE_NONE;
     pthread_mutex_lock(&parts->lock);
-    for (unsigned i = 0; i < parts->count && place == PLACE_NONE; i++)
+    for (unsigned i = 0; i < parts->count && residence_index == RESIDENCE_NONE; i++)
         if (parts_runs(&parts->of[i]))
-            place = parts->of[i].place;
+            residence_index = parts->of[i].residence_index;
     pthread_mutex_unlock(&parts->lock);
-    return place;
+    return residence_index;
 }
 
 /* What the driver says of a part that runs, if it answers. Inside the gate. */
 static cl_int parts_ask_status(const struct event *event, const struct part *part)
 {
     cl_int status;
-    if (residence_is_lost(event->context->at[part->place]))
+    if (residence_is_lost(event->context->at[part->residence_index]))
         return CL_OUT_OF_RESOURCES;
-    cl_int error = event->context->at[part->place]->cl->clGetEventInfo(
+    cl_int error = event->context->at[part->residence_index]->cl->clGetEventInfo(
         part->real, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL);
     return error == CL_SUCCESS ? status : CL_SUBMITTED;
 }
@@ -290,7 +291,8 @@ static bool parts_keep(const struct event *event, struct part *part, struct awai
     pthread_mutex_lock(&part->all->lock);
     bool any = parts_runs(part);
     if (any) {
-        *ret_awaited = (struct awaited){event->context->at[part->place], part->real, part->serial};
+        *ret_awaited =
+            (struct awaited){event->context->at[part->residence_index], part->real, part->serial};
         residence_ref(ret_awaited->residence); /* a mover retires the real event with it */
         (void)ret_awaited->residence->cl->clRetainEvent(part->real);
     }
@@ -379,7 +381,8 @@ static cl_ulong parts_piece_time(struct event *event, const struct part *part,
                                  cl_profiling_info name)
 {
     cl_ulong time;
-    if (event_real_time(event, part->place, part->real, name, &time) == CL_SUCCESS && time != 0)
+    if (event_real_time(event, part->residence_index, part->real, name, &time) == CL_SUCCESS &&
+        time != 0)
         return time;
     return device_clock_guess(&event->queue->vdev->clock);
 }
@@ -416,7 +419,7 @@ struct part *parts_vacant(struct event *event, struct parts *parts)
             vacant = &parts->of[i];
     if (vacant && vacant->real) {
         parts_piece_leave_times(event, vacant);
-        event->context->at[vacant->place]->cl->clReleaseEvent(vacant->real);
+        event->context->at[vacant->residence_index]->cl->clReleaseEvent(vacant->real);
         vacant->real = NULL;
     }
     pthread_mutex_unlock(&parts->lock);
@@ -430,7 +433,7 @@ static bool parts_runs_beside(const struct residence *residence)
 }
 
 cl_command_queue parts_queue(struct event *event, struct part *part, struct residence *residence,
-                             uint8_t place)
+                             uint8_t residence_index)
 {
     struct parts *parts = part->all;
     cl_int error;
@@ -441,7 +444,7 @@ cl_command_queue parts_queue(struct event *event, struct part *part, struct resi
     pthread_mutex_unlock(&engine_lock);
     pthread_mutex_lock(&parts->lock);
     if (begun && !part->queue) {
-        part->place = place;
+        part->residence_index = residence_index;
         part->queue = residence->cl->clCreateCommandQueue(
             residence->context, residence->device->id,
             event->profiled ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
@@ -451,13 +454,13 @@ cl_command_queue parts_queue(struct event *event, struct part *part, struct resi
     return queue;
 }
 
-void parts_give(struct event *event, struct part *part, uint8_t place, cl_event real,
+void parts_give(struct event *event, struct part *part, uint8_t residence_index, cl_event real,
                 uint64_t given, uint64_t items)
 {
     struct parts *parts = part->all;
     pthread_mutex_lock(&parts->lock);
     pthread_mutex_lock(&engine_lock);
-    part->place = place;
+    part->residence_index = residence_index;
     part->real = real;
     part->serial = ++parts->serial;
     part->given = given;
@@ -539,7 +542,7 @@ cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_tim
         const struct part *part = &parts->of[i];
         cl_ulong start = part->start, end = part->end;
         if (part->real)
-            parts_ask_times(event->context->at[part->place], part, &start, &end);
+            parts_ask_times(event->context->at[part->residence_index], part, &start, &end);
         if (i == 0 || start < first)
             first = start;
         if (end > last)
@@ -557,12 +560,12 @@ void parts_ended(struct event *event)
     for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
         if (part->queue)
-            event->context->at[part->place]->cl->clReleaseCommandQueue(part->queue);
+            event->context->at[part->residence_index]->cl->clReleaseCommandQueue(part->queue);
         part->queue = NULL;
     }
 }
 
-void parts_drain(const struct context *context, uint8_t place)
+void parts_drain(const struct context *context, uint8_t residence_index)
 {
     uintptr_t cursor = 0;
     struct event *event;
@@ -570,13 +573,13 @@ void parts_drain(const struct context *context, uint8_t place)
         struct parts *parts =
             event->context == context && event_state(event) == EVENT_ISSUED ? event->parts : NULL;
         for (unsigned i = 0; parts && i < parts->count; i++)
-            if (parts->of[i].place == place && parts_runs(&parts->of[i]))
-                (void)residence_wait(context->at[place], 1, &parts->of[i].real);
+            if (parts->of[i].residence_index == residence_index && parts_runs(&parts->of[i]))
+                (void)residence_wait(context->at[residence_index], 1, &parts->of[i].real);
         object_unhold(event);
     }
 }
 
-void parts_each_beside(void (*visit)(void *data, const struct event *event, uint8_t place,
+void parts_each_beside(void (*visit)(void *data, const struct event *event, uint8_t residence_index,
                                      cl_event real),
                        void *data)
 {
@@ -586,18 +589,18 @@ void parts_each_beside(void (*visit)(void *data, const struct event *event, uint
         struct parts *parts = event_state(event) == EVENT_ISSUED ? event->parts : NULL;
         for (unsigned i = 0; parts && parts->pieces && i < parts->count; i++)
             if (parts->of[i].queue && parts_runs(&parts->of[i]))
-                visit(data, event, parts->of[i].place, parts->of[i].real);
+                visit(data, event, parts->of[i].residence_index, parts->of[i].real);
         object_unhold(event);
     }
 }
 
-bool parts_settle(struct event *event, struct residence *residence, uint8_t place)
+bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index)
 {
     struct parts *parts = event->parts;
     bool gone = !parts_goes_on(parts); /* only movers share */
     for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
-        if (part->place != place) {
+        if (part->residence_index != residence_index) {
             gone = gone && !part->real;
             continue;
         }

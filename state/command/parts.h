@@ -32,7 +32,7 @@
 
 struct part {
     struct parts *all;
-    uint8_t place;
+    uint8_t residence_index;
     cl_command_queue queue; /**< Its own; released, or retired by a mover, after its end... */
     cl_event real;          /**< ...as is this. Both are guarded by the parts' lock. */
     _Atomic cl_int status;  /**< CL_COMPLETE or an error once it has ended, CL_SUBMITTED before. */
@@ -79,10 +79,10 @@ struct part *parts_vacant(struct event *event, struct parts *parts);
  * parts_vacant.
  */
 cl_command_queue parts_queue(struct event *event, struct part *part, struct residence *residence,
-                             uint8_t place);
-/** @real, given to @place at @given, is the next piece, with @items to do, of @event, which is
- *  ISSUED with @parts. Owns @real. As parts_vacant. */
-void parts_give(struct event *event, struct part *part, uint8_t place, cl_event real,
+                             uint8_t residence_index);
+/** @real, given to @residence_index at @given, is the next piece, with @items to do, of @event,
+ * which is ISSUED with @parts. Owns @real. As parts_vacant. */
+void parts_give(struct event *event, struct part *part, uint8_t residence_index, cl_event real,
                 uint64_t given, uint64_t items);
 /** No more come; unless @error is CL_SUCCESS, it is what became of the one that was to come. */
 void parts_close(struct parts *parts, cl_int error);
@@ -101,8 +101,9 @@ bool parts_measure(struct parts *parts, uint64_t *ret_items, uint64_t *ret_ns);
  * A command on @queue, in no order with any other: @issue gives it to the driver. A refusal is what
  * becomes of the part. Inside the gate; returns what the driver says.
  */
-cl_int part_issue(struct part *part, struct context *context, uint8_t place, bool profiled,
-                  cl_int (*issue)(void *data, struct residence *residence, uint8_t place,
+cl_int part_issue(struct part *part, struct context *context, uint8_t residence_index,
+                  bool profiled,
+                  cl_int (*issue)(void *data, struct residence *residence, uint8_t residence_index,
                                   cl_command_queue queue, cl_event *ret_event),
                   void *data);
 /** Release what is left of them, which nobody waits for. Inside the gate. */
@@ -118,8 +119,8 @@ void event_issued_in_parts(struct event *event, struct parts *parts);
 
 /** Ask the drivers; what has ended is noted. Returns the event's status. Inside the gate. */
 cl_int parts_status(struct event *event);
-/** The place of a part that runs, or PLACE_NONE. Inside the gate. */
-uint8_t parts_place(const struct event *event);
+/** The place of a part that runs, or RESIDENCE_NONE. Inside the gate. */
+uint8_t parts_residence_index(const struct event *event);
 /** Have the drivers report the ends. Inside the gate; once. */
 void parts_ask(struct event *event);
 /** Wait in the drivers until all have ended; pieces to come are given meanwhile. Outside the gate;
@@ -130,18 +131,18 @@ cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_tim
 /** All have ended: give back what drivers need no more. Inside the gate; by one thread. */
 void parts_ended(struct event *event);
 
-/** Wait for every part in @place: no event of @context uses what is there afterwards. By a mover,
- *  with the gate closed. */
-void parts_drain(const struct context *context, uint8_t place);
+/** Wait for every part in @residence_index: no event of @context uses what is there afterwards. By
+ * a mover, with the gate closed. */
+void parts_drain(const struct context *context, uint8_t residence_index);
 /** Call @visit for each piece that runs in a queue of its own, behind which no marker in the
  *  program's queues comes. Gate closed. */
-void parts_each_beside(void (*visit)(void *data, const struct event *event, uint8_t place,
+void parts_each_beside(void (*visit)(void *data, const struct event *event, uint8_t residence_index,
                                      cl_event real),
                        void *data);
 /** Real objects that they have in all; for residence_reserve. */
 size_t parts_real_count(void);
-/** Retire with @residence what the parts of @event have in @place. They were drained. By
+/** Retire with @residence what the parts of @event have in @residence_index. They were drained. By
  *  a mover, at COMMIT. True when none has anything anywhere any more. */
-bool parts_settle(struct event *event, struct residence *residence, uint8_t place);
+bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index);
 
 #endif

@@ -46,17 +46,19 @@ static void queue_end_beside_others(void)
     pthread_mutex_unlock(&engine_lock);
 }
 
-static void queue_release_at(const struct queue *queue, uint8_t place, cl_command_queue real)
+static void queue_release_at(const struct queue *queue, uint8_t residence_index,
+                             cl_command_queue real)
 {
     if (real)
-        queue->context->at[place]->cl->clReleaseCommandQueue(real);
+        queue->context->at[residence_index]->cl->clReleaseCommandQueue(real);
 }
 
 static void queue_leave(struct object *object)
 {
     struct queue *queue = (struct queue *)object;
-    queue_release_at(queue, atomic_load(&queue->context->place[queue->vdev_index]), queue->real);
-    queue_release_at(queue, queue->next_place, queue->next);
+    queue_release_at(queue, atomic_load(&queue->context->residence_index[queue->vdev_index]),
+                     queue->real);
+    queue_release_at(queue, queue->next_residence_index, queue->next);
 }
 
 static void queue_destroy(struct object *object)
@@ -78,22 +80,23 @@ static cl_int queue_prepare(struct object *object, struct move_context *move)
     struct queue *queue = (struct queue *)object;
     if (queue->vdev_index != move->vdev_index || queue->next)
         return CL_SUCCESS;
-    queue->next_place = move->to;
+    queue->next_residence_index = move->to;
     return queue_make_real(queue, move->context->at[move->to], &queue->next);
 }
 
-static void queue_vacate(struct object *object, const struct move_context *move, uint8_t place)
+static void queue_vacate(struct object *object, const struct move_context *move,
+                         uint8_t residence_index)
 {
     struct queue *queue = (struct queue *)object;
     if (queue->vdev_index != move->vdev_index)
         return;
-    if (place == move->from) {
+    if (residence_index == move->from) {
         if (queue->real)
-            residence_retire(move->context->at[place], OBJECT_QUEUE, queue->real, NULL);
+            residence_retire(move->context->at[residence_index], OBJECT_QUEUE, queue->real, NULL);
         queue->real = queue->next;
     } else {
         /* At once: others may live there, and what they retire is not ours to add to. */
-        residence_release(move->context->at[place]->cl, OBJECT_QUEUE, queue->next);
+        residence_release(move->context->at[residence_index]->cl, OBJECT_QUEUE, queue->next);
     }
     queue->next = NULL;
 }
@@ -131,7 +134,8 @@ static cl_int queue_begin_where_it_is(struct queue *queue)
     const struct context *context = queue->context;
     gate_enter();
     context_enter_slow(queue->context, 1u << queue->vdev_index);
-    struct residence *residence = context->at[atomic_load(&context->place[queue->vdev_index])];
+    struct residence *residence =
+        context->at[atomic_load(&context->residence_index[queue->vdev_index])];
     cl_int error = queue_make_real(queue, residence, &queue->real);
     if (error == CL_SUCCESS)
         object_publish(queue);
@@ -187,8 +191,9 @@ cl_int queue_flush(struct queue *queue)
         error = CL_SUCCESS;
         gate_enter();
         if (queue->real)
-            error = queue->context->at[atomic_load(&queue->context->place[queue->vdev_index])]
-                        ->cl->clFlush(queue->real);
+            error =
+                queue->context->at[atomic_load(&queue->context->residence_index[queue->vdev_index])]
+                    ->cl->clFlush(queue->real);
         gate_leave();
     } while (UNLIKELY(error != CL_SUCCESS) && context_outlives(queue->context, error, &tries));
     return error;
@@ -211,7 +216,8 @@ cl_int queue_finish(struct queue *queue)
     cl_command_queue real = queue->real;
     struct residence *residence = NULL;
     if (real) {
-        residence = queue->context->at[atomic_load(&queue->context->place[queue->vdev_index])];
+        residence =
+            queue->context->at[atomic_load(&queue->context->residence_index[queue->vdev_index])];
         residence_ref(residence); /* a mover retires the real queue with it */
     }
     gate_leave();
@@ -232,32 +238,33 @@ bool queue_drain_siblings(const struct residence *residence)
     uintptr_t cursor = 0;
     struct context *context;
     while (residence_has_link(residence) && (context = object_next(OBJECT_CONTEXT, &cursor))) {
-        for (uint8_t place = 0; place < PLACES; place++)
-            if (residence_is_sibling(residence, context->at[place])) {
+        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+            if (residence_is_sibling(residence, context->at[residence_index])) {
                 any = true;
-                (void)queue_drain(context, place); /* what cannot end has no copy under way */
+                (void)queue_drain(context,
+                                  residence_index); /* what cannot end has no copy under way */
             }
         object_unhold(context);
     }
     return any;
 }
 
-cl_int queue_drain(struct context *context, uint8_t place)
+cl_int queue_drain(struct context *context, uint8_t residence_index)
 {
     cl_int error = CL_SUCCESS;
     uintptr_t cursor = 0;
     struct queue *queue;
     while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
         if (queue->context == context && queue->real &&
-            atomic_load(&context->place[queue->vdev_index]) == place) {
-            cl_int finished = residence_finish(context->at[place], queue->real);
+            atomic_load(&context->residence_index[queue->vdev_index]) == residence_index) {
+            cl_int finished = residence_finish(context->at[residence_index], queue->real);
             /* Nothing runs any more on a lost device. */
-            if (error == CL_SUCCESS && !residence_is_lost(context->at[place]))
+            if (error == CL_SUCCESS && !residence_is_lost(context->at[residence_index]))
                 error = finished;
         }
         object_unhold(queue);
     }
-    parts_drain(context, place);
+    parts_drain(context, residence_index);
     return error;
 }
 

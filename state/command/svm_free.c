@@ -22,10 +22,10 @@ struct release {
 };
 
 static cl_int svm_free_step_issue(struct command *command, struct residence *residence,
-                                  uint8_t place, cl_command_queue queue, cl_uint waits,
+                                  uint8_t residence_index, cl_command_queue queue, cl_uint waits,
                                   const cl_event *wait_list, cl_event *ret_event)
 {
-    (void)command, (void)place;
+    (void)command, (void)residence_index;
     return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
 }
 

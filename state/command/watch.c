@@ -285,7 +285,7 @@ static void watch_ask(struct event *event, struct watch *watch)
             parts_ask(event);
         return;
     }
-    const cl_icd_dispatch *cl = event->context->at[event->place]->cl;
+    const cl_icd_dispatch *cl = event->context->at[event->residence_index]->cl;
     for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--) {
         if (!(wanted & (1u << type)))
             continue;
@@ -321,19 +321,19 @@ static void watch_look_at(struct event *event)
 {
     cl_int status;
     struct residence *doubted = NULL;
-    uint8_t place = PLACE_NONE; /* where it runs */
+    uint8_t residence_index = RESIDENCE_NONE; /* where it runs */
     gate_enter();
     bool issued = event_state(event) == EVENT_ISSUED;
     bool known = issued && !event->parts && event_real_status(event, &status);
     if (known && status > CL_COMPLETE)
-        place = event->place;
+        residence_index = event->residence_index;
     else if (issued && event->parts && parts_status(event) > CL_COMPLETE)
-        place = parts_place(event);
+        residence_index = parts_residence_index(event);
     pthread_mutex_lock(&engine_lock);
     struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
-    if (place != PLACE_NONE && clock_now_ns() > watch->since + lost_patience_ns) {
+    if (residence_index != RESIDENCE_NONE && clock_now_ns() > watch->since + lost_patience_ns) {
         watch->since = clock_now_ns();
-        doubted = event->context->at[place];
+        doubted = event->context->at[residence_index];
         residence_ref(doubted);
     }
     if (known)
@@ -444,8 +444,9 @@ bool event_watch(struct event *event)
     watch_ask(event, watch);
     /* Nobody waits for it there, so nobody would send it off. */
     const struct queue *queue = event->queue;
-    if (queue->real && atomic_load(&queue->context->place[queue->vdev_index]) == event->place)
-        residence_flush(event->context->at[event->place], queue->real);
+    if (queue->real &&
+        atomic_load(&queue->context->residence_index[queue->vdev_index]) == event->residence_index)
+        residence_flush(event->context->at[event->residence_index], queue->real);
     return true;
 }
 

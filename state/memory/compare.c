@@ -25,7 +25,7 @@ _Atomic int compare_when = COMPARE_WHERE_IT_PAYS;
 
 /* What a replica has. Kept with the root by whoever compared, and taken by whoever does next. */
 struct known {
-    uint8_t place;
+    uint8_t residence_index;
     const char *bytes; /* of host memory: where it was */
     uint32_t maps;     /* of host memory: the root's at that time */
     uint64_t differed; /* bytes, when it was compared last */
@@ -48,10 +48,10 @@ void compare_forget(struct memory *root)
     compare_put(root, NULL);
 }
 
-void compare_forget_at(struct memory *root, uint8_t place)
+void compare_forget_at(struct memory *root, uint8_t residence_index)
 {
     struct known *known = compare_take(root);
-    if (known && known->place == place) {
+    if (known && known->residence_index == residence_index) {
         free(known);
         known = NULL;
     }
@@ -59,27 +59,27 @@ void compare_forget_at(struct memory *root, uint8_t place)
         compare_put(root, known);
 }
 
-static bool compare_backed_at(const struct memory *root, uint8_t place)
+static bool compare_backed_at(const struct memory *root, uint8_t residence_index)
 {
-    return (atomic_load(&root->backed) & (1u << place)) != 0;
+    return (atomic_load(&root->backed) & (1u << residence_index)) != 0;
 }
 
 /* Nobody but movers writes to the replica at way->to as long as that is so. */
 static bool compare_is_kept(const struct compare_way *way, const struct memory *root)
 {
     uint8_t others = atomic_load(&root->backed);
-    if (way->target != PLACE_HOST && !way->used)
+    if (way->target != RESIDENCE_HOST && !way->used)
         others &= (uint8_t) ~(1u << way->target);
-    return way->to == PLACE_HOST ? others == 0 : !way->used;
+    return way->to == RESIDENCE_HOST ? others == 0 : !way->used;
 }
 
 /* What is kept is what the target has still. */
 static bool compare_holds(const struct compare_way *way, const struct memory *root,
                           const struct known *known)
 {
-    return known->place == way->to && known->count == digest_chunks(root->size) &&
+    return known->residence_index == way->to && known->count == digest_chunks(root->size) &&
            compare_is_kept(way, root) &&
-           (way->to != PLACE_HOST ||
+           (way->to != RESIDENCE_HOST ||
             (known->bytes == memory_host_bytes(root) && known->maps == atomic_load(&root->maps)));
 }
 
@@ -89,9 +89,9 @@ static struct known *compare_known_new(const struct compare_way *way, const stru
     struct known *known = calloc(1, sizeof(*known) + count * sizeof(known->digests[0]));
     if (!known)
         return NULL;
-    known->place = way->to;
+    known->residence_index = way->to;
     known->count = count;
-    if (way->to == PLACE_HOST) {
+    if (way->to == RESIDENCE_HOST) {
         known->bytes = memory_host_bytes(root);
         known->maps = atomic_load(&root->maps);
     }
@@ -99,12 +99,13 @@ static struct known *compare_known_new(const struct compare_way *way, const stru
 }
 
 static bool compare_can_digest(const struct compare_way *way, const struct memory *root,
-                               uint8_t place)
+                               uint8_t residence_index)
 {
-    if (place == PLACE_HOST)
-        return !memory_is_lent(root) || root->store || place == way->to;
-    return root->real[place] && !compare_backed_at(root, place) &&
-           !(root->flags & CL_MEM_WRITE_ONLY) && digest_device_may(way->context->at[place]);
+    if (residence_index == RESIDENCE_HOST)
+        return !memory_is_lent(root) || root->store || residence_index == way->to;
+    return root->real[residence_index] && !compare_backed_at(root, residence_index) &&
+           !(root->flags & CL_MEM_WRITE_ONLY) &&
+           digest_device_may(way->context->at[residence_index]);
 }
 
 /* Where something is mapped some of the host's bytes are the program's. */
@@ -122,30 +123,32 @@ static bool compare_is_comparable(const struct compare_way *way, struct memory *
 {
     return compare_may_compare(way, root, range.end - range.begin) &&
            compare_can_digest(way, root, way->to) &&
-           (way->to != PLACE_HOST || compare_is_kept(way, root));
+           (way->to != RESIDENCE_HOST || compare_is_kept(way, root));
 }
 
 /* There are bytes that may be the same. */
 static bool compare_has_target(const struct compare_way *way, const struct memory *root)
 {
-    bool there = way->to != PLACE_HOST || root->store || (root->window && !memory_is_lent(root));
+    bool there =
+        way->to != RESIDENCE_HOST || root->store || (root->window && !memory_is_lent(root));
     return there && (atomic_load(&root->filled) & (1u << way->to));
 }
 
 static int compare_digest_at(const struct compare_way *way, const struct memory *root,
-                             uint8_t place, size_t first, size_t count, struct digest *ret)
+                             uint8_t residence_index, size_t first, size_t count,
+                             struct digest *ret)
 {
-    return place == PLACE_HOST
+    return residence_index == RESIDENCE_HOST
                ? digest_host(memory_host_bytes(root), root->size, first, count, way->limits, ret)
-               : digest_device(way->context->at[place], root->real[place], root->size, first, count,
-                               way->limits, ret);
+               : digest_device(way->context->at[residence_index], root->real[residence_index],
+                               root->size, first, count, way->limits, ret);
 }
 
 /* The same of what the copy is made from. */
 static int compare_digest_source(const struct compare_way *way, struct memory *root, size_t first,
                                  size_t count, struct digest *ret)
 {
-    return way->from == PLACE_HOST
+    return way->from == RESIDENCE_HOST
                ? watched_digest(root, first, count, way->quiet, way->limits, ret)
                : compare_digest_at(way, root, way->from, first, count, ret);
 }
@@ -174,17 +177,20 @@ static size_t compare_unknown(const struct known *known, size_t first, size_t co
     return chunks;
 }
 
-/* Seconds that digesting @bytes at @place is expected to take. */
-static double compare_digest_seconds(const struct compare_way *way, uint8_t place, double bytes)
+/* Seconds that digesting @bytes at @residence_index is expected to take. */
+static double compare_digest_seconds(const struct compare_way *way, uint8_t residence_index,
+                                     double bytes)
 {
-    double rate =
-        place == PLACE_HOST ? digest_host_rate() : digest_device_rate(way->context->at[place]);
-    return bytes / (rate != 0 || place == PLACE_HOST ? rate : FAST);
+    double rate = residence_index == RESIDENCE_HOST
+                      ? digest_host_rate()
+                      : digest_device_rate(way->context->at[residence_index]);
+    return bytes / (rate != 0 || residence_index == RESIDENCE_HOST ? rate : FAST);
 }
 
-static struct residence *compare_residence_at(const struct compare_way *way, uint8_t place)
+static struct residence *compare_residence_at(const struct compare_way *way,
+                                              uint8_t residence_index)
 {
-    return place == PLACE_HOST ? NULL : way->context->at[place];
+    return residence_index == RESIDENCE_HOST ? NULL : way->context->at[residence_index];
 }
 
 /* What has to be digested, in bytes: of @whole at the source, and at the target. */
@@ -211,10 +217,11 @@ static bool compare_pays_for(const struct compare_way *way, const struct work *w
 
 /* Built and measured. */
 static bool compare_begin_at(const struct compare_way *way, const struct memory *root,
-                             uint8_t place)
+                             uint8_t residence_index)
 {
-    return place == PLACE_HOST ||
-           digest_device_begin(way->context->at[place], root->real[place], root->size);
+    return residence_index == RESIDENCE_HOST ||
+           digest_device_begin(way->context->at[residence_index], root->real[residence_index],
+                               root->size);
 }
 
 /* It pays by what is known, and does so still once everything is measured. */
@@ -227,7 +234,7 @@ static bool compare_is_worth(const struct compare_way *way, const struct memory 
 
 static bool compare_watches(const struct compare_way *way, const struct memory *root)
 {
-    return way->from == PLACE_HOST && !way->quiet && watched_may(root);
+    return way->from == RESIDENCE_HOST && !way->quiet && watched_may(root);
 }
 
 bool compare_helps(const struct compare_way *way, struct memory *root, struct range range)
@@ -252,7 +259,7 @@ bool compare_pays(const struct compare_way *way, struct memory *root, size_t byt
 static bool compare_is_worth_now(const struct compare_way *way, struct memory *root,
                                  const struct comparison *c)
 {
-    bool watched = way->from == PLACE_HOST && way->quiet;
+    bool watched = way->from == RESIDENCE_HOST && way->quiet;
     struct work work = {.whole = c->range.end - c->range.begin,
                         .target = compare_unknown(c->target, c->first, c->count) * DIGEST_CHUNK,
                         .watches = compare_watches(way, root)};
@@ -264,7 +271,7 @@ static bool compare_is_worth_now(const struct compare_way *way, struct memory *r
 static bool compare_zeroes_pay(const struct compare_way *way, const struct memory *root,
                                size_t bytes)
 {
-    if (way->from == PLACE_HOST || way->to == PLACE_HOST)
+    if (way->from == RESIDENCE_HOST || way->to == RESIDENCE_HOST)
         return false;
     if (atomic_load(&compare_when) == COMPARE_ALWAYS)
         return true;
@@ -300,7 +307,7 @@ int compare_begin(const struct compare_way *way, struct memory *root, struct ran
     struct comparison c = {.root = root,
                            .range = range,
                            .first = range.begin / DIGEST_CHUNK,
-                           .fills = way->to != PLACE_HOST};
+                           .fills = way->to != RESIDENCE_HOST};
     size_t bytes = range.end - range.begin;
     int error = -ENOTSUP;
     *ret = (struct comparison){0};
@@ -392,7 +399,8 @@ void compare_end(const struct compare_way *way, struct comparison *c, bool copie
         if (compare_differs(c, i))
             known->digests[c->first + i] =
                 way->quiet && compare_is_inside(c, i) ? c->source[i] : (struct digest){0};
-    bool keep = copied && compare_is_kept(way, c->root) && (!way->quiet || way->to == PLACE_HOST);
+    bool keep =
+        copied && compare_is_kept(way, c->root) && (!way->quiet || way->to == RESIDENCE_HOST);
     if (keep && !way->quiet && extents_lacking(c->root, way->to, UINT32_MAX, c->range) != 0)
         keep = compare_learn(way, c->root, known, c->first, c->count) == 0;
     if (keep) {
@@ -402,10 +410,11 @@ void compare_end(const struct compare_way *way, struct comparison *c, bool copie
     compare_finish(c);
 }
 
-uint64_t compare_last(struct memory *root, uint8_t place)
+uint64_t compare_last(struct memory *root, uint8_t residence_index)
 {
     struct known *known = compare_take(root);
-    uint64_t bytes = known && known->place == place ? known->differed : UINT64_MAX;
+    uint64_t bytes =
+        known && known->residence_index == residence_index ? known->differed : UINT64_MAX;
     if (known)
         compare_put(root, known);
     return bytes;

@@ -19,7 +19,7 @@
 /** One way that bytes go, of a batch. */
 struct compare_way {
     struct context *context;
-    uint8_t from, to; /**< A place, or PLACE_HOST. */
+    uint8_t from, to; /**< A place, or RESIDENCE_HOST. */
     uint8_t target;   /**< Where the batch goes at last: `to`, or it lies on the way. */
     bool used;        /**< The program runs at `target`. */
     bool quiet;       /**< Nothing of it changes meanwhile. */
@@ -76,17 +76,17 @@ void compare_end(const struct compare_way *way, struct comparison *comparison, b
 
 /**
  * True when digesting @bytes of @root at way->from, a device, is expected to take less time than
- * the copying that it saves (way->to is PLACE_HOST). For who keeps bytes of its own beside the
+ * the copying that it saves (way->to is RESIDENCE_HOST). For who keeps bytes of its own beside the
  * replicas, with their digests. Blocks as compare_helps.
  */
 bool compare_pays(const struct compare_way *way, struct memory *root, size_t bytes);
 
-/** Bytes that differed when @root was compared last for a copy to @place, which lacks it still;
- *  UINT64_MAX: it was not, or somebody wrote there since. */
-uint64_t compare_last(struct memory *root, uint8_t place);
+/** Bytes that differed when @root was compared last for a copy to @residence_index, which lacks it
+ * still; UINT64_MAX: it was not, or somebody wrote there since. */
+uint64_t compare_last(struct memory *root, uint8_t residence_index);
 /** Somebody else writes, or wrote, to a replica of @root whose digests are kept. */
 void compare_forget(struct memory *root);
-/** The same where they are kept of the replica at @place. */
-void compare_forget_at(struct memory *root, uint8_t place);
+/** The same where they are kept of the replica at @residence_index. */
+void compare_forget_at(struct memory *root, uint8_t residence_index);
 
 #endif

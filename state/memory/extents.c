@@ -47,10 +47,11 @@ static struct entry extents_whole_entry(const struct memory *root)
         .version = extents_version_of(root),
         .writer = atomic_load_explicit(&root->writer, memory_order_relaxed),
     };
-    for (uint8_t place = 0; place <= PLACE_HOST; place++)
-        if (entry.version == 0 || entry.writer == place ||
-            atomic_load_explicit(&root->held[place], memory_order_relaxed) == entry.version)
-            entry.latest |= 1u << place;
+    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST; residence_index++)
+        if (entry.version == 0 || entry.writer == residence_index ||
+            atomic_load_explicit(&root->held[residence_index], memory_order_relaxed) ==
+                entry.version)
+            entry.latest |= 1u << residence_index;
     return entry;
 }
 
@@ -100,8 +101,9 @@ static void extents_make_whole(struct memory *root)
 {
     const struct entry entry = root->extents->at[0];
     uint64_t version = extents_version_of(root);
-    for (uint8_t place = 0; place <= PLACE_HOST; place++)
-        atomic_store_explicit(&root->held[place], (entry.latest >> place) & 1 ? version : 0,
+    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST; residence_index++)
+        atomic_store_explicit(&root->held[residence_index],
+                              (entry.latest >> residence_index) & 1 ? version : 0,
                               memory_order_relaxed);
     free(root->extents);
     root->extents = NULL;
@@ -122,15 +124,15 @@ static void extents_settle_locked(struct memory *root)
 }
 
 /* Bytes that would count as stale, over all places, or as written, if entry @i and the next were
- * one. SIZE_MAX: they must not be. A thread that was told that @place writes there, or has its
- * bytes, may be about to say that it wrote: so that has to stay true. */
-static size_t extents_join_loss(const struct memory *root, unsigned i, uint8_t place)
+ * one. SIZE_MAX: they must not be. A thread that was told that @residence_index writes there, or
+ * has its bytes, may be about to say that it wrote: so that has to stay true. */
+static size_t extents_join_loss(const struct memory *root, unsigned i, uint8_t residence_index)
 {
     const struct extents *table = root->extents;
     const struct entry *a = &table->at[i], *b = a + 1;
     size_t sizes[2] = {b->begin - a->begin, extents_end_of(root, i + 1) - b->begin};
     if (a->writer != b->writer || (a->latest & b->latest) == 0 ||
-        (((a->latest ^ b->latest) >> place) & 1))
+        (((a->latest ^ b->latest) >> residence_index) & 1))
         return SIZE_MAX;
     size_t loss = (size_t)__builtin_popcount(a->latest & ~b->latest) * sizes[0] +
                   (size_t)__builtin_popcount(b->latest & ~a->latest) * sizes[1];
@@ -157,13 +159,13 @@ static bool extents_grow(struct memory *root)
 }
 
 /* Room for two more entries; false where no neighbours can be joined, or without memory. */
-static bool extents_make_room(struct memory *root, uint8_t place)
+static bool extents_make_room(struct memory *root, uint8_t residence_index)
 {
     while (root->extents->count + 2 > EXTENTS_MAX) {
         unsigned best = 0;
         size_t least = SIZE_MAX;
         for (unsigned i = 0; i + 1 < root->extents->count; i++) {
-            size_t loss = extents_join_loss(root, i, place);
+            size_t loss = extents_join_loss(root, i, residence_index);
             if (loss < least) {
                 least = loss;
                 best = i;
@@ -198,10 +200,10 @@ struct range extents_units(const struct memory *root, struct range range)
 
 /* Under the lock: extents begin and end where @range does, or it is counted outward to those that
  * it lies in. */
-static struct range extents_carve(struct memory *root, struct range range, uint8_t place)
+static struct range extents_carve(struct memory *root, struct range range, uint8_t residence_index)
 {
     range = extents_units(root, range);
-    if (extents_make_room(root, place)) {
+    if (extents_make_room(root, residence_index)) {
         extents_split(root, range.begin);
         extents_split(root, range.end);
         return range;
@@ -231,31 +233,31 @@ struct extent extent_at(const struct memory *root, size_t at)
     return extent;
 }
 
-bool extents_latest(const struct memory *root, uint8_t place, struct range range)
+bool extents_latest(const struct memory *root, uint8_t residence_index, struct range range)
 {
     bool latest = true;
     pthread_mutex_lock(&lock);
     for (struct extent e = {{0, range.begin}, 0, 0, 0}; latest && e.range.end < range.end;) {
         e = extents_describe(root, e.range.end);
-        latest = (e.latest >> place) & 1;
+        latest = (e.latest >> residence_index) & 1;
     }
     pthread_mutex_unlock(&lock);
     return latest;
 }
 
-bool extents_written_by(const struct memory *root, uint8_t place, struct range range)
+bool extents_written_by(const struct memory *root, uint8_t residence_index, struct range range)
 {
     bool written = true;
     pthread_mutex_lock(&lock);
     for (struct extent e = {{0, range.begin}, 0, 0, 0}; written && e.range.end < range.end;) {
         e = extents_describe(root, e.range.end);
-        written = e.writer == place;
+        written = e.writer == residence_index;
     }
     pthread_mutex_unlock(&lock);
     return written;
 }
 
-uint64_t extents_lacking(const struct memory *root, uint8_t place, uint32_t sources,
+uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uint32_t sources,
                          struct range range)
 {
     uint64_t bytes = 0;
@@ -263,7 +265,7 @@ uint64_t extents_lacking(const struct memory *root, uint8_t place, uint32_t sour
     for (size_t at = range.begin; at < range.end;) {
         struct extent e = extents_describe(root, at);
         size_t end = e.range.end < range.end ? e.range.end : range.end;
-        if (!((e.latest >> place) & 1) && (e.latest & sources) != 0)
+        if (!((e.latest >> residence_index) & 1) && (e.latest & sources) != 0)
             bytes += end - at;
         at = end;
     }
@@ -271,41 +273,43 @@ uint64_t extents_lacking(const struct memory *root, uint8_t place, uint32_t sour
     return bytes;
 }
 
-/* Where it is @place's alone already nothing is told apart by splitting it. */
+/* Where it is @residence_index's alone already nothing is told apart by splitting it. */
 static bool extents_tells_apart(const struct extents *table, const struct entry *entry,
-                                uint8_t place)
+                                uint8_t residence_index)
 {
-    return entry->latest != 1u << place || entry->writer != place || entry->version <= table->since;
+    return entry->latest != 1u << residence_index || entry->writer != residence_index ||
+           entry->version <= table->since;
 }
 
 /* Outward over what would be joined with @range again. */
-static struct range extents_widen(const struct memory *root, struct range range, uint8_t place)
+static struct range extents_widen(const struct memory *root, struct range range,
+                                  uint8_t residence_index)
 {
     const struct extents *table = root->extents;
     unsigned first = extents_find(table, range.begin), last = extents_find(table, range.end - 1);
-    if (!extents_tells_apart(table, &table->at[first], place))
+    if (!extents_tells_apart(table, &table->at[first], residence_index))
         range.begin = table->at[first].begin;
-    if (!extents_tells_apart(table, &table->at[last], place))
+    if (!extents_tells_apart(table, &table->at[last], residence_index))
         range.end = extents_end_of(root, last);
     return range;
 }
 
-void extents_written(struct memory *root, uint8_t place, struct range range)
+void extents_written(struct memory *root, uint8_t residence_index, struct range range)
 {
     pthread_mutex_lock(&lock);
     if (replica_is_apart(root)) {
         uint64_t version = extents_version_of(root) + 1;
         atomic_store_explicit(&root->version, version, memory_order_relaxed);
-        range = extents_carve(root, extents_widen(root, range, place), place);
+        range = extents_carve(root, extents_widen(root, range, residence_index), residence_index);
         for (unsigned i = extents_find(root->extents, range.begin);
              i < root->extents->count && root->extents->at[i].begin < range.end; i++) {
             root->extents->at[i].version = version;
-            root->extents->at[i].latest = 1u << place;
-            root->extents->at[i].writer = place;
+            root->extents->at[i].latest = 1u << residence_index;
+            root->extents->at[i].writer = residence_index;
         }
         extents_settle_locked(root);
     } else {
-        replica_written_whole(root, place);
+        replica_written_whole(root, residence_index);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -322,8 +326,8 @@ static bool extents_tell_apart(struct memory *root)
     *root->extents = (struct extents){.count = 1, .capacity = FEW};
     root->extents->at[0] = extents_whole_entry(root);
     /* So that what looks at roots as if they were whole finds that nobody has the latest bytes. */
-    for (uint8_t place = 0; place <= PLACE_HOST; place++)
-        atomic_store_explicit(&root->held[place], 0, memory_order_relaxed);
+    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST; residence_index++)
+        atomic_store_explicit(&root->held[residence_index], 0, memory_order_relaxed);
     if (extents_version_of(root) == 0)
         atomic_store_explicit(&root->version, 1, memory_order_relaxed);
     atomic_store_explicit(&root->writer, PLACE_APART, memory_order_release);
@@ -335,31 +339,32 @@ struct range extents_part(struct memory *root, struct range range)
     struct range all = {0, root->size};
     pthread_mutex_lock(&lock);
     if (extents_tell_apart(root))
-        all = extents_carve(root, range, PLACE_HOST);
+        all = extents_carve(root, range, RESIDENCE_HOST);
     pthread_mutex_unlock(&lock);
     return all;
 }
 
-void extents_claim(struct memory *root, uint8_t place, struct range range)
+void extents_claim(struct memory *root, uint8_t residence_index, struct range range)
 {
     pthread_mutex_lock(&lock);
     bool all = range.begin == 0 && range.end == root->size;
     if (replica_is_apart(root) || (!all && extents_tell_apart(root))) {
-        range = extents_carve(root, range, place);
+        range = extents_carve(root, range, residence_index);
         for (size_t at = range.begin; at < range.end; at = extents_describe(root, at).range.end)
-            root->extents->at[extents_find(root->extents, at)].writer = place;
+            root->extents->at[extents_find(root->extents, at)].writer = residence_index;
         extents_settle_locked(root);
     } else {
         struct entry entry = extents_whole_entry(root);
-        for (uint8_t i = 0; i <= PLACE_HOST; i++)
+        for (uint8_t i = 0; i <= RESIDENCE_HOST; i++)
             if ((entry.latest >> i) & 1)
                 atomic_store_explicit(&root->held[i], entry.version, memory_order_relaxed);
-        atomic_store_explicit(&root->writer, place, memory_order_relaxed);
+        atomic_store_explicit(&root->writer, residence_index, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
 }
 
-void extents_refreshed(struct memory *root, uint8_t place, struct range range, uint64_t version)
+void extents_refreshed(struct memory *root, uint8_t residence_index, struct range range,
+                       uint64_t version)
 {
     pthread_mutex_lock(&lock);
     if (replica_is_apart(root)) {
@@ -371,11 +376,11 @@ void extents_refreshed(struct memory *root, uint8_t place, struct range range, u
             struct entry *entry = &root->extents->at[i];
             if (entry->begin >= range.begin && extents_end_of(root, i) <= range.end &&
                 entry->version <= version)
-                entry->latest |= 1u << place;
+                entry->latest |= 1u << residence_index;
         }
     } else if (range.begin == 0 && range.end == root->size) {
         /* Bytes of an older version than the latest count as none. */
-        atomic_store_explicit(&root->held[place], version, memory_order_relaxed);
+        atomic_store_explicit(&root->held[residence_index], version, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -388,25 +393,25 @@ void extents_settle(struct memory *root)
     pthread_mutex_unlock(&lock);
 }
 
-void extents_dropped(struct memory *root, uint8_t place)
+void extents_dropped(struct memory *root, uint8_t residence_index)
 {
     pthread_mutex_lock(&lock);
-    atomic_store_explicit(&root->held[place], 0, memory_order_relaxed);
+    atomic_store_explicit(&root->held[residence_index], 0, memory_order_relaxed);
     if (replica_is_apart(root)) {
         for (unsigned i = 0; i < root->extents->count; i++) {
             struct entry *entry = &root->extents->at[i];
             if (entry->version != 0)
-                entry->latest &= ~(1u << place);
-            if (entry->writer == place)
-                entry->writer = PLACE_NONE;
+                entry->latest &= ~(1u << residence_index);
+            if (entry->writer == residence_index)
+                entry->writer = RESIDENCE_NONE;
         }
         extents_settle_locked(root);
-    } else if (atomic_load_explicit(&root->writer, memory_order_relaxed) == place) {
-        atomic_store_explicit(&root->writer, PLACE_NONE, memory_order_relaxed);
+    } else if (atomic_load_explicit(&root->writer, memory_order_relaxed) == residence_index) {
+        atomic_store_explicit(&root->writer, RESIDENCE_NONE, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
-    atomic_fetch_and(&root->filled, (uint16_t) ~(1u << place));
-    compare_forget_at(root, place);
+    atomic_fetch_and(&root->filled, (uint16_t) ~(1u << residence_index));
+    compare_forget_at(root, residence_index);
 }
 
 uint64_t extents_watch(struct memory *root)

@@ -35,27 +35,28 @@ struct memory;
 struct extent {
     struct range range;
     uint64_t version; /**< 0: never written. */
-    uint32_t latest;  /**< Bit p: the replica at place p (PLACE_HOST too) has the latest bytes. */
-    uint8_t writer;   /**< The place whose commands wrote last, or that was claimed for; or none. */
+    uint32_t
+        latest;     /**< Bit p: the replica at place p (RESIDENCE_HOST too) has the latest bytes. */
+    uint8_t writer; /**< The place whose commands wrote last, or that was claimed for; or none. */
 };
 
 /** The extent that has byte @at of @root, which may be whole. What it says may change at once where
  *  the gate is open. */
 struct extent extent_at(const struct memory *root, size_t at);
 
-/** True when @place has the latest bytes of all of @range, or writes all of it. For a root that is
- *  whole: of all its bytes. */
-bool extents_latest(const struct memory *root, uint8_t place, struct range range);
-bool extents_written_by(const struct memory *root, uint8_t place, struct range range);
-/** Bytes of @range that @place lacks and a place in @sources (bits) has. */
-uint64_t extents_lacking(const struct memory *root, uint8_t place, uint32_t sources,
+/** True when @residence_index has the latest bytes of all of @range, or writes all of it. For a
+ * root that is whole: of all its bytes. */
+bool extents_latest(const struct memory *root, uint8_t residence_index, struct range range);
+bool extents_written_by(const struct memory *root, uint8_t residence_index, struct range range);
+/** Bytes of @range that @residence_index lacks and a place in @sources (bits) has. */
+uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uint32_t sources,
                          struct range range);
 
 /**
- * A command that was just given to @place writes @range, the latest bytes of whose extents @place
- * has: a new version, held there alone. Inside the gate. Cannot fail.
+ * A command that was just given to @residence_index writes @range, the latest bytes of whose
+ * extents @residence_index has: a new version, held there alone. Inside the gate. Cannot fail.
  */
-void extents_written(struct memory *root, uint8_t place, struct range range);
+void extents_written(struct memory *root, uint8_t residence_index, struct range range);
 /**
  * Tell @root apart, with an extent that begins and one that ends where @range does, if there is
  * room for them. Gate closed. Returns the extents that @range is in: all of @root without memory.
@@ -63,16 +64,17 @@ void extents_written(struct memory *root, uint8_t place, struct range range);
 struct range extents_part(struct memory *root, struct range range);
 /** @range outward to whole rows or slices of an image; of a buffer as it is. Wait-free. */
 struct range extents_units(const struct memory *root, struct range range);
-/** @place, which has the latest bytes of @range, writes it from now on. Gate closed. */
-void extents_claim(struct memory *root, uint8_t place, struct range range);
-/** @place has the bytes that the extents inside @range had at @version: those that were written
- *  since stay as they are, and so do those that @range has a part of, if they cannot be split.
- *  Neighbours are joined by extents_settle alone, so that several ranges can be refreshed. */
-void extents_refreshed(struct memory *root, uint8_t place, struct range range, uint64_t version);
+/** @residence_index, which has the latest bytes of @range, writes it from now on. Gate closed. */
+void extents_claim(struct memory *root, uint8_t residence_index, struct range range);
+/** @residence_index has the bytes that the extents inside @range had at @version: those that were
+ * written since stay as they are, and so do those that @range has a part of, if they cannot be
+ * split. Neighbours are joined by extents_settle alone, so that several ranges can be refreshed. */
+void extents_refreshed(struct memory *root, uint8_t residence_index, struct range range,
+                       uint64_t version);
 /** Join neighbours that agree. */
 void extents_settle(struct memory *root);
-/** The replica at @place is no more (R4: the caller knows that others have its bytes). */
-void extents_dropped(struct memory *root, uint8_t place);
+/** The replica at @residence_index is no more (R4: the caller knows that others have its bytes). */
+void extents_dropped(struct memory *root, uint8_t residence_index);
 
 /**
  * A mover copies what @root has now, with the program running: what is written from now on is kept

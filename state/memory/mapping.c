@@ -99,10 +99,10 @@ static void mapping_settle_locked(struct mapping *mapping)
     }
 }
 
-void mapping_issued(struct mapping *mapping, uint8_t place)
+void mapping_issued(struct mapping *mapping, uint8_t residence_index)
 {
     pthread_mutex_lock(&lock);
-    mapping->place = place;
+    mapping->residence_index = residence_index;
     mapping->pending = false;
     mapping_settle_locked(mapping);
     pthread_mutex_unlock(&lock);
@@ -127,55 +127,55 @@ bool mapping_is_covered(struct mapping *mapping)
     return covered;
 }
 
-cl_int mapping_enter(const struct mapping *mapping, struct residence *residence, uint8_t place,
-                     cl_command_queue queue, cl_map_flags flags, cl_uint waits,
-                     const cl_event *wait_list, cl_event *ret_event)
+cl_int mapping_enter(const struct mapping *mapping, struct residence *residence,
+                     uint8_t residence_index, cl_command_queue queue, cl_map_flags flags,
+                     cl_uint waits, const cl_event *wait_list, cl_event *ret_event)
 {
     cl_int error;
     void *pointer = residence->cl->clEnqueueMapBuffer(
-        queue, mapping->memory->root->real[place], CL_FALSE, flags, mapping->offset,
+        queue, mapping->memory->root->real[residence_index], CL_FALSE, flags, mapping->offset,
         mapping->length, waits, wait_list, ret_event, &error);
     return pointer ? CL_SUCCESS : error;
 }
 
 /* Invalidating, even for a map to read and write: the host's bytes must not be replaced. */
 static cl_int mapping_enter_again(const struct mapping *mapping, struct residence *residence,
-                                  uint8_t place)
+                                  uint8_t residence_index)
 {
     cl_map_flags flags =
         mapping->flags & WRITE_FLAGS ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_READ;
-    return mapping_enter(mapping, residence, place, residence->io, flags, 0, NULL, NULL);
+    return mapping_enter(mapping, residence, residence_index, residence->io, flags, 0, NULL, NULL);
 }
 
 static cl_int mapping_leave(const struct mapping *mapping, struct residence *residence)
 {
     const struct memory *root = mapping->memory->root;
-    return residence_unmap(residence, root->real[mapping->place],
+    return residence_unmap(residence, root->real[mapping->residence_index],
                            root->window->bytes + mapping->offset);
 }
 
-cl_int mapping_carry(struct mapping *mapping, uint8_t place)
+cl_int mapping_carry(struct mapping *mapping, uint8_t residence_index)
 {
     const struct memory *root = mapping->memory->root;
     struct context *context = root->context;
     cl_int error = CL_SUCCESS;
-    if (mapping->place != PLACE_NONE && mapping->place != place) {
-        struct residence *from = context->at[mapping->place];
+    if (mapping->residence_index != RESIDENCE_NONE && mapping->residence_index != residence_index) {
+        struct residence *from = context->at[mapping->residence_index];
         bool lost = residence_is_lost(from);
         error = lost ? CL_SUCCESS : mapping_leave(mapping, from);
         if (error == CL_SUCCESS && !lost)
             error = residence_await_queue(from, from->io);
         if (error != CL_SUCCESS)
             return error;
-        mapping->place = PLACE_NONE;
+        mapping->residence_index = RESIDENCE_NONE;
     }
-    if (mapping->place == PLACE_NONE && (root->backed & (1u << place))) {
-        struct residence *to = context->at[place];
-        error = mapping_enter_again(mapping, to, place);
+    if (mapping->residence_index == RESIDENCE_NONE && (root->backed & (1u << residence_index))) {
+        struct residence *to = context->at[residence_index];
+        error = mapping_enter_again(mapping, to, residence_index);
         if (error == CL_SUCCESS)
             error = residence_await_queue(to, to->io);
         if (error == CL_SUCCESS)
-            mapping->place = place;
+            mapping->residence_index = residence_index;
     }
     return error;
 }
@@ -241,10 +241,10 @@ bool map_written(struct memory *root)
     return written;
 }
 
-cl_int map_leave(struct memory *root, struct residence *residence, uint8_t place)
+cl_int map_leave(struct memory *root, struct residence *residence, uint8_t residence_index)
 {
     for (struct mapping *m = root->mappings; m; m = m->next) {
-        if (m->pending || m->place != place)
+        if (m->pending || m->residence_index != residence_index)
             continue;
         cl_int error = mapping_leave(m, residence);
         if (error != CL_SUCCESS)
@@ -256,12 +256,12 @@ cl_int map_leave(struct memory *root, struct residence *residence, uint8_t place
 /* What a move from @from to @to takes along. */
 static bool mapping_goes_along(const struct mapping *m, uint8_t from)
 {
-    return !m->pending && (m->place == from || m->place == PLACE_NONE);
+    return !m->pending && (m->residence_index == from || m->residence_index == RESIDENCE_NONE);
 }
 
 static bool mapping_arrives(const struct memory *root, uint8_t to)
 {
-    return to != PLACE_HOST && (root->backed & (1u << to)) && replica_is_latest(root, to);
+    return to != RESIDENCE_HOST && (root->backed & (1u << to)) && replica_is_latest(root, to);
 }
 
 cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t from, uint8_t to)
@@ -279,7 +279,7 @@ void map_moved(struct memory *root, uint8_t from, uint8_t to)
 {
     for (struct mapping *m = root->mappings; m; m = m->next)
         if (mapping_goes_along(m, from))
-            m->place = mapping_arrives(root, to) ? to : PLACE_NONE;
+            m->residence_index = mapping_arrives(root, to) ? to : RESIDENCE_NONE;
 }
 
 /* The first byte at or after @at that mapping @m covers, and where that run ends. */

@@ -20,12 +20,12 @@ struct mapping {
     cl_map_flags flags;
     size_t origin[3], region[3]; /**< As given; bytes for buffers. */
     size_t offset, length;       /**< The span of root bytes that it covers. */
-    uint8_t place; /**< Whose driver mapped it, its real object being made over the window; or
-                        PLACE_NONE. */
-    bool pending;  /**< Its command is held: nothing was mapped yet. */
-    bool closing;  /**< Its unmap was enqueued. */
-    bool unlinked; /**< It was unmapped. */
-    bool settled;  /**< Its map command was issued or given up. */
+    uint8_t residence_index;     /**< Whose driver mapped it, its real object being made over the
+                            window; or     RESIDENCE_NONE. */
+    bool pending;                /**< Its command is held: nothing was mapped yet. */
+    bool closing;                /**< Its unmap was enqueued. */
+    bool unlinked;               /**< It was unmapped. */
+    bool settled;                /**< Its map command was issued or given up. */
 };
 
 /** True while something of @root is mapped. Any thread. */
@@ -54,14 +54,16 @@ void map_visit_await(struct memory *root);
 
 /** True when some issued mapping of @root is for writing. */
 bool map_written(struct memory *root);
-/** Unmap what @residence's driver at @place mapped of @root. The window keeps its bytes. */
-cl_int map_leave(struct memory *root, struct residence *residence, uint8_t place);
+/** Unmap what @residence's driver at @residence_index mapped of @root. The window keeps its bytes.
+ */
+cl_int map_leave(struct memory *root, struct residence *residence, uint8_t residence_index);
 /**
  * Map in the new place @to what the driver at @from mapped, and what none did, without touching the
  * window's bytes. Nothing where @root has no latest replica there: its unmap will see to it.
  */
 cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t from, uint8_t to);
-/** After COMMIT: which mappings the driver at @to has. PLACE_HOST: map_arrive was not called. */
+/** After COMMIT: which mappings the driver at @to has. RESIDENCE_HOST: map_arrive was not called.
+ */
 void map_moved(struct memory *root, uint8_t from, uint8_t to);
 /**
  * Call @copy for each run of bytes [from, to) of @range, of @root's window, that nothing has mapped

@@ -20,19 +20,19 @@ void mapping_unref(struct mapping *mapping);
 struct mapping *mapping_close(struct memory *memory, const void *pointer);
 /** Its unmap could not be enqueued. */
 void mapping_reopen(struct mapping *mapping);
-/** Its map command was given to the driver at @place, or to none (PLACE_NONE). */
-void mapping_issued(struct mapping *mapping, uint8_t place);
+/** Its map command was given to the driver at @residence_index, or to none (RESIDENCE_NONE). */
+void mapping_issued(struct mapping *mapping, uint8_t residence_index);
 /** Its map command was given up, unless it was issued or given up before. */
 void mapping_settle(struct mapping *mapping);
 /** True when another mapping, to be written, covers all bytes of @mapping: the window has them. */
 bool mapping_is_covered(struct mapping *mapping);
 
 /** Have the driver map it: the root, which has the window's address. */
-cl_int mapping_enter(const struct mapping *mapping, struct residence *residence, uint8_t place,
-                     cl_command_queue queue, cl_map_flags flags, cl_uint waits,
-                     const cl_event *wait_list, cl_event *ret_event);
-/** From the driver that mapped it to the one at @place, or to none where the object was not made
- *  over its window. With the gate closed, and the queues of the old place drained. */
-cl_int mapping_carry(struct mapping *mapping, uint8_t place);
+cl_int mapping_enter(const struct mapping *mapping, struct residence *residence,
+                     uint8_t residence_index, cl_command_queue queue, cl_map_flags flags,
+                     cl_uint waits, const cl_event *wait_list, cl_event *ret_event);
+/** From the driver that mapped it to the one at @residence_index, or to none where the object was
+ * not made over its window. With the gate closed, and the queues of the old place drained. */
+cl_int mapping_carry(struct mapping *mapping, uint8_t residence_index);
 
 #endif

@@ -62,7 +62,7 @@ static struct memory *memory_new(struct context *context, cl_mem_object_type typ
     memory->root = root ? root : memory;
     memory->type = type;
     memory->flags = flags;
-    atomic_init(&memory->writer, PLACE_NONE);
+    atomic_init(&memory->writer, RESIDENCE_NONE);
     object_hold(context);
     if (root)
         object_hold(root);
@@ -116,7 +116,7 @@ static bool memory_may_have_window(const struct memory *root, const struct resid
 }
 
 static cl_int memory_make_root_buffer(struct memory *root, struct residence *residence,
-                                      uint8_t place, const void *initial)
+                                      uint8_t residence_index, const void *initial)
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_int error = CL_SUCCESS;
@@ -126,68 +126,68 @@ static cl_int memory_make_root_buffer(struct memory *root, struct residence *res
             return CL_OUT_OF_HOST_MEMORY;
         if (initial && initial != root->window->bytes)
             memcpy(root->window->bytes, initial, root->size);
-        root->real[place] =
+        root->real[residence_index] =
             cl->clCreateBuffer(residence->context, memory_real_flags(root) | CL_MEM_USE_HOST_PTR,
                                root->size, root->window->bytes, &error);
-        if (root->real[place])
-            root->backed |= (uint8_t)(1u << place);
-        compare_forget_at(root, PLACE_HOST);
+        if (root->real[residence_index])
+            root->backed |= (uint8_t)(1u << residence_index);
+        compare_forget_at(root, RESIDENCE_HOST);
         /* Memory that cannot be registered, being read-only, can be copied. */
-        if (root->real[place] || !initial || !memory_is_lent(root))
+        if (root->real[residence_index] || !initial || !memory_is_lent(root))
             return memory_as_shortage(error);
     }
     cl_mem_flags flags = memory_real_flags(root) | (root->flags & CL_MEM_ALLOC_HOST_PTR);
     if (initial)
         flags |= CL_MEM_COPY_HOST_PTR;
-    root->real[place] = cl->clCreateBuffer(residence->context, flags, root->size,
-                                           (void *)(uintptr_t)initial, &error);
+    root->real[residence_index] = cl->clCreateBuffer(residence->context, flags, root->size,
+                                                     (void *)(uintptr_t)initial, &error);
     return memory_as_shortage(error);
 }
 
 static cl_int memory_make_sub_buffer(struct memory *memory, struct residence *residence,
-                                     uint8_t place)
+                                     uint8_t residence_index)
 {
     cl_int error;
     cl_buffer_region region = {memory->origin, memory->size};
-    memory->real[place] =
-        residence->cl->clCreateSubBuffer(memory->root->real[place], memory_real_flags(memory),
-                                         CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+    memory->real[residence_index] = residence->cl->clCreateSubBuffer(
+        memory->root->real[residence_index], memory_real_flags(memory),
+        CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
     return error;
 }
 
-static cl_int memory_make_image(struct memory *memory, struct residence *residence, uint8_t place,
-                                const void *initial)
+static cl_int memory_make_image(struct memory *memory, struct residence *residence,
+                                uint8_t residence_index, const void *initial)
 {
     cl_int error;
     cl_image_desc desc = memory->image->desc;
     if (memory->associated)
-        desc.mem_object = memory->associated->real[place];
+        desc.mem_object = memory->associated->real[residence_index];
     bool over_buffer = memory->associated && !memory->associated->image;
     if (!initial && !over_buffer)
         desc.image_row_pitch = desc.image_slice_pitch = 0;
     cl_mem_flags flags = memory_real_flags(memory) | (initial ? CL_MEM_COPY_HOST_PTR : 0);
-    memory->real[place] =
+    memory->real[residence_index] =
         residence->cl->clCreateImage(residence->context, flags, &memory->image->format, &desc,
                                      (void *)(uintptr_t)initial, &error);
     return memory_as_shortage(error);
 }
 
 static cl_int memory_make_real_with(struct memory *memory, struct residence *residence,
-                                    uint8_t place, const void *initial)
+                                    uint8_t residence_index, const void *initial)
 {
-    if (memory->real[place])
+    if (memory->real[residence_index])
         return CL_SUCCESS;
     if (memory->associated) {
-        cl_int error = memory_make_real_with(memory->associated, residence, place, NULL);
+        cl_int error = memory_make_real_with(memory->associated, residence, residence_index, NULL);
         if (error != CL_SUCCESS)
             return error;
     }
     bool owns = memory->root == memory;
     if (owns && !account_take(&residence->device->account, memory->size))
         return NO_ROOM;
-    cl_int error = memory->image ? memory_make_image(memory, residence, place, initial)
-                   : owns        ? memory_make_root_buffer(memory, residence, place, initial)
-                                 : memory_make_sub_buffer(memory, residence, place);
+    cl_int error = memory->image ? memory_make_image(memory, residence, residence_index, initial)
+                   : owns ? memory_make_root_buffer(memory, residence, residence_index, initial)
+                          : memory_make_sub_buffer(memory, residence, residence_index);
     if (owns && error == CL_SUCCESS)
         account_note(&residence->device->account);
     else if (owns)
@@ -195,9 +195,9 @@ static cl_int memory_make_real_with(struct memory *memory, struct residence *res
     return error;
 }
 
-cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t place)
+cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t residence_index)
 {
-    return memory_make_real_with(memory, residence, place, NULL);
+    return memory_make_real_with(memory, residence, residence_index, NULL);
 }
 
 /* What it begins with is in host memory alone, until a command needs it. */
@@ -210,27 +210,29 @@ static cl_int memory_make_in_host(struct memory *memory, const void *initial)
     /* An image's window has the pitches of the program's pointer. */
     if (initial != memory->window->bytes)
         memcpy(memory->window->bytes, initial, memory->size);
-    replica_written_whole(memory, PLACE_HOST);
+    replica_written_whole(memory, RESIDENCE_HOST);
     return CL_SUCCESS;
 }
 
-/* What it begins with is in @place, and where it came from if that stays. It is not told apart for
- * that: most are written as a whole first. */
-static void memory_begin_content(struct memory *memory, uint8_t place)
+/* What it begins with is in @residence_index, and where it came from if that stays. It is not told
+ * apart for that: most are written as a whole first. */
+static void memory_begin_content(struct memory *memory, uint8_t residence_index)
 {
-    replica_written_whole(memory, place);
+    replica_written_whole(memory, residence_index);
     if (memory->host_ptr && memory_window(memory, 0) != 0)
         return;
     if (memory->window)
-        extents_refreshed(memory, PLACE_HOST, replica_whole(memory), atomic_load(&memory->version));
+        extents_refreshed(memory, RESIDENCE_HOST, replica_whole(memory),
+                          atomic_load(&memory->version));
 }
 
-uint64_t memory_only_at(const struct memory *root, uint8_t place)
+uint64_t memory_only_at(const struct memory *root, uint8_t residence_index)
 {
     const struct context *context = root->context;
-    uint32_t only = place == PLACE_NONE ? 0 : 1u << place, places = 1u << PLACE_HOST;
+    uint32_t only = residence_index == RESIDENCE_NONE ? 0 : 1u << residence_index,
+             places = 1u << RESIDENCE_HOST;
     uint64_t bytes = 0;
-    for (uint8_t i = 0; i < PLACES; i++)
+    for (uint8_t i = 0; i < RESIDENCES_MAX; i++)
         if (root->real[i] && context->at[i] && !residence_is_lost(context->at[i]))
             places |= 1u << i;
     for (size_t at = 0; at < root->size;) {
@@ -261,19 +263,20 @@ static cl_int memory_make_at_home(struct memory *memory, const void *initial, bo
                                   struct device **ret_device)
 {
     struct context *context = memory->context;
-    uint8_t place = context_home(context);
-    *ret_device = context->at[place]->device;
+    uint8_t residence_index = context_home(context);
+    *ret_device = context->at[residence_index]->device;
     /* A view of what is in host memory is made with it. */
-    if (memory->root != memory && !memory->root->real[place] &&
+    if (memory->root != memory && !memory->root->real[residence_index] &&
         account_is_tight(&(*ret_device)->account))
         return CL_SUCCESS;
     if (in_host)
         return memory_make_in_host(memory, initial);
-    cl_int error = memory_make_real_with(memory, context->at[place], place, initial);
+    cl_int error =
+        memory_make_real_with(memory, context->at[residence_index], residence_index, initial);
     if (error == NO_ROOM && memory->root != memory)
         return CL_SUCCESS; /* likewise: what it is a view of is on another device */
     if (error == CL_SUCCESS && memory->root == memory && initial)
-        memory_begin_content(memory, place);
+        memory_begin_content(memory, residence_index);
     return error;
 }
 

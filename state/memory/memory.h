@@ -11,7 +11,7 @@
  *
  * The bytes belong to the root: a buffer, or an image that has storage of its own. Sub-buffers and
  * images made from a buffer are views of a root. A root has a version that every write increments
- * and up to PLACES + 1 replicas, one a residence and one in host memory: the window.
+ * and up to RESIDENCES_MAX + 1 replicas, one a residence and one in host memory: the window.
  *
  * The window is one host address for the object's whole life: maps point into it on every device.
  * It is the program's own memory for CL_MEM_USE_HOST_PTR, ours otherwise. Where a residence keeps
@@ -68,9 +68,10 @@ struct farewell; /* memory_end.c */
 
 struct memory {
     struct object object;
-    cl_mem real[PLACES]; /**< Written by the creator, movers, and under the gate on first use. */
-    struct context *context; /**< Held. */
-    struct memory *root;     /**< Itself, or the held root that has the bytes. */
+    cl_mem real[RESIDENCES_MAX]; /**< Written by the creator, movers, and under the gate on first
+                                    use. */
+    struct context *context;     /**< Held. */
+    struct memory *root;         /**< Itself, or the held root that has the bytes. */
     cl_mem_object_type type;
     cl_mem_flags flags;            /**< What clGetMemObjectInfo answers. */
     size_t size;                   /**< Bytes. */
@@ -85,23 +86,24 @@ struct memory {
     _Atomic uint32_t map_count;        /**< CL_MEM_MAP_COUNT. */
 
     /* Of roots only. The first three are of all bytes while these have not been told apart. */
-    _Atomic uint64_t version;          /**< 0: never written. Rises. */
-    _Atomic uint64_t held[PLACES + 1]; /**< The version that each replica had when it was made. */
-    _Atomic uint8_t writer;            /**< Its replica always has the latest version. */
-    struct extents *extents;           /**< Owned; NULL unless PLACE_APART. Guarded by its lock. */
-    _Atomic uint8_t backed;            /**< Bit p: real[p] was made over the window. */
-    _Atomic uint16_t filled;           /**< Bit p: the replica at place p once had bytes of it. */
-    struct known *_Atomic known;       /**< Owned; or NULL: what compare.h keeps. */
-    _Atomic uint32_t maps;             /**< How many mappings there ever were. */
-    _Atomic bool used;                 /**< Some command named it: it may be in flight. */
-    struct window *_Atomic window;     /**< Or NULL. While set, its bytes keep their address. */
-    char *_Atomic store;               /**< Owned. The replica in host memory where that is not the
-                                            window; or NULL. By who copies, alone at it. */
-    struct mapping *mappings;          /**< Of it and its views. Guarded by mapping.c's lock. */
-    bool visited;                      /**< A mover copies it, with the gate open. Likewise. */
-    _Atomic bool collected;            /**< A mover copies it: not to be spilled. Set with the
-                                            gate closed. */
-    _Atomic uint64_t stamp;            /**< When a command named it, where room is short. */
+    _Atomic uint64_t version; /**< 0: never written. Rises. */
+    _Atomic uint64_t
+        held[RESIDENCES_MAX + 1];  /**< The version that each replica had when it was made. */
+    _Atomic uint8_t writer;        /**< Its replica always has the latest version. */
+    struct extents *extents;       /**< Owned; NULL unless PLACE_APART. Guarded by its lock. */
+    _Atomic uint8_t backed;        /**< Bit p: real[p] was made over the window. */
+    _Atomic uint16_t filled;       /**< Bit p: the replica at place p once had bytes of it. */
+    struct known *_Atomic known;   /**< Owned; or NULL: what compare.h keeps. */
+    _Atomic uint32_t maps;         /**< How many mappings there ever were. */
+    _Atomic bool used;             /**< Some command named it: it may be in flight. */
+    struct window *_Atomic window; /**< Or NULL. While set, its bytes keep their address. */
+    char *_Atomic store;           /**< Owned. The replica in host memory where that is not the
+                                        window; or NULL. By who copies, alone at it. */
+    struct mapping *mappings;      /**< Of it and its views. Guarded by mapping.c's lock. */
+    bool visited;                  /**< A mover copies it, with the gate open. Likewise. */
+    _Atomic bool collected;        /**< A mover copies it: not to be spilled. Set with the
+                                        gate closed. */
+    _Atomic uint64_t stamp;        /**< When a command named it, where room is short. */
 };
 
 static inline struct memory *memory_get(cl_mem handle)
@@ -121,49 +123,51 @@ static inline struct range replica_whole(const struct memory *root)
     return (struct range){0, root->size};
 }
 
-/** True when @root was not told apart, and @place (PLACE_HOST too) holds its latest bytes.
- * Wait-free. */
-static inline bool replica_is_latest_whole(const struct memory *root, uint8_t place)
+/** True when @root was not told apart, and @residence_index (RESIDENCE_HOST too) holds its latest
+ * bytes. Wait-free. */
+static inline bool replica_is_latest_whole(const struct memory *root, uint8_t residence_index)
 {
     uint64_t version = atomic_load_explicit(&root->version, memory_order_relaxed);
-    return version == 0 || atomic_load_explicit(&root->writer, memory_order_relaxed) == place ||
-           atomic_load_explicit(&root->held[place], memory_order_relaxed) == version;
+    return version == 0 ||
+           atomic_load_explicit(&root->writer, memory_order_relaxed) == residence_index ||
+           atomic_load_explicit(&root->held[residence_index], memory_order_relaxed) == version;
 }
 
-/** True when @place (PLACE_HOST too) holds the latest bytes of @range. */
-static inline bool replica_has(const struct memory *root, uint8_t place, struct range range)
+/** True when @residence_index (RESIDENCE_HOST too) holds the latest bytes of @range. */
+static inline bool replica_has(const struct memory *root, uint8_t residence_index,
+                               struct range range)
 {
-    return replica_is_latest_whole(root, place) ||
-           (UNLIKELY(replica_is_apart(root)) && extents_latest(root, place, range));
+    return replica_is_latest_whole(root, residence_index) ||
+           (UNLIKELY(replica_is_apart(root)) && extents_latest(root, residence_index, range));
 }
 
-/** True when @place (PLACE_HOST too) holds the latest bytes of all of @root. */
-static inline bool replica_is_latest(const struct memory *root, uint8_t place)
+/** True when @residence_index (RESIDENCE_HOST too) holds the latest bytes of all of @root. */
+static inline bool replica_is_latest(const struct memory *root, uint8_t residence_index)
 {
-    return replica_has(root, place, replica_whole(root));
+    return replica_has(root, residence_index, replica_whole(root));
 }
 
 /**
- * A command that was just given to @place writes @root, which is not told apart: a new version,
- * held there alone. Inside the gate. Two threads that write the same object at once leave the same
- * writer, and a version that differs from any seen before either came in (movers read it with the
- * gate closed).
+ * A command that was just given to @residence_index writes @root, which is not told apart: a new
+ * version, held there alone. Inside the gate. Two threads that write the same object at once leave
+ * the same writer, and a version that differs from any seen before either came in (movers read it
+ * with the gate closed).
  */
-static inline void replica_written_whole(struct memory *root, uint8_t place)
+static inline void replica_written_whole(struct memory *root, uint8_t residence_index)
 {
-    atomic_store_explicit(&root->writer, place, memory_order_relaxed);
+    atomic_store_explicit(&root->writer, residence_index, memory_order_relaxed);
     atomic_store_explicit(&root->version,
                           atomic_load_explicit(&root->version, memory_order_relaxed) + 1,
                           memory_order_relaxed);
 }
 
-/** The same of @range, the latest bytes of whose extents @place has. */
-static inline void replica_written(struct memory *root, uint8_t place, struct range range)
+/** The same of @range, the latest bytes of whose extents @residence_index has. */
+static inline void replica_written(struct memory *root, uint8_t residence_index, struct range range)
 {
     if (LIKELY(!replica_is_apart(root)))
-        replica_written_whole(root, place);
+        replica_written_whole(root, residence_index);
     else
-        extents_written(root, place, range);
+        extents_written(root, residence_index, range);
 }
 
 /** The three creators. Validate as the specification asks; the driver validates the rest. */
@@ -179,26 +183,29 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
                            const cl_image_desc *desc, void *host_ptr, struct memory **ret_memory);
 
 /**
- * Make the real object of @memory in @place, its root's first. Not its content: its replica there
- * is stale afterwards, unless the object was never written.
- * Inside the gate, or by a mover. CL_SUCCESS, what the driver says, or NO_ROOM (account.h).
+ * Make the real object of @memory in @residence_index, its root's first. Not its content: its
+ * replica there is stale afterwards, unless the object was never written. Inside the gate, or by a
+ * mover. CL_SUCCESS, what the driver says, or NO_ROOM (account.h).
  */
-cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t place);
+cl_int memory_make_real(struct memory *memory, struct residence *residence,
+                        uint8_t residence_index);
 
 /** real[place] is somebody else's to release, or was: it is not counted as the device's any more.
  */
-static inline void memory_left(struct memory *memory, struct residence *residence, uint8_t place)
+static inline void memory_left(struct memory *memory, struct residence *residence,
+                               uint8_t residence_index)
 {
-    if (memory->real[place] && memory->root == memory)
+    if (memory->real[residence_index] && memory->root == memory)
         account_return(&residence->device->account, memory->size);
-    memory->real[place] = NULL;
-    if (atomic_load_explicit(&memory->backed, memory_order_relaxed) & (1u << place))
-        atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << place), memory_order_relaxed);
+    memory->real[residence_index] = NULL;
+    if (atomic_load_explicit(&memory->backed, memory_order_relaxed) & (1u << residence_index))
+        atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << residence_index),
+                                  memory_order_relaxed);
 }
 
-/** Bytes of @root whose latest version the replica at @place alone has, those on lost devices not
- *  counted; PLACE_NONE: that no replica has. */
-uint64_t memory_only_at(const struct memory *root, uint8_t place);
+/** Bytes of @root whose latest version the replica at @residence_index alone has, those on lost
+ * devices not counted; RESIDENCE_NONE: that no replica has. */
+uint64_t memory_only_at(const struct memory *root, uint8_t residence_index);
 
 /** A command names @root, which was used last from now on. Inside the gate. */
 void memory_stamp(struct memory *root);
@@ -226,16 +233,18 @@ MUST_CHECK int memory_host_room(struct memory *root, unsigned flags);
 uint64_t memory_host_need(const struct memory *memory);
 /** The window is the replica in host memory again: some device works on its bytes. Likewise. */
 void memory_host_is_window(struct memory *root);
-/** True when the device at @place works on the window's bytes: its replica is nothing else. */
-static inline bool memory_works_in_window(const struct memory *root, uint8_t place)
+/** True when the device at @residence_index works on the window's bytes: its replica is nothing
+ * else. */
+static inline bool memory_works_in_window(const struct memory *root, uint8_t residence_index)
 {
-    return (root->backed & (1u << place)) != 0 && root->context->at[place]->in_place;
+    return (root->backed & (1u << residence_index)) != 0 &&
+           root->context->at[residence_index]->in_place;
 }
 /** True when the window has the latest bytes, or becomes it without a copy. */
 bool memory_window_is_latest(const struct memory *root);
 /** True when bringing real[place], which was made over the program's memory, up to date would write
  *  there. */
-bool memory_would_write(const struct memory *root, uint8_t place);
+bool memory_would_write(const struct memory *root, uint8_t residence_index);
 /** Give the window or the store back, if it is ours, nobody maps it and no replica lives in it. By
  * movers.
  * @drained  Whose commands have all ended; who wrote last elsewhere may still read it for that. */

@@ -93,22 +93,22 @@ static void memory_end_keep_for(struct memory *memory, const cl_icd_dispatch *cl
     }
 }
 
-void memory_release_real(struct memory *memory, uint8_t place)
+void memory_release_real(struct memory *memory, uint8_t residence_index)
 {
-    if (!memory->real[place])
+    if (!memory->real[residence_index])
         return;
-    struct residence *residence = memory->context->at[place];
+    struct residence *residence = memory->context->at[residence_index];
     if (atomic_load_explicit(&memory->root->used, memory_order_relaxed))
-        memory_end_keep_for(memory, residence->cl, memory->real[place]);
-    residence->cl->clReleaseMemObject(memory->real[place]);
-    memory_left(memory, residence, place);
+        memory_end_keep_for(memory, residence->cl, memory->real[residence_index]);
+    residence->cl->clReleaseMemObject(memory->real[residence_index]);
+    memory_left(memory, residence, residence_index);
 }
 
 void memory_release_reals(struct memory *memory)
 {
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (memory->real[place])
-            memory_release_real(memory, place);
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (memory->real[residence_index])
+            memory_release_real(memory, residence_index);
 }
 
 int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem, void *),
@@ -153,9 +153,10 @@ static void memory_end_memory_leave(struct object *object)
     map_forget(memory);
     /* A lost driver is not called again, for its window neither. */
     if (memory->root == memory && memory->window && registered_is(memory->window))
-        for (uint8_t place = 0; place < PLACES; place++)
-            if (memory->context->at[place] && residence_is_lost(memory->context->at[place]))
-                registered_leave(memory, memory->context->at[place], true);
+        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+            if (memory->context->at[residence_index] &&
+                residence_is_lost(memory->context->at[residence_index]))
+                registered_leave(memory, memory->context->at[residence_index], true);
     memory_release_reals(memory);
 }
 

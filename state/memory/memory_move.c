@@ -21,10 +21,10 @@ bool memory_is_part(const struct object *object)
 }
 
 static void memory_move_release_now(struct memory *memory, struct residence *residence,
-                                    uint8_t place)
+                                    uint8_t residence_index)
 {
-    residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
-    memory_left(memory, residence, place);
+    residence_release(residence->cl, OBJECT_MEMORY, memory->real[residence_index]);
+    memory_left(memory, residence, residence_index);
 }
 
 /*
@@ -32,15 +32,15 @@ static void memory_move_release_now(struct memory *memory, struct residence *res
  * would have to be brought there: it is made anew beside it, and so is what was made from it.
  */
 static void memory_move_part_from_window(struct memory *root, struct residence *residence,
-                                         uint8_t place)
+                                         uint8_t residence_index)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (memory->root == root && memory != root)
-            memory_move_release_now(memory, residence, place);
-    memory_move_release_now(root, residence, place);
-    extents_dropped(root, place);
+            memory_move_release_now(memory, residence, residence_index);
+    memory_move_release_now(root, residence, residence_index);
+    extents_dropped(root, residence_index);
 }
 
 cl_int memory_prepare(struct object *object, struct move_context *move)
@@ -53,7 +53,7 @@ cl_int memory_prepare(struct object *object, struct move_context *move)
     /* Where the virtual device never used it its bytes are elsewhere: it is made when it is first
      * used. */
     if (move_is_busy(move) || memory->real[move->to] ||
-        (move->from != PLACE_HOST && !memory->real[move->from]))
+        (move->from != RESIDENCE_HOST && !memory->real[move->from]))
         return CL_SUCCESS;
     /* What it is made from is made with it; inside the gate, lest a command of another virtual
      * device that is there already makes it at the same time. */
@@ -78,47 +78,50 @@ cl_int memory_arrive(struct object *object, const struct move_context *move)
 }
 
 /* Its real object goes, with a hold on the window that it was made over. */
-static void memory_move_leave(struct memory *memory, const struct move_context *move, uint8_t place)
+static void memory_move_leave(struct memory *memory, const struct move_context *move,
+                              uint8_t residence_index)
 {
-    struct residence *residence = move->context->at[place];
-    bool root = memory->root == memory, committed = place == move->from;
-    bool over_host = memory->root->backed & (1u << place);
+    struct residence *residence = move->context->at[residence_index];
+    bool root = memory->root == memory, committed = residence_index == move->from;
+    bool over_host = memory->root->backed & (1u << residence_index);
     if (root && committed)
-        (void)map_leave(memory, residence, place); /* what its driver mapped it unmaps */
+        (void)map_leave(memory, residence, residence_index); /* what its driver mapped it unmaps */
     if (over_host && move->drained)
-        residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
+        residence_release(residence->cl, OBJECT_MEMORY, memory->real[residence_index]);
     else
-        residence_retire(residence, OBJECT_MEMORY, memory->real[place],
+        residence_retire(residence, OBJECT_MEMORY, memory->real[residence_index],
                          root && over_host ? window_ref(memory->window) : NULL);
-    memory_left(memory, residence, place);
-    extents_dropped(memory, place);
+    memory_left(memory, residence, residence_index);
+    extents_dropped(memory, residence_index);
 }
 
 /* What `from` alone has stays to be fetched, and what a move back found at `to`; views do not. */
 static bool memory_move_stays(const struct memory *memory, const struct move_context *move,
-                              uint8_t place)
+                              uint8_t residence_index)
 {
     if (memory->root != memory)
         return false;
-    return place == move->from ? move->stays && memory_only_at(memory, place) != 0 : move->returns;
+    return residence_index == move->from
+               ? move->stays && memory_only_at(memory, residence_index) != 0
+               : move->returns;
 }
 
-void memory_vacate(struct object *object, const struct move_context *move, uint8_t place)
+void memory_vacate(struct object *object, const struct move_context *move, uint8_t residence_index)
 {
     struct memory *memory = (struct memory *)object;
     /* Where the program was not while it moved it is from now on, perhaps. */
     if (memory->backed != 0)
         compare_forget(memory);
-    else if (move->to != PLACE_HOST)
+    else if (move->to != RESIDENCE_HOST)
         compare_forget_at(memory, move->to);
     /* Also where its bytes stay: what maps it from now on is another residence. */
-    if (move_empties(move, place) && memory->root == memory)
-        registered_leave(memory, move->context->at[place], move->drained);
-    if (move_empties(move, place) && !memory_move_stays(memory, move, place))
-        memory_move_leave(memory, move, place);
-    if (memory->root != memory || place != move->from)
+    if (move_empties(move, residence_index) && memory->root == memory)
+        registered_leave(memory, move->context->at[residence_index], move->drained);
+    if (move_empties(move, residence_index) && !memory_move_stays(memory, move, residence_index))
+        memory_move_leave(memory, move, residence_index);
+    if (memory->root != memory || residence_index != move->from)
         return;
-    if (move->leaves || place == PLACE_HOST)
-        map_moved(memory, place, move_carries_maps(move) ? move->to : PLACE_HOST);
-    memory_window_drop(memory, place);
+    if (move->leaves || residence_index == RESIDENCE_HOST)
+        map_moved(memory, residence_index, move_carries_maps(move) ? move->to : RESIDENCE_HOST);
+    memory_window_drop(memory, residence_index);
 }

@@ -3,9 +3,9 @@
 
 #include "state/memory/memory.h"
 
-/** Release the real object of @memory in @place, if any, and what it has of the device's memory.
- * Its window stays until the driver lets go of it. Inside the gate, or with it closed. */
-void memory_release_real(struct memory *memory, uint8_t place);
+/** Release the real object of @memory in @residence_index, if any, and what it has of the device's
+ * memory. Its window stays until the driver lets go of it. Inside the gate, or with it closed. */
+void memory_release_real(struct memory *memory, uint8_t residence_index);
 /** Release every real object of @memory; its window stays until the drivers let go of it. Inside
  *  the gate. */
 void memory_release_reals(struct memory *memory);
@@ -15,7 +15,7 @@ void memory_describe(const struct object *object, char *ret_text, size_t size);
 bool memory_is_part(const struct object *object);
 cl_int memory_prepare(struct object *object, struct move_context *move);
 cl_int memory_arrive(struct object *object, const struct move_context *move);
-void memory_vacate(struct object *object, const struct move_context *move, uint8_t place);
+void memory_vacate(struct object *object, const struct move_context *move, uint8_t residence_index);
 
 /** Drop one part of what an object's destructor callbacks wait for. From any thread, a driver's
  *  too: when it is the last one they are called on the callback thread. */

@@ -32,10 +32,12 @@ static bool registered_reserve(size_t size)
 static struct residence *registered_where(const struct memory *root, unsigned vdev)
 {
     const struct context *context = root->context;
-    uint8_t place = atomic_load_explicit(&context->place[vdev], memory_order_relaxed);
-    if (place >= PLACES || !root->real[place] || (root->backed & (1u << place)))
+    uint8_t residence_index =
+        atomic_load_explicit(&context->residence_index[vdev], memory_order_relaxed);
+    if (residence_index >= RESIDENCES_MAX || !root->real[residence_index] ||
+        (root->backed & (1u << residence_index)))
         return NULL;
-    struct residence *residence = context->at[place];
+    struct residence *residence = context->at[residence_index];
     return residence_has_link(residence) && residence->maps_host_ptr &&
                    !residence_is_lost(residence) && !account_is_tight(&residence->device->account)
                ? residence

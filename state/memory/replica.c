@@ -39,20 +39,22 @@ static int replica_parts_push(struct parts *parts, const struct part *part)
     return 0;
 }
 
-static struct residence *replica_residence_at(const struct replica_batch *batch, uint8_t place)
+static struct residence *replica_residence_at(const struct replica_batch *batch,
+                                              uint8_t residence_index)
 {
-    return place == PLACE_HOST ? NULL : batch->context->at[place];
+    return residence_index == RESIDENCE_HOST ? NULL : batch->context->at[residence_index];
 }
 
-static bool replica_backed_at(const struct memory *root, uint8_t place)
+static bool replica_backed_at(const struct memory *root, uint8_t residence_index)
 {
-    return place != PLACE_HOST && (root->backed & (1u << place)) != 0;
+    return residence_index != RESIDENCE_HOST && (root->backed & (1u << residence_index)) != 0;
 }
 
 static bool replica_in_place_at(const struct replica_batch *batch, const struct memory *root,
-                                uint8_t place)
+                                uint8_t residence_index)
 {
-    return replica_backed_at(root, place) && replica_residence_at(batch, place)->in_place;
+    return replica_backed_at(root, residence_index) &&
+           replica_residence_at(batch, residence_index)->in_place;
 }
 
 /* The program's own memory is the replica in host memory: it may be gone. */
@@ -75,26 +77,26 @@ static bool replica_reads_device(const struct replica_batch *batch, const struct
            (memory_is_lent(root) && !replica_in_window(batch, root));
 }
 
-static bool replica_extent_has(const struct extent *extent, uint8_t place)
+static bool replica_extent_has(const struct extent *extent, uint8_t residence_index)
 {
-    return (extent->latest >> place) & 1;
+    return (extent->latest >> residence_index) & 1;
 }
 
 /* From device to device without a stop in host memory. */
 static bool replica_goes_straight(const struct replica_batch *batch, struct memory *root,
                                   const struct extent *extent)
 {
-    return batch->from != PLACE_HOST && batch->to != PLACE_HOST &&
+    return batch->from != RESIDENCE_HOST && batch->to != RESIDENCE_HOST &&
            replica_reads_device(batch, root) && !replica_backed_at(root, batch->to) &&
            !map_any(root) && replica_extent_has(extent, batch->from) &&
-           (!replica_extent_has(extent, PLACE_HOST) || replica_is_in_lent(root));
+           (!replica_extent_has(extent, RESIDENCE_HOST) || replica_is_in_lent(root));
 }
 
 /* True when it is to be copied, if it is not too new. */
 static bool replica_wanted(const struct replica_batch *batch, const struct extent *extent)
 {
     return !replica_extent_has(extent, batch->to) &&
-           (replica_extent_has(extent, batch->from) || replica_extent_has(extent, PLACE_HOST));
+           (replica_extent_has(extent, batch->from) || replica_extent_has(extent, RESIDENCE_HOST));
 }
 
 /* Another of its devices uses the place. */
@@ -103,7 +105,7 @@ static bool replica_uses_target(const struct replica_batch *batch)
     const struct context *context = batch->context;
     bool used = false;
     for (cl_uint i = 0; i < context->vdev_count; i++)
-        used = used || atomic_load(&context->place[i]) == batch->to;
+        used = used || atomic_load(&context->residence_index[i]) == batch->to;
     return used;
 }
 
@@ -128,12 +130,12 @@ static struct compare_way replica_way_of(const struct replica_batch *batch, uint
 static bool replica_is_ahead(const struct replica_batch *batch, struct memory *root,
                              const struct extent *extent, bool straight)
 {
-    bool down = batch->from != PLACE_HOST && !replica_in_place_at(batch, root, batch->from);
-    bool up = batch->to != PLACE_HOST && !replica_in_place_at(batch, root, batch->to);
+    bool down = batch->from != RESIDENCE_HOST && !replica_in_place_at(batch, root, batch->from);
+    bool up = batch->to != RESIDENCE_HOST && !replica_in_place_at(batch, root, batch->to);
     if (batch->quiet || (down && up && !straight))
         return false;
     struct compare_way way =
-        replica_way_of(batch, down ? batch->from : PLACE_HOST, up ? batch->to : PLACE_HOST);
+        replica_way_of(batch, down ? batch->from : RESIDENCE_HOST, up ? batch->to : RESIDENCE_HOST);
     return (down || up) && replica_extent_has(extent, batch->from) &&
            compare_helps(&way, root, extent->range);
 }
@@ -197,15 +199,15 @@ static int replica_sort(const struct replica_batch *batch, size_t i, struct part
 }
 
 /* Ends what replica_sync_backed began, so that who copies on, or the program, finds the bytes. */
-static int replica_sync_end(const struct replica_batch *batch, uint8_t place,
+static int replica_sync_end(const struct replica_batch *batch, uint8_t residence_index,
                             const struct parts *parts, cl_int *ret_error)
 {
     bool synced = false;
     for (size_t i = 0; i < parts->count; i++)
-        synced = synced || replica_backed_at(parts->parts[i].root, place);
+        synced = synced || replica_backed_at(parts->parts[i].root, residence_index);
     if (!synced)
         return 0;
-    struct residence *residence = replica_residence_at(batch, place);
+    struct residence *residence = replica_residence_at(batch, residence_index);
     cl_int error = residence_await_queue(residence, residence->io);
     if (error == CL_SUCCESS)
         return 0;
@@ -219,11 +221,11 @@ static int replica_sync_end(const struct replica_batch *batch, uint8_t place,
  * bytes are the device's from then on. Where the device works in place it costs nothing.
  */
 static int replica_sync_backed(const struct replica_batch *batch, const struct part *part,
-                               uint8_t place, cl_map_flags flags, cl_int *ret_error)
+                               uint8_t residence_index, cl_map_flags flags, cl_int *ret_error)
 {
     cl_int error;
-    struct residence *residence = batch->context->at[place];
-    cl_mem real = part->root->real[place];
+    struct residence *residence = batch->context->at[residence_index];
+    cl_mem real = part->root->real[residence_index];
     void *pointer =
         residence->cl->clEnqueueMapBuffer(residence->io, real, CL_FALSE, flags, part->range.begin,
                                           replica_size_of(part), 0, NULL, NULL, &error);
@@ -330,7 +332,7 @@ static int replica_download(const struct replica_batch *batch, struct transfer *
     bool mapped = batch->quiet && map_written(root);
     if (there)
         memory_host_is_window(root);
-    if (extents_latest(root, PLACE_HOST, part->range))
+    if (extents_latest(root, RESIDENCE_HOST, part->range))
         return memory_window(root, 0);
     if (!there && memory_host_room(root, replica_room_flags(part, mapped)) != 0)
         return -ENOMEM;
@@ -434,11 +436,11 @@ static struct transfer_limits replica_limits_of(const struct replica_batch *batc
     struct transfer_limits limits = batch->limits ? *batch->limits : (struct transfer_limits){0};
     for (size_t i = 0; i < parts->count; i++) {
         const struct memory *root = parts->parts[i].root;
-        limits.lent = limits.lent || (from == PLACE_HOST && replica_is_in_lent(root) &&
+        limits.lent = limits.lent || (from == RESIDENCE_HOST && replica_is_in_lent(root) &&
                                       !replica_in_place_at(batch, root, to));
     }
     limits.fresh =
-        limits.fresh || (to == PLACE_HOST && !limits.series && replica_take_fresh(parts));
+        limits.fresh || (to == RESIDENCE_HOST && !limits.series && replica_take_fresh(parts));
     return limits;
 }
 
@@ -463,7 +465,7 @@ static int replica_copy_within(const struct replica_batch *batch, uint8_t from, 
         transfer_describe(transfer, &shape);
     *ret_passes = shape.passes;
     transfer_destroy(transfer);
-    int ended = replica_sync_end(batch, from != PLACE_HOST ? from : to, parts, ret_error);
+    int ended = replica_sync_end(batch, from != RESIDENCE_HOST ? from : to, parts, ret_error);
     return error != 0 ? error : ended;
 }
 
@@ -540,8 +542,9 @@ static uint64_t replica_shared_bytes(const struct replica_batch *batch, const st
     uint64_t bytes = 0;
     for (size_t i = 0; i < parts->count; i++) {
         const struct part *part = &parts->parts[i];
-        if ((batch->from == PLACE_HOST || replica_in_place_at(batch, part->root, batch->from)) &&
-            (batch->to == PLACE_HOST || replica_in_place_at(batch, part->root, batch->to)))
+        if ((batch->from == RESIDENCE_HOST ||
+             replica_in_place_at(batch, part->root, batch->from)) &&
+            (batch->to == RESIDENCE_HOST || replica_in_place_at(batch, part->root, batch->to)))
             bytes += replica_size_of(part);
     }
     return bytes;
@@ -559,11 +562,11 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
     if (error == 0)
         error = replica_copy_all(batch, batch->from, batch->to, replica_straight, &direct,
                                  &straight_bytes, ret_error);
-    if (error == 0 && batch->from != PLACE_HOST)
-        error = replica_copy_all(batch, batch->from, PLACE_HOST, replica_download, &windowed, &down,
-                                 ret_error);
-    if (error == 0 && batch->to != PLACE_HOST)
-        error = replica_copy_all(batch, PLACE_HOST, batch->to, replica_upload, &windowed, &up,
+    if (error == 0 && batch->from != RESIDENCE_HOST)
+        error = replica_copy_all(batch, batch->from, RESIDENCE_HOST, replica_download, &windowed,
+                                 &down, ret_error);
+    if (error == 0 && batch->to != RESIDENCE_HOST)
+        error = replica_copy_all(batch, RESIDENCE_HOST, batch->to, replica_upload, &windowed, &up,
                                  ret_error);
     if (error == 0)
         *ret_bytes = direct.bytes + windowed.bytes;
@@ -579,9 +582,9 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
     if (error == 0 && batch->shared)
         *batch->shared += replica_shared_bytes(batch, &windowed);
     span_end(begun, "copy",
-             batch->to == PLACE_HOST     ? "copy to host memory"
-             : batch->from == PLACE_HOST ? "copy from host memory"
-                                         : "copy between devices",
+             batch->to == RESIDENCE_HOST     ? "copy to host memory"
+             : batch->from == RESIDENCE_HOST ? "copy from host memory"
+                                             : "copy between devices",
              "bytes", direct.bytes + windowed.bytes);
     free(visited);
     free(direct.parts);

@@ -12,7 +12,7 @@
 /** A batch: roots of one context, or parts of them, from one place to another. */
 struct replica_batch {
     struct context *context;
-    uint8_t from, to; /**< A place, or PLACE_HOST. */
+    uint8_t from, to; /**< A place, or RESIDENCE_HOST. */
     /** The gate is closed and the queues are drained: maps are looked at, and what was read cannot
      *  change any more. Otherwise roots that something maps are left for later, and the others
      *  are visited (map.h) where their copies could meet what the program does. */
@@ -43,7 +43,7 @@ struct replica_batch {
  * host memory has. */
 static inline uint64_t replica_lacking(const struct memory *root, uint8_t from, uint8_t to)
 {
-    return extents_lacking(root, to, 1u << from | 1u << PLACE_HOST, replica_whole(root));
+    return extents_lacking(root, to, 1u << from | 1u << RESIDENCE_HOST, replica_whole(root));
 }
 
 /** The same, less what was equal when @root was last compared for a copy to @to: about as many are

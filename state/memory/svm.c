@@ -90,7 +90,7 @@ static uint64_t svm_capabilities(cl_svm_mem_flags flags)
 static bool svm_in_one_place(const struct context *context)
 {
     for (cl_uint i = 1; i < context->vdev_count; i++)
-        if (atomic_load(&context->place[i]) != atomic_load(&context->place[0]))
+        if (atomic_load(&context->residence_index[i]) != atomic_load(&context->residence_index[0]))
             return false;
     return true;
 }

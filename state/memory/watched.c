@@ -24,9 +24,9 @@ static struct watched *watched_take(struct window *window)
 static bool watched_works_in_place(const struct memory *root)
 {
     uint8_t backed = atomic_load(&root->backed), in_place = 0;
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (memory_works_in_window(root, place))
-            in_place |= (uint8_t)(1u << place);
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (memory_works_in_window(root, residence_index))
+            in_place |= (uint8_t)(1u << residence_index);
     return backed != 0 && backed == in_place;
 }
 

@@ -82,7 +82,7 @@ static void window_take_from_lent(struct memory *root)
 {
     for (size_t at = 0; at < root->size;) {
         struct extent extent = extent_at(root, at);
-        if (extent.version != 0 && (extent.latest & (1u << PLACE_HOST)))
+        if (extent.version != 0 && (extent.latest & (1u << RESIDENCE_HOST)))
             host_copy_lent(root->store + at, (const char *)root->host_ptr + at,
                            extent.range.end - at);
         at = extent.range.end;
@@ -94,7 +94,7 @@ int memory_host_room(struct memory *root, unsigned flags)
     if (!memory_is_lent(root))
         return memory_window(root, flags);
     if (!root->store) {
-        compare_forget_at(root, PLACE_HOST);
+        compare_forget_at(root, RESIDENCE_HOST);
         root->store = window_bytes_take(root->size, ALIGN_LARGE, flags);
         if (root->store)
             window_take_from_lent(root);
@@ -106,7 +106,8 @@ uint64_t memory_host_need(const struct memory *memory)
 {
     bool has_none =
         memory->root == memory && !memory->store && (!memory->window || memory_is_lent(memory));
-    return has_none && memory->size >= PAGES_LEAST && !replica_is_latest_whole(memory, PLACE_HOST)
+    return has_none && memory->size >= PAGES_LEAST &&
+                   !replica_is_latest_whole(memory, RESIDENCE_HOST)
                ? memory->size
                : 0;
 }
@@ -115,7 +116,7 @@ void memory_host_is_window(struct memory *root)
 {
     if (!root->store)
         return;
-    compare_forget_at(root, PLACE_HOST);
+    compare_forget_at(root, RESIDENCE_HOST);
     window_bytes_give(root->store, root->size);
     root->store = NULL;
 }
@@ -125,17 +126,19 @@ bool memory_window_is_latest(const struct memory *root)
     bool latest = true;
     for (size_t at = 0; latest && at < root->size;) {
         struct extent extent = extent_at(root, at);
-        latest = root->window && !root->store && (extent.latest & (1u << PLACE_HOST));
-        for (uint8_t place = 0; !latest && place < PLACES; place++)
-            latest = memory_works_in_window(root, place) && (extent.latest & (1u << place));
+        latest = root->window && !root->store && (extent.latest & (1u << RESIDENCE_HOST));
+        for (uint8_t residence_index = 0; !latest && residence_index < RESIDENCES_MAX;
+             residence_index++)
+            latest = memory_works_in_window(root, residence_index) &&
+                     (extent.latest & (1u << residence_index));
         at = extent.range.end;
     }
     return latest;
 }
 
-bool memory_would_write(const struct memory *root, uint8_t place)
+bool memory_would_write(const struct memory *root, uint8_t residence_index)
 {
-    return memory_is_lent(root) && memory_works_in_window(root, place) &&
+    return memory_is_lent(root) && memory_works_in_window(root, residence_index) &&
            !memory_window_is_latest(root);
 }
 
@@ -147,11 +150,12 @@ static bool window_is_elsewhere(const struct memory *root, uint8_t drained)
     for (size_t at = 0; elsewhere && at < root->size;) {
         struct extent extent = extent_at(root, at);
         elsewhere = false;
-        for (uint8_t place = 0; place < PLACES; place++)
-            elsewhere = elsewhere || (root->real[place] && (extent.latest & (1u << place)) &&
-                                      !residence_is_lost(root->context->at[place]) &&
-                                      context_life(root->context, place) != RESIDENCE_SOURCE &&
-                                      (place != extent.writer || place == drained));
+        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+            elsewhere = elsewhere ||
+                        (root->real[residence_index] && (extent.latest & (1u << residence_index)) &&
+                         !residence_is_lost(root->context->at[residence_index]) &&
+                         context_life(root->context, residence_index) != RESIDENCE_SOURCE &&
+                         (residence_index != extent.writer || residence_index == drained));
         at = extent.range.end;
     }
     return elsewhere;
@@ -167,5 +171,5 @@ void memory_window_drop(struct memory *root, uint8_t drained)
         root->window = NULL;
     }
     memory_host_is_window(root);
-    extents_dropped(root, PLACE_HOST);
+    extents_dropped(root, RESIDENCE_HOST);
 }

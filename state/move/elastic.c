@@ -55,9 +55,10 @@ static bool elastic_is_wanted(const struct device_key *key)
     return wanted;
 }
 
-static bool elastic_offers(const void *unused, const struct context *context, uint8_t place)
+static bool elastic_offers(const void *unused, const struct context *context,
+                           uint8_t residence_index)
 {
-    const struct device *device = atomic_load(&context->ready[place]);
+    const struct device *device = atomic_load(&context->ready[residence_index]);
     (void)unused;
     return device && elastic_is_wanted(&device->key);
 }
@@ -82,11 +83,12 @@ static bool elastic_is_ready(const struct device_key *key)
     gate_enter(); /* nobody takes residences apart */
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         bool here = false;
-        for (uint8_t place = 0; place < PLACES; place++) {
-            const struct device *device = atomic_load(&context->ready[place]);
-            here = here || (device && device_key_equal(&device->key, key)) ||
-                   (context->at[place] && context_is_inhabited(context, place) &&
-                    device_key_equal(&context->at[place]->device->key, key));
+        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+            const struct device *device = atomic_load(&context->ready[residence_index]);
+            here =
+                here || (device && device_key_equal(&device->key, key)) ||
+                (context->at[residence_index] && context_is_inhabited(context, residence_index) &&
+                 device_key_equal(&context->at[residence_index]->device->key, key));
         }
         ready = ready && here;
     }

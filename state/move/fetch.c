@@ -80,15 +80,17 @@ static void fetch_forget(size_t vdev)
     atomic_store(&figures[vdev].fetched, 0);
 }
 
-/* Where the virtual device is in @root's context; PLACE_NONE where it cannot be copied to. Gate
+/* Where the virtual device is in @root's context; RESIDENCE_NONE where it cannot be copied to. Gate
  * closed, or by who keeps moves away. */
-static uint8_t fetch_place_of(const struct vdev *vdev, const struct memory *root)
+static uint8_t fetch_index_of(const struct vdev *vdev, const struct memory *root)
 {
     const struct context *context = root->context;
     int index = context_vdev_index(context, vdev);
-    uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
-    return context_lives(context, place) && !context->at[place]->runs_in_caller ? place
-                                                                                : PLACE_NONE;
+    uint8_t residence_index =
+        index < 0 ? RESIDENCE_NONE : atomic_load(&context->residence_index[index]);
+    return context_lives(context, residence_index) && !context->at[residence_index]->runs_in_caller
+               ? residence_index
+               : RESIDENCE_NONE;
 }
 
 /* Where @root's bytes go, and the places that they come from, as bits. */
@@ -100,15 +102,15 @@ struct way {
 /* What there is no room for at the target goes to host memory, and what is there stays. */
 static struct way fetch_way_of(const struct vdev *vdev, const struct memory *root)
 {
-    uint8_t place = fetch_place_of(vdev, root);
-    if (place == PLACE_NONE)
-        return (struct way){PLACE_HOST, 0};
-    uint32_t sources = source_places(vdev, root->context);
-    if (!root->real[place] || memory_would_write(root, place))
-        return (struct way){PLACE_HOST, sources};
-    if (!root->context->at[place]->in_place)
-        sources |= 1u << PLACE_HOST;
-    return (struct way){place, sources};
+    uint8_t residence_index = fetch_index_of(vdev, root);
+    if (residence_index == RESIDENCE_NONE)
+        return (struct way){RESIDENCE_HOST, 0};
+    uint32_t sources = source_residences(vdev, root->context);
+    if (!root->real[residence_index] || memory_would_write(root, residence_index))
+        return (struct way){RESIDENCE_HOST, sources};
+    if (!root->context->at[residence_index]->in_place)
+        sources |= 1u << RESIDENCE_HOST;
+    return (struct way){residence_index, sources};
 }
 
 static uint64_t fetch_left_of(const struct vdev *vdev, const struct memory *root)
@@ -117,14 +119,14 @@ static uint64_t fetch_left_of(const struct vdev *vdev, const struct memory *root
     return extents_lacking(root, way.to, way.from, replica_whole(root));
 }
 
-/* The first place that some of it comes from; PLACE_NONE: all is there. */
+/* The first place that some of it comes from; RESIDENCE_NONE: all is there. */
 static uint8_t fetch_first_source(const struct way *way, const struct memory *root)
 {
-    for (uint8_t from = 0; from <= PLACE_HOST; from++)
+    for (uint8_t from = 0; from <= RESIDENCE_HOST; from++)
         if ((way->from >> from) & 1 &&
             extents_lacking(root, way->to, 1u << from, replica_whole(root)) != 0)
             return from;
-    return PLACE_NONE;
+    return RESIDENCE_NONE;
 }
 
 /* What was used last comes first. */
@@ -173,8 +175,9 @@ static void fetch_batch_fill(struct fetching *f, const struct vdev *vdev, struct
     for (; at < f->count && batch->count < BATCH_ROOTS && bytes < BATCH_SLICES * f->slice; at++) {
         struct memory *root = object_weak_get(f->items[at].root);
         struct way way = root ? fetch_way_of(vdev, root) : (struct way){0};
-        uint8_t from = root && fetch_is_wanted(root) ? fetch_first_source(&way, root) : PLACE_NONE;
-        if (from == PLACE_NONE) {
+        uint8_t from =
+            root && fetch_is_wanted(root) ? fetch_first_source(&way, root) : RESIDENCE_NONE;
+        if (from == RESIDENCE_NONE) {
             f->passed += passing ? f->items[at].bytes : 0;
             f->at += passing;
             continue;
@@ -260,8 +263,8 @@ static void fetch_size_slice(struct fetching *f, double bytes)
 /* How it goes on when a driver failed: -ENODEV: without a source, which is lost; or -EIO. */
 static int fetch_give_up(const struct batch *batch, cl_int reason)
 {
-    struct residence *from = batch->from == PLACE_HOST ? NULL : batch->context->at[batch->from];
-    struct residence *to = batch->to == PLACE_HOST ? NULL : batch->context->at[batch->to];
+    struct residence *from = batch->from == RESIDENCE_HOST ? NULL : batch->context->at[batch->from];
+    struct residence *to = batch->to == RESIDENCE_HOST ? NULL : batch->context->at[batch->to];
     if (from && residence_failed(from, reason))
         return -ENODEV;
     if (!to || !residence_failed(to, reason))
@@ -362,11 +365,11 @@ static size_t fetch_drop_windows(const struct fetching *f, const struct vdev *vd
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++) {
         struct memory *root = object_weak_get(f->items[i].root);
-        uint8_t place = root ? fetch_place_of(vdev, root) : PLACE_NONE;
-        if (place == PLACE_NONE || (!root->window && !root->store))
+        uint8_t residence_index = root ? fetch_index_of(vdev, root) : RESIDENCE_NONE;
+        if (residence_index == RESIDENCE_NONE || (!root->window && !root->store))
             continue;
         ret_windows[count++] = window_ref(root->window);
-        memory_window_drop(root, place);
+        memory_window_drop(root, residence_index);
     }
     return count;
 }
@@ -380,8 +383,8 @@ static int fetch_copy_left(struct fetching *f, const struct vdev *vdev)
     for (size_t i = 0; i < f->count; i++) {
         struct memory *root = object_weak_get(f->items[i].root);
         struct way way = root ? fetch_way_of(vdev, root) : (struct way){0};
-        uint8_t from = root ? fetch_first_source(&way, root) : PLACE_NONE;
-        if (from >= PLACE_HOST)
+        uint8_t from = root ? fetch_first_source(&way, root) : RESIDENCE_NONE;
+        if (from >= RESIDENCE_HOST)
             continue;
         const struct range range = fetch_next_range(root, from, way.to, 0, f->slice);
         const struct replica_batch copy = {.context = root->context,

@@ -176,12 +176,13 @@ static bool move_may_try_again(const struct move *move, int error)
            (deadline == 0 || clock_now_ns() < deadline);
 }
 
-static bool move_offers_target(const void *data, const struct context *context, uint8_t place)
+static bool move_offers_target(const void *data, const struct context *context,
+                               uint8_t residence_index)
 {
     const struct move *move = data;
     for (size_t i = 0; i < move->context_count; i++)
         if (move->contexts[i].context == context)
-            return move->contexts[i].to == place;
+            return move->contexts[i].to == residence_index;
     return false;
 }
 

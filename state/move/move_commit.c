@@ -12,7 +12,7 @@ int move_reserve(struct move *move)
         all += object_count(type);
     int error = 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++)
-        if (move->contexts[i].from != PLACE_HOST)
+        if (move->contexts[i].from != RESIDENCE_HOST)
             error = residence_reserve(move->contexts[i].context->at[move->contexts[i].from],
                                       all + parts_real_count() + program_cut_count());
     return error;
@@ -31,19 +31,19 @@ static void move_commit_carry_clock(struct move *move)
 {
     const struct move_context *first = move->context_count != 0 ? &move->contexts[0] : NULL;
     struct device_clock *clock = &move->vdev->clock;
-    device_clock_leave(clock,
-                       first && first->from != PLACE_HOST ? first->context->at[first->from] : NULL);
-    device_clock_arrive(clock,
-                        first && first->to != PLACE_HOST ? first->context->at[first->to] : NULL);
+    device_clock_leave(
+        clock, first && first->from != RESIDENCE_HOST ? first->context->at[first->from] : NULL);
+    device_clock_arrive(clock, first && first->to != RESIDENCE_HOST ? first->context->at[first->to]
+                                                                    : NULL);
 }
 
 /* Its objects are where they go to: so is the context. */
 static void move_commit_arrive(struct move *move, struct move_context *entry)
 {
     struct context *context = entry->context;
-    atomic_store(&context->place[entry->vdev_index],
-                 entry->to == PLACE_HOST ? PLACE_NONE : entry->to);
-    if (entry->to != PLACE_HOST) {
+    atomic_store(&context->residence_index[entry->vdev_index],
+                 entry->to == RESIDENCE_HOST ? RESIDENCE_NONE : entry->to);
+    if (entry->to != RESIDENCE_HOST) {
         residence_lives(context->at[entry->to], RESIDENCE_LIVE);
         context->at[entry->to]->left_by = NULL;
         atomic_store(&context->at[entry->to]->recovered, false); /* it may have been left */
@@ -68,9 +68,9 @@ static void move_commit_arrive(struct move *move, struct move_context *entry)
         }
     }
     source_release(move->vdev, context, &move->left);
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (context->at[place])
-            residence_take_retired(context->at[place], &move->retired);
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (context->at[residence_index])
+            residence_take_retired(context->at[residence_index], &move->retired);
     entry->made = false; /* the context's now */
 }
 

@@ -29,14 +29,14 @@ struct roots {
     uint8_t from; /* where they are read */
 };
 
-static bool move_copy_takes_one_thread(const struct context *context, uint8_t place)
+static bool move_copy_takes_one_thread(const struct context *context, uint8_t residence_index)
 {
-    return place != PLACE_HOST && context->at[place]->runs_in_caller;
+    return residence_index != RESIDENCE_HOST && context->at[residence_index]->runs_in_caller;
 }
 
-static bool move_copy_is_in_place(const struct context *context, uint8_t place)
+static bool move_copy_is_in_place(const struct context *context, uint8_t residence_index)
 {
-    return place == PLACE_HOST || context->at[place]->in_place;
+    return residence_index == RESIDENCE_HOST || context->at[residence_index]->in_place;
 }
 
 /* Both ends work on the same host bytes: nothing will be copied, so nothing can be ahead. Nor where
@@ -56,19 +56,21 @@ static bool move_copy_waits(const struct move *move, const struct move_context *
 }
 
 /* Where content of @entry is read, one after the other: where the move begins, and what the virtual
- * device left on demand before, unless that can wait. *@cursor is 0 at first. PLACE_NONE: no more.
+ * device left on demand before, unless that can wait. *@cursor is 0 at first. RESIDENCE_NONE: no
+ * more.
  */
 static uint8_t move_copy_next_origin(const struct move *move, const struct move_context *entry,
                                      unsigned *cursor)
 {
-    uint32_t left = move_copy_waits(move, entry) ? 0 : source_places(move->vdev, entry->context);
+    uint32_t left =
+        move_copy_waits(move, entry) ? 0 : source_residences(move->vdev, entry->context);
     unsigned at = (*cursor)++;
     if (at == 0)
         return entry->from;
-    for (; at <= PLACES; at = (*cursor)++)
+    for (; at <= RESIDENCES_MAX; at = (*cursor)++)
         if (at - 1 != entry->to && (left >> (at - 1)) & 1)
             return (uint8_t)(at - 1);
-    return PLACE_NONE;
+    return RESIDENCE_NONE;
 }
 
 static void move_copy_roots_finish(struct roots *roots)
@@ -103,7 +105,8 @@ static bool move_copy_can_arrive(const struct move_context *entry, const struct 
 /* Where bytes of @from are read: what is lost has none. */
 static uint8_t move_copy_readable(const struct move_context *entry, uint8_t from)
 {
-    return from != PLACE_HOST && residence_is_lost(entry->context->at[from]) ? PLACE_HOST : from;
+    return from != RESIDENCE_HOST && residence_is_lost(entry->context->at[from]) ? RESIDENCE_HOST
+                                                                                 : from;
 }
 
 /* No virtual device stays at @from, where the move begins, or which the virtual device left on
@@ -124,8 +127,8 @@ typedef uint64_t (*counter)(const struct move_context *entry, const struct memor
 static uint64_t move_copy_goes_along(const struct move_context *entry, const struct memory *memory,
                                      uint8_t from)
 {
-    return (entry->to == PLACE_HOST ? move_copy_is_left(entry, from)
-                                    : move_copy_can_arrive(entry, memory))
+    return (entry->to == RESIDENCE_HOST ? move_copy_is_left(entry, from)
+                                        : move_copy_can_arrive(entry, memory))
                ? replica_lacking(memory, from, entry->to)
                : 0;
 }
@@ -134,9 +137,9 @@ static uint64_t move_copy_goes_along(const struct move_context *entry, const str
 static uint64_t move_copy_stays_in_host(const struct move_context *entry,
                                         const struct memory *memory, uint8_t from)
 {
-    return entry->to != PLACE_HOST && move_copy_is_left(entry, from) &&
+    return entry->to != RESIDENCE_HOST && move_copy_is_left(entry, from) &&
                    !move_copy_can_arrive(entry, memory)
-               ? replica_lacking(memory, from, PLACE_HOST)
+               ? replica_lacking(memory, from, RESIDENCE_HOST)
                : 0;
 }
 
@@ -163,7 +166,7 @@ static uint64_t move_copy_stays_in_host_at_once(const struct move_context *entry
 static uint64_t move_copy_goes_to_host(const struct move_context *entry,
                                        const struct memory *memory, uint8_t from)
 {
-    return move_copy_is_left(entry, from) ? replica_lacking(memory, from, PLACE_HOST) : 0;
+    return move_copy_is_left(entry, from) ? replica_lacking(memory, from, RESIDENCE_HOST) : 0;
 }
 
 /* Versions are read here: with the gate closed, nobody is between giving a command and saying so.
@@ -204,7 +207,7 @@ static bool move_copy_take_fresh(const struct roots *roots)
  * they run. */
 static bool move_copy_is_shared(const struct move *move, const struct move_context *entry)
 {
-    return entry->returns || source_places(move->vdev, entry->context) != 0;
+    return entry->returns || source_residences(move->vdev, entry->context) != 0;
 }
 
 /* -ENODEV: where it was to be read is lost by now, and what can go still is to be listed anew. */
@@ -245,7 +248,7 @@ static int move_copy_refresh(struct move *move, const struct move_context *entry
         error = replica_refresh(&batch, &bytes, &reason);
         if (shared)
             room_copy_end();
-        if (error == -EIO && from != PLACE_HOST &&
+        if (error == -EIO && from != RESIDENCE_HOST &&
             residence_failed(entry->context->at[from], reason))
             return -ENODEV;
         if (error == -EIO)
@@ -273,7 +276,7 @@ static int move_copy_ahead_round(struct move *move, const struct move_context *e
     error = move_copy_roots_collect(entry, from, move_copy_goes_along, true, &roots);
     bool goes = error == 0 && roots.bytes != 0 && roots.bytes >= least;
     if (goes)
-        error = move_markers_place(move, &markers);
+        error = move_markers_index(move, &markers);
     gate_open();
     move->report->downtime_ns += clock_now_ns() - closed;
     if (error == 0 && goes) {
@@ -298,7 +301,7 @@ int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes, uint
         const struct move_context *entry = &move->contexts[i];
         unsigned cursor = 0;
         uint8_t from;
-        while (error == 0 && (from = move_copy_next_origin(move, entry, &cursor)) != PLACE_NONE)
+        while (error == 0 && (from = move_copy_next_origin(move, entry, &cursor)) != RESIDENCE_NONE)
             if (!move_copy_nothing_ahead(entry, from))
                 error = move_copy_ahead_round(move, entry, from, least, ret_ns);
     }
@@ -320,7 +323,7 @@ uint64_t move_left(const struct move *move)
         const struct move_context *entry = &move->contexts[i];
         unsigned next = 0;
         uint8_t from;
-        while ((from = move_copy_next_origin(move, entry, &next)) != PLACE_NONE) {
+        while ((from = move_copy_next_origin(move, entry, &next)) != RESIDENCE_NONE) {
             if (move_copy_nothing_ahead(entry, from) ||
                 (move_copy_waits(move, entry) && !move_copy_is_urgent(memory)))
                 continue;
@@ -395,7 +398,7 @@ static int move_copy_group(struct move *move, const struct move_context *entry, 
 static int move_copy_all(struct move *move, const struct move_context *entry, uint8_t from)
 {
     int error = move_copy_group(move, entry, from, entry->to, move_copy_goes_along);
-    return error == 0 ? move_copy_group(move, entry, from, PLACE_HOST, move_copy_stays_in_host)
+    return error == 0 ? move_copy_group(move, entry, from, RESIDENCE_HOST, move_copy_stays_in_host)
                       : error;
 }
 
@@ -403,14 +406,14 @@ static int move_copy_all(struct move *move, const struct move_context *entry, ui
  * fetched, and what a device has that works in place is in host memory anyway. */
 static int move_copy_urgent(struct move *move, struct move_context *entry)
 {
-    bool healthy = entry->from != PLACE_HOST && move_source(entry) == entry->from;
+    bool healthy = entry->from != RESIDENCE_HOST && move_source(entry) == entry->from;
     bool in_place = move_copy_is_in_place(entry->context, entry->from);
     int error = move_copy_group(move, entry, entry->from, entry->to, move_copy_goes_at_once);
     if (error == 0)
-        error =
-            move_copy_group(move, entry, entry->from, PLACE_HOST, move_copy_stays_in_host_at_once);
+        error = move_copy_group(move, entry, entry->from, RESIDENCE_HOST,
+                                move_copy_stays_in_host_at_once);
     if (error == 0 && healthy && in_place)
-        error = move_copy_group(move, entry, entry->from, PLACE_HOST, move_copy_goes_to_host);
+        error = move_copy_group(move, entry, entry->from, RESIDENCE_HOST, move_copy_goes_to_host);
     entry->stays = healthy && entry->leaves && !in_place;
     return error;
 }
@@ -426,7 +429,7 @@ int move_copy_rest(struct move *move)
             error = move_copy_urgent(move, entry);
             continue;
         }
-        while (error == 0 && (from = move_copy_next_origin(move, entry, &cursor)) != PLACE_NONE)
+        while (error == 0 && (from = move_copy_next_origin(move, entry, &cursor)) != RESIDENCE_NONE)
             error = move_copy_all(move, entry, from);
     }
     return error;
@@ -457,7 +460,7 @@ static int move_copy_save(const struct move_context *entry)
     int error = move_copy_roots_collect(entry, entry->from, move_copy_is_only_there, false, &roots);
     struct replica_batch batch = {.context = entry->context,
                                   .from = entry->to,
-                                  .to = PLACE_HOST,
+                                  .to = RESIDENCE_HOST,
                                   .quiet = true,
                                   .roots = roots.roots,
                                   .count = roots.count};

@@ -89,13 +89,14 @@ static int move_drain_forgive(struct move *move, bool beside, int error)
  * one that shares its residence and may have written what is copied. */
 static bool move_drain_drains(const struct move *move, const struct queue *queue)
 {
-    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
     if (queue == move->apart)
         return false;
     if (queue->vdev == move->vdev)
         return true;
     for (size_t i = 0; i < move->context_count; i++)
-        if (move->contexts[i].context == queue->context && move->contexts[i].from == place)
+        if (move->contexts[i].context == queue->context &&
+            move->contexts[i].from == residence_index)
             return true;
     return false;
 }
@@ -103,11 +104,12 @@ static bool move_drain_drains(const struct move *move, const struct queue *queue
 /* It runs beside where the move begins, and copies nothing when host memory is taken from there. */
 static bool move_drain_drains_beside(const struct move *move, const struct queue *queue)
 {
-    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
     for (size_t i = 0; i < move->context_count; i++) {
         const struct move_context *entry = &move->contexts[i];
-        if (entry->leaves && entry->from != PLACE_HOST &&
-            residence_is_sibling(entry->context->at[entry->from], queue->context->at[place]))
+        if (entry->leaves && entry->from != RESIDENCE_HOST &&
+            residence_is_sibling(entry->context->at[entry->from],
+                                 queue->context->at[residence_index]))
             return true;
     }
     return false;
@@ -119,11 +121,11 @@ struct placing {
 };
 
 /* How it ends is its launch's affair. */
-static void move_drain_place_piece(void *data, const struct event *event, uint8_t place,
+static void move_drain_place_piece(void *data, const struct event *event, uint8_t residence_index,
                                    cl_event real)
 {
     const struct placing *placing = data;
-    struct residence *residence = event->context->at[place];
+    struct residence *residence = event->context->at[residence_index];
     if (!move_drain_drains(placing->move, event->queue) &&
         !move_drain_drains_beside(placing->move, event->queue))
         return;
@@ -133,7 +135,7 @@ static void move_drain_place_piece(void *data, const struct event *event, uint8_
         (struct move_marker){.residence = residence, .event = real, .beside = true};
 }
 
-int move_markers_place(struct move *move, struct move_markers *ret_markers)
+int move_markers_index(struct move *move, struct move_markers *ret_markers)
 {
     size_t most = object_count(OBJECT_QUEUE) + parts_real_count() + 1;
     struct move_markers markers = {.markers = calloc(most, sizeof(*markers.markers))};
@@ -145,7 +147,8 @@ int move_markers_place(struct move *move, struct move_markers *ret_markers)
         if (own || (queue->real && move_drain_drains_beside(move, queue))) {
             struct move_marker *marker = &markers.markers[markers.count];
             marker->residence =
-                queue->context->at[atomic_load(&queue->context->place[queue->vdev_index])];
+                queue->context
+                    ->at[atomic_load(&queue->context->residence_index[queue->vdev_index])];
             marker->beside = !own;
             error = move_drain_mark(move, marker->residence, queue->real, &marker->event);
             if (error == 0) {
@@ -185,7 +188,7 @@ static int move_drain_mark_all(struct move *move, struct move_markers *ret_marke
     if (error != 0)
         return error;
     uint64_t closed = clock_now_ns();
-    error = move_markers_place(move, ret_markers);
+    error = move_markers_index(move, ret_markers);
     gate_open();
     move->report->downtime_ns += clock_now_ns() - closed;
     return error;
@@ -204,13 +207,13 @@ int move_quiesce(struct move *move)
 int move_drain(struct move *move)
 {
     struct move_markers markers = {0};
-    int error = move_markers_place(move, &markers);
+    int error = move_markers_index(move, &markers);
     if (error == 0)
         error = move_markers_await(move, &markers);
     move_markers_finish(&markers);
     /* The markers ended, so this returns at once; it lets drivers end what they do afterwards. */
     for (size_t i = 0; error == 0 && i < move->context_count; i++)
-        if (move->contexts[i].from != PLACE_HOST &&
+        if (move->contexts[i].from != RESIDENCE_HOST &&
             queue_drain(move->contexts[i].context, move->contexts[i].from) != CL_SUCCESS)
             error = move_fail(move, -EIO, "a queue could not be finished");
     return error;

@@ -21,8 +21,8 @@
 
 uint8_t move_source(const struct move_context *entry)
 {
-    return entry->from != PLACE_HOST && residence_is_lost(entry->context->at[entry->from])
-               ? PLACE_HOST
+    return entry->from != RESIDENCE_HOST && residence_is_lost(entry->context->at[entry->from])
+               ? RESIDENCE_HOST
                : entry->from;
 }
 
@@ -31,8 +31,9 @@ static bool move_lost_is_concerned(const struct memory *root, const struct vdev 
 {
     const struct context *context = root->context;
     int index = context_vdev_index(context, vdev);
-    uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
-    return place != PLACE_NONE && residence_is_lost(context->at[place]);
+    uint8_t residence_index =
+        index < 0 ? RESIDENCE_NONE : atomic_load(&context->residence_index[index]);
+    return residence_index != RESIDENCE_NONE && residence_is_lost(context->at[residence_index]);
 }
 
 static const char *move_lost_kind_of(const struct memory *memory)
@@ -129,7 +130,7 @@ int move_check_survivors(struct move *move)
     gate_enter();
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
         if (memory->root != memory || !move_lost_is_concerned(memory, move->vdev) ||
-            memory_only_at(memory, PLACE_NONE) == 0)
+            memory_only_at(memory, RESIDENCE_NONE) == 0)
             continue;
         if (count++ < NAMED && length < sizeof(named))
             length += (size_t)snprintf(named + length, sizeof(named) - length,

@@ -17,33 +17,33 @@ static bool move_prepare_known(const struct move *move, const struct context *co
     return false;
 }
 
-/* The place of @context's residence on @device, or PLACE_NONE. */
-static uint8_t move_prepare_place_on(const struct context *context, const struct device *device)
+/* The place of @context's residence on @device, or RESIDENCE_NONE. */
+static uint8_t move_prepare_index_on(const struct context *context, const struct device *device)
 {
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (context->at[place] && context->at[place]->device == device &&
-            !residence_is_lost(context->at[place]))
-            return place;
-    return PLACE_NONE;
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (context->at[residence_index] && context->at[residence_index]->device == device &&
+            !residence_is_lost(context->at[residence_index]))
+            return residence_index;
+    return RESIDENCE_NONE;
 }
 
-/* With @spare others that stay free; PLACES where there is none. */
-static uint8_t move_prepare_free_place(const struct context *context, unsigned spare)
+/* With @spare others that stay free; RESIDENCES_MAX where there is none. */
+static uint8_t move_prepare_free_index(const struct context *context, unsigned spare)
 {
-    uint8_t found = PLACES;
+    uint8_t found = RESIDENCES_MAX;
     unsigned count = 0;
-    for (uint8_t place = PLACES; place-- > 0;)
-        if (!context->at[place]) {
-            found = place;
+    for (uint8_t residence_index = RESIDENCES_MAX; residence_index-- > 0;)
+        if (!context->at[residence_index]) {
+            found = residence_index;
             count++;
         }
-    return count > spare ? found : PLACES;
+    return count > spare ? found : RESIDENCES_MAX;
 }
 
 static bool move_prepare_others_stay(const struct context *context, int vdev_index, uint8_t from)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++)
-        if ((int)i != vdev_index && atomic_load(&context->place[i]) == from)
+        if ((int)i != vdev_index && atomic_load(&context->residence_index[i]) == from)
             return true;
     return false;
 }
@@ -52,22 +52,23 @@ static int move_prepare_add_context(struct move *move, struct context *context, 
 {
     if (!array_make_room(&move->contexts, move->context_count, sizeof(move->contexts[0])))
         return -ENOMEM;
-    uint8_t place = atomic_load(&context->place[vdev_index]);
+    uint8_t residence_index = atomic_load(&context->residence_index[vdev_index]);
     struct move_context added = {
         .context = context,
         .vdev_index = vdev_index,
-        .from = place == PLACE_NONE ? PLACE_HOST : place,
-        .to = PLACE_HOST,
-        .leaves = place != PLACE_NONE && !move_prepare_others_stay(context, vdev_index, place),
+        .from = residence_index == RESIDENCE_NONE ? RESIDENCE_HOST : residence_index,
+        .to = RESIDENCE_HOST,
+        .leaves = residence_index != RESIDENCE_NONE &&
+                  !move_prepare_others_stay(context, vdev_index, residence_index),
         .recovers = move->recovers,
     };
     if (move->target) {
-        added.to = move->rehearses ? PLACE_NONE : move_prepare_place_on(context, move->target);
-        if (added.to == PLACE_NONE) {
+        added.to = move->rehearses ? RESIDENCE_NONE : move_prepare_index_on(context, move->target);
+        if (added.to == RESIDENCE_NONE) {
             struct residence *made;
             cl_int error;
-            added.to = move_prepare_free_place(context, move->request->prewarm ? READY_SPARE : 0);
-            if (added.to == PLACES)
+            added.to = move_prepare_free_index(context, move->request->prewarm ? READY_SPARE : 0);
+            if (added.to == RESIDENCES_MAX)
                 return move_fail(move, -ENOSPC, "a context has no room for another residence");
             uint64_t begun = span_begin();
             int failed = residence_create(context, move->target, &made, &error);

@@ -153,7 +153,7 @@ struct move_markers {
 };
 /** A marker in every queue whose commands the move has to see ended, and what runs beside them.
  * Gate closed. */
-MUST_CHECK int move_markers_place(struct move *move, struct move_markers *ret_markers);
+MUST_CHECK int move_markers_index(struct move *move, struct move_markers *ret_markers);
 MUST_CHECK int move_markers_await(struct move *move, const struct move_markers *markers);
 void move_markers_finish(struct move_markers *markers);
 

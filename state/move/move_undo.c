@@ -36,12 +36,12 @@ static bool move_undo_release_first(void)
 {
     struct residence *residence = vacant;
     struct context *context = residence->owner;
-    uint8_t place = 0;
+    uint8_t residence_index = 0;
     if (gate_close(clock_now_ns() + PATIENCE_NS) != 0)
         return false;
-    while (context->at[place] != residence)
-        place++;
-    context->at[place] = NULL;
+    while (context->at[residence_index] != residence)
+        residence_index++;
+    context->at[residence_index] = NULL;
     gate_open();
     vacant = residence->next;
     residence_unref(residence);
@@ -91,7 +91,7 @@ static int move_undo_vacate(struct move *move, const struct object_class *class,
                             struct object *object, struct move_context *entry)
 {
     (void)move;
-    if (entry->to != PLACE_HOST)
+    if (entry->to != RESIDENCE_HOST)
         class->vacate(object, entry, entry->to);
     return 0;
 }

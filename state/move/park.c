@@ -31,7 +31,7 @@ static bool park_is_suspended(void)
     bool suspended = true;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
         for (cl_uint i = 0; i < context->vdev_count; i++)
-            suspended = suspended && atomic_load(&context->place[i]) == PLACE_NONE;
+            suspended = suspended && atomic_load(&context->residence_index[i]) == RESIDENCE_NONE;
     return suspended;
 }
 

@@ -12,13 +12,13 @@ struct choice {
     bool lost;                   /* only those whose device is gone */
 };
 
-static bool ready_is_chosen(const struct context *context, uint8_t place,
+static bool ready_is_chosen(const struct context *context, uint8_t residence_index,
                             const struct choice *choice)
 {
-    const struct device *device = atomic_load(&context->ready[place]);
+    const struct device *device = atomic_load(&context->ready[residence_index]);
     return device && (!choice->device || choice->device == device) &&
            (!choice->vdev || context_vdev_index(context, choice->vdev) >= 0) &&
-           (!choice->lost || residence_is_lost(context->at[place]));
+           (!choice->lost || residence_is_lost(context->at[residence_index]));
 }
 
 /* At most one place of each context: so does a move. */
@@ -27,16 +27,22 @@ static void ready_choose(const struct choice *choice, struct move *ret_move)
     uintptr_t cursor = 0;
     struct context *context;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
-        uint8_t place = 0;
-        while (place < PLACES && !ready_is_chosen(context, place, choice))
-            place++;
-        if (place == PLACES || !array_make_room(&ret_move->contexts, ret_move->context_count,
-                                                sizeof(ret_move->contexts[0])))
+        uint8_t residence_index = 0;
+        while (residence_index < RESIDENCES_MAX &&
+               !ready_is_chosen(context, residence_index, choice))
+            residence_index++;
+        if (residence_index == RESIDENCES_MAX ||
+            !array_make_room(&ret_move->contexts, ret_move->context_count,
+                             sizeof(ret_move->contexts[0])))
             continue; /* without memory it stays until the next time */
         object_hold(context);
-        atomic_store(&context->ready[place], NULL);
-        ret_move->contexts[ret_move->context_count++] = (struct move_context){
-            .context = context, .vdev_index = -1, .from = PLACE_HOST, .to = place, .made = true};
+        atomic_store(&context->ready[residence_index], NULL);
+        ret_move->contexts[ret_move->context_count++] =
+            (struct move_context){.context = context,
+                                  .vdev_index = -1,
+                                  .from = RESIDENCE_HOST,
+                                  .to = residence_index,
+                                  .made = true};
     }
 }
 
@@ -70,15 +76,15 @@ void ready_examine(const struct device *device)
     uintptr_t cursor = 0;
     struct context *context;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
-        for (uint8_t place = 0; place < PLACES; place++)
-            if (ready_is_chosen(context, place, &ours))
-                residence_doubt(context->at[place]);
+        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+            if (ready_is_chosen(context, residence_index, &ours))
+                residence_doubt(context->at[residence_index]);
     (void)ready_drop_chosen(&lost);
 }
 
-bool ready_take(struct context *context, uint8_t place)
+bool ready_take(struct context *context, uint8_t residence_index)
 {
-    return atomic_exchange(&context->ready[place], NULL) != NULL;
+    return atomic_exchange(&context->ready[residence_index], NULL) != NULL;
 }
 
 /* Those that the move made, or took over, are for the next. */

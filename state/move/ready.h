@@ -24,7 +24,7 @@
 MUST_CHECK int ready_make(struct move *move);
 
 /** True when the residence was made ahead: it is this move's target now. */
-bool ready_take(struct context *context, uint8_t place);
+bool ready_take(struct context *context, uint8_t residence_index);
 
 /** Ask those on @device whether it is still there, and let go of those where it is not. */
 void ready_examine(const struct device *device);

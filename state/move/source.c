@@ -6,21 +6,22 @@
 #include "state/memory/memory.h"
 
 /* For who looks on: devices, by virtual device. */
-static struct device *_Atomic told[VDEVS][PLACES];
+static struct device *_Atomic told[VDEVS][RESIDENCES_MAX];
 
 /* Lost or not. */
-static bool source_is_source(const struct context *context, uint8_t place, const struct vdev *vdev)
+static bool source_is_source(const struct context *context, uint8_t residence_index,
+                             const struct vdev *vdev)
 {
-    return context->at[place] && context->at[place]->left_by == vdev;
+    return context->at[residence_index] && context->at[residence_index]->left_by == vdev;
 }
 
-uint32_t source_places(const struct vdev *vdev, const struct context *context)
+uint32_t source_residences(const struct vdev *vdev, const struct context *context)
 {
     uint32_t sources = 0;
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (source_is_source(context, place, vdev) &&
-            context_life(context, place) == RESIDENCE_SOURCE)
-            sources |= 1u << place;
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (source_is_source(context, residence_index, vdev) &&
+            context_life(context, residence_index) == RESIDENCE_SOURCE)
+            sources |= 1u << residence_index;
     return sources;
 }
 
@@ -39,27 +40,27 @@ bool source_any(const struct vdev *vdev)
     uintptr_t cursor = 0;
     struct context *context;
     for (; (context = source_next_context(vdev, &cursor)); object_unhold(context))
-        has = has || source_places(vdev, context) != 0;
+        has = has || source_residences(vdev, context) != 0;
     return has;
 }
 
 void source_tell(const struct vdev *vdev)
 {
-    struct device *devices[PLACES] = {0};
+    struct device *devices[RESIDENCES_MAX] = {0};
     size_t count = 0;
     uintptr_t cursor = 0;
     struct context *context;
     for (; (context = source_next_context(vdev, &cursor)); object_unhold(context))
-        for (uint8_t place = 0; place < PLACES; place++) {
+        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
             size_t i = 0;
-            if (!source_is_source(context, place, vdev))
+            if (!source_is_source(context, residence_index, vdev))
                 continue;
-            while (i < count && devices[i] != context->at[place]->device)
+            while (i < count && devices[i] != context->at[residence_index]->device)
                 i++;
-            if (i == count && count < PLACES)
-                devices[count++] = context->at[place]->device;
+            if (i == count && count < RESIDENCES_MAX)
+                devices[count++] = context->at[residence_index]->device;
         }
-    for (size_t i = 0; i < PLACES; i++)
+    for (size_t i = 0; i < RESIDENCES_MAX; i++)
         atomic_store(&told[vdev->index][i], devices[i]);
 }
 
@@ -70,15 +71,15 @@ static bool source_is_told(const struct device *device, uint32_t vdev)
     for (uint32_t i = 0; i < the_vdev_count; i++)
         is = is || atomic_load(&the_vdevs[i]->device) == device;
     for (uint32_t i = 0; i < vdev; i++)
-        for (size_t j = 0; j < PLACES; j++)
+        for (size_t j = 0; j < RESIDENCES_MAX; j++)
             is = is || atomic_load(&told[i][j]) == device;
     return is;
 }
 
-uint32_t source_read(uint32_t vdev, struct source ret_sources[PLACES])
+uint32_t source_read(uint32_t vdev, struct source ret_sources[RESIDENCES_MAX])
 {
     uint32_t count = 0;
-    for (size_t i = 0; vdev < VDEVS && i < PLACES; i++) {
+    for (size_t i = 0; vdev < VDEVS && i < RESIDENCES_MAX; i++) {
         struct device *device = atomic_load(&told[vdev][i]);
         if (device)
             ret_sources[count++] = (struct source){
@@ -87,61 +88,66 @@ uint32_t source_read(uint32_t vdev, struct source ret_sources[PLACES])
     return count;
 }
 
-/* Bytes of @context's objects that @place alone has; PLACE_NONE: that are nowhere any more. Gate
- * closed. */
-static uint64_t source_only_at(const struct context *context, uint8_t place)
+/* Bytes of @context's objects that @residence_index alone has; RESIDENCE_NONE: that are nowhere any
+ * more. Gate closed. */
+static uint64_t source_only_at(const struct context *context, uint8_t residence_index)
 {
     uint64_t bytes = 0;
     uintptr_t cursor = 0;
     struct memory *memory;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (memory->context == context && memory->root == memory)
-            bytes += memory_only_at(memory, place);
+            bytes += memory_only_at(memory, residence_index);
     return bytes;
 }
 
 /* Some object was made over host memory there, which nothing may copy to or from as it goes. */
-static bool source_is_over_host(const struct context *context, uint8_t place)
+static bool source_is_over_host(const struct context *context, uint8_t residence_index)
 {
     bool over_host = false;
     uintptr_t cursor = 0;
     struct memory *memory;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
-        over_host = over_host || (memory->context == context && (memory->backed & (1u << place)));
+        over_host =
+            over_host || (memory->context == context && (memory->backed & (1u << residence_index)));
     return over_host;
 }
 
 /* What it has has gone to others, or with it. */
-static void source_vacate(struct context *context, uint8_t place)
+static void source_vacate(struct context *context, uint8_t residence_index)
 {
-    struct residence *residence = context->at[place];
-    struct move_context leaving = {
-        .context = context, .vdev_index = -1, .from = place, .to = PLACE_HOST, .leaves = true};
+    struct residence *residence = context->at[residence_index];
+    struct move_context leaving = {.context = context,
+                                   .vdev_index = -1,
+                                   .from = residence_index,
+                                   .to = RESIDENCE_HOST,
+                                   .leaves = true};
     uintptr_t cursor = 0;
     struct memory *memory;
-    leaving.drained = source_is_over_host(context, place) && queue_drain_siblings(residence);
+    leaving.drained =
+        source_is_over_host(context, residence_index) && queue_drain_siblings(residence);
     if (residence_reserve(residence, object_count(OBJECT_MEMORY)) != 0)
         log_info("objects are released with the program stopped, for want of memory");
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (memory->context == context)
-            object_classes[OBJECT_MEMORY]->vacate(&memory->object, &leaving, place);
-    if (residence_is_lost(residence) && source_only_at(context, PLACE_NONE) != 0)
+            object_classes[OBJECT_MEMORY]->vacate(&memory->object, &leaving, residence_index);
+    if (residence_is_lost(residence) && source_only_at(context, RESIDENCE_NONE) != 0)
         log_warn("what was not fetched from %s yet is lost with it: %llu bytes",
                  device_name(residence->device),
-                 (unsigned long long)source_only_at(context, PLACE_NONE));
+                 (unsigned long long)source_only_at(context, RESIDENCE_NONE));
 }
 
 void source_release(const struct vdev *vdev, struct context *context, struct residence **list)
 {
-    for (uint8_t place = 0; place < PLACES; place++) {
-        struct residence *residence = context->at[place];
-        if (!source_is_source(context, place, vdev) ||
-            (!residence_is_lost(residence) && source_only_at(context, place) != 0))
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+        struct residence *residence = context->at[residence_index];
+        if (!source_is_source(context, residence_index, vdev) ||
+            (!residence_is_lost(residence) && source_only_at(context, residence_index) != 0))
             continue;
-        source_vacate(context, place);
+        source_vacate(context, residence_index);
         residence->left_by = NULL;
         residence_lives(residence, RESIDENCE_DRAINING);
-        context->at[place] = NULL;
+        context->at[residence_index] = NULL;
         residence->next = *list;
         *list = residence;
     }
@@ -159,7 +165,7 @@ void source_release_all(const struct vdev *vdev, struct residence **list)
 static void source_in_child(void)
 {
     for (size_t vdev = 0; vdev < VDEVS; vdev++)
-        for (size_t i = 0; i < PLACES; i++)
+        for (size_t i = 0; i < RESIDENCES_MAX; i++)
             atomic_store(&told[vdev][i], NULL);
 }
 

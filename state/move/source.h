@@ -11,7 +11,7 @@
  */
 
 /** Places of @context that @vdev left on demand and that can be read, as bits. By movers. */
-uint32_t source_places(const struct vdev *vdev, const struct context *context);
+uint32_t source_residences(const struct vdev *vdev, const struct context *context);
 /** True when there is any, in some context. By movers. */
 bool source_any(const struct vdev *vdev);
 /** Take the residences of @context that @vdev left on demand out of it, if nothing is there alone
@@ -28,6 +28,6 @@ struct source {
 /** What source_read says of @vdev from now on. By movers. */
 void source_tell(const struct vdev *vdev);
 /** Returns how many there are. Wait-free. */
-uint32_t source_read(uint32_t vdev, struct source ret_sources[PLACES]);
+uint32_t source_read(uint32_t vdev, struct source ret_sources[RESIDENCES_MAX]);
 
 #endif

@@ -51,9 +51,9 @@ static int spread_join(struct spread *s)
         return error;
     const struct queue *queue = s->launch.queue;
     s->context = queue->context;
-    s->home = atomic_load(&s->context->place[queue->vdev_index]);
+    s->home = atomic_load(&s->context->residence_index[queue->vdev_index]);
     double per_s = spread_home_per_s(s), left = (double)share_left(&s->launch);
-    if (s->home == PLACE_NONE || s->context->at[s->home]->runs_in_caller || queue->vdev->part)
+    if (s->home == RESIDENCE_NONE || s->context->at[s->home]->runs_in_caller || queue->vdev->part)
         return -ENOTSUP;
     if (per_s <= 0)
         return -EAGAIN;
@@ -203,7 +203,8 @@ static void spread_abandon(struct helper *h)
  * would whoever moves a virtual device there. */
 static bool spread_may_be_abandoned(const struct helper *h)
 {
-    return h->spread->request->abandons && !context_is_inhabited(h->spread->context, h->place);
+    return h->spread->request->abandons &&
+           !context_is_inhabited(h->spread->context, h->residence_index);
 }
 
 /* Until all have ended, or are not waited for. */
@@ -340,13 +341,14 @@ static int spread_begin_helpers(struct spread *s)
 {
     const struct spread_request *request = s->request;
     int result = -ENOENT;
-    for (uint8_t place = 0; place < PLACES; place++) {
-        struct residence *residence = s->context->at[place];
-        if (place == s->home || !residence || !request->offers(request->data, s->context, place))
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+        struct residence *residence = s->context->at[residence_index];
+        if (residence_index == s->home || !residence ||
+            !request->offers(request->data, s->context, residence_index))
             continue;
         struct helper *h = &s->helpers[s->helper_count];
         *h = (struct helper){.spread = s,
-                             .place = place,
+                             .residence_index = residence_index,
                              .residence = residence,
                              .deadline_ns = request->limits.deadline_ns};
         residence_ref(residence);

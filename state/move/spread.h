@@ -30,7 +30,7 @@ struct spread_request {
     /** It may be what is left of one that was spread: not worth it says nothing of the kernel. */
     bool again;
     /** True for a place of @context that is to do a part, if it can. */
-    bool (*offers)(const void *data, const struct context *context, uint8_t place);
+    bool (*offers)(const void *data, const struct context *context, uint8_t residence_index);
     /** Asked between pieces, by several threads: no more are to be taken. */
     bool (*stops)(const void *data);
     const void *data;

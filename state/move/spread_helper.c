@@ -34,14 +34,15 @@ static double spread_helper_slice_s(void)
 /* ---- a place that helps ---- */
 
 /* Every program of the context is there as it is here. */
-static bool spread_helper_is_ready(const struct context *context, uint8_t place)
+static bool spread_helper_is_ready(const struct context *context, uint8_t residence_index)
 {
     uintptr_t cursor = 0;
     struct program *program;
     bool ready = true;
     for (; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program))
-        ready = ready && (program->context != context ||
-                          atomic_load(&program->made[place]) == atomic_load(&program->edition));
+        ready = ready &&
+                (program->context != context ||
+                 atomic_load(&program->made[residence_index]) == atomic_load(&program->edition));
     return ready;
 }
 
@@ -50,11 +51,12 @@ static int spread_helper_make_real(struct helper *h)
     struct memory *memory;
     bool writes;
     for (unsigned i = 0; (memory = command_use(h->command, &i, &writes));)
-        if (memory_make_real(memory, h->residence, h->place) != CL_SUCCESS)
+        if (memory_make_real(memory, h->residence, h->residence_index) != CL_SUCCESS)
             return -ENOSPC;
     gate_enter();
-    bool fits = h->command->ops->ready(h->command, h->residence, h->place) == CL_SUCCESS &&
-                !h->command->ops->exceeds(h->command, h->residence, h->place);
+    bool fits =
+        h->command->ops->ready(h->command, h->residence, h->residence_index) == CL_SUCCESS &&
+        !h->command->ops->exceeds(h->command, h->residence, h->residence_index);
     gate_leave();
     return fits ? 0 : -ENOTSUP;
 }
@@ -68,7 +70,7 @@ static int spread_helper_bring(const struct helper *h, bool writes)
         struct named *named = &s->named[i];
         const struct replica_batch batch = {.context = s->context,
                                             .from = s->home,
-                                            .to = h->place,
+                                            .to = h->residence_index,
                                             .roots = &named->root,
                                             .ranges = &named->range,
                                             .versions = &named->version,
@@ -81,7 +83,7 @@ static int spread_helper_bring(const struct helper *h, bool writes)
         if (named->writes != writes)
             continue;
         error = replica_refresh(&batch, &bytes, &reason);
-        if (error == 0 && !writes && !replica_has(named->root, h->place, named->range))
+        if (error == 0 && !writes && !replica_has(named->root, h->residence_index, named->range))
             error = -EBUSY; /* somebody writes what this launch reads */
     }
     return error;
@@ -97,10 +99,10 @@ static int spread_helper_keep(struct helper *h)
         if (!named->writes)
             continue;
         /* The same bytes as at home: nothing that is written there can be thrown away. */
-        if (merge_is_shared(named->root, s->home, h->place))
+        if (merge_is_shared(named->root, s->home, h->residence_index))
             return -ENOTSUP;
-        compare_forget_at(named->root, h->place);
-        error = merge_begin(named->root, named->range, named->unit, s->home, h->place,
+        compare_forget_at(named->root, h->residence_index);
+        error = merge_begin(named->root, named->range, named->unit, s->home, h->residence_index,
                             &s->request->limits, &h->merges[i]);
     }
     return error;
@@ -113,10 +115,10 @@ static double spread_helper_predict(struct helper *h)
     uint64_t lacks = 0, writes = 0;
     for (size_t i = 0; i < s->named_count; i++) {
         const struct named *named = &s->named[i];
-        if (merge_is_shared(named->root, s->home, h->place))
+        if (merge_is_shared(named->root, s->home, h->residence_index))
             continue;
         lacks += named->writes ? named->range.end - named->range.begin
-                               : replica_lacking(named->root, s->home, h->place);
+                               : replica_lacking(named->root, s->home, h->residence_index);
         writes += named->writes ? named->range.end - named->range.begin : 0;
     }
     struct residence *home = s->context->at[s->home];
@@ -180,7 +182,7 @@ int helper_begin(struct helper *h)
     const struct spread *s = h->spread;
     cl_int error;
     if (h->residence->runs_in_caller || residence_is_lost(h->residence) ||
-        !spread_helper_is_ready(s->context, h->place))
+        !spread_helper_is_ready(s->context, h->residence_index))
         return -ENOTSUP;
     h->command = share_copy(&s->launch);
     h->merges = calloc(s->named_count + 1, sizeof(struct merge *));
@@ -330,8 +332,8 @@ static bool spread_helper_give(struct helper *h)
         return false;
     cl_command_queue queue = h->queues[h->pieces_given++ % AT_ONCE];
     gate_enter();
-    cl_int error =
-        h->command->ops->issue(h->command, h->residence, h->place, queue, 0, NULL, &flight->event);
+    cl_int error = h->command->ops->issue(h->command, h->residence, h->residence_index, queue, 0,
+                                          NULL, &flight->event);
     if (error == CL_SUCCESS)
         residence_flush(h->residence, queue);
     gate_leave();

@@ -33,7 +33,7 @@ struct flight {
 /* A place that does a part. */
 struct helper {
     struct spread *spread;
-    uint8_t place;
+    uint8_t residence_index;
     struct residence *residence;
     struct command *command;          /* owned */
     struct pieces *pieces;            /* the command's: what it is to do next */
@@ -62,7 +62,7 @@ struct spread {
     uint8_t home;
     struct named *named;
     size_t named_count;
-    struct helper helpers[PLACES];
+    struct helper helpers[RESIDENCES_MAX];
     unsigned helper_count;
     pthread_mutex_t lock; /* of what helpers have taken and done, while their threads run */
 };

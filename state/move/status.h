@@ -23,7 +23,7 @@ struct vdev_status {
     uint64_t device_bytes;      /**< Bytes of memory objects held in residences on this device. */
     uint64_t fetched, to_fetch; /**< Bytes left behind on demand: there by now, and in all; or 0. */
     uint32_t source_count;
-    struct source_status sources[PLACES];
+    struct source_status sources[RESIDENCES_MAX];
     uint64_t spilled_bytes; /**< Of those that are in host memory for want of room there. */
     struct room_use room;
     uint32_t busy;  /**< Thousandths of its time, of late, that a thread waited for the device. */

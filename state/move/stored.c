@@ -122,7 +122,7 @@ static int stored_check(void *data, uint64_t done, uint64_t total)
 static bool stored_is_suspended(const struct context *context)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++)
-        if (atomic_load(&context->place[i]) != PLACE_NONE)
+        if (atomic_load(&context->residence_index[i]) != RESIDENCE_NONE)
             return false;
     return true;
 }
@@ -137,7 +137,7 @@ static bool stored_is_steady(struct memory *root)
 static int stored_add_item(struct storing *s, struct memory *root)
 {
     uint64_t version = atomic_load(&root->version);
-    bool has = replica_is_latest(root, PLACE_HOST);
+    bool has = replica_is_latest(root, RESIDENCE_HOST);
     if (!stored_is_suspended(root->context))
         return stored_fail(s, -EBUSY, "some of the program is not suspended");
     if (!has)
@@ -236,7 +236,7 @@ static bool stored_is_same(const struct item *item)
     struct memory *root = item->root;
     return item->steady && item->bytes && root->size >= WORTH && object_refs(root) != 0 &&
            atomic_load(&root->version) == item->version && stored_is_steady(root) &&
-           memory_host_bytes(root) == item->bytes && replica_is_latest(root, PLACE_HOST);
+           memory_host_bytes(root) == item->bytes && replica_is_latest(root, RESIDENCE_HOST);
 }
 
 static struct image_contents *stored_contents_of(const struct image_manifest *manifest, size_t *at,

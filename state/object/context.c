@@ -165,7 +165,8 @@ int context_vdev_index(const struct context *context, const struct vdev *vdev)
 static bool context_suspended(const struct context *context, uint32_t vdevs)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++)
-        if ((vdevs == 0 || vdevs & (1u << i)) && atomic_load(&context->place[i]) != PLACE_NONE)
+        if ((vdevs == 0 || vdevs & (1u << i)) &&
+            atomic_load(&context->residence_index[i]) != RESIDENCE_NONE)
             return false;
     return true;
 }
@@ -220,8 +221,10 @@ bool vdev_is_lost(const struct vdev *vdev)
     gate_enter();
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         int index = context_vdev_index(context, vdev);
-        uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
-        lost = lost || (place != PLACE_NONE && residence_is_lost(context->at[place]));
+        uint8_t residence_index =
+            index < 0 ? RESIDENCE_NONE : atomic_load(&context->residence_index[index]);
+        lost = lost || (residence_index != RESIDENCE_NONE &&
+                        residence_is_lost(context->at[residence_index]));
     }
     gate_leave();
     return lost;
@@ -231,28 +234,28 @@ bool vdev_is_lost(const struct vdev *vdev)
 static cl_int context_settle(struct context *context, struct device *const *devices)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++) {
-        uint8_t place = 0;
+        uint8_t residence_index = 0;
         if (!devices[i]) {
-            atomic_store(&context->place[i], PLACE_NONE);
+            atomic_store(&context->residence_index[i], RESIDENCE_NONE);
             continue;
         }
-        while (context->at[place] && context->at[place]->device != devices[i])
-            place++;
-        if (!context->at[place]) {
+        while (context->at[residence_index] && context->at[residence_index]->device != devices[i])
+            residence_index++;
+        if (!context->at[residence_index]) {
             cl_int error = CL_OUT_OF_HOST_MEMORY;
-            if (residence_create(context, devices[i], &context->at[place], &error) != 0)
+            if (residence_create(context, devices[i], &context->at[residence_index], &error) != 0)
                 return error;
         }
-        atomic_store(&context->place[i], place);
+        atomic_store(&context->residence_index[i], residence_index);
     }
     return CL_SUCCESS;
 }
 
 static void context_unsettle(struct context *context)
 {
-    for (unsigned place = 0; place < PLACES; place++) {
-        residence_unref(context->at[place]);
-        context->at[place] = NULL;
+    for (unsigned residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+        residence_unref(context->at[residence_index]);
+        context->at[residence_index] = NULL;
     }
 }
 
@@ -263,9 +266,9 @@ static bool context_publish_if_settled(struct context *context, struct device *c
     gate_enter();
     for (cl_uint i = 0; i < context->vdev_count; i++)
         same = same && atomic_load(&context->vdevs[i]->device) == devices[i];
-    for (uint8_t place = 0; same && place < PLACES; place++)
-        if (context->at[place])
-            residence_lives(context->at[place], RESIDENCE_LIVE);
+    for (uint8_t residence_index = 0; same && residence_index < RESIDENCES_MAX; residence_index++)
+        if (context->at[residence_index])
+            residence_lives(context->at[residence_index], RESIDENCE_LIVE);
     if (same)
         object_publish(context);
     gate_leave();

@@ -51,13 +51,13 @@ struct svm_table {
 struct context {
     struct object object;
     cl_uint vdev_count;
-    struct vdev *vdevs[VDEVS];    /**< Held. */
-    _Atomic uint8_t place[VDEVS]; /**< Of each of virtual devices[], or PLACE_NONE. Changed under a
-                                     closed gate. */
-    struct residence *at[PLACES]; /**< Or NULL. Changed under a closed gate; a place that a mover
-                                       prepares is not in place[] yet. */
+    struct vdev *vdevs[VDEVS];              /**< Held. */
+    _Atomic uint8_t residence_index[VDEVS]; /**< Of each of virtual devices[], or RESIDENCE_NONE.
+                                     Changed under a closed gate. */
+    struct residence *at[RESIDENCES_MAX]; /**< Or NULL. Changed under a closed gate; a place that a
+                                       mover prepares is not in place[] yet. */
     /** What at[] was made ahead on, for a move that may come; or NULL. By movers; read anywhere. */
-    struct device *_Atomic ready[PLACES];
+    struct device *_Atomic ready[RESIDENCES_MAX];
     cl_context_properties *properties; /**< As the program gave them, or NULL. Owned. */
     size_t property_count;             /**< Elements, the final 0 included. */
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
@@ -100,7 +100,8 @@ void context_enter_slow(struct context *context, uint32_t vdevs);
 static inline void context_enter(struct context *context)
 {
     gate_enter();
-    if (UNLIKELY(atomic_load_explicit(&context->place[0], memory_order_relaxed) == PLACE_NONE))
+    if (UNLIKELY(atomic_load_explicit(&context->residence_index[0], memory_order_relaxed) ==
+                 RESIDENCE_NONE))
         context_enter_slow(context, 0);
 }
 /** Where the virtual devices are now, NULL for a suspended one; waits while all are. Not inside the
@@ -113,38 +114,41 @@ void context_wake(void);
  * Inside the gate, after context_enter. */
 static inline uint8_t context_home(const struct context *context)
 {
-    uint8_t place = atomic_load_explicit(&context->place[0], memory_order_relaxed);
-    for (cl_uint i = 1; UNLIKELY(place == PLACE_NONE) && i < context->vdev_count; i++)
-        place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
-    return place;
+    uint8_t residence_index =
+        atomic_load_explicit(&context->residence_index[0], memory_order_relaxed);
+    for (cl_uint i = 1; UNLIKELY(residence_index == RESIDENCE_NONE) && i < context->vdev_count; i++)
+        residence_index = atomic_load_explicit(&context->residence_index[i], memory_order_relaxed);
+    return residence_index;
 }
-/** True when a virtual device is in @place: else what is there is a mover's alone, which makes it
- * and takes it apart with the gate open. */
-static inline bool context_is_inhabited(const struct context *context, uint8_t place)
+/** True when a virtual device is in @residence_index: else what is there is a mover's alone, which
+ * makes it and takes it apart with the gate open. */
+static inline bool context_is_inhabited(const struct context *context, uint8_t residence_index)
 {
     bool inhabited = false;
     for (cl_uint i = 0; i < context->vdev_count; i++)
-        inhabited =
-            inhabited || atomic_load_explicit(&context->place[i], memory_order_relaxed) == place;
+        inhabited = inhabited || atomic_load_explicit(&context->residence_index[i],
+                                                      memory_order_relaxed) == residence_index;
     return inhabited;
 }
-/** What becomes of the residence in @place; RESIDENCE_DRAINING where there is none. */
-static inline enum residence_life context_life(const struct context *context, uint8_t place)
+/** What becomes of the residence in @residence_index; RESIDENCE_DRAINING where there is none. */
+static inline enum residence_life context_life(const struct context *context,
+                                               uint8_t residence_index)
 {
-    return place < PLACES && context->at[place]
-               ? (enum residence_life)atomic_load_explicit(&context->at[place]->life,
+    return residence_index < RESIDENCES_MAX && context->at[residence_index]
+               ? (enum residence_life)atomic_load_explicit(&context->at[residence_index]->life,
                                                            memory_order_acquire)
                : RESIDENCE_DRAINING;
 }
-/** True when commands run in @place. One that a mover prepares, or left on demand, is none. */
-static inline bool context_lives(const struct context *context, uint8_t place)
+/** True when commands run in @residence_index. One that a mover prepares, or left on demand, is
+ * none. */
+static inline bool context_lives(const struct context *context, uint8_t residence_index)
 {
-    return context_life(context, place) == RESIDENCE_LIVE;
+    return context_life(context, residence_index) == RESIDENCE_LIVE;
 }
-/** True when what is in @place can be read, and stays for as long as it is needed. */
-static inline bool context_is_readable(const struct context *context, uint8_t place)
+/** True when what is in @residence_index can be read, and stays for as long as it is needed. */
+static inline bool context_is_readable(const struct context *context, uint8_t residence_index)
 {
-    enum residence_life life = context_life(context, place);
+    enum residence_life life = context_life(context, residence_index);
     return life == RESIDENCE_LIVE || life == RESIDENCE_SOURCE;
 }
 /** One context's part in a move of one of its virtual devices: what the classes of its objects are
@@ -152,12 +156,12 @@ static inline bool context_is_readable(const struct context *context, uint8_t pl
 struct move_context {
     struct context *context; /**< Held. */
     int vdev_index;
-    uint8_t from,
-        to;        /**< Places; PLACE_HOST for a suspended virtual device, PLACE_HOST to suspend. */
-    bool made;     /**< The target residence is ours: it was made for this move. */
-    bool leaves;   /**< No other virtual device of the context stays in `from`. */
-    bool stays;    /**< Content that `to` lacks stays in `from`: on demand, and `leaves`. */
-    bool recovers; /**< `from` is lost, and what was given to it is given again at `to`. */
+    uint8_t from, to; /**< Places; RESIDENCE_HOST for a suspended virtual device, RESIDENCE_HOST to
+                         suspend. */
+    bool made;        /**< The target residence is ours: it was made for this move. */
+    bool leaves;      /**< No other virtual device of the context stays in `from`. */
+    bool stays;       /**< Content that `to` lacks stays in `from`: on demand, and `leaves`. */
+    bool recovers;    /**< `from` is lost, and what was given to it is given again at `to`. */
     bool returns; /**< `to`, `made` like any other, has content that some virtual device left there.
                    */
     char reason[256]; /**< Why an object cannot be used at `to`; else empty. */
@@ -170,8 +174,8 @@ struct move_context {
 /** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
 static inline bool move_carries_maps(const struct move_context *move)
 {
-    return move->to != PLACE_HOST && move->made && !move->returns &&
-           (move->leaves || move->from == PLACE_HOST);
+    return move->to != RESIDENCE_HOST && move->made && !move->returns &&
+           (move->leaves || move->from == RESIDENCE_HOST);
 }
 /** Another virtual device lives at `to`, and the program runs: it makes real objects there itself
  *  when it first uses them. Those that are missing then are made with the gate closed. */
@@ -179,11 +183,12 @@ static inline bool move_is_busy(const struct move_context *move)
 {
     return !move->made && !the_thread.gate.owner;
 }
-/** True when no virtual device stays in @place, `from` or `to`: objects that they share leave it.
+/** True when no virtual device stays in @residence_index, `from` or `to`: objects that they share
+ * leave it.
  */
-static inline bool move_empties(const struct move_context *move, uint8_t place)
+static inline bool move_empties(const struct move_context *move, uint8_t residence_index)
 {
-    return place == move->from ? move->leaves : move->made;
+    return residence_index == move->from ? move->leaves : move->made;
 }
 
 /** The index of @vdev in @context, or -1. */

@@ -74,8 +74,9 @@ bool context_outlives(struct context *context, cl_int error, unsigned *tries)
     if (!the_upcalls || !the_upcalls->is_protected() || !lost_may_be_loss(error))
         return false;
     gate_enter();
-    uint8_t place = context_home(context);
-    struct residence *residence = place < PLACES ? context->at[place] : NULL;
+    uint8_t residence_index = context_home(context);
+    struct residence *residence =
+        residence_index < RESIDENCES_MAX ? context->at[residence_index] : NULL;
     if (residence)
         residence_ref(residence);
     gate_leave();

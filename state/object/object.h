@@ -120,11 +120,11 @@ struct object_class {
      *  closed. CL_SUCCESS or what ends the move. Or NULL. */
     cl_int (*arrive)(struct object *object, const struct move_context *move);
     /**
-     * Nothing of the object is left in @place, where it was real or not; the real object goes with
-     * residence_retire. COMMIT, gate closed: move->from, or host memory, and what was made at
-     * move->to is the object's now. ROLLBACK, the program runs: move->to.
+     * Nothing of the object is left in @residence_index, where it was real or not; the real object
+     * goes with residence_retire. COMMIT, gate closed: move->from, or host memory, and what was
+     * made at move->to is the object's now. ROLLBACK, the program runs: move->to.
      */
-    void (*vacate)(struct object *object, const struct move_context *move, uint8_t place);
+    void (*vacate)(struct object *object, const struct move_context *move, uint8_t residence_index);
     /** True for what is made from another object of its type: it is made after those that are not,
      *  and vacated before. NULL: none is. */
     bool (*is_part)(const struct object *object);

@@ -60,8 +60,9 @@ static struct vdev *pin_vdev_without(const struct context *context, cl_device_in
                                      uint64_t bits)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++) {
-        uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
-        if ((devinfo_scalar(&context->at[place]->device->info, name, 0) & bits) != bits)
+        uint8_t residence_index =
+            atomic_load_explicit(&context->residence_index[i], memory_order_relaxed);
+        if ((devinfo_scalar(&context->at[residence_index]->device->info, name, 0) & bits) != bits)
             return context->vdevs[i];
     }
     return NULL;
@@ -72,7 +73,8 @@ static void pin_enter_whole(struct context *context)
 {
     gate_enter();
     for (cl_uint i = 0; i < context->vdev_count;) {
-        if (atomic_load_explicit(&context->place[i], memory_order_relaxed) != PLACE_NONE) {
+        if (atomic_load_explicit(&context->residence_index[i], memory_order_relaxed) !=
+            RESIDENCE_NONE) {
             i++;
         } else {
             context_enter_slow(context, 1u << i);

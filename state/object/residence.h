@@ -12,9 +12,9 @@
  * its real handle for each place at that index.
  */
 
-#define PLACES     8      /**< Residences of one context at once. */
-#define PLACE_HOST PLACES /**< Host memory, as the holder of a replica. */
-#define PLACE_NONE 0xff   /**< Suspended: nowhere. */
+#define RESIDENCES_MAX 8              /**< Residences of one context at once. */
+#define RESIDENCE_HOST RESIDENCES_MAX /**< Host memory, as the holder of a replica. */
+#define RESIDENCE_NONE 0xff           /**< Suspended: nowhere. */
 
 struct context;
 struct vdev;

@@ -55,26 +55,26 @@ static struct chunk *point_compare_chunk_of(const struct group *group, size_t at
     return group->kept->chunks[group->making->stale[at].chunk];
 }
 
-/* The device that has all of a stale chunk, and nobody nearer; or PLACE_NONE. */
-static uint8_t point_compare_place_of(const struct group *group, size_t at)
+/* The device that has all of a stale chunk, and nobody nearer; or RESIDENCE_NONE. */
+static uint8_t point_compare_index_of(const struct group *group, size_t at)
 {
     struct range range = kept_range(group->kept, group->making->stale[at].chunk);
     struct extent extent = extent_at(group->root, range.begin);
     if (!point_compare_chunk_of(group, at) || extent.range.end < range.end ||
         making_in_host(group->root, &extent))
-        return PLACE_NONE;
-    uint8_t place = making_on_device(group->root, &extent);
-    bool waits =
-        place != PLACE_NONE && group->ahead && group->root->context->at[place]->runs_in_caller;
-    return waits ? PLACE_NONE : place;
+        return RESIDENCE_NONE;
+    uint8_t residence_index = making_on_device(group->root, &extent);
+    bool waits = residence_index != RESIDENCE_NONE && group->ahead &&
+                 group->root->context->at[residence_index]->runs_in_caller;
+    return waits ? RESIDENCE_NONE : residence_index;
 }
 
-static struct compare_way point_compare_way_of(const struct group *group, uint8_t place)
+static struct compare_way point_compare_way_of(const struct group *group, uint8_t residence_index)
 {
     return (struct compare_way){.context = group->root->context,
-                                .from = place,
-                                .to = PLACE_HOST,
-                                .target = PLACE_HOST,
+                                .from = residence_index,
+                                .to = RESIDENCE_HOST,
+                                .target = RESIDENCE_HOST,
                                 .quiet = !group->ahead,
                                 .limits = &group->making->move.limits};
 }
@@ -103,7 +103,7 @@ static void point_compare_end(const struct group *group)
 static bool point_compare_pays(const struct group *group)
 {
     size_t bytes = 0;
-    uint8_t place = PLACE_NONE;
+    uint8_t residence_index = RESIDENCE_NONE;
     bool worth = false;
     for (size_t i = group->first; i < group->end; i++) {
         struct chunk *chunk = point_compare_chunk_of(group, i);
@@ -113,10 +113,10 @@ static bool point_compare_pays(const struct group *group)
     bool futile = !group->ahead && group->kept->differed > bytes / 2;
     if (bytes == 0 || futile || !point_compare_begin(group))
         return false;
-    for (size_t i = group->first; i < group->end && place == PLACE_NONE; i++)
-        place = point_compare_place_of(group, i);
-    if (place != PLACE_NONE) {
-        struct compare_way way = point_compare_way_of(group, place);
+    for (size_t i = group->first; i < group->end && residence_index == RESIDENCE_NONE; i++)
+        residence_index = point_compare_index_of(group, i);
+    if (residence_index != RESIDENCE_NONE) {
+        struct compare_way way = point_compare_way_of(group, residence_index);
         worth = compare_pays(&way, group->root, bytes);
     }
     point_compare_end(group);
@@ -137,14 +137,15 @@ static int point_compare_learn(const struct group *group)
     return error == -ENOTSUP ? 0 : error;
 }
 
-/* Stale chunks from @at on that lie side by side at @place. */
-static size_t point_compare_stretch_end(const struct group *group, size_t at, uint8_t place)
+/* Stale chunks from @at on that lie side by side at @residence_index. */
+static size_t point_compare_stretch_end(const struct group *group, size_t at,
+                                        uint8_t residence_index)
 {
     size_t most = group->ahead && group->end - at > CHUNKS_AHEAD ? at + CHUNKS_AHEAD : group->end;
     const struct stale *stale = group->making->stale;
     size_t next = at + 1;
     while (next < most && stale[next].chunk == stale[next - 1].chunk + 1 &&
-           point_compare_place_of(group, next) == place)
+           point_compare_index_of(group, next) == residence_index)
         next++;
     return next;
 }
@@ -159,16 +160,16 @@ static void point_compare_mark(const struct group *group, size_t at, const struc
 }
 
 /* What the device has of stale chunks [@at, @next). */
-static int point_compare_ask(const struct group *group, size_t at, size_t next, uint8_t place,
-                             struct digest *digests)
+static int point_compare_ask(const struct group *group, size_t at, size_t next,
+                             uint8_t residence_index, struct digest *digests)
 {
     struct making *making = group->making;
     size_t first = making->stale[at].chunk * PIECES;
     size_t last = kept_range(group->kept, making->stale[next - 1].chunk).end;
     uint64_t began = clock_now_ns();
-    int error =
-        digest_device(group->root->context->at[place], group->root->real[place], group->root->size,
-                      first, digest_chunks(last) - first, &making->move.limits, digests);
+    int error = digest_device(group->root->context->at[residence_index],
+                              group->root->real[residence_index], group->root->size, first,
+                              digest_chunks(last) - first, &making->move.limits, digests);
     making->digest_ns += clock_now_ns() - began;
     making->digested += last - first * DIGEST_CHUNK;
     for (size_t i = at; error == 0 && i < next; i++)
@@ -184,10 +185,10 @@ static int point_compare_ask_all(const struct group *group)
         next = at + 1;
         if (!point_compare_begin(group))
             break;
-        uint8_t place = point_compare_place_of(group, at);
-        if (place != PLACE_NONE) {
-            next = point_compare_stretch_end(group, at, place);
-            error = point_compare_ask(group, at, next, place, digests);
+        uint8_t residence_index = point_compare_index_of(group, at);
+        if (residence_index != RESIDENCE_NONE) {
+            next = point_compare_stretch_end(group, at, residence_index);
+            error = point_compare_ask(group, at, next, residence_index, digests);
         }
         point_compare_end(group);
     }

@@ -35,11 +35,12 @@ int making_find(struct making *making)
     int error = 0;
     struct move *move = &making->move;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
-        for (uint8_t place = 0; error == 0 && place < PLACES; place++) {
-            bool known = !context_lives(context, place);
+        for (uint8_t residence_index = 0; error == 0 && residence_index < RESIDENCES_MAX;
+             residence_index++) {
+            bool known = !context_lives(context, residence_index);
             for (size_t i = 0; i < move->context_count; i++)
-                known = known ||
-                        (move->contexts[i].context == context && move->contexts[i].from == place);
+                known = known || (move->contexts[i].context == context &&
+                                  move->contexts[i].from == residence_index);
             if (known)
                 continue;
             if (!array_make_room(&move->contexts, move->context_count, sizeof(move->contexts[0]))) {
@@ -47,8 +48,10 @@ int making_find(struct making *making)
                 continue;
             }
             object_hold(context);
-            move->contexts[move->context_count++] = (struct move_context){
-                .context = context, .vdev_index = -1, .from = place, .to = PLACE_HOST};
+            move->contexts[move->context_count++] = (struct move_context){.context = context,
+                                                                          .vdev_index = -1,
+                                                                          .from = residence_index,
+                                                                          .to = RESIDENCE_HOST};
         }
     return error;
 }
@@ -187,11 +190,12 @@ uint64_t making_shared(const struct making *making)
 const char *making_in_host(const struct memory *root, const struct extent *extent)
 {
     const struct context *context = root->context;
-    if (((extent->latest >> PLACE_HOST) & 1) && (root->store || root->window))
+    if (((extent->latest >> RESIDENCE_HOST) & 1) && (root->store || root->window))
         return memory_host_bytes(root);
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (((extent->latest >> place) & 1) && root->real[place] && root->window &&
-            context_is_readable(context, place) && memory_works_in_window(root, place))
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (((extent->latest >> residence_index) & 1) && root->real[residence_index] &&
+            root->window && context_is_readable(context, residence_index) &&
+            memory_works_in_window(root, residence_index))
             return root->window->bytes;
     return NULL;
 }
@@ -199,24 +203,25 @@ const char *making_in_host(const struct memory *root, const struct extent *exten
 uint8_t making_on_device(const struct memory *root, const struct extent *extent)
 {
     const struct context *context = root->context;
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (((extent->latest >> place) & 1) && root->real[place] &&
-            context_is_readable(context, place) && !memory_works_in_window(root, place))
-            return place;
-    return PLACE_NONE;
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (((extent->latest >> residence_index) & 1) && root->real[residence_index] &&
+            context_is_readable(context, residence_index) &&
+            !memory_works_in_window(root, residence_index))
+            return residence_index;
+    return RESIDENCE_NONE;
 }
 
 /* @to: where the first byte of @range goes. */
-static int point_making_slice_add(struct slice *slice, const struct memory *root, uint8_t place,
-                                  char *to, struct range range)
+static int point_making_slice_add(struct slice *slice, const struct memory *root,
+                                  uint8_t residence_index, char *to, struct range range)
 {
     if (!array_make_room(&slice->pieces, slice->count, sizeof(slice->pieces[0])))
         return -ENOMEM;
     /* An item's host bytes begin where the object does, of which this is a part. */
     char *host = (char *)((uintptr_t)to - range.begin);
     slice->pieces[slice->count++] = (struct piece){
-        .from = root->context->at[place],
-        .item = {.from = root->real[place],
+        .from = root->context->at[residence_index],
+        .item = {.from = root->real[residence_index],
                  .host = host,
                  .offset = range.begin,
                  .size = range.end - range.begin,
@@ -233,15 +238,16 @@ static int point_making_add_extent(struct making *making, struct slice *slice,
 {
     bool written = !ahead && map_written((struct memory *)(uintptr_t)root);
     const char *host = making_in_host(root, extent);
-    uint8_t place = !host || written ? making_on_device(root, extent) : PLACE_NONE;
+    uint8_t residence_index = !host || written ? making_on_device(root, extent) : RESIDENCE_NONE;
     if (extent->version == 0) {
         memset(to, 0, range.end - range.begin);
         return 0;
     }
-    if (place != PLACE_NONE && ahead && root->context->at[place]->runs_in_caller)
+    if (residence_index != RESIDENCE_NONE && ahead &&
+        root->context->at[residence_index]->runs_in_caller)
         return 1;
-    if (place != PLACE_NONE)
-        return point_making_slice_add(slice, root, place, to, range);
+    if (residence_index != RESIDENCE_NONE)
+        return point_making_slice_add(slice, root, residence_index, to, range);
     if (!host)
         return move_fail(&making->move, -EPERM, "bytes of %s of %zu bytes (%p) are on no device",
                          root->image ? "an image" : "a buffer", root->size, (const void *)root);

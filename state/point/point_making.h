@@ -66,7 +66,7 @@ bool making_keeps(const struct making *making, const struct chunk *chunk,
                   const struct stale *stale);
 /** Where the window, or what stands for it, has the latest bytes of @extent; or NULL. */
 const char *making_in_host(const struct memory *root, const struct extent *extent);
-/** The place of a device that has them elsewhere; or PLACE_NONE. */
+/** The place of a device that has them elsewhere; or RESIDENCE_NONE. */
 uint8_t making_on_device(const struct memory *root, const struct extent *extent);
 /** Bytes of `next` that it shares with `base`. */
 uint64_t making_shared(const struct making *making);

@@ -32,37 +32,38 @@ static int PRINTF(3, 4) recover_fail(const struct recovery *r, int error, const 
     return error;
 }
 
-/* Where @context goes; PLACE_NONE: it is not concerned. */
-static uint8_t recover_place_of(const struct recovery *r, const struct context *context)
+/* Where @context goes; RESIDENCE_NONE: it is not concerned. */
+static uint8_t recover_index_of(const struct recovery *r, const struct context *context)
 {
     for (size_t i = 0; i < r->count; i++)
         if (r->contexts[i].context == context)
             return r->contexts[i].to;
-    return PLACE_NONE;
+    return RESIDENCE_NONE;
 }
 
 /* The device there would write to memory that the program has: what it lent, or maps. */
-static bool recover_would_meet_program(struct memory *root, uint8_t place)
+static bool recover_would_meet_program(struct memory *root, uint8_t residence_index)
 {
-    return memory_works_in_window(root, place) && (memory_is_lent(root) || map_any(root));
+    return memory_works_in_window(root, residence_index) && (memory_is_lent(root) || map_any(root));
 }
 
 /* Nobody has had its latest bytes since the loss but what is restored: other replicas are stale. */
 static int recover_restore_root(const struct recovery *r, struct transfer *transfer,
-                                struct memory *root, uint8_t place)
+                                struct memory *root, uint8_t residence_index)
 {
-    struct residence *residence = root->context->at[place];
+    struct residence *residence = root->context->at[residence_index];
     size_t index = point_find(r->point, root);
     struct point_run run;
     int error = 0;
     if (atomic_load(&root->version) == 0)
         return 0;
-    cl_int made = root->real[place] ? CL_SUCCESS : memory_make_real(root, residence, place);
+    cl_int made = root->real[residence_index] ? CL_SUCCESS
+                                              : memory_make_real(root, residence, residence_index);
     if (made != CL_SUCCESS)
         return recover_fail(r, -ENOMEM,
                             "an object of %zu bytes cannot be made on %s (OpenCL error %d)",
                             root->size, device_name(residence->device), made);
-    if (recover_would_meet_program(root, place))
+    if (recover_would_meet_program(root, residence_index))
         return recover_fail(r, -ENOTSUP, "%s works in memory that the program lent or maps",
                             device_name(residence->device));
     compare_forget(root);
@@ -71,14 +72,14 @@ static int recover_restore_root(const struct recovery *r, struct transfer *trans
         if (!run.bytes)
             continue;
         /* An item's host bytes begin where the object does. */
-        struct transfer_item item = {.to = root->real[place],
+        struct transfer_item item = {.to = root->real[residence_index],
                                      .host = (char *)((uintptr_t)run.bytes - run.range.begin),
                                      .offset = run.range.begin,
                                      .size = run.range.end - run.range.begin,
                                      .image = root->image};
         error = transfer_add(transfer, &item);
     }
-    replica_written(root, place, replica_whole(root));
+    replica_written(root, residence_index, replica_whole(root));
     return error;
 }
 
@@ -188,27 +189,29 @@ static bool recover_is_idle(const struct journal_entry *entry)
 }
 
 static cl_int recover_make_ready(struct command *command, struct residence *residence,
-                                 uint8_t place)
+                                 uint8_t residence_index)
 {
     struct memory *memory;
     bool writes;
     for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
-        cl_int error = memory->root->real[place] ? CL_SUCCESS
-                                                 : memory_make_real(memory->root, residence, place);
-        if (error == CL_SUCCESS && !memory->real[place])
-            error = memory_make_real(memory, residence, place);
+        cl_int error = memory->root->real[residence_index]
+                           ? CL_SUCCESS
+                           : memory_make_real(memory->root, residence, residence_index);
+        if (error == CL_SUCCESS && !memory->real[residence_index])
+            error = memory_make_real(memory, residence, residence_index);
         if (error != CL_SUCCESS)
             return error;
     }
     command_begin_anew(command);
-    return command->queue ? command_ready(command, residence, place) : CL_SUCCESS;
+    return command->queue ? command_ready(command, residence, residence_index) : CL_SUCCESS;
 }
 
 /* Beside the bytes that the program was given it is compared with them. So are those that it was
  * not given yet read: a driver whose device is lost in this recovery may write them later, when the
  * program has its memory back. */
 static int recover_read_again(const struct recovery *r, struct journal_entry *entry,
-                              struct residence *residence, uint8_t place, struct pending *pending)
+                              struct residence *residence, uint8_t residence_index,
+                              struct pending *pending)
 {
     struct command *command = entry->command;
     cl_command_queue real = command->queue->real;
@@ -221,9 +224,9 @@ static int recover_read_again(const struct recovery *r, struct journal_entry *en
     if (!again)
         return recover_fail(r, -ENOMEM, "there is no memory for what is read again");
     *output = again;
-    cl_int error = recover_make_ready(command, residence, place);
+    cl_int error = recover_make_ready(command, residence, residence_index);
     if (error == CL_SUCCESS)
-        error = command_issue_in(command, residence, place, real, 0, NULL, NULL);
+        error = command_issue_in(command, residence, residence_index, real, 0, NULL, NULL);
     *output = given;
     if (error != CL_SUCCESS)
         return recover_fail(r, -EIO, "%s does not read again (OpenCL error %d)",
@@ -249,23 +252,23 @@ static int recover_give(const struct recovery *r, struct journal_entry *entry,
     struct command *command = entry->command;
     const struct queue *queue = command->queue;
     const struct context *context = queue ? queue->context : command->uses[0]->context;
-    uint8_t place = recover_place_of(r, context);
-    if (place != PLACE_NONE && recover_is_read_again(entry))
-        return recover_read_again(r, entry, context->at[place], place, pending);
-    if (recover_is_idle(entry) || place == PLACE_NONE)
+    uint8_t residence_index = recover_index_of(r, context);
+    if (residence_index != RESIDENCE_NONE && recover_is_read_again(entry))
+        return recover_read_again(r, entry, context->at[residence_index], residence_index, pending);
+    if (recover_is_idle(entry) || residence_index == RESIDENCE_NONE)
         return 0;
     if (command->ops->is_current && !command->ops->is_current(command)) {
         journal_break("a program was built anew");
         return recover_fail(r, -ESTALE, "a program was built anew since the last point");
     }
-    struct residence *residence = context->at[place];
+    struct residence *residence = context->at[residence_index];
     cl_command_queue real = queue ? queue->real : residence->io;
     int failed = recover_make_way(r, pending, real);
     if (failed != 0)
         return failed;
-    cl_int error = recover_make_ready(command, residence, place);
+    cl_int error = recover_make_ready(command, residence, residence_index);
     if (error == CL_SUCCESS)
-        error = command_issue_in(command, residence, place, real, 0, NULL, NULL);
+        error = command_issue_in(command, residence, residence_index, real, 0, NULL, NULL);
     if (error != CL_SUCCESS)
         return recover_fail(r, -EIO, "%s does not take a command again (OpenCL error %d)",
                             device_name(residence->device), error);

@@ -56,8 +56,9 @@ static bool group_within(const struct group_limits *limits, const struct group_l
            group_get(&limits->sizes[2]) <= group_get(&told->sizes[2]);
 }
 
-const size_t *group_choose(struct kernel *kernel, const struct residence *residence, uint8_t place,
-                           cl_kernel real, const struct launch_space *space, size_t ret_local[3])
+const size_t *group_choose(struct kernel *kernel, const struct residence *residence,
+                           uint8_t residence_index, cl_kernel real,
+                           const struct launch_space *space, size_t ret_local[3])
 {
     const struct group_limits *told = space->told ? space->told : &residence->groups;
     struct kernel_details *details = kernel->details;
@@ -65,7 +66,7 @@ const size_t *group_choose(struct kernel *kernel, const struct residence *reside
     bool free = group_within(&residence->groups, told);
     if (LIKELY(free && group_get(&residence->groups.items) <= most))
         return NULL;
-    size_t there = kernel_largest_group(kernel, residence, place, real);
+    size_t there = kernel_largest_group(kernel, residence, residence_index, real);
     if ((free && there <= most) || details->required[0] != 0)
         return NULL;
     most = group_least(group_least(most, there),

@@ -22,11 +22,12 @@ void group_divide(uint32_t dims, const size_t *global, size_t items, const size_
                   size_t ret_local[3]);
 
 /**
- * The local size of a launch without one, in @place, as @real. NULL: whatever the driver chooses is
- * within what the program was told, or the kernel's source says it. Else @ret_local. Inside the
- * gate.
+ * The local size of a launch without one, in @residence_index, as @real. NULL: whatever the driver
+ * chooses is within what the program was told, or the kernel's source says it. Else @ret_local.
+ * Inside the gate.
  */
-const size_t *group_choose(struct kernel *kernel, const struct residence *residence, uint8_t place,
-                           cl_kernel real, const struct launch_space *space, size_t ret_local[3]);
+const size_t *group_choose(struct kernel *kernel, const struct residence *residence,
+                           uint8_t residence_index, cl_kernel real,
+                           const struct launch_space *space, size_t ret_local[3]);
 
 #endif

@@ -38,10 +38,11 @@ static void kernel_finish(struct kernel *kernel)
 static void kernel_leave(struct object *object)
 {
     struct kernel *kernel = (struct kernel *)object;
-    for (unsigned place = 0; place < PLACES; place++) {
-        if (kernel->real[place])
-            kernel->context->at[place]->cl->clReleaseKernel(kernel->real[place]);
-        kernel->real[place] = NULL;
+    for (unsigned residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+        if (kernel->real[residence_index])
+            kernel->context->at[residence_index]->cl->clReleaseKernel(
+                kernel->real[residence_index]);
+        kernel->real[residence_index] = NULL;
     }
 }
 
@@ -87,14 +88,16 @@ static cl_int kernel_arrive(struct object *object, const struct move_context *mo
     return error == NO_ROOM ? CL_SUCCESS : error;
 }
 
-static void kernel_vacate(struct object *object, const struct move_context *move, uint8_t place)
+static void kernel_vacate(struct object *object, const struct move_context *move,
+                          uint8_t residence_index)
 {
     struct kernel *kernel = (struct kernel *)object;
-    if (!move_empties(move, place))
+    if (!move_empties(move, residence_index))
         return;
-    residence_retire(kernel->context->at[place], OBJECT_KERNEL, kernel->real[place], NULL);
-    kernel->real[place] = NULL;
-    if (place == move->from)
+    residence_retire(kernel->context->at[residence_index], OBJECT_KERNEL,
+                     kernel->real[residence_index], NULL);
+    kernel->real[residence_index] = NULL;
+    if (residence_index == move->from)
         pace_forget(kernel->pace);
 }
 
@@ -138,12 +141,13 @@ static struct kernel *kernel_new(struct program *program, const char *name)
 static cl_int kernel_create_first(struct kernel *kernel)
 {
     struct program *program = kernel->program;
-    uint8_t place = program_kernel_place(program);
-    struct residence *residence = kernel->context->at[place];
+    uint8_t residence_index = program_kernel_place(program);
+    struct residence *residence = kernel->context->at[residence_index];
     cl_int error = CL_SUCCESS;
-    if (!program->real[place])
+    if (!program->real[residence_index])
         return CL_INVALID_PROGRAM_EXECUTABLE;
-    cl_kernel real = residence->cl->clCreateKernel(program->real[place], kernel->name, &error);
+    cl_kernel real =
+        residence->cl->clCreateKernel(program->real[residence_index], kernel->name, &error);
     if (!real)
         return error ? error : CL_OUT_OF_RESOURCES;
     error = kernel_describe(kernel, residence, real);
@@ -151,7 +155,7 @@ static cl_int kernel_create_first(struct kernel *kernel)
         residence->cl->clReleaseKernel(real);
         return error;
     }
-    kernel->real[place] = real;
+    kernel->real[residence_index] = real;
     return CL_SUCCESS;
 }
 
@@ -216,33 +220,33 @@ cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel)
 
 /* Under the lock, with none there yet. */
 static cl_int kernel_make_real_locked(struct kernel *kernel, struct residence *residence,
-                                      uint8_t place)
+                                      uint8_t residence_index)
 {
     cl_int error = CL_SUCCESS;
-    if (!kernel->program->real[place])
+    if (!kernel->program->real[residence_index])
         return CL_INVALID_PROGRAM_EXECUTABLE;
     cl_kernel real =
-        residence->cl->clCreateKernel(kernel->program->real[place], kernel->name, &error);
+        residence->cl->clCreateKernel(kernel->program->real[residence_index], kernel->name, &error);
     if (!real) {
         log_warn("kernel %s cannot be made on %s (error %d)", kernel->name,
                  residence->device->key.device, error);
         return error ? error : CL_OUT_OF_RESOURCES;
     }
-    kernel->applied[place] = kernel_edition(kernel) - 1; /* any but the kernel's */
+    kernel->applied[residence_index] = kernel_edition(kernel) - 1; /* any but the kernel's */
     atomic_store(&kernel->details->largest_group, 0);
-    __atomic_store_n(&kernel->real[place], real, __ATOMIC_RELEASE);
+    __atomic_store_n(&kernel->real[residence_index], real, __ATOMIC_RELEASE);
     return CL_SUCCESS;
 }
 
-cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint8_t place)
+cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint8_t residence_index)
 {
     cl_int error = CL_SUCCESS;
-    if (__atomic_load_n(&kernel->real[place], __ATOMIC_ACQUIRE))
+    if (__atomic_load_n(&kernel->real[residence_index], __ATOMIC_ACQUIRE))
         return CL_SUCCESS;
     int before = cancel_hold();
     pthread_mutex_lock(&kernel->details->lock);
-    if (!kernel->real[place])
-        error = kernel_make_real_locked(kernel, residence, place);
+    if (!kernel->real[residence_index])
+        error = kernel_make_real_locked(kernel, residence, residence_index);
     pthread_mutex_unlock(&kernel->details->lock);
     cancel_allow(before);
     return error;

@@ -42,15 +42,16 @@ struct kernel_arg {
 
 struct kernel {
     struct object object;
-    cl_kernel real[PLACES];
+    cl_kernel real[RESIDENCES_MAX];
     struct program *program; /**< Held. */
     struct context *context; /**< The program's. */
     char *name;              /**< Owned. */
     cl_uint arg_count;
-    struct kernel_arg *args;        /**< Owned. Not locked: 5.9.2 leaves that to the program. */
-    _Atomic uint32_t edition;       /**< Incremented when an argument changes, by the thread that
-                                         sets it. */
-    uint32_t applied[PLACES];       /**< The edition that real[place] has been given: kernel_has. */
+    struct kernel_arg *args;  /**< Owned. Not locked: 5.9.2 leaves that to the program. */
+    _Atomic uint32_t edition; /**< Incremented when an argument changes, by the thread that
+                                   sets it. */
+    uint32_t
+        applied[RESIDENCES_MAX];    /**< The edition that real[place] has been given: kernel_has. */
     cl_uint unset;                  /**< Arguments that have no value yet. Not locked either. */
     struct pace *pace;              /**< The program's, of its name: pace.h */
     struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
@@ -106,20 +107,21 @@ cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint vdev, cl_kernel_sub_
  * Make real[place] from the program's, without arguments. As program_make_real; threads that launch
  * the same kernel may come at once.
  */
-cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint8_t place);
+cl_int kernel_make_real(struct kernel *kernel, struct residence *residence,
+                        uint8_t residence_index);
 
 /**
  * Give real[place] all arguments that differ from what it has (applied != edition). Every memory
- * object named must be real in @place. An argument whose object is gone is left unset, as native.
- * Inside the gate, or with it closed; threads that launch the same kernel may come at once.
+ * object named must be real in @residence_index. An argument whose object is gone is left unset, as
+ * native. Inside the gate, or with it closed; threads that launch the same kernel may come at once.
  */
-cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t place);
+cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t residence_index);
 
-/** True when kernel_make_real and kernel_apply have nothing to do in @place. */
-static inline bool kernel_is_ready(const struct kernel *kernel, uint8_t place)
+/** True when kernel_make_real and kernel_apply have nothing to do in @residence_index. */
+static inline bool kernel_is_ready(const struct kernel *kernel, uint8_t residence_index)
 {
-    return __atomic_load_n(&kernel->real[place], __ATOMIC_ACQUIRE) &&
-           __atomic_load_n(&kernel->applied[place], __ATOMIC_ACQUIRE) ==
+    return __atomic_load_n(&kernel->real[residence_index], __ATOMIC_ACQUIRE) &&
+           __atomic_load_n(&kernel->applied[residence_index], __ATOMIC_ACQUIRE) ==
                atomic_load_explicit(&kernel->edition, memory_order_relaxed);
 }
 
@@ -132,7 +134,7 @@ bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot);
  * its kernel meanwhile. @program is its program there, or another that has it. The caller releases
  * it. Inside the gate. */
 cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
-                            uint8_t place, cl_program program, cl_kernel *ret_real);
+                            uint8_t residence_index, cl_program program, cl_kernel *ret_real);
 /** The i-th memory object of the snapshot, NULL past the end. */
 struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, unsigned i,
                                       bool *ret_writes);
@@ -144,17 +146,20 @@ void kernel_snapshot_free(struct kernel_snapshot *snapshot);
 
 /** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
 const size_t *kernel_required_group(const struct kernel *kernel);
-/** The largest work-group that can run in @place and that the program was told of. Inside the gate.
+/** The largest work-group that can run in @residence_index and that the program was told of. Inside
+ * the gate.
  */
-size_t kernel_group_most(struct kernel *kernel, struct residence *residence, uint8_t place);
-/** Can a work-group of @items run in @place? Blocks on nothing; inside the gate. */
-bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t place,
+size_t kernel_group_most(struct kernel *kernel, struct residence *residence,
+                         uint8_t residence_index);
+/** Can a work-group of @items run in @residence_index? Blocks on nothing; inside the gate. */
+bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
                        size_t items);
 
 /** Is a launch in work-groups of @items (0: the driver chooses), with @local bytes of __local
- * arguments, more than the device takes in @place, whatever memory it has free? Inside the gate. */
-bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t place, size_t items,
-                    uint64_t local);
+ * arguments, more than the device takes in @residence_index, whatever memory it has free? Inside
+ * the gate. */
+bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
+                    size_t items, uint64_t local);
 /** Has @device as much local memory as it takes with @local bytes of __local arguments? Wait-free.
  */
 bool kernel_local_fits(const struct kernel *kernel, const struct device *device, uint64_t local);
@@ -163,9 +168,9 @@ uint64_t kernel_local_bytes(const struct kernel *kernel);
 
 /** Bytes of all memory objects that its arguments name now. Gate closed. */
 uint64_t kernel_argument_bytes(const struct kernel *kernel);
-/** Objects left @place: arguments that name them are to be given again before the next launch
- * there, and real[place] is made to let go of them. Gate closed. */
-void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t place);
+/** Objects left @residence_index: arguments that name them are to be given again before the next
+ * launch there, and real[place] is made to let go of them. Gate closed. */
+void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t residence_index);
 
 /** Remember a launch for PLAN and PREPARE: high-water marks. A few loads when nothing is new. */
 void kernel_note_launch(struct kernel *kernel, const struct launch_space *space);
@@ -174,7 +179,7 @@ void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
  * reqd_work_group_size, local memory say there)? Writes one line when not. A mover, in PREPARE:
  * real[place] was made and has no arguments yet.
  */
-bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t place,
+bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
                        char *ret_reason, size_t reason_size);
 
 /** The largest launches so far. */

@@ -10,33 +10,35 @@
  * of it, so that it needs few registers. */
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
-/* The real object behind an argument in @place, made where it is not yet; NULL for a NULL buffer.
+/* The real object behind an argument in @residence_index, made where it is not yet; NULL for a NULL
+ * buffer.
  */
 static cl_int kernel_args_real_object(const struct kernel_arg *arg, struct object *object,
-                                      struct residence *residence, uint8_t place, void **ret_real)
+                                      struct residence *residence, uint8_t residence_index,
+                                      void **ret_real)
 {
     cl_int error = CL_SUCCESS;
     if (!object) {
         *ret_real = NULL;
     } else if (arg->kind == ARG_SAMPLER) {
         struct sampler *sampler = (struct sampler *)object;
-        if (UNLIKELY(!sampler->real[place]))
-            error = sampler_make_real(sampler, residence, place);
-        *ret_real = sampler->real[place];
+        if (UNLIKELY(!sampler->real[residence_index]))
+            error = sampler_make_real(sampler, residence, residence_index);
+        *ret_real = sampler->real[residence_index];
     } else {
         struct memory *memory = (struct memory *)object;
-        if (UNLIKELY(!memory->real[place]))
+        if (UNLIKELY(!memory->real[residence_index]))
             error = account_is_tight(&residence->device->account)
                         ? NO_ROOM
-                        : memory_make_real(memory, residence, place);
-        *ret_real = memory->real[place];
+                        : memory_make_real(memory, residence, residence_index);
+        *ret_real = memory->real[residence_index];
     }
     return error;
 }
 
 /* Give one argument to a real kernel. Its object is made real where it is not yet. */
 static cl_int kernel_args_kernel_arg_give(const struct kernel_arg *arg, cl_uint index,
-                                          struct residence *residence, uint8_t place,
+                                          struct residence *residence, uint8_t residence_index,
                                           cl_kernel real)
 {
     const cl_icd_dispatch *cl = residence->cl;
@@ -57,24 +59,24 @@ static cl_int kernel_args_kernel_arg_give(const struct kernel_arg *arg, cl_uint 
     /* Its object is gone: natively the launch has no defined effect; here it is refused. */
     if (!object && arg->object.object)
         return CL_SUCCESS;
-    cl_int error = kernel_args_real_object(arg, object, residence, place, &handle);
+    cl_int error = kernel_args_real_object(arg, object, residence, residence_index, &handle);
     return error ? error : cl->clSetKernelArg(real, index, sizeof(handle), &handle);
 }
 
-cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t place)
+cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t residence_index)
 {
     cl_int error = CL_SUCCESS;
     uint32_t edition = kernel_edition(kernel);
-    if (kernel_has(kernel, place, edition))
+    if (kernel_has(kernel, residence_index, edition))
         return CL_SUCCESS;
     pthread_mutex_lock(&kernel->details->lock);
-    bool has = kernel_has(kernel, place, edition);
+    bool has = kernel_has(kernel, residence_index, edition);
     for (cl_uint i = 0; !has && error == CL_SUCCESS && i < kernel->arg_count; i++)
-        error =
-            kernel_args_kernel_arg_give(&kernel->args[i], i, residence, place, kernel->real[place]);
-    kernel_exec_give(kernel->details->exec, residence, kernel->real[place]);
+        error = kernel_args_kernel_arg_give(&kernel->args[i], i, residence, residence_index,
+                                            kernel->real[residence_index]);
+    kernel_exec_give(kernel->details->exec, residence, kernel->real[residence_index]);
     if (error == CL_SUCCESS)
-        __atomic_store_n(&kernel->applied[place], edition, __ATOMIC_RELEASE);
+        __atomic_store_n(&kernel->applied[residence_index], edition, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&kernel->details->lock);
     return error;
 }
@@ -90,18 +92,19 @@ uint64_t kernel_argument_bytes(const struct kernel *kernel)
     return bytes;
 }
 
-void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t place)
+void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t residence_index)
 {
     const cl_mem none = NULL;
     for (cl_uint i = 0; i < kernel->arg_count; i++) {
         const struct kernel_arg *arg = &kernel->args[i];
         const struct memory *memory = arg->kind == ARG_MEMORY ? object_weak_get(arg->object) : NULL;
-        if (!memory || memory->real[place])
+        if (!memory || memory->real[residence_index])
             continue;
-        kernel->applied[place] = kernel_edition(kernel) - 1;
+        kernel->applied[residence_index] = kernel_edition(kernel) - 1;
         /* Some drivers' kernels retain their arguments (5.9.2 says that they need not). */
         if (arg->declared == ARG_IS_MEMORY)
-            (void)residence->cl->clSetKernelArg(kernel->real[place], i, sizeof(none), &none);
+            (void)residence->cl->clSetKernelArg(kernel->real[residence_index], i, sizeof(none),
+                                                &none);
     }
 }
 
@@ -120,10 +123,11 @@ int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg)
 
 /* The real kernel that answers for the program; made at its first use in a place. */
 static inline cl_int kernel_args_home_real(struct kernel *kernel, struct residence *residence,
-                                           uint8_t place)
+                                           uint8_t residence_index)
 {
-    return LIKELY(kernel->real[place] != NULL) ? CL_SUCCESS
-                                               : kernel_make_real(kernel, residence, place);
+    return LIKELY(kernel->real[residence_index] != NULL)
+               ? CL_SUCCESS
+               : kernel_make_real(kernel, residence, residence_index);
 }
 
 /* A few bytes, without a call: the sizes that arguments mostly have. */
@@ -408,7 +412,7 @@ cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const v
     uint8_t home;
     if (LIKELY(context->vdev_count == 1)) {
         context_enter(context);
-        home = atomic_load_explicit(&context->place[0], memory_order_relaxed);
+        home = atomic_load_explicit(&context->residence_index[0], memory_order_relaxed);
     } else {
         home = kernel_args_enter_home(kernel);
     }
@@ -461,7 +465,7 @@ bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot)
 }
 
 cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
-                            uint8_t place, cl_program program, cl_kernel *ret_real)
+                            uint8_t residence_index, cl_program program, cl_kernel *ret_real)
 {
     cl_int error = CL_SUCCESS;
     if (!program)
@@ -470,7 +474,8 @@ cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct resid
     if (!real)
         return error ? error : CL_OUT_OF_RESOURCES;
     for (cl_uint i = 0; error == CL_SUCCESS && i < snapshot->count; i++)
-        error = kernel_args_kernel_arg_give(&snapshot->args[i], i, residence, place, real);
+        error =
+            kernel_args_kernel_arg_give(&snapshot->args[i], i, residence, residence_index, real);
     kernel_exec_give(snapshot->exec, residence, real);
     if (error != CL_SUCCESS) {
         residence->cl->clReleaseKernel(real);

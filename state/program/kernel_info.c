@@ -72,15 +72,15 @@ static cl_int kernel_info_keep_error(const struct question *question, cl_int err
     return kept ? *kept : error;
 }
 
-/* Ask the driver in @place and keep the answer. Inside the gate. */
-static cl_int kernel_info_ask(const struct question *question, uint8_t place,
+/* Ask the driver in @residence_index and keep the answer. Inside the gate. */
+static cl_int kernel_info_ask(const struct question *question, uint8_t residence_index,
                               const void **ret_value, size_t *ret_size)
 {
     struct kernel *kernel = question->kernel;
-    struct residence *residence = kernel->context->at[place];
+    struct residence *residence = kernel->context->at[residence_index];
     size_t size = 0;
-    cl_int error = kernel_make_real(kernel, residence, place);
-    cl_kernel real = kernel->real[place];
+    cl_int error = kernel_make_real(kernel, residence, residence_index);
+    cl_kernel real = kernel->real[residence_index];
     if (error != CL_SUCCESS)
         return error;
     error = kernel_info_call(question, residence, real, 0, NULL, &size);
@@ -132,10 +132,11 @@ static cl_int kernel_info_answer(const struct question *question, int vdev, cons
     program_enter(kernel->program);
     if (vdev >= 0)
         context_enter_slow(kernel->context, 1u << vdev);
-    uint8_t place = vdev < 0
-                        ? kernel_home(kernel)
-                        : atomic_load_explicit(&kernel->context->place[vdev], memory_order_relaxed);
-    cl_int error = kernel_info_ask(question, place, ret_value, ret_size);
+    uint8_t residence_index =
+        vdev < 0
+            ? kernel_home(kernel)
+            : atomic_load_explicit(&kernel->context->residence_index[vdev], memory_order_relaxed);
+    cl_int error = kernel_info_ask(question, residence_index, ret_value, ret_size);
     gate_leave();
     return error;
 }
@@ -269,11 +270,11 @@ void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
 #define GROUP_MASK ((1u << GROUP_BITS) - 1)
 
 size_t kernel_largest_group(const struct kernel *kernel, const struct residence *residence,
-                            uint8_t place, cl_kernel real)
+                            uint8_t residence_index, cl_kernel real)
 {
     struct kernel_details *details = kernel->details;
     uint32_t known = atomic_load_explicit(&details->largest_group, memory_order_relaxed);
-    if (known >> GROUP_BITS == place + 1u && details->local_dynamic == 0)
+    if (known >> GROUP_BITS == residence_index + 1u && details->local_dynamic == 0)
         return known & GROUP_MASK;
     size_t group = SIZE_MAX;
     residence->cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE,
@@ -281,34 +282,39 @@ size_t kernel_largest_group(const struct kernel *kernel, const struct residence 
     group = device_group_size(residence->device, group);
     /* It may depend on the local memory that arguments ask for. */
     if (details->local_dynamic == 0 && group <= GROUP_MASK)
-        atomic_store_explicit(&details->largest_group, (place + 1u) << GROUP_BITS | (uint32_t)group,
+        atomic_store_explicit(&details->largest_group,
+                              (residence_index + 1u) << GROUP_BITS | (uint32_t)group,
                               memory_order_relaxed);
     return group;
 }
 
-size_t kernel_group_most(struct kernel *kernel, struct residence *residence, uint8_t place)
+size_t kernel_group_most(struct kernel *kernel, struct residence *residence,
+                         uint8_t residence_index)
 {
     size_t told = kernel_told_group(kernel), most = told;
-    if (kernel_make_real(kernel, residence, place) == CL_SUCCESS)
-        most = kernel_largest_group(kernel, residence, place, kernel->real[place]);
+    if (kernel_make_real(kernel, residence, residence_index) == CL_SUCCESS)
+        most =
+            kernel_largest_group(kernel, residence, residence_index, kernel->real[residence_index]);
     return most < told ? most : told;
 }
 
-bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t place,
+bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
                        size_t items)
 {
-    return items == 0 || kernel_make_real(kernel, residence, place) != CL_SUCCESS ||
-           items <= kernel_largest_group(kernel, residence, place, kernel->real[place]);
+    return items == 0 || kernel_make_real(kernel, residence, residence_index) != CL_SUCCESS ||
+           items <= kernel_largest_group(kernel, residence, residence_index,
+                                         kernel->real[residence_index]);
 }
 
 /* Without arguments: drivers do not agree about whether theirs counts in what they say of a kernel
  * that has them. */
 static uint64_t kernel_info_static_local_bytes(const struct kernel *kernel,
-                                               const struct residence *residence, uint8_t place)
+                                               const struct residence *residence,
+                                               uint8_t residence_index)
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_ulong bytes = kernel->details->local_static;
-    cl_program program = kernel->program->real[place];
+    cl_program program = kernel->program->real[residence_index];
     cl_int error;
     cl_kernel bare = program ? cl->clCreateKernel(program, kernel->name, &error) : NULL;
     if (!bare)
@@ -319,12 +325,12 @@ static uint64_t kernel_info_static_local_bytes(const struct kernel *kernel,
     return bytes;
 }
 
-bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t place, size_t items,
-                    uint64_t local)
+bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
+                    size_t items, uint64_t local)
 {
     uint64_t most = devinfo_scalar(&residence->device->info, CL_DEVICE_LOCAL_MEM_SIZE, UINT64_MAX);
-    return !kernel_group_fits(kernel, residence, place, items) ||
-           kernel_info_static_local_bytes(kernel, residence, place) + local > most;
+    return !kernel_group_fits(kernel, residence, residence_index, items) ||
+           kernel_info_static_local_bytes(kernel, residence, residence_index) + local > most;
 }
 
 bool kernel_local_fits(const struct kernel *kernel, const struct device *device, uint64_t local)
@@ -344,14 +350,15 @@ const size_t *kernel_required_group(const struct kernel *kernel)
     return kernel->details->required[0] ? kernel->details->required : NULL;
 }
 
-bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t place,
+bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
                        char *ret_reason, size_t reason_size)
 {
     const struct kernel_details *details = kernel->details;
     const struct devinfo *info = &residence->device->info;
     const char *name = residence->device->key.device;
     uint64_t used = atomic_load(&details->marks.group_size);
-    size_t group = kernel_largest_group(kernel, residence, place, kernel->real[place]);
+    size_t group =
+        kernel_largest_group(kernel, residence, residence_index, kernel->real[residence_index]);
     cl_ulong local = 0;
     if (used > group) {
         snprintf(ret_reason, reason_size,
@@ -377,9 +384,9 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
     uint64_t most = devinfo_scalar(info, CL_DEVICE_LOCAL_MEM_SIZE, UINT64_MAX);
     used = atomic_load(&details->marks.local_memory);
     if (used > 0 && used >= details->local_static &&
-        residence->cl->clGetKernelWorkGroupInfo(kernel->real[place], residence->device->id,
-                                                CL_KERNEL_LOCAL_MEM_SIZE, sizeof(local), &local,
-                                                NULL) == CL_SUCCESS)
+        residence->cl->clGetKernelWorkGroupInfo(kernel->real[residence_index],
+                                                residence->device->id, CL_KERNEL_LOCAL_MEM_SIZE,
+                                                sizeof(local), &local, NULL) == CL_SUCCESS)
         used = used - details->local_static + local;
     if (used > most) {
         snprintf(ret_reason, reason_size, "kernel %s uses %llu bytes of local memory, %s has %llu",

@@ -52,25 +52,27 @@ static inline size_t kernel_told_group(const struct kernel *kernel)
     uint32_t told = atomic_load_explicit(&kernel->details->told_group, memory_order_relaxed);
     return told ? told : SIZE_MAX;
 }
-/** The largest that the driver has for @real, of @kernel in @place. Inside the gate, or a mover. */
+/** The largest that the driver has for @real, of @kernel in @residence_index. Inside the gate, or a
+ * mover. */
 size_t kernel_largest_group(const struct kernel *kernel, const struct residence *residence,
-                            uint8_t place, cl_kernel real);
+                            uint8_t residence_index, cl_kernel real);
 
 /** The place whose real kernel answers for it. Inside the gate, after program_enter. */
 static inline uint8_t kernel_home(const struct kernel *kernel)
 {
     const struct context *context = kernel->context;
     return LIKELY(context->vdev_count == 1)
-               ? atomic_load_explicit(&context->place[0], memory_order_relaxed)
+               ? atomic_load_explicit(&context->residence_index[0], memory_order_relaxed)
                : program_kernel_place(kernel->program);
 }
 
 /* For threads that launch it at once; 5.9.2 leaves it to the program that none sets an argument
  * then.
  */
-static inline bool kernel_has(const struct kernel *kernel, uint8_t place, uint32_t edition)
+static inline bool kernel_has(const struct kernel *kernel, uint8_t residence_index,
+                              uint32_t edition)
 {
-    return __atomic_load_n(&kernel->applied[place], __ATOMIC_ACQUIRE) == edition;
+    return __atomic_load_n(&kernel->applied[residence_index], __ATOMIC_ACQUIRE) == edition;
 }
 
 /** Ask the driver what @kernel's parameters are; fills arg_count, args and the usage. */
@@ -85,13 +87,13 @@ static inline const void *kernel_arg_bytes(const struct kernel_arg *arg)
     return arg->size > sizeof(arg->value.small) ? arg->value.big : arg->value.small;
 }
 
-/** An argument changed; @place has it if @current says that it had all others. */
-static inline void kernel_changed(struct kernel *kernel, uint8_t place, bool current)
+/** An argument changed; @residence_index has it if @current says that it had all others. */
+static inline void kernel_changed(struct kernel *kernel, uint8_t residence_index, bool current)
 {
     uint32_t edition = kernel_edition(kernel) + 1;
     atomic_store_explicit(&kernel->edition, edition, memory_order_relaxed);
     if (current)
-        kernel->applied[place] = edition;
+        kernel->applied[residence_index] = edition;
 }
 
 #endif

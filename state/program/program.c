@@ -24,7 +24,7 @@ static void program_enter_all(struct context *context, uint32_t vdevs)
 {
     gate_enter();
     for (cl_uint i = 0; i < context->vdev_count; i++) {
-        if ((vdevs & (1u << i)) && atomic_load(&context->place[i]) == PLACE_NONE) {
+        if ((vdevs & (1u << i)) && atomic_load(&context->residence_index[i]) == RESIDENCE_NONE) {
             context_enter_slow(context, 1u << i);
             /* Another may have left while this one came. */
             i = UINT32_MAX;
@@ -41,16 +41,17 @@ void program_sites_enter(struct context *context, uint32_t vdevs, bool all,
     if (!all)
         context_enter_slow(context, vdevs);
     for (cl_uint i = 0; i < context->vdev_count; i++) {
-        uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
+        uint8_t residence_index =
+            atomic_load_explicit(&context->residence_index[i], memory_order_relaxed);
         unsigned s = 0;
-        if (!(vdevs & (1u << i)) || place == PLACE_NONE)
+        if (!(vdevs & (1u << i)) || residence_index == RESIDENCE_NONE)
             continue;
-        while (s < sites->count && sites->site[s].place != place)
+        while (s < sites->count && sites->site[s].residence_index != residence_index)
             s++;
         if (s == sites->count) {
-            sites->site[sites->count++] =
-                (struct program_site){.residence = context->at[place], .place = place};
-            residence_ref(context->at[place]);
+            sites->site[sites->count++] = (struct program_site){
+                .residence = context->at[residence_index], .residence_index = residence_index};
+            residence_ref(context->at[residence_index]);
         }
         sites->site[s].vdevs |= 1u << i;
     }
@@ -62,15 +63,17 @@ bool program_sites_hold(const struct context *context, uint32_t vdevs,
     for (cl_uint i = 0; i < context->vdev_count; i++) {
         if (!(vdevs & (1u << i)))
             continue;
-        uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
+        uint8_t residence_index =
+            atomic_load_explicit(&context->residence_index[i], memory_order_relaxed);
         unsigned s = 0;
         while (s < sites->count && !(sites->site[s].vdevs & (1u << i)))
             s++;
         /* One that was suspended, and still is, gets what it misses when it is resumed. */
-        if (s == sites->count && place == PLACE_NONE)
+        if (s == sites->count && residence_index == RESIDENCE_NONE)
             continue;
-        if (s == sites->count || place == PLACE_NONE || sites->site[s].place != place ||
-            sites->site[s].residence != context->at[place])
+        if (s == sites->count || residence_index == RESIDENCE_NONE ||
+            sites->site[s].residence_index != residence_index ||
+            sites->site[s].residence != context->at[residence_index])
             return false;
     }
     return true;
@@ -149,10 +152,11 @@ void program_discard(struct program *program)
 static void program_leave(struct object *object)
 {
     struct program *program = (struct program *)object;
-    for (unsigned place = 0; place < PLACES; place++) {
-        if (program->real[place])
-            program->context->at[place]->cl->clReleaseProgram(program->real[place]);
-        program->real[place] = NULL;
+    for (unsigned residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+        if (program->real[residence_index])
+            program->context->at[residence_index]->cl->clReleaseProgram(
+                program->real[residence_index]);
+        program->real[residence_index] = NULL;
     }
     program_cut_drop(program);
 }
@@ -202,15 +206,17 @@ static cl_int program_prepare(struct object *object, struct move_context *move)
     return error;
 }
 
-static void program_vacate(struct object *object, const struct move_context *move, uint8_t place)
+static void program_vacate(struct object *object, const struct move_context *move,
+                           uint8_t residence_index)
 {
     struct program *program = (struct program *)object;
-    if (!move_empties(move, place))
+    if (!move_empties(move, residence_index))
         return;
-    program_cut_vacate(program, program->context->at[place], place);
-    residence_retire(program->context->at[place], OBJECT_PROGRAM, program->real[place], NULL);
-    program->real[place] = NULL;
-    atomic_store(&program->made[place], 0);
+    program_cut_vacate(program, program->context->at[residence_index], residence_index);
+    residence_retire(program->context->at[residence_index], OBJECT_PROGRAM,
+                     program->real[residence_index], NULL);
+    program->real[residence_index] = NULL;
+    atomic_store(&program->made[residence_index], 0);
 }
 
 OBJECT_CLASS(program_class) = {
@@ -266,8 +272,8 @@ cl_int program_create(struct context *context, uint32_t vdevs, struct recipe *ba
         settled = !lost && program_sites_hold(context, vdevs, &sites);
         if (settled && error == CL_SUCCESS) {
             for (unsigned s = 0; s < sites.count; s++) {
-                program->real[sites.site[s].place] = reals[s];
-                atomic_store(&program->made[sites.site[s].place], 1);
+                program->real[sites.site[s].residence_index] = reals[s];
+                atomic_store(&program->made[sites.site[s].residence_index], 1);
             }
             object_publish(program);
         }
@@ -295,8 +301,8 @@ cl_int program_create(struct context *context, uint32_t vdevs, struct recipe *ba
  * the residence.
  */
 static cl_int program_make_anew(struct program *program, struct recipe *recipe,
-                                struct residence *residence, uint8_t place, uint32_t edition,
-                                struct program_outcome *outcome)
+                                struct residence *residence, uint8_t residence_index,
+                                uint32_t edition, struct program_outcome *outcome)
 {
     cl_program real = NULL;
     bool owner = the_thread.gate.owner;
@@ -307,16 +313,16 @@ static cl_int program_make_anew(struct program *program, struct recipe *recipe,
         residence_release(residence->cl, OBJECT_PROGRAM, real);
         return CL_OUT_OF_HOST_MEMORY;
     }
-    residence_retire(residence, OBJECT_PROGRAM, program->real[place], NULL);
-    program->real[place] = real;
-    atomic_store(&program->made[place], edition);
+    residence_retire(residence, OBJECT_PROGRAM, program->real[residence_index], NULL);
+    program->real[residence_index] = real;
+    atomic_store(&program->made[residence_index], edition);
     if (!owner)
         gate_open();
     return CL_SUCCESS;
 }
 
-cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place,
-                         struct program_outcome *outcome)
+cl_int program_make_real(struct program *program, struct residence *residence,
+                         uint8_t residence_index, struct program_outcome *outcome)
 {
     cl_program real = NULL;
     pthread_mutex_lock(&program->lock);
@@ -324,17 +330,18 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
     struct recipe *CLEANUP(recipe_unref_pointer) recipe =
         program->recipe ? recipe_ref(program->recipe) : NULL;
     pthread_mutex_unlock(&program->lock);
-    if (atomic_load(&program->made[place]) == edition && (program->real[place] || !recipe))
+    if (atomic_load(&program->made[residence_index]) == edition &&
+        (program->real[residence_index] || !recipe))
         return CL_SUCCESS;
-    if (program->real[place] && context_is_inhabited(program->context, place))
-        return program_make_anew(program, recipe, residence, place, edition, outcome);
-    residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
-    program->real[place] = NULL;
+    if (program->real[residence_index] && context_is_inhabited(program->context, residence_index))
+        return program_make_anew(program, recipe, residence, residence_index, edition, outcome);
+    residence_release(residence->cl, OBJECT_PROGRAM, program->real[residence_index]);
+    program->real[residence_index] = NULL;
     cl_int error = recipe ? recipe_follow(recipe, residence, &real, outcome) : CL_SUCCESS;
     if (error != CL_SUCCESS)
         return error;
-    program->real[place] = real;
-    atomic_store(&program->made[place], edition);
+    program->real[residence_index] = real;
+    atomic_store(&program->made[residence_index], edition);
     return CL_SUCCESS;
 }
 
@@ -360,9 +367,9 @@ cl_int program_specialise(struct program *program, cl_uint id, size_t size, cons
      * a program blocks nobody, so this lock may be held over it. */
     error = CL_SUCCESS;
     for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++)
-        if (program->real[sites.site[s].place])
-            error = recipe_specialise(sites.site[s].residence, program->real[sites.site[s].place],
-                                      &constant, 1);
+        if (program->real[sites.site[s].residence_index])
+            error = recipe_specialise(sites.site[s].residence,
+                                      program->real[sites.site[s].residence_index], &constant, 1);
     if (error == CL_SUCCESS) {
         details->constants[i] = constant;
         details->constant_count += i == details->constant_count;
@@ -384,9 +391,10 @@ uint8_t program_kernel_place(const struct program *program)
     const struct context *context = program->context;
     uint32_t vdevs = atomic_load_explicit(&program->executable, memory_order_relaxed);
     for (cl_uint i = 0; i < context->vdev_count; i++) {
-        uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
-        if ((vdevs & (1u << i)) && place != PLACE_NONE)
-            return place;
+        uint8_t residence_index =
+            atomic_load_explicit(&context->residence_index[i], memory_order_relaxed);
+        if ((vdevs & (1u << i)) && residence_index != RESIDENCE_NONE)
+            return residence_index;
     }
     return context_home(context);
 }

@@ -13,15 +13,15 @@ struct recipe; /* Immutable, reference-counted: recipe.h */
 
 struct program {
     struct object object;
-    cl_program real[PLACES];
+    cl_program real[RESIDENCES_MAX];
     struct context *context;  /**< Held. */
     struct recipe *recipe;    /**< What to do in a new residence. Guarded by lock. */
     _Atomic uint32_t edition; /**< Incremented by each build, compile or link that the program asked
                                    for; tells a mover that what it prepared is out of date. */
-    _Atomic uint32_t made[PLACES]; /**< The edition that real[] is of. */
-    _Atomic uint32_t kernels;      /**< Live kernels: a rebuild is refused while there are any. */
-    _Atomic uint32_t held;         /**< Held launches of its kernels, which forbid it as well. */
-    _Atomic uint32_t executable;   /**< Bits: the virtual devices that it has an executable for. */
+    _Atomic uint32_t made[RESIDENCES_MAX]; /**< The edition that real[] is of. */
+    _Atomic uint32_t kernels;    /**< Live kernels: a rebuild is refused while there are any. */
+    _Atomic uint32_t held;       /**< Held launches of its kernels, which forbid it as well. */
+    _Atomic uint32_t executable; /**< Bits: the virtual devices that it has an executable for. */
     pthread_mutex_t lock;
     struct program_details *details; /**< Logs, status, names, memoised answers: program_priv.h */
 };
@@ -33,9 +33,9 @@ static inline struct program *program_get(cl_program handle)
 
 struct program_outcome; /* program_priv.h */
 /**
- * Follow the recipe in @residence, which is at @place: create, build, compile, link as the program
- * did, with the same options; real[place] and made[place] are set when it returns CL_SUCCESS.
- * Free when made[place] is already the current edition.
+ * Follow the recipe in @residence, which is at @residence_index: create, build, compile, link as
+ * the program did, with the same options; real[place] and made[place] are set when it returns
+ * CL_SUCCESS. Free when made[place] is already the current edition.
  *
  * Blocks on the compiler: call it outside the gate (a mover in PREPARE), or with the gate closed.
  * The caller holds @program and refers to @residence. On failure real[place] is NULL, and the log
@@ -43,8 +43,8 @@ struct program_outcome; /* program_priv.h */
  *
  * @outcome  As recipe_follow()'s.
  */
-cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place,
-                         struct program_outcome *outcome);
+cl_int program_make_real(struct program *program, struct residence *residence,
+                         uint8_t residence_index, struct program_outcome *outcome);
 
 /*
  * What the entry points do once their parameters are checked. @vdevs: bits, which of the context's

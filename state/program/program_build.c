@@ -232,7 +232,8 @@ static bool program_build_has_built(const struct program_job *job,
 {
     bool has = true;
     for (unsigned s = 0; s < sites->count; s++)
-        has = has && (job->replaced[s] || job->program->real[sites->site[s].place] == reals[s]);
+        has = has &&
+              (job->replaced[s] || job->program->real[sites->site[s].residence_index] == reals[s]);
     return has;
 }
 
@@ -248,7 +249,7 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
     cl_int error = CL_SUCCESS;
     program_sites_enter(program->context, job->vdevs, true, &sites);
     for (unsigned s = 0; s < sites.count; s++)
-        reals[s] = found[s] = program->real[sites.site[s].place];
+        reals[s] = found[s] = program->real[sites.site[s].residence_index];
     if (job->work == PROGRAM_COMPILE)
         headers = program_job_reals(job, &sites);
     gate_leave();

@@ -77,18 +77,18 @@ size_t program_cut_count(void)
     return atomic_load(&cut_count);
 }
 
-cl_program program_cut_real(const struct program *program, uint8_t place)
+cl_program program_cut_real(const struct program *program, uint8_t residence_index)
 {
-    return atomic_load_explicit(&program->details->cut[place], memory_order_acquire);
+    return atomic_load_explicit(&program->details->cut[residence_index], memory_order_acquire);
 }
 
 bool program_cut_fits(const struct program *program, const char *name, struct residence *residence,
-                      uint8_t place, size_t items)
+                      uint8_t residence_index, size_t items)
 {
     size_t most = 0;
     cl_int error;
     cl_kernel kernel =
-        residence->cl->clCreateKernel(program_cut_real(program, place), name, &error);
+        residence->cl->clCreateKernel(program_cut_real(program, residence_index), name, &error);
     if (!kernel)
         return true; /* its launch will say what is wrong */
     error = residence->cl->clGetKernelWorkGroupInfo(
@@ -119,12 +119,12 @@ const char *program_cut_refusal(struct program *program)
 
 /* It is the program's, of the edition that it was made of, or nobody's. Under the program's lock.
  */
-static bool program_cut_keep(struct program *program, uint8_t place, uint32_t edition,
+static bool program_cut_keep(struct program *program, uint8_t residence_index, uint32_t edition,
                              cl_program real)
 {
-    if (edition != atomic_load(&program->edition) || program_cut_real(program, place))
+    if (edition != atomic_load(&program->edition) || program_cut_real(program, residence_index))
         return false;
-    atomic_store_explicit(&program->details->cut[place], real, memory_order_release);
+    atomic_store_explicit(&program->details->cut[residence_index], real, memory_order_release);
     atomic_fetch_add(&cut_count, 1);
     return true;
 }
@@ -153,9 +153,9 @@ static bool program_cut_make_once(struct program *program, int vdev, cl_int *ret
     cl_program real;
     uint32_t edition;
     gate_enter();
-    uint8_t place = atomic_load(&context->place[vdev]);
-    if (place != PLACE_NONE && !program_cut_real(program, place)) {
-        residence = context->at[place];
+    uint8_t residence_index = atomic_load(&context->residence_index[vdev]);
+    if (residence_index != RESIDENCE_NONE && !program_cut_real(program, residence_index)) {
+        residence = context->at[residence_index];
         residence_ref(residence);
     }
     gate_leave();
@@ -172,8 +172,9 @@ static bool program_cut_make_once(struct program *program, int vdev, cl_int *ret
     }
     gate_enter();
     pthread_mutex_lock(&program->lock);
-    bool there = atomic_load(&context->place[vdev]) == place && context->at[place] == residence;
-    bool kept = there && program_cut_keep(program, place, edition, real);
+    bool there = atomic_load(&context->residence_index[vdev]) == residence_index &&
+                 context->at[residence_index] == residence;
+    bool kept = there && program_cut_keep(program, residence_index, edition, real);
     pthread_mutex_unlock(&program->lock);
     gate_leave();
     if (!kept)
@@ -264,18 +265,19 @@ void program_cut_end(struct program *program)
 static bool program_cut_is_made(const struct program *program)
 {
     bool made = false;
-    for (uint8_t place = 0; place < PLACES; place++)
-        made = made || program_cut_real(program, place);
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        made = made || program_cut_real(program, residence_index);
     return made;
 }
 
-cl_int program_cut_prepare(struct program *program, struct residence *residence, uint8_t place)
+cl_int program_cut_prepare(struct program *program, struct residence *residence,
+                           uint8_t residence_index)
 {
     bool needed = atomic_load(&program->details->cut_launches) != 0;
     cl_program real;
     uint32_t edition;
     /* With the gate closed the program waits, which it need not for this. */
-    if (the_thread.gate.owner || program_cut_real(program, place) ||
+    if (the_thread.gate.owner || program_cut_real(program, residence_index) ||
         (!needed && !program_cut_is_made(program)))
         return CL_SUCCESS;
     cl_int error = program_cut_build(program, residence, &edition, &real);
@@ -287,33 +289,34 @@ cl_int program_cut_prepare(struct program *program, struct residence *residence,
     if (error != CL_SUCCESS)
         return needed ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
     pthread_mutex_lock(&program->lock);
-    bool kept = program_cut_keep(program, place, edition, real);
+    bool kept = program_cut_keep(program, residence_index, edition, real);
     pthread_mutex_unlock(&program->lock);
     if (!kept)
         residence_release(residence->cl, OBJECT_PROGRAM, real);
     return CL_SUCCESS;
 }
 
-static cl_program program_cut_take(struct program *program, uint8_t place)
+static cl_program program_cut_take(struct program *program, uint8_t residence_index)
 {
     pthread_mutex_lock(&program->lock);
-    cl_program real = atomic_exchange(&program->details->cut[place], NULL);
+    cl_program real = atomic_exchange(&program->details->cut[residence_index], NULL);
     pthread_mutex_unlock(&program->lock);
     if (real)
         atomic_fetch_sub(&cut_count, 1);
     return real;
 }
 
-void program_cut_vacate(struct program *program, struct residence *residence, uint8_t place)
+void program_cut_vacate(struct program *program, struct residence *residence,
+                        uint8_t residence_index)
 {
-    residence_retire(residence, OBJECT_PROGRAM, program_cut_take(program, place), NULL);
+    residence_retire(residence, OBJECT_PROGRAM, program_cut_take(program, residence_index), NULL);
 }
 
 void program_cut_drop(struct program *program)
 {
-    for (uint8_t place = 0; place < PLACES; place++) {
-        cl_program real = program_cut_take(program, place);
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+        cl_program real = program_cut_take(program, residence_index);
         if (real)
-            program->context->at[place]->cl->clReleaseProgram(real);
+            program->context->at[residence_index]->cl->clReleaseProgram(real);
     }
 }

@@ -28,12 +28,12 @@ static inline size_t cut_word(uint32_t dims, uint32_t dim, size_t value)
 
 /** The text in front of the source. An option that defines a word of it changes what it says. */
 extern const char program_cut_source[];
-/** The real program in @place, or NULL. Inside the gate. */
-cl_program program_cut_real(const struct program *program, uint8_t place);
-/** Can its kernel @name run in work-groups of @items in @place, where it is? It may take more than
- *  the program's own does. Inside the gate. */
+/** The real program in @residence_index, or NULL. Inside the gate. */
+cl_program program_cut_real(const struct program *program, uint8_t residence_index);
+/** Can its kernel @name run in work-groups of @items in @residence_index, where it is? It may take
+ * more than the program's own does. Inside the gate. */
 bool program_cut_fits(const struct program *program, const char *name, struct residence *residence,
-                      uint8_t place, size_t items);
+                      uint8_t residence_index, size_t items);
 /** Why it cannot be made, in words; static. NULL: nothing is known to stand against it. */
 const char *program_cut_refusal(struct program *program);
 
@@ -50,13 +50,15 @@ void program_cut_await(struct program *program, uint64_t deadline_ns);
 void program_cut_begin(struct program *program);
 void program_cut_end(struct program *program);
 /**
- * For movers, in PREPARE: made in @residence, which is at @place, where it is made already
- * somewhere else. Where it does not build there kernels go whole, so that it is an error only while
- * a launch is under way. Blocks on the compiler; nothing is done with the gate closed.
+ * For movers, in PREPARE: made in @residence, which is at @residence_index, where it is made
+ * already somewhere else. Where it does not build there kernels go whole, so that it is an error
+ * only while a launch is under way. Blocks on the compiler; nothing is done with the gate closed.
  */
-cl_int program_cut_prepare(struct program *program, struct residence *residence, uint8_t place);
-/** Retire with @residence what is in @place. By a mover. */
-void program_cut_vacate(struct program *program, struct residence *residence, uint8_t place);
+cl_int program_cut_prepare(struct program *program, struct residence *residence,
+                           uint8_t residence_index);
+/** Retire with @residence what is in @residence_index. By a mover. */
+void program_cut_vacate(struct program *program, struct residence *residence,
+                        uint8_t residence_index);
 /** Let go of all: it was built anew, or ends. Inside the gate, or with it closed. */
 void program_cut_drop(struct program *program);
 /** How many real programs there are; for residence_reserve. */

@@ -133,12 +133,12 @@ void program_keep_binary(struct program *program, cl_uint vdev)
     recipe = recipe ? recipe_ref(recipe) : NULL;
     pthread_mutex_unlock(&program->lock);
     gate_enter();
-    uint8_t place = atomic_load(&context->place[vdev]);
-    if (recipe && place != PLACE_NONE && atomic_load(&program->made[place]) == edition &&
-        program->real[place]) {
-        residence = context->at[place];
+    uint8_t residence_index = atomic_load(&context->residence_index[vdev]);
+    if (recipe && residence_index != RESIDENCE_NONE &&
+        atomic_load(&program->made[residence_index]) == edition && program->real[residence_index]) {
+        residence = context->at[residence_index];
         residence_ref(residence);
-        real = program->real[place];
+        real = program->real[residence_index];
         if (residence->cl->clRetainProgram(real) != CL_SUCCESS)
             real = NULL;
     }

@@ -253,7 +253,7 @@ cl_program *program_job_reals(const struct program_job *job, const struct progra
     cl_program *reals = calloc((size_t)list->count * sites->count + 1, sizeof(cl_program));
     for (unsigned s = 0; reals && s < sites->count; s++)
         for (cl_uint i = 0; i < list->count; i++)
-            reals[s * list->count + i] = list->programs[i]->real[sites->site[s].place];
+            reals[s * list->count + i] = list->programs[i]->real[sites->site[s].residence_index];
     return reals;
 }
 
@@ -330,8 +330,8 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
     atomic_store(&program->executable, executable);
     for (unsigned s = 0; s < sites->count; s++) {
         if (job->replaced[s]) {
-            cl_program old = program->real[sites->site[s].place];
-            program->real[sites->site[s].place] = job->replaced[s];
+            cl_program old = program->real[sites->site[s].residence_index];
+            program->real[sites->site[s].residence_index] = job->replaced[s];
             job->replaced[s] = old;
         }
     }
@@ -339,7 +339,7 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
      * where other virtual devices live, for one that joins them. */
     uint32_t edition = atomic_load(&program->edition) + 1;
     for (unsigned s = 0; s < sites->count; s++)
-        atomic_store(&program->made[sites->site[s].place], edition);
+        atomic_store(&program->made[sites->site[s].residence_index], edition);
     atomic_store(&program->edition, edition);
     pthread_mutex_unlock(&program->lock);
     program_cut_drop(program);

@@ -25,10 +25,10 @@ struct program_details {
     struct recipe *base; /**< As created, before anything was built. NULL when linked. */
 
     /* For pieces of launches: program_cut.h. */
-    _Atomic(cl_program) cut[PLACES]; /**< Written under the program's lock. */
-    _Atomic uint32_t cut_refused;    /**< The edition plus one that does not build so. */
-    _Atomic uint32_t cut_launches;   /**< That are under way with it. */
-    atomic_bool cutting;             /**< A thread makes it. */
+    _Atomic(cl_program) cut[RESIDENCES_MAX]; /**< Written under the program's lock. */
+    _Atomic uint32_t cut_refused;            /**< The edition plus one that does not build so. */
+    _Atomic uint32_t cut_launches;           /**< That are under way with it. */
+    atomic_bool cutting;                     /**< A thread makes it. */
 
     /* Guarded by the program's lock from here on. */
     bool building; /**< By one thread; what it makes is published before this becomes false. */
@@ -47,7 +47,7 @@ struct program_details {
 /** One residence where work on a program is done outside the gate. */
 struct program_site {
     struct residence *residence; /**< A reference. */
-    uint8_t place;
+    uint8_t residence_index;
     uint32_t vdevs; /**< Bits: which of the context's virtual devices are there. */
 };
 struct program_sites {

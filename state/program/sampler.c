@@ -6,9 +6,10 @@
 static void sampler_leave(struct object *object)
 {
     struct sampler *sampler = (struct sampler *)object;
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (sampler->real[place])
-            sampler->context->at[place]->cl->clReleaseSampler(sampler->real[place]);
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (sampler->real[residence_index])
+            sampler->context->at[residence_index]->cl->clReleaseSampler(
+                sampler->real[residence_index]);
 }
 
 static void sampler_destroy(struct object *object)
@@ -31,13 +32,15 @@ static cl_int sampler_prepare(struct object *object, struct move_context *move)
                : sampler_make_real((struct sampler *)object, move->context->at[move->to], move->to);
 }
 
-static void sampler_vacate(struct object *object, const struct move_context *move, uint8_t place)
+static void sampler_vacate(struct object *object, const struct move_context *move,
+                           uint8_t residence_index)
 {
     struct sampler *sampler = (struct sampler *)object;
-    if (!move_empties(move, place))
+    if (!move_empties(move, residence_index))
         return;
-    residence_retire(sampler->context->at[place], OBJECT_SAMPLER, sampler->real[place], NULL);
-    sampler->real[place] = NULL;
+    residence_retire(sampler->context->at[residence_index], OBJECT_SAMPLER,
+                     sampler->real[residence_index], NULL);
+    sampler->real[residence_index] = NULL;
 }
 
 OBJECT_CLASS(sampler_class) = {
@@ -52,11 +55,12 @@ OBJECT_CLASS(sampler_class) = {
     .vacate = sampler_vacate,
 };
 
-cl_int sampler_make_real(struct sampler *sampler, struct residence *residence, uint8_t place)
+cl_int sampler_make_real(struct sampler *sampler, struct residence *residence,
+                         uint8_t residence_index)
 {
     cl_int error = CL_SUCCESS;
-    if (!sampler->real[place])
-        sampler->real[place] = residence->cl->clCreateSampler(
+    if (!sampler->real[residence_index])
+        sampler->real[residence_index] = residence->cl->clCreateSampler(
             residence->context, sampler->normalized, sampler->addressing, sampler->filter, &error);
     return error;
 }
@@ -82,8 +86,8 @@ cl_int sampler_create(struct context *context, cl_bool normalized, cl_addressing
         sampler->property_count = property_count;
     }
     context_enter(context);
-    uint8_t place = context_home(context);
-    error = sampler_make_real(sampler, context->at[place], place);
+    uint8_t residence_index = context_home(context);
+    error = sampler_make_real(sampler, context->at[residence_index], residence_index);
     if (error == CL_SUCCESS)
         object_publish(sampler);
     gate_leave();

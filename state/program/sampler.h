@@ -5,7 +5,7 @@
 
 struct sampler {
     struct object object;
-    cl_sampler real[PLACES];
+    cl_sampler real[RESIDENCES_MAX];
     struct context *context; /**< Held. */
     cl_bool normalized;
     cl_addressing_mode addressing;
@@ -22,6 +22,7 @@ cl_int sampler_create(struct context *context, cl_bool normalized, cl_addressing
                       cl_filter_mode filter, const cl_sampler_properties *properties,
                       size_t property_count, struct sampler **ret_sampler);
 /** Make real[place]; inside the gate or by a mover. */
-cl_int sampler_make_real(struct sampler *sampler, struct residence *residence, uint8_t place);
+cl_int sampler_make_real(struct sampler *sampler, struct residence *residence,
+                         uint8_t residence_index);
 
 #endif

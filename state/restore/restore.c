@@ -263,8 +263,8 @@ static int restore_commit(struct memory *root, const struct room *room)
         char *bytes = memory_host_bytes(root);
         if (bytes != room->bytes)
             memcpy(bytes, room->bytes, root->size);
-        compare_forget_at(root, PLACE_HOST);
-        replica_written(root, PLACE_HOST, replica_whole(root));
+        compare_forget_at(root, RESIDENCE_HOST);
+        replica_written(root, RESIDENCE_HOST, replica_whole(root));
     }
     gate_open();
     return error;

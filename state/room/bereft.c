@@ -13,7 +13,7 @@
 static bool bereft_is_bereft(const struct memory *root)
 {
     return root->root == root && root->type != CL_MEM_OBJECT_PIPE && object_refs(root) != 0 &&
-           memory_only_at(root, PLACE_NONE) != 0;
+           memory_only_at(root, RESIDENCE_NONE) != 0;
 }
 
 /* Some context that a device has has objects like that. Inside the gate, or with it closed. */
@@ -35,13 +35,14 @@ bool room_lose_bereft(void)
     if (!the_upcalls || !the_upcalls->is_protected() || !bereft_is_any_bereft())
         return false;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
-        uint8_t place = context_home(context);
-        if (!context_lives(context, place))
+        uint8_t residence_index = context_home(context);
+        if (!context_lives(context, residence_index))
             continue;
         /* It is not: what it reads for the program it does now, not when the program has its
          * memory. */
-        (void)queue_drain(context, place);
-        residence_lose(context->at[place], "what the program left elsewhere is lost", true);
+        (void)queue_drain(context, residence_index);
+        residence_lose(context->at[residence_index], "what the program left elsewhere is lost",
+                       true);
     }
     return true;
 }

@@ -44,9 +44,9 @@ struct marker {
 struct bringing {
     struct command *command;
     struct context *context;
-    uint64_t missing; /* bytes that there is no room for */
-    bool later;       /* until a move has ended */
-    uint8_t place;    /* where it was to run when we looked */
+    uint64_t missing;        /* bytes that there is no room for */
+    bool later;              /* until a move has ended */
+    uint8_t residence_index; /* where it was to run when we looked */
     struct absent *absent;
     size_t count;
     struct marker *markers;
@@ -68,20 +68,21 @@ static void bring_finish(struct bringing *b)
 static uint8_t bring_holder_of(const struct memory *root, const struct extent *extent)
 {
     const struct context *context = root->context;
-    uint8_t place = context_is_readable(context, extent->writer) ? extent->writer : PLACE_HOST;
-    for (uint8_t i = 0; place == PLACE_HOST && i < PLACES; i++)
+    uint8_t residence_index =
+        context_is_readable(context, extent->writer) ? extent->writer : RESIDENCE_HOST;
+    for (uint8_t i = 0; residence_index == RESIDENCE_HOST && i < RESIDENCES_MAX; i++)
         if (root->real[i] && (extent->latest & (1u << i)) && context_is_readable(context, i))
-            place = i;
-    return place;
+            residence_index = i;
+    return residence_index;
 }
 
-static bool bring_push(struct bringing *b, struct absent absent, uint8_t place)
+static bool bring_push(struct bringing *b, struct absent absent, uint8_t residence_index)
 {
     if (!array_make_room(&b->absent, b->count, sizeof(absent)))
         return false;
     for (size_t at = absent.range.begin; at < absent.range.end;) {
         struct extent extent = extent_at(absent.root, at);
-        if (!(extent.latest & (1u << place)))
+        if (!(extent.latest & (1u << residence_index)))
             absent.from |= 1u << bring_holder_of(absent.root, &extent);
         if (extent.version > absent.version)
             absent.version = extent.version;
@@ -92,23 +93,23 @@ static bool bring_push(struct bringing *b, struct absent absent, uint8_t place)
     return true;
 }
 
-/* What lacks its latest bytes in @place, or is written by another place. */
-static bool bring_is_absent(const struct absent *absent, uint8_t place)
+/* What lacks its latest bytes in @residence_index, or is written by another place. */
+static bool bring_is_absent(const struct absent *absent, uint8_t residence_index)
 {
-    return !extents_latest(absent->root, place, absent->range) ||
-           (absent->writes && !extents_written_by(absent->root, place, absent->range));
+    return !extents_latest(absent->root, residence_index, absent->range) ||
+           (absent->writes && !extents_written_by(absent->root, residence_index, absent->range));
 }
 
-/* Make real in @place what is not. @ret_missing: bytes of what there is no room for; then
+/* Make real in @residence_index what is not. @ret_missing: bytes of what there is no room for; then
  * @ret_short says who says so. Gate closed. */
-static cl_int bring_make_real(const struct bringing *b, uint8_t place, uint64_t *ret_missing,
-                              cl_int *ret_short)
+static cl_int bring_make_real(const struct bringing *b, uint8_t residence_index,
+                              uint64_t *ret_missing, cl_int *ret_short)
 {
     struct memory *memory;
     bool writes;
     *ret_missing = 0;
     for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));) {
-        cl_int error = memory_make_real(memory, b->context->at[place], place);
+        cl_int error = memory_make_real(memory, b->context->at[residence_index], residence_index);
         if (is_shortage(error)) {
             *ret_missing += memory->root->size;
             *ret_short = error;
@@ -145,9 +146,9 @@ static bool bring_squeeze(struct bringing *b, struct residence *residence)
 
 /* Everything real, with other objects spilled for it once the command has its turn. NO_ROOM, or
  * what the driver says, with b->missing set: that was not enough. Gate closed. */
-static cl_int bring_find_room(struct bringing *b, uint8_t place)
+static cl_int bring_find_room(struct bringing *b, uint8_t residence_index)
 {
-    struct residence *residence = b->context->at[place];
+    struct residence *residence = b->context->at[residence_index];
     cl_int reason = NO_ROOM;
     if (b->command->shortage != CL_SUCCESS) {
         reason = b->command->shortage;
@@ -158,7 +159,7 @@ static cl_int bring_find_room(struct bringing *b, uint8_t place)
         }
     }
     for (;;) {
-        cl_int error = bring_make_real(b, place, &b->missing, &reason);
+        cl_int error = bring_make_real(b, residence_index, &b->missing, &reason);
         if (error != CL_SUCCESS || b->missing == 0)
             return error;
         if (!turn_has(b->command) ||
@@ -168,37 +169,39 @@ static cl_int bring_find_room(struct bringing *b, uint8_t place)
     }
 }
 
-/* List what is absent in @place. Gate closed. */
-static cl_int bring_look(struct bringing *b, uint8_t place)
+/* List what is absent in @residence_index. Gate closed. */
+static cl_int bring_look(struct bringing *b, uint8_t residence_index)
 {
     struct memory *memory;
     bool writes;
-    cl_int error = bring_find_room(b, place);
+    cl_int error = bring_find_room(b, residence_index);
     for (unsigned i = 0; error == CL_SUCCESS && (memory = command_use(b->command, &i, &writes));) {
         struct absent absent = {.root = memory->root,
                                 .range = command_range(b->command, i - 1, memory),
                                 .writes = writes};
-        if (bring_is_absent(&absent, place) && !bring_push(b, absent, place))
+        if (bring_is_absent(&absent, residence_index) && !bring_push(b, absent, residence_index))
             error = CL_OUT_OF_HOST_MEMORY;
     }
     return error;
 }
 
-static bool bring_is_source(const struct bringing *b, uint8_t place)
+static bool bring_is_source(const struct bringing *b, uint8_t residence_index)
 {
     bool source = false;
     for (size_t i = 0; i < b->count; i++)
-        source = source || (place < PLACES && (b->absent[i].from & (1u << place)));
+        source = source || (residence_index < RESIDENCES_MAX &&
+                            (b->absent[i].from & (1u << residence_index)));
     return source;
 }
 
 /* A piece that runs beside the queues. */
-static void bring_mark_piece(void *data, const struct event *event, uint8_t place, cl_event real)
+static void bring_mark_piece(void *data, const struct event *event, uint8_t residence_index,
+                             cl_event real)
 {
     struct bringing *b = data;
-    if (event->context != b->context || !bring_is_source(b, place))
+    if (event->context != b->context || !bring_is_source(b, residence_index))
         return;
-    struct residence *residence = b->context->at[place];
+    struct residence *residence = b->context->at[residence_index];
     (void)residence->cl->clRetainEvent(real);
     residence_ref(residence);
     b->markers[b->marker_count++] = (struct marker){residence, real};
@@ -215,9 +218,9 @@ static cl_int bring_mark(struct bringing *b)
     if (!b->markers)
         return CL_OUT_OF_HOST_MEMORY;
     while (error == CL_SUCCESS && (queue = object_next(OBJECT_QUEUE, &cursor))) {
-        uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
-        if (queue->context == b->context && queue->real && bring_is_source(b, place)) {
-            struct residence *residence = b->context->at[place];
+        uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
+        if (queue->context == b->context && queue->real && bring_is_source(b, residence_index)) {
+            struct residence *residence = b->context->at[residence_index];
             cl_event event = NULL;
             error = residence->cl->clEnqueueMarkerWithWaitList(queue->real, 0, NULL, &event);
             if (error == CL_SUCCESS) {
@@ -236,7 +239,7 @@ static cl_int bring_mark(struct bringing *b)
 /* What was written there before we marked has ended. Gate closed. */
 static bool bring_has_settled(const struct absent *absent, uint8_t from)
 {
-    if (from == PLACE_HOST)
+    if (from == RESIDENCE_HOST)
         return true;
     uint64_t newest = 0;
     for (size_t at = absent->range.begin; at < absent->range.end;) {
@@ -247,34 +250,34 @@ static bool bring_has_settled(const struct absent *absent, uint8_t from)
     return (absent->from & (1u << from)) && newest == absent->version;
 }
 
-/* Where the first bytes that @place lacks are; PLACE_NONE when it lacks none. */
-static uint8_t bring_next_holder(const struct absent *absent, uint8_t place)
+/* Where the first bytes that @residence_index lacks are; RESIDENCE_NONE when it lacks none. */
+static uint8_t bring_next_holder(const struct absent *absent, uint8_t residence_index)
 {
     for (size_t at = absent->range.begin; at < absent->range.end;) {
         struct extent extent = extent_at(absent->root, at);
-        if (!(extent.latest & (1u << place)))
+        if (!(extent.latest & (1u << residence_index)))
             return bring_holder_of(absent->root, &extent);
         at = extent.range.end;
     }
-    return PLACE_NONE;
+    return RESIDENCE_NONE;
 }
 
 /* Copy what is elsewhere in one place. */
 static cl_int bring_copy_from(const struct bringing *b, const struct absent *absent, uint8_t from,
-                              uint8_t place)
+                              uint8_t residence_index)
 {
     struct memory *root = absent->root;
     struct range range = absent->range;
     cl_int error = CL_SUCCESS;
     uint64_t bytes = 0;
-    if (from == PLACE_HOST || context_life(b->context, from) == RESIDENCE_SOURCE) {
+    if (from == RESIDENCE_HOST || context_life(b->context, from) == RESIDENCE_SOURCE) {
         range.begin -= range.begin % BRING_WORTH;
         range.end += BRING_WORTH - 1 - (range.end - 1) % BRING_WORTH;
         range.end = range.end < root->size ? range.end : root->size;
     }
     struct replica_batch batch = {.context = b->context,
                                   .from = from,
-                                  .to = place,
+                                  .to = residence_index,
                                   .quiet = true,
                                   .roots = &root,
                                   .ranges = &range,
@@ -290,30 +293,32 @@ static cl_int bring_copy_from(const struct bringing *b, const struct absent *abs
     return error;
 }
 
-/* Copy what @place lacks, and make it the one that writes there if that is to be written. What
- * others wrote since the markers were set has not ended. Gate closed. */
-static cl_int bring_copy(const struct bringing *b, const struct absent *absent, uint8_t place)
+/* Copy what @residence_index lacks, and make it the one that writes there if that is to be written.
+ * What others wrote since the markers were set has not ended. Gate closed. */
+static cl_int bring_copy(const struct bringing *b, const struct absent *absent,
+                         uint8_t residence_index)
 {
     cl_int error = CL_SUCCESS;
     struct memory *root = absent->root;
     uint8_t from;
     map_visit_await(root);
-    while (error == CL_SUCCESS && (from = bring_next_holder(absent, place)) != PLACE_NONE)
-        error = bring_copy_from(b, absent, from, place);
+    while (error == CL_SUCCESS &&
+           (from = bring_next_holder(absent, residence_index)) != RESIDENCE_NONE)
+        error = bring_copy_from(b, absent, from, residence_index);
     if (error == CL_SUCCESS && absent->writes)
-        extents_claim(root, place, absent->range);
+        extents_claim(root, residence_index, absent->range);
     if (error != CL_SUCCESS)
         log_warn("an object of %zu bytes cannot be brought to %s (error %d)", root->size,
-                 b->context->at[place]->device->key.device, error);
+                 b->context->at[residence_index]->device->key.device, error);
     return error;
 }
 
-static bool bring_is_real(const struct command *command, uint8_t place)
+static bool bring_is_real(const struct command *command, uint8_t residence_index)
 {
-    bool writes, real = place != PLACE_NONE;
+    bool writes, real = residence_index != RESIDENCE_NONE;
     struct memory *memory;
     for (unsigned i = 0; real && (memory = command_use(command, &i, &writes));)
-        real = memory->real[place] != NULL;
+        real = memory->real[residence_index] != NULL;
     return real;
 }
 
@@ -339,12 +344,15 @@ static cl_int bring_copy_all(struct bringing *b)
     if (gate_close(0) != 0)
         return CL_OUT_OF_RESOURCES;
     room_copy_begin();
-    uint8_t place = atomic_load(&b->context->place[b->command->queue->vdev_index]);
-    for (size_t i = 0; error == CL_SUCCESS && place != PLACE_NONE && i < b->count; i++)
-        if (b->absent[i].root->real[place] && bring_is_absent(&b->absent[i], place))
-            error = bring_copy(b, &b->absent[i], place);
-    if (error == CL_SUCCESS && ops->bring && bring_is_real(b->command, place))
-        error = ops->bring(b->command, place);
+    uint8_t residence_index =
+        atomic_load(&b->context->residence_index[b->command->queue->vdev_index]);
+    for (size_t i = 0; error == CL_SUCCESS && residence_index != RESIDENCE_NONE && i < b->count;
+         i++)
+        if (b->absent[i].root->real[residence_index] &&
+            bring_is_absent(&b->absent[i], residence_index))
+            error = bring_copy(b, &b->absent[i], residence_index);
+    if (error == CL_SUCCESS && ops->bring && bring_is_real(b->command, residence_index))
+        error = ops->bring(b->command, residence_index);
     room_copy_end();
     if (error != CL_SUCCESS)
         (void)room_lose_bereft();
@@ -380,10 +388,10 @@ static cl_int bring_prepare(struct bringing *b, struct device **ret_device)
     cl_int error = CL_SUCCESS;
     if (gate_close(0) != 0)
         return CL_OUT_OF_RESOURCES;
-    b->place = atomic_load(&b->context->place[b->command->queue->vdev_index]);
-    if (b->place != PLACE_NONE) {
-        *ret_device = b->context->at[b->place]->device;
-        error = bring_look(b, b->place);
+    b->residence_index = atomic_load(&b->context->residence_index[b->command->queue->vdev_index]);
+    if (b->residence_index != RESIDENCE_NONE) {
+        *ret_device = b->context->at[b->residence_index]->device;
+        error = bring_look(b, b->residence_index);
     }
     if (error == CL_SUCCESS && b->count > 0)
         error = bring_mark(b);
@@ -397,9 +405,9 @@ static bool bring_is_lost(const struct command *command, cl_int error)
     const struct queue *queue = command->queue;
     struct residence *residence = NULL;
     gate_enter();
-    uint8_t place = atomic_load(&queue->context->place[queue->vdev_index]);
-    if (place != PLACE_NONE) {
-        residence = queue->context->at[place];
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
+    if (residence_index != RESIDENCE_NONE) {
+        residence = queue->context->at[residence_index];
         residence_ref(residence);
     }
     gate_leave();
@@ -429,7 +437,7 @@ static cl_int bring(struct bringing *b)
     /* How a command ended is its own event's affair. */
     for (size_t i = 0; error == CL_SUCCESS && i < b->marker_count; i++)
         (void)residence_wait(b->markers[i].residence, 1, &b->markers[i].event);
-    if (error == CL_SUCCESS && b->place != PLACE_NONE)
+    if (error == CL_SUCCESS && b->residence_index != RESIDENCE_NONE)
         error = bring_copy_all(b);
     return error;
 }

@@ -44,11 +44,11 @@ static bool room_counts_for(const struct memory *root, const struct device *devi
 {
     const struct context *context = root->context;
     for (cl_uint i = 0; i < context->vdev_count; i++) {
-        uint8_t place = atomic_load(&context->place[i]);
-        if (atomic_load(&context->vdevs[i]->device) == device && place != PLACE_NONE)
+        uint8_t residence_index = atomic_load(&context->residence_index[i]);
+        if (atomic_load(&context->vdevs[i]->device) == device && residence_index != RESIDENCE_NONE)
             return context->vdev_count == 1 ||
-                   __atomic_load_n(&root->real[place], __ATOMIC_RELAXED) ||
-                   replica_is_latest(root, PLACE_HOST);
+                   __atomic_load_n(&root->real[residence_index], __ATOMIC_RELAXED) ||
+                   replica_is_latest(root, RESIDENCE_HOST);
     }
     return false;
 }
@@ -56,7 +56,7 @@ static bool room_counts_for(const struct memory *root, const struct device *devi
 /* The same of a virtual device that is on none: what it left in host memory. */
 static bool room_waits_for(const struct memory *root, const struct vdev *vdev)
 {
-    return context_vdev_index(root->context, vdev) >= 0 && replica_is_latest(root, PLACE_HOST);
+    return context_vdev_index(root->context, vdev) >= 0 && replica_is_latest(root, RESIDENCE_HOST);
 }
 
 /* Bytes for @device, or for @vdev where that is NULL. */
@@ -215,9 +215,10 @@ static struct residence *room_residence_on(const struct device *device)
     uintptr_t cursor = 0;
     struct context *context;
     while (!found && (context = object_next(OBJECT_CONTEXT, &cursor))) {
-        for (uint8_t place = 0; !found && place < PLACES; place++)
-            if (context->at[place] && context->at[place]->device == device)
-                found = context->at[place];
+        for (uint8_t residence_index = 0; !found && residence_index < RESIDENCES_MAX;
+             residence_index++)
+            if (context->at[residence_index] && context->at[residence_index]->device == device)
+                found = context->at[residence_index];
         object_unhold(context);
     }
     return found;

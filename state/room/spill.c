@@ -34,7 +34,7 @@ struct victim {
     struct memory *root; /* held */
     struct residence *residence;
     uint64_t stamp;
-    uint8_t place;
+    uint8_t residence_index;
 };
 
 struct victims {
@@ -50,14 +50,14 @@ static void spill_victims_finish(struct victims *victims)
     free(victims->victims);
 }
 
-static bool spill_push(struct victims *victims, struct memory *root, uint8_t place)
+static bool spill_push(struct victims *victims, struct memory *root, uint8_t residence_index)
 {
     if (!array_make_room(&victims->victims, victims->count, sizeof(victims->victims[0])))
         return false;
     object_hold(root);
     victims->victims[victims->count++] =
-        (struct victim){root, root->context->at[place],
-                        atomic_load_explicit(&root->stamp, memory_order_relaxed), place};
+        (struct victim){root, root->context->at[residence_index],
+                        atomic_load_explicit(&root->stamp, memory_order_relaxed), residence_index};
     return true;
 }
 
@@ -75,14 +75,16 @@ static void spill_collect(const struct device *device, uint64_t since, struct vi
     struct memory *memory;
     bool more = true;
     while (more && (memory = object_next(OBJECT_MEMORY, &cursor))) {
-        for (uint8_t place = 0; more && place < PLACES; place++)
-            if (memory->real[place] && memory->context->at[place]->device == device &&
+        for (uint8_t residence_index = 0; more && residence_index < RESIDENCES_MAX;
+             residence_index++)
+            if (memory->real[residence_index] &&
+                memory->context->at[residence_index]->device == device &&
                 atomic_load(&memory->stamp) <= since && spill_may_go(memory)) {
                 if (atomic_load(&memory->collected) ||
-                    atomic_load(&memory->context->at[place]->life) == RESIDENCE_PREPARING)
+                    atomic_load(&memory->context->at[residence_index]->life) == RESIDENCE_PREPARING)
                     victims->later = true;
                 else
-                    more = spill_push(victims, memory, place);
+                    more = spill_push(victims, memory, residence_index);
             }
         object_unhold(memory);
     }
@@ -106,8 +108,8 @@ static bool spill_save(const struct victim *victims, size_t count)
 {
     struct memory **roots = calloc(count, sizeof(*roots));
     struct replica_batch batch = {.context = victims->root->context,
-                                  .from = victims->place,
-                                  .to = PLACE_HOST,
+                                  .from = victims->residence_index,
+                                  .to = RESIDENCE_HOST,
                                   .quiet = true,
                                   .roots = roots};
     uint64_t bytes;
@@ -115,7 +117,7 @@ static bool spill_save(const struct victim *victims, size_t count)
     if (!roots)
         return false;
     for (size_t i = 0; i < count; i++)
-        if (replica_lacking(victims[i].root, victims[i].place, PLACE_HOST) != 0)
+        if (replica_lacking(victims[i].root, victims[i].residence_index, RESIDENCE_HOST) != 0)
             roots[batch.count++] = victims[i].root;
     int error = replica_refresh(&batch, &bytes, &reason);
     free(roots);
@@ -125,20 +127,20 @@ static bool spill_save(const struct victim *victims, size_t count)
     return error == 0;
 }
 
-/* Every real object over @root's bytes in @place goes, views first. */
+/* Every real object over @root's bytes in @residence_index goes, views first. */
 static void spill_drop(const struct victim *victim)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
-    (void)map_leave(victim->root, victim->residence, victim->place);
+    (void)map_leave(victim->root, victim->residence, victim->residence_index);
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
         if (memory->root == victim->root && memory != victim->root)
-            memory_release_real(memory, victim->place);
+            memory_release_real(memory, victim->residence_index);
         object_unhold(memory);
     }
-    memory_release_real(victim->root, victim->place);
-    map_moved(victim->root, victim->place, PLACE_HOST);
-    extents_dropped(victim->root, victim->place);
+    memory_release_real(victim->root, victim->residence_index);
+    map_moved(victim->root, victim->residence_index, RESIDENCE_HOST);
+    extents_dropped(victim->root, victim->residence_index);
 }
 
 static void spill_forget(const struct victim *victim)
@@ -146,8 +148,8 @@ static void spill_forget(const struct victim *victim)
     uintptr_t cursor = 0;
     struct kernel *kernel;
     while ((kernel = object_next(OBJECT_KERNEL, &cursor))) {
-        if (kernel->context == victim->root->context && kernel->real[victim->place])
-            kernel_forget(kernel, victim->residence, victim->place);
+        if (kernel->context == victim->root->context && kernel->real[victim->residence_index])
+            kernel_forget(kernel, victim->residence, victim->residence_index);
         object_unhold(kernel);
     }
 }
@@ -157,11 +159,11 @@ static uint64_t spill(const struct victim *victims, size_t count)
 {
     uint64_t bytes = 0;
     bool over_host = false;
-    if (queue_drain(victims->root->context, victims->place) != CL_SUCCESS ||
+    if (queue_drain(victims->root->context, victims->residence_index) != CL_SUCCESS ||
         !spill_save(victims, count))
         return 0;
     for (size_t i = 0; i < count; i++)
-        over_host = over_host || (victims[i].root->backed & (1u << victims[i].place));
+        over_host = over_host || (victims[i].root->backed & (1u << victims[i].residence_index));
     if (over_host)
         (void)queue_drain_siblings(victims->residence);
     for (size_t i = 0; i < count; i++) {

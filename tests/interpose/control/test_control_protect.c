@@ -12,14 +12,15 @@
 
 static unsigned begun, ended;
 static struct protect_settings last;
-static char place[128];
+static char residence_index[128];
 static int error;
 
 int protect_begin(const struct protect_settings *settings)
 {
     begun++;
     last = *settings;
-    strcpy(place, settings->key_count ? settings->keys[settings->key_count - 1].device : "");
+    strcpy(residence_index,
+           settings->key_count ? settings->keys[settings->key_count - 1].device : "");
     return error;
 }
 
@@ -57,13 +58,13 @@ Test(control_protect, the_environment_says_it_first)
     cr_expect_eq(last.interval_ns, 30000000000u);
     cr_expect_eq(last.bytes, 0);
     cr_expect_eq(last.key_count, 2);
-    cr_expect_str_eq(place, "two");
+    cr_expect_str_eq(residence_index, "two");
     expect_words("30");
     places[1].device[0] = 'x';
     cr_expect_eq(say("64MiB", control_protect_order()), 0);
     cr_expect_eq(last.bytes, 64 << 20);
     cr_expect_eq(last.interval_ns, 0);
-    cr_expect_str_eq(place, "two", "they were copied");
+    cr_expect_str_eq(residence_index, "two", "they were copied");
     expect_words("64MiB");
 }
 

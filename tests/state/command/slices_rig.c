@@ -80,7 +80,7 @@ void scene_close(struct scene *s)
 struct residence *residence_of(const struct scene *s)
 {
     struct context *context = (struct context *)s->program.context;
-    return context->at[atomic_load(&context->place[0])];
+    return context->at[atomic_load(&context->residence_index[0])];
 }
 
 void set_args(const struct scene *s, cl_uint rounds, cl_uint w, cl_uint h)

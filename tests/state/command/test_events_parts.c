@@ -26,12 +26,12 @@ struct levers {
     cl_int statuses[8];
 };
 
-static cl_int issue_lever(void *data, struct residence *residence, uint8_t place,
+static cl_int issue_lever(void *data, struct residence *residence, uint8_t residence_index,
                           cl_command_queue queue, cl_event *ret_event)
 {
     struct lever *lever = data;
     cl_int error;
-    (void)place;
+    (void)residence_index;
     lever->cl = residence->cl;
     lever->user = residence->cl->clCreateUserEvent(residence->context, &error);
     return error != CL_SUCCESS
@@ -75,8 +75,9 @@ static void levers_issue(struct levers *l, cl_command_queue queue, const char *v
     gate_enter();
     cr_assert(event_watch(l->event));
     for (unsigned i = 0; i < count; i++)
-        (void)part_issue(&parts->of[i], context, atomic_load(&context->place[vdevs[i] - '0']), true,
-                         issue_lever, &l->of[i]);
+        (void)part_issue(&parts->of[i], context,
+                         atomic_load(&context->residence_index[vdevs[i] - '0']), true, issue_lever,
+                         &l->of[i]);
     parts->queued = 1000;
     parts->submit = 2000;
     parts->due = 3000;

@@ -94,9 +94,10 @@ static bool is_made(const struct scene *s)
 {
     const struct context *context = (const struct context *)s->program.context;
     gate_enter();
-    uint8_t place = atomic_load(&context->place[0]);
-    bool made = place != PLACE_NONE &&
-                program_cut_real((const struct program *)s->program.program, place) != NULL;
+    uint8_t residence_index = atomic_load(&context->residence_index[0]);
+    bool made =
+        residence_index != RESIDENCE_NONE &&
+        program_cut_real((const struct program *)s->program.program, residence_index) != NULL;
     gate_leave();
     return made;
 }
@@ -296,12 +297,12 @@ Test(places, fit_where_a_driver_says_a_wrong_size_of_groups)
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     struct program *program = (struct program *)s.program.program;
     struct residence *residence = residence_of(&s);
-    uint8_t place = atomic_load(&program->context->place[0]);
+    uint8_t residence_index = atomic_load(&program->context->residence_index[0]);
     OK(program_cut_make(program, 0));
     gate_enter();
-    cr_assert_not(program_cut_fits(program, "places", residence, place, 16));
+    cr_assert_not(program_cut_fits(program, "places", residence, residence_index, 16));
     residence->device->quirks |= QUIRK_GROUP_SIZE_WRONG;
-    cr_assert(program_cut_fits(program, "places", residence, place, 16));
+    cr_assert(program_cut_fits(program, "places", residence, residence_index, 16));
     gate_leave();
     scene_close(&s);
 }

@@ -7,9 +7,9 @@
 
 #include "state/memory/digest.h"
 
-static unsigned char *bytes_at(struct merge_rig *rig, int place)
+static unsigned char *bytes_at(struct merge_rig *rig, int residence_index)
 {
-    return place == MERGE_HOME ? rig->home : rig->away;
+    return residence_index == MERGE_HOME ? rig->home : rig->away;
 }
 
 size_t merge_rig_pick(struct merge_rig *rig, size_t below)
@@ -23,13 +23,14 @@ static unsigned char pick_byte(struct merge_rig *rig)
     return (unsigned char)merge_rig_pick(rig, 256);
 }
 
-void merge_rig_write(struct merge_rig *rig, int place, size_t at, const void *bytes, size_t size)
+void merge_rig_write(struct merge_rig *rig, int residence_index, size_t at, const void *bytes,
+                     size_t size)
 {
-    struct residence *residence = rig->context.at[place];
-    memmove(bytes_at(rig, place) + at, bytes, size);
-    cl_int error =
-        residence->cl->clEnqueueWriteBuffer(residence->io, rig->root.real[place], CL_TRUE, at, size,
-                                            bytes_at(rig, place) + at, 0, NULL, NULL);
+    struct residence *residence = rig->context.at[residence_index];
+    memmove(bytes_at(rig, residence_index) + at, bytes, size);
+    cl_int error = residence->cl->clEnqueueWriteBuffer(
+        residence->io, rig->root.real[residence_index], CL_TRUE, at, size,
+        bytes_at(rig, residence_index) + at, 0, NULL, NULL);
     cr_assert(error == CL_SUCCESS || rig->loses, "%d", error);
 }
 
@@ -43,11 +44,11 @@ static void fill(struct merge_rig *rig)
     merge_rig_write(rig, MERGE_AWAY, 0, rig->away, rig->size);
 }
 
-static void make_buffer(struct merge_rig *rig, int place)
+static void make_buffer(struct merge_rig *rig, int residence_index)
 {
-    struct residence *residence = rig->context.at[place];
+    struct residence *residence = rig->context.at[residence_index];
     cl_int error;
-    rig->root.real[place] =
+    rig->root.real[residence_index] =
         residence->cl->clCreateBuffer(residence->context, rig->root.flags, rig->size, NULL, &error);
     cr_assert_eq(error, CL_SUCCESS, "%s: %d", residence->device->key.device, error);
 }
@@ -170,18 +171,18 @@ static size_t pick_size(struct merge_rig *rig)
 }
 
 /* One write: new bytes, or those that are there already, or those that the other place has. */
-static void write_somewhere(struct merge_rig *rig, struct range range, int place)
+static void write_somewhere(struct merge_rig *rig, struct range range, int residence_index)
 {
     size_t at = range.begin + merge_rig_pick(rig, range.end - range.begin);
     size_t size = pick_size(rig), left = range.end - at, how = merge_rig_pick(rig, 8);
-    const unsigned char *other = bytes_at(rig, 1 - place);
+    const unsigned char *other = bytes_at(rig, 1 - residence_index);
     unsigned char *bytes = rig->got;
     size = size < left ? size : left;
     for (size_t i = 0; i < size; i++)
-        bytes[i] = how == 0   ? bytes_at(rig, place)[at + i]
+        bytes[i] = how == 0   ? bytes_at(rig, residence_index)[at + i]
                    : how == 1 ? other[at + i]
                               : pick_byte(rig);
-    merge_rig_write(rig, place, at, bytes, size);
+    merge_rig_write(rig, residence_index, at, bytes, size);
 }
 
 int merge_rig_find(struct merge *merge, const struct transfer_limits *limits, bool *ret_overlaps,

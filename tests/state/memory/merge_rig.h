@@ -33,8 +33,9 @@ void merge_rig_close(struct merge_rig *rig);
 
 /** Below @below, at random. */
 size_t merge_rig_pick(struct merge_rig *rig, size_t below);
-/** Somebody writes at @place: on the device, and in the model. */
-void merge_rig_write(struct merge_rig *rig, int place, size_t at, const void *bytes, size_t size);
+/** Somebody writes at @residence_index: on the device, and in the model. */
+void merge_rig_write(struct merge_rig *rig, int residence_index, size_t at, const void *bytes,
+                     size_t size);
 /** The share begins: what away has now is what it began with. */
 void merge_rig_begins(struct merge_rig *rig);
 /** merge_fetch, and merge_find after it. */

@@ -132,21 +132,21 @@ static void write_something(struct world *w)
     }
 }
 
-/* What is at @place, as it is. Gate closed. */
-static const unsigned char *bytes_at(struct world *w, uint8_t place)
+/* What is at @residence_index, as it is. Gate closed. */
+static const unsigned char *bytes_at(struct world *w, uint8_t residence_index)
 {
-    if (place == PLACE_HOST)
+    if (residence_index == RESIDENCE_HOST)
         return (const unsigned char *)memory_host_bytes(w->root);
-    struct residence *residence = w->context->at[place];
-    OK(residence->cl->clEnqueueReadBuffer(residence->io, w->root->real[place], CL_TRUE, 0, BYTES,
-                                          w->got, 0, NULL, NULL));
+    struct residence *residence = w->context->at[residence_index];
+    OK(residence->cl->clEnqueueReadBuffer(residence->io, w->root->real[residence_index], CL_TRUE, 0,
+                                          BYTES, w->got, 0, NULL, NULL));
     return w->got;
 }
 
-/* The bytes of chunks in which what is at @place is not what it is to be. Gate closed. */
-static uint64_t differing(struct world *w, uint8_t place)
+/* The bytes of chunks in which what is at @residence_index is not what it is to be. Gate closed. */
+static uint64_t differing(struct world *w, uint8_t residence_index)
 {
-    const unsigned char *bytes = bytes_at(w, place);
+    const unsigned char *bytes = bytes_at(w, residence_index);
     uint64_t sum = 0;
     for (size_t at = 0; at < BYTES; at += DIGEST_CHUNK) {
         size_t size = BYTES - at < DIGEST_CHUNK ? BYTES - at : DIGEST_CHUNK;
@@ -233,7 +233,7 @@ static void agree(struct world *w, unsigned seed)
     uint64_t copied = 0, possible = 0;
     w->seed = seed;
     for (unsigned step = 0; step < 60; step++) {
-        uint8_t to = pick(w, 2) ? TARGET : PLACE_HOST;
+        uint8_t to = pick(w, 2) ? TARGET : RESIDENCE_HOST;
         for (unsigned writes = pick(w, 4); writes > 0; writes--)
             write_something(w);
         if (pick(w, 2)) {
@@ -274,7 +274,7 @@ Test(compare, what_is_written_alike_is_not_copied, .timeout = 60)
     world_open(&w, CONFIG, 0);
     prepare(&w, "two");
     for (unsigned i = 0; i < 2; i++) {
-        uint8_t to = i ? PLACE_HOST : TARGET;
+        uint8_t to = i ? RESIDENCE_HOST : TARGET;
         cr_assert_eq(refresh_quietly(&w, to), BYTES);
         name_only(&w);
         OK(clFinish(w.p.queue));
@@ -331,14 +331,14 @@ Test(compare, what_the_program_mapped_is_not_taken_for_what_was_there, .timeout 
     world_open(&w, CONFIG, 0);
     for (unsigned i = 0; i < 3; i++) {
         set_words(&w, 0, WORDS, i);
-        (void)refresh_quietly(&w, PLACE_HOST);
+        (void)refresh_quietly(&w, RESIDENCE_HOST);
         name_only(&w);
-        (void)refresh_quietly(&w, PLACE_HOST); /* compared: its digests are kept */
+        (void)refresh_quietly(&w, RESIDENCE_HOST); /* compared: its digests are kept */
         name_only(&w);
         write_mapped(&w, 3 * DIGEST_CHUNK, 5000);
         const cl_uint first = 3 * DIGEST_CHUNK / 4;
         set_words(&w, first, 2000, i + first); /* as it was before */
-        cr_assert_leq(refresh_quietly(&w, PLACE_HOST), BYTES);
+        cr_assert_leq(refresh_quietly(&w, RESIDENCE_HOST), BYTES);
     }
 }
 
@@ -351,10 +351,10 @@ Test(compare, a_second_spill_carries_what_changed, .timeout = 60)
         set_words(&w, i * 50000, 100, i);
         OK(clFinish(w.p.queue));
         (void)room_shrink(0, 0);
-        cr_assert(replica_is_latest(w.root, PLACE_HOST) && !w.root->real[0]);
+        cr_assert(replica_is_latest(w.root, RESIDENCE_HOST) && !w.root->real[0]);
         cr_assert_arr_eq(memory_host_bytes(w.root), w.model, BYTES);
         if (i > 0)
-            cr_assert_eq(compare_last(w.root, PLACE_HOST), DIGEST_CHUNK);
+            cr_assert_eq(compare_last(w.root, RESIDENCE_HOST), DIGEST_CHUNK);
     }
 }
 
@@ -424,7 +424,7 @@ Test(compare, what_is_written_between_digest_and_copy_is_copied_again, .timeout 
 
 Test(compare, what_is_written_between_digest_and_copy_to_the_host_is_copied_again, .timeout = 60)
 {
-    written_meanwhile(PLACE_HOST);
+    written_meanwhile(RESIDENCE_HOST);
 }
 
 static uint64_t launches(struct world *w, const char *name)
@@ -565,7 +565,7 @@ Test(compare, a_device_lost_meanwhile_fails_the_copy, .timeout = 60)
     cr_assert_eq(refresh(&w, TARGET, true, 0, NULL).result, -EIO);
     gate_open();
     cr_assert_not(replica_is_latest(w.root, TARGET));
-    cr_assert_gt(refresh_quietly(&w, PLACE_HOST), 0);
+    cr_assert_gt(refresh_quietly(&w, RESIDENCE_HOST), 0);
 }
 
 Test(compare, is_canceled, .timeout = 60)
@@ -576,7 +576,7 @@ Test(compare, is_canceled, .timeout = 60)
     world_open(&w, CONFIG, 0);
     prepare(&w, "two");
     for (unsigned i = 0; i < 2; i++) {
-        uint8_t to = i ? PLACE_HOST : TARGET;
+        uint8_t to = i ? RESIDENCE_HOST : TARGET;
         (void)refresh_quietly(&w, to);
         set_words(&w, 0, 1, i);
         OK(clFinish(w.p.queue));

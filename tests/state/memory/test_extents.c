@@ -10,7 +10,7 @@
  */
 
 #define BYTES      ((size_t)1000)
-#define PLACES_ALL (PLACE_HOST + 1)
+#define PLACES_ALL (RESIDENCE_HOST + 1)
 #define WRITERS    2
 #define TARGET     2
 
@@ -62,18 +62,18 @@ static void check(struct model *m, unsigned step)
         cr_assert(i < end || extent.range.begin == end, "step %u: a gap at %zu", step, i);
         end = extent.range.end;
         cr_assert_neq(extent.latest, 0, "step %u: nobody has byte %zu", step, i);
-        for (uint8_t place = 0; place < PLACES_ALL; place++)
-            if ((extent.latest >> place) & 1)
-                cr_assert_eq(m->has[place][i], m->last[i], "step %u: byte %zu of place %u", step, i,
-                             place);
+        for (uint8_t residence_index = 0; residence_index < PLACES_ALL; residence_index++)
+            if ((extent.latest >> residence_index) & 1)
+                cr_assert_eq(m->has[residence_index][i], m->last[i],
+                             "step %u: byte %zu of place %u", step, i, residence_index);
         if (m->exact)
             cr_assert_eq(extent.latest, m->latest[i], "step %u: byte %zu: %x, not %x", step, i,
                          extent.latest, m->latest[i]);
     }
-    for (uint8_t place = 0; place < PLACES_ALL; place++)
-        if (replica_is_latest_whole(&m->root, place))
-            cr_assert(replica_is_latest(&m->root, place) &&
-                      memcmp(m->has[place], m->last, sizeof(m->last)) == 0);
+    for (uint8_t residence_index = 0; residence_index < PLACES_ALL; residence_index++)
+        if (replica_is_latest_whole(&m->root, residence_index))
+            cr_assert(replica_is_latest(&m->root, residence_index) &&
+                      memcmp(m->has[residence_index], m->last, sizeof(m->last)) == 0);
 }
 
 static void model_init(struct model *m, unsigned seed)
@@ -118,33 +118,34 @@ static void refresh(struct model *m, uint8_t to, struct range wanted)
     cr_assert(extents_latest(&m->root, to, wanted));
 }
 
-/* A command of @place writes @range: what it lacks there is brought, and claimed. */
-static void write_range(struct model *m, uint8_t place, struct range range)
+/* A command of @residence_index writes @range: what it lacks there is brought, and claimed. */
+static void write_range(struct model *m, uint8_t residence_index, struct range range)
 {
-    if (!extents_latest(&m->root, place, range))
-        refresh(m, place, range);
-    if (!extents_written_by(&m->root, place, range))
-        extents_claim(&m->root, place, range);
-    cr_assert(extents_latest(&m->root, place, range) && extents_written_by(&m->root, place, range));
+    if (!extents_latest(&m->root, residence_index, range))
+        refresh(m, residence_index, range);
+    if (!extents_written_by(&m->root, residence_index, range))
+        extents_claim(&m->root, residence_index, range);
+    cr_assert(extents_latest(&m->root, residence_index, range) &&
+              extents_written_by(&m->root, residence_index, range));
     uint64_t before = atomic_load(&m->root.version);
-    extents_written(&m->root, place, range);
+    extents_written(&m->root, residence_index, range);
     cr_assert_gt(atomic_load(&m->root.version), before);
     m->serial++;
     for (size_t i = range.begin; i < range.end; i++) {
-        m->last[i] = m->has[place][i] = m->serial;
-        m->latest[i] = 1u << place;
+        m->last[i] = m->has[residence_index][i] = m->serial;
+        m->latest[i] = 1u << residence_index;
     }
 }
 
 /* R4: only where others have what it has. */
-static void drop(struct model *m, uint8_t place)
+static void drop(struct model *m, uint8_t residence_index)
 {
     for (size_t i = 0; i < BYTES; i++)
-        if ((extent_at(&m->root, i).latest & ~(1u << place)) == 0)
+        if ((extent_at(&m->root, i).latest & ~(1u << residence_index)) == 0)
             return;
-    extents_dropped(&m->root, place);
+    extents_dropped(&m->root, residence_index);
     for (size_t i = 0; i < BYTES; i++)
-        m->latest[i] &= ~(1u << place);
+        m->latest[i] &= ~(1u << residence_index);
 }
 
 /* A mover copies a part of what it saw, after the program may have written to it. */
@@ -228,19 +229,19 @@ Test(extents, what_is_written_makes_nothing_else_stale)
 {
     static struct model m;
     model_init(&m, 1);
-    refresh(&m, PLACE_HOST, replica_whole(&m.root));
+    refresh(&m, RESIDENCE_HOST, replica_whole(&m.root));
     write_range(&m, 0, middle);
-    cr_assert(extents_latest(&m.root, PLACE_HOST, head));
-    cr_assert(extents_latest(&m.root, PLACE_HOST, tail));
-    cr_assert_not(extents_latest(&m.root, PLACE_HOST, middle));
-    cr_assert_eq(extents_lacking(&m.root, PLACE_HOST, 1, replica_whole(&m.root)), 100);
-    cr_assert_eq(extents_lacking(&m.root, PLACE_HOST, 2, replica_whole(&m.root)), 0);
+    cr_assert(extents_latest(&m.root, RESIDENCE_HOST, head));
+    cr_assert(extents_latest(&m.root, RESIDENCE_HOST, tail));
+    cr_assert_not(extents_latest(&m.root, RESIDENCE_HOST, middle));
+    cr_assert_eq(extents_lacking(&m.root, RESIDENCE_HOST, 1, replica_whole(&m.root)), 100);
+    cr_assert_eq(extents_lacking(&m.root, RESIDENCE_HOST, 2, replica_whole(&m.root)), 0);
     check(&m, 0);
     /* And once it is all the device's again there is nothing to tell apart. */
     write_range(&m, 0, replica_whole(&m.root));
     cr_assert_not(replica_is_apart(&m.root));
     cr_assert(replica_is_latest_whole(&m.root, 0));
-    cr_assert_not(replica_is_latest(&m.root, PLACE_HOST));
+    cr_assert_not(replica_is_latest(&m.root, RESIDENCE_HOST));
 }
 
 /* What was written by one stays its to write while another one takes a part. */
@@ -279,12 +280,12 @@ Test(extents, what_is_joined_loses_little)
 {
     static struct model m;
     model_init(&m, 1);
-    refresh(&m, PLACE_HOST, replica_whole(&m.root));
+    refresh(&m, RESIDENCE_HOST, replica_whole(&m.root));
     for (size_t i = 0; i < 500; i += 5)
         write_range(&m, 0, (struct range){i, i + 1});
     check(&m, 0);
-    cr_assert_leq(extents_lacking(&m.root, PLACE_HOST, 1, replica_whole(&m.root)), 500);
-    cr_assert(extents_latest(&m.root, PLACE_HOST, (struct range){500, 1000}));
+    cr_assert_leq(extents_lacking(&m.root, RESIDENCE_HOST, 1, replica_whole(&m.root)), 500);
+    cr_assert(extents_latest(&m.root, RESIDENCE_HOST, (struct range){500, 1000}));
 }
 
 /* What a mover sees is what was written since it looked. */
@@ -316,10 +317,10 @@ Test(extents, of_an_image_are_whole_rows_or_slices)
         struct range range = extents_part(&m.root, (struct range){260, 290});
         cr_assert_eq(range.begin, 250);
         cr_assert_eq(range.end, 250 + pitch[i]);
-        extents_refreshed(&m.root, PLACE_HOST, replica_whole(&m.root),
+        extents_refreshed(&m.root, RESIDENCE_HOST, replica_whole(&m.root),
                           atomic_load(&m.root.version));
         extents_written(&m.root, 0, (struct range){740, 760});
-        cr_assert_eq(extents_lacking(&m.root, PLACE_HOST, 1, replica_whole(&m.root)),
+        cr_assert_eq(extents_lacking(&m.root, RESIDENCE_HOST, 1, replica_whole(&m.root)),
                      i ? 500 : 100);
         free(m.root.extents);
     }

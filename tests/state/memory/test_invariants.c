@@ -18,22 +18,23 @@ struct modelled {
     void *host;
 };
 
-/* The bytes that the replica in @place has, past the engine. */
-static void read_replica(struct memory *root, uint8_t place, cl_uint *ret_words)
+/* The bytes that the replica in @residence_index has, past the engine. */
+static void read_replica(struct memory *root, uint8_t residence_index, cl_uint *ret_words)
 {
-    if (place == PLACE_HOST) {
+    if (residence_index == RESIDENCE_HOST) {
         memcpy(ret_words, memory_host_bytes(root), SIZE);
         return;
     }
-    struct residence *residence = root->context->at[place];
-    OK(residence->cl->clEnqueueReadBuffer(residence->io, root->real[place], CL_TRUE, 0, SIZE,
-                                          ret_words, 0, NULL, NULL));
+    struct residence *residence = root->context->at[residence_index];
+    OK(residence->cl->clEnqueueReadBuffer(residence->io, root->real[residence_index], CL_TRUE, 0,
+                                          SIZE, ret_words, 0, NULL, NULL));
 }
 
-static bool has_replica(const struct memory *root, uint8_t place)
+static bool has_replica(const struct memory *root, uint8_t residence_index)
 {
-    return place == PLACE_HOST ? root->window || root->store
-                               : root->context->at[place] && root->real[place];
+    return residence_index == RESIDENCE_HOST
+               ? root->window || root->store
+               : root->context->at[residence_index] && root->real[residence_index];
 }
 
 /* R1: somebody has the latest bytes, and whoever says so has them. */
@@ -41,17 +42,18 @@ static void check_replicas(const struct modelled *m, const char *when)
 {
     struct memory *root = root_of(m->buffer);
     unsigned holders = 0;
-    for (uint8_t place = 0; place <= PLACE_HOST; place++) {
+    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST; residence_index++) {
         cl_uint words[WORDS];
-        if (version_of(m->buffer) == 0 || !has_replica(root, place) ||
-            !replica_is_latest(root, place))
+        if (version_of(m->buffer) == 0 || !has_replica(root, residence_index) ||
+            !replica_is_latest(root, residence_index))
             continue;
         holders++;
         /* What is mapped to write is the host's until it is unmapped. */
         if (m->map)
             continue;
-        read_replica(root, place, words);
-        cr_assert(memcmp(words, m->words, SIZE) == 0, "%s: place %u has other bytes", when, place);
+        read_replica(root, residence_index, words);
+        cr_assert(memcmp(words, m->words, SIZE) == 0, "%s: place %u has other bytes", when,
+                  residence_index);
     }
     cr_assert(version_of(m->buffer) == 0 || holders > 0, "%s: nobody has the latest bytes", when);
     if (m->map)
@@ -355,7 +357,8 @@ Test(r2, a_command_sees_what_another_device_wrote)
     static struct pair p;
     pair_open(&p);
     cr_assert_neq(context_home((struct context *)p.context),
-                  ((struct context *)p.context)->place[1], "both devices live in one place");
+                  ((struct context *)p.context)->residence_index[1],
+                  "both devices live in one place");
     for (unsigned step = 0; step < 20; step++) {
         pair_add(&p, step % 2, step);
         pair_add(&p, step % 3 == 0, step);
@@ -433,7 +436,7 @@ Test(r4, the_host_replica_goes_only_when_a_device_has_the_bytes)
     move_vdev(&p, 1, NULL);
     move_vdev(&p, 0, NULL);
     cr_assert(has_window(p.buffer));
-    cr_assert(replica_is_latest(root, PLACE_HOST));
+    cr_assert(replica_is_latest(root, RESIDENCE_HOST));
     cr_assert(memcmp(root->window->bytes, p.words, SIZE) == 0);
     move_vdev(&p, 0, "one");
     cr_assert_not(has_window(p.buffer), "the device has them");

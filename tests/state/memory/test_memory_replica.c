@@ -278,9 +278,9 @@ static void fill_part(struct pair *p, int queue, size_t i, cl_uint value)
     OK(clFinish(p->queues[queue]));
 }
 
-static uint64_t lacks(const struct pair *p, uint8_t place)
+static uint64_t lacks(const struct pair *p, uint8_t residence_index)
 {
-    return extents_lacking(p->root, place, UINT32_MAX, replica_whole(p->root));
+    return extents_lacking(p->root, residence_index, UINT32_MAX, replica_whole(p->root));
 }
 
 /* A device reads it; what the program reads need not be brought. */
@@ -409,13 +409,13 @@ Test(replica, of_what_spills_the_rest_is_copied, .timeout = 60)
     pair_open(&p, CONFIG);
     (void)write_in_first(&p);
     (void)room_shrink(0, 0);
-    cr_assert(replica_is_latest_whole(p.root, PLACE_HOST) && !p.root->real[0]);
+    cr_assert(replica_is_latest_whole(p.root, RESIDENCE_HOST) && !p.root->real[0]);
     fill_part(&p, 0, 1, 11);
     cr_assert_eq(lacks(&p, 0), BYTES - ((size_t)1 << 20), "%llu bytes are not there",
                  (unsigned long long)lacks(&p, 0));
-    cr_assert_eq(lacks(&p, PLACE_HOST), PART);
+    cr_assert_eq(lacks(&p, RESIDENCE_HOST), PART);
     const struct replica_batch batch = {.context = (struct context *)p.context,
-                                        .to = PLACE_HOST,
+                                        .to = RESIDENCE_HOST,
                                         .quiet = true,
                                         .roots = &p.root,
                                         .count = 1};
@@ -454,7 +454,7 @@ static void image_by_layers(struct pair *p, cl_mem_object_type type)
     OK(error);
     struct memory *root = memory_get(image);
     struct replica_batch batch = {
-        .context = root->context, .to = PLACE_HOST, .quiet = true, .roots = &root, .count = 1};
+        .context = root->context, .to = RESIDENCE_HOST, .quiet = true, .roots = &root, .count = 1};
     for (unsigned pass = 0; pass < 2; pass++) {
         uint64_t copied;
         if (pass == 1) {
@@ -502,14 +502,14 @@ Test(replica, what_the_program_lent_is_kept_beside_it_with_all_its_bytes, .timeo
     OK(clEnqueueFillBuffer(p.queues[1], buffer, &value, sizeof(value), 5 * PART, PART, 0, NULL,
                            NULL));
     OK(clFinish(p.queues[1]));
-    cr_assert(extents_latest(root, PLACE_HOST, (struct range){0, 5 * PART}));
+    cr_assert(extents_latest(root, RESIDENCE_HOST, (struct range){0, 5 * PART}));
     struct move_request request = {.vdev = 1};
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
     request.vdev = 0;
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
-    cr_assert(replica_is_latest(root, PLACE_HOST));
+    cr_assert(replica_is_latest(root, RESIDENCE_HOST));
     cr_assert_not_null(root->store);
     for (size_t i = 0; i < WORDS; i++) {
         bool written = i / (PART / sizeof(cl_uint)) == 5;
@@ -523,7 +523,7 @@ Test(replica, what_the_program_lent_is_kept_beside_it_with_all_its_bytes, .timeo
 static void bring_to_host(struct memory *root, const struct range *range)
 {
     const struct replica_batch batch = {.context = root->context,
-                                        .to = PLACE_HOST,
+                                        .to = RESIDENCE_HOST,
                                         .quiet = true,
                                         .roots = &root,
                                         .ranges = range,

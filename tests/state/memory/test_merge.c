@@ -178,7 +178,7 @@ static void set_alike(struct merge_rig *rig)
 
 /* Each place writes so many bytes of a value at an offset. */
 struct write {
-    int place;
+    int residence_index;
     size_t at, size;
     unsigned char value;
 };
@@ -261,7 +261,7 @@ Test(merge, tells_overlaps_by_units, .timeout = 60)
             const struct write *write = &one->writes[j];
             memset(rig.got, write->value, write->size);
             if (write->size != 0)
-                merge_rig_write(&rig, write->place, write->at, rig.got, write->size);
+                merge_rig_write(&rig, write->residence_index, write->at, rig.got, write->size);
         }
         uint64_t asked = emu_shared_calls(pair.rig.emu, "one", "clEnqueueNDRangeKernel");
         cr_assert_eq(find_overlap(merge, &bytes), one->overlaps, "%s", one->what);
@@ -423,10 +423,10 @@ static int64_t alive(const struct pair *pair, const char *device)
 }
 
 /* Every call of a step on one device fails once. Returns how many calls there were. */
-static unsigned fail_each(struct pair *pair, struct merge_rig *rig, int place, enum step step,
-                          bool built, unsigned *failures)
+static unsigned fail_each(struct pair *pair, struct merge_rig *rig, int residence_index,
+                          enum step step, bool built, unsigned *failures)
 {
-    struct fault fault = {pair, place == MERGE_HOME ? "one" : "two", 1, step, 0};
+    struct fault fault = {pair, residence_index == MERGE_HOME ? "one" : "two", 1, step, 0};
     struct emu_shared *emu = pair->rig.emu;
     char when[64];
     for (;; fault.n++) {
@@ -473,12 +473,12 @@ static void fail_all(cl_mem_flags flags)
     cr_assert_gt(failures, 16);
     cr_assert_eq(attempt(&rig, NULL, NULL, NULL).failed, DONE);
     for (int step = BEGIN; step <= APPLY; step++)
-        for (int place = MERGE_HOME; place <= MERGE_AWAY; place++) {
+        for (int residence_index = MERGE_HOME; residence_index <= MERGE_AWAY; residence_index++) {
             unsigned before = failures;
-            unsigned calls = fail_each(&pair, &rig, place, step, true, &failures);
-            if (step == APPLY && place == MERGE_AWAY)
+            unsigned calls = fail_each(&pair, &rig, residence_index, step, true, &failures);
+            if (step == APPLY && residence_index == MERGE_AWAY)
                 cr_assert_eq(calls, 0, "away is asked nothing any more");
-            else if (step == BEGIN && place == MERGE_HOME)
+            else if (step == BEGIN && residence_index == MERGE_HOME)
                 cr_assert_eq(calls, 0, "home is busy");
             else
                 cr_assert(failures >= before + 2, "%u of %u calls fail", failures - before, calls);
@@ -520,10 +520,10 @@ static void lose_each(const char *config, uint64_t stride)
     static struct merge_rig rig;
     unsigned lost = 0;
     pair_open(&pair, config);
-    for (int place = MERGE_HOME; place <= MERGE_AWAY; place++)
+    for (int residence_index = MERGE_HOME; residence_index <= MERGE_AWAY; residence_index++)
         for (int at = BEGIN; at <= APPLY; at++)
             for (uint64_t n = 1;; n += stride) {
-                struct fault fault = {&pair, place == MERGE_HOME ? "one" : "two", n, at,
+                struct fault fault = {&pair, residence_index == MERGE_HOME ? "one" : "two", n, at,
                                       EMU_ERROR_VANISH};
                 uint64_t fired = emu_shared_fired(pair.rig.emu, fault.device);
                 merge_rig_open(&rig, pair.one, pair.two, 300 * K, CL_MEM_READ_WRITE, 1);
@@ -536,10 +536,10 @@ static void lose_each(const char *config, uint64_t stride)
                                  (unsigned long long)n, fault.device, at, got.error);
                     /* Lost in the last call of a step, it is noticed in the next. */
                     cr_assert(got.failed >= (enum step)at);
-                    cr_assert(residence_is_lost(rig.context.at[place]));
+                    cr_assert(residence_is_lost(rig.context.at[residence_index]));
                     lost++;
                 }
-                if (place == MERGE_AWAY)
+                if (residence_index == MERGE_AWAY)
                     check_home(&rig, got.failed, "away was lost");
                 cr_assert_eq(emu_shared_restore(pair.rig.emu, fault.device), 0);
                 merge_rig_close(&rig);

@@ -11,7 +11,7 @@
 
 struct note {
     struct object object;
-    cl_event real[PLACES];
+    cl_event real[RESIDENCES_MAX];
     struct context *context;
     struct note *of; /* NULL: of nothing else */
     bool arrived;    /* while real[] was there */
@@ -33,9 +33,9 @@ static void did(char what)
 static void note_leave(struct object *object)
 {
     struct note *note = (struct note *)object;
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (note->real[place])
-            note->context->at[place]->cl->clReleaseEvent(note->real[place]);
+    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        if (note->real[residence_index])
+            note->context->at[residence_index]->cl->clReleaseEvent(note->real[residence_index]);
 }
 
 static void note_destroy(struct object *object)
@@ -51,12 +51,12 @@ static void note_release(const cl_icd_dispatch *cl, void *real, void *kept)
     cl->clReleaseEvent(real);
 }
 
-static cl_int note_make(struct note *note, uint8_t place)
+static cl_int note_make(struct note *note, uint8_t residence_index)
 {
-    const struct residence *residence = note->context->at[place];
+    const struct residence *residence = note->context->at[residence_index];
     cl_int error = CL_SUCCESS;
-    if (!note->real[place])
-        note->real[place] = residence->cl->clCreateUserEvent(residence->context, &error);
+    if (!note->real[residence_index])
+        note->real[residence_index] = residence->cl->clCreateUserEvent(residence->context, &error);
     return error;
 }
 
@@ -84,14 +84,16 @@ static cl_int note_arrive(struct object *object, const struct move_context *move
     return CL_SUCCESS;
 }
 
-static void note_vacate(struct object *object, const struct move_context *move, uint8_t place)
+static void note_vacate(struct object *object, const struct move_context *move,
+                        uint8_t residence_index)
 {
     struct note *note = (struct note *)object;
-    if (!move_empties(move, place))
+    if (!move_empties(move, residence_index))
         return;
     did(note->of ? 'V' : 'v');
-    residence_retire(move->context->at[place], OBJECT_EXTRA, note->real[place], NULL);
-    note->real[place] = NULL;
+    residence_retire(move->context->at[residence_index], OBJECT_EXTRA, note->real[residence_index],
+                     NULL);
+    note->real[residence_index] = NULL;
 }
 
 static bool note_is_part(const struct object *object)

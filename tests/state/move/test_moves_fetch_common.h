@@ -166,7 +166,7 @@ static inline void end(void)
 static inline bool is_there(cl_mem handle)
 {
     struct memory *root = memory_get(handle)->root;
-    return replica_is_latest(root, atomic_load(&root->context->place[0]));
+    return replica_is_latest(root, atomic_load(&root->context->residence_index[0]));
 }
 
 #endif

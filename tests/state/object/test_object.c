@@ -132,9 +132,10 @@ Test(object, none_is_of_a_class_that_is_not_whole)
     cr_assert_null(object_get(handle, OBJECT_EXTRA));
 }
 
-static void vacate_nothing(struct object *object, const struct move_context *move, uint8_t place)
+static void vacate_nothing(struct object *object, const struct move_context *move,
+                           uint8_t residence_index)
 {
-    (void)object, (void)move, (void)place;
+    (void)object, (void)move, (void)residence_index;
 }
 
 Test(object, a_class_without_an_operation_that_it_needs_is_not_whole)

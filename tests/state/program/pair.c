@@ -58,7 +58,7 @@ void pair_move(struct pair *pair)
         object_unhold(program);
     }
     context->at[HOME] = NULL;
-    context->place[0] = OTHER;
+    context->residence_index[0] = OTHER;
     gate_open();
     residence_unref(home);
 }

@@ -14,12 +14,12 @@ static const struct program_notify nobody = {NULL, NULL};
 
 TestSuite(program, .fini = pair_finish);
 
-/* What the kernel "k" of @program writes in @place, of which it was made real. */
-static int result(struct program *program, struct residence *residence, uint8_t place)
+/* What the kernel "k" of @program writes in @residence_index, of which it was made real. */
+static int result(struct program *program, struct residence *residence, uint8_t residence_index)
 {
     cl_int error;
     int number = -1;
-    cl_kernel kernel = residence->cl->clCreateKernel(program->real[place], "k", &error);
+    cl_kernel kernel = residence->cl->clCreateKernel(program->real[residence_index], "k", &error);
     cr_assert_eq(error, CL_SUCCESS);
     pair_run(residence, kernel, &number, 1);
     residence->cl->clReleaseKernel(kernel);

@@ -342,13 +342,13 @@ Test(room, a_kernel_keeps_the_arguments_that_were_spilled, .timeout = 60)
     for (int spilled = 0; spilled < 2; spilled++) {
         launch(set, program.queue);
         OK(clFinish(program.queue));
-        cr_assert_not_null(memory->real[memory->context->place[0]]);
+        cr_assert_not_null(memory->real[memory->context->residence_index[0]]);
         OK(clEnqueueFillBuffer(program.queue, buffers[0], &zero, sizeof(zero), 0, BYTES, 0, NULL,
                                NULL));
         for (size_t b = 1; b < BUFFERS; b++)
             step(b, b % (BUFFERS - 1) + 1, (cl_uint)b);
         OK(clFinish(program.queue));
-        cr_assert_null(memory->real[memory->context->place[0]], "it is spilled");
+        cr_assert_null(memory->real[memory->context->residence_index[0]], "it is spilled");
     }
     launch(set, program.queue);
     for (size_t i = 0; i < WORDS; i++)
@@ -687,7 +687,7 @@ Test(room, a_device_that_runs_commands_in_the_call_that_gives_them_is_seen_to_be
     make(1);
     rounds(1, 1);
     const struct context *context = memory_get(buffers[0])->context;
-    struct residence *residence = context->at[atomic_load(&context->place[0])];
+    struct residence *residence = context->at[atomic_load(&context->residence_index[0])];
     for (cl_uint at_once = 0; at_once < 2; at_once++) {
         OK(clFinish(program.queue));
         atomic_store(&account("one")->waited, 0);
