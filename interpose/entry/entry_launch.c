@@ -79,8 +79,8 @@ static cl_int entry_launch_run(struct queue *queue, struct kernel *kernel, cl_co
     if (UNLIKELY(required != NULL) && !space->local &&
         the_present.version >= CL_MAKE_VERSION(2, 0, 0))
         space->local = required;
-    space->told = &vdev_limits[queue->vdev->index].groups;
-    error = entry_launch_measure(space, space->told, &found);
+    space->presented = &vdev_limits[queue->vdev->index].groups;
+    error = entry_launch_measure(space, space->presented, &found);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
     if (UNLIKELY(found.empty))

@@ -328,7 +328,7 @@ static bool launch_choose_local(struct launch *launch, struct residence *residen
                                 uint8_t residence_index)
 {
     struct launch_space *space = &launch->space;
-    const struct group_limits *limits = space->told ? space->told : &residence->groups;
+    const struct group_limits *limits = space->presented ? space->presented : &residence->groups;
     size_t sizes[3], items = 1, all = launch_item_count(space);
     size_t most = kernel_group_most(launch->kernel, residence, residence_index);
     if (space->local)

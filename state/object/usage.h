@@ -21,8 +21,9 @@ struct launch_space {
     const size_t *offset, *global, *local; /**< Borrowed. No @offset: zeroes. No @local: the driver
                                                 chooses. */
     size_t items;                          /**< Of a work-group; 0 without @local. */
-    const struct group_limits *told; /**< Of the device, to the program. Static; NULL: nothing. */
-    bool uneven;                     /**< Its last work-groups are smaller than the others. */
+    const struct group_limits
+        *presented; /**< Of the device, to the program. Static; NULL: nothing. */
+    bool uneven;    /**< Its last work-groups are smaller than the others. */
 };
 /** Most work-groups have a power of two of work-items, and a division takes long. */
 static inline bool launch_divides(size_t global, size_t local)

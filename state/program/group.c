@@ -48,31 +48,32 @@ void group_divide(uint32_t dims, const size_t *global, size_t items, const size_
     }
 }
 
-static bool group_within(const struct group_limits *limits, const struct group_limits *told)
+static bool group_within(const struct group_limits *limits, const struct group_limits *presented)
 {
-    return group_get(&limits->items) <= group_get(&told->items) &&
-           group_get(&limits->sizes[0]) <= group_get(&told->sizes[0]) &&
-           group_get(&limits->sizes[1]) <= group_get(&told->sizes[1]) &&
-           group_get(&limits->sizes[2]) <= group_get(&told->sizes[2]);
+    return group_get(&limits->items) <= group_get(&presented->items) &&
+           group_get(&limits->sizes[0]) <= group_get(&presented->sizes[0]) &&
+           group_get(&limits->sizes[1]) <= group_get(&presented->sizes[1]) &&
+           group_get(&limits->sizes[2]) <= group_get(&presented->sizes[2]);
 }
 
 const size_t *group_choose(struct kernel *kernel, const struct residence *residence,
                            uint8_t residence_index, cl_kernel real,
                            const struct launch_space *space, size_t ret_local[3])
 {
-    const struct group_limits *told = space->told ? space->told : &residence->groups;
+    const struct group_limits *presented = space->presented ? space->presented : &residence->groups;
     struct kernel_details *details = kernel->details;
     size_t most = kernel_told_group(kernel), sizes[3];
-    bool free = group_within(&residence->groups, told);
+    bool free = group_within(&residence->groups, presented);
     if (LIKELY(free && group_get(&residence->groups.items) <= most))
         return NULL;
     size_t there = kernel_largest_group(kernel, residence, residence_index, real);
     if ((free && there <= most) || details->required[0] != 0)
         return NULL;
-    most = group_least(group_least(most, there),
-                       group_least(group_get(&told->items), group_get(&residence->groups.items)));
+    most = group_least(group_least(most, there), group_least(group_get(&presented->items),
+                                                             group_get(&residence->groups.items)));
     for (uint32_t i = 0; i < 3; i++)
-        sizes[i] = group_least(group_get(&told->sizes[i]), group_get(&residence->groups.sizes[i]));
+        sizes[i] =
+            group_least(group_get(&presented->sizes[i]), group_get(&residence->groups.sizes[i]));
     group_divide(space->dims, space->global, most, sizes, ret_local);
     return ret_local;
 }
