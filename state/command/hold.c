@@ -257,7 +257,7 @@ static void hold_be_alone(struct pieces *pieces, const struct queue *queue,
     pieces->alone = queue_alone_begin(queue);
     pieces->measures = !pieces->alone;
     pieces->whole = "its driver cannot run pieces beside the commands of other queues";
-    pieces->told = pieces->told && (pieces->alone || pieces->given != 0);
+    pieces->offset_aware = pieces->offset_aware && (pieces->alone || pieces->given != 0);
 }
 
 static void hold_end_alone(struct pieces *pieces)

@@ -94,9 +94,9 @@ static void launch_scatter(struct launch *launch)
     launch->rest = 0;
 }
 
-static bool launch_is_told(const struct launch *launch)
+static bool launch_is_offset_aware(const struct launch *launch)
 {
-    return launch->base.ops->pieces && launch->pieces.told;
+    return launch->base.ops->pieces && launch->pieces.offset_aware;
 }
 
 static cl_int launch_ready(struct command *command, struct residence *residence,
@@ -104,7 +104,7 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
 {
     const struct launch *launch = (const struct launch *)command;
     struct kernel *kernel = launch->kernel;
-    if (launch->snapshot && launch_is_told(launch) &&
+    if (launch->snapshot && launch_is_offset_aware(launch) &&
         !program_cut_real(kernel->program, residence_index))
         return launch->refused == residence->device ? CL_BUILD_PROGRAM_FAILURE : COMMAND_ABSENT;
     /* The program was told that it would run: a move may have come since, to where it cannot. */
@@ -137,7 +137,7 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
                            uint8_t residence_index)
 {
     const struct launch *launch = (const struct launch *)command;
-    if (launch->snapshot && launch_is_told(launch) &&
+    if (launch->snapshot && launch_is_offset_aware(launch) &&
         program_cut_real(launch->kernel->program, residence_index) &&
         !program_cut_fits(launch->kernel->program, launch->kernel->name, residence, residence_index,
                           launch->space.items))
@@ -150,8 +150,8 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
 static cl_program launch_program_of(const struct launch *launch, uint8_t residence_index)
 {
     const struct program *program = launch->kernel->program;
-    return launch_is_told(launch) ? program_cut_real(program, residence_index)
-                                  : program->real[residence_index];
+    return launch_is_offset_aware(launch) ? program_cut_real(program, residence_index)
+                                          : program->real[residence_index];
 }
 
 static cl_int launch_issue(struct command *command, struct residence *residence,
@@ -200,13 +200,13 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
         residence->cl->clReleaseEvent(own);
     if (launch->snapshot)
         residence->cl->clReleaseKernel(real);
-    if (error == CL_SUCCESS && launch_is_told(launch) && !launch->under_way) {
+    if (error == CL_SUCCESS && launch_is_offset_aware(launch) && !launch->under_way) {
         launch->under_way = true;
         program_cut_begin(launch->kernel->program);
     }
     /* The program was told that it would run, so a held launch is relocated. */
     bool refused = error == CL_OUT_OF_RESOURCES ||
-                   (error == CL_INVALID_WORK_GROUP_SIZE && launch_is_told(launch));
+                   (error == CL_INVALID_WORK_GROUP_SIZE && launch_is_offset_aware(launch));
     return refused && launch->snapshot && launch->refused != residence->device &&
                    launch_exceeds(command, residence, residence_index)
                ? COMMAND_ABSENT
@@ -276,12 +276,12 @@ static bool launch_device_refuses(cl_int error)
 static bool launch_can_tell(struct launch *launch)
 {
     struct queue *queue = launch->base.queue;
-    if (!launch->snapshot || !launch_is_told(launch) ||
+    if (!launch->snapshot || !launch_is_offset_aware(launch) ||
         program_cut_make(launch->kernel->program, queue->vdev_index) == CL_SUCCESS)
         return true;
     if (launch->under_way)
         return false;
-    launch->pieces.told = false;
+    launch->pieces.offset_aware = false;
     launch->pieces.measures = true;
     return true;
 }
@@ -370,18 +370,18 @@ static const char *launch_begin_pieces(struct launch *launch, struct residence *
                                        uint8_t residence_index, bool places)
 {
     const struct kernel *kernel = launch->kernel;
-    bool told = places && program_cut_real(kernel->program, residence_index);
-    if (!pieces_begin(&launch->space, residence, told, &launch->pieces))
+    bool offset_aware = places && program_cut_real(kernel->program, residence_index);
+    if (!pieces_begin(&launch->space, residence, offset_aware, &launch->pieces))
         return "its launches have too few work-groups in a row, or more work-items than offsets "
                "say";
     launch->pieces.pace = kernel->pace;
-    launch->pieces.measures = places && !told;
+    launch->pieces.measures = places && !offset_aware;
     launch->pieces.probes = !launch->pieces.measures && !launch_is_long(launch);
     if (launch->pieces.measures)
         launch->pieces.whole = "it asks where in the launch a group is, and was not built yet with "
                                "functions of ours that say so";
-    if (told && !program_cut_fits(kernel->program, kernel->name, residence, residence_index,
-                                  launch->space.items))
+    if (offset_aware && !program_cut_fits(kernel->program, kernel->name, residence, residence_index,
+                                          launch->space.items))
         return "its work-groups are too large for it with functions of ours that say where in the "
                "launch a group is";
     return NULL;

@@ -33,15 +33,15 @@ static bool pieces_fits(const struct launch_space *space, uint32_t dim)
 
 /* The slowest dimension keeps what lies together in memory in one piece; where it has few groups,
  * the one with the most. */
-static uint32_t pieces_choose_dim(const struct launch_space *space, bool told)
+static uint32_t pieces_choose_dim(const struct launch_space *space, bool offset_aware)
 {
     enum { MANY = 64 };
     uint32_t best = space->dims - 1;
-    while (told && best > 0 && !pieces_fits(space, best))
+    while (offset_aware && best > 0 && !pieces_fits(space, best))
         best--;
     for (uint32_t i = best; i-- > 0;) {
         size_t groups = pieces_groups_of(space->global[i], space->local[i]);
-        if ((!told || pieces_fits(space, i)) &&
+        if ((!offset_aware || pieces_fits(space, i)) &&
             pieces_groups_of(space->global[best], space->local[best]) < MANY &&
             groups > pieces_groups_of(space->global[best], space->local[best]))
             best = i;
@@ -68,10 +68,10 @@ void pieces_refit(struct pieces *pieces, const struct residence *residence)
     pieces->fill = (pieces_groups_to_fill(residence, pieces->group) + others - 1) / others;
 }
 
-bool pieces_begin(const struct launch_space *space, const struct residence *residence, bool told,
-                  struct pieces *ret_pieces)
+bool pieces_begin(const struct launch_space *space, const struct residence *residence,
+                  bool offset_aware, struct pieces *ret_pieces)
 {
-    uint32_t dim = pieces_choose_dim(space, told);
+    uint32_t dim = pieces_choose_dim(space, offset_aware);
     uint64_t group = 1, others = 1, row = 0, items = 0;
     bool counted = true;
     for (uint32_t i = 0; i < space->dims; i++) {
@@ -95,8 +95,9 @@ bool pieces_begin(const struct launch_space *space, const struct residence *resi
         .group = group,
     };
     pieces_refit(&pieces, residence);
-    pieces.told = told;
-    if (pieces.groups < 2 || pieces.offset > OFFSET_MAX || (told && !pieces_fits(space, dim)))
+    pieces.offset_aware = offset_aware;
+    if (pieces.groups < 2 || pieces.offset > OFFSET_MAX ||
+        (offset_aware && !pieces_fits(space, dim)))
         return false;
     *ret_pieces = pieces;
     return true;
@@ -231,7 +232,7 @@ void pieces_space(const struct pieces *pieces, const struct launch_space *space,
     }
     piece.offset[dim] = pieces_offset(pieces);
     piece.global[dim] = pieces_size(pieces);
-    if (pieces->told) {
+    if (pieces->offset_aware) {
         piece.dims = 3;
         piece.offset[2] =
             cut_word(space->dims, dim, space->dims == 1 ? pieces->offset : pieces->global);

@@ -44,7 +44,7 @@ struct pieces {
     uint64_t row;      /**< Work-items of one group along dim, through all other dimensions. */
     uint64_t group;    /**< Work-items of a group. */
     size_t at, count;  /**< The piece to be given next: groups of it. */
-    bool told;         /**< The kernel is told where a piece is: program_cut.h. */
+    bool offset_aware; /**< The kernel is told where a piece is: program_cut.h. */
     bool measures;     /**< It is not cut, but measured: one piece... */
     const char *whole; /**< ...for this reason; static. */
     bool probes;       /**< Nothing is predicted of it: the first pieces say how fast it is. */
@@ -62,13 +62,13 @@ struct pieces {
 
 /**
  * Begin with @space, whose local size is known, in @residence.
- * @told  The kernel asks where it is in the launch, and is told.
+ * @offset_aware  The kernel asks where it is in the launch, and is told.
  * @ret_pieces  Without `pace`, which the caller sets.
  * False where there are not two pieces that could be told apart by offsets that every driver
  * carries.
  */
-bool pieces_begin(const struct launch_space *space, const struct residence *residence, bool told,
-                  struct pieces *ret_pieces);
+bool pieces_begin(const struct launch_space *space, const struct residence *residence,
+                  bool offset_aware, struct pieces *ret_pieces);
 void pieces_finish(struct pieces *pieces);
 /** False while nothing says how fast it is. By who gives its pieces. */
 bool pieces_know_pace(const struct pieces *pieces);
