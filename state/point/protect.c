@@ -188,7 +188,7 @@ static bool protect_is_found_lost(void)
     bool lost = false;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
         lost = event_is_lost(event) || lost;
-    return room_find_bereft() || lost || protect_is_lost();
+    return room_find_data_lost() || lost || protect_is_lost();
 }
 
 uint64_t protect_recoveries(void)
@@ -476,7 +476,7 @@ static void *protect_thread(void *unused)
         state.woken = false;
         pthread_mutex_unlock(&state.lock);
         /* What is lost may be what it left, with bytes that are nowhere else. */
-        lost = protect_is_lost() || (woken && room_find_bereft());
+        lost = protect_is_lost() || (woken && room_find_data_lost());
         if (lost)
             protect_give_up_if_pinned();
         bool recovers = lost && !protect_refusal();

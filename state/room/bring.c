@@ -355,7 +355,7 @@ static cl_int bring_copy_all(struct bringing *b)
         error = ops->bring(b->command, residence_index);
     room_copy_end();
     if (error != CL_SUCCESS)
-        (void)room_lose_bereft();
+        (void)room_lose_data_lost();
     gate_open();
     return error;
 }

@@ -87,9 +87,9 @@ uint64_t room_least(const struct command *command);
  * on demand: have the one where it is count as lost too, once what that was given has ended, so
  * that the program is recovered. True: so it is. Gate closed.
  */
-bool room_lose_bereft(void);
+bool room_lose_data_lost(void);
 /** The same for who is not inside the gate, and does not have it closed. */
-bool room_find_bereft(void);
+bool room_find_data_lost(void);
 
 /** A move prepares @device, where it may use @grant; and it failed, or the program is there. */
 void room_reserve(struct device *device, uint64_t grant);

@@ -10,29 +10,29 @@
  * device where it is counts as lost too, and all is as it is after such a loss.
  */
 
-static bool bereft_is_bereft(const struct memory *root)
+static bool data_lost_is_data_lost(const struct memory *root)
 {
     return root->root == root && root->type != CL_MEM_OBJECT_PIPE && object_refs(root) != 0 &&
            memory_only_at(root, RESIDENCE_NONE) != 0;
 }
 
 /* Some context that a device has has objects like that. Inside the gate, or with it closed. */
-static bool bereft_is_any_bereft(void)
+static bool data_lost_is_any_data_lost(void)
 {
     bool any = false;
     uintptr_t cursor = 0;
     struct memory *memory;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         any = any || (context_lives(memory->context, context_home(memory->context)) &&
-                      bereft_is_bereft(memory));
+                      data_lost_is_data_lost(memory));
     return any;
 }
 
-bool room_lose_bereft(void)
+bool room_lose_data_lost(void)
 {
     uintptr_t cursor = 0;
     struct context *context;
-    if (!the_upcalls || !the_upcalls->is_protected() || !bereft_is_any_bereft())
+    if (!the_upcalls || !the_upcalls->is_protected() || !data_lost_is_any_data_lost())
         return false;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         uint8_t residence_index = context_home(context);
@@ -47,14 +47,14 @@ bool room_lose_bereft(void)
     return true;
 }
 
-bool room_find_bereft(void)
+bool room_find_data_lost(void)
 {
     gate_enter();
-    bool bereft = bereft_is_any_bereft();
+    bool data_lost = data_lost_is_any_data_lost();
     gate_leave();
-    if (!bereft || gate_close(0) != 0)
+    if (!data_lost || gate_close(0) != 0)
         return false;
-    bereft = room_lose_bereft();
+    data_lost = room_lose_data_lost();
     gate_open();
-    return bereft;
+    return data_lost;
 }
