@@ -25,7 +25,7 @@
 
 #define TELL_NS (200 * NS_PER_MS)
 
-static struct long_lock turn = LONG_LOCK_INITIALIZER;
+static struct long_lock residency_token = LONG_LOCK_INITIALIZER;
 /* What the last image has of which point, and where that is. By who has the turn. */
 static struct {
     char path[PATH_MAX];
@@ -35,7 +35,7 @@ static struct {
 
 static void checkpoint_in_child(void)
 {
-    long_lock_init(&turn);
+    long_lock_init(&residency_token);
 }
 
 FORK_PART = {.rank = FORK_TABLE, .in_child = checkpoint_in_child};
@@ -342,7 +342,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
     int before = cancel_hold();
     *ret_report = (struct checkpoint_report){0};
     int error = -ETIMEDOUT;
-    if (long_lock_take(&turn, request->deadline_ns)) {
+    if (long_lock_take(&residency_token, request->deadline_ns)) {
         error = work_is_over() ? -ESHUTDOWN : checkpoint_make_image(&m);
         if (!error && request->keep)
             (void)!image_keep_last(request->folder, ret_report->image, request->keep,
@@ -350,7 +350,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
         last.keeps = last.keeps || m.point;
         if (!request->keeps)
             checkpoint_let_go();
-        long_lock_release(&turn);
+        long_lock_release(&residency_token);
     }
     image_manifest_finish(&m.manifest);
     cancel_allow(before);
@@ -366,8 +366,8 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
 void checkpoint_end(void)
 {
     int before = cancel_hold();
-    (void)long_lock_take(&turn, 0);
+    (void)long_lock_take(&residency_token, 0);
     checkpoint_let_go();
-    long_lock_release(&turn);
+    long_lock_release(&residency_token);
     cancel_allow(before);
 }

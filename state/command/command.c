@@ -7,7 +7,7 @@
 #include "state/base/threads/cancel.h"
 #include "state/command/elsewhere.h"
 #include "state/command/journal.h"
-#include "state/command/turn.h"
+#include "state/command/residency_token.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 
@@ -205,8 +205,8 @@ cl_int command_issue_in(struct command *command, struct residence *residence,
     if (UNLIKELY(error != CL_SUCCESS))
         return command_issue_failed(command, residence, residence_index, error);
     command_given(command, residence_index);
-    if (UNLIKELY(command->turn != 0))
-        turn_end(command);
+    if (UNLIKELY(command->residency_token != 0))
+        residency_token_release(command);
     return CL_SUCCESS;
 }
 
@@ -312,7 +312,7 @@ static cl_int command_run_held(const struct call *call)
     struct queue *queue = call->command->queue;
     struct event *event = call->event;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
-    turn_end(call->command);
+    residency_token_release(call->command);
     if (!event && call->blocking)
         event = event_create(queue->context, queue, call->command->ops->type);
     if (event || !call->blocking)
@@ -363,7 +363,7 @@ static inline cl_int command_run_call(struct call *call)
         if (error == CL_SUCCESS)
             continue;
         if (!context_outlives(command->queue->context, error, &tries)) {
-            turn_end(command);
+            residency_token_release(command);
             event_discard(call->event);
             return error;
         }
@@ -404,7 +404,7 @@ static cl_int command_hold_pieces(struct call *call)
         if (error == COMMAND_ABSENT)
             error = the_upcalls->bring(command);
     } while (error == CL_SUCCESS);
-    turn_end(command);
+    residency_token_release(command);
     event_discard(call->event);
     return error;
 }

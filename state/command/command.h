@@ -152,8 +152,8 @@ struct command {
     cl_int refused;  /**< What bringing said of it last. */
     cl_int shortage; /**< The driver, given it, said that there is no room. */
     uint8_t spills;  /**< How often it was told to go on by spilling, when it had asked for room. */
-    uint8_t squeezes; /**< How often: each has more spilled; the last asks the policy. */
-    uint64_t turn;    /**< Of room.h; 0: none. */
+    uint8_t squeezes;         /**< How often: each has more spilled; the last asks the policy. */
+    uint64_t residency_token; /**< Of room.h; 0: none. */
     /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
      *  (0 at first) on, NULL past the last. */
     struct memory *(*more)(const struct command *command, unsigned *cursor, bool *ret_writes);
@@ -178,7 +178,7 @@ static inline void command_init(struct command *command, const struct command_op
     command->use_count = 0;
     command->writes = 0;
     command_begin_anew(command);
-    command->turn = 0;
+    command->residency_token = 0;
     command->more = NULL;
 }
 

@@ -9,8 +9,8 @@
 #include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
+#include "state/command/residency_token.h"
 #include "state/command/traced.h"
-#include "state/command/turn.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
@@ -413,7 +413,7 @@ static cl_int hold_let_piece_go(struct held *held, struct residence *residence,
 {
     cl_int error = held->error;
     if (held->given && error != CL_SUCCESS) {
-        turn_end(held->command);
+        residency_token_release(held->command);
         parts_close(held->event->parts, error);
         return PARTS_GIVEN;
     }
@@ -477,7 +477,7 @@ static cl_int hold_let_go(struct held *held, struct residence *residence, uint8_
     }
     if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
         return error;
-    turn_end(command);
+    residency_token_release(command);
     if (error != CL_SUCCESS && command->ops->cancel)
         command->ops->cancel(command);
     if (held->event && error == CL_SUCCESS) {

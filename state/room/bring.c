@@ -6,7 +6,7 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/long_lock.h"
 #include "state/command/parts.h"
-#include "state/command/turn.h"
+#include "state/command/residency_token.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/object/lost.h"
@@ -162,7 +162,7 @@ static cl_int bring_find_room(struct bringing *b, uint8_t residence_index)
         cl_int error = bring_make_real(b, residence_index, &b->missing, &reason);
         if (error != CL_SUCCESS || b->missing == 0)
             return error;
-        if (!turn_has(b->command) ||
+        if (!residency_token_has(b->command) ||
             room_make(residence, bring_to_free(&residence->device->account, b->missing), b->command,
                       &b->later) == 0)
             return reason;
@@ -368,7 +368,7 @@ static cl_int bring_ask(struct bringing *b, struct device *device, cl_int reason
     bool writes;
     for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));)
         least += memory->root->size;
-    turn_end(b->command);
+    residency_token_release(b->command);
     enum room_answer answer = room_ask(device, b->missing, least, true, reason);
     /* With what it may have now others can be spilled for it. Where that was in vain again and
      * again others took what was freed, or the limit was lowered meanwhile: that is no error. */
@@ -419,19 +419,19 @@ static bool bring_is_lost(const struct command *command, cl_int error)
 static cl_int bring(struct bringing *b)
 {
     struct device *device = NULL;
-    bool had_turn = turn_has(b->command);
+    bool had_token = residency_token_has(b->command);
     cl_int error = bring_prepare(b, &device);
     if (error != CL_SUCCESS && bring_is_lost(b->command, error))
         return CL_OUT_OF_RESOURCES;
     if (is_shortage(error) && b->missing != 0) {
-        if (had_turn && b->later) {
-            turn_end(b->command);
+        if (had_token && b->later) {
+            residency_token_release(b->command);
             the_upcalls->await_move();
             return CL_SUCCESS;
         }
-        if (had_turn)
+        if (had_token)
             return bring_ask(b, device, error);
-        turn_take(b->command);
+        residency_token_take(b->command);
         return CL_SUCCESS; /* looked at again, with the turn */
     }
     /* How a command ended is its own event's affair. */
@@ -458,7 +458,7 @@ cl_int command_bring(struct command *command)
     if (command->ops->relocate)
         command->ops->relocate(command);
     if (command->shortage != CL_SUCCESS)
-        turn_take(command);
+        residency_token_take(command);
     atomic_fetch_add(&bringing, 1);
     uint64_t begun = span_begin();
     cl_int error = bring(&b);

@@ -6,7 +6,7 @@
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/work.h"
-#include "state/command/turn.h"
+#include "state/command/residency_token.h"
 #include "state/program/kernel.h"
 
 /* What was granted beyond what is held is kept up to this, so that a program which makes and
@@ -312,7 +312,7 @@ void room_unreserve(void)
 
 void room_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
 {
-    uint64_t serial = turn_current();
+    uint64_t serial = residency_token_current();
     pthread_mutex_lock(&grants);
     struct device *from = atomic_load(&vdev->device);
     /* In this order, so that nobody sees it suspended from where it was before that. */
@@ -329,7 +329,7 @@ void room_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
     pthread_mutex_unlock(&grants);
     /* Whoever had it may have nothing to be given to for long. */
     if (serial != 0)
-        turn_end_of(serial);
+        residency_token_release_of(serial);
 }
 
 static void room_in_child(void)

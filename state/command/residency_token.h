@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_COMMAND_TURN_H
-#define RESEAT_STATE_COMMAND_TURN_H
+#ifndef RESEAT_STATE_COMMAND_RESIDENCY_TOKEN_H
+#define RESEAT_STATE_COMMAND_RESIDENCY_TOKEN_H
 
 #include "state/command/command.h"
 
@@ -12,13 +12,13 @@
  */
 
 /** Blocks; outside the gate. */
-void turn_take(struct command *command);
-bool turn_has(const struct command *command);
-void turn_end(struct command *command);
+void residency_token_take(struct command *command);
+bool residency_token_has(const struct command *command);
+void residency_token_release(struct command *command);
 
 /** Whose it is now; 0: nobody's. */
-uint64_t turn_current(void);
+uint64_t residency_token_current(void);
 /** Whose turn @serial is not any more may be anybody's. Any thread. */
-void turn_end_of(uint64_t serial);
+void residency_token_release_of(uint64_t serial);
 
 #endif
