@@ -17,7 +17,7 @@ static struct {
     pthread_cond_t changed;
     bool held;           /* guarded by lock, like all below */
     struct move *making; /* requests to prewarm that build without it */
-} turn = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} movers_lock = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 /* Movers that wait for that lock: those that yield give way to them. */
 static _Atomic unsigned waiting;
 
@@ -25,82 +25,82 @@ static _Atomic unsigned waiting;
 #define LOOK_NS (50 * NS_PER_MS)
 
 /* Under the turn's lock. False: the deadline passed, or it was canceled. */
-static bool move_turn_await_change(uint64_t deadline_ns, const atomic_bool *cancel)
+static bool move_lock_await_change(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     uint64_t look = clock_now_ns() + LOOK_NS;
     bool looks = cancel && (deadline_ns == 0 || look < deadline_ns);
-    int error = clock_wait(&turn.changed, &turn.lock, looks ? look : deadline_ns);
+    int error = clock_wait(&movers_lock.changed, &movers_lock.lock, looks ? look : deadline_ns);
     return (error == 0 || looks) && !(cancel && atomic_load(cancel));
 }
 
 /* @beside: others may be building for other devices. */
-static bool move_turn_take_turn(uint64_t deadline_ns, const atomic_bool *cancel, bool beside)
+static bool move_lock_take(uint64_t deadline_ns, const atomic_bool *cancel, bool beside)
 {
     bool waits = true;
-    pthread_mutex_lock(&turn.lock);
-    while (waits && (turn.held || (turn.making && !beside)))
-        waits = move_turn_await_change(deadline_ns, cancel);
-    bool taken = !turn.held && (beside || !turn.making);
-    turn.held = turn.held || taken;
-    pthread_mutex_unlock(&turn.lock);
+    pthread_mutex_lock(&movers_lock.lock);
+    while (waits && (movers_lock.held || (movers_lock.making && !beside)))
+        waits = move_lock_await_change(deadline_ns, cancel);
+    bool taken = !movers_lock.held && (beside || !movers_lock.making);
+    movers_lock.held = movers_lock.held || taken;
+    pthread_mutex_unlock(&movers_lock.lock);
     return taken;
 }
 
-static bool move_turn_take_turn_alone(uint64_t deadline_ns, const atomic_bool *cancel, bool yields)
+static bool move_lock_take_turn_alone(uint64_t deadline_ns, const atomic_bool *cancel, bool yields)
 {
     atomic_fetch_add(&waiting, !yields);
-    bool taken = move_turn_take_turn(deadline_ns, cancel, false);
+    bool taken = move_lock_take(deadline_ns, cancel, false);
     atomic_fetch_sub(&waiting, !yields);
     return taken;
 }
 
 bool move_lock_until(uint64_t deadline_ns, bool yields)
 {
-    return move_turn_take_turn_alone(deadline_ns, NULL, yields);
+    return move_lock_take_turn_alone(deadline_ns, NULL, yields);
 }
 
 bool move_lock_unless(uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    return move_turn_take_turn_alone(deadline_ns, cancel, false);
+    return move_lock_take_turn_alone(deadline_ns, cancel, false);
 }
 
 bool move_lock_to_prewarm(uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    return move_turn_take_turn(deadline_ns, cancel, true);
+    return move_lock_take(deadline_ns, cancel, true);
 }
 
 bool move_is_made_ready(const struct device_key *target)
 {
-    pthread_mutex_lock(&turn.lock);
-    const struct move *other = turn.making;
+    pthread_mutex_lock(&movers_lock.lock);
+    const struct move *other = movers_lock.making;
     while (other && !device_key_equal(&other->target->key, target))
         other = other->next;
-    pthread_mutex_unlock(&turn.lock);
+    pthread_mutex_unlock(&movers_lock.lock);
     return other != NULL;
 }
 
 void move_make_begin(struct move *move)
 {
-    pthread_mutex_lock(&turn.lock);
-    move->next = turn.making;
-    turn.making = move;
-    turn.held = false;
-    pthread_cond_broadcast(&turn.changed);
-    pthread_mutex_unlock(&turn.lock);
+    pthread_mutex_lock(&movers_lock.lock);
+    move->next = movers_lock.making;
+    movers_lock.making = move;
+    movers_lock.held = false;
+    pthread_cond_broadcast(&movers_lock.changed);
+    pthread_mutex_unlock(&movers_lock.lock);
 }
 
 void move_make_end(struct move *move)
 {
-    struct move **at = &turn.making;
-    pthread_mutex_lock(&turn.lock);
+    struct move **at = &movers_lock.making;
+    pthread_mutex_lock(&movers_lock.lock);
     /* Only who prewarms has it meanwhile, and not for long. */
-    while (turn.held)
-        (void)clock_wait(&turn.changed, &turn.lock, 0);
-    turn.held = true;
+    while (movers_lock.held)
+        (void)clock_wait(&movers_lock.changed, &movers_lock.lock, 0);
+    movers_lock.held = true;
     while (*at != move)
         at = &(*at)->next;
     *at = move->next;
-    pthread_mutex_unlock(&turn.lock);
+    pthread_mutex_unlock(&movers_lock.lock);
 }
 
 void move_lock(void)
@@ -110,10 +110,10 @@ void move_lock(void)
 
 void move_unlock(void)
 {
-    pthread_mutex_lock(&turn.lock);
-    turn.held = false;
-    pthread_cond_broadcast(&turn.changed);
-    pthread_mutex_unlock(&turn.lock);
+    pthread_mutex_lock(&movers_lock.lock);
+    movers_lock.held = false;
+    pthread_cond_broadcast(&movers_lock.changed);
+    pthread_mutex_unlock(&movers_lock.lock);
 }
 
 bool move_is_awaited(void)
@@ -198,15 +198,15 @@ int move_close_gate(struct move *move)
     return error;
 }
 
-static void move_turn_in_child(void)
+static void move_lock_in_child(void)
 {
-    pthread_mutex_init(&turn.lock, NULL);
-    pthread_cond_init(&turn.changed, NULL);
-    turn.held = false;
-    turn.making = NULL;
+    pthread_mutex_init(&movers_lock.lock, NULL);
+    pthread_cond_init(&movers_lock.changed, NULL);
+    movers_lock.held = false;
+    movers_lock.making = NULL;
     atomic_store(&waiting, 0);
     for (uint32_t i = 0; i < the_vdev_count; i++)
         atomic_store(&the_vdevs[i]->moving, false);
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = move_turn_in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = move_lock_in_child};
