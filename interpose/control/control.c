@@ -192,7 +192,7 @@ static void control_send_frame(void *data, struct frame *frame)
 static void control_put_protection(struct frame *frame, const struct protect_status *status)
 {
     char as[PROTECTION_TEXT_MAX];
-    struct keeper_status right;
+    struct keeper_status lease;
     struct loss loss;
 
     control_protect_words(as);
@@ -201,8 +201,8 @@ static void control_put_protection(struct frame *frame, const struct protect_sta
     lost_last(&loss);
     control_frame_loss(frame, &loss);
     frame_u64(frame, "stored", stored_bytes());
-    keeper_read(&right);
-    control_frame_right(frame, &right);
+    keeper_read(&lease);
+    control_frame_lease(frame, &lease);
 }
 
 static void control_send_status(struct link *link)
@@ -375,9 +375,9 @@ static void control_take_cancel(const msgpack_object *map)
 }
 
 /** What the agent heard of the program that this process was before it executed this one. */
-static void control_follow_right(const msgpack_object *map)
+static void control_follow_lease(const msgpack_object *map)
 {
-    char path[PATH_MAX], id[RIGHT_ID_MAX];
+    char path[PATH_MAX], id[LEASE_ID_MAX];
 
     if (!field_path(map, "folder", path, sizeof(path)) || path[0] != '/' ||
         !field_string(map, "id", id, sizeof(id)))
@@ -410,7 +410,7 @@ static void control_take_welcome(const msgpack_object *map)
     control.places = field_bool(map, "places", false);
     control_resolve_locked();
     pthread_mutex_unlock(&control.lock);
-    control_follow_right(field_get(map, "right"));
+    control_follow_lease(field_get(map, "right"));
 }
 
 static void control_take_query(const msgpack_object *map)

@@ -160,15 +160,15 @@ void control_frame_protect(struct frame *frame, const char *as, const struct pro
     frame_end(frame);
 }
 
-void control_frame_right(struct frame *frame, const struct keeper_status *right)
+void control_frame_lease(struct frame *frame, const struct keeper_status *lease)
 {
-    char problem[sizeof(right->problem)];
+    char problem[sizeof(lease->problem)];
 
-    text_make_safe(problem, sizeof(problem), right->problem, strlen(right->problem));
+    text_make_safe(problem, sizeof(problem), lease->problem, strlen(lease->problem));
     frame_map(frame, "right");
-    frame_string(frame, "folder", right->path);
-    frame_string(frame, "id", right->id);
-    frame_bool(frame, "fenced", right->fenced);
+    frame_string(frame, "folder", lease->path);
+    frame_string(frame, "id", lease->id);
+    frame_bool(frame, "fenced", lease->fenced);
     frame_string(frame, "problem", problem);
     frame_end(frame);
 }

@@ -10,7 +10,7 @@
 #include "interpose/control/control_protect.h"
 #include "state/base/clock.h"
 #include "state/checkpoint/keeper.h"
-#include "state/image/image_right.h"
+#include "state/image/image_lease.h"
 #include "state/move/park.h"
 #include "state/move/status.h"
 #include "state/point/point.h"
@@ -119,7 +119,7 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     if (request->folder[0] && request->folder[0] != '/')
         return "the folder for the image is not named from the root folder on";
     if (request->lease_ms != 0 &&
-        (request->lease_ms < RIGHT_LEASE_LEAST_MS || request->lease_ms > RIGHT_LEASE_MOST_MS))
+        (request->lease_ms < LEASE_LEASE_LEAST_MS || request->lease_ms > LEASE_LEASE_MOST_MS))
         return "the lease is too short or too long";
     if (request->checkpoint)
         return request->folder[0] || request->ends || request->parks
@@ -358,12 +358,12 @@ static void control_job_dispatch(const struct control_request *request,
 static bool control_job_is_fenced(struct control_report *ret_report)
 {
     struct move_report *whole = &ret_report->whole;
-    struct keeper_status right;
-    keeper_read(&right);
-    if (!right.fenced)
+    struct keeper_status lease;
+    keeper_read(&lease);
+    if (!lease.fenced)
         return false;
     *ret_report = (struct control_report){.whole.result = MOVE_ROLLED_BACK};
-    (void)!snprintf(whole->reason, sizeof(whole->reason), "it is fenced: %.480s", right.problem);
+    (void)!snprintf(whole->reason, sizeof(whole->reason), "it is fenced: %.480s", lease.problem);
     return true;
 }
 

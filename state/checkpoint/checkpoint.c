@@ -257,10 +257,10 @@ static int checkpoint_write_image(struct making *m, struct image_folder *folder,
 }
 
 /* From here on somebody may start it again. */
-static int checkpoint_describe_right(struct making *m, const char *path)
+static int checkpoint_describe_lease(struct making *m, const char *path)
 {
     uint32_t lease_ms = m->request->lease_ms;
-    struct right right;
+    struct lease lease;
     if (lease_ms) {
         int error = keeper_begin(path, lease_ms);
         if (error)
@@ -269,12 +269,12 @@ static int checkpoint_describe_right(struct making *m, const char *path)
                                        ? "the right to run it is for images in another folder"
                                        : strerror(-error));
     }
-    if (!keeper_right(path, &right))
+    if (!keeper_lease(path, &lease))
         return 0;
-    struct image_record *record = image_manifest_add(&m->manifest, IMAGE_RIGHT);
-    if (!record || !(record->right->id = strdup(right.id)))
+    struct image_record *record = image_manifest_add(&m->manifest, IMAGE_LEASE);
+    if (!record || !(record->lease->id = strdup(lease.id)))
         return -ENOMEM;
-    record->right->generation = right.generation;
+    record->lease->generation = lease.generation;
     return 0;
 }
 
@@ -317,7 +317,7 @@ static int checkpoint_make_image(struct making *m)
     if (!error && m->partner)
         error = checkpoint_describe_progress(m);
     if (!error)
-        error = checkpoint_describe_right(m, folder->path);
+        error = checkpoint_describe_lease(m, folder->path);
     if (!error)
         error = checkpoint_write_image(m, folder, problem);
     image_folder_close(folder);

@@ -23,7 +23,7 @@
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct right right; /* guarded by lock, as all below; but while it is kept only its thread
+    struct lease lease; /* guarded by lock, as all below; but while it is kept only its thread
                            writes what is in it, and the problem */
     bool kept;
     bool settled;  /* it is the program's */
@@ -37,7 +37,7 @@ static struct {
 
 static uint64_t keeper_lease_ns(void)
 {
-    return keeper.right.holder.lease_ms * NS_PER_MS;
+    return keeper.lease.holder.lease_ms * NS_PER_MS;
 }
 
 /* Locked. Others may take it for dead, or have. */
@@ -56,38 +56,38 @@ static void keeper_wait_until(uint64_t boot_ns)
 }
 
 /* In words that an operator can act on. */
-static void keeper_name_problem(const struct right *right, int error,
+static void keeper_name_problem(const struct lease *lease, int error,
                                 char ret_problem[KEEPER_PROBLEM_MAX])
 {
-    struct right now = {.generation = right->generation};
+    struct lease now = {.generation = lease->generation};
     if (error != -ESTALE)
         (void)!snprintf(ret_problem, KEEPER_PROBLEM_MAX,
                         "it cannot say that it lives: %.300s/rights/%s.%" PRIu64 ": %s",
-                        right->path, right->id, right->generation, strerror(-error));
-    else if (right_find(right->path, right->id, &now) == 0 && now.generation != right->generation)
+                        lease->path, lease->id, lease->generation, strerror(-error));
+    else if (lease_find(lease->path, lease->id, &now) == 0 && now.generation != lease->generation)
         (void)!snprintf(ret_problem, KEEPER_PROBLEM_MAX,
                         "process %" PRIu64 " on %s took its right to run, of the images in %.300s",
-                        now.holder.pid, now.holder.host, right->path);
+                        now.holder.pid, now.holder.host, lease->path);
     else
         (void)!snprintf(ret_problem, KEEPER_PROBLEM_MAX,
-                        "somebody took its right to run, of the images in %.300s", right->path);
+                        "somebody took its right to run, of the images in %.300s", lease->path);
 }
 
 static void keeper_renew(bool ends)
 {
-    struct right right = keeper.right;
+    struct lease lease = keeper.lease;
     bool restored = keeper.restored;
     char problem[KEEPER_PROBLEM_MAX] = "";
     uint64_t began = clock_boot_ns();
     pthread_mutex_unlock(&keeper.lock);
-    int error = right_renew(&right, ends ? RIGHT_ENDED : RIGHT_RUNNING);
+    int error = lease_renew(&lease, ends ? LEASE_ENDED : LEASE_RUNNING);
     if (error)
-        keeper_name_problem(&right, error, problem);
+        keeper_name_problem(&lease, error, problem);
     if (error && strcmp(problem, keeper.problem) != 0)
         log_warn("%s", problem);
     pthread_mutex_lock(&keeper.lock);
     memcpy(keeper.problem, problem, sizeof(problem));
-    keeper.right = right;
+    keeper.lease = lease;
     keeper.taken = error == -ESTALE;
     if (!error) {
         keeper.renewed_ns = began;
@@ -101,7 +101,7 @@ static void *keeper_thread(void *unused)
     (void)unused;
     pthread_mutex_lock(&keeper.lock);
     for (bool tried = false; !keeper.ended && !keeper.taken;) {
-        uint64_t next = clock_boot_ns() + RIGHT_BEAT(keeper_lease_ns());
+        uint64_t next = clock_boot_ns() + LEASE_BEAT(keeper_lease_ns());
         while (!keeper.ends && (!keeper.restored || tried) && clock_boot_ns() < next)
             keeper_wait_until(next);
         bool restored = keeper.restored, ends = keeper.ends;
@@ -159,11 +159,11 @@ __attribute__((destructor)) static void keeper_process_ends(void)
 }
 
 /* Locked. */
-static int keeper_start_locked(const struct right *right, bool settled)
+static int keeper_start_locked(const struct lease *lease, bool settled)
 {
     int error = fork_watch();
     keeper.settled = settled;
-    keeper.right = *right;
+    keeper.lease = *lease;
     keeper.renewed_ns = clock_boot_ns();
     if (!error)
         error = thread_start("reseat-right", 0, keeper_thread, NULL, NULL);
@@ -173,63 +173,63 @@ static int keeper_start_locked(const struct right *right, bool settled)
     return error;
 }
 
-static int keeper_keep_from_now(const struct right *right, bool settled)
+static int keeper_keep_from_now(const struct lease *lease, bool settled)
 {
     pthread_mutex_lock(&keeper.lock);
-    int error = keeper.kept ? -EBUSY : keeper_start_locked(right, settled);
+    int error = keeper.kept ? -EBUSY : keeper_start_locked(lease, settled);
     pthread_mutex_unlock(&keeper.lock);
     return error;
 }
 
 int keeper_begin(const char *path, uint32_t lease_ms)
 {
-    struct right right;
+    struct lease lease;
     pthread_mutex_lock(&keeper.lock);
-    bool kept = keeper.kept, same = kept && strcmp(keeper.right.path, path) == 0;
+    bool kept = keeper.kept, same = kept && strcmp(keeper.lease.path, path) == 0;
     pthread_mutex_unlock(&keeper.lock);
     if (kept)
         return same ? 0 : -EBUSY;
-    int error = right_begin(path, lease_ms, &right);
-    return error ? error : keeper_keep_from_now(&right, true);
+    int error = lease_begin(path, lease_ms, &lease);
+    return error ? error : keeper_keep_from_now(&lease, true);
 }
 
-int keeper_adopt(const struct right *right)
+int keeper_adopt(const struct lease *lease)
 {
-    return keeper_keep_from_now(right, false);
+    return keeper_keep_from_now(lease, false);
 }
 
 static void *keeper_follow_thread(void *data)
 {
-    struct right *CLEANUP(cleanup_free) right = data;
-    int error = right_find(right->path, right->id, right);
+    struct lease *CLEANUP(cleanup_free) lease = data;
+    int error = lease_find(lease->path, lease->id, lease);
     if (!error)
-        error = right_is_own(right) ? keeper_keep_from_now(right, true) : -ESTALE;
+        error = lease_is_own(lease) ? keeper_keep_from_now(lease, true) : -ESTALE;
     if (error && error != -EBUSY)
         log_warn(
             "the right to run of the process before it executed this program, of the images in "
             "%s: %s",
-            right->path, error == -ESTALE ? "it is not its own any more" : strerror(-error));
+            lease->path, error == -ESTALE ? "it is not its own any more" : strerror(-error));
     return NULL;
 }
 
 int keeper_follow(const char *path, const char *id)
 {
-    struct right *right;
+    struct lease *lease;
     pthread_mutex_lock(&keeper.lock);
     bool kept = keeper.kept;
     pthread_mutex_unlock(&keeper.lock);
     if (kept)
         return 0;
-    if (!right_id_is_valid(id) || strlen(path) >= sizeof(right->path))
+    if (!lease_id_is_valid(id) || strlen(path) >= sizeof(lease->path))
         return -EBADMSG;
-    right = calloc(1, sizeof(*right));
-    if (!right)
+    lease = calloc(1, sizeof(*lease));
+    if (!lease)
         return -ENOMEM;
-    strcpy(right->path, path);
-    strcpy(right->id, id);
-    int error = thread_start("reseat-follow", 0, keeper_follow_thread, right, NULL);
+    strcpy(lease->path, path);
+    strcpy(lease->id, id);
+    int error = thread_start("reseat-follow", 0, keeper_follow_thread, lease, NULL);
     if (error)
-        free(right);
+        free(lease);
     return error;
 }
 
@@ -256,8 +256,8 @@ void keeper_read(struct keeper_status *ret_status)
     pthread_mutex_lock(&keeper.lock);
     *ret_status = (struct keeper_status){.fenced = keeper_has_lapsed()};
     if (keeper.kept) {
-        memcpy(ret_status->path, keeper.right.path, sizeof(keeper.right.path));
-        memcpy(ret_status->id, keeper.right.id, sizeof(keeper.right.id));
+        memcpy(ret_status->path, keeper.lease.path, sizeof(keeper.lease.path));
+        memcpy(ret_status->id, keeper.lease.id, sizeof(keeper.lease.id));
         memcpy(ret_status->problem, keeper.problem, sizeof(keeper.problem));
     }
     if (ret_status->fenced && !*ret_status->problem)
@@ -265,16 +265,16 @@ void keeper_read(struct keeper_status *ret_status)
             ret_status->problem, sizeof(ret_status->problem),
             "it could not say in time that it lives: the disk of %.300s is slow, or it stood "
             "still itself",
-            keeper.right.path);
+            keeper.lease.path);
     pthread_mutex_unlock(&keeper.lock);
 }
 
-bool keeper_right(const char *path, struct right *ret_right)
+bool keeper_lease(const char *path, struct lease *ret_lease)
 {
     pthread_mutex_lock(&keeper.lock);
-    bool has = keeper.kept && strcmp(keeper.right.path, path) == 0;
+    bool has = keeper.kept && strcmp(keeper.lease.path, path) == 0;
     if (has)
-        *ret_right = keeper.right;
+        *ret_lease = keeper.lease;
     pthread_mutex_unlock(&keeper.lock);
     return has;
 }

@@ -1,10 +1,10 @@
 #ifndef RESEAT_STATE_CHECKPOINT_KEEPER_H
 #define RESEAT_STATE_CHECKPOINT_KEEPER_H
 
-#include "state/image/image_right.h"
+#include "state/image/image_lease.h"
 
 /*
- * The process keeps the right to run its program (state/image/image_right.h): a thread says again
+ * The process keeps the right to run its program (state/image/image_lease.h): a thread says again
  * and again that it is alive, and at exit(), behind all handlers, that it ended. When it could not
  * say so for its lease, another host may take it for dead: then its calls wait, with the gate
  * closed, until it could again; or for ever, once somebody has taken the right. So of one program
@@ -19,9 +19,9 @@
  * Blocks on the disk. Returns 0, -EBUSY (there is one for another folder), -ENOMEM or -errno.
  */
 MUST_CHECK int keeper_begin(const char *path, uint32_t lease_ms);
-/** The process took @right over, just now. Until it is the program that it was (keeper_settle), it
+/** The process took @lease over, just now. Until it is the program that it was (keeper_settle), it
  * does not say of its end that it is the program's. Returns 0, -EBUSY or -ENOMEM. */
-MUST_CHECK int keeper_adopt(const struct right *right);
+MUST_CHECK int keeper_adopt(const struct lease *lease);
 void keeper_settle(void);
 /** The process had the right @id, for the images in @path, before it executed (execve) the program
  * that it is now: it says on that it lives, in a while, if the right is its own still. Returns 0 or
@@ -36,13 +36,13 @@ void keeper_restored(void);
 /** How it is with the right. */
 struct keeper_status {
     char path[PATH_MAX]; /**< Of the images; "": it has none. */
-    char id[RIGHT_ID_MAX];
+    char id[LEASE_ID_MAX];
     bool fenced;                      /**< The program's calls wait. */
     char problem[KEEPER_PROBLEM_MAX]; /**< Why it could not say that it lives when it last tried;
                                            one line, or "". */
 };
 void keeper_read(struct keeper_status *ret_status);
 /** The right for the images in @path. False: there is none. */
-bool keeper_right(const char *path, struct right *ret_right);
+bool keeper_lease(const char *path, struct lease *ret_lease);
 
 #endif

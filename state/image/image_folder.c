@@ -16,7 +16,7 @@
 #include "state/base/clock.h"
 #include "state/base/files/folder.h"
 #include "state/base/threads/fork.h"
-#include "state/image/image_right.h"
+#include "state/image/image_lease.h"
 
 #define CHUNKS "chunks"
 #define LOCK   "image_folder_lock"
@@ -146,7 +146,7 @@ static int image_folder_lock_to_write(struct image_folder *folder)
     if (image_folder_take_lock(&folder->lock, LOCK_EX, 0) == 0) {
         struct image_names names;
         bool unfinished = false;
-        right_sweep(&folder->folder);
+        lease_sweep(&folder->folder);
         if (image_folder_names(folder, &names) == 0) {
             for (size_t i = 0; i < names.count; i++)
                 unfinished = unfinished || !image_folder_is_whole(folder, names.names[i]);
@@ -538,7 +538,7 @@ int image_folder_sweep(struct image_folder *folder, struct image_swept *ret_swep
     struct image_swept swept = {0};
     struct named named = {0};
     ret_problem[0] = '\0';
-    right_sweep(&folder->folder);
+    lease_sweep(&folder->folder);
     int error = image_folder_names(folder, &images);
     if (error)
         return error;

@@ -10,11 +10,11 @@ static bool image_keep_is_same(const struct image_manifest *one, const struct im
 {
     const struct image_about *about = image_manifest_about(one);
     const struct image_about *others = image_manifest_about(of);
-    const struct image_record *right = image_manifest_find(one, IMAGE_RIGHT);
-    const struct image_record *has = image_manifest_find(of, IMAGE_RIGHT);
-    if (right && has)
-        return strcmp(right->right->id, has->right->id) == 0 &&
-               right->right->generation <= has->right->generation;
+    const struct image_record *lease = image_manifest_find(one, IMAGE_LEASE);
+    const struct image_record *has = image_manifest_find(of, IMAGE_LEASE);
+    if (lease && has)
+        return strcmp(lease->lease->id, has->lease->id) == 0 &&
+               lease->lease->generation <= has->lease->generation;
     return about->pid == others->pid && strcmp(about->host, others->host) == 0 &&
            strcmp(about->program, others->program) == 0;
 }

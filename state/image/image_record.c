@@ -147,9 +147,9 @@ static const struct field command_fields[] = {
     {NULL},
 };
 
-static const struct field right_fields[] = {
-    ROW(image_right, id, TEXT, RIGHT_ID_MAX - 1),
-    ROW(image_right, generation, NUMBER, UINT32_MAX),
+static const struct field lease_fields[] = {
+    ROW(image_lease, id, TEXT, LEASE_ID_MAX - 1),
+    ROW(image_lease, generation, NUMBER, UINT32_MAX),
     {NULL},
 };
 
@@ -272,7 +272,7 @@ static const struct record_type types[IMAGE_RECORD_KINDS] = {
     [IMAGE_PROGRESS] = {"progress", 1, sizeof(struct image_progress), progress_fields, NULL, NULL},
     [IMAGE_COMMAND] = {"command", 1, sizeof(struct image_command), command_fields,
                        image_record_check_command, image_record_describe_command},
-    [IMAGE_RIGHT] = {"right", 1, sizeof(struct image_right), right_fields, NULL, NULL},
+    [IMAGE_LEASE] = {"right", 1, sizeof(struct image_lease), lease_fields, NULL, NULL},
     [IMAGE_PROCESS] = {"process", 1, sizeof(struct image_process), process_fields, NULL, NULL},
     [IMAGE_FILE] = {"file", 1, sizeof(struct image_file), file_fields, image_record_check_file,
                     NULL},

@@ -27,7 +27,7 @@ enum image_record_kind {
     IMAGE_FILE,     /**< Of a whole process, as CRIU keeps it. */
     IMAGE_PROGRESS, /**< From here on each at most once: how far it was, in its own words... */
     IMAGE_COMMAND,  /**< ...how it was started... */
-    IMAGE_RIGHT,    /**< ...by which right it runs... */
+    IMAGE_LEASE,    /**< ...by which right it runs... */
     IMAGE_PROCESS,  /**< ...that all of its process is there... */
     IMAGE_BASES,    /**< ...and which chunks have bytes of those that its contents name. */
     IMAGE_RECORD_KINDS,
@@ -144,10 +144,10 @@ struct image_command {
 };
 
 /** 16 small hexadecimal digits, with the NUL. */
-#define RIGHT_ID_MAX 17
+#define LEASE_ID_MAX 17
 
-/** As of image_right.h. */
-struct image_right {
+/** As of image_lease.h. */
+struct image_lease {
     char *id;
     uint64_t generation;
 };
@@ -186,7 +186,7 @@ struct image_record {
         struct image_name *name;
         struct image_progress *progress;
         struct image_command *command;
-        struct image_right *right;
+        struct image_lease *lease;
         struct image_process *process;
         struct image_file *file;
         struct image_bases *bases;

@@ -81,27 +81,27 @@ static int restore_check(void)
 }
 
 /* Who started the program took its right to run, for it to take over; once. */
-static int restore_take_right(const char *text)
+static int restore_take_lease(const char *text)
 {
-    struct right from, right;
+    struct lease from, lease;
     char *end;
     if (!text || !*text)
         return 0;
-    if (strlen(text) < RIGHT_ID_MAX + 1 || text[RIGHT_ID_MAX - 1] != '.')
+    if (strlen(text) < LEASE_ID_MAX + 1 || text[LEASE_ID_MAX - 1] != '.')
         return restore_refuse(-EBADMSG, "what it is started by is no right");
-    char id[RIGHT_ID_MAX];
-    memcpy(id, text, RIGHT_ID_MAX - 1);
-    id[RIGHT_ID_MAX - 1] = '\0';
-    uint64_t generation = strtoull(text + RIGHT_ID_MAX, &end, 10);
-    int error = *end ? -EBADMSG : right_find(image.path, id, &from);
+    char id[LEASE_ID_MAX];
+    memcpy(id, text, LEASE_ID_MAX - 1);
+    id[LEASE_ID_MAX - 1] = '\0';
+    uint64_t generation = strtoull(text + LEASE_ID_MAX, &end, 10);
+    int error = *end ? -EBADMSG : lease_find(image.path, id, &from);
     if (!error && from.generation != generation)
         error = -EEXIST;
     if (!error)
-        error = right_take(&from, RIGHT_RUNNING, &right);
+        error = lease_take(&from, LEASE_RUNNING, &lease);
     if (error == -EEXIST)
         return restore_refuse(-ESTALE, "somebody else has recovered the program");
     if (!error)
-        error = keeper_adopt(&right);
+        error = keeper_adopt(&lease);
     return error ? restore_refuse(error, strerror(-error)) : 0;
 }
 
@@ -130,7 +130,7 @@ static int restore_read_image(const char *path)
     if (!error)
         error = restore_check();
     if (!error)
-        error = restore_take_right(secure_getenv(RESTORE_ENV_RIGHT));
+        error = restore_take_lease(secure_getenv(RESTORE_ENV_LEASE));
     image_folder_close(folder);
     if (!error && !(image.given = calloc(image.manifest.count, sizeof(*image.given))))
         error = -ENOMEM;
@@ -155,7 +155,7 @@ static void restore_open_once(void)
     cancel_allow(before);
     /* In its place: who looks at the environment meanwhile sees one or the other. */
     *path = '\0';
-    if ((path = secure_getenv(RESTORE_ENV_RIGHT)))
+    if ((path = secure_getenv(RESTORE_ENV_LEASE)))
         *path = '\0';
 }
 

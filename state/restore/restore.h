@@ -17,9 +17,9 @@
 #define RESTORE_ENV "RESEAT_RESTORE"
 
 /** Environment: "ID.N", the right to run that it is started by, which it takes over
- * (image_right.h).
+ * (image_lease.h).
  */
-#define RESTORE_ENV_RIGHT "RESEAT_RIGHT"
+#define RESTORE_ENV_LEASE "RESEAT_RIGHT"
 
 struct restored {
     const void *bytes; /**< The progress; as long as the process lives. */

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/image/image_lease.h"
 #include "state/image/image_manifest.h"
-#include "state/image/image_right.h"
 #include "tests/fuzz/fuzz.h"
 
 /*
@@ -12,7 +12,7 @@
  * right to run.
  */
 
-enum { MANIFEST, MANIFEST_SEALED, RECORD, CHUNK, RIGHT, KINDS };
+enum { MANIFEST, MANIFEST_SEALED, RECORD, CHUNK, LEASE, KINDS };
 
 static void say(void *data, const char *member, uint64_t number, const char *text)
 {
@@ -128,25 +128,25 @@ static void try_chunk(struct input *input)
     EXPECT(wrong && wrong[0]);
     if (strstr(wrong, "digest")) {
         struct image_digest flat = image_digest_of(ret, size);
-        struct image_digest right = image_chunk_digest(ret, size);
-        EXPECT(!unpack(packer, file, left, file[8] == 1 ? &flat : &right, size, ret));
+        struct image_digest lease = image_chunk_digest(ret, size);
+        EXPECT(!unpack(packer, file, left, file[8] == 1 ? &flat : &lease, size, ret));
     }
     free(file);
     free(ret);
 }
 
-static void try_right(struct input *input)
+static void try_lease(struct input *input)
 {
-    char block[RIGHT_BLOCK] = {0};
-    struct right_holder holder;
+    char block[LEASE_BLOCK] = {0};
+    struct lease_holder holder;
     size_t left;
     const uint8_t *bytes = input_bytes(input, sizeof(block), &left);
     if (left)
         memcpy(block, bytes, left);
-    if (right_decode(block, &holder) != 0)
+    if (lease_decode(block, &holder) != 0)
         return;
-    EXPECT(holder.state <= RIGHT_ENDED);
-    EXPECT(holder.lease_ms >= RIGHT_LEASE_LEAST_MS && holder.lease_ms <= RIGHT_LEASE_MOST_MS);
+    EXPECT(holder.state <= LEASE_ENDED);
+    EXPECT(holder.lease_ms >= LEASE_LEASE_LEAST_MS && holder.lease_ms <= LEASE_LEASE_MOST_MS);
     EXPECT(strlen(holder.host) < sizeof(holder.host) && strlen(holder.boot) < sizeof(holder.boot));
 }
 
@@ -158,8 +158,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         try_chunk(&input);
         return 0;
     }
-    if (kind == RIGHT) {
-        try_right(&input);
+    if (kind == LEASE) {
+        try_lease(&input);
         return 0;
     }
     size_t left;

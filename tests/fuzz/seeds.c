@@ -625,13 +625,13 @@ static void images(void)
     size_t size;
     static const enum image_record_kind kinds[] = {
         IMAGE_ABOUT,    IMAGE_MEMORY,  IMAGE_CONTENTS, IMAGE_CONTENTS, IMAGE_NAME, IMAGE_FILE,
-        IMAGE_PROGRESS, IMAGE_COMMAND, IMAGE_RIGHT,    IMAGE_PROCESS,  IMAGE_BASES};
+        IMAGE_PROGRESS, IMAGE_COMMAND, IMAGE_LEASE,    IMAGE_PROCESS,  IMAGE_BASES};
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
         if (!image_manifest_add(&manifest, kinds[i]))
             fail("memory");
     struct image_record *about = manifest.records, *memory = about + 1, *small = about + 2,
                         *large = about + 3, *called = about + 4, *file = about + 5,
-                        *progress = about + 6, *command = about + 7, *right = about + 8,
+                        *progress = about + 6, *command = about + 7, *lease = about + 8,
                         *process = about + 9, *bases = about + 10;
     bases->bases->digests = blob("which is as long as a digest is.", IMAGE_DIGEST);
     process->process->box = 0x1000;
@@ -650,7 +650,7 @@ static void images(void)
                                                .directory = blob("/home/user", 10),
                                                .arguments = blob("solver\0--fast\0", 14),
                                                .environment = blob("PATH=/bin\0", 10)};
-    right->right->id = strdup("0123456789abcdef");
+    lease->lease->id = strdup("0123456789abcdef");
     image_seed("right", 4, NULL, 0, held, sizeof(held) - 1);
     ok(image_manifest_encode(&manifest, &bytes, &size));
     image_seed("manifest", 0, NULL, 0, bytes, size);

@@ -90,11 +90,11 @@ void image_summary_finish(struct image_summary *summary)
 /** By their rights to run, where both have one: several programs may have one name. */
 static bool images_is_same(const struct image_summary *one, const struct image_summary *other)
 {
-    const struct image_record *right = image_manifest_find(&one->manifest, IMAGE_RIGHT);
-    const struct image_record *has = image_manifest_find(&other->manifest, IMAGE_RIGHT);
+    const struct image_record *lease = image_manifest_find(&one->manifest, IMAGE_LEASE);
+    const struct image_record *has = image_manifest_find(&other->manifest, IMAGE_LEASE);
 
     return strcmp(one->about->program, other->about->program) == 0 &&
-           (!right || !has || strcmp(right->right->id, has->right->id) == 0);
+           (!lease || !has || strcmp(lease->lease->id, has->lease->id) == 0);
 }
 
 /** How many of @summaries behind number @index are of the same program. */

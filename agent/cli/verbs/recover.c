@@ -12,7 +12,7 @@
 #include "state/base/array.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
-#include "state/image/image_right.h"
+#include "state/image/image_lease.h"
 
 /* Programs that a host took with it, started again from their images: once, on whichever host. */
 
@@ -34,8 +34,8 @@ static const char *const outcome_names[] = {"unknown", "cannot",    "ended",    
 struct lost {
     char image[IMAGE_NAME_MAX];
     struct image_summary summary;
-    const struct image_right *by; /**< In it; NULL: nobody says whether it runs. */
-    struct right right;           /**< As it was when it was looked at first. */
+    const struct image_lease *by; /**< In it; NULL: nobody says whether it runs. */
+    struct lease lease;           /**< As it was when it was looked at first. */
     enum outcome outcome;
     char reason[PROTOCOL_TEXT_MAX];
     pid_t pid; /**< Of the new process. */
@@ -98,7 +98,7 @@ static int recover_add(struct losses *losses, struct lost *lost)
 static bool recover_was_on(const struct lost *lost, const char *host)
 {
     return strcmp(lost->summary.about->host, host) == 0 ||
-           strcmp(lost->right.holder.host, host) == 0;
+           strcmp(lost->lease.holder.host, host) == 0;
 }
 
 static void recover_keep_those_of(struct losses *losses, const char *host)
@@ -125,14 +125,14 @@ static void recover_look_at(struct losses *losses, struct lost *lost)
             "reseat run --restore starts it again");
         return;
     }
-    int error = right_find(losses->path, lost->by->id, &lost->right);
+    int error = lease_find(losses->path, lost->by->id, &lost->lease);
     if (error)
         recover_conclude(lost, CANNOT,
                          error == -EBADMSG  ? "its right to run is damaged"
                          : error == -ENOENT ? "its right to run is missing"
                          : error == -EPERM  ? "its right to run is not yours alone"
                                             : strerror(-error));
-    else if (lost->right.holder.state == RIGHT_ENDED)
+    else if (lost->lease.holder.state == LEASE_ENDED)
         recover_conclude(lost, ENDED, "it ended by itself");
     else if (!image_manifest_find(manifest, IMAGE_PROGRESS))
         /* An image of a whole process would be recovered here. */
@@ -160,8 +160,8 @@ static int recover_collect(struct losses *losses, const char *folder)
             output_note(losses->output, "%s is left out: %s", lost.image, lost.summary.problem);
             continue;
         }
-        const struct image_record *by = image_manifest_find(&lost.summary.manifest, IMAGE_RIGHT);
-        lost.by = by ? by->right : NULL;
+        const struct image_record *by = image_manifest_find(&lost.summary.manifest, IMAGE_LEASE);
+        lost.by = by ? by->lease : NULL;
         error = recover_add(losses, &lost);
     }
     images_close(&images);
@@ -175,7 +175,7 @@ static int recover_collect(struct losses *losses, const char *folder)
 
 /* ---- who lives ---- */
 
-static bool recover_is_silent(const struct right *before, const struct right *now)
+static bool recover_is_silent(const struct lease *before, const struct lease *now)
 {
     return before->generation == now->generation && before->holder.beat == now->holder.beat &&
            before->holder.state == now->holder.state;
@@ -191,19 +191,19 @@ static void recover_watch(struct losses *losses)
         waits = false;
         for (size_t i = 0; i < losses->count; i++) {
             struct lost *lost = &losses->lost[i];
-            struct right now;
+            struct lease now;
             if (lost->outcome != UNKNOWN)
                 continue;
             char text[PROTOCOL_TEXT_MAX];
-            uint64_t lease = lost->right.holder.lease_ms * NS_PER_MS;
-            int error = right_find(losses->path, lost->right.id, &now);
+            uint64_t lease = lost->lease.holder.lease_ms * NS_PER_MS;
+            int error = lease_find(losses->path, lost->lease.id, &now);
             snprintf(text, sizeof(text), "it lives on %s, as process %llu", now.holder.host,
                      (unsigned long long)now.holder.pid);
             if (error)
                 recover_conclude(lost, CANNOT, strerror(-error));
-            else if (now.holder.state == RIGHT_ENDED)
+            else if (now.holder.state == LEASE_ENDED)
                 recover_conclude(lost, ENDED, "it ended by itself");
-            else if (!recover_is_silent(&lost->right, &now))
+            else if (!recover_is_silent(&lost->lease, &now))
                 recover_conclude(lost, ALIVE, text);
             else if (waited > lease + lease / 4)
                 recover_conclude(lost, LOST, "");
@@ -234,7 +234,7 @@ static char **recover_texts_of(const struct image_blob *blob, size_t *ret_count)
 
 /** In the new process. Returns where it could not be started. */
 static void recover_start(const struct losses *losses, const struct lost *lost,
-                          const struct right *right)
+                          const struct lease *lease)
 {
     const struct image_command *command =
         image_manifest_find(&lost->summary.manifest, IMAGE_COMMAND)->command;
@@ -261,7 +261,7 @@ static void recover_start(const struct losses *losses, const struct lost *lost,
     for (size_t i = 0; i < variables; i++)
         if (strchr(environment[i], '=') && environment[i][0] != '=')
             putenv(environment[i]);
-    snprintf(by, sizeof(by), "%s.%llu", right->id, (unsigned long long)right->generation);
+    snprintf(by, sizeof(by), "%s.%llu", lease->id, (unsigned long long)lease->generation);
     snprintf(image, sizeof(image), "%s/%s", losses->path, lost->image);
     snprintf(path, sizeof(path), "%.*s", (int)command->executable.size,
              (const char *)command->executable.bytes);
@@ -293,19 +293,19 @@ static void recover_end(pid_t pid)
 }
 
 /** It is there once it took the right over: then it is the program's, and no longer ours. */
-static void recover_await(const struct losses *losses, struct lost *lost, struct right *mine,
+static void recover_await(const struct losses *losses, struct lost *lost, struct lease *mine,
                           pid_t pid)
 {
     uint64_t until = clock_now_ns() + losses->wanted->timeout_ms * NS_PER_MS;
-    uint64_t beat = RIGHT_BEAT(mine->holder.lease_ms) * NS_PER_MS, due = clock_now_ns() + beat;
-    struct right now;
+    uint64_t beat = LEASE_BEAT(mine->holder.lease_ms) * NS_PER_MS, due = clock_now_ns() + beat;
+    struct lease now;
     int status;
 
     for (;; clock_sleep(LOOK_NS)) {
         bool ended = waitpid(pid, &status, WNOHANG) == pid;
         bool over =
-            right_find(losses->path, mine->id, &now) == 0 && now.generation != mine->generation;
-        if (over && now.generation == mine->generation + 1 && now.holder.state != RIGHT_TAKEN) {
+            lease_find(losses->path, mine->id, &now) == 0 && now.generation != mine->generation;
+        if (over && now.generation == mine->generation + 1 && now.holder.state != LEASE_TAKEN) {
             recover_conclude(lost, RECOVERED, "");
             lost->pid = (pid_t)now.holder.pid;
             return;
@@ -327,14 +327,14 @@ static void recover_await(const struct losses *losses, struct lost *lost, struct
         }
         if (clock_now_ns() >= due) {
             due = clock_now_ns() + beat;
-            (void)!right_renew(mine, RIGHT_TAKEN); /* what became of it is seen above */
+            (void)!lease_renew(mine, LEASE_TAKEN); /* what became of it is seen above */
         }
     }
 }
 
 static void recover_one(const struct losses *losses, struct lost *lost)
 {
-    struct right mine;
+    struct lease mine;
     struct image_folder *folder;
     char problem[IMAGE_PROBLEM_MAX];
 
@@ -342,7 +342,7 @@ static void recover_one(const struct losses *losses, struct lost *lost)
         recover_conclude(lost, CANNOT, problem);
         return;
     }
-    int error = right_take(&lost->right, RIGHT_TAKEN, &mine);
+    int error = lease_take(&lost->lease, LEASE_TAKEN, &mine);
     image_folder_close(folder);
     if (error) {
         recover_conclude(lost, error == -EEXIST ? ELSEWHERE : CANNOT,

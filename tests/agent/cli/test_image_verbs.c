@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "state/image/image_right.h"
+#include "state/image/image_lease.h"
 #include "state/image/image_write.h"
 #include "tests/agent/harness.h"
 
@@ -39,7 +39,7 @@ static const void *look(const struct image_source *source, uint64_t at, size_t s
 }
 
 /* An image of a program of that name, with one object, and perhaps a right to run. */
-static void write_image_by(const char *program, const char *right)
+static void write_image_by(const char *program, const char *lease)
 {
     const struct image_source source = {.id = 0xabc, .size = SIZE, .written = true, .look = look};
     struct image_manifest manifest = {0};
@@ -50,8 +50,8 @@ static void write_image_by(const char *program, const char *right)
     cr_assert_eq(image_folder_open(folder, IMAGE_TO_WRITE, &images, problem), 0, "%s", problem);
     image_manifest_add(&manifest, IMAGE_ABOUT)->about->program = strdup(program);
     image_manifest_add(&manifest, IMAGE_MEMORY)->memory->id = 0xabc;
-    if (right)
-        image_manifest_add(&manifest, IMAGE_RIGHT)->right->id = strdup(right);
+    if (lease)
+        image_manifest_add(&manifest, IMAGE_LEASE)->lease->id = strdup(lease);
     cr_assert_eq(image_write(images, &plan, &written, problem), 0, "%s", problem);
     strcpy(last, written.name);
     image_manifest_finish(&manifest);
@@ -165,11 +165,11 @@ Test(image_verbs, prune_keeps_the_last_of_each_program)
 }
 
 /* Each may be what its program is recovered from. */
-Test(image_verbs, prune_keeps_the_last_by_each_right)
+Test(image_verbs, prune_keeps_the_last_by_each_lease)
 {
-    static const char *const rights[] = {"00000000000000aa", "00000000000000bb"};
+    static const char *const leases[] = {"00000000000000aa", "00000000000000bb"};
     for (unsigned i = 0; i < 4; i++)
-        write_image_by("one", rights[i % 2]);
+        write_image_by("one", leases[i % 2]);
     cr_expect_eq(RESEAT("image", "prune", folder, "--keep", "1")->status, 0);
     cr_expect_eq(count(), 2);
     cr_expect_eq(RESEAT("image", "prune", folder, "--keep", "0")->status, 0);
@@ -358,7 +358,7 @@ Test(image_verbs, a_program_that_may_not_run_is_said_to_be_fenced_and_is_asked_n
 }
 
 /* What it executes is told which right its process has. */
-Test(image_verbs, a_process_keeps_its_right_when_it_executes_another_program)
+Test(image_verbs, a_process_keeps_its_lease_when_it_executes_another_program)
 {
     setenv("FAKE_RIGHT", "/disk/of mine", 1);
     const struct result *result = RESEAT("run", "--", harness_program(), "1", "exec");
@@ -368,13 +368,13 @@ Test(image_verbs, a_process_keeps_its_right_when_it_executes_another_program)
 
 /* ---- recover ---- */
 
-static struct right right;
+static struct lease lease;
 static atomic_bool silent;
 
 static void *say_that_it_lives(void *unused)
 {
     while (!atomic_load(&silent)) {
-        cr_assert_eq(right_renew(&right, RIGHT_RUNNING), 0);
+        cr_assert_eq(lease_renew(&lease, LEASE_RUNNING), 0);
         usleep(200000);
     }
     return unused;
@@ -382,7 +382,7 @@ static void *say_that_it_lives(void *unused)
 
 /* An image of a program on the host "gone", which says that it lives as long as that is not
  * silent. */
-static void write_image_with_right(void)
+static void write_image_with_lease(void)
 {
     struct image_manifest manifest = {0};
     const struct image_plan plan = {.manifest = &manifest};
@@ -390,11 +390,11 @@ static void write_image_with_right(void)
     struct image_folder *images;
     char problem[IMAGE_PROBLEM_MAX];
     cr_assert_eq(image_folder_open(folder, IMAGE_TO_WRITE, &images, problem), 0, "%s", problem);
-    cr_assert_eq(right_begin(images->path, 1000, &right), 0);
+    cr_assert_eq(lease_begin(images->path, 1000, &lease), 0);
     struct image_about *about = image_manifest_add(&manifest, IMAGE_ABOUT)->about;
     about->program = strdup("false");
     about->host = strdup("gone");
-    image_manifest_add(&manifest, IMAGE_RIGHT)->right->id = strdup(right.id);
+    image_manifest_add(&manifest, IMAGE_LEASE)->lease->id = strdup(lease.id);
     (void)image_manifest_add(&manifest, IMAGE_PROGRESS);
     struct image_command *command = image_manifest_add(&manifest, IMAGE_COMMAND)->command;
     command->executable = (struct image_blob){(unsigned char *)strdup("/bin/false"), 10};
@@ -421,26 +421,26 @@ static void recovers(const char *outcome, const char *reason)
 }
 
 /* It has its last image of another. */
-Test(image_verbs, recover_finds_a_program_by_the_host_that_has_its_right)
+Test(image_verbs, recover_finds_a_program_by_the_host_that_has_its_lease)
 {
     struct utsname host;
-    struct right taken;
-    write_image_with_right();
+    struct lease taken;
+    write_image_with_lease();
     cr_assert_eq(uname(&host), 0);
-    cr_assert_eq(right_take(&right, RIGHT_RUNNING, &taken), 0);
+    cr_assert_eq(lease_take(&lease, LEASE_RUNNING, &taken), 0);
     recovers_from(host.nodename, "cannot", "before it asked for its progress");
-    cr_assert_eq(right_renew(&taken, RIGHT_RUNNING), -ESTALE, "it was started there");
+    cr_assert_eq(lease_renew(&taken, LEASE_RUNNING), -ESTALE, "it was started there");
     cr_assert_eq(RESEAT("recover", folder, "--from", "nowhere")->status, 3);
 }
 
 Test(image_verbs, recover_leaves_what_lives_and_says_what_it_could_not_start)
 {
     pthread_t thread;
-    write_image_with_right();
+    write_image_with_lease();
     cr_assert_eq(pthread_create(&thread, NULL, say_that_it_lives, NULL), 0);
     recovers("alive", "it lives on");
     atomic_store(&silent, true);
     pthread_join(thread, NULL);
     recovers("cannot", "before it asked for its progress");
-    cr_assert_eq(right_renew(&right, RIGHT_RUNNING), -ESTALE);
+    cr_assert_eq(lease_renew(&lease, LEASE_RUNNING), -ESTALE);
 }

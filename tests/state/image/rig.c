@@ -110,10 +110,10 @@ static void describe(const struct rig *rig, struct image_manifest *manifest)
         memory->id = memory->root = 100 - i;
         memory->flags = UINT64_C(1) << 63;
     }
-    if (rig->right) {
-        struct image_right *right = image_manifest_add(manifest, IMAGE_RIGHT)->right;
-        right->id = strdup(rig->right);
-        right->generation = rig->generation;
+    if (rig->lease) {
+        struct image_lease *lease = image_manifest_add(manifest, IMAGE_LEASE)->lease;
+        lease->id = strdup(rig->lease);
+        lease->generation = rig->generation;
     }
 }
 

@@ -32,7 +32,7 @@ struct rig {
     struct image_known known;
     _Atomic unsigned looks;
     uint64_t pid;      /**< Of which process an image says that it is. */
-    const char *right; /**< By which right it runs, or NULL; of which generation. */
+    const char *lease; /**< By which right it runs, or NULL; of which generation. */
     uint64_t generation;
 };
 

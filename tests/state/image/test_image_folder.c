@@ -180,14 +180,14 @@ Test(image, is_removed_when_enough_later_ones_of_its_program_are_there)
 
 Test(image, stays_where_another_program_of_that_name_keeps_its_last)
 {
-    static const char *const rights[] = {NULL, "0123456789abcdef", "fedcba9876543210"};
-    for (size_t i = 0; i < ARRAY_SIZE(rights); i++) {
+    static const char *const leases[] = {NULL, "0123456789abcdef", "fedcba9876543210"};
+    for (size_t i = 0; i < ARRAY_SIZE(leases); i++) {
         rig.pid = 4000 + i;
-        rig.right = rights[i];
+        rig.lease = leases[i];
         write_image(IMAGE_PACKS);
     }
     /* Of the right that the second has, in a new process; and of no right, in none of theirs. */
-    rig.right = rights[1];
+    rig.lease = leases[1];
     struct image_written last = write_image(IMAGE_PACKS);
     cr_expect_eq(image_keep_last(images, last.name, 1, problem), 0, "%s", problem);
     cr_expect_eq(images_there(), 3, "the one before it has gone");
@@ -197,7 +197,7 @@ Test(image, stays_where_another_program_of_that_name_keeps_its_last)
     last = write_image(IMAGE_PACKS);
     cr_expect_eq(image_keep_last(images, last.name, 1, problem), 0, "%s", problem);
     cr_expect_eq(images_there(), 4, "that of who took the right stays");
-    rig.right = NULL;
+    rig.lease = NULL;
     rig.pid = 1;
     last = write_image(IMAGE_PACKS);
     cr_expect_eq(image_keep_last(images, last.name, 1, problem), 0, "%s", problem);

@@ -26,50 +26,50 @@ static void setup(void)
 {
     folder_make(path);
 }
-TestSuite(right, .init = setup, .timeout = 60);
+TestSuite(lease, .init = setup, .timeout = 60);
 
-static void name_file(const struct right *right)
+static void name_file(const struct lease *lease)
 {
-    snprintf(file, sizeof(file), "%s/rights/%s.%llu", path, right->id,
-             (unsigned long long)right->generation);
+    snprintf(file, sizeof(file), "%s/rights/%s.%llu", path, lease->id,
+             (unsigned long long)lease->generation);
 }
 
-Test(right, is_held_until_somebody_takes_it)
+Test(lease, is_held_until_somebody_takes_it)
 {
-    struct right first, found, second, third;
-    cr_assert_eq(right_begin(path, 5000, &first), 0);
-    cr_assert_eq(right_find(path, first.id, &found), 0);
+    struct lease first, found, second, third;
+    cr_assert_eq(lease_begin(path, 5000, &first), 0);
+    cr_assert_eq(lease_find(path, first.id, &found), 0);
     cr_assert_eq(found.generation, 0);
-    cr_assert_eq(found.holder.state, RIGHT_RUNNING);
+    cr_assert_eq(found.holder.state, LEASE_RUNNING);
     cr_assert_eq(found.holder.lease_ms, 5000);
     cr_assert_eq(found.holder.pid, (uint64_t)getpid());
-    cr_assert_eq(right_renew(&first, RIGHT_RUNNING), 0);
-    cr_assert_eq(right_find(path, first.id, &second), 0);
+    cr_assert_eq(lease_renew(&first, LEASE_RUNNING), 0);
+    cr_assert_eq(lease_find(path, first.id, &second), 0);
     cr_assert_neq(second.holder.beat, found.holder.beat, "it says that it lives");
-    cr_assert_eq(right_take(&found, RIGHT_TAKEN, &second), 0);
+    cr_assert_eq(lease_take(&found, LEASE_TAKEN, &second), 0);
     cr_assert_eq(second.generation, 1);
-    cr_assert_eq(right_take(&found, RIGHT_TAKEN, &third), -EEXIST);
-    cr_assert_eq(right_renew(&first, RIGHT_RUNNING), -ESTALE);
-    cr_assert_eq(right_renew(&first, RIGHT_ENDED), -ESTALE);
-    cr_assert_eq(right_renew(&second, RIGHT_ENDED), 0);
-    cr_assert_eq(right_find(path, first.id, &found), 0);
+    cr_assert_eq(lease_take(&found, LEASE_TAKEN, &third), -EEXIST);
+    cr_assert_eq(lease_renew(&first, LEASE_RUNNING), -ESTALE);
+    cr_assert_eq(lease_renew(&first, LEASE_ENDED), -ESTALE);
+    cr_assert_eq(lease_renew(&second, LEASE_ENDED), 0);
+    cr_assert_eq(lease_find(path, first.id, &found), 0);
     cr_assert_eq(found.generation, 1);
-    cr_assert_eq(found.holder.state, RIGHT_ENDED);
+    cr_assert_eq(found.holder.state, LEASE_ENDED);
 }
 
-Test(right, what_somebody_left_in_the_middle_goes_with_the_next_writer)
+Test(lease, what_somebody_left_in_the_middle_goes_with_the_next_writer)
 {
     struct image_folder *folder;
-    struct right right, found;
+    struct lease lease, found;
     char problem[IMAGE_PROBLEM_MAX], left[PATH_MAX], kept[PATH_MAX];
     const enum image_use uses[] = {IMAGE_TO_WRITE, IMAGE_TO_SWEEP};
     struct image_swept swept;
     for (unsigned i = 0; i < 2; i++) {
         cr_assert_eq(image_folder_open(path, uses[i], &folder, problem), 0, "%s", problem);
-        cr_assert_eq(right_begin(path, 1000, &right), 0);
+        cr_assert_eq(lease_begin(path, 1000, &lease), 0);
         snprintf(left, sizeof(left), "%s/rights/new-0123456789abcdef", path);
         snprintf(kept, sizeof(kept), "%s/rights/new-one", path);
-        name_file(&right);
+        name_file(&lease);
         cr_assert_eq(link(file, left), 0);
         cr_assert(i || link(file, kept) == 0);
         if (i)
@@ -82,46 +82,46 @@ Test(right, what_somebody_left_in_the_middle_goes_with_the_next_writer)
         image_folder_close(folder);
         cr_assert_neq(access(left, F_OK), 0);
         cr_assert_eq(access(kept, F_OK), 0, "what is none of ours stays");
-        cr_assert_eq(right_find(path, right.id, &found), 0);
+        cr_assert_eq(lease_find(path, lease.id, &found), 0);
     }
 }
 
-Test(right, the_last_one_counts_also_where_one_before_it_is_gone)
+Test(lease, the_last_one_counts_also_where_one_before_it_is_gone)
 {
-    struct right first, second, third, found;
-    cr_assert_eq(right_begin(path, 1000, &first), 0);
-    cr_assert_eq(right_take(&first, RIGHT_TAKEN, &second), 0);
-    cr_assert_eq(right_take(&second, RIGHT_RUNNING, &third), 0);
+    struct lease first, second, third, found;
+    cr_assert_eq(lease_begin(path, 1000, &first), 0);
+    cr_assert_eq(lease_take(&first, LEASE_TAKEN, &second), 0);
+    cr_assert_eq(lease_take(&second, LEASE_RUNNING, &third), 0);
     name_file(&second);
     cr_assert_eq(unlink(file), 0);
-    cr_assert_eq(right_find(path, first.id, &found), 0);
+    cr_assert_eq(lease_find(path, first.id, &found), 0);
     cr_assert_eq(found.generation, 2);
     snprintf(file, sizeof(file), "%s/rights/%s.007", path, first.id);
     cr_assert_eq(symlink("/etc/passwd", file), 0);
-    cr_assert_eq(right_find(path, first.id, &found), 0);
+    cr_assert_eq(lease_find(path, first.id, &found), 0);
     cr_assert_eq(found.generation, 2, "such a name nobody makes");
 }
 
 #define TAKERS 8
-static struct right from;
+static struct lease from;
 static pthread_barrier_t barrier;
 static int results[TAKERS];
 
 static void *take(void *data)
 {
     int *result = data;
-    struct right taken;
+    struct lease taken;
     pthread_barrier_wait(&barrier);
-    *result = right_take(&from, RIGHT_TAKEN, &taken);
+    *result = lease_take(&from, LEASE_TAKEN, &taken);
     return NULL;
 }
 
-Test(right, one_of_many_takes_it)
+Test(lease, one_of_many_takes_it)
 {
     for (unsigned round = 0; round < 20; round++) {
         pthread_t threads[TAKERS];
         unsigned took = 0;
-        cr_assert_eq(right_begin(path, 1000, &from), 0);
+        cr_assert_eq(lease_begin(path, 1000, &from), 0);
         cr_assert_eq(pthread_barrier_init(&barrier, NULL, TAKERS), 0);
         for (unsigned i = 0; i < TAKERS; i++)
             cr_assert_eq(pthread_create(&threads[i], NULL, take, &results[i]), 0);
@@ -135,29 +135,29 @@ Test(right, one_of_many_takes_it)
     }
 }
 
-Test(right, is_refused_where_others_could_have_made_it)
+Test(lease, is_refused_where_others_could_have_made_it)
 {
-    struct right right, found;
-    cr_assert_eq(right_begin(path, 1000, &right), 0);
-    cr_assert_eq(right_find(path, "../../../etc/pass", &found), -EBADMSG);
-    cr_assert_eq(right_find(path, "0123456789abcdef", &found), -ENOENT);
-    name_file(&right);
+    struct lease lease, found;
+    cr_assert_eq(lease_begin(path, 1000, &lease), 0);
+    cr_assert_eq(lease_find(path, "../../../etc/pass", &found), -EBADMSG);
+    cr_assert_eq(lease_find(path, "0123456789abcdef", &found), -ENOENT);
+    name_file(&lease);
     cr_assert_eq(chmod(path, 0750), 0);
-    cr_assert_eq(right_find(path, right.id, &found), -EPERM);
-    cr_assert_eq(right_renew(&right, RIGHT_RUNNING), -EPERM);
+    cr_assert_eq(lease_find(path, lease.id, &found), -EPERM);
+    cr_assert_eq(lease_renew(&lease, LEASE_RUNNING), -EPERM);
     cr_assert_eq(chmod(path, 0700), 0);
     cr_assert_eq(chmod(file, 0622), 0);
-    cr_assert_eq(right_find(path, right.id, &found), -EPERM);
+    cr_assert_eq(lease_find(path, lease.id, &found), -EPERM);
     cr_assert_eq(unlink(file), 0);
     cr_assert_eq(symlink("/etc/passwd", file), 0);
-    cr_assert_eq(right_find(path, right.id, &found), -EPERM);
-    cr_assert_neq(right_renew(&right, RIGHT_RUNNING), 0);
+    cr_assert_eq(lease_find(path, lease.id, &found), -EPERM);
+    cr_assert_neq(lease_renew(&lease, LEASE_RUNNING), 0);
     cr_assert_eq(unlink(file), 0);
     cr_assert_eq(mkfifo(file, 0600), 0);
-    cr_assert_eq(right_find(path, right.id, &found), -EPERM, "and nobody waits at it");
+    cr_assert_eq(lease_find(path, lease.id, &found), -EPERM, "and nobody waits at it");
 }
 
-Test(right, says_nothing_that_cannot_be)
+Test(lease, says_nothing_that_cannot_be)
 {
     static const char *const wrong[] = {
         "",
@@ -168,13 +168,13 @@ Test(right, says_nothing_that_cannot_be)
         "reseat right 1\nrunning 30000 1 1 boot \x1b[2J\n",
         "reseat right 1\nrunning 30000 1 1 boot\n",
     };
-    struct right_holder holder;
-    char block[RIGHT_BLOCK] = "reseat right 1\nrunning 30000 1 1 boot host\n";
-    cr_assert_eq(right_decode(block, &holder), 0);
+    struct lease_holder holder;
+    char block[LEASE_BLOCK] = "reseat right 1\nrunning 30000 1 1 boot host\n";
+    cr_assert_eq(lease_decode(block, &holder), 0);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         memset(block, '\n', sizeof(block));
         memcpy(block, wrong[i], strlen(wrong[i]));
-        cr_assert_eq(right_decode(block, &holder), -EBADMSG, "%s", wrong[i]);
+        cr_assert_eq(lease_decode(block, &holder), -EBADMSG, "%s", wrong[i]);
     }
 }
 
@@ -191,9 +191,9 @@ struct shared {
     atomic_uint entered; /* how often the child went through the gate */
     atomic_bool begun, restored;
     atomic_uint slept_s; /* the machine did, for as long */
-    char id[RIGHT_ID_MAX];
+    char id[LEASE_ID_MAX];
     struct keeper_status status;
-    enum right_state at_exit; /* when a handler of exit() looked */
+    enum lease_state at_exit; /* when a handler of exit() looked */
 };
 static struct shared *shared;
 
@@ -221,13 +221,13 @@ static pid_t begin(void (*lives)(void))
     pid_t child = fork();
     if (child == 0) {
         pthread_t watcher;
-        struct right right;
+        struct lease lease;
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever becomes of the test */
         lives();
         if (pthread_create(&watcher, NULL, watch, NULL) != 0)
             _exit(1);
-        if (keeper_right(path, &right))
-            memcpy(shared->id, right.id, sizeof(right.id));
+        if (keeper_lease(path, &lease))
+            memcpy(shared->id, lease.id, sizeof(lease.id));
         atomic_store(&shared->begun, true);
         for (;;) {
             gate_enter();
@@ -273,33 +273,33 @@ static void says(bool fenced, const char *problem)
     cr_assert_fail("%d: %s", shared->status.fenced, shared->status.problem);
 }
 
-Test(right, a_program_whose_right_was_taken_does_nothing_more)
+Test(lease, a_program_whose_lease_was_taken_does_nothing_more)
 {
     char text[KEEPER_PROBLEM_MAX];
-    struct right right, again;
+    struct lease lease, again;
     pid_t child = begin(keeps);
-    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    cr_assert_eq(lease_find(path, shared->id, &lease), 0);
     sleep_ms(1500);
     cr_assert(goes_on());
-    cr_assert_eq(right_find(path, shared->id, &again), 0);
-    cr_assert_neq(right.holder.beat, again.holder.beat);
-    cr_assert_eq(right_take(&again, RIGHT_TAKEN, &right), 0);
+    cr_assert_eq(lease_find(path, shared->id, &again), 0);
+    cr_assert_neq(lease.holder.beat, again.holder.beat);
+    cr_assert_eq(lease_take(&again, LEASE_TAKEN, &lease), 0);
     becomes(false);
     snprintf(text, sizeof(text), "process %d on %s took its right to run, of the images in %s",
-             (int)getpid(), right.holder.host, path);
+             (int)getpid(), lease.holder.host, path);
     says(true, text);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
 
-Test(right, a_program_whose_right_was_removed_says_so)
+Test(lease, a_program_whose_lease_was_removed_says_so)
 {
-    struct right right;
+    struct lease lease;
     char away[SCRATCH_MAX + 16];
     pid_t child = begin(keeps);
-    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    cr_assert_eq(lease_find(path, shared->id, &lease), 0);
     says(false, "");
-    name_file(&right);
+    name_file(&lease);
     snprintf(away, sizeof(away), "%s/away", path);
     cr_assert_eq(rename(file, away), 0);
     becomes(false);
@@ -314,46 +314,46 @@ Test(right, a_program_whose_right_was_removed_says_so)
 
 static void keeps_long(void)
 {
-    if (keeper_begin(path, RIGHT_LEASE_MOST_MS) != 0)
+    if (keeper_begin(path, LEASE_LEASE_MOST_MS) != 0)
         _exit(1);
 }
 
 /* What others wait for its lease goes on while its machine sleeps. */
-Test(right, a_program_whose_machine_slept_waits_until_it_knows_that_it_may_run)
+Test(lease, a_program_whose_machine_slept_waits_until_it_knows_that_it_may_run)
 {
     char away[SCRATCH_MAX + 16];
-    struct right right;
+    struct lease lease;
     pid_t child = begin(keeps_long);
     cr_assert(goes_on());
     snprintf(away, sizeof(away), "%s-away", path);
     cr_assert_eq(rename(path, away), 0);
-    atomic_store(&shared->slept_s, 2 * RIGHT_LEASE_MOST_MS / 1000);
+    atomic_store(&shared->slept_s, 2 * LEASE_LEASE_MOST_MS / 1000);
     becomes(false);
     cr_assert_eq(rename(away, path), 0);
-    atomic_store(&shared->slept_s, 4 * RIGHT_LEASE_MOST_MS / 1000);
+    atomic_store(&shared->slept_s, 4 * LEASE_LEASE_MOST_MS / 1000);
     becomes(true);
     /* It looks before its lease has passed. */
-    cr_assert_eq(right_find(path, shared->id, &right), 0);
-    cr_assert_eq(right_take(&right, RIGHT_TAKEN, &right), 0);
-    atomic_fetch_add(&shared->slept_s, RIGHT_LEASE_MOST_MS / 1000 / 3);
+    cr_assert_eq(lease_find(path, shared->id, &lease), 0);
+    cr_assert_eq(lease_take(&lease, LEASE_TAKEN, &lease), 0);
+    atomic_fetch_add(&shared->slept_s, LEASE_LEASE_MOST_MS / 1000 / 3);
     becomes(false);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
 
-Test(right, a_restored_program_waits_until_it_knows_that_it_may_run)
+Test(lease, a_restored_program_waits_until_it_knows_that_it_may_run)
 {
-    struct right right, again;
+    struct lease lease, again;
     pid_t child = begin(keeps_long);
-    cr_assert_eq(right_find(path, shared->id, &right), 0);
+    cr_assert_eq(lease_find(path, shared->id, &lease), 0);
     atomic_store(&shared->restored, true);
-    for (unsigned i = 0; i < 100 && right_find(path, shared->id, &again) == 0 &&
-                         again.holder.beat == right.holder.beat;
+    for (unsigned i = 0; i < 100 && lease_find(path, shared->id, &again) == 0 &&
+                         again.holder.beat == lease.holder.beat;
          i++)
         sleep_ms(100);
-    cr_assert_neq(again.holder.beat, right.holder.beat, "it says at once that it lives");
+    cr_assert_neq(again.holder.beat, lease.holder.beat, "it says at once that it lives");
     becomes(true);
-    cr_assert_eq(right_take(&again, RIGHT_TAKEN, &right), 0);
+    cr_assert_eq(lease_take(&again, LEASE_TAKEN, &lease), 0);
     cr_assert(goes_on(), "nobody has told it");
     atomic_store(&shared->restored, true);
     becomes(false);
@@ -365,10 +365,10 @@ Test(right, a_restored_program_waits_until_it_knows_that_it_may_run)
 /* As it is after execve(): the process is the one, and knows nothing. */
 static void follows(void)
 {
-    struct right right;
-    if (right_begin(path, 1000, &right) != 0 || keeper_follow(path, right.id) != 0)
+    struct lease lease;
+    if (lease_begin(path, 1000, &lease) != 0 || keeper_follow(path, lease.id) != 0)
         _exit(1);
-    for (unsigned i = 0; i < 1000 && !keeper_right(path, &right); i++)
+    for (unsigned i = 0; i < 1000 && !keeper_lease(path, &lease); i++)
         sleep_ms(10);
 }
 
@@ -378,29 +378,29 @@ static void follows_another_s(void)
         _exit(1);
 }
 
-Test(right, a_process_keeps_its_right_when_it_executes_another_program)
+Test(lease, a_process_keeps_its_lease_when_it_executes_another_program)
 {
-    struct right before, right;
+    struct lease before, lease;
     pid_t child = begin(follows);
-    cr_assert_eq(right_find(path, shared->id, &before), 0);
+    cr_assert_eq(lease_find(path, shared->id, &before), 0);
     sleep_ms(1500);
-    cr_assert_eq(right_find(path, shared->id, &right), 0);
-    cr_assert_eq(right.generation, 0);
-    cr_assert_gt(right.holder.beat, before.holder.beat);
+    cr_assert_eq(lease_find(path, shared->id, &lease), 0);
+    cr_assert_eq(lease.generation, 0);
+    cr_assert_gt(lease.holder.beat, before.holder.beat);
     cr_assert(goes_on());
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    cr_assert_eq(right_begin(path, 1000, &from), 0);
+    cr_assert_eq(lease_begin(path, 1000, &from), 0);
     child = begin(follows_another_s);
     sleep_ms(1500);
-    cr_assert_eq(right_find(path, from.id, &right), 0);
-    cr_assert_eq(right.holder.beat, from.holder.beat, "it is none of its own");
+    cr_assert_eq(lease_find(path, from.id, &lease), 0);
+    cr_assert_eq(lease.holder.beat, from.holder.beat, "it is none of its own");
     cr_assert(goes_on());
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
 
-Test(right, a_program_that_cannot_say_that_it_lives_waits_until_it_can)
+Test(lease, a_program_that_cannot_say_that_it_lives_waits_until_it_can)
 {
     pid_t child = begin(keeps);
     char away[SCRATCH_MAX + 16];
@@ -415,20 +415,20 @@ Test(right, a_program_that_cannot_say_that_it_lives_waits_until_it_can)
 
 static void ends(void)
 {
-    struct right right;
+    struct lease lease;
     keeps();
-    (void)keeper_right(path, &right);
-    memcpy(shared->id, right.id, sizeof(right.id));
+    (void)keeper_lease(path, &lease);
+    memcpy(shared->id, lease.id, sizeof(lease.id));
     exit(0);
 }
 
 static void adopts(void)
 {
-    struct right before, right;
-    if (right_begin(path, 1000, &before) != 0 || right_take(&before, RIGHT_RUNNING, &right) != 0 ||
-        keeper_adopt(&right) != 0)
+    struct lease before, lease;
+    if (lease_begin(path, 1000, &before) != 0 || lease_take(&before, LEASE_RUNNING, &lease) != 0 ||
+        keeper_adopt(&lease) != 0)
         _exit(1);
-    memcpy(shared->id, right.id, sizeof(right.id));
+    memcpy(shared->id, lease.id, sizeof(lease.id));
 }
 
 static void adopts_and_ends(void)
@@ -444,28 +444,28 @@ static void settles_and_ends(void)
     exit(0);
 }
 
-static enum right_state end_of(void (*lives)(void))
+static enum lease_state end_of(void (*lives)(void))
 {
-    struct right right;
+    struct lease lease;
     (void)begin(lives);
-    cr_assert_eq(right_find(path, shared->id, &right), 0);
-    return right.holder.state;
+    cr_assert_eq(lease_find(path, shared->id, &lease), 0);
+    return lease.holder.state;
 }
 
-Test(right, the_end_of_a_process_is_the_program_s_once_it_is_that)
+Test(lease, the_end_of_a_process_is_the_program_s_once_it_is_that)
 {
-    cr_assert_eq(end_of(ends), RIGHT_ENDED);
-    cr_assert_eq(end_of(adopts_and_ends), RIGHT_RUNNING);
-    cr_assert_eq(end_of(settles_and_ends), RIGHT_ENDED);
+    cr_assert_eq(end_of(ends), LEASE_ENDED);
+    cr_assert_eq(end_of(adopts_and_ends), LEASE_RUNNING);
+    cr_assert_eq(end_of(settles_and_ends), LEASE_ENDED);
 }
 
 /* Longer than from one time that it says that it lives to the next. */
 static void handler(void)
 {
-    struct right right;
+    struct lease lease;
     sleep_ms(500);
-    if (right_find(path, shared->id, &right) == 0)
-        shared->at_exit = right.holder.state;
+    if (lease_find(path, shared->id, &lease) == 0)
+        shared->at_exit = lease.holder.state;
 }
 
 static void ends_with_a_handler(void)
@@ -475,8 +475,8 @@ static void ends_with_a_handler(void)
     ends();
 }
 
-Test(right, a_program_has_not_ended_before_its_handlers_of_exit)
+Test(lease, a_program_has_not_ended_before_its_handlers_of_exit)
 {
-    cr_assert_eq(end_of(ends_with_a_handler), RIGHT_ENDED);
-    cr_assert_eq(shared->at_exit, RIGHT_RUNNING);
+    cr_assert_eq(end_of(ends_with_a_handler), LEASE_ENDED);
+    cr_assert_eq(shared->at_exit, LEASE_RUNNING);
 }

@@ -1,4 +1,4 @@
-#include "state/image/image_right.h"
+#include "state/image/image_lease.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +15,9 @@
 #include "state/base/bytes/text.h"
 #include "state/base/files/folder.h"
 
-#define RIGHTS "rights"
+#define LEASES "rights"
 /* All files have one size, so that one can be written over in its place. */
-#define BLOCK RIGHT_BLOCK
+#define BLOCK LEASE_BLOCK
 /* "ID.N", and room for what a file is called before. */
 #define NAME_MAX_BYTES 64
 #define GENERATIONS    1000000u
@@ -26,23 +26,23 @@
 
 static const char *const states[] = {"taken", "running", "ended"};
 
-bool right_id_is_valid(const char *id)
+bool lease_id_is_valid(const char *id)
 {
-    return strlen(id) == RIGHT_ID_MAX - 1 && strspn(id, "0123456789abcdef") == RIGHT_ID_MAX - 1;
+    return strlen(id) == LEASE_ID_MAX - 1 && strspn(id, "0123456789abcdef") == LEASE_ID_MAX - 1;
 }
 
-static int image_right_random_id(char ret_id[RIGHT_ID_MAX])
+static int image_lease_random_id(char ret_id[LEASE_ID_MAX])
 {
     uint64_t number;
     if (getrandom(&number, sizeof(number), 0) != sizeof(number))
         return -EIO;
-    (void)!snprintf(ret_id, RIGHT_ID_MAX, "%016" PRIx64, number);
+    (void)!snprintf(ret_id, LEASE_ID_MAX, "%016" PRIx64, number);
     return 0;
 }
 
 /* The folder is looked at again each time: it is on another host, and who may enter it may have
  * changed. */
-static int image_right_open_rights(const char *path, bool make, struct owned *ret_rights)
+static int image_lease_open_leases(const char *path, bool make, struct owned *ret_leases)
 {
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
     struct stat stat;
@@ -53,14 +53,14 @@ static int image_right_open_rights(const char *path, bool make, struct owned *re
         return -errno;
     if (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0)
         return -EPERM;
-    if (make && mkdirat(owned_fd(&folder), RIGHTS, 0700) != 0 && errno != EEXIST)
+    if (make && mkdirat(owned_fd(&folder), LEASES, 0700) != 0 && errno != EEXIST)
         return -errno;
-    return image_file_folder(&folder, RIGHTS, ret_rights);
+    return image_file_folder(&folder, LEASES, ret_leases);
 }
 
 /* ---- what is in a file ---- */
 
-static void image_right_write_block(const struct right_holder *holder, char ret_block[BLOCK])
+static void image_lease_write_block(const struct lease_holder *holder, char ret_block[BLOCK])
 {
     memset(ret_block, '\n', BLOCK);
     int length = snprintf(ret_block, BLOCK, "reseat right 1\n%s %u %" PRIu64 " %" PRIu64 " %s %s\n",
@@ -69,27 +69,27 @@ static void image_right_write_block(const struct right_holder *holder, char ret_
     ret_block[length] = '\n'; /* in the NUL's place */
 }
 
-int right_decode(const char block[RIGHT_BLOCK], struct right_holder *ret_holder)
+int lease_decode(const char block[LEASE_BLOCK], struct lease_holder *ret_holder)
 {
     char text[BLOCK + 1], state[16];
-    struct right_holder holder = {0};
+    struct lease_holder holder = {0};
     memcpy(text, block, BLOCK);
     text[BLOCK] = '\0';
     if (sscanf(text, "reseat right 1\n%15s %" SCNu32 " %" SCNu64 " %" SCNu64 " %36s %64s\n", state,
                &holder.lease_ms, &holder.pid, &holder.beat, holder.boot, holder.host) != 6 ||
-        holder.lease_ms < RIGHT_LEASE_LEAST_MS || holder.lease_ms > RIGHT_LEASE_MOST_MS ||
+        holder.lease_ms < LEASE_LEASE_LEAST_MS || holder.lease_ms > LEASE_LEASE_MOST_MS ||
         !text_is_safe(holder.host, strlen(holder.host)) ||
         !text_is_safe(holder.boot, strlen(holder.boot)))
         return -EBADMSG;
-    for (holder.state = RIGHT_TAKEN; strcmp(state, states[holder.state]) != 0; holder.state++)
-        if (holder.state == RIGHT_ENDED)
+    for (holder.state = LEASE_TAKEN; strcmp(state, states[holder.state]) != 0; holder.state++)
+        if (holder.state == LEASE_ENDED)
             return -EBADMSG;
     *ret_holder = holder;
     return 0;
 }
 
 /* A word, whatever it was. */
-static void image_right_put_word(char *ret_word, size_t size, const char *text)
+static void image_lease_put_word(char *ret_word, size_t size, const char *text)
 {
     text_make_safe(ret_word, size, text, strlen(text));
     for (char *at = ret_word; *at; at++)
@@ -99,7 +99,7 @@ static void image_right_put_word(char *ret_word, size_t size, const char *text)
         (void)!snprintf(ret_word, size, "-");
 }
 
-static void image_right_describe_own(struct right_holder *holder)
+static void image_lease_describe_own(struct lease_holder *holder)
 {
     struct utsname host;
     char boot[64] = "";
@@ -108,99 +108,99 @@ static void image_right_describe_own(struct right_holder *holder)
         ssize_t size = read(owned_fd(&file), boot, sizeof(boot) - 1);
         boot[size > 0 ? strcspn(boot, "\n") : 0] = '\0';
     }
-    image_right_put_word(holder->boot, sizeof(holder->boot), boot);
-    image_right_put_word(holder->host, sizeof(holder->host),
+    image_lease_put_word(holder->boot, sizeof(holder->boot), boot);
+    image_lease_put_word(holder->host, sizeof(holder->host),
                          uname(&host) == 0 ? host.nodename : "");
     holder->pid = (uint64_t)getpid();
 }
 
-bool right_is_own(const struct right *right)
+bool lease_is_own(const struct lease *lease)
 {
-    const struct right_holder *holder = &right->holder;
-    struct right_holder own;
-    image_right_describe_own(&own);
-    return holder->state == RIGHT_RUNNING && holder->pid == own.pid &&
+    const struct lease_holder *holder = &lease->holder;
+    struct lease_holder own;
+    image_lease_describe_own(&own);
+    return holder->state == LEASE_RUNNING && holder->pid == own.pid &&
            strcmp(holder->boot, own.boot) == 0 && strcmp(holder->host, own.host) == 0;
 }
 
 /* ---- files ---- */
 
-static void image_right_name_of(const char *id, uint64_t generation, char ret_name[NAME_MAX_BYTES])
+static void image_lease_name_of(const char *id, uint64_t generation, char ret_name[NAME_MAX_BYTES])
 {
     (void)!snprintf(ret_name, NAME_MAX_BYTES, "%s.%" PRIu64, id, generation);
 }
 
 /* Whole, and only if there is none of that name. */
-static int image_right_make_file(const struct owned *rights, const struct right *right)
+static int image_lease_make_file(const struct owned *leases, const struct lease *lease)
 {
-    char block[BLOCK], name[NAME_MAX_BYTES], before[NAME_MAX_BYTES], random[RIGHT_ID_MAX];
+    char block[BLOCK], name[NAME_MAX_BYTES], before[NAME_MAX_BYTES], random[LEASE_ID_MAX];
     const struct image_part part = {block, BLOCK};
     struct stat stat;
-    int error = image_right_random_id(random);
+    int error = image_lease_random_id(random);
     if (error)
         return error;
-    image_right_name_of(right->id, right->generation, name);
+    image_lease_name_of(lease->id, lease->generation, name);
     (void)!snprintf(before, sizeof(before), NEW "%s", random);
-    image_right_write_block(&right->holder, block);
-    error = image_file_write(rights, before, &part, 1);
+    image_lease_write_block(&lease->holder, block);
+    error = image_file_write(leases, before, &part, 1);
     if (error)
         return error;
     /* What a server answers may be lost, and the call made again: the number of links tells. */
-    if (linkat(owned_fd(rights), before, owned_fd(rights), name, 0) != 0) {
+    if (linkat(owned_fd(leases), before, owned_fd(leases), name, 0) != 0) {
         error = -errno;
-        if (fstatat(owned_fd(rights), before, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+        if (fstatat(owned_fd(leases), before, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
             stat.st_nlink == 2)
             error = 0;
     }
-    (void)!unlinkat(owned_fd(rights), before, 0);
-    return error ? error : image_file_sync(rights);
+    (void)!unlinkat(owned_fd(leases), before, 0);
+    return error ? error : image_file_sync(leases);
 }
 
-void right_sweep(const struct owned *folder)
+void lease_sweep(const struct owned *folder)
 {
-    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
+    struct owned CLEANUP(owned_close) leases = OWNED_NONE;
     struct image_names names;
-    if (image_file_folder(folder, RIGHTS, &rights) != 0 || image_file_names(&rights, &names) != 0)
+    if (image_file_folder(folder, LEASES, &leases) != 0 || image_file_names(&leases, &names) != 0)
         return;
     for (size_t i = 0; i < names.count; i++)
         if (strncmp(names.names[i], NEW, strlen(NEW)) == 0 &&
-            right_id_is_valid(names.names[i] + strlen(NEW)))
-            (void)!unlinkat(owned_fd(&rights), names.names[i], 0);
+            lease_id_is_valid(names.names[i] + strlen(NEW)))
+            (void)!unlinkat(owned_fd(&leases), names.names[i], 0);
     image_names_finish(&names);
 }
 
-int right_begin(const char *path, uint32_t lease_ms, struct right *ret_right)
+int lease_begin(const char *path, uint32_t lease_ms, struct lease *ret_lease)
 {
-    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
-    struct right right = {.holder = {.state = RIGHT_RUNNING, .lease_ms = lease_ms}};
-    int error = image_right_random_id(right.id);
+    struct owned CLEANUP(owned_close) leases = OWNED_NONE;
+    struct lease lease = {.holder = {.state = LEASE_RUNNING, .lease_ms = lease_ms}};
+    int error = image_lease_random_id(lease.id);
     if (!error)
-        error = image_right_open_rights(path, true, &rights);
+        error = image_lease_open_leases(path, true, &leases);
     if (error)
         return error;
-    (void)!snprintf(right.path, sizeof(right.path), "%s", path);
-    image_right_describe_own(&right.holder);
-    error = image_right_make_file(&rights, &right);
+    (void)!snprintf(lease.path, sizeof(lease.path), "%s", path);
+    image_lease_describe_own(&lease.holder);
+    error = image_lease_make_file(&leases, &lease);
     if (!error)
-        *ret_right = right;
+        *ret_lease = lease;
     return error;
 }
 
-static bool image_right_is_there(const struct owned *rights, const char *id, uint64_t generation)
+static bool image_lease_is_there(const struct owned *leases, const char *id, uint64_t generation)
 {
     char name[NAME_MAX_BYTES];
     struct stat stat;
-    image_right_name_of(id, generation, name);
-    return fstatat(owned_fd(rights), name, &stat, AT_SYMLINK_NOFOLLOW) == 0;
+    image_lease_name_of(id, generation, name);
+    return fstatat(owned_fd(leases), name, &stat, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* Also where somebody removed one before it: who has the last one is to be heard. */
-static int image_right_find_latest(const struct owned *rights, const char *id,
+static int image_lease_find_latest(const struct owned *leases, const char *id,
                                    uint64_t *ret_generation)
 {
     size_t length = strlen(id);
     struct image_names names;
-    int error = image_file_names(rights, &names);
+    int error = image_file_names(leases, &names);
     if (error)
         return error;
     for (size_t i = 0; i < names.count; i++) {
@@ -209,7 +209,7 @@ static int image_right_find_latest(const struct owned *rights, const char *id,
         if (strncmp(name, id, length) != 0 || name[length] != '.')
             continue;
         uint64_t generation = strtoull(name + length + 1, NULL, 10);
-        image_right_name_of(id, generation, again);
+        image_lease_name_of(id, generation, again);
         if (strcmp(name, again) == 0 && generation <= GENERATIONS && generation > *ret_generation)
             *ret_generation = generation;
     }
@@ -217,56 +217,56 @@ static int image_right_find_latest(const struct owned *rights, const char *id,
     return 0;
 }
 
-int right_find(const char *path, const char *id, struct right *ret_right)
+int lease_find(const char *path, const char *id, struct lease *ret_lease)
 {
-    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
-    struct right right = {0};
+    struct owned CLEANUP(owned_close) leases = OWNED_NONE;
+    struct lease lease = {0};
     char name[NAME_MAX_BYTES], block[BLOCK];
     uint64_t size = 0;
-    if (!right_id_is_valid(id))
+    if (!lease_id_is_valid(id))
         return -EBADMSG;
-    int error = image_right_open_rights(path, false, &rights);
+    int error = image_lease_open_leases(path, false, &leases);
     if (error)
         return error;
-    memcpy(right.id, id, RIGHT_ID_MAX);
-    (void)!snprintf(right.path, sizeof(right.path), "%s", path);
-    error = image_right_find_latest(&rights, id, &right.generation);
+    memcpy(lease.id, id, LEASE_ID_MAX);
+    (void)!snprintf(lease.path, sizeof(lease.path), "%s", path);
+    error = image_lease_find_latest(&leases, id, &lease.generation);
     if (error)
         return error;
     /* A list may be of a while ago. */
-    while (right.generation < GENERATIONS &&
-           image_right_is_there(&rights, id, right.generation + 1))
-        right.generation++;
-    image_right_name_of(id, right.generation, name);
-    error = image_file_read(&rights, name, block, BLOCK, &size);
+    while (lease.generation < GENERATIONS &&
+           image_lease_is_there(&leases, id, lease.generation + 1))
+        lease.generation++;
+    image_lease_name_of(id, lease.generation, name);
+    error = image_file_read(&leases, name, block, BLOCK, &size);
     if (!error)
-        error = size == BLOCK ? right_decode(block, &right.holder) : -EBADMSG;
+        error = size == BLOCK ? lease_decode(block, &lease.holder) : -EBADMSG;
     if (!error)
-        *ret_right = right;
+        *ret_lease = lease;
     return error;
 }
 
-int right_take(const struct right *from, enum right_state state, struct right *ret_right)
+int lease_take(const struct lease *from, enum lease_state state, struct lease *ret_lease)
 {
-    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
-    struct right right = *from;
+    struct owned CLEANUP(owned_close) leases = OWNED_NONE;
+    struct lease lease = *from;
     if (from->generation >= GENERATIONS)
         return -EOVERFLOW;
-    int error = image_right_open_rights(from->path, false, &rights);
+    int error = image_lease_open_leases(from->path, false, &leases);
     if (error)
         return error;
-    right.generation++;
-    right.holder.state = state;
-    right.holder.beat = 0;
-    image_right_describe_own(&right.holder);
-    error = image_right_make_file(&rights, &right);
+    lease.generation++;
+    lease.holder.state = state;
+    lease.holder.beat = 0;
+    image_lease_describe_own(&lease.holder);
+    error = image_lease_make_file(&leases, &lease);
     if (!error)
-        *ret_right = right;
+        *ret_lease = lease;
     return error;
 }
 
 /* In its place: a file that is put over another would be another one to who looks at it. */
-static int image_right_write_over(const struct owned *rights, const char *name,
+static int image_lease_write_over(const struct owned *leases, const char *name,
                                   const char block[BLOCK])
 {
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
@@ -276,7 +276,7 @@ static int image_right_write_over(const struct owned *rights, const char *name,
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < BLOCK)
         return -EFBIG;
     int error = owned_take(
-        openat(owned_fd(rights), name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), &file);
+        openat(owned_fd(leases), name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), &file);
     if (error)
         return error;
     if (fstat(owned_fd(&file), &stat) != 0)
@@ -289,18 +289,18 @@ static int image_right_write_over(const struct owned *rights, const char *name,
     return fdatasync(owned_fd(&file)) == 0 ? 0 : -errno;
 }
 
-int right_renew(struct right *right, enum right_state state)
+int lease_renew(struct lease *lease, enum lease_state state)
 {
-    struct owned CLEANUP(owned_close) rights = OWNED_NONE;
+    struct owned CLEANUP(owned_close) leases = OWNED_NONE;
     char name[NAME_MAX_BYTES], block[BLOCK];
-    int error = image_right_open_rights(right->path, false, &rights);
+    int error = image_lease_open_leases(lease->path, false, &leases);
     if (error)
         return error;
-    right->holder.state = state;
-    right->holder.beat++;
-    image_right_name_of(right->id, right->generation, name);
-    image_right_write_block(&right->holder, block);
-    error = image_right_write_over(&rights, name, block);
+    lease->holder.state = state;
+    lease->holder.beat++;
+    image_lease_name_of(lease->id, lease->generation, name);
+    image_lease_write_block(&lease->holder, block);
+    error = image_lease_write_over(&leases, name, block);
     /* Last: somebody may come in between, and is the one that counts. */
-    return image_right_is_there(&rights, right->id, right->generation + 1) ? -ESTALE : error;
+    return image_lease_is_there(&leases, lease->id, lease->generation + 1) ? -ESTALE : error;
 }

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_IMAGE_IMAGE_RIGHT_H
-#define RESEAT_STATE_IMAGE_IMAGE_RIGHT_H
+#ifndef RESEAT_STATE_IMAGE_IMAGE_LEASE_H
+#define RESEAT_STATE_IMAGE_IMAGE_LEASE_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -23,20 +23,20 @@
  * Everything is thread-safe, and blocks on the disk.
  */
 
-#define RIGHT_LEASE_LEAST_MS 1000u
-#define RIGHT_LEASE_MOST_MS  3600000u
+#define LEASE_LEASE_LEAST_MS 1000u
+#define LEASE_LEASE_MOST_MS  3600000u
 /** Between two times that a holder writes its file. */
-#define RIGHT_BEAT(lease_ms) ((lease_ms) / 4)
+#define LEASE_BEAT(lease_ms) ((lease_ms) / 4)
 
-enum right_state {
-    RIGHT_TAKEN,   /**< By who is about to start the program. */
-    RIGHT_RUNNING, /**< By the program. */
-    RIGHT_ENDED,   /**< It ended by itself: nobody is to start it again. */
+enum lease_state {
+    LEASE_TAKEN,   /**< By who is about to start the program. */
+    LEASE_RUNNING, /**< By the program. */
+    LEASE_ENDED,   /**< It ended by itself: nobody is to start it again. */
 };
 
 /** What a file says. */
-struct right_holder {
-    enum right_state state;
+struct lease_holder {
+    enum lease_state state;
     uint32_t lease_ms;
     uint64_t pid;
     uint64_t beat; /**< Another number each time. */
@@ -45,23 +45,23 @@ struct right_holder {
 };
 
 /** A right that the process has, or looks at. */
-struct right {
+struct lease {
     char path[PATH_MAX]; /**< The folder of images; absolute, without links. */
-    char id[RIGHT_ID_MAX];
+    char id[LEASE_ID_MAX];
     uint64_t generation;
-    struct right_holder holder;
+    struct lease_holder holder;
 };
 
 /** Of a file. */
-#define RIGHT_BLOCK 512
+#define LEASE_BLOCK 512
 
 /** Read what a file says, nothing of which is trusted. Returns 0 or -EBADMSG. Pure. */
-MUST_CHECK int right_decode(const char block[RIGHT_BLOCK], struct right_holder *ret_holder);
+MUST_CHECK int lease_decode(const char block[LEASE_BLOCK], struct lease_holder *ret_holder);
 
 /** True when it is the calling process that has it, and runs. */
-bool right_is_own(const struct right *right);
+bool lease_is_own(const struct lease *lease);
 /** True for what an id can be. */
-bool right_id_is_valid(const char *id);
+bool lease_id_is_valid(const char *id);
 
 /**
  * A new one, for the calling process.
@@ -69,30 +69,30 @@ bool right_id_is_valid(const char *id);
  * @path  A folder of images, as image_folder_open() found it; it is open.
  * Returns 0, -EPERM (it is not the user's alone) or -errno.
  */
-MUST_CHECK int right_begin(const char *path, uint32_t lease_ms, struct right *ret_right);
+MUST_CHECK int lease_begin(const char *path, uint32_t lease_ms, struct lease *ret_lease);
 /**
  * The latest of @id.
  *
  * Returns 0, -ENOENT, -EPERM, -EBADMSG (it says nothing that can be) or -errno.
  */
-MUST_CHECK int right_find(const char *path, const char *id, struct right *ret_right);
+MUST_CHECK int lease_find(const char *path, const char *id, struct lease *ret_lease);
 /**
  * Remove what somebody left who died while he made a right, from @folder, a folder of images whose
  * lock the caller has alone: who makes one shares it. What cannot be removed stays.
  */
-void right_sweep(const struct owned *folder);
+void lease_sweep(const struct owned *folder);
 /**
  * Take over from @from, whose holder is dead, or lets the calling process have it.
  *
  * The caller has the folder of images open. Returns 0, -EEXIST (somebody else took it), or -errno.
  */
-MUST_CHECK int right_take(const struct right *from, enum right_state state,
-                          struct right *ret_right);
+MUST_CHECK int lease_take(const struct lease *from, enum lease_state state,
+                          struct lease *ret_lease);
 /**
  * Say that it is held still, or (@state) what became of it.
  *
  * Returns 0, -ESTALE (somebody took it), or -errno.
  */
-MUST_CHECK int right_renew(struct right *right, enum right_state state);
+MUST_CHECK int lease_renew(struct lease *lease, enum lease_state state);
 
 #endif
