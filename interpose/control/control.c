@@ -26,7 +26,7 @@
 #include "state/base/span.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
-#include "state/checkpoint/keeper.h"
+#include "state/checkpoint/lease_renewer.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/park.h"
@@ -149,7 +149,7 @@ static void *control_job_main(void *data)
         return NULL;
     control_park_wait();
     if (control_park_restored())
-        keeper_restored();
+        lease_renewer_restored();
     park_end();
     pthread_mutex_lock(&control.lock);
     control.parked = false;
@@ -192,7 +192,7 @@ static void control_send_frame(void *data, struct frame *frame)
 static void control_put_protection(struct frame *frame, const struct protect_status *status)
 {
     char as[PROTECTION_TEXT_MAX];
-    struct keeper_status lease;
+    struct lease_renewer_status lease;
     struct loss loss;
 
     control_protect_words(as);
@@ -201,7 +201,7 @@ static void control_put_protection(struct frame *frame, const struct protect_sta
     lost_last(&loss);
     control_frame_loss(frame, &loss);
     frame_u64(frame, "stored", stored_bytes());
-    keeper_read(&lease);
+    lease_renewer_read(&lease);
     control_frame_lease(frame, &lease);
 }
 
@@ -382,7 +382,7 @@ static void control_follow_lease(const msgpack_object *map)
     if (!field_path(map, "folder", path, sizeof(path)) || path[0] != '/' ||
         !field_string(map, "id", id, sizeof(id)))
         return;
-    int error = keeper_follow(path, id);
+    int error = lease_renewer_follow(path, id);
     if (error)
         log_warn("the right to run, of the images in %s: %s", path, strerror(-error));
 }

@@ -160,7 +160,7 @@ void control_frame_protect(struct frame *frame, const char *as, const struct pro
     frame_end(frame);
 }
 
-void control_frame_lease(struct frame *frame, const struct keeper_status *lease)
+void control_frame_lease(struct frame *frame, const struct lease_renewer_status *lease)
 {
     char problem[sizeof(lease->problem)];
 

@@ -7,7 +7,7 @@
 #include "agent/wire/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_job.h"
-#include "state/checkpoint/keeper.h"
+#include "state/checkpoint/lease_renewer.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
 #include "state/object/lost.h"
@@ -32,7 +32,7 @@ void control_frame_protect(struct frame *frame, const char *as,
 /** The last loss of a device, where there was one. */
 void control_frame_loss(struct frame *frame, const struct loss *loss);
 /** Whether it may run. */
-void control_frame_lease(struct frame *frame, const struct keeper_status *lease);
+void control_frame_lease(struct frame *frame, const struct lease_renewer_status *lease);
 /** Kernels whose launches are never given in pieces. */
 void control_frame_whole(struct frame *frame, const struct pace_refusal *whole, uint32_t count);
 /** What the program is ready for. */

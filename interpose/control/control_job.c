@@ -9,7 +9,7 @@
 #include "interpose/control/control.h"
 #include "interpose/control/control_protect.h"
 #include "state/base/clock.h"
-#include "state/checkpoint/keeper.h"
+#include "state/checkpoint/lease_renewer.h"
 #include "state/image/image_lease.h"
 #include "state/move/park.h"
 #include "state/move/status.h"
@@ -358,8 +358,8 @@ static void control_job_dispatch(const struct control_request *request,
 static bool control_job_is_fenced(struct control_report *ret_report)
 {
     struct move_report *whole = &ret_report->whole;
-    struct keeper_status lease;
-    keeper_read(&lease);
+    struct lease_renewer_status lease;
+    lease_renewer_read(&lease);
     if (!lease.fenced)
         return false;
     *ret_report = (struct control_report){.whole.result = MOVE_ROLLED_BACK};

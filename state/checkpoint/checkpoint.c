@@ -11,7 +11,7 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/work.h"
-#include "state/checkpoint/keeper.h"
+#include "state/checkpoint/lease_renewer.h"
 #include "state/command/command.h"
 #include "state/graph/command_line.h"
 #include "state/graph/graph.h"
@@ -262,14 +262,14 @@ static int checkpoint_describe_lease(struct making *m, const char *path)
     uint32_t lease_ms = m->request->lease_ms;
     struct lease lease;
     if (lease_ms) {
-        int error = keeper_begin(path, lease_ms);
+        int error = lease_renewer_begin(path, lease_ms);
         if (error)
             return checkpoint_fail(m, error,
                                    error == -EBUSY
                                        ? "the right to run it is for images in another folder"
                                        : strerror(-error));
     }
-    if (!keeper_lease(path, &lease))
+    if (!lease_renewer_lease(path, &lease))
         return 0;
     struct image_record *record = image_manifest_add(&m->manifest, IMAGE_LEASE);
     if (!record || !(record->lease->id = strdup(lease.id)))

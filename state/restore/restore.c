@@ -11,7 +11,7 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/gate.h"
 #include "state/base/threads/long_lock.h"
-#include "state/checkpoint/keeper.h"
+#include "state/checkpoint/lease_renewer.h"
 #include "state/image/image_read.h"
 #include "state/memory/compare.h"
 #include "state/memory/replica.h"
@@ -101,7 +101,7 @@ static int restore_take_lease(const char *text)
     if (error == -EEXIST)
         return restore_refuse(-ESTALE, "somebody else has recovered the program");
     if (!error)
-        error = keeper_adopt(&lease);
+        error = lease_renewer_adopt(&lease);
     return error ? restore_refuse(error, strerror(-error)) : 0;
 }
 
@@ -111,7 +111,7 @@ static void restore_settle(void)
     if (image.left != 0)
         return;
     owned_close(&image.hold);
-    keeper_settle();
+    lease_renewer_settle();
 }
 
 static int restore_read_image(const char *path)

@@ -16,7 +16,7 @@
 #include "state/base/span.h"
 #include "state/base/threads/work.h"
 #include "state/checkpoint/checkpoint.h"
-#include "state/checkpoint/keeper.h"
+#include "state/checkpoint/lease_renewer.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/park.h"
@@ -337,12 +337,12 @@ void lost_last(struct loss *ret_loss)
 }
 
 /* FAKE_FENCED: a file; while it is there it cannot run, for what that says. */
-void keeper_read(struct keeper_status *ret_status)
+void lease_renewer_read(struct lease_renewer_status *ret_status)
 {
     const char *path = getenv("FAKE_FENCED");
     FILE *file = path ? fopen(path, "re") : NULL;
 
-    *ret_status = (struct keeper_status){.fenced = file != NULL};
+    *ret_status = (struct lease_renewer_status){.fenced = file != NULL};
     if (getenv("FAKE_RIGHT")) {
         (void)!snprintf(ret_status->path, sizeof(ret_status->path), "%s", getenv("FAKE_RIGHT"));
         strcpy(ret_status->id, "0123456789abcdef");
@@ -353,7 +353,7 @@ void keeper_read(struct keeper_status *ret_status)
         fclose(file);
 }
 
-int keeper_follow(const char *path, const char *id)
+int lease_renewer_follow(const char *path, const char *id)
 {
     if (!getenv("FAKE_RIGHT")) {
         printf("right %s %s\n", path, id);
@@ -362,7 +362,7 @@ int keeper_follow(const char *path, const char *id)
     return 0;
 }
 
-void keeper_restored(void)
+void lease_renewer_restored(void)
 {
 }
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "state/base/threads/gate.h"
-#include "state/checkpoint/keeper.h"
+#include "state/checkpoint/lease_renewer.h"
 #include "state/image/image_folder.h"
 #include "tests/support/folder.h"
 
@@ -192,7 +192,7 @@ struct shared {
     atomic_bool begun, restored;
     atomic_uint slept_s; /* the machine did, for as long */
     char id[LEASE_ID_MAX];
-    struct keeper_status status;
+    struct lease_renewer_status status;
     enum lease_state at_exit; /* when a handler of exit() looked */
 };
 static struct shared *shared;
@@ -209,7 +209,7 @@ int clock_gettime(clockid_t id, struct timespec *ret_time)
 static void *watch(void *unused)
 {
     for (;; sleep_ms(1))
-        keeper_read(&shared->status);
+        lease_renewer_read(&shared->status);
     return unused;
 }
 
@@ -226,7 +226,7 @@ static pid_t begin(void (*lives)(void))
         lives();
         if (pthread_create(&watcher, NULL, watch, NULL) != 0)
             _exit(1);
-        if (keeper_lease(path, &lease))
+        if (lease_renewer_lease(path, &lease))
             memcpy(shared->id, lease.id, sizeof(lease.id));
         atomic_store(&shared->begun, true);
         for (;;) {
@@ -235,7 +235,7 @@ static pid_t begin(void (*lives)(void))
             atomic_fetch_add(&shared->entered, 1);
             sleep_ms(1);
             if (atomic_exchange(&shared->restored, false))
-                keeper_restored();
+                lease_renewer_restored();
         }
     }
     while (!atomic_load(&shared->begun) && waitpid(child, NULL, WNOHANG) == 0)
@@ -245,7 +245,7 @@ static pid_t begin(void (*lives)(void))
 
 static void keeps(void)
 {
-    if (keeper_begin(path, 1000) != 0)
+    if (lease_renewer_begin(path, 1000) != 0)
         _exit(1);
 }
 
@@ -275,7 +275,7 @@ static void says(bool fenced, const char *problem)
 
 Test(lease, a_program_whose_lease_was_taken_does_nothing_more)
 {
-    char text[KEEPER_PROBLEM_MAX];
+    char text[LEASE_RENEWER_PROBLEM_MAX];
     struct lease lease, again;
     pid_t child = begin(keeps);
     cr_assert_eq(lease_find(path, shared->id, &lease), 0);
@@ -314,7 +314,7 @@ Test(lease, a_program_whose_lease_was_removed_says_so)
 
 static void keeps_long(void)
 {
-    if (keeper_begin(path, LEASE_LEASE_MOST_MS) != 0)
+    if (lease_renewer_begin(path, LEASE_LEASE_MOST_MS) != 0)
         _exit(1);
 }
 
@@ -366,15 +366,15 @@ Test(lease, a_restored_program_waits_until_it_knows_that_it_may_run)
 static void follows(void)
 {
     struct lease lease;
-    if (lease_begin(path, 1000, &lease) != 0 || keeper_follow(path, lease.id) != 0)
+    if (lease_begin(path, 1000, &lease) != 0 || lease_renewer_follow(path, lease.id) != 0)
         _exit(1);
-    for (unsigned i = 0; i < 1000 && !keeper_lease(path, &lease); i++)
+    for (unsigned i = 0; i < 1000 && !lease_renewer_lease(path, &lease); i++)
         sleep_ms(10);
 }
 
 static void follows_another_s(void)
 {
-    if (keeper_follow(path, from.id) != 0)
+    if (lease_renewer_follow(path, from.id) != 0)
         _exit(1);
 }
 
@@ -417,7 +417,7 @@ static void ends(void)
 {
     struct lease lease;
     keeps();
-    (void)keeper_lease(path, &lease);
+    (void)lease_renewer_lease(path, &lease);
     memcpy(shared->id, lease.id, sizeof(lease.id));
     exit(0);
 }
@@ -426,7 +426,7 @@ static void adopts(void)
 {
     struct lease before, lease;
     if (lease_begin(path, 1000, &before) != 0 || lease_take(&before, LEASE_RUNNING, &lease) != 0 ||
-        keeper_adopt(&lease) != 0)
+        lease_renewer_adopt(&lease) != 0)
         _exit(1);
     memcpy(shared->id, lease.id, sizeof(lease.id));
 }
@@ -440,7 +440,7 @@ static void adopts_and_ends(void)
 static void settles_and_ends(void)
 {
     adopts();
-    keeper_settle();
+    lease_renewer_settle();
     exit(0);
 }
 

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_CHECKPOINT_KEEPER_H
-#define RESEAT_STATE_CHECKPOINT_KEEPER_H
+#ifndef RESEAT_STATE_CHECKPOINT_LEASE_RENEWER_H
+#define RESEAT_STATE_CHECKPOINT_LEASE_RENEWER_H
 
 #include "state/image/image_lease.h"
 
@@ -18,31 +18,32 @@
  *
  * Blocks on the disk. Returns 0, -EBUSY (there is one for another folder), -ENOMEM or -errno.
  */
-MUST_CHECK int keeper_begin(const char *path, uint32_t lease_ms);
-/** The process took @lease over, just now. Until it is the program that it was (keeper_settle), it
- * does not say of its end that it is the program's. Returns 0, -EBUSY or -ENOMEM. */
-MUST_CHECK int keeper_adopt(const struct lease *lease);
-void keeper_settle(void);
+MUST_CHECK int lease_renewer_begin(const char *path, uint32_t lease_ms);
+/** The process took @lease over, just now. Until it is the program that it was
+ * (lease_renewer_settle), it does not say of its end that it is the program's. Returns 0, -EBUSY or
+ * -ENOMEM. */
+MUST_CHECK int lease_renewer_adopt(const struct lease *lease);
+void lease_renewer_settle(void);
 /** The process had the right @id, for the images in @path, before it executed (execve) the program
  * that it is now: it says on that it lives, in a while, if the right is its own still. Returns 0 or
  * -errno. */
-MUST_CHECK int keeper_follow(const char *path, const char *id);
+MUST_CHECK int lease_renewer_follow(const char *path, const char *id);
 /** The process was restored from an image of it, perhaps where the clock is another: it is fenced
  * until it could say that it lives, and for ever where somebody has taken its right meanwhile.
  * Waits for the disk, but not for long. */
-void keeper_restored(void);
+void lease_renewer_restored(void);
 
-#define KEEPER_PROBLEM_MAX 512
+#define LEASE_RENEWER_PROBLEM_MAX 512
 /** How it is with the right. */
-struct keeper_status {
+struct lease_renewer_status {
     char path[PATH_MAX]; /**< Of the images; "": it has none. */
     char id[LEASE_ID_MAX];
-    bool fenced;                      /**< The program's calls wait. */
-    char problem[KEEPER_PROBLEM_MAX]; /**< Why it could not say that it lives when it last tried;
-                                           one line, or "". */
+    bool fenced;                             /**< The program's calls wait. */
+    char problem[LEASE_RENEWER_PROBLEM_MAX]; /**< Why it could not say that it lives when it last
+                                           tried; one line, or "". */
 };
-void keeper_read(struct keeper_status *ret_status);
+void lease_renewer_read(struct lease_renewer_status *ret_status);
 /** The right for the images in @path. False: there is none. */
-bool keeper_lease(const char *path, struct lease *ret_lease);
+bool lease_renewer_lease(const char *path, struct lease *ret_lease);
 
 #endif
