@@ -141,7 +141,7 @@ static void clients_close_channel(struct stranger *stranger)
 static void clients_remove_stranger(struct clients *clients, struct stranger *stranger)
 {
     if (stranger->id)
-        door_leave(&clients->door, stranger->id);
+        preauth_leave(&clients->preauth, stranger->id);
     else
         clients->local_count--;
     *stranger = clients->strangers[--clients->stranger_count];
@@ -151,7 +151,7 @@ int clients_enter(struct clients *clients, const struct sockaddr *from, uint64_t
                   uint64_t *ret_id)
 {
     uint64_t leaves = 0;
-    int error = door_enter(&clients->door, from, now_ns, ret_id, &leaves);
+    int error = preauth_enter(&clients->preauth, from, now_ns, ret_id, &leaves);
     for (size_t i = 0; leaves && i < clients->stranger_count; i++)
         if (clients->strangers[i].id == leaves) {
             client_kill(clients->strangers[i].pid);
@@ -166,7 +166,7 @@ void clients_forked(struct clients *clients, uint64_t id, pid_t pid, int channel
 {
     if (pid < 0) {
         if (id)
-            door_leave(&clients->door, id);
+            preauth_leave(&clients->preauth, id);
         if (channel >= 0)
             close(channel);
         return;

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "remote/link/door.h"
 #include "remote/link/link.h"
+#include "remote/link/preauth.h"
 #include "remote/server/listener/devices.h"
 #include "remote/server/listener/kept.h"
 #include "remote/server/listener/processes.h"
@@ -30,7 +30,7 @@
 #define CLIENTS_LOCAL_MAX 64
 /** So many processes connect for one session at a time. */
 #define CONNECTORS_MAX        64
-#define CLIENTS_STRANGERS_MAX (DOOR_MAX + CLIENTS_LOCAL_MAX)
+#define CLIENTS_STRANGERS_MAX (PREAUTH_MAX + CLIENTS_LOCAL_MAX)
 
 /** What a client shows to go on with its session. From getrandom(). */
 struct session_key {
@@ -66,7 +66,7 @@ struct client {
 };
 
 struct clients {
-    struct door door;
+    struct preauth preauth;
     struct stranger strangers[CLIENTS_STRANGERS_MAX];
     size_t stranger_count, local_count;
     struct client **places;
