@@ -10,7 +10,7 @@
 
 #include "remote/server/listener/kept.h"
 #include "remote/server/listener/word.h"
-#include "remote/server/session/passage.h"
+#include "remote/server/session/peer_copy.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
@@ -155,7 +155,8 @@ void binary_keep_bytes(struct server *server, const unsigned char *bytes, size_t
 {
     unsigned char name[CONTENT_HASH_SIZE];
     struct binary binary;
-    if (!server->keeps || size < WIRE_BINARY_MIN || size > WIRE_BINARY_MAX || binary_make(size, &binary))
+    if (!server->keeps || size < WIRE_BINARY_MIN || size > WIRE_BINARY_MAX ||
+        binary_make(size, &binary))
         return;
     memcpy(binary.bytes, bytes, size);
     if (binary_seal(&binary) == 0) {
@@ -186,7 +187,7 @@ static void binary_handing_destroy(struct handing *handing)
     free(handing);
 }
 
-/* In the passage's thread. What came is kept only as what it is. */
+/* In the peer copy's thread. What came is kept only as what it is. */
 static void binary_handed(void *data, cl_int error)
 {
     struct handing *handing = data;
@@ -207,13 +208,13 @@ static void binary_handed(void *data, cl_int error)
     binary_handing_destroy(handing);
 }
 
-static cl_int binary_begin(struct handing *handing, struct passage_wish *wish, uint32_t way)
+static cl_int binary_begin(struct handing *handing, struct peer_copy_wish *wish, uint32_t way)
 {
     wish->server = handing->server;
     wish->way = (enum transfer_way)way;
     wish->gives = !handing->takes;
     wish->size = handing->binary.size;
-    return passage_begin_bytes(wish, handing->binary.bytes, binary_handed, handing);
+    return peer_copy_begin_bytes(wish, handing->binary.bytes, binary_handed, handing);
 }
 
 /* NULL: the session ends, or was answered. */
@@ -247,10 +248,10 @@ static void binary_end(struct handing *handing, cl_int error)
 
 void server_give_binary(struct server *server, const struct msg_give_binary *message)
 {
-    struct passage_wish wish = {.transfer = message->transfer,
-                                .where = message->where,
-                                .ticket = message->ticket,
-                                .ticket_size = message->ticket_size};
+    struct peer_copy_wish wish = {.transfer = message->transfer,
+                                  .where = message->where,
+                                  .ticket = message->ticket,
+                                  .ticket_size = message->ticket_size};
     struct handing *handing = binary_handing_create(server, message->call, message->name,
                                                     message->name_size, message->way);
     if (!handing)
@@ -261,10 +262,10 @@ void server_give_binary(struct server *server, const struct msg_give_binary *mes
 
 void server_take_binary(struct server *server, const struct msg_take_binary *message)
 {
-    struct passage_wish wish = {.transfer = message->transfer,
-                                .where = message->where,
-                                .ticket = message->ticket,
-                                .ticket_size = message->ticket_size};
+    struct peer_copy_wish wish = {.transfer = message->transfer,
+                                  .where = message->where,
+                                  .ticket = message->ticket,
+                                  .ticket_size = message->ticket_size};
     if (message->size < WIRE_BINARY_MIN || message->size > WIRE_BINARY_MAX) {
         server_wrong(server, "a binary is handed on that is not kept");
         return;

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "remote/server/session/pacing.h"
-#include "remote/server/session/passage.h"
+#include "remote/server/session/peer_copy.h"
 #include "remote/server/session/pending.h"
 #include "remote/server/session/server.h"
 #include "remote/server/session/staging.h"
@@ -26,7 +26,7 @@ struct giving {
     cl_event event;
     struct staged staged;
     bool reads;
-    struct passage *passage; /* Of a transfer between devices; a reference. */
+    struct peer_copy *peer_copy; /* Of a transfer between devices; a reference. */
     cl_int error;
     struct pace *pace; /* Whom to tell of its end; NULL: nobody. */
     uint64_t began_ns;
@@ -212,12 +212,12 @@ static void commands_keep_event(struct giving *giving)
             .own_memory = giving->queue->own_memory,
             .staged = giving->staged,
             .answer = giving->reads ? giving->staged.size : 0,
-            .passage = giving->passage,
+            .peer_copy = giving->peer_copy,
             .event = giving->event,
             .pace = giving->pace,
             .began_ns = giving->began_ns,
         };
-        giving->passage = NULL;
+        giving->peer_copy = NULL;
         given_see_end(given);
         giving->staged = (struct staged){0};
     }
@@ -238,7 +238,7 @@ static void commands_end(struct giving *giving)
             commands_keep_event(giving);
     }
     free(giving->waits);
-    passage_unref(giving->passage);
+    peer_copy_unref(giving->peer_copy);
     if (giving->error)
         given_unstage(giving->server, &giving->staged);
 }
@@ -556,14 +556,14 @@ void server_migrate(struct server *server, const struct msg_migrate *message)
 struct passing {
     uint64_t buffer;
     uint32_t way;
-    struct passage_wish wish;
+    struct peer_copy_wish wish;
 };
 
 static void commands_pass(struct server *server, const struct msg_command *command,
                           struct passing passing)
 {
     struct giving giving;
-    struct passage_wish *wish = &passing.wish;
+    struct peer_copy_wish *wish = &passing.wish;
     if (!commands_begin(&giving, server, command))
         return;
     if (passing.way >= TRANSFER_WAYS)
@@ -575,9 +575,9 @@ static void commands_pass(struct server *server, const struct msg_command *comma
     wish->wait_count = commands_wait_count(&giving);
     wish->waits = giving.waits;
     if (commands_ready(&giving))
-        giving.error = passage_begin(wish, &giving.event, &giving.passage);
+        giving.error = peer_copy_begin(wish, &giving.event, &giving.peer_copy);
     else if (!server->wrong)
-        passage_refuse(wish);
+        peer_copy_refuse(wish);
     commands_end(&giving);
 }
 

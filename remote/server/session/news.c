@@ -8,7 +8,7 @@
 #include "remote/server/listener/word.h"
 #include "remote/server/session/binary.h"
 #include "remote/server/session/pacing.h"
-#include "remote/server/session/passage.h"
+#include "remote/server/session/peer_copy.h"
 #include "remote/server/session/resume.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -79,7 +79,7 @@ static void news_take_word(struct server *server)
     else if (word.kind == WORD_LINK)
         resume_link(fd, word.received);
     else if (word.kind == WORD_TICKET)
-        passage_meet(fd);
+        peer_copy_meet(fd);
     else if (word.kind == WORD_KEPT)
         binary_told(&word, fd);
     else

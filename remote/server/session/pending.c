@@ -7,7 +7,7 @@
 
 #include "remote/rings/bell.h"
 #include "remote/server/session/pacing.h"
-#include "remote/server/session/passage.h"
+#include "remote/server/session/peer_copy.h"
 #include "remote/server/session/staging.h"
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
@@ -104,7 +104,7 @@ static void pending_given_put(struct given *given)
     if (!last)
         return;
     given->cl->clReleaseEvent(given->event);
-    passage_unref(given->passage);
+    peer_copy_unref(given->peer_copy);
     given_unstage(given->server, &given->staged);
     free(given);
 }
@@ -144,8 +144,8 @@ static void pending_add_pending(struct given *given)
 
 static void pending_tell_end(const struct given *given, cl_event event, cl_int status)
 {
-    if (given->passage && status == CL_COMPLETE)
-        status = passage_status(given->passage);
+    if (given->peer_copy && status == CL_COMPLETE)
+        status = peer_copy_status(given->peer_copy);
     if (given->tell) {
         server_print(given->server);
         struct msg_done done = {.event = given->id, .status = status};

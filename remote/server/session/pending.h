@@ -4,7 +4,7 @@
 #include "remote/server/session/server.h"
 #include "state/base/clock.h"
 
-struct passage;
+struct peer_copy;
 struct staging;
 
 /*
@@ -38,8 +38,8 @@ struct given {
     struct pace *pace;
     uint64_t began_ns;
     struct staged staged;
-    size_t answer;           /**< Bytes of those, which the client is sent. */
-    struct passage *passage; /**< Says how it ended, once the event has; or NULL. */
+    size_t answer;               /**< Bytes of those, which the client is sent. */
+    struct peer_copy *peer_copy; /**< Says how it ended, once the event has; or NULL. */
 };
 
 /** Have the end of a command told, by the session's thread. The driver's event stays the caller's;

@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/server/session/passage_priv.h"
+#include "remote/server/session/peer_copy_priv.h"
 #include "state/base/clock.h"
 
 /*
- * The bytes of a passage, in chunks: read from a device or memory, or received; written there, or
+ * The bytes of a peer copy, in chunks: read from a device or memory, or received; written there, or
  * sent. Some chunks are under way at once, so that none of it waits for the rest.
  *
  * Over a link, both say which transfer they are of. Who takes says each second that it waits, until
@@ -28,7 +28,7 @@ struct slot {
 };
 
 struct pump {
-    struct passage *from, *to; /* NULL: at the other end of the link. */
+    struct peer_copy *from, *to; /* NULL: at the other end of the link. */
     struct link *link;
     cl_command_queue queues[2]; /* Of from and to. */
     uint64_t size, filled, drained;
@@ -78,41 +78,41 @@ static cl_int pump_await_sign(struct link *link, enum sign wanted)
 
 static cl_int pump_say_waiting(void *data)
 {
-    const struct passage *passage = data;
-    return passage->gives ? pump_send_bytes(passage->link, NULL, 0)
-                          : pump_send_sign(passage->link, SIGN_WAIT);
+    const struct peer_copy *peer_copy = data;
+    return peer_copy->gives ? pump_send_bytes(peer_copy->link, NULL, 0)
+                            : pump_send_sign(peer_copy->link, SIGN_WAIT);
 }
 
 /* Both are of one transfer. A socket that got lost on its way has others in its place. */
-static cl_int pump_compare_numbers(const struct passage *passage, struct link *link)
+static cl_int pump_compare_numbers(const struct peer_copy *peer_copy, struct link *link)
 {
-    uint64_t mine = passage->transfer, other = 0;
+    uint64_t mine = peer_copy->transfer, other = 0;
     struct iovec iov = {&mine, sizeof(mine)};
     cl_int error = pump_from_errno(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS));
     if (error == CL_SUCCESS)
         error = pump_receive_exactly(link, &other, sizeof(other));
-    return error == CL_SUCCESS && other != passage->transfer ? CL_INVALID_VALUE : error;
+    return error == CL_SUCCESS && other != peer_copy->transfer ? CL_INVALID_VALUE : error;
 }
 
-cl_int pump_agree(struct passage *passage, struct link *link)
+cl_int pump_agree(struct peer_copy *peer_copy, struct link *link)
 {
-    cl_int error = pump_compare_numbers(passage, link);
+    cl_int error = pump_compare_numbers(peer_copy, link);
     if (error == CL_SUCCESS)
-        error = passage_await_start(passage, pump_say_waiting, passage);
+        error = peer_copy_await_start(peer_copy, pump_say_waiting, peer_copy);
     if (error)
         return error;
-    return passage->gives ? pump_await_sign(link, SIGN_GO) : pump_send_sign(link, SIGN_GO);
+    return peer_copy->gives ? pump_await_sign(link, SIGN_GO) : pump_send_sign(link, SIGN_GO);
 }
 
-cl_int pump_part(struct passage *passage, struct link *link, cl_int error)
+cl_int pump_part(struct peer_copy *peer_copy, struct link *link, cl_int error)
 {
     cl_int told = CL_SUCCESS;
-    if (!passage->gives)
+    if (!peer_copy->gives)
         told = pump_send_sign(link, error ? SIGN_FAILED : SIGN_DONE);
     else if (error == CL_SUCCESS)
         told = pump_await_sign(link, SIGN_DONE);
     link->ops->shut_down(link);
-    return error ? error : passage->gives ? told : CL_SUCCESS;
+    return error ? error : peer_copy->gives ? told : CL_SUCCESS;
 }
 
 /* A chunk as large as it must be. */
@@ -150,7 +150,7 @@ static cl_int pump_fill(struct pump *pump, struct slot *slot)
     } else if (error == CL_SUCCESS && pump->from->bytes) {
         memcpy(slot->bytes, pump->from->bytes + pump->filled, slot->size);
     } else if (error == CL_SUCCESS) {
-        const struct passage *from = pump->from;
+        const struct peer_copy *from = pump->from;
         slot->cl = from->cl;
         error = from->cl->clEnqueueReadBuffer(pump->queues[0], from->buffer, CL_FALSE,
                                               from->offset + pump->filled, slot->size, slot->bytes,
@@ -170,7 +170,7 @@ static cl_int pump_drain(struct pump *pump, struct slot *slot)
     } else if (error == CL_SUCCESS && pump->to->bytes) {
         memcpy(pump->to->bytes + pump->drained, slot->bytes, slot->size);
     } else if (error == CL_SUCCESS) {
-        const struct passage *to = pump->to;
+        const struct peer_copy *to = pump->to;
         slot->cl = to->cl;
         error = to->cl->clEnqueueWriteBuffer(pump->queues[1], to->buffer, CL_FALSE,
                                              to->offset + pump->drained, slot->size, slot->bytes, 0,
@@ -195,22 +195,22 @@ static cl_int pump_run_chunks(struct pump *pump)
     return error;
 }
 
-static cl_int pump_start_queue(const struct passage *passage, cl_command_queue *ret_queue)
+static cl_int pump_start_queue(const struct peer_copy *peer_copy, cl_command_queue *ret_queue)
 {
     cl_int error = CL_SUCCESS;
-    if (passage && !passage->bytes)
+    if (peer_copy && !peer_copy->bytes)
         *ret_queue =
-            passage->cl->clCreateCommandQueue(passage->context, passage->device, 0, &error);
+            peer_copy->cl->clCreateCommandQueue(peer_copy->context, peer_copy->device, 0, &error);
     return error;
 }
 
 /* Whatever was begun ends before its memory goes. */
-static cl_int pump_stop_queue(const struct passage *passage, cl_command_queue queue)
+static cl_int pump_stop_queue(const struct peer_copy *peer_copy, cl_command_queue queue)
 {
     if (!queue)
         return CL_SUCCESS;
-    cl_int error = passage->cl->clFinish(queue);
-    passage->cl->clReleaseCommandQueue(queue);
+    cl_int error = peer_copy->cl->clFinish(queue);
+    peer_copy->cl->clReleaseCommandQueue(queue);
     return error;
 }
 
@@ -226,7 +226,7 @@ static cl_int pump_release_slots(struct pump *pump)
     return error;
 }
 
-cl_int pump_run(struct passage *from, struct passage *to, struct link *link)
+cl_int pump_run(struct peer_copy *from, struct peer_copy *to, struct link *link)
 {
     struct pump pump = {.from = from, .to = to, .link = link, .size = from ? from->size : to->size};
     size_t chunk = pump.size < CHUNK ? (size_t)pump.size : CHUNK;

@@ -9,7 +9,7 @@
 #include "remote/server/listener/channel.h"
 #include "remote/server/listener/word.h"
 #include "remote/server/session/binary.h"
-#include "remote/server/session/passage.h"
+#include "remote/server/session/peer_copy.h"
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 
@@ -37,8 +37,8 @@ void server_wrong(struct server *of, const char *why)
     of->wrong = why;
 }
 
-cl_int passage_begin_bytes(const struct passage_wish *wish, unsigned char *bytes,
-                           void (*done)(void *data, cl_int error), void *data)
+cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, unsigned char *bytes,
+                             void (*done)(void *data, cl_int error), void *data)
 {
     (void)wish, (void)bytes, (void)done, (void)data;
     return CL_OUT_OF_RESOURCES;

@@ -1,5 +1,5 @@
-#ifndef RESEAT_REMOTE_SERVER_SESSION_PASSAGE_H
-#define RESEAT_REMOTE_SERVER_SESSION_PASSAGE_H
+#ifndef RESEAT_REMOTE_SERVER_SESSION_PEER_COPY_H
+#define RESEAT_REMOTE_SERVER_SESSION_PEER_COPY_H
 
 #include "remote/server/session/server.h"
 
@@ -12,9 +12,9 @@
  * An end that fails fails alone: its event says so, its queue goes on, and the other end learns it
  * from the link. Every wait for the other end has a limit.
  */
-struct passage;
+struct peer_copy;
 
-struct passage_wish {
+struct peer_copy_wish {
     struct server *server;
     bool gives;
     uint64_t transfer, offset, size;
@@ -31,34 +31,34 @@ struct passage_wish {
 /**
  * Begin one. By the session's thread.
  *
- * @ret_event    Ends with the passage, and always well.
- * @ret_passage  A reference: how the passage itself ended, once that event has.
+ * @ret_event    Ends with the peer copy, and always well.
+ * @ret_peer_copy  A reference: how the peer copy itself ended, once that event has.
  * Returns an OpenCL error: then there is none.
  */
-cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
-                     struct passage **ret_passage);
+cl_int peer_copy_begin(const struct peer_copy_wish *wish, cl_event *ret_event,
+                       struct peer_copy **ret_peer_copy);
 
 /** There is none, as its command cannot be given: the other end learns that, and what came with it
  * is nobody else's. */
-void passage_refuse(const struct passage_wish *wish);
+void peer_copy_refuse(const struct peer_copy_wish *wish);
 
 /**
  * Begin one of memory of this process's, instead of a buffer: of no queue, and at once.
  *
  * @wish   Without what is of a buffer; its way is by a ticket.
  * @bytes  Stay until @done.
- * @done   Called once, in a thread of the passage's, with CL_SUCCESS or an error.
+ * @done   Called once, in a thread of the peer copy's, with CL_SUCCESS or an error.
  * Returns an OpenCL error: then @done is not called.
  */
-cl_int passage_begin_bytes(const struct passage_wish *wish, unsigned char *bytes,
-                           void (*done)(void *data, cl_int error), void *data);
+cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, unsigned char *bytes,
+                             void (*done)(void *data, cl_int error), void *data);
 
 /** Somebody came with a ticket, whom @channel (channel.h) leads to; it is closed. Never blocks. */
-void passage_meet(int channel);
+void peer_copy_meet(int channel);
 
 /** CL_COMPLETE or an error. Its event has ended. */
-cl_int passage_status(const struct passage *passage);
+cl_int peer_copy_status(const struct peer_copy *peer_copy);
 /** Gives a reference back; NULL is allowed. Any thread. */
-void passage_unref(struct passage *passage);
+void peer_copy_unref(struct peer_copy *peer_copy);
 
 #endif
