@@ -85,7 +85,7 @@ def main():
     lines += ["static const struct {", "    const char *name;", "    void (*function)(void);", "} addresses[] = {",
               '    {"clIcdGetPlatformIDsKHR", (void (*)(void))clIcdGetPlatformIDsKHR},',
               "    {ISOLATED_ENTRY, (void (*)(void))isolate_open},",
-              "    {ISOLATED_SPARE, (void (*)(void))isolate_spare},",
+              "    {ISOLATED_STANDBY, (void (*)(void))isolate_standby},",
                '    {BETWEEN_NAME, (void (*)(void))between_enqueue},',
               "    {SERVED_ENTRY, (void (*)(void))plug_open},",
               "    {SERVED_ENDED, (void (*)(void))plug_ended},",

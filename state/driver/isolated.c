@@ -14,7 +14,7 @@
 static char driver[PATH_MAX], server[PATH_MAX]; /* Written once, before the first is opened. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static isolated_open_fn open_isolated;
-static isolated_spare_fn spare_isolated;
+static isolated_standby_fn standby_isolated;
 static served_leave_fn leave_isolated;
 
 void isolated_init(void)
@@ -40,10 +40,10 @@ static void isolated_load(void)
         *(void **)&address = dlsym(handle, "clGetExtensionFunctionAddress");
     if (address) {
         *(void **)&open_isolated = address(ISOLATED_ENTRY);
-        *(void **)&spare_isolated = address(ISOLATED_SPARE);
+        *(void **)&standby_isolated = address(ISOLATED_STANDBY);
         *(void **)&leave_isolated = address(SERVED_LEAVE);
     }
-    if (!open_isolated || !spare_isolated || !leave_isolated)
+    if (!open_isolated || !standby_isolated || !leave_isolated)
         log_error("drivers cannot be opened in another process: %s",
                   handle ? "our own is another release's" : dlerror());
 }
@@ -51,7 +51,7 @@ static void isolated_load(void)
 int isolated_open(const char *icd, cl_uint room, cl_platform_id *ret_platforms, cl_uint *ret_count)
 {
     pthread_once(&once, isolated_load);
-    int error = open_isolated && spare_isolated && leave_isolated
+    int error = open_isolated && standby_isolated && leave_isolated
                     ? open_isolated(server, icd, room, ret_platforms, ret_count)
                     : -ENOSYS;
     if (error)
@@ -59,10 +59,10 @@ int isolated_open(const char *icd, cl_uint room, cl_platform_id *ret_platforms, 
     return error ? -ENOENT : 0;
 }
 
-void isolated_spare(cl_platform_id platform, bool wanted)
+void isolated_standby(cl_platform_id platform, bool wanted)
 {
-    if (spare_isolated)
-        spare_isolated(platform, wanted);
+    if (standby_isolated)
+        standby_isolated(platform, wanted);
 }
 
 int isolated_leave(void)

@@ -24,9 +24,9 @@ typedef int (*isolated_open_fn)(const char *server, const char *icd, cl_uint roo
                                 cl_platform_id *ret_platforms, cl_uint *ret_count);
 
 /** The same, of this name. */
-#define ISOLATED_SPARE "reseat_isolated_spare"
+#define ISOLATED_STANDBY "reseat_isolated_standby"
 /** Have a second session like @platform's ready for when that one is lost, or not any more. */
-typedef void (*isolated_spare_fn)(cl_platform_id platform, bool wanted);
+typedef void (*isolated_standby_fn)(cl_platform_id platform, bool wanted);
 
 /** From the environment, before the first driver is opened; it counts from then on. Of programs:
  *  servers open drivers themselves. */
@@ -49,7 +49,7 @@ MUST_CHECK int isolated_open(const char *icd, cl_uint room, cl_platform_id *ret_
  * the one it is in dies, unless it is; or that process ended. A hint, to be given again and again.
  * Does not block where @wanted.
  */
-void isolated_spare(cl_platform_id platform, bool wanted);
+void isolated_standby(cl_platform_id platform, bool wanted);
 
 /** End all sessions, as served_leave_fn says. 0 or -errno. After all calls of isolated_open(). */
 MUST_CHECK int isolated_leave(void);

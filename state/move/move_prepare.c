@@ -27,8 +27,8 @@ static uint8_t move_prepare_index_on(const struct context *context, const struct
     return RESIDENCE_NONE;
 }
 
-/* With @spare others that stay free; RESIDENCES_MAX where there is none. */
-static uint8_t move_prepare_free_index(const struct context *context, unsigned spare)
+/* With @standby others that stay free; RESIDENCES_MAX where there is none. */
+static uint8_t move_prepare_free_index(const struct context *context, unsigned standby)
 {
     uint8_t found = RESIDENCES_MAX;
     unsigned count = 0;
@@ -37,7 +37,7 @@ static uint8_t move_prepare_free_index(const struct context *context, unsigned s
             found = residence_index;
             count++;
         }
-    return count > spare ? found : RESIDENCES_MAX;
+    return count > standby ? found : RESIDENCES_MAX;
 }
 
 static bool move_prepare_others_stay(const struct context *context, int vdev_index, uint8_t from)
@@ -67,7 +67,7 @@ static int move_prepare_add_context(struct move *move, struct context *context, 
         if (added.to == RESIDENCE_NONE) {
             struct residence *made;
             cl_int error;
-            added.to = move_prepare_free_index(context, move->request->prewarm ? READY_SPARE : 0);
+            added.to = move_prepare_free_index(context, move->request->prewarm ? READY_STANDBY : 0);
             if (added.to == RESIDENCES_MAX)
                 return move_fail(move, -ENOSPC, "a context has no room for another residence");
             uint64_t begun = span_begin();

@@ -14,7 +14,7 @@
  */
 
 /** Places of a context that stay free of them: for a move, and for what a rollback left. */
-#define READY_SPARE 2
+#define READY_STANDBY 2
 
 /**
  * A request to prewarm, after PLAN: make what is missing on move->target. What was made before it

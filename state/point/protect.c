@@ -441,11 +441,11 @@ static bool protect_has_point(void)
 }
 
 /* A driver's process that dies is what a point is there for: the next one is not waited for. */
-static void protect_keep_spare(bool wanted)
+static void protect_keep_standby(bool wanted)
 {
     const struct device *device = the_vdev_count == 1 ? atomic_load(&the_vdevs[0]->device) : NULL;
     if (device)
-        isolated_spare(device->platform, wanted);
+        isolated_standby(device->platform, wanted);
 }
 
 /* It can go nowhere: who waits for a recovery is told. */
@@ -490,7 +490,7 @@ static void *protect_thread(void *unused)
                  protect_is_due(&most_ns))
             (void)protect_make(most_ns);
         if (!lost && protect_has_point())
-            protect_keep_spare(true);
+            protect_keep_standby(true);
     }
 }
 
@@ -581,7 +581,7 @@ void protect_end(void)
     while (state.running)
         pthread_cond_wait(&state.changed, &state.lock);
     pthread_mutex_unlock(&state.lock);
-    protect_keep_spare(false);
+    protect_keep_standby(false);
     if (gate_close(0) == 0) {
         struct journal_entry *former = journal_end();
         gate_open();

@@ -453,13 +453,13 @@ static unsigned await_sessions(const struct served *served, unsigned wanted, pid
 }
 
 /* Its sessions, once there is a spare one, or for too long none. */
-static unsigned await_spare(const struct served *served, isolated_spare_fn spare,
-                            cl_platform_id platform, pid_t ret_pids[4])
+static unsigned await_standby(const struct served *served, isolated_standby_fn standby,
+                              cl_platform_id platform, pid_t ret_pids[4])
 {
     uint64_t until = clock_now_ns() + SILENCE_NS;
     unsigned count;
     do {
-        spare(platform, true);
+        standby(platform, true);
         clock_sleep(NS_PER_MS);
         count = served_children(served, ret_pids, 4);
     } while (count != 2 && clock_now_ns() < until);
@@ -467,13 +467,13 @@ static unsigned await_spare(const struct served *served, isolated_spare_fn spare
 }
 
 /* Nobody listens when it is needed. */
-Test(remote_rings, a_spare_session_takes_the_place_of_one_whose_process_was_killed)
+Test(remote_rings, a_standby_session_takes_the_place_of_one_whose_process_was_killed)
 {
     struct served served;
     const cl_icd_dispatch *cl = NULL;
     cl_int error;
     cl_platform_id platform;
-    isolated_spare_fn spare;
+    isolated_standby_fn standby;
     served_leave_fn leave;
     pid_t first, pids[4];
     char own[16];
@@ -481,7 +481,7 @@ Test(remote_rings, a_spare_session_takes_the_place_of_one_whose_process_was_kill
     setenv("POCL_DEVICES", "basic basic pthread", 1);
     served_start(&served, (const char *const[]){"--while", own, NULL});
     cl_device_id device = open_isolated(&served, &cl);
-    *(void **)&spare = find_entry(ISOLATED_SPARE);
+    *(void **)&standby = find_entry(ISOLATED_STANDBY);
     *(void **)&leave = find_entry(SERVED_LEAVE);
     cl->clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof(platform), &platform, NULL);
     first = served_session(&served);
@@ -489,7 +489,7 @@ Test(remote_rings, a_spare_session_takes_the_place_of_one_whose_process_was_kill
     for (int round = 0; round < 3; round++) {
         cl_context context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
         cr_assert_eq(error, CL_SUCCESS);
-        cr_assert_eq(await_spare(&served, spare, platform, pids), 2, "round %d", round);
+        cr_assert_eq(await_standby(&served, standby, platform, pids), 2, "round %d", round);
         pid_t ready = pids[pids[0] == first];
         clock_sleep(300 * NS_PER_MS); /* It tells its devices. */
         cr_assert_eq(use(cl, context, device), CL_SUCCESS);
@@ -506,15 +506,15 @@ Test(remote_rings, a_spare_session_takes_the_place_of_one_whose_process_was_kill
         cr_assert_eq(pids[0], ready);
         first = ready;
     }
-    cr_assert_eq(await_spare(&served, spare, platform, pids), 2);
-    spare(platform, false);
+    cr_assert_eq(await_standby(&served, standby, platform, pids), 2);
+    standby(platform, false);
     cr_assert_eq(await_sessions(&served, 1, pids), 1);
     cr_assert_eq(pids[0], first, "that was not the spare one");
-    cr_assert_eq(await_spare(&served, spare, platform, pids), 2);
+    cr_assert_eq(await_standby(&served, standby, platform, pids), 2);
     cr_assert_eq(leave(), 0);
     cr_assert_eq(await_sessions(&served, 0, pids), 0, "the spare one is there still");
     for (int i = 0; i < 250; i++) { /* Nothing is begun for who has left. */
-        spare(platform, true);
+        standby(platform, true);
         clock_sleep(10 * NS_PER_MS);
     }
     cr_assert_eq(served_children(&served, pids, 4), 0);

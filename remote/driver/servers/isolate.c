@@ -16,9 +16,9 @@ int isolate_open(const char *server, const char *icd, cl_uint room, cl_platform_
     return count ? 0 : -ENODEV;
 }
 
-void isolate_spare(cl_platform_id platform, bool wanted)
+void isolate_standby(cl_platform_id platform, bool wanted)
 {
     const struct platform *known = platform_get(platform);
     if (known)
-        client_keep_spare(known->client, wanted);
+        client_keep_standby(known->client, wanted);
 }

@@ -8,7 +8,7 @@
 /** isolated_open_fn. */
 MUST_CHECK int isolate_open(const char *server, const char *icd, cl_uint room,
                             cl_platform_id *ret_platforms, cl_uint *ret_count);
-/** isolated_spare_fn. */
-void isolate_spare(cl_platform_id platform, bool wanted);
+/** isolated_standby_fn. */
+void isolate_standby(cl_platform_id platform, bool wanted);
 
 #endif

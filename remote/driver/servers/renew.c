@@ -71,9 +71,9 @@ static struct client *renew_begin_like(const struct client *client)
     return fresh;
 }
 
-static bool renew_has_spare(const struct client *client)
+static bool renew_has_standby(const struct client *client)
 {
-    return client->spare && !renew_has_ended(client->spare);
+    return client->standby && !renew_has_ended(client->standby);
 }
 
 struct client *client_renew(struct client *client)
@@ -84,7 +84,8 @@ struct client *client_renew(struct client *client)
     pthread_mutex_lock(&renewing);
     client = renew_last_of(client);
     if (renew_has_ended(client)) {
-        struct client *fresh = renew_has_spare(client) ? client->spare : renew_begin_like(client);
+        struct client *fresh =
+            renew_has_standby(client) ? client->standby : renew_begin_like(client);
         if (fresh) {
             fresh->platforms = client->platforms;
             fresh->platform_count = client->platform_count;
@@ -96,14 +97,14 @@ struct client *client_renew(struct client *client)
     return client;
 }
 
-static void *renew_begin_spare(void *data)
+static void *renew_begin_standby(void *data)
 {
     pthread_mutex_lock(&renewing);
     struct client *client = renew_last_of(data);
     uint64_t pause = AHEAD_NS;
-    if (!renew_has_ended(client) && !renew_has_spare(client)) {
-        client->spare = renew_begin_like(client);
-        if (!client->spare)
+    if (!renew_has_ended(client) && !renew_has_standby(client)) {
+        client->standby = renew_begin_like(client);
+        if (!client->standby)
             pause = FAILED_NS;
     }
     pthread_mutex_unlock(&renewing);
@@ -128,13 +129,14 @@ static void renew_start_ahead(struct client *client)
         return;
     renew_join_ahead();
     pthread_mutex_lock(&ahead.lock);
-    ahead.started = thread_start("reseat-spare", 0, renew_begin_spare, client, &ahead.thread) == 0;
+    ahead.started =
+        thread_start("reseat-spare", 0, renew_begin_standby, client, &ahead.thread) == 0;
     if (!ahead.started)
         atomic_store(&ahead.runs, false);
     pthread_mutex_unlock(&ahead.lock);
 }
 
-void client_keep_spare(struct client *client, bool wanted)
+void client_keep_standby(struct client *client, bool wanted)
 {
     if (!client->icd || client_is_forked())
         return;
@@ -143,7 +145,7 @@ void client_keep_spare(struct client *client, bool wanted)
         if (pthread_mutex_trylock(&renewing) != 0)
             return;
         client = renew_last_of(client);
-        bool missing = !atomic_load(&client->lost) && !renew_has_spare(client);
+        bool missing = !atomic_load(&client->lost) && !renew_has_standby(client);
         pthread_mutex_unlock(&renewing);
         if (missing)
             renew_start_ahead(client);
@@ -152,10 +154,10 @@ void client_keep_spare(struct client *client, bool wanted)
     renew_join_ahead();
     pthread_mutex_lock(&renewing);
     client = renew_last_of(client);
-    struct client *spare = client->spare;
-    client->spare = NULL;
-    if (spare && !atomic_load(&spare->left))
-        client_leave(spare);
+    struct client *standby = client->standby;
+    client->standby = NULL;
+    if (standby && !atomic_load(&standby->left))
+        client_leave(standby);
     pthread_mutex_unlock(&renewing);
 }
 

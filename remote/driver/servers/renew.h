@@ -23,7 +23,7 @@ struct client *client_renew(struct client *client);
  *          begun.
  * Any thread. Nothing for sessions of other kinds, and in the child of a fork.
  */
-void client_keep_spare(struct client *client, bool wanted);
+void client_keep_standby(struct client *client, bool wanted);
 
 /**
  * End all sessions, so that no thread, descriptor or shared memory of any is left in the process;

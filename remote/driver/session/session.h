@@ -55,7 +55,7 @@ struct client {
     const char *address;      /**< Or several of the same server, separated by commas. */
     const char *icd;          /**< The one driver that is opened for us; NULL: the server's. */
     struct client *renewed;   /**< The session that followed; renew.c's, as is... */
-    struct client *spare;     /**< ...what is ready to. */
+    struct client *standby;   /**< ...what is ready to. */
     uint64_t features;        /**< Those that it asks for; then those that it has. */
     struct bulk *bulk;        /**< block.h; NULL: the session is over a link. */
     pthread_mutex_t offering; /**< One area at a time. */

@@ -76,13 +76,13 @@ void server_promised(struct server *server, const struct word *word)
 /* Under the lock. */
 static void charge_return_some(struct server *server, size_t device)
 {
-    uint64_t spare = promised_to[device] - used_of[device], lump = charge_lump_of(server, device);
-    if (spare <= 2 * lump)
+    uint64_t standby = promised_to[device] - used_of[device], lump = charge_lump_of(server, device);
+    if (standby <= 2 * lump)
         return;
-    promised_to[device] -= spare - lump;
+    promised_to[device] -= standby - lump;
     word_say(server->channel, &(struct word){.kind = WORD_RETURN,
                                              .device = server->numbers[device],
-                                             .bytes = spare - lump});
+                                             .bytes = standby - lump});
 }
 
 /* Under the lock. */
