@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "state/memory/mapping.h"
-#include "state/memory/watched.h"
+#include "state/memory/write_tracked.h"
 
 /* Fewer bytes are copied sooner. */
 #define WORTH ((size_t)8 << 20)
@@ -149,7 +149,7 @@ static int compare_digest_source(const struct compare_way *way, struct memory *r
                                  size_t count, struct digest *ret)
 {
     return way->from == RESIDENCE_HOST
-               ? watched_digest(root, first, count, way->quiet, way->limits, ret)
+               ? write_tracked_digest(root, first, count, way->quiet, way->limits, ret)
                : compare_digest_at(way, root, way->from, first, count, ret);
 }
 
@@ -234,7 +234,7 @@ static bool compare_is_worth(const struct compare_way *way, const struct memory 
 
 static bool compare_watches(const struct compare_way *way, const struct memory *root)
 {
-    return way->from == RESIDENCE_HOST && !way->quiet && watched_may(root);
+    return way->from == RESIDENCE_HOST && !way->quiet && write_tracked_may(root);
 }
 
 bool compare_helps(const struct compare_way *way, struct memory *root, struct range range)
@@ -259,11 +259,12 @@ bool compare_pays(const struct compare_way *way, struct memory *root, size_t byt
 static bool compare_is_worth_now(const struct compare_way *way, struct memory *root,
                                  const struct comparison *c)
 {
-    bool watched = way->from == RESIDENCE_HOST && way->quiet;
+    bool write_tracked = way->from == RESIDENCE_HOST && way->quiet;
     struct work work = {.whole = c->range.end - c->range.begin,
                         .target = compare_unknown(c->target, c->first, c->count) * DIGEST_CHUNK,
                         .watches = compare_watches(way, root)};
-    work.source = watched ? watched_stale(root, c->first, c->count) * DIGEST_CHUNK : work.whole;
+    work.source =
+        write_tracked ? write_tracked_stale(root, c->first, c->count) * DIGEST_CHUNK : work.whole;
     return compare_is_worth(way, root, &work);
 }
 

@@ -25,7 +25,7 @@
  * from it stands that it is gone; drivers that would copy by themselves are not given it again.
  */
 
-struct watched; /* watched.c */
+struct write_tracked; /* watched.c */
 
 /**
  * A buffer of one driver over a window, which nothing uses: the driver registered the window for
@@ -50,7 +50,7 @@ struct window {
     size_t size;
     struct farewell
         *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
-    struct watched *_Atomic watched; /**< Owned; or NULL: what watched.h keeps. */
+    struct write_tracked *_Atomic write_tracked; /**< Owned; or NULL: what watched.h keeps. */
     struct registered registered;
     struct callback_job job; /**< To drop a reference on the callback thread. */
 };

@@ -6,7 +6,7 @@
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 #include "state/memory/registered.h"
-#include "state/memory/watched.h"
+#include "state/memory/write_tracked.h"
 #include "state/transfer/transfer.h"
 
 /* Vectors of 16 longs; drivers on CPUs use the window itself as device memory. */
@@ -54,7 +54,7 @@ void window_unref(struct window *window)
     if (!window || atomic_fetch_sub_explicit(&window->refs, 1, memory_order_acq_rel) != 1)
         return;
     registered_release(window);
-    if (window->ours && !watched_give(window, pages_give))
+    if (window->ours && !write_tracked_give(window, pages_give))
         window_bytes_give(window->bytes, window->size);
     if (window->farewell)
         farewell_drop(window->farewell);

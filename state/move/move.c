@@ -14,7 +14,7 @@
 #include "state/base/threads/work.h"
 #include "state/command/journal.h"
 #include "state/driver/offer.h"
-#include "state/memory/watched.h"
+#include "state/memory/write_tracked.h"
 #include "state/move/elastic.h"
 #include "state/move/fetch.h"
 #include "state/move/ready.h"
@@ -346,7 +346,7 @@ static void move_run_phases(struct move *move)
     move_pause_end(move);
     move_spread_over(move);
     transfer_series_finish(&move->series);
-    watched_end_all();
+    write_tracked_end_all();
     if (error == 0) {
         move_enter_phase(move, MOVE_RESUME);
         move->report->arrived_ns = clock_now_ns() - move->begun_at;

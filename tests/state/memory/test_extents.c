@@ -22,7 +22,7 @@ struct model {
     unsigned has[PLACES_ALL][BYTES]; /* the write that it is from */
     uint32_t latest[BYTES];          /* bits of the places that have the last one */
     bool exact;                      /* there was room for every extent so far */
-    bool watched;
+    bool write_tracked;
     uint64_t since;
 };
 
@@ -153,7 +153,7 @@ static void copy_ahead(struct model *m)
 {
     struct range range = pick_range(m);
     uint32_t kept[BYTES];
-    if (!m->watched)
+    if (!m->write_tracked)
         return;
     for (size_t i = 0; i < BYTES; i++)
         kept[i] = extent_at(&m->root, i).version <= m->since ? 1u << TARGET : 0;
@@ -189,11 +189,11 @@ static void step(struct model *m)
         drop(m, (uint8_t)pick(m, PLACES_ALL));
         break;
     case 2:
-        if (m->watched)
+        if (m->write_tracked)
             extents_unwatch(&m->root);
         else
             m->since = extents_watch(&m->root);
-        m->watched = !m->watched;
+        m->write_tracked = !m->write_tracked;
         break;
     case 3:
         copy_ahead(m);

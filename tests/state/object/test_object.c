@@ -20,12 +20,12 @@ static void thing_destroy(struct object *object)
     (void)object;
     destroyed++;
 }
-static struct object_weak watched;
-static void *found_while_leaving = &watched;
+static struct object_weak write_tracked;
+static void *found_while_leaving = &write_tracked;
 static void looks_at_itself(struct object *object)
 {
     (void)object;
-    found_while_leaving = object_weak_get(watched);
+    found_while_leaving = object_weak_get(write_tracked);
 }
 #define THINGS(of, left)                                                                           \
     OBJECT_CLASS(of##_class) = {                                                                   \
@@ -255,8 +255,8 @@ Test(object, a_weak_reference_does_not_find_who_came_after)
 Test(object, a_weak_reference_does_not_find_what_is_being_destroyed)
 {
     struct thing *thing = publish(OBJECT_SAMPLER);
-    watched = object_weak(thing);
-    cr_assert_eq(object_weak_get(watched), thing);
+    write_tracked = object_weak(thing);
+    cr_assert_eq(object_weak_get(write_tracked), thing);
     object_release(thing);
     cr_assert_null(found_while_leaving);
 }

@@ -5,7 +5,7 @@
 
 #include "state/base/memory/pages.h"
 #include "state/memory/compare.h"
-#include "state/memory/watched.h"
+#include "state/memory/write_tracked.h"
 #include "tests/state/memory/close_faults.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/repeat.h"
@@ -89,15 +89,15 @@ static void write_something(struct world *w)
     }
 }
 
-static bool is_watched(struct world *w)
+static bool is_write_tracked(struct world *w)
 {
-    return atomic_load(&w->root->window->watched) != NULL;
+    return atomic_load(&w->root->window->write_tracked) != NULL;
 }
 
 static void digest(struct world *w, size_t first, size_t count, bool quiet, struct digest *ret)
 {
-    cr_assert_eq(watched_digest(w->root, first, count, quiet, NULL, ret), 0);
-    if (!is_watched(w) && !quiet)
+    cr_assert_eq(write_tracked_digest(w->root, first, count, quiet, NULL, ret), 0);
+    if (!is_write_tracked(w) && !quiet)
         cr_skip_test("no write faults of the kernel's for us");
 }
 
@@ -108,7 +108,7 @@ static void write_on(void *data, unsigned round)
     OK(clFinish(w->p.queue));
 }
 
-Test(watched, what_is_kept_is_what_would_be_digested, .timeout = 120)
+Test(write_tracked, what_is_kept_is_what_would_be_digested, .timeout = 120)
 {
     static struct world w;
     static struct digest kept[CHUNKS], anew[CHUNKS];
@@ -132,29 +132,29 @@ Test(watched, what_is_kept_is_what_would_be_digested, .timeout = 120)
 }
 
 /* One that was written in two places has two chunks to be digested again. */
-Test(watched, what_nobody_wrote_to_is_not_digested_again, .timeout = 60)
+Test(write_tracked, what_nobody_wrote_to_is_not_digested_again, .timeout = 60)
 {
     static struct world w;
     static struct digest kept[CHUNKS];
     static atomic_bool canceled = true;
     const struct transfer_limits limits = {.cancel = &canceled};
     world_open(&w);
-    cr_assert_eq(watched_stale(w.root, 0, CHUNKS), CHUNKS);
+    cr_assert_eq(write_tracked_stale(w.root, 0, CHUNKS), CHUNKS);
     digest(&w, 0, CHUNKS, false, kept);
-    cr_assert_eq(watched_stale(w.root, 0, CHUNKS), 0);
+    cr_assert_eq(write_tracked_stale(w.root, 0, CHUNKS), 0);
     set_words(&w, 3 * DIGEST_CHUNK / 4, 1, 9);
     set_words(&w, 100 * DIGEST_CHUNK / 4, 1, 9);
     OK(clFinish(w.p.queue));
-    cr_assert_eq(watched_stale(w.root, 0, CHUNKS), 2);
+    cr_assert_eq(write_tracked_stale(w.root, 0, CHUNKS), 2);
     /* What could not be digested is still to be. */
-    cr_assert_eq(watched_digest(w.root, 0, CHUNKS, false, &limits, kept), -ECANCELED);
-    cr_assert_eq(watched_stale(w.root, 0, CHUNKS), 2);
+    cr_assert_eq(write_tracked_digest(w.root, 0, CHUNKS, false, &limits, kept), -ECANCELED);
+    cr_assert_eq(write_tracked_stale(w.root, 0, CHUNKS), 2);
     digest(&w, 0, CHUNKS, true, kept);
-    cr_assert_eq(watched_stale(w.root, 0, CHUNKS), 2);
+    cr_assert_eq(write_tracked_stale(w.root, 0, CHUNKS), 2);
     digest(&w, 0, CHUNKS, false, kept);
-    cr_assert_eq(watched_stale(w.root, 0, CHUNKS), 0);
-    watched_end_all();
-    cr_assert_not(is_watched(&w));
+    cr_assert_eq(write_tracked_stale(w.root, 0, CHUNKS), 0);
+    write_tracked_end_all();
+    cr_assert_not(is_write_tracked(&w));
     digest(&w, 0, CHUNKS, false, kept);
     OK(clReleaseKernel(w.set));
     OK(clReleaseMemObject(w.buffer)); /* its window goes, watched */
@@ -163,7 +163,7 @@ Test(watched, what_nobody_wrote_to_is_not_digested_again, .timeout = 60)
 }
 
 /* A program writes all the time, and goes to a device with memory of its own, and back. */
-Test(watched, a_move_takes_what_was_written_last, .timeout = 120)
+Test(write_tracked, a_move_takes_what_was_written_last, .timeout = 120)
 {
     static struct world w;
     static cl_uint got[BYTES / 4], expected[BYTES / 4];
@@ -182,12 +182,12 @@ Test(watched, a_move_takes_what_was_written_last, .timeout = 120)
                 expected[round * 997 % (BYTES / 4 - 100) + i] = round + i;
         cr_assert_arr_eq(got, expected, BYTES, "turn %u", residency_token);
         engine_rig_moves(&w.rig, "here");
-        cr_assert_not(w.root->window && is_watched(&w));
+        cr_assert_not(w.root->window && is_write_tracked(&w));
     }
 }
 
 /* It writes more than may be copied while it is stopped: it stays, and nobody looks on. */
-Test(watched, a_move_that_gives_up_leaves_nothing_watched, .timeout = 60)
+Test(write_tracked, a_move_that_gives_up_leaves_nothing_write_tracked, .timeout = 60)
 {
     static struct world w;
     struct move_report report;
@@ -200,11 +200,11 @@ Test(watched, a_move_that_gives_up_leaves_nothing_watched, .timeout = 60)
     repeat_end(&repeat);
     cr_assert_eq(report.result, MOVE_ROLLED_BACK);
     cr_assert_geq(report.rounds, 2);
-    cr_assert_not(is_watched(&w));
+    cr_assert_not(is_write_tracked(&w));
 }
 
 /* A program closes what it does not know, and ours with it: nothing that was kept is believed. */
-Test(watched, what_was_not_seen_is_digested_again, .timeout = 60)
+Test(write_tracked, what_was_not_seen_is_digested_again, .timeout = 60)
 {
     static struct world w;
     static struct digest kept[CHUNKS], anew[CHUNKS];
@@ -214,10 +214,10 @@ Test(watched, what_was_not_seen_is_digested_again, .timeout = 60)
         close_faults();
         set_words(&w, 7 * DIGEST_CHUNK / 4, 100, 3 + i);
         OK(clFinish(w.p.queue));
-        cr_assert_eq(watched_digest(w.root, 0, CHUNKS, i == 0, NULL, kept), 0);
+        cr_assert_eq(write_tracked_digest(w.root, 0, CHUNKS, i == 0, NULL, kept), 0);
         cr_assert_eq(digest_host(w.root->window->bytes, BYTES, 0, CHUNKS, NULL, anew), 0);
         for (size_t chunk = 0; chunk < CHUNKS; chunk++)
             cr_assert(digest_same(&kept[chunk], &anew[chunk]), "chunk %zu", chunk);
-        cr_assert_not(is_watched(&w));
+        cr_assert_not(is_write_tracked(&w));
     }
 }

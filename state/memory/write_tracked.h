@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_MEMORY_WATCHED_H
-#define RESEAT_STATE_MEMORY_WATCHED_H
+#ifndef RESEAT_STATE_MEMORY_WRITE_TRACKED_H
+#define RESEAT_STATE_MEMORY_WRITE_TRACKED_H
 
 #include "state/memory/digest.h"
 #include "state/memory/memory.h"
@@ -11,21 +11,21 @@
  */
 
 /** True when devices work in the window of @root, and whoever writes there would be seen. */
-bool watched_may(const struct memory *root);
+bool write_tracked_may(const struct memory *root);
 /**
  * As digest_host() of @root's window, but of what nobody wrote to since it was digested. What is
  * digested while the program runs is watched from before, where that is possible.
  *
  * @quiet  Nothing writes there meanwhile.
  */
-MUST_CHECK int watched_digest(struct memory *root, size_t first, size_t count, bool quiet,
-                              const struct transfer_limits *limits, struct digest *ret);
-/** Chunks of those that watched_digest() would have to digest. Wait-free. */
-size_t watched_stale(struct memory *root, size_t first, size_t count);
+MUST_CHECK int write_tracked_digest(struct memory *root, size_t first, size_t count, bool quiet,
+                                    const struct transfer_limits *limits, struct digest *ret);
+/** Chunks of those that write_tracked_digest() would have to digest. Wait-free. */
+size_t write_tracked_stale(struct memory *root, size_t first, size_t count);
 /** No window is watched any more: for who has moved, or will not. Blocks as dirty_end(). */
-void watched_end_all(void);
+void write_tracked_end_all(void);
 /** One goes, also while the program is stopped: its bytes come to @give, later. False: it was not
  *  watched, and they do not. */
-bool watched_give(struct window *window, void (*give)(char *bytes, size_t size));
+bool write_tracked_give(struct window *window, void (*give)(char *bytes, size_t size));
 
 #endif
