@@ -185,7 +185,7 @@ static int graph_add_memory(struct image_manifest *manifest, struct object *obje
                                             .size = memory->size,
                                             .type = memory->type,
                                             .flags = memory->flags,
-                                            .lent = memory_is_lent(memory)};
+                                            .user_memory = memory_is_user_memory(memory)};
     if (!shape)
         return 0;
     record->memory->channel_order = shape->format.image_channel_order;

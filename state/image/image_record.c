@@ -107,7 +107,7 @@ static const struct field memory_fields[] = {
     ROW(image_memory, size, NUMBER, IMAGE_SIZE_MAX),
     ROW(image_memory, type, NUMBER, UINT32_MAX),
     ROW(image_memory, flags, NUMBER, UINT64_MAX),
-    ROW(image_memory, lent, NUMBER, 1),
+    ROW(image_memory, user_memory, NUMBER, 1),
     ROW(image_memory, channel_order, NUMBER, UINT32_MAX),
     ROW(image_memory, channel_type, NUMBER, UINT32_MAX),
     ROW(image_memory, width, NUMBER, IMAGE_SIZE_MAX),

@@ -98,9 +98,9 @@ struct image_memory {
     uint64_t root;   /**< That of the object that has its bytes; its own, where it has them. */
     uint64_t origin; /**< Where they begin in those. */
     uint64_t size;
-    uint64_t type;  /**< cl_mem_object_type. */
-    uint64_t flags; /**< cl_mem_flags. */
-    uint64_t lent;  /**< 1: the memory is the program's. */
+    uint64_t type;        /**< cl_mem_object_type. */
+    uint64_t flags;       /**< cl_mem_flags. */
+    uint64_t user_memory; /**< 1: the memory is the program's. */
     /* Of images, else 0. */
     uint64_t channel_order, channel_type;
     uint64_t width, height, depth, array_size, row_pitch, slice_pitch;

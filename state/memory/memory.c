@@ -112,7 +112,7 @@ static bool memory_wants_window(const struct memory *root, const struct residenc
  * written there for that. */
 static bool memory_may_have_window(const struct memory *root, const struct residence *residence)
 {
-    return !memory_is_lent(root) || (residence->in_place && memory_window_is_latest(root));
+    return !memory_is_user_memory(root) || (residence->in_place && memory_window_is_latest(root));
 }
 
 static cl_int memory_make_root_buffer(struct memory *root, struct residence *residence,
@@ -133,7 +133,7 @@ static cl_int memory_make_root_buffer(struct memory *root, struct residence *res
             root->backed |= (uint8_t)(1u << residence_index);
         compare_forget_at(root, RESIDENCE_HOST);
         /* Memory that cannot be registered, being read-only, can be copied. */
-        if (root->real[residence_index] || !initial || !memory_is_lent(root))
+        if (root->real[residence_index] || !initial || !memory_is_user_memory(root))
             return memory_as_shortage(error);
     }
     cl_mem_flags flags = memory_real_flags(root) | (root->flags & CL_MEM_ALLOC_HOST_PTR);

@@ -216,7 +216,7 @@ uint64_t memory_stamp_latest(void);
  * @flags  PAGES_ANY where every byte of it is written before the program can see one; or 0. */
 MUST_CHECK int memory_window(struct memory *root, unsigned flags);
 /** True when the bytes of @root are the program's to write: its CL_MEM_USE_HOST_PTR memory. */
-static inline bool memory_is_lent(const struct memory *root)
+static inline bool memory_is_user_memory(const struct memory *root)
 {
     return root->host_ptr && !root->uses_svm;
 }

@@ -58,9 +58,9 @@ static bool replica_in_place_at(const struct replica_batch *batch, const struct 
 }
 
 /* The program's own memory is the replica in host memory: it may be gone. */
-static bool replica_is_in_lent(const struct memory *root)
+static bool replica_is_in_user_memory(const struct memory *root)
 {
-    return memory_is_lent(root) && !root->store;
+    return memory_is_user_memory(root) && !root->store;
 }
 
 /* The window has all bytes of the root, for the device works on them there. */
@@ -74,7 +74,7 @@ static bool replica_in_window(const struct replica_batch *batch, const struct me
 static bool replica_reads_device(const struct replica_batch *batch, const struct memory *root)
 {
     return !replica_backed_at(root, batch->from) ||
-           (memory_is_lent(root) && !replica_in_window(batch, root));
+           (memory_is_user_memory(root) && !replica_in_window(batch, root));
 }
 
 static bool replica_extent_has(const struct extent *extent, uint8_t residence_index)
@@ -89,7 +89,7 @@ static bool replica_goes_straight(const struct replica_batch *batch, struct memo
     return batch->from != RESIDENCE_HOST && batch->to != RESIDENCE_HOST &&
            replica_reads_device(batch, root) && !replica_backed_at(root, batch->to) &&
            !map_any(root) && replica_extent_has(extent, batch->from) &&
-           (!replica_extent_has(extent, RESIDENCE_HOST) || replica_is_in_lent(root));
+           (!replica_extent_has(extent, RESIDENCE_HOST) || replica_is_in_user_memory(root));
 }
 
 /* True when it is to be copied, if it is not too new. */
@@ -262,7 +262,7 @@ static void replica_copy_mapped(struct gap_copy *gap, size_t to)
 {
     const struct memory *root = gap->root;
     if (root->store)
-        host_copy_lent(root->store + gap->at, root->window->bytes + gap->at, to - gap->at);
+        host_copy_user_memory(root->store + gap->at, root->window->bytes + gap->at, to - gap->at);
     gap->at = to;
 }
 
@@ -352,12 +352,12 @@ static int replica_upload(const struct replica_batch *batch, struct transfer *tr
 {
     struct memory *root = part->root;
     if (replica_backed_at(root, batch->to) && !root->store &&
-        (!memory_is_lent(root) || replica_in_place_at(batch, root, batch->to)))
+        (!memory_is_user_memory(root) || replica_in_place_at(batch, root, batch->to)))
         return replica_sync_backed(batch, part, batch->to, CL_MAP_WRITE_INVALIDATE_REGION,
                                    ret_error);
     struct transfer_item item =
         replica_item_of(part, NULL, root->real[batch->to], memory_host_bytes(root));
-    item.lent = replica_is_in_lent(root);
+    item.user_memory = replica_is_in_user_memory(root);
     return transfer_add(transfer, &item);
 }
 
@@ -436,8 +436,9 @@ static struct transfer_limits replica_limits_of(const struct replica_batch *batc
     struct transfer_limits limits = batch->limits ? *batch->limits : (struct transfer_limits){0};
     for (size_t i = 0; i < parts->count; i++) {
         const struct memory *root = parts->parts[i].root;
-        limits.lent = limits.lent || (from == RESIDENCE_HOST && replica_is_in_lent(root) &&
-                                      !replica_in_place_at(batch, root, to));
+        limits.user_memory =
+            limits.user_memory || (from == RESIDENCE_HOST && replica_is_in_user_memory(root) &&
+                                   !replica_in_place_at(batch, root, to));
     }
     limits.fresh =
         limits.fresh || (to == RESIDENCE_HOST && !limits.series && replica_take_fresh(parts));

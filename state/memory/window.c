@@ -78,34 +78,34 @@ int memory_window(struct memory *root, unsigned flags)
 }
 
 /* What the program's memory was the replica of is in the store from now on. */
-static void window_take_from_lent(struct memory *root)
+static void window_take_from_user_memory(struct memory *root)
 {
     for (size_t at = 0; at < root->size;) {
         struct extent extent = extent_at(root, at);
         if (extent.version != 0 && (extent.latest & (1u << RESIDENCE_HOST)))
-            host_copy_lent(root->store + at, (const char *)root->host_ptr + at,
-                           extent.range.end - at);
+            host_copy_user_memory(root->store + at, (const char *)root->host_ptr + at,
+                                  extent.range.end - at);
         at = extent.range.end;
     }
 }
 
 int memory_host_room(struct memory *root, unsigned flags)
 {
-    if (!memory_is_lent(root))
+    if (!memory_is_user_memory(root))
         return memory_window(root, flags);
     if (!root->store) {
         compare_forget_at(root, RESIDENCE_HOST);
         root->store = window_bytes_take(root->size, ALIGN_LARGE, flags);
         if (root->store)
-            window_take_from_lent(root);
+            window_take_from_user_memory(root);
     }
     return root->store ? 0 : -ENOMEM;
 }
 
 uint64_t memory_host_need(const struct memory *memory)
 {
-    bool has_none =
-        memory->root == memory && !memory->store && (!memory->window || memory_is_lent(memory));
+    bool has_none = memory->root == memory && !memory->store &&
+                    (!memory->window || memory_is_user_memory(memory));
     return has_none && memory->size >= PAGES_LEAST &&
                    !replica_is_latest_whole(memory, RESIDENCE_HOST)
                ? memory->size
@@ -138,7 +138,7 @@ bool memory_window_is_latest(const struct memory *root)
 
 bool memory_would_write(const struct memory *root, uint8_t residence_index)
 {
-    return memory_is_lent(root) && memory_works_in_window(root, residence_index) &&
+    return memory_is_user_memory(root) && memory_works_in_window(root, residence_index) &&
            !memory_window_is_latest(root);
 }
 

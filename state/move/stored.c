@@ -186,7 +186,7 @@ static const void *stored_look(const struct image_source *source, uint64_t at, s
     const struct item *item = source->data;
     if (item->steady)
         return item->bytes + at;
-    host_copy_lent(room, item->bytes + at, size);
+    host_copy_user_memory(room, item->bytes + at, size);
     return room;
 }
 

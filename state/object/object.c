@@ -269,13 +269,13 @@ bool object_release(void *pointer)
     struct object *object = pointer;
     uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
     do {
-        if ((refs & ~OBJECT_LENT) == 0)
+        if ((refs & ~OBJECT_USER_MEMORY) == 0)
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
                                                     memory_order_acq_rel, memory_order_relaxed));
     /* By the gate whether it is the last or not: with its reference the program lets go of host
      * memory too, which a mover may be copying with the gate closed. */
-    if ((refs & ~OBJECT_LENT) == 1)
+    if ((refs & ~OBJECT_USER_MEMORY) == 1)
         object_drop(object);
     return true;
 }

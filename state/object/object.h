@@ -45,15 +45,15 @@ enum object_state {
 /** First member of every virtual object. */
 struct object {
     const cl_icd_dispatch *dispatch; /**< First word: any ICD loader calls us back through it. */
-    _Atomic uint32_t refs;           /**< The program's references, and OBJECT_LENT; 0 makes the
-                                          handle invalid. */
-    _Atomic uint32_t holds;          /**< Ours, plus one while refs > 0; 0 destroys the object. */
+    _Atomic uint32_t refs;  /**< The program's references, and OBJECT_USER_MEMORY; 0 makes the
+                                 handle invalid. */
+    _Atomic uint32_t holds; /**< Ours, plus one while refs > 0; 0 destroys the object. */
     _Atomic uint32_t generation;
     _Atomic uint32_t state;
 };
 
 /** Of refs: the handle stays valid without a reference, until the object ends: see object_lend. */
-#define OBJECT_LENT 0x80000000u
+#define OBJECT_USER_MEMORY 0x80000000u
 
 #define OBJECT_REGION_SHIFT 32
 
@@ -167,7 +167,7 @@ static inline void object_retain(void *object)
 {
     if (UNLIKELY(
             (atomic_fetch_add_explicit(&((struct object *)object)->refs, 1, memory_order_relaxed) &
-             ~OBJECT_LENT) == 0))
+             ~OBJECT_USER_MEMORY) == 0))
         object_hold(object);
 }
 /**
@@ -188,7 +188,7 @@ static inline void *object_lend(void *object)
 {
     if (object &&
         UNLIKELY(atomic_load_explicit(&((struct object *)object)->refs, memory_order_relaxed) == 0))
-        atomic_fetch_or_explicit(&((struct object *)object)->refs, OBJECT_LENT,
+        atomic_fetch_or_explicit(&((struct object *)object)->refs, OBJECT_USER_MEMORY,
                                  memory_order_relaxed);
     return object;
 }
@@ -196,7 +196,7 @@ static inline void *object_lend(void *object)
 static inline uint32_t object_refs(const void *object)
 {
     return atomic_load_explicit(&((const struct object *)object)->refs, memory_order_relaxed) &
-           ~OBJECT_LENT;
+           ~OBJECT_USER_MEMORY;
 }
 
 /** A weak reference: says later whether the slot still holds the same object. */

@@ -252,8 +252,8 @@ static int point_making_add_extent(struct making *making, struct slice *slice,
         return move_fail(&making->move, -EPERM, "bytes of %s of %zu bytes (%p) are on no device",
                          root->image ? "an image" : "a buffer", root->size, (const void *)root);
     /* The program may have taken away what it lent. */
-    if (memory_is_lent(root) && !root->store)
-        host_copy_lent(to, host + range.begin, range.end - range.begin);
+    if (memory_is_user_memory(root) && !root->store)
+        host_copy_user_memory(to, host + range.begin, range.end - range.begin);
     else
         memcpy(to, host + range.begin, range.end - range.begin);
     making->report->copied += range.end - range.begin;
@@ -346,9 +346,10 @@ static void point_making_look_in_host(struct making *making, struct stale *stale
     const struct extent extent = extent_at(root, all.begin);
     const struct chunk *chunk = kept->chunks[stale->chunk];
     const char *host = making_in_host(root, &extent);
-    bool lent = memory_is_lent(root) && !root->store, written = !ahead && map_written(root);
+    bool user_memory = memory_is_user_memory(root) && !root->store,
+         written = !ahead && map_written(root);
     /* An image is one chunk, of any size. */
-    if (!chunk || !host || lent || written || root->image || extent.range.end < all.end)
+    if (!chunk || !host || user_memory || written || root->image || extent.range.end < all.end)
         return;
     for (size_t at = 0, part = 0; at < chunk->size; at += DIGEST_CHUNK, part++) {
         const size_t left = chunk->size - at, size = left < DIGEST_CHUNK ? left : DIGEST_CHUNK;

@@ -229,8 +229,8 @@ struct room {
 /* What was never written has no bytes that a failure could spoil. */
 static int restore_room_make(struct memory *root, struct room *ret_room)
 {
-    bool fresh =
-        atomic_load(&root->version) == 0 && !atomic_load(&root->used) && !memory_is_lent(root);
+    bool fresh = atomic_load(&root->version) == 0 && !atomic_load(&root->used) &&
+                 !memory_is_user_memory(root);
     if (fresh && memory_window(root, 0) == 0) {
         struct window *window = window_ref(root->window);
         *ret_room = (struct room){window, window->bytes, root->size};

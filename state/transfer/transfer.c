@@ -37,7 +37,7 @@ static bool transfer_needs_host(const struct transfer *transfer)
  * to the bytes. */
 static bool transfer_needs_ring(const struct transfer *transfer)
 {
-    return transfer_is_direct(transfer) || transfer->limits.lent || transfer->limits.work;
+    return transfer_is_direct(transfer) || transfer->limits.user_memory || transfer->limits.work;
 }
 
 /* The driver's own way from one of its devices to another, past the host. What is little goes by a
@@ -232,7 +232,7 @@ static struct transfer *transfer_series_take(struct transfer_series *series,
     struct transfer *transfer = series->idle[at];
     memmove(&series->idle[at], &series->idle[at + 1], (last - at) * sizeof(transfer));
     series->idle[last] = NULL;
-    if (total > transfer->chosen_for || (limits->lent && transfer->shape.chunk == 0) ||
+    if (total > transfer->chosen_for || (limits->user_memory && transfer->shape.chunk == 0) ||
         (limits->through_host && transfer->shape.passes)) {
         transfer_destroy(transfer);
         return NULL;

@@ -43,7 +43,7 @@ struct transfer_limits {
     uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
     const atomic_bool *cancel; /**< Or NULL. */
     _Atomic uint64_t *done;    /**< Bytes that arrived are added here as they do; or NULL. */
-    bool lent;                 /**< Items may be: nothing goes straight from host memory. */
+    bool user_memory;          /**< Items may be: nothing goes straight from host memory. */
     bool fresh;                /**< Host memory is written whose pages may have to be made first. */
     bool through_host; /**< Between devices: not by a way of their driver's past the host. */
     const struct transfer_work *work; /**< Or NULL. With it all bytes pass through host memory. */
@@ -61,8 +61,9 @@ struct transfer_item {
                         row, or of a slice where it has several. */
     size_t size;   /**< Bytes. Of an image: up to where a row or slice begins, or its end. */
     const struct image_shape
-        *image; /**< NULL for buffers. @host is in its row_pitch, slice_pitch. */
-    bool lent;  /**< @host, which is read, is the program's: what is not there reads as zeroes. */
+        *image;       /**< NULL for buffers. @host is in its row_pitch, slice_pitch. */
+    bool user_memory; /**< @host, which is read, is the program's: what is not there reads as
+                         zeroes. */
 };
 
 /**
@@ -124,6 +125,6 @@ MUST_CHECK int transfer_measure(struct residence *residence);
 cl_int transfer_error(const struct transfer *transfer);
 
 /** Copy from memory that somebody may be taking away; what is not there reads as zeroes. */
-void host_copy_lent(char *to, const char *from, size_t size);
+void host_copy_user_memory(char *to, const char *from, size_t size);
 
 #endif

@@ -38,7 +38,7 @@ unsigned host_cores(void)
     return online > 0 ? (unsigned)online : 1;
 }
 
-void host_copy_lent(char *to, const char *from, size_t size)
+void host_copy_user_memory(char *to, const char *from, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     while (size > 0) {

@@ -24,7 +24,7 @@ void walk_init(struct walk *walk, const struct transfer_item *item)
     memset(walk, 0, sizeof(*walk));
     whole->from = item->from;
     whole->to = item->to;
-    whole->lent = item->lent;
+    whole->user_memory = item->user_memory;
     walk->uncounted = item->size;
     if (!item->image) {
         walk->element = 1;
@@ -155,8 +155,8 @@ static void transfer_piece_copy_bytes(const struct piece *piece, char *memory, c
     if (to_host) {
         host_populate(host, size, 1, limits);
         copy_past_caches(host, memory, size);
-    } else if (piece->lent) {
-        host_copy_lent(memory, host, size);
+    } else if (piece->user_memory) {
+        host_copy_user_memory(memory, host, size);
     } else {
         memcpy(memory, host, size);
     }

@@ -21,7 +21,7 @@ struct piece {
     size_t origin[3]; /**< Axis 0 in bytes for buffers, in elements for images. */
     size_t region[3];
     size_t row;                  /**< Bytes of one row, packed. */
-    bool lent;                   /**< The item's. */
+    bool user_memory;            /**< The item's. */
     char *host;                  /**< Its first byte at the host end, or NULL. */
     size_t host_row, host_slice; /**< Pitches there. */
     size_t size;                 /**< Bytes, packed. */

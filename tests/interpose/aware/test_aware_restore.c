@@ -13,8 +13,8 @@
 
 /* Objects of each kind, as two processes make them. */
 struct objects {
-    cl_mem fresh, begun, lent, image, none;
-    char begun_bytes[300], lent_bytes[4096];
+    cl_mem fresh, begun, user_memory, image, none;
+    char begun_bytes[300], user_memory_bytes[4096];
 };
 
 static cl_mem make_image2d(size_t width)
@@ -32,12 +32,12 @@ static cl_mem make_image2d(size_t width)
 static void make_objects(struct objects *o, int byte)
 {
     memset(o->begun_bytes, byte, sizeof(o->begun_bytes));
-    memset(o->lent_bytes, byte + 1, sizeof(o->lent_bytes));
+    memset(o->user_memory_bytes, byte + 1, sizeof(o->user_memory_bytes));
     o->fresh = engine_buffer(f.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
     o->begun = engine_buffer(f.program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                              sizeof(o->begun_bytes), o->begun_bytes);
-    o->lent = engine_buffer(f.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                            sizeof(o->lent_bytes), o->lent_bytes);
+    o->user_memory = engine_buffer(f.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                                   sizeof(o->user_memory_bytes), o->user_memory_bytes);
     o->image = make_image2d(5);
     o->none = engine_buffer(f.program.context, CL_MEM_READ_WRITE, 64, NULL);
 }
@@ -46,7 +46,7 @@ static void release_objects(struct objects *o)
 {
     OK(clReleaseMemObject(o->fresh));
     OK(clReleaseMemObject(o->begun));
-    OK(clReleaseMemObject(o->lent));
+    OK(clReleaseMemObject(o->user_memory));
     OK(clReleaseMemObject(o->image));
     OK(clReleaseMemObject(o->none));
 }
@@ -73,7 +73,7 @@ static void name_all(const struct objects *o)
 {
     cr_assert_eq(reseat_name(o->fresh, "fresh", NULL), RESEAT_OK);
     cr_assert_eq(reseat_name(o->begun, "begun", NULL), RESEAT_OK);
-    cr_assert_eq(reseat_name(o->lent, "lent", NULL), RESEAT_OK);
+    cr_assert_eq(reseat_name(o->user_memory, "lent", NULL), RESEAT_OK);
     cr_assert_eq(reseat_name(o->image, "image", NULL), RESEAT_OK);
     cr_assert_eq(reseat_name(o->none, "none", NULL), RESEAT_OK);
 }
@@ -160,14 +160,14 @@ Test(aware_save, a_new_process_gets_the_progress_and_the_bytes)
     make_objects(&o, 90);
     is_filled(o.fresh, "fresh");
     is_filled(o.begun, "begun");
-    is_filled(o.lent, "lent");
+    is_filled(o.user_memory, "lent");
     is_filled(o.image, "image");
     is_filled(o.none, "none");
-    for (size_t i = 0; i < sizeof(o.lent_bytes); i++)
-        cr_assert_eq(o.lent_bytes[i], 91, "the program's memory is written by its commands");
+    for (size_t i = 0; i < sizeof(o.user_memory_bytes); i++)
+        cr_assert_eq(o.user_memory_bytes[i], 91, "the program's memory is written by its commands");
     all_are(o.fresh, BYTES, 40, "fresh");
     all_are(o.begun, sizeof(o.begun_bytes), 10, "begun");
-    all_are(o.lent, sizeof(o.lent_bytes), 11, "lent");
+    all_are(o.user_memory, sizeof(o.user_memory_bytes), 11, "lent");
     char pixels[7 * 5 * 4];
     OK(clEnqueueReadImage(f.program.queue, o.image, CL_TRUE, origin, region, 0, 0, pixels, 0, NULL,
                           NULL));
@@ -230,7 +230,8 @@ Test(aware_save, damaged_contents_are_not_given)
     open_image();
     for (size_t i = 0; i < manifest.count; i++) {
         const struct image_contents *contents = manifest.records[i].contents;
-        if (manifest.records[i].kind != IMAGE_CONTENTS || contents->size != sizeof(o.lent_bytes))
+        if (manifest.records[i].kind != IMAGE_CONTENTS ||
+            contents->size != sizeof(o.user_memory_bytes))
             continue;
         const struct image_digest digest = image_contents_digest(contents, 0);
         image_chunk_name(&digest, name);
@@ -241,8 +242,8 @@ Test(aware_save, damaged_contents_are_not_given)
     begin_from(f.report.image);
     cr_assert_eq(restored(), RESEAT_OK, "%s", problem);
     make_objects(&o, 90);
-    cr_assert_eq(reseat_name(o.lent, "lent", NULL), RESEAT_DAMAGED);
-    all_are(o.lent, sizeof(o.lent_bytes), 91, "lent");
+    cr_assert_eq(reseat_name(o.user_memory, "lent", NULL), RESEAT_DAMAGED);
+    all_are(o.user_memory, sizeof(o.user_memory_bytes), 91, "lent");
     is_filled(o.fresh, "fresh");
     release_objects(&o);
     close_program();

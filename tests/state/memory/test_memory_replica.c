@@ -484,18 +484,18 @@ Test(replica, of_an_image_rows_or_slices_are_copied, .timeout = 60)
 }
 
 /* L4: what the host lacks of the program's memory goes beside it, and what it has goes along. */
-Test(replica, what_the_program_lent_is_kept_beside_it_with_all_its_bytes, .timeout = 60)
+Test(replica, what_the_program_user_memory_is_kept_beside_it_with_all_its_bytes, .timeout = 60)
 {
     static struct pair p;
     const cl_uint value = 77;
     struct move_report report;
     cl_int error;
     pair_open(&p, CONFIG);
-    cl_uint *lent = aligned_alloc(4096, BYTES);
-    cr_assert_not_null(lent);
+    cl_uint *user_memory = aligned_alloc(4096, BYTES);
+    cr_assert_not_null(user_memory);
     for (size_t i = 0; i < WORDS; i++)
-        lent[i] = (cl_uint)i;
-    cl_mem buffer = clCreateBuffer(p.context, CL_MEM_USE_HOST_PTR, BYTES, lent, &error);
+        user_memory[i] = (cl_uint)i;
+    cl_mem buffer = clCreateBuffer(p.context, CL_MEM_USE_HOST_PTR, BYTES, user_memory, &error);
     OK(error);
     struct memory *root = memory_get(buffer);
     /* The second device takes a part, so that it is told apart, and writes it. */
@@ -513,11 +513,12 @@ Test(replica, what_the_program_lent_is_kept_beside_it_with_all_its_bytes, .timeo
     cr_assert_not_null(root->store);
     for (size_t i = 0; i < WORDS; i++) {
         bool written = i / (PART / sizeof(cl_uint)) == 5;
-        cr_assert_eq(lent[i], i, "word %zu of the program's memory is %u", i, lent[i]);
+        cr_assert_eq(user_memory[i], i, "word %zu of the program's memory is %u", i,
+                     user_memory[i]);
         cr_assert_eq(((const cl_uint *)root->store)[i], written ? value : i);
     }
     OK(clReleaseMemObject(buffer));
-    free(lent);
+    free(user_memory);
 }
 
 static void bring_to_host(struct memory *root, const struct range *range)

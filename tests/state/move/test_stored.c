@@ -32,8 +32,8 @@ static const size_t sizes[BUFFERS] = {LARGE, MIDDLE, SMALL, MAPPED, ZEROS};
 static struct {
     struct engine_rig rig;
     struct engine_program program;
-    cl_mem buffers[BUFFERS], image, lent, unwritten;
-    unsigned char *map, *lent_bytes;
+    cl_mem buffers[BUFFERS], image, user_memory, unwritten;
+    unsigned char *map, *user_memory_bytes;
     char above[SCRATCH_MAX], folder[SCRATCH_MAX + 16];
     struct stored_report report;
 } f;
@@ -86,9 +86,9 @@ static void open_program(void)
     OK(error);
     write_all();
     f.unwritten = engine_buffer(f.program.context, CL_MEM_READ_WRITE, LARGE, NULL);
-    f.lent_bytes = bytes_of(BUFFERS + 1, MIDDLE);
-    f.lent = engine_buffer(f.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, MIDDLE,
-                           f.lent_bytes);
+    f.user_memory_bytes = bytes_of(BUFFERS + 1, MIDDLE);
+    f.user_memory = engine_buffer(f.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                                  MIDDLE, f.user_memory_bytes);
     f.map = clEnqueueMapBuffer(f.program.queue, f.buffers[OBJECT_MAPPED], CL_TRUE,
                                CL_MAP_READ | CL_MAP_WRITE, 0, MAPPED, 0, NULL, NULL, &error);
     OK(error);
@@ -119,7 +119,7 @@ static void check_all(void)
     free(expected);
     for (size_t i = 0; f.map && i < MAPPED; i++)
         cr_assert_eq(f.map[i], byte_of(OBJECT_MAPPED, i), "what is mapped, at %zu", i);
-    check_read(f.lent, BUFFERS + 1, MIDDLE);
+    check_read(f.user_memory, BUFFERS + 1, MIDDLE);
 }
 
 static void close_program(void)
@@ -131,10 +131,10 @@ static void close_program(void)
             OK(clReleaseMemObject(f.buffers[i]));
     OK(clReleaseMemObject(f.image));
     OK(clReleaseMemObject(f.unwritten));
-    OK(clReleaseMemObject(f.lent));
+    OK(clReleaseMemObject(f.user_memory));
     engine_program_close(&f.program);
     engine_rig_ends_empty(&f.rig);
-    free(f.lent_bytes);
+    free(f.user_memory_bytes);
 }
 
 static enum move_result store(void)
@@ -238,9 +238,10 @@ Test(stored, says_what_is_in_the_image, .timeout = 120)
         image_manifest_contents(&manifest, (uintptr_t)f.unwritten);
     cr_assert_not_null(unwritten);
     cr_expect_eq(unwritten->written, 0);
-    const struct image_contents *lent = image_manifest_contents(&manifest, (uintptr_t)f.lent);
-    cr_assert_not_null(lent);
-    cr_expect_eq(lent->size, MIDDLE);
+    const struct image_contents *user_memory =
+        image_manifest_contents(&manifest, (uintptr_t)f.user_memory);
+    cr_assert_not_null(user_memory);
+    cr_expect_eq(user_memory->size, MIDDLE);
     image_manifest_finish(&manifest);
     image_folder_close(folder);
     engine_rig_moves(&f.rig, "two");

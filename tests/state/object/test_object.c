@@ -216,7 +216,7 @@ Test(object, a_hold_keeps_it_but_not_its_handle)
     cr_assert_eq(object_count(OBJECT_EVENT), 0);
 }
 
-Test(object, a_lent_handle_is_valid_until_the_end_and_can_be_retained)
+Test(object, a_user_memory_handle_is_valid_until_the_end_and_can_be_retained)
 {
     struct thing *thing = publish(OBJECT_CONTEXT);
     object_hold(thing);

@@ -253,11 +253,11 @@ Test(point, has_what_was_there_before_a_map, .timeout = 120)
     cl_int error;
     play_open(TWO);
     /* Host memory has it as well: where the map is. */
-    cl_uint *lent = aligned_alloc(SMALL, BYTES);
+    cl_uint *user_memory = aligned_alloc(SMALL, BYTES);
     for (size_t i = 0; i < WORDS; i++)
-        lent[i] = word_of(i);
-    cl_mem buffer =
-        engine_buffer(play.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, BYTES, lent);
+        user_memory[i] = word_of(i);
+    cl_mem buffer = engine_buffer(play.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                                  BYTES, user_memory);
     cl_uint *words = clEnqueueMapBuffer(play.program.queue, buffer, CL_TRUE, CL_MAP_WRITE, 0, SMALL,
                                         0, NULL, NULL, &error);
     OK(error);
@@ -278,14 +278,14 @@ Test(point, has_what_was_there_before_a_map, .timeout = 120)
     point_unpin(after);
     OK(clReleaseMemObject(buffer));
     play_close();
-    free(lent);
+    free(user_memory);
 }
 
 /* Of what the program lent, of parts, and of images, on either kind of device. */
 static void kinds(const char *config)
 {
     enum { WIDTH = 60, HEIGHT = 40 };
-    static cl_uint lent[SMALL / sizeof(cl_uint)] __attribute__((aligned(4096)));
+    static cl_uint user_memory[SMALL / sizeof(cl_uint)] __attribute__((aligned(4096)));
     static cl_uchar pixels[HEIGHT][WIDTH][4];
     const cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
     const cl_image_desc desc = {
@@ -294,12 +294,12 @@ static void kinds(const char *config)
     const cl_buffer_region half = {SMALL / 2, SMALL / 2};
     cl_int error;
     play_open(config);
-    for (size_t i = 0; i < ARRAY_SIZE(lent); i++)
-        lent[i] = word_of(i);
+    for (size_t i = 0; i < ARRAY_SIZE(user_memory); i++)
+        user_memory[i] = word_of(i);
     for (size_t i = 0; i < sizeof(pixels); i++)
         ((cl_uchar *)pixels)[i] = (cl_uchar)(i * 13 + 5);
     cl_mem of_host = engine_buffer(play.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                                   sizeof(lent), lent);
+                                   sizeof(user_memory), user_memory);
     cl_mem image =
         clCreateImage(play.program.context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
     OK(error);
@@ -308,11 +308,11 @@ static void kinds(const char *config)
     cl_mem whole = filled(SMALL);
     cl_mem part = clCreateSubBuffer(whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
     OK(error);
-    add(of_host, ARRAY_SIZE(lent), 2);
+    add(of_host, ARRAY_SIZE(user_memory), 2);
     add(part, half.size / sizeof(cl_uint), 6);
     (void)made();
     struct point *point = point_pin();
-    add(of_host, ARRAY_SIZE(lent), 2);
+    add(of_host, ARRAY_SIZE(user_memory), 2);
     OK(clFinish(play.program.queue));
     cl_uint *words = malloc(SMALL);
     has_added(point, of_host, SMALL, 2);

@@ -18,7 +18,7 @@ static int move_one(const struct bench *bench, const struct transfer_limits *lim
     struct transfer *transfer = NULL;
     buffer_init(&buffer, bench, seed, size, 5, size - 5);
     struct transfer_item item = buffer_item(&buffer, bench);
-    item.lent = limits->lent;
+    item.user_memory = limits->user_memory;
     int error =
         transfer_create(bench->way == UP ? NULL : &bench->from->residence,
                         bench->way == DOWN ? NULL : &bench->to->residence, size, limits, &transfer);
@@ -175,8 +175,8 @@ Test(transfer, of_a_series_each_has_its_own_limits, .timeout = 120)
     b->device.link.plain_write.bandwidth = 1e12;
     cr_assert_eq(move_one(&up, &second, SIZE, 6), 0);
     cr_assert_eq(kept_between(&series, &up)->shape.chunk, 0);
-    const struct transfer_limits lent = {.series = &series, .lent = true};
-    cr_assert_eq(move_one(&up, &lent, SIZE, 7), 0);
+    const struct transfer_limits user_memory = {.series = &series, .user_memory = true};
+    cr_assert_eq(move_one(&up, &user_memory, SIZE, 7), 0);
     cr_assert_neq(kept_between(&series, &up)->shape.chunk, 0);
     transfer_series_finish(&series);
     cr_assert_eq(rig_live_buffers(), 0);

@@ -19,7 +19,7 @@
     "[three] name=three base=1 type=cpu host_unified=yes "                                         \
     "[four] name=four base=1 type=cpu host_unified=yes"
 
-struct lent {
+struct user_memory {
     struct engine_rig rig;
     struct engine_program program;
     cl_kernel copy, twice;
@@ -35,7 +35,7 @@ static void *pages(size_t size)
     return at;
 }
 
-static void lent_open(struct lent *l)
+static void user_memory_open(struct user_memory *l)
 {
     static const char source[] =
         "kernel void copy(global const uint *in, global uint *out)\n"
@@ -51,7 +51,7 @@ static void lent_open(struct lent *l)
         l->want[i] = l->words[i] = i * 2654435761u;
 }
 
-static void run(struct lent *l, cl_kernel kernel, cl_mem buffer)
+static void run(struct user_memory *l, cl_kernel kernel, cl_mem buffer)
 {
     const size_t items = WORDS;
     OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
@@ -60,7 +60,7 @@ static void run(struct lent *l, cl_kernel kernel, cl_mem buffer)
     OK(clEnqueueNDRangeKernel(l->program.queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
 }
 
-static void check(struct lent *l, cl_mem buffer, const char *when)
+static void check(struct user_memory *l, cl_mem buffer, const char *when)
 {
     static cl_uint got[WORDS];
     run(l, l->copy, buffer);
@@ -71,7 +71,7 @@ static void check(struct lent *l, cl_mem buffer, const char *when)
 }
 
 /* Nothing is written there for a map that reads what is there. */
-static void check_map(struct lent *l, cl_mem buffer)
+static void check_map(struct user_memory *l, cl_mem buffer)
 {
     cl_int error;
     cl_uint *map = clEnqueueMapBuffer(l->program.queue, buffer, CL_TRUE, CL_MAP_READ, PAGE,
@@ -86,11 +86,11 @@ static void check_map(struct lent *l, cl_mem buffer)
 static const char *const ways[] = {"three", NULL,    "one", "two",  "one", "three", "four", "one",
                                    NULL,    "three", NULL,  "four", "two", NULL,    "two",  "one"};
 
-Test(memory_lent, read_only_memory_goes_everywhere, .timeout = 60)
+Test(memory_user_memory, read_only_memory_goes_everywhere, .timeout = 60)
 {
-    static struct lent l;
+    static struct user_memory l;
     static const cl_mem_flags flags[] = {CL_MEM_READ_ONLY, 0};
-    lent_open(&l);
+    user_memory_open(&l);
     OK(mprotect(l.words, BYTES, PROT_READ));
     for (size_t f = 0; f < ARRAY_SIZE(flags); f++) {
         cl_mem buffer =
@@ -107,11 +107,11 @@ Test(memory_lent, read_only_memory_goes_everywhere, .timeout = 60)
 }
 
 /* Of an object that only reads nothing has to be copied for a suspension, or spilling. */
-Test(memory_lent, what_an_object_was_made_from_needs_no_copy, .timeout = 60)
+Test(memory_user_memory, what_an_object_was_made_from_needs_no_copy, .timeout = 60)
 {
-    static struct lent l;
+    static struct user_memory l;
     struct move_report report;
-    lent_open(&l);
+    user_memory_open(&l);
     cl_mem buffer =
         engine_buffer(l.program.context, CL_MEM_USE_HOST_PTR | CL_MEM_READ_ONLY, BYTES, l.words);
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT32};
@@ -131,7 +131,8 @@ Test(memory_lent, what_an_object_was_made_from_needs_no_copy, .timeout = 60)
 }
 
 /* As destructors do it: the memory goes, then the object. What is there next stays as it is. */
-static void give_back(struct lent *l, const char *from, const char *to, bool written, bool reused)
+static void give_back(struct user_memory *l, const char *from, const char *to, bool written,
+                      bool reused)
 {
     engine_rig_move(&l->rig, from, &(struct move_report){0});
     l->words = pages(BYTES);
@@ -158,12 +159,12 @@ static void give_back(struct lent *l, const char *from, const char *to, bool wri
     munmap(l->words, BYTES);
 }
 
-Test(memory_lent, is_not_touched_once_it_is_gone, .timeout = 120)
+Test(memory_user_memory, is_not_touched_once_it_is_gone, .timeout = 120)
 {
     static const char *const froms[] = {"one", "three"};
     static const char *const tos[] = {"two", "four", NULL};
-    static struct lent l;
-    lent_open(&l);
+    static struct user_memory l;
+    user_memory_open(&l);
     for (size_t f = 0; f < ARRAY_SIZE(froms); f++)
         for (size_t t = 0; t < ARRAY_SIZE(tos); t++)
             for (int written = 0; written < 2; written++)
@@ -172,7 +173,7 @@ Test(memory_lent, is_not_touched_once_it_is_gone, .timeout = 120)
 }
 
 struct writing {
-    struct lent *l;
+    struct user_memory *l;
     cl_mem buffer;
     bool written;
 };
@@ -189,11 +190,11 @@ static void write_late(void *data, const struct move_progress *progress)
 
 /* Made over it in the target while the program runs, and written in the source after that: it is
  * made anew beside it, with what was made from it. The program's memory stays as it was. */
-Test(memory_lent, what_is_written_during_a_move_goes_beside_it, .timeout = 60)
+Test(memory_user_memory, what_is_written_during_a_move_goes_beside_it, .timeout = 60)
 {
-    static struct lent l;
+    static struct user_memory l;
     cl_int error;
-    lent_open(&l);
+    user_memory_open(&l);
     cl_mem buffer = engine_buffer(l.program.context, CL_MEM_USE_HOST_PTR, BYTES, l.words);
     const cl_buffer_region half = {BYTES / 2, BYTES / 2};
     cl_mem part = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
