@@ -82,7 +82,7 @@ static cl_int map_enter_after(const struct mapping *mapping, struct residence *r
     if (error != CL_SUCCESS)
         (void)residence->cl->clEnqueueUnmapMemObject(
             queue, mapping->memory->root->real[residence_index],
-            mapping->memory->root->window->bytes + mapping->offset, 0, NULL, NULL);
+            mapping->memory->root->host_copy->bytes + mapping->offset, 0, NULL, NULL);
     return error;
 }
 
@@ -103,12 +103,12 @@ static void map_range(const struct command *command, unsigned use, struct range 
     *range = ((const struct map_command *)command)->range;
 }
 
-/* The window has the bytes already, as the host's replica or as somebody maps them: what the
+/* The host copy has the bytes already, as the host's replica or as somebody maps them: what the
  * program lent may be read-only. */
-static bool map_window_has(struct mapping *mapping)
+static bool map_host_copy_has(struct mapping *mapping)
 {
     const struct memory *root = mapping->memory->root;
-    return (!root->store && replica_has(root, RESIDENCE_HOST, map_root_range(mapping))) ||
+    return (!root->shadow_copy && replica_has(root, RESIDENCE_HOST, map_root_range(mapping))) ||
            mapping_is_covered(mapping);
 }
 
@@ -128,7 +128,7 @@ static cl_int map_issue(struct command *command, struct residence *residence,
         error = mapping_enter(mapping, residence, residence_index, queue, map_native_flags(mapping),
                               waits, wait_list, ret_event);
     else if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION) ||
-             map_window_has(mapping))
+             map_host_copy_has(mapping))
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     else
         error = map_read_region(mapping, residence, residence_index, queue, waits, wait_list,
@@ -168,7 +168,7 @@ static cl_int map_unmap_issue(struct command *command, struct residence *residen
     if (mapping->residence_index == residence_index)
         error = residence->cl->clEnqueueUnmapMemObject(
             queue, mapping->memory->root->real[residence_index],
-            mapping->memory->root->window->bytes + mapping->offset, waits, wait_list, ret_event);
+            mapping->memory->root->host_copy->bytes + mapping->offset, waits, wait_list, ret_event);
     else if ((mapping->flags & WRITE_FLAGS) && !mapping->pending)
         error = map_write_region(mapping, residence, residence_index, queue, waits, wait_list,
                                  ret_event);
@@ -176,7 +176,7 @@ static cl_int map_unmap_issue(struct command *command, struct residence *residen
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     if (error != CL_SUCCESS)
         return error;
-    /* The version first: a mover that finds nothing mapped must not take the window for idle. */
+    /* The version first: a mover that finds nothing mapped must not take the host copy for idle. */
     if (mapping->flags & WRITE_FLAGS)
         replica_written(mapping->memory->root, residence_index, map_root_range(mapping));
     mapping_unlink(mapping);
@@ -222,7 +222,7 @@ static int map_unmap_record(const struct command *command, struct command **ret_
                            mapping->pointer, ret_command, ret_bytes);
 }
 
-/* A map that was under way: its bytes come to the window once more. */
+/* A map that was under way: its bytes come to the host copy once more. */
 struct map_again {
     struct command base;
     struct mapping *mapping; /* referred to */
@@ -357,13 +357,13 @@ static struct mapping *map_mapping_create(struct memory *memory, cl_map_flags fl
     return mapping;
 }
 
-/* With a window, which no mover is filling. False without memory. */
+/* With a host copy, which no mover is filling. False without memory. */
 static bool map_mapping_index(struct mapping *mapping)
 {
     struct memory *root = mapping->memory->root;
     for (;;) {
         gate_enter();
-        bool made = memory_window(root, 0) == 0;
+        bool made = memory_host_copy(root, 0) == 0;
         bool linked = made && mapping_link(mapping);
         gate_leave();
         if (linked || !made)

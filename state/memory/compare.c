@@ -102,7 +102,7 @@ static bool compare_can_digest(const struct compare_way *way, const struct memor
                                uint8_t residence_index)
 {
     if (residence_index == RESIDENCE_HOST)
-        return !memory_is_user_memory(root) || root->store || residence_index == way->to;
+        return !memory_is_user_memory(root) || root->shadow_copy || residence_index == way->to;
     return root->real[residence_index] && !compare_backed_at(root, residence_index) &&
            !(root->flags & CL_MEM_WRITE_ONLY) &&
            digest_device_may(way->context->at[residence_index]);
@@ -117,7 +117,7 @@ static bool compare_may_compare(const struct compare_way *way, struct memory *ro
            !map_any(root);
 }
 
-/* And where another device works in the window it does not wait to be copied to. */
+/* And where another device works in the host copy it does not wait to be copied to. */
 static bool compare_is_comparable(const struct compare_way *way, struct memory *root,
                                   struct range range)
 {
@@ -129,8 +129,8 @@ static bool compare_is_comparable(const struct compare_way *way, struct memory *
 /* There are bytes that may be the same. */
 static bool compare_has_target(const struct compare_way *way, const struct memory *root)
 {
-    bool there =
-        way->to != RESIDENCE_HOST || root->store || (root->window && !memory_is_user_memory(root));
+    bool there = way->to != RESIDENCE_HOST || root->shadow_copy ||
+                 (root->host_copy && !memory_is_user_memory(root));
     return there && (atomic_load(&root->filled) & (1u << way->to));
 }
 

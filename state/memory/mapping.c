@@ -14,7 +14,7 @@ bool mapping_link(struct mapping *mapping)
     pthread_mutex_lock(&lock);
     bool linked = !root->visited;
     if (linked) {
-        mapping->pointer = root->window->bytes + mapping->offset;
+        mapping->pointer = root->host_copy->bytes + mapping->offset;
         mapping->refs++;
         mapping->next = root->mappings;
         root->mappings = mapping;
@@ -151,7 +151,7 @@ static cl_int mapping_leave(const struct mapping *mapping, struct residence *res
 {
     const struct memory *root = mapping->memory->root;
     return residence_unmap(residence, root->real[mapping->residence_index],
-                           root->window->bytes + mapping->offset);
+                           root->host_copy->bytes + mapping->offset);
 }
 
 cl_int mapping_carry(struct mapping *mapping, uint8_t residence_index)

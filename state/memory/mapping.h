@@ -4,9 +4,9 @@
 #include "state/memory/memory.h"
 
 /*
- * Maps. A map's pointer lies in the root's window, so it is known when the call is made, is the
+ * Maps. A map's pointer lies in the root's host copy, so it is known when the call is made, is the
  * same on every device, and stays valid across moves. Where the real object was made over the
- * window the driver maps it; elsewhere mapping reads the region into the window, which is
+ * host copy the driver maps it; elsewhere mapping reads the region into the host copy, which is
  * registered with the driver where that pays (registered.h), and unmapping writes it back.
  */
 
@@ -21,7 +21,7 @@ struct mapping {
     size_t origin[3], region[3]; /**< As given; bytes for buffers. */
     size_t offset, length;       /**< The span of root bytes that it covers. */
     uint8_t residence_index;     /**< Whose driver mapped it, its real object being made over the
-                            window; or     RESIDENCE_NONE. */
+                            host copy; or     RESIDENCE_NONE. */
     bool pending;                /**< Its command is held: nothing was mapped yet. */
     bool closing;                /**< Its unmap was enqueued. */
     bool unlinked;               /**< It was unmapped. */
@@ -35,7 +35,7 @@ void map_forget(struct memory *memory);
 
 /*
  * Visits: a mover copies a root with the program running. Whoever would give the program a pointer
- * into the window, bring another version to one of the replicas, or let the program have its
+ * into the host copy, bring another version to one of the replicas, or let the program have its
  * CL_MEM_USE_HOST_PTR memory back, waits until the visit has ended.
  */
 
@@ -48,26 +48,27 @@ void map_visit_await(struct memory *root);
 
 /*
  * For movers, with the gate closed and the queues drained. What is mapped to be written belongs to
- * the host: its bytes in the window are the latest, and the program may be writing them at any
+ * the host: its bytes in the host copy are the latest, and the program may be writing them at any
  * time. What is mapped only to be read has the same bytes on both sides.
  */
 
 /** True when some issued mapping of @root is for writing. */
 bool map_written(struct memory *root);
-/** Unmap what @residence's driver at @residence_index mapped of @root. The window keeps its bytes.
+/** Unmap what @residence's driver at @residence_index mapped of @root. The host copy keeps its
+ * bytes.
  */
 cl_int map_leave(struct memory *root, struct residence *residence, uint8_t residence_index);
 /**
  * Map in the new place @to what the driver at @from mapped, and what none did, without touching the
- * window's bytes. Nothing where @root has no latest replica there: its unmap will see to it.
+ * host copy's bytes. Nothing where @root has no latest replica there: its unmap will see to it.
  */
 cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t from, uint8_t to);
 /** After COMMIT: which mappings the driver at @to has. RESIDENCE_HOST: map_arrive was not called.
  */
 void map_moved(struct memory *root, uint8_t from, uint8_t to);
 /**
- * Call @copy for each run of bytes [from, to) of @range, of @root's window, that nothing has mapped
- * to be written, in order, until it fails.
+ * Call @copy for each run of bytes [from, to) of @range, of @root's host copy, that nothing has
+ * mapped to be written, in order, until it fails.
  */
 int map_each_gap(struct memory *root, struct range range,
                  int (*copy)(void *data, size_t from, size_t to), void *data);

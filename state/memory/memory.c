@@ -16,8 +16,8 @@
 #define HOST_ACCESS_FLAGS (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
 #define POINTER_FLAGS     (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)
 /* Smaller buffers are copied sooner than given host memory of their own. */
-#define WINDOW_WORTH  ((size_t)16 << 10)
-#define OFFERED_FLAGS (ACCESS_FLAGS | HOST_ACCESS_FLAGS | POINTER_FLAGS)
+#define HOST_COPY_WORTH ((size_t)16 << 10)
+#define OFFERED_FLAGS   (ACCESS_FLAGS | HOST_ACCESS_FLAGS | POINTER_FLAGS)
 
 static bool memory_more_than_one(cl_mem_flags flags)
 {
@@ -76,8 +76,8 @@ static void memory_discard(struct memory *memory)
         object_unhold(memory->associated);
     if (memory->root != memory)
         object_unhold(memory->root);
-    window_unref(memory->window);
-    memory_host_is_window(memory);
+    host_copy_unref(memory->host_copy);
+    memory_host_is_host_copy(memory);
     free(memory->known);
     free(memory->extents);
     free(memory->image);
@@ -101,18 +101,19 @@ static cl_int memory_as_shortage(cl_int error)
                : error;
 }
 
-static bool memory_wants_window(const struct memory *root, const struct residence *residence)
+static bool memory_wants_host_copy(const struct memory *root, const struct residence *residence)
 {
-    return root->uses_svm || (residence->in_place && root->size >= WINDOW_WORTH) ||
+    return root->uses_svm || (residence->in_place && root->size >= HOST_COPY_WORTH) ||
            (residence->maps_host_ptr &&
             (root->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) != 0);
 }
 
 /* After its creation a driver has the program's memory only to work on it, if nothing is to be
  * written there for that. */
-static bool memory_may_have_window(const struct memory *root, const struct residence *residence)
+static bool memory_may_have_host_copy(const struct memory *root, const struct residence *residence)
 {
-    return !memory_is_user_memory(root) || (residence->in_place && memory_window_is_latest(root));
+    return !memory_is_user_memory(root) ||
+           (residence->in_place && memory_host_copy_is_latest(root));
 }
 
 static cl_int memory_make_root_buffer(struct memory *root, struct residence *residence,
@@ -120,15 +121,15 @@ static cl_int memory_make_root_buffer(struct memory *root, struct residence *res
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_int error = CL_SUCCESS;
-    if (memory_wants_window(root, residence) &&
-        (initial || memory_may_have_window(root, residence))) {
-        if (memory_window(root, initial ? PAGES_ANY : 0) != 0)
+    if (memory_wants_host_copy(root, residence) &&
+        (initial || memory_may_have_host_copy(root, residence))) {
+        if (memory_host_copy(root, initial ? PAGES_ANY : 0) != 0)
             return CL_OUT_OF_HOST_MEMORY;
-        if (initial && initial != root->window->bytes)
-            memcpy(root->window->bytes, initial, root->size);
+        if (initial && initial != root->host_copy->bytes)
+            memcpy(root->host_copy->bytes, initial, root->size);
         root->real[residence_index] =
             cl->clCreateBuffer(residence->context, memory_real_flags(root) | CL_MEM_USE_HOST_PTR,
-                               root->size, root->window->bytes, &error);
+                               root->size, root->host_copy->bytes, &error);
         if (root->real[residence_index])
             root->backed |= (uint8_t)(1u << residence_index);
         compare_forget_at(root, RESIDENCE_HOST);
@@ -205,11 +206,11 @@ static cl_int memory_make_in_host(struct memory *memory, const void *initial)
 {
     if (!initial)
         return CL_SUCCESS;
-    if (memory_window(memory, PAGES_ANY) != 0)
+    if (memory_host_copy(memory, PAGES_ANY) != 0)
         return CL_OUT_OF_HOST_MEMORY;
-    /* An image's window has the pitches of the program's pointer. */
-    if (initial != memory->window->bytes)
-        memcpy(memory->window->bytes, initial, memory->size);
+    /* An image's host copy has the pitches of the program's pointer. */
+    if (initial != memory->host_copy->bytes)
+        memcpy(memory->host_copy->bytes, initial, memory->size);
     replica_written_whole(memory, RESIDENCE_HOST);
     return CL_SUCCESS;
 }
@@ -219,9 +220,9 @@ static cl_int memory_make_in_host(struct memory *memory, const void *initial)
 static void memory_begin_content(struct memory *memory, uint8_t residence_index)
 {
     replica_written_whole(memory, residence_index);
-    if (memory->host_ptr && memory_window(memory, 0) != 0)
+    if (memory->host_ptr && memory_host_copy(memory, 0) != 0)
         return;
-    if (memory->window)
+    if (memory->host_copy)
         extents_refreshed(memory, RESIDENCE_HOST, replica_whole(memory),
                           atomic_load(&memory->version));
 }

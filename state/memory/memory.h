@@ -11,39 +11,40 @@
  *
  * The bytes belong to the root: a buffer, or an image that has storage of its own. Sub-buffers and
  * images made from a buffer are views of a root. A root has a version that every write increments
- * and up to RESIDENCES_MAX + 1 replicas, one a residence and one in host memory: the window.
+ * and up to RESIDENCES_MAX + 1 replicas, one a residence and one in host memory: the host copy.
  *
- * The window is one host address for the object's whole life: maps point into it on every device.
- * It is the program's own memory for CL_MEM_USE_HOST_PTR, ours otherwise. Where a residence keeps
- * CL_MEM_USE_HOST_PTR bytes in place (`in_place`: CPU devices) buffers are made over their window,
- * so that maps cost nothing and a move between two such devices copies nothing.
+ * The host copy is one host address for the object's whole life: maps point into it on every
+ * device. It is the program's own memory for CL_MEM_USE_HOST_PTR, ours otherwise. Where a residence
+ * keeps CL_MEM_USE_HOST_PTR bytes in place (`in_place`: CPU devices) buffers are made over their
+ * host copy, so that maps cost nothing and a move between two such devices copies nothing.
  *
  * The program's own memory is written by what its commands write, and by nothing else (L4): it may
  * be read-only, or gone already when the object is released. It is the replica in host memory for
  * as long as it has the latest bytes anyway. Once host memory needs bytes that it lacks they go
- * beside it, into the store, and then only commands of the program bring them over. What copies
- * from it stands that it is gone; drivers that would copy by themselves are not given it again.
+ * beside it, into the shadow copy, and then only commands of the program bring them over. What
+ * copies from it stands that it is gone; drivers that would copy by themselves are not given it
+ * again.
  */
 
 struct write_tracked; /* watched.c */
 
 /**
- * A buffer of one driver over a window, which nothing uses: the driver registered the window for
- * it, and so copies between the device and the window at the link's speed.
+ * A buffer of one driver over a host copy, which nothing uses: the driver registered the host copy
+ * for it, and so copies between the device and the host copy at the link's speed.
  */
 struct registered {
     _Atomic uint8_t state;             /**< enum registered_state (registered.c). */
     const cl_icd_dispatch *cl;         /**< Whose buffer it is. */
     const struct residence *residence; /**< Where it was made; to be compared only. */
     cl_mem buffer;
-    _Atomic uint64_t mapped; /**< Bytes of all maps of the window so far. */
+    _Atomic uint64_t mapped; /**< Bytes of all maps of the host copy so far. */
 };
 
 /**
  * The host bytes of a memory object. Counted: drivers may still use them after the program released
  * the object.
  */
-struct window {
+struct host_copy {
     _Atomic uint32_t refs;
     bool ours; /**< Allocated by us, not the program's CL_MEM_USE_HOST_PTR. */
     char *bytes;
@@ -54,13 +55,13 @@ struct window {
     struct registered registered;
     struct callback_job job; /**< To drop a reference on the callback thread. */
 };
-static inline struct window *window_ref(struct window *window)
+static inline struct host_copy *host_copy_ref(struct host_copy *host_copy)
 {
-    if (window)
-        atomic_fetch_add_explicit(&window->refs, 1, memory_order_relaxed);
-    return window;
+    if (host_copy)
+        atomic_fetch_add_explicit(&host_copy->refs, 1, memory_order_relaxed);
+    return host_copy;
 }
-void window_unref(struct window *window); /**< NULL is allowed. */
+void host_copy_unref(struct host_copy *host_copy); /**< NULL is allowed. */
 
 struct mapping;  /* map.h */
 struct known;    /* compare.c */
@@ -88,22 +89,22 @@ struct memory {
     /* Of roots only. The first three are of all bytes while these have not been told apart. */
     _Atomic uint64_t version; /**< 0: never written. Rises. */
     _Atomic uint64_t
-        held[RESIDENCES_MAX + 1];  /**< The version that each replica had when it was made. */
-    _Atomic uint8_t writer;        /**< Its replica always has the latest version. */
-    struct extents *extents;       /**< Owned; NULL unless PLACE_APART. Guarded by its lock. */
-    _Atomic uint8_t backed;        /**< Bit p: real[p] was made over the window. */
-    _Atomic uint16_t filled;       /**< Bit p: the replica at place p once had bytes of it. */
-    struct known *_Atomic known;   /**< Owned; or NULL: what compare.h keeps. */
-    _Atomic uint32_t maps;         /**< How many mappings there ever were. */
-    _Atomic bool used;             /**< Some command named it: it may be in flight. */
-    struct window *_Atomic window; /**< Or NULL. While set, its bytes keep their address. */
-    char *_Atomic store;           /**< Owned. The replica in host memory where that is not the
-                                        window; or NULL. By who copies, alone at it. */
-    struct mapping *mappings;      /**< Of it and its views. Guarded by mapping.c's lock. */
-    bool visited;                  /**< A mover copies it, with the gate open. Likewise. */
-    _Atomic bool collected;        /**< A mover copies it: not to be spilled. Set with the
-                                        gate closed. */
-    _Atomic uint64_t stamp;        /**< When a command named it, where room is short. */
+        held[RESIDENCES_MAX + 1]; /**< The version that each replica had when it was made. */
+    _Atomic uint8_t writer;       /**< Its replica always has the latest version. */
+    struct extents *extents;      /**< Owned; NULL unless PLACE_APART. Guarded by its lock. */
+    _Atomic uint8_t backed;       /**< Bit p: real[p] was made over the host copy. */
+    _Atomic uint16_t filled;      /**< Bit p: the replica at place p once had bytes of it. */
+    struct known *_Atomic known;  /**< Owned; or NULL: what compare.h keeps. */
+    _Atomic uint32_t maps;        /**< How many mappings there ever were. */
+    _Atomic bool used;            /**< Some command named it: it may be in flight. */
+    struct host_copy *_Atomic host_copy; /**< Or NULL. While set, its bytes keep their address. */
+    char *_Atomic shadow_copy; /**< Owned. The replica in host memory where that is not the
+                              host copy; or NULL. By who copies, alone at it. */
+    struct mapping *mappings;  /**< Of it and its views. Guarded by mapping.c's lock. */
+    bool visited;              /**< A mover copies it, with the gate open. Likewise. */
+    _Atomic bool collected;    /**< A mover copies it: not to be spilled. Set with the
+                                    gate closed. */
+    _Atomic uint64_t stamp;    /**< When a command named it, where room is short. */
 };
 
 static inline struct memory *memory_get(cl_mem handle)
@@ -212,18 +213,18 @@ void memory_stamp(struct memory *root);
 /** The latest stamp that any has. */
 uint64_t memory_stamp_latest(void);
 
-/** Allocate the root's window if it has none. 0 or -ENOMEM.
+/** Allocate the root's host copy if it has none. 0 or -ENOMEM.
  * @flags  PAGES_ANY where every byte of it is written before the program can see one; or 0. */
-MUST_CHECK int memory_window(struct memory *root, unsigned flags);
+MUST_CHECK int memory_host_copy(struct memory *root, unsigned flags);
 /** True when the bytes of @root are the program's to write: its CL_MEM_USE_HOST_PTR memory. */
 static inline bool memory_is_user_memory(const struct memory *root)
 {
     return root->host_ptr && !root->uses_svm;
 }
-/** Where the replica in host memory is. The window, or the store, exists. */
+/** Where the replica in host memory is. The host copy, or the shadow copy, exists. */
 static inline char *memory_host_bytes(const struct memory *root)
 {
-    return root->store ? root->store : root->window->bytes;
+    return root->shadow_copy ? root->shadow_copy : root->host_copy->bytes;
 }
 /** Memory for a new replica in host memory, not the program's own. 0 or -ENOMEM. By who copies.
  * @flags  As above. */
@@ -231,24 +232,24 @@ MUST_CHECK int memory_host_room(struct memory *root, unsigned flags);
 /** Bytes that memory_host_room would take for @memory's latest bytes, where these are large and
  * some device has them alone. Any thread: a moment later it may be wrong. */
 uint64_t memory_host_need(const struct memory *memory);
-/** The window is the replica in host memory again: some device works on its bytes. Likewise. */
-void memory_host_is_window(struct memory *root);
-/** True when the device at @residence_index works on the window's bytes: its replica is nothing
+/** The host copy is the replica in host memory again: some device works on its bytes. Likewise. */
+void memory_host_is_host_copy(struct memory *root);
+/** True when the device at @residence_index works on the host copy's bytes: its replica is nothing
  * else. */
-static inline bool memory_works_in_window(const struct memory *root, uint8_t residence_index)
+static inline bool memory_works_in_host_copy(const struct memory *root, uint8_t residence_index)
 {
     return (root->backed & (1u << residence_index)) != 0 &&
            root->context->at[residence_index]->in_place;
 }
-/** True when the window has the latest bytes, or becomes it without a copy. */
-bool memory_window_is_latest(const struct memory *root);
+/** True when the host copy has the latest bytes, or becomes it without a copy. */
+bool memory_host_copy_is_latest(const struct memory *root);
 /** True when bringing real[place], which was made over the program's memory, up to date would write
  *  there. */
 bool memory_would_write(const struct memory *root, uint8_t residence_index);
-/** Give the window or the store back, if it is ours, nobody maps it and no replica lives in it. By
- * movers.
+/** Give the host copy or the shadow copy back, if it is ours, nobody maps it and no replica lives
+ * in it. By movers.
  * @drained  Whose commands have all ended; who wrote last elsewhere may still read it for that. */
-void memory_window_drop(struct memory *root, uint8_t drained);
+void memory_host_copy_drop(struct memory *root, uint8_t drained);
 
 /**
  * clSetMemObjectDestructorCallback (5.5.1): @call comes once, last registered first, when the

@@ -10,9 +10,9 @@
 
 /*
  * The end of a memory object. The program's last reference may go while commands that use it are
- * in flight: drivers keep the real object, and with it the window's bytes, until those have ended.
- * Destructor callbacks (5.5.1) come after that, since they tell the program that it may free its
- * CL_MEM_USE_HOST_PTR memory; those of the context come last (4.4), so it stays until then.
+ * in flight: drivers keep the real object, and with it the host copy's bytes, until those have
+ * ended. Destructor callbacks (5.5.1) come after that, since they tell the program that it may free
+ * its CL_MEM_USE_HOST_PTR memory; those of the context come last (4.4), so it stays until then.
  */
 struct farewell {
     struct callback_job job;
@@ -53,36 +53,36 @@ static void CL_CALLBACK memory_end_real_is_gone(cl_mem real, void *farewell)
     farewell_drop(farewell);
 }
 
-static void memory_end_window_run(struct callback_job *job)
+static void memory_end_host_copy_run(struct callback_job *job)
 {
-    window_unref(container_of(job, struct window, job));
+    host_copy_unref(container_of(job, struct host_copy, job));
 }
 
 /* A driver is not to be called from its own callback. */
-static void CL_CALLBACK memory_end_window_let_go(cl_mem real, void *data)
+static void CL_CALLBACK memory_end_host_copy_let_go(cl_mem real, void *data)
 {
-    struct window *window = data;
+    struct host_copy *host_copy = data;
     (void)real;
-    if (registered_is(window)) {
-        window->job.run = memory_end_window_run;
-        callback_post(&window->job);
+    if (registered_is(host_copy)) {
+        host_copy->job.run = memory_end_host_copy_run;
+        callback_post(&host_copy->job);
     } else {
-        window_unref(window);
+        host_copy_unref(host_copy);
     }
 }
 
 /* What a driver may still need is kept until it says that the real object is gone. */
 static void memory_end_keep_for(struct memory *memory, const cl_icd_dispatch *cl, cl_mem real)
 {
-    struct window *window = memory->window;
+    struct host_copy *host_copy = memory->host_copy;
     struct farewell *farewell = memory->farewell;
-    if (window && (window->ours || farewell)) {
-        window_ref(window);
+    if (host_copy && (host_copy->ours || farewell)) {
+        host_copy_ref(host_copy);
         /* Of a lost device nobody knows when it lets go of the bytes. */
-        if (cl->clSetMemObjectDestructorCallback(real, memory_end_window_let_go, window) !=
+        if (cl->clSetMemObjectDestructorCallback(real, memory_end_host_copy_let_go, host_copy) !=
                 CL_SUCCESS &&
             cl != &driver_lost)
-            window_unref(window);
+            host_copy_unref(host_copy);
     }
     /* POCL says nothing when an image over a buffer goes; it has no memory of its own either. */
     if (farewell && !(memory->image && memory->associated)) {
@@ -151,8 +151,8 @@ static void memory_end_memory_leave(struct object *object)
 {
     struct memory *memory = (struct memory *)object;
     map_forget(memory);
-    /* A lost driver is not called again, for its window neither. */
-    if (memory->root == memory && memory->window && registered_is(memory->window))
+    /* A lost driver is not called again, for its host copy neither. */
+    if (memory->root == memory && memory->host_copy && registered_is(memory->host_copy))
         for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
             if (memory->context->at[residence_index] &&
                 residence_is_lost(memory->context->at[residence_index]))
@@ -164,19 +164,19 @@ static void memory_end_memory_destroy(struct object *object)
 {
     struct memory *memory = (struct memory *)object;
     struct farewell *farewell = memory->farewell;
-    struct window *window = memory->window;
-    if (farewell && window && !window->ours) {
+    struct host_copy *host_copy = memory->host_copy;
+    if (farewell && host_copy && !host_copy->ours) {
         atomic_fetch_add_explicit(&farewell->parts, 1, memory_order_relaxed);
-        window->farewell = farewell;
+        host_copy->farewell = farewell;
     }
-    window_unref(window);
+    host_copy_unref(host_copy);
     if (farewell && memory_end_is_last(farewell)) {
         if (gate_is_inside())
             memory_end_run_later(farewell);
         else
             memory_end_run(&farewell->job);
     }
-    memory_host_is_window(memory);
+    memory_host_is_host_copy(memory);
     free(memory->known);
     free(memory->extents);
     free(memory->image);
@@ -188,10 +188,10 @@ static void memory_end_memory_destroy(struct object *object)
     object_unhold(memory->context);
 }
 
-static void memory_end_memory_release_one(const cl_icd_dispatch *cl, void *real, void *window)
+static void memory_end_memory_release_one(const cl_icd_dispatch *cl, void *real, void *host_copy)
 {
     cl->clReleaseMemObject(real);
-    window_unref(window);
+    host_copy_unref(host_copy);
 }
 
 OBJECT_CLASS(memory_class) = {

@@ -31,8 +31,8 @@ static void memory_move_release_now(struct memory *memory, struct residence *res
  * What was to work on the program's memory has been written elsewhere since, so that its bytes
  * would have to be brought there: it is made anew beside it, and so is what was made from it.
  */
-static void memory_move_part_from_window(struct memory *root, struct residence *residence,
-                                         uint8_t residence_index)
+static void memory_move_part_from_host_copy(struct memory *root, struct residence *residence,
+                                            uint8_t residence_index)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
@@ -49,7 +49,7 @@ cl_int memory_prepare(struct object *object, struct move_context *move)
     struct residence *target = move->context->at[move->to];
     bool paused = the_thread.gate.owner;
     if (paused && move->made && memory->root == memory && memory_would_write(memory, move->to))
-        memory_move_part_from_window(memory, target, move->to);
+        memory_move_part_from_host_copy(memory, target, move->to);
     /* Where the virtual device never used it its bytes are elsewhere: it is made when it is first
      * used. */
     if (move_is_busy(move) || memory->real[move->to] ||
@@ -77,7 +77,7 @@ cl_int memory_arrive(struct object *object, const struct move_context *move)
     return map_arrive(memory, move->context->at[move->to], move->from, move->to);
 }
 
-/* Its real object goes, with a hold on the window that it was made over. */
+/* Its real object goes, with a hold on the host copy that it was made over. */
 static void memory_move_leave(struct memory *memory, const struct move_context *move,
                               uint8_t residence_index)
 {
@@ -90,7 +90,7 @@ static void memory_move_leave(struct memory *memory, const struct move_context *
         residence_release(residence->cl, OBJECT_MEMORY, memory->real[residence_index]);
     else
         residence_retire(residence, OBJECT_MEMORY, memory->real[residence_index],
-                         root && over_host ? window_ref(memory->window) : NULL);
+                         root && over_host ? host_copy_ref(memory->host_copy) : NULL);
     memory_left(memory, residence, residence_index);
     extents_dropped(memory, residence_index);
 }
@@ -123,5 +123,5 @@ void memory_vacate(struct object *object, const struct move_context *move, uint8
         return;
     if (move->leaves || residence_index == RESIDENCE_HOST)
         map_moved(memory, residence_index, move_carries_maps(move) ? move->to : RESIDENCE_HOST);
-    memory_window_drop(memory, residence_index);
+    memory_host_copy_drop(memory, residence_index);
 }

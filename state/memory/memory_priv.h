@@ -4,9 +4,10 @@
 #include "state/memory/memory.h"
 
 /** Release the real object of @memory in @residence_index, if any, and what it has of the device's
- * memory. Its window stays until the driver lets go of it. Inside the gate, or with it closed. */
+ * memory. Its host copy stays until the driver lets go of it. Inside the gate, or with it closed.
+ */
 void memory_release_real(struct memory *memory, uint8_t residence_index);
-/** Release every real object of @memory; its window stays until the drivers let go of it. Inside
+/** Release every real object of @memory; its host copy stays until the drivers let go of it. Inside
  *  the gate. */
 void memory_release_reals(struct memory *memory);
 

@@ -601,5 +601,5 @@ void merge_end(struct merge *merge)
 
 bool merge_is_shared(const struct memory *root, uint8_t home, uint8_t away)
 {
-    return memory_works_in_window(root, home) && memory_works_in_window(root, away);
+    return memory_works_in_host_copy(root, home) && memory_works_in_host_copy(root, away);
 }

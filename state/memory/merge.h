@@ -31,7 +31,7 @@
 /** One buffer's part in a share. */
 struct merge;
 
-/** True when both replicas are the same bytes, for both devices work in place over one window:
+/** True when both replicas are the same bytes, for both devices work in place over one host copy:
  *  nothing has to be merged. */
 bool merge_is_shared(const struct memory *root, uint8_t home, uint8_t away);
 

@@ -5,7 +5,7 @@
 #include "state/base/log.h"
 #include "state/base/threads/gate.h"
 
-/* Maps of so many times the window's bytes pay for registering it. */
+/* Maps of so many times the host copy's bytes pay for registering it. */
 #define MAPPED_TIMES 2
 /* At most one part in so many of the host's memory is registered: it cannot be swapped. */
 #define HOST_PART 4
@@ -51,7 +51,7 @@ static struct residence *registered_claim(struct memory *root, unsigned vdev)
     gate_enter();
     struct residence *residence = registered_where(root, vdev);
     if (residence &&
-        atomic_compare_exchange_strong(&root->window->registered.state, &none, REGISTERED_SOON))
+        atomic_compare_exchange_strong(&root->host_copy->registered.state, &none, REGISTERED_SOON))
         residence_ref(residence);
     else
         residence = NULL;
@@ -61,11 +61,11 @@ static struct residence *registered_claim(struct memory *root, unsigned vdev)
 
 void registered_map(struct memory *root, unsigned vdev, size_t length)
 {
-    struct window *window = root->window;
-    struct registered *registered = &window->registered;
+    struct host_copy *host_copy = root->host_copy;
+    struct registered *registered = &host_copy->registered;
     cl_int error;
     uint64_t mapped = atomic_fetch_add_explicit(&registered->mapped, length, memory_order_relaxed);
-    if (mapped + length < MAPPED_TIMES * (uint64_t)root->size || !window->ours ||
+    if (mapped + length < MAPPED_TIMES * (uint64_t)root->size || !host_copy->ours ||
         root->size < REGISTERED_LEAST ||
         atomic_load_explicit(&registered->state, memory_order_relaxed) != REGISTERED_NOT)
         return;
@@ -79,7 +79,7 @@ void registered_map(struct memory *root, unsigned vdev, size_t length)
     if (callback_start() == 0 && registered_reserve(root->size)) {
         buffer = cl->clCreateBuffer(residence->context,
                                     CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR | CL_MEM_HOST_NO_ACCESS,
-                                    root->size, window->bytes, &error);
+                                    root->size, host_copy->bytes, &error);
         if (!buffer)
             atomic_fetch_sub(&registered_bytes, root->size);
     }
@@ -106,40 +106,41 @@ void registered_map(struct memory *root, unsigned vdev, size_t length)
 }
 
 /* The buffer, which the caller releases; or NULL. */
-static cl_mem registered_take(struct window *window)
+static cl_mem registered_take(struct host_copy *host_copy)
 {
-    struct registered *registered = &window->registered;
+    struct registered *registered = &host_copy->registered;
     if (atomic_load(&registered->state) != REGISTERED_DONE)
         return NULL;
     cl_mem buffer = registered->buffer;
     registered->buffer = NULL;
     registered->residence = NULL;
     atomic_store(&registered->state, REGISTERED_NOT);
-    atomic_fetch_sub(&registered_bytes, window->size);
+    atomic_fetch_sub(&registered_bytes, host_copy->size);
     return buffer;
 }
 
 void registered_leave(struct memory *root, struct residence *residence, bool now)
 {
-    struct window *window = root->window;
-    if (!window || window->registered.residence != residence)
+    struct host_copy *host_copy = root->host_copy;
+    if (!host_copy || host_copy->registered.residence != residence)
         return;
-    cl_mem buffer = registered_take(window);
+    cl_mem buffer = registered_take(host_copy);
     if (now)
         residence_release(residence->cl, OBJECT_MEMORY, buffer);
     else
-        residence_retire(residence, OBJECT_MEMORY, buffer, buffer ? window_ref(window) : NULL);
+        residence_retire(residence, OBJECT_MEMORY, buffer,
+                         buffer ? host_copy_ref(host_copy) : NULL);
 }
 
-void registered_release(struct window *window)
+void registered_release(struct host_copy *host_copy)
 {
-    const cl_icd_dispatch *cl = window->registered.cl;
-    cl_mem buffer = registered_take(window);
+    const cl_icd_dispatch *cl = host_copy->registered.cl;
+    cl_mem buffer = registered_take(host_copy);
     if (buffer)
         cl->clReleaseMemObject(buffer);
 }
 
-bool registered_is(const struct window *window)
+bool registered_is(const struct host_copy *host_copy)
 {
-    return atomic_load(&window->registered.state) == REGISTERED_DONE;
+    return atomic_load(&host_copy->registered.state) == REGISTERED_DONE;
 }

@@ -4,26 +4,26 @@
 #include "state/memory/memory.h"
 
 /*
- * Windows that a driver has registered.
+ * Host copies that a driver has registered.
  *
- * Where the real object is not made over its window, a map reads into the window and an unmap
+ * Where the real object is not made over its host copy, a map reads into the host copy and an unmap
  * writes from it. NVIDIA's driver copies between the device and memory that it does not know at a
  * quarter of the link's speed or less, and takes 40 us more for a few bytes. Its own maps use
- * registered memory; so do ours, once a window was mapped often enough to pay for it.
+ * registered memory; so do ours, once a host copy was mapped often enough to pay for it.
  *
- * One residence at a time has a window registered: what NVIDIA's driver registered for one context
- * it also uses for the copies of others (residence_is_sibling). It ends when the object leaves that
- * residence, or with the window.
+ * One residence at a time has a host copy registered: what NVIDIA's driver registered for one
+ * context it also uses for the copies of others (residence_is_sibling). It ends when the object
+ * leaves that residence, or with the host copy.
  */
 
-/** Windows of at least so many bytes are whole pages, which nothing else lies in, and may be
+/** Host copies of at least so many bytes are whole pages, which nothing else lies in, and may be
  *  registered. */
 #define REGISTERED_LEAST ((size_t)4096)
 
 /**
- * A queue of virtual device @vdev is about to map @length bytes of @root, whose window exists and
- * cannot be dropped: register the window where that pays. A driver that refuses is not asked again.
- * Blocks on the driver; outside the gate.
+ * A queue of virtual device @vdev is about to map @length bytes of @root, whose host copy exists
+ * and cannot be dropped: register the host copy where that pays. A driver that refuses is not asked
+ * again. Blocks on the driver; outside the gate.
  */
 void registered_map(struct memory *root, unsigned vdev, size_t length);
 /**
@@ -32,9 +32,9 @@ void registered_map(struct memory *root, unsigned vdev, size_t length);
  * @now  Not set aside to be released with other objects.
  */
 void registered_leave(struct memory *root, struct residence *residence, bool now);
-/** The last reference to @window went: nothing is copied from or to it any more. */
-void registered_release(struct window *window);
-/** True when @window is registered: then the driver's own threads do not end it. */
-bool registered_is(const struct window *window);
+/** The last reference to @host_copy went: nothing is copied from or to it any more. */
+void registered_release(struct host_copy *host_copy);
+/** True when @host_copy is registered: then the driver's own threads do not end it. */
+bool registered_is(const struct host_copy *host_copy);
 
 #endif

@@ -60,11 +60,11 @@ static bool replica_in_place_at(const struct replica_batch *batch, const struct 
 /* The program's own memory is the replica in host memory: it may be gone. */
 static bool replica_is_in_user_memory(const struct memory *root)
 {
-    return memory_is_user_memory(root) && !root->store;
+    return memory_is_user_memory(root) && !root->shadow_copy;
 }
 
-/* The window has all bytes of the root, for the device works on them there. */
-static bool replica_in_window(const struct replica_batch *batch, const struct memory *root)
+/* The host copy has all bytes of the root, for the device works on them there. */
+static bool replica_in_host_copy(const struct replica_batch *batch, const struct memory *root)
 {
     return replica_in_place_at(batch, root, batch->from) && replica_is_latest(root, batch->from);
 }
@@ -74,7 +74,7 @@ static bool replica_in_window(const struct replica_batch *batch, const struct me
 static bool replica_reads_device(const struct replica_batch *batch, const struct memory *root)
 {
     return !replica_backed_at(root, batch->from) ||
-           (memory_is_user_memory(root) && !replica_in_window(batch, root));
+           (memory_is_user_memory(root) && !replica_in_host_copy(batch, root));
 }
 
 static bool replica_extent_has(const struct extent *extent, uint8_t residence_index)
@@ -140,7 +140,7 @@ static bool replica_is_ahead(const struct replica_batch *batch, struct memory *r
            compare_helps(&way, root, extent->range);
 }
 
-/* True when a copy meets what the program may do meanwhile: in the window, or in a place that
+/* True when a copy meets what the program may do meanwhile: in the host copy, or in a place that
  * another of its devices uses. */
 static bool replica_meets_program(const struct replica_batch *batch, bool straight)
 {
@@ -168,7 +168,7 @@ static bool replica_may_copy(const struct replica_batch *batch, struct memory *r
 
 /* What the batch wants of one root, by the way that it goes. Looked at only once it is visited:
  * what was mapped for writing has a new version before it is off the list of maps, while the driver
- * still takes its bytes from the window. */
+ * still takes its bytes from the host copy. */
 static int replica_sort(const struct replica_batch *batch, size_t i, struct parts *direct,
                         struct parts *windowed, bool *ret_visited)
 {
@@ -252,17 +252,18 @@ struct gap_copy {
     struct transfer *transfer;
     struct memory *root;
     uint8_t from;
-    const char *image; /* the image's rows, downloaded beside the window; or NULL */
+    const char *image; /* the image's rows, downloaded beside the host copy; or NULL */
     size_t at;         /* what lies before it was copied */
 };
 
-/* What the program maps it may be writing now: it goes from the window to the store, if there is
- * one. */
+/* What the program maps it may be writing now: it goes from the host copy to the shadow copy, if
+ * there is one. */
 static void replica_copy_mapped(struct gap_copy *gap, size_t to)
 {
     const struct memory *root = gap->root;
-    if (root->store)
-        host_copy_user_memory(root->store + gap->at, root->window->bytes + gap->at, to - gap->at);
+    if (root->shadow_copy)
+        host_copy_user_memory(root->shadow_copy + gap->at, root->host_copy->bytes + gap->at,
+                              to - gap->at);
     gap->at = to;
 }
 
@@ -294,7 +295,8 @@ static int replica_download_around_maps(struct transfer *transfer, const struct 
         gap.image = image = malloc(root->size);
         if (!image)
             return -ENOMEM;
-        /* Bytes between rows are nobody's, but must not be lost where the window is the program's.
+        /* Bytes between rows are nobody's, but must not be lost where the host copy is the
+         * program's.
          */
         memcpy(image + part->range.begin, memory_host_bytes(root) + part->range.begin,
                replica_size_of(part));
@@ -328,12 +330,12 @@ static int replica_download(const struct replica_batch *batch, struct transfer *
                             const struct part *part, cl_int *ret_error)
 {
     struct memory *root = part->root;
-    bool there = replica_in_window(batch, root);
+    bool there = replica_in_host_copy(batch, root);
     bool mapped = batch->quiet && map_written(root);
     if (there)
-        memory_host_is_window(root);
+        memory_host_is_host_copy(root);
     if (extents_latest(root, RESIDENCE_HOST, part->range))
-        return memory_window(root, 0);
+        return memory_host_copy(root, 0);
     if (!there && memory_host_room(root, replica_room_flags(part, mapped)) != 0)
         return -ENOMEM;
     if (there && mapped)
@@ -351,7 +353,7 @@ static int replica_upload(const struct replica_batch *batch, struct transfer *tr
                           const struct part *part, cl_int *ret_error)
 {
     struct memory *root = part->root;
-    if (replica_backed_at(root, batch->to) && !root->store &&
+    if (replica_backed_at(root, batch->to) && !root->shadow_copy &&
         (!memory_is_user_memory(root) || replica_in_place_at(batch, root, batch->to)))
         return replica_sync_backed(batch, part, batch->to, CL_MAP_WRITE_INVALIDATE_REGION,
                                    ret_error);

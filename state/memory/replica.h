@@ -54,7 +54,7 @@ uint64_t replica_differing(struct memory *root, uint8_t from, uint8_t to);
  * Bring what the batch wants up to date in batch->to: the extents that it lacks there, and that
  * batch->from or host memory has. Those that are there already cost nothing, and of large buffers
  * only chunks are copied that differ, where finding out pays (compare.h). Every root must be real
- * in both places (windows are made here).
+ * in both places (host copies are made here).
  *
  * Blocks on the link. Returns 0, -ENOMEM, -EIO (a driver failed a transfer: replicas not yet
  * brought up keep their old version), -ETIMEDOUT or -ECANCELED.

@@ -16,16 +16,16 @@ struct write_tracked {
 
 static _Atomic unsigned write_tracked_count;
 
-static struct write_tracked *write_tracked_take(struct window *window)
+static struct write_tracked *write_tracked_take(struct host_copy *host_copy)
 {
-    return atomic_exchange(&window->write_tracked, NULL);
+    return atomic_exchange(&host_copy->write_tracked, NULL);
 }
 
 static bool write_tracked_works_in_place(const struct memory *root)
 {
     uint8_t backed = atomic_load(&root->backed), in_place = 0;
     for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
-        if (memory_works_in_window(root, residence_index))
+        if (memory_works_in_host_copy(root, residence_index))
             in_place |= (uint8_t)(1u << residence_index);
     return backed != 0 && backed == in_place;
 }
@@ -33,8 +33,8 @@ static bool write_tracked_works_in_place(const struct memory *root)
 /* What is written there is written by the host's cores. */
 bool write_tracked_may(const struct memory *root)
 {
-    return root->size >= PAGES_LEAST && !root->uses_svm && !root->store && root->window &&
-           root->window->ours && write_tracked_works_in_place(root) && dirty_may();
+    return root->size >= PAGES_LEAST && !root->uses_svm && !root->shadow_copy && root->host_copy &&
+           root->host_copy->ours && write_tracked_works_in_place(root) && dirty_may();
 }
 
 static struct write_tracked *write_tracked_new(const struct memory *root)
@@ -42,7 +42,7 @@ static struct write_tracked *write_tracked_new(const struct memory *root)
     size_t size = digest_chunks(root->size) * sizeof(struct digest);
     struct write_tracked *write_tracked = calloc(1, sizeof(*write_tracked) + size);
     if (write_tracked &&
-        dirty_begin(root->window->bytes, root->window->size, &write_tracked->dirty) != 0) {
+        dirty_begin(root->host_copy->bytes, root->host_copy->size, &write_tracked->dirty) != 0) {
         free(write_tracked);
         return NULL;
     }
@@ -100,7 +100,7 @@ static int write_tracked_digest_stale(const struct write_tracked *write_tracked,
     for (size_t i = 0; runs && i < count; i++) {
         size_t begin = (first + i) * DIGEST_CHUNK, left = root->size - begin;
         if (!write_tracked_is_fresh(write_tracked, first + i))
-            runs[stale++] = (struct digest_run){root->window->bytes + begin,
+            runs[stale++] = (struct digest_run){root->host_copy->bytes + begin,
                                                 left < DIGEST_CHUNK ? left : DIGEST_CHUNK, &ret[i]};
     }
     int error = runs ? digest_runs(runs, stale, limits) : -ENOTSUP;
@@ -115,9 +115,9 @@ static void write_tracked_destroy(struct write_tracked *write_tracked)
     write_tracked_forget(write_tracked);
 }
 
-static void write_tracked_put(struct window *window, struct write_tracked *write_tracked)
+static void write_tracked_put(struct host_copy *host_copy, struct write_tracked *write_tracked)
 {
-    write_tracked_destroy(atomic_exchange(&window->write_tracked, write_tracked));
+    write_tracked_destroy(atomic_exchange(&host_copy->write_tracked, write_tracked));
 }
 
 /* By what was seen. -ENOTSUP: not all was, and there is nothing to be gone by any more. */
@@ -141,16 +141,16 @@ static int write_tracked_digest_write_tracked(struct write_tracked *write_tracke
 int write_tracked_digest(struct memory *root, size_t first, size_t count, bool quiet,
                          const struct transfer_limits *limits, struct digest *ret)
 {
-    struct window *window = root->window;
+    struct host_copy *host_copy = root->host_copy;
     struct write_tracked *write_tracked =
-        write_tracked_may(root) ? write_tracked_take(window) : NULL;
+        write_tracked_may(root) ? write_tracked_take(host_copy) : NULL;
     if (!write_tracked && write_tracked_may(root) && !quiet)
         write_tracked = write_tracked_new(root);
     int error = write_tracked ? write_tracked_digest_write_tracked(write_tracked, root, first,
                                                                    count, quiet, limits, ret)
                               : -ENOTSUP;
     if (error != -ENOTSUP) {
-        write_tracked_put(window, write_tracked);
+        write_tracked_put(host_copy, write_tracked);
         return error;
     }
     write_tracked_destroy(write_tracked);
@@ -160,12 +160,12 @@ int write_tracked_digest(struct memory *root, size_t first, size_t count, bool q
 size_t write_tracked_stale(struct memory *root, size_t first, size_t count)
 {
     struct write_tracked *write_tracked =
-        write_tracked_may(root) ? write_tracked_take(root->window) : NULL;
+        write_tracked_may(root) ? write_tracked_take(root->host_copy) : NULL;
     size_t stale = count;
     for (size_t i = first; write_tracked && i < first + count; i++)
         stale -= write_tracked_is_fresh(write_tracked, i);
     if (write_tracked)
-        write_tracked_put(root->window, write_tracked);
+        write_tracked_put(root->host_copy, write_tracked);
     return stale;
 }
 
@@ -176,13 +176,13 @@ void write_tracked_end_all(void)
     if (atomic_load(&write_tracked_count) == 0)
         return;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
-        if (memory->root == memory && memory->window)
-            write_tracked_destroy(write_tracked_take(memory->window));
+        if (memory->root == memory && memory->host_copy)
+            write_tracked_destroy(write_tracked_take(memory->host_copy));
 }
 
-bool write_tracked_give(struct window *window, void (*give)(char *bytes, size_t size))
+bool write_tracked_give(struct host_copy *host_copy, void (*give)(char *bytes, size_t size))
 {
-    struct write_tracked *write_tracked = write_tracked_take(window);
+    struct write_tracked *write_tracked = write_tracked_take(host_copy);
     bool gives = write_tracked != NULL;
     if (gives)
         dirty_end_later(write_tracked->dirty, give);

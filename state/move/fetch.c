@@ -357,19 +357,19 @@ static void fetch_pass_by(struct fetching *f, const struct batch *batch, uint64_
 
 /* ---- its end ---- */
 
-/* What is there is in host memory no more. The windows' memory is given back with the gate open,
- * for that takes long. Gate closed, drained. */
-static size_t fetch_drop_windows(const struct fetching *f, const struct vdev *vdev,
-                                 struct window **ret_windows)
+/* What is there is in host memory no more. The host copies' memory is given back with the gate
+ * open, for that takes long. Gate closed, drained. */
+static size_t fetch_drop_host_copies(const struct fetching *f, const struct vdev *vdev,
+                                     struct host_copy **ret_host_copies)
 {
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++) {
         struct memory *root = object_weak_get(f->items[i].root);
         uint8_t residence_index = root ? fetch_index_of(vdev, root) : RESIDENCE_NONE;
-        if (residence_index == RESIDENCE_NONE || (!root->window && !root->store))
+        if (residence_index == RESIDENCE_NONE || (!root->host_copy && !root->shadow_copy))
             continue;
-        ret_windows[count++] = window_ref(root->window);
-        memory_window_drop(root, residence_index);
+        ret_host_copies[count++] = host_copy_ref(root->host_copy);
+        memory_host_copy_drop(root, residence_index);
     }
     return count;
 }
@@ -435,11 +435,11 @@ static uint64_t fetch_end(struct fetching *f, struct vdev *vdev)
     const struct move_request request = {.vdev = vdev->index};
     struct move_report report = {0};
     struct move move = {.request = &request, .report = &report, .vdev = vdev, .yields = true};
-    struct window **windows = calloc(f->count + 1, sizeof(struct window *));
+    struct host_copy **host_copies = calloc(f->count + 1, sizeof(struct host_copy *));
     size_t count = 0;
     fetch_leave_sources(vdev);
     move.limits.deadline_ns = clock_now_ns() + QUIESCE_NS;
-    int error = windows ? move_quiesce(&move) : -ENOMEM;
+    int error = host_copies ? move_quiesce(&move) : -ENOMEM;
     move.limits.deadline_ns = clock_now_ns() + END_NS;
     if (error == 0)
         error = move_close_gate(&move);
@@ -449,13 +449,13 @@ static uint64_t fetch_end(struct fetching *f, struct vdev *vdev)
             error = fetch_copy_left(f, vdev);
         if (error == 0) {
             source_release_all(vdev, &move.left);
-            count = fetch_drop_windows(f, vdev, windows);
+            count = fetch_drop_host_copies(f, vdev, host_copies);
         }
         gate_open();
     }
     for (size_t i = 0; i < count; i++)
-        window_unref(windows[i]);
-    free(windows);
+        host_copy_unref(host_copies[i]);
+    free(host_copies);
     move_release_left(&move);
     source_tell(vdev);
     if (error == 0)

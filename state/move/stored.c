@@ -21,7 +21,7 @@
 #include "state/move/move_priv.h"
 #include "state/transfer/transfer.h"
 
-/* Windows of less are parts of pages that others use as well. */
+/* Host copies of less are parts of pages that others use as well. */
 #define WORTH ((size_t)64 << 10)
 
 /* How often somebody is told how far it is. */
@@ -30,7 +30,7 @@
 /* One root whose bytes are written, with the gate open. */
 struct item {
     struct memory *root; /* held */
-    struct window *window;
+    struct host_copy *host_copy;
     char *bytes; /* where they are; NULL: it was never written */
     bool steady; /* nobody writes there while the program is suspended */
     uint64_t version;
@@ -130,7 +130,7 @@ static bool stored_is_suspended(const struct context *context)
 /* Nobody writes to its host memory, nor knows where that is. Gate closed. */
 static bool stored_is_steady(struct memory *root)
 {
-    bool ours = root->store || (root->window && root->window->ours);
+    bool ours = root->shadow_copy || (root->host_copy && root->host_copy->ours);
     return ours && !root->uses_svm && !map_any(root) && stored_is_suspended(root->context);
 }
 
@@ -145,10 +145,10 @@ static int stored_add_item(struct storing *s, struct memory *root)
     if (!array_make_room(&s->items, s->count, sizeof(*s->items)))
         return -ENOMEM;
     struct item *item = &s->items[s->count++];
-    bool there = version != 0 && (root->store || root->window);
+    bool there = version != 0 && (root->shadow_copy || root->host_copy);
     object_hold(root);
     *item = (struct item){.root = root,
-                          .window = window_ref(root->window),
+                          .host_copy = host_copy_ref(root->host_copy),
                           .bytes = there ? memory_host_bytes(root) : NULL,
                           .steady = stored_is_steady(root),
                           .version = version};
@@ -173,7 +173,7 @@ static int stored_collect(struct storing *s)
 static void stored_let_go(struct storing *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        window_unref(s->items[i].window);
+        host_copy_unref(s->items[i].host_copy);
         object_unhold(s->items[i].root);
     }
     free(s->items);
@@ -344,7 +344,7 @@ void stored_put(const struct stored_request *request, struct stored_report *ret_
 /* What is still away is filled again. Those that the program let go of meanwhile are not. */
 struct bringing {
     struct memory **roots; /* held */
-    struct window **windows;
+    struct host_copy **host_copies;
     struct image_sink *sinks;
     size_t count;
 };
@@ -352,22 +352,22 @@ struct bringing {
 static int stored_find_aways(struct move *move, struct bringing *b)
 {
     b->roots = calloc(stored.count, sizeof(struct memory *));
-    b->windows = calloc(stored.count, sizeof(struct window *));
+    b->host_copies = calloc(stored.count, sizeof(struct host_copy *));
     b->sinks = calloc(stored.count, sizeof(*b->sinks));
-    if (!b->roots || !b->windows || !b->sinks)
+    if (!b->roots || !b->host_copies || !b->sinks)
         return -ENOMEM;
     if (gate_close(move->limits.deadline_ns) != 0)
         return -ETIMEDOUT;
     for (size_t i = 0; i < stored.count; i++) {
         const struct away *away = &stored.aways[i];
         struct memory *root = object_weak_get(away->root);
-        bool there = root && object_refs(root) != 0 && (root->store || root->window);
+        bool there = root && object_refs(root) != 0 && (root->shadow_copy || root->host_copy);
         if (!there || memory_host_bytes(root) != away->bytes ||
             atomic_load(&root->version) != away->version)
             continue;
         object_hold(root);
         b->roots[b->count] = root;
-        b->windows[b->count] = window_ref(root->window);
+        b->host_copies[b->count] = host_copy_ref(root->host_copy);
         b->sinks[b->count++] = (struct image_sink){
             .contents = away->contents, .bytes = away->bytes, .zero = !stored.touched};
     }
@@ -378,11 +378,11 @@ static int stored_find_aways(struct move *move, struct bringing *b)
 static void stored_bringing_finish(struct bringing *b)
 {
     for (size_t i = 0; i < b->count; i++) {
-        window_unref(b->windows[i]);
+        host_copy_unref(b->host_copies[i]);
         object_unhold(b->roots[i]);
     }
     free(b->roots);
-    free(b->windows);
+    free(b->host_copies);
     free(b->sinks);
 }
 

@@ -7,7 +7,7 @@
 /*
  * The bytes of a suspended program in an image on disk, and no longer in host memory.
  *
- * Its objects keep their windows, whose pages are given back to the kernel once the image was
+ * Its objects keep their host copies, whose pages are given back to the kernel once the image was
  * written, is on the disk, and was read back as good; they are filled again, from the same chunks,
  * before a resume does anything else. What is mapped, in the program's own memory or in SVM stays
  * where it is, for the program may use it at any moment; the image has it as it was. While the

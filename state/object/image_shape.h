@@ -18,13 +18,13 @@ struct image_shape {
     cl_image_desc desc; /**< Normalised: pitches filled in, mem_object is the virtual buffer. */
     size_t element_size;
     size_t dims[3]; /**< Extent as origin/region count it; arrays use the layer's axis. */
-    size_t row_pitch, slice_pitch; /**< Of the window; of the program's pointer if it gave one.
+    size_t row_pitch, slice_pitch; /**< Of the host copy; of the program's pointer if it gave one.
                                         A 1D array's are the same: the distance of its layers. */
-    size_t size;                   /**< Bytes of the window. */
+    size_t size;                   /**< Bytes of the host copy. */
     cl_mem_flags buffer_flags;
 };
 
-/** Bytes of a row and slice in the window, and elements, of one image. */
+/** Bytes of a row and slice in the host copy, and elements, of one image. */
 void image_shape_init(struct image_shape *shape, const cl_image_format *format,
                       const cl_image_desc *desc, size_t element_size);
 /** From the first to the last byte of a region. */

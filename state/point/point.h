@@ -12,8 +12,8 @@
  * It is made as a move makes its copies: in rounds while the program runs, then the rest with the
  * gate closed and the queues drained. That is the moment: every command given before it has ended,
  * none that comes later has begun. Nothing of the program's replicas changes by it (R1 to R4):
- * bytes are read where the latest ones are, into chunks beside the objects' windows, which maps,
- * devices that work in place, and later copies go on using.
+ * bytes are read where the latest ones are, into chunks beside the objects' host copies, which
+ * maps, devices that work in place, and later copies go on using.
  *
  * The chunks of a point are shared with the one before where no command wrote there since, so that
  * a point costs what has changed; of one of which parts are known to be the same, the others are
@@ -21,8 +21,8 @@
  * point that cannot be made leaves the one before as it was.
  *
  * What a point has of bytes that are mapped for writing at the moment: what some device has of
- * them, so the bytes before the map. Where the window is all there is (a device that works in
- * place, or host memory alone has the latest bytes) it is what is in the window then, which the
+ * them, so the bytes before the map. Where the host copy is all there is (a device that works in
+ * place, or host memory alone has the latest bytes) it is what is in the host copy then, which the
  * program may be in the middle of changing, as OpenCL lets it until the unmap; an unmap is a
  * command, and comes after the moment.
  *

@@ -190,13 +190,13 @@ uint64_t making_shared(const struct making *making)
 const char *making_in_host(const struct memory *root, const struct extent *extent)
 {
     const struct context *context = root->context;
-    if (((extent->latest >> RESIDENCE_HOST) & 1) && (root->store || root->window))
+    if (((extent->latest >> RESIDENCE_HOST) & 1) && (root->shadow_copy || root->host_copy))
         return memory_host_bytes(root);
     for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
         if (((extent->latest >> residence_index) & 1) && root->real[residence_index] &&
-            root->window && context_is_readable(context, residence_index) &&
-            memory_works_in_window(root, residence_index))
-            return root->window->bytes;
+            root->host_copy && context_is_readable(context, residence_index) &&
+            memory_works_in_host_copy(root, residence_index))
+            return root->host_copy->bytes;
     return NULL;
 }
 
@@ -206,7 +206,7 @@ uint8_t making_on_device(const struct memory *root, const struct extent *extent)
     for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
         if (((extent->latest >> residence_index) & 1) && root->real[residence_index] &&
             context_is_readable(context, residence_index) &&
-            !memory_works_in_window(root, residence_index))
+            !memory_works_in_host_copy(root, residence_index))
             return residence_index;
     return RESIDENCE_NONE;
 }
@@ -252,7 +252,7 @@ static int point_making_add_extent(struct making *making, struct slice *slice,
         return move_fail(&making->move, -EPERM, "bytes of %s of %zu bytes (%p) are on no device",
                          root->image ? "an image" : "a buffer", root->size, (const void *)root);
     /* The program may have taken away what it lent. */
-    if (memory_is_user_memory(root) && !root->store)
+    if (memory_is_user_memory(root) && !root->shadow_copy)
         host_copy_user_memory(to, host + range.begin, range.end - range.begin);
     else
         memcpy(to, host + range.begin, range.end - range.begin);
@@ -346,7 +346,7 @@ static void point_making_look_in_host(struct making *making, struct stale *stale
     const struct extent extent = extent_at(root, all.begin);
     const struct chunk *chunk = kept->chunks[stale->chunk];
     const char *host = making_in_host(root, &extent);
-    bool user_memory = memory_is_user_memory(root) && !root->store,
+    bool user_memory = memory_is_user_memory(root) && !root->shadow_copy,
          written = !ahead && map_written(root);
     /* An image is one chunk, of any size. */
     if (!chunk || !host || user_memory || written || root->image || extent.range.end < all.end)

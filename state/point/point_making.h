@@ -64,7 +64,7 @@ bool making_owns(const struct making *making, const struct chunk *chunk);
  * differs becomes parts beside it. Else all of it is read. */
 bool making_keeps(const struct making *making, const struct chunk *chunk,
                   const struct stale *stale);
-/** Where the window, or what stands for it, has the latest bytes of @extent; or NULL. */
+/** Where the host copy, or what stands for it, has the latest bytes of @extent; or NULL. */
 const char *making_in_host(const struct memory *root, const struct extent *extent);
 /** The place of a device that has them elsewhere; or RESIDENCE_NONE. */
 uint8_t making_on_device(const struct memory *root, const struct extent *extent);

@@ -44,7 +44,7 @@ static uint8_t recover_index_of(const struct recovery *r, const struct context *
 /* The device there would write to memory that the program has: what it lent, or maps. */
 static bool recover_would_meet_program(struct memory *root, uint8_t residence_index)
 {
-    return memory_works_in_window(root, residence_index) &&
+    return memory_works_in_host_copy(root, residence_index) &&
            (memory_is_user_memory(root) || map_any(root));
 }
 

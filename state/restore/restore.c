@@ -219,9 +219,9 @@ static const char *restore_compare(const struct memory *root, const struct image
     return root->size == other->size ? NULL : "it has another size";
 }
 
-/* Where bytes are read to: a window that is to be the object's, or memory beside it. */
+/* Where bytes are read to: a host copy that is to be the object's, or memory beside it. */
 struct room {
-    struct window *window; /* held; or NULL */
+    struct host_copy *host_copy; /* held; or NULL */
     char *bytes;
     size_t size;
 };
@@ -231,9 +231,9 @@ static int restore_room_make(struct memory *root, struct room *ret_room)
 {
     bool fresh = atomic_load(&root->version) == 0 && !atomic_load(&root->used) &&
                  !memory_is_user_memory(root);
-    if (fresh && memory_window(root, 0) == 0) {
-        struct window *window = window_ref(root->window);
-        *ret_room = (struct room){window, window->bytes, root->size};
+    if (fresh && memory_host_copy(root, 0) == 0) {
+        struct host_copy *host_copy = host_copy_ref(root->host_copy);
+        *ret_room = (struct room){host_copy, host_copy->bytes, root->size};
         return 0;
     }
     char *bytes = pages_take(root->size, PAGES_ANY);
@@ -245,8 +245,8 @@ static int restore_room_make(struct memory *root, struct room *ret_room)
 
 static void restore_room_finish(const struct room *room)
 {
-    if (room->window)
-        window_unref(room->window);
+    if (room->host_copy)
+        host_copy_unref(room->host_copy);
     else
         pages_give(room->bytes, room->size);
 }

@@ -52,7 +52,8 @@ struct transfer_limits {
     struct transfer_series *series; /**< Of which this one is, or NULL. Not with work. */
 };
 
-/** What to move: a run of a buffer, or rows or slices of an image through its window's layout. */
+/** What to move: a run of a buffer, or rows or slices of an image through its host copy's layout.
+ */
 struct transfer_item {
     cl_mem from; /**< NULL when the source end is host memory. */
     cl_mem to;   /**< NULL when the target end is host memory. */

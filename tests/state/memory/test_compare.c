@@ -324,7 +324,7 @@ Test(compare, zeroes_are_not_sent_to_a_device, .timeout = 60)
     cr_assert_eq(refresh_quietly(&w, TARGET), 0);
 }
 
-/* What a map wrote into the window is not what was digested there. */
+/* What a map wrote into the host copy is not what was digested there. */
 Test(compare, what_the_program_mapped_is_not_taken_for_what_was_there, .timeout = 60)
 {
     static struct world w;

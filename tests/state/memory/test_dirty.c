@@ -46,7 +46,7 @@ static size_t descriptors(void)
 }
 
 /* Each of these is another way into memory. */
-static void store(char *to, size_t size, unsigned how)
+static void shadow_copy(char *to, size_t size, unsigned how)
 {
     static char bytes[4096];
     int ends[2];
@@ -87,7 +87,7 @@ Test(dirty, every_write_is_seen, .timeout = 120)
             memset(written + part, false, count);
         } else {
             size_t at = part * DIRTY_PART + (size_t)rand_r(&seed) % (DIRTY_PART - 8192) / 8 * 8;
-            store(memory + at, 8 + (size_t)rand_r(&seed) % 4000, step);
+            shadow_copy(memory + at, 8 + (size_t)rand_r(&seed) % 4000, step);
             written[part] = true;
         }
         for (size_t i = 0; i < PARTS; i++)
@@ -97,7 +97,7 @@ Test(dirty, every_write_is_seen, .timeout = 120)
     cr_assert(dirty_holds(dirty));
     cr_assert_eq(dirty_clean(dirty, 0, PARTS), 0);
     for (size_t i = 0; i < PARTS; i += 64)
-        store(memory + i * DIRTY_PART, 100, (unsigned)i / 64);
+        shadow_copy(memory + i * DIRTY_PART, 100, (unsigned)i / 64);
     for (size_t i = 0; i < PARTS; i++)
         cr_assert_eq(dirty_is_clean(dirty, i), i % 64 != 0, "part %zu", i);
     dirty_end(dirty);

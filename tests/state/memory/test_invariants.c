@@ -33,7 +33,7 @@ static void read_replica(struct memory *root, uint8_t residence_index, cl_uint *
 static bool has_replica(const struct memory *root, uint8_t residence_index)
 {
     return residence_index == RESIDENCE_HOST
-               ? root->window || root->store
+               ? root->host_copy || root->shadow_copy
                : root->context->at[residence_index] && root->real[residence_index];
 }
 
@@ -421,9 +421,9 @@ Test(r2, a_device_that_moves_takes_no_old_bytes_along)
 
 /* R4. */
 
-static bool has_window(cl_mem buffer)
+static bool has_host_copy(cl_mem buffer)
 {
-    return root_of(buffer)->window != NULL;
+    return root_of(buffer)->host_copy != NULL;
 }
 
 Test(r4, the_host_replica_goes_only_when_a_device_has_the_bytes)
@@ -432,14 +432,14 @@ Test(r4, the_host_replica_goes_only_when_a_device_has_the_bytes)
     struct memory *root;
     pair_open(&p);
     root = root_of(p.buffer);
-    cr_assert_not(has_window(p.buffer), "nothing asked for one");
+    cr_assert_not(has_host_copy(p.buffer), "nothing asked for one");
     move_vdev(&p, 1, NULL);
     move_vdev(&p, 0, NULL);
-    cr_assert(has_window(p.buffer));
+    cr_assert(has_host_copy(p.buffer));
     cr_assert(replica_is_latest(root, RESIDENCE_HOST));
-    cr_assert(memcmp(root->window->bytes, p.words, SIZE) == 0);
+    cr_assert(memcmp(root->host_copy->bytes, p.words, SIZE) == 0);
     move_vdev(&p, 0, "one");
-    cr_assert_not(has_window(p.buffer), "the device has them");
+    cr_assert_not(has_host_copy(p.buffer), "the device has them");
     pair_check(&p, 0, "resumed");
     pair_add(&p, 0, 1);
     move_vdev(&p, 1, "two");
@@ -453,14 +453,14 @@ Test(r4, the_host_replica_stays_while_something_is_mapped)
     struct modelled *m = &p.buffers[4];
     do_map(&p, m, NULL);
     engine_rig_moves(&p.rig, "two");
-    cr_assert(has_window(m->buffer));
-    cr_assert_eq((char *)m->map, root_of(m->buffer)->window->bytes);
+    cr_assert(has_host_copy(m->buffer));
+    cr_assert_eq((char *)m->map, root_of(m->buffer)->host_copy->bytes);
     check_replicas(m, "mapped");
     do_unmap(&p, m);
     OK(clFinish(p.program.queue));
     check_replicas(m, "unmapped");
     engine_rig_moves(&p.rig, "one");
-    cr_assert_not(has_window(m->buffer));
+    cr_assert_not(has_host_copy(m->buffer));
     check_replicas(m, "moved");
 }
 

@@ -241,9 +241,9 @@ Test(memory_end, no_move_overwrites_what_the_program_writes_in_a_map, .timeout =
     cr_assert_not_null(words);
     OK(clEnqueueFillBuffer(p.queue, buffer, &before, 4, 0, MANY, 0, NULL, NULL));
     OK(clFinish(p.queue));
-    cr_assert_null(root_of(buffer)->window);
+    cr_assert_null(root_of(buffer)->host_copy);
     cr_assert_eq(pthread_create(&mover, NULL, move_to_three, &rig), 0);
-    while (!root_of(buffer)->window)
+    while (!root_of(buffer)->host_copy)
         engine_rig_sleep(1);
     cl_uint *map = clEnqueueMapBuffer(p.queue, buffer, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0,
                                       MANY, 0, NULL, NULL, &error);
@@ -273,7 +273,7 @@ static struct {
     uint64_t stale; /* The visitor's. */
 } idle;
 
-/* A mover that looks for windows which nobody uses. */
+/* A mover that looks for host copies which nobody uses. */
 static void *visit(void *unused)
 {
     while (!atomic_load(&idle.over)) {
@@ -287,8 +287,8 @@ static void *visit(void *unused)
     return unused;
 }
 
-/* R2: until its driver has them, the bytes that were mapped are in the window alone. */
-Test(memory_end, what_is_unmapped_is_new_before_its_window_is_idle, .timeout = 300)
+/* R2: until its driver has them, the bytes that were mapped are in the host copy alone. */
+Test(memory_end, what_is_unmapped_is_new_before_its_host_copy_is_idle, .timeout = 300)
 {
     static struct engine_rig rig;
     struct engine_program p;

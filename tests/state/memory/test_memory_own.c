@@ -41,7 +41,7 @@ static void own_open(struct own *o, size_t size)
                               size, o->want);
 }
 
-/* A plain buffer: the driver maps it elsewhere than in its window. */
+/* A plain buffer: the driver maps it elsewhere than in its host copy. */
 static void own_open_plain(struct own *o, size_t size)
 {
     own_open(o, size);
@@ -189,10 +189,10 @@ Test(memory, copies_are_there_before_they_are_copied_on, .timeout = 120)
     own_close(&o);
 }
 
-/* A window that is mapped again and again is registered with the driver, for its copies to run at
- * the link's speed; it takes no memory of the device, and is let go of with a move, a suspend and
- * the buffer. */
-Test(memory, a_window_is_registered_where_it_is_mapped_again, .timeout = 120)
+/* A host copy that is mapped again and again is registered with the driver, for its copies to run
+ * at the link's speed; it takes no memory of the device, and is let go of with a move, a suspend
+ * and the buffer. */
+Test(memory, a_host_copy_is_registered_where_it_is_mapped_again, .timeout = 120)
 {
     static const char *const places[] = {"two", "one", NULL, "two", "three", "one"};
     static struct own o;
@@ -208,7 +208,7 @@ Test(memory, a_window_is_registered_where_it_is_mapped_again, .timeout = 120)
                 o.want[i * 1000 + k] = ((cl_uint *)map)[i * 1000 + k] = i + k;
             OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
             OK(clFinish(o.program.queue));
-            /* "three" works in the window itself. */
+            /* "three" works in the host copy itself. */
             bool registers = strcmp(at, "three") != 0 && (i > 0 || k > 0);
             cr_assert_eq(own_buffers(&o, at), plain + registers, "map %u in %s", k, at);
         }
@@ -233,7 +233,7 @@ Test(memory, a_window_is_registered_where_it_is_mapped_again, .timeout = 120)
 }
 
 /* To register all of a large buffer for small parts of it does not pay. */
-Test(memory, a_window_of_which_little_is_mapped_is_not_registered, .timeout = 60)
+Test(memory, a_host_copy_of_which_little_is_mapped_is_not_registered, .timeout = 60)
 {
     static struct own o;
     own_open_plain(&o, BYTES);
@@ -248,7 +248,7 @@ Test(memory, a_window_of_which_little_is_mapped_is_not_registered, .timeout = 60
 }
 
 /* A driver that refuses is not asked again, and maps work. */
-Test(memory, a_window_that_cannot_be_registered_is_mapped_all_the_same, .timeout = 60)
+Test(memory, a_host_copy_that_cannot_be_registered_is_mapped_all_the_same, .timeout = 60)
 {
     static struct own o;
     own_open_plain(&o, BYTES);

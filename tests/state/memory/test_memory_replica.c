@@ -175,8 +175,8 @@ Test(replica, a_copy_is_of_the_version_that_was_read_before_it, .timeout = 60)
         cr_assert_eq(p.got[i], 5, "word %zu is %u", i, p.got[i]);
 }
 
-/* The program's bytes in the window go along with the others of the device. */
-Test(replica, what_is_mapped_to_be_written_goes_past_by_the_window, .timeout = 60)
+/* The program's bytes in the host copy go along with the others of the device. */
+Test(replica, what_is_mapped_to_be_written_goes_past_by_the_host_copy, .timeout = 60)
 {
     static struct pair p;
     uint64_t bytes;
@@ -510,12 +510,12 @@ Test(replica, what_the_program_user_memory_is_kept_beside_it_with_all_its_bytes,
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
     cr_assert(replica_is_latest(root, RESIDENCE_HOST));
-    cr_assert_not_null(root->store);
+    cr_assert_not_null(root->shadow_copy);
     for (size_t i = 0; i < WORDS; i++) {
         bool written = i / (PART / sizeof(cl_uint)) == 5;
         cr_assert_eq(user_memory[i], i, "word %zu of the program's memory is %u", i,
                      user_memory[i]);
-        cr_assert_eq(((const cl_uint *)root->store)[i], written ? value : i);
+        cr_assert_eq(((const cl_uint *)root->shadow_copy)[i], written ? value : i);
     }
     OK(clReleaseMemObject(buffer));
     free(user_memory);
@@ -573,8 +573,8 @@ Test(replica, of_warm_memory_nothing_is_seen_that_was_there_before, .timeout = 6
         cr_assert_eq(bytes[i], i % PITCH < sizeof(cl_uint) * WIDTH ? 7 : 0, "byte %zu", i);
 
     cr_assert_eq(gate_close(0), 0);
-    memory_window_drop(p.root, 0);
+    memory_host_copy_drop(p.root, 0);
     gate_open();
-    cr_assert_null(p.root->window);
+    cr_assert_null(p.root->host_copy);
     cr_assert_eq(pages_warm(), 2 * BYTES, "what is dropped is warm");
 }

@@ -692,7 +692,7 @@ Test(merge, of_several_buffers_at_once_by_several_threads, .timeout = 300)
 }
 
 /* Both devices work on the bytes that they share. */
-Test(merge, of_one_window_has_nothing_to_merge, .timeout = 60)
+Test(merge, of_one_host_copy_has_nothing_to_merge, .timeout = 60)
 {
     static struct pair pair;
     static struct merge_rig rig;

@@ -55,7 +55,7 @@ static void world_open(struct world *w)
     OK(clSetKernelArg(w->set, 0, sizeof(cl_mem), &w->buffer));
     set_words(w, 0, BYTES / 4, 1);
     OK(clFinish(w->p.queue));
-    cr_assert(memory_works_in_window(w->root, 0) && BYTES >= PAGES_LEAST);
+    cr_assert(memory_works_in_host_copy(w->root, 0) && BYTES >= PAGES_LEAST);
 }
 
 static size_t pick(struct world *w, size_t below)
@@ -91,7 +91,7 @@ static void write_something(struct world *w)
 
 static bool is_write_tracked(struct world *w)
 {
-    return atomic_load(&w->root->window->write_tracked) != NULL;
+    return atomic_load(&w->root->host_copy->write_tracked) != NULL;
 }
 
 static void digest(struct world *w, size_t first, size_t count, bool quiet, struct digest *ret)
@@ -125,7 +125,7 @@ Test(write_tracked, what_is_kept_is_what_would_be_digested, .timeout = 120)
             write_something(&w);
         OK(clFinish(w.p.queue));
         digest(&w, 0, CHUNKS, true, kept);
-        cr_assert_eq(digest_host(w.root->window->bytes, BYTES, 0, CHUNKS, NULL, anew), 0);
+        cr_assert_eq(digest_host(w.root->host_copy->bytes, BYTES, 0, CHUNKS, NULL, anew), 0);
         for (size_t i = 0; i < CHUNKS; i++)
             cr_assert(digest_same(&kept[i], &anew[i]), "step %u: chunk %zu", step, i);
     }
@@ -157,7 +157,7 @@ Test(write_tracked, what_nobody_wrote_to_is_not_digested_again, .timeout = 60)
     cr_assert_not(is_write_tracked(&w));
     digest(&w, 0, CHUNKS, false, kept);
     OK(clReleaseKernel(w.set));
-    OK(clReleaseMemObject(w.buffer)); /* its window goes, watched */
+    OK(clReleaseMemObject(w.buffer)); /* its host copy goes, watched */
     engine_program_close(&w.p);
     engine_rig_ends_empty(&w.rig);
 }
@@ -182,7 +182,7 @@ Test(write_tracked, a_move_takes_what_was_written_last, .timeout = 120)
                 expected[round * 997 % (BYTES / 4 - 100) + i] = round + i;
         cr_assert_arr_eq(got, expected, BYTES, "turn %u", residency_token);
         engine_rig_moves(&w.rig, "here");
-        cr_assert_not(w.root->window && is_write_tracked(&w));
+        cr_assert_not(w.root->host_copy && is_write_tracked(&w));
     }
 }
 
@@ -215,7 +215,7 @@ Test(write_tracked, what_was_not_seen_is_digested_again, .timeout = 60)
         set_words(&w, 7 * DIGEST_CHUNK / 4, 100, 3 + i);
         OK(clFinish(w.p.queue));
         cr_assert_eq(write_tracked_digest(w.root, 0, CHUNKS, i == 0, NULL, kept), 0);
-        cr_assert_eq(digest_host(w.root->window->bytes, BYTES, 0, CHUNKS, NULL, anew), 0);
+        cr_assert_eq(digest_host(w.root->host_copy->bytes, BYTES, 0, CHUNKS, NULL, anew), 0);
         for (size_t chunk = 0; chunk < CHUNKS; chunk++)
             cr_assert(digest_same(&kept[chunk], &anew[chunk]), "chunk %zu", chunk);
         cr_assert_not(is_write_tracked(&w));

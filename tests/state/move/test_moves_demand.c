@@ -85,7 +85,7 @@ Test(demand, leaves_nothing_at_its_source_once_all_is_there)
     cr_assert(is_source("one", 0));
     for (unsigned b = 0; b < BUFFERS; b++) {
         cr_assert(is_there(f.buffers[b]), "buffer %u was left", b);
-        cr_assert_null(memory_get(f.buffers[b])->window, "buffer %u is in host memory", b);
+        cr_assert_null(memory_get(f.buffers[b])->host_copy, "buffer %u is in host memory", b);
     }
     cr_assert(is_there(f.image));
     check("fetched");

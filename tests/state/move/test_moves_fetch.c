@@ -33,10 +33,10 @@ Test(fetch, brings_all_of_it_while_the_program_runs, .timeout = 120)
     await_all();
     for (unsigned b = 0; b < BUFFERS; b++) {
         cr_assert(is_there(f.buffers[b]), "buffer %u was left", b);
-        cr_assert_null(memory_get(f.buffers[b])->window, "buffer %u is in host memory still", b);
+        cr_assert_null(memory_get(f.buffers[b])->host_copy, "buffer %u is in host memory still", b);
     }
     cr_assert(is_there(f.image));
-    cr_assert_null(memory_get(f.image)->window);
+    cr_assert_null(memory_get(f.image)->host_copy);
     uint64_t writes = emu_shared_calls(f.rig.emu, "two", "clEnqueueWriteBuffer");
     check("fetched");
     cr_assert_eq(emu_shared_calls(f.rig.emu, "two", "clEnqueueWriteBuffer"), writes,

@@ -137,7 +137,7 @@ static void close_program(void)
     free(f.user_memory_bytes);
 }
 
-static enum move_result store(void)
+static enum move_result shadow_copy(void)
 {
     const struct stored_request request = {.folder = f.folder};
     stored_put(&request, &f.report);
@@ -146,17 +146,17 @@ static enum move_result store(void)
 
 static void stores(void)
 {
-    cr_assert_eq(store(), MOVE_DONE, "%s", f.report.reason);
+    cr_assert_eq(shadow_copy(), MOVE_DONE, "%s", f.report.reason);
 }
 
-/* Pages of a window that are there. */
+/* Pages of a host copy that are there. */
 static size_t resident(cl_mem buffer)
 {
     const struct memory *root = memory_get(buffer);
     unsigned char pages[4096];
     cr_assert_not_null(root);
-    uintptr_t at = ((uintptr_t)root->window->bytes + 4095) & ~(uintptr_t)4095;
-    size_t size = ((uintptr_t)root->window->bytes + root->size - at) / 4096, count = 0;
+    uintptr_t at = ((uintptr_t)root->host_copy->bytes + 4095) & ~(uintptr_t)4095;
+    size_t size = ((uintptr_t)root->host_copy->bytes + root->size - at) / 4096, count = 0;
     cr_assert_leq(size, sizeof(pages));
     cr_assert_eq(mincore((void *)at, size * 4096, pages), 0);
     for (size_t i = 0; i < size; i++)
@@ -197,7 +197,7 @@ Test(stored, goes_there_again_and_again_and_shares_what_did_not_change, .timeout
     open_program();
     stores();
     uint64_t first = f.report.written;
-    cr_expect_eq(store(), MOVE_ROLLED_BACK, "it is there already");
+    cr_expect_eq(shadow_copy(), MOVE_ROLLED_BACK, "it is there already");
     for (unsigned i = 0; i < 3; i++) {
         engine_rig_moves(&f.rig, i % 2 ? "one" : "two");
         check_all();
@@ -285,7 +285,7 @@ Test(stored, stays_in_memory_where_the_folder_is_anybodys, .timeout = 120)
     open_program();
     cr_assert_eq(mkdir(f.folder, 0777), 0);
     cr_assert_eq(chmod(f.folder, 0777), 0);
-    cr_expect_eq(store(), MOVE_REFUSED);
+    cr_expect_eq(shadow_copy(), MOVE_REFUSED);
     cr_expect(strstr(f.report.reason, f.folder), "%s", f.report.reason);
     stays_in_memory();
 }
@@ -298,7 +298,7 @@ Test(stored, stays_in_memory_where_the_disk_is_full, .timeout = 120)
     limit = before;
     limit.rlim_cur = 1 << 20;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    cr_expect_eq(store(), MOVE_ROLLED_BACK);
+    cr_expect_eq(shadow_copy(), MOVE_ROLLED_BACK);
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
     stays_in_memory();
 }
@@ -317,7 +317,7 @@ Test(stored, stays_in_memory_while_the_program_runs, .timeout = 120)
 {
     open_program();
     engine_rig_moves(&f.rig, "one");
-    cr_expect_eq(store(), MOVE_ROLLED_BACK);
+    cr_expect_eq(shadow_copy(), MOVE_ROLLED_BACK);
     cr_expect(strstr(f.report.reason, "not suspended"), "%s", f.report.reason);
     check_all();
     close_program();
@@ -349,7 +349,7 @@ Test(stored, stays_in_memory_where_the_disk_keeps_other_bytes, .timeout = 120)
 {
     open_program();
     rots = true;
-    cr_expect_eq(store(), MOVE_ROLLED_BACK);
+    cr_expect_eq(shadow_copy(), MOVE_ROLLED_BACK);
     rots = false;
     cr_expect(strstr(f.report.reason, "digest"), "%s", f.report.reason);
     stays_in_memory();

@@ -18,7 +18,7 @@ struct play {
 };
 extern struct play play;
 
-/** On emulated devices or, @config NULL, on POCL's, which work in the windows themselves. */
+/** On emulated devices or, @config NULL, on POCL's, which work in the host copies themselves. */
 void play_open(const char *config);
 void play_close(void);
 void add(cl_mem buffer, size_t words, cl_uint value);

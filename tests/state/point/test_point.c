@@ -175,7 +175,8 @@ Test(point, is_of_one_moment_of_a_program_that_runs, .timeout = 240)
     is_made_beside_a_program(TWO);
 }
 
-/* The device works in the windows themselves, and one runs commands in the thread that waits. */
+/* The device works in the host copies themselves, and one runs commands in the thread that waits.
+ */
 Test(point, is_of_one_moment_where_devices_work_in_place, .timeout = 240)
 {
     is_made_beside_a_program(NULL);

@@ -1,0 +1,176 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "state/base/memory/pages.h"
+#include "state/memory/compare.h"
+#include "state/memory/mapping.h"
+#include "state/memory/memory_priv.h"
+#include "state/memory/registered.h"
+#include "state/memory/write_tracked.h"
+#include "state/transfer/transfer.h"
+
+/* Vectors of 16 longs; drivers on CPUs use the host copy itself as device memory. */
+#define ALIGN_SMALL 128
+#define ALIGN_LARGE 4096
+
+/* @flags: enum pages_flags. */
+static char *host_copy_bytes_take(size_t size, size_t align, unsigned flags)
+{
+    size_t whole = (size + align - 1) & ~(align - 1);
+    if (size >= PAGES_LEAST)
+        return pages_take(size, flags);
+    return whole >= size ? aligned_alloc(align, whole) : NULL;
+}
+
+static void host_copy_bytes_give(char *bytes, size_t size)
+{
+    if (size >= PAGES_LEAST)
+        pages_give(bytes, size);
+    else
+        free(bytes);
+}
+
+/* A host copy over @bytes, or over memory of our own when @bytes is NULL. */
+static struct host_copy *host_copy_create(char *bytes, size_t size, bool pages, unsigned flags)
+{
+    struct host_copy *host_copy = malloc(sizeof(*host_copy));
+    if (!host_copy)
+        return NULL;
+    *host_copy = (struct host_copy){.ours = bytes == NULL, .bytes = bytes, .size = size};
+    atomic_init(&host_copy->refs, 1);
+    if (host_copy->ours) {
+        size_t align = pages || size >= REGISTERED_LEAST ? ALIGN_LARGE : ALIGN_SMALL;
+        host_copy->bytes = host_copy_bytes_take(size, align, flags);
+        if (!host_copy->bytes) {
+            free(host_copy);
+            return NULL;
+        }
+    }
+    return host_copy;
+}
+
+void host_copy_unref(struct host_copy *host_copy)
+{
+    if (!host_copy || atomic_fetch_sub_explicit(&host_copy->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    registered_release(host_copy);
+    if (host_copy->ours && !write_tracked_give(host_copy, pages_give))
+        host_copy_bytes_give(host_copy->bytes, host_copy->size);
+    if (host_copy->farewell)
+        farewell_drop(host_copy->farewell);
+    free(host_copy);
+}
+
+int memory_host_copy(struct memory *root, unsigned flags)
+{
+    if (root->host_copy)
+        return 0;
+    /* Large ones are not touched until used. A mover and the program's first map
+     * may both come here: one host copy stays. */
+    struct host_copy *none = NULL;
+    struct host_copy *host_copy = host_copy_create(
+        root->host_ptr, root->size, (root->flags & CL_MEM_ALLOC_HOST_PTR) != 0, flags);
+    if (!host_copy)
+        return -ENOMEM;
+    if (!atomic_compare_exchange_strong(&root->host_copy, &none, host_copy))
+        host_copy_unref(host_copy);
+    return 0;
+}
+
+/* What the program's memory was the replica of is in the shadow copy from now on. */
+static void host_copy_take_from_user_memory(struct memory *root)
+{
+    for (size_t at = 0; at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        if (extent.version != 0 && (extent.latest & (1u << RESIDENCE_HOST)))
+            host_copy_user_memory(root->shadow_copy + at, (const char *)root->host_ptr + at,
+                                  extent.range.end - at);
+        at = extent.range.end;
+    }
+}
+
+int memory_host_room(struct memory *root, unsigned flags)
+{
+    if (!memory_is_user_memory(root))
+        return memory_host_copy(root, flags);
+    if (!root->shadow_copy) {
+        compare_forget_at(root, RESIDENCE_HOST);
+        root->shadow_copy = host_copy_bytes_take(root->size, ALIGN_LARGE, flags);
+        if (root->shadow_copy)
+            host_copy_take_from_user_memory(root);
+    }
+    return root->shadow_copy ? 0 : -ENOMEM;
+}
+
+uint64_t memory_host_need(const struct memory *memory)
+{
+    bool has_none = memory->root == memory && !memory->shadow_copy &&
+                    (!memory->host_copy || memory_is_user_memory(memory));
+    return has_none && memory->size >= PAGES_LEAST &&
+                   !replica_is_latest_whole(memory, RESIDENCE_HOST)
+               ? memory->size
+               : 0;
+}
+
+void memory_host_is_host_copy(struct memory *root)
+{
+    if (!root->shadow_copy)
+        return;
+    compare_forget_at(root, RESIDENCE_HOST);
+    host_copy_bytes_give(root->shadow_copy, root->size);
+    root->shadow_copy = NULL;
+}
+
+bool memory_host_copy_is_latest(const struct memory *root)
+{
+    bool latest = true;
+    for (size_t at = 0; latest && at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        latest = root->host_copy && !root->shadow_copy && (extent.latest & (1u << RESIDENCE_HOST));
+        for (uint8_t residence_index = 0; !latest && residence_index < RESIDENCES_MAX;
+             residence_index++)
+            latest = memory_works_in_host_copy(root, residence_index) &&
+                     (extent.latest & (1u << residence_index));
+        at = extent.range.end;
+    }
+    return latest;
+}
+
+bool memory_would_write(const struct memory *root, uint8_t residence_index)
+{
+    return memory_is_user_memory(root) && memory_works_in_host_copy(root, residence_index) &&
+           !memory_host_copy_is_latest(root);
+}
+
+/* Some device has the latest bytes of every extent of its own, which nobody brings there any more,
+ * and keeps them: what the program left on demand goes. */
+static bool host_copy_is_elsewhere(const struct memory *root, uint8_t drained)
+{
+    bool elsewhere = true;
+    for (size_t at = 0; elsewhere && at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        elsewhere = false;
+        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+            elsewhere = elsewhere ||
+                        (root->real[residence_index] && (extent.latest & (1u << residence_index)) &&
+                         !residence_is_lost(root->context->at[residence_index]) &&
+                         context_life(root->context, residence_index) != RESIDENCE_SOURCE &&
+                         (residence_index != extent.writer || residence_index == drained));
+        at = extent.range.end;
+    }
+    return elsewhere;
+}
+
+void memory_host_copy_drop(struct memory *root, uint8_t drained)
+{
+    bool host_copy =
+        root->host_copy && root->host_copy->ours && root->backed == 0 && !map_any(root);
+    if ((!host_copy && !root->shadow_copy) || !host_copy_is_elsewhere(root, drained))
+        return;
+    if (host_copy) {
+        host_copy_unref(root->host_copy);
+        root->host_copy = NULL;
+    }
+    memory_host_is_host_copy(root);
+    extents_dropped(root, RESIDENCE_HOST);
+}
