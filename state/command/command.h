@@ -26,11 +26,11 @@ struct queue {
     size_t property_count;
     bool in_order;
     _Atomic uint32_t held_count;
-    struct held *held_first, *held_last; /**< Guarded by the engine's lock. */
-    uint64_t held_serial;                /**< Likewise: of the last one added. */
-    bool pumping;                        /**< Likewise: a thread is issuing held commands. */
-    _Atomic uint64_t order;              /**< Rises with each event: see queue_step. */
-    _Atomic uint64_t past;               /**< What was given by then has ended. */
+    struct deferred *held_first, *held_last; /**< Guarded by the engine's lock. */
+    uint64_t held_serial;                    /**< Likewise: of the last one added. */
+    bool pumping;                            /**< Likewise: a thread is issuing held commands. */
+    _Atomic uint64_t order;                  /**< Rises with each event: see queue_step. */
+    _Atomic uint64_t past;                   /**< What was given by then has ended. */
     uint64_t settled; /**< journal_settle: the last that found what comes now to have ended. */
 };
 

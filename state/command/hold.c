@@ -16,8 +16,8 @@
 #include "state/program/pace.h"
 
 /* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
-struct held {
-    struct held *next;
+struct deferred {
+    struct deferred *next;
     uint64_t serial;
     bool issuing;
     bool given;              /* in parts: it stays until all of them have ended */
@@ -62,7 +62,7 @@ static bool hold_behind_barrier(struct queue *queue, const struct command *comma
 {
     bool behind = hold_waits_for_all(command);
     pthread_mutex_lock(&engine_lock);
-    for (const struct held *h = queue->held_first; h && !behind; h = h->next)
+    for (const struct deferred *h = queue->held_first; h && !behind; h = h->next)
         behind = h->command->ops->blocks_later;
     behind = behind && queue->held_first != NULL;
     pthread_mutex_unlock(&engine_lock);
@@ -82,14 +82,14 @@ bool hold_needed(const struct command *command, uint8_t residence_index, cl_uint
     return queue->in_order || hold_behind_barrier(queue, command);
 }
 
-static void hold_held_free(struct held *held)
+static void hold_held_free(struct deferred *deferred)
 {
-    for (cl_uint i = 0; i < held->waits; i++)
-        object_unhold(held->wait_list[i]);
-    object_unhold(held->event);
-    object_unhold(held->marker);
-    free(held->command);
-    free(held);
+    for (cl_uint i = 0; i < deferred->waits; i++)
+        object_unhold(deferred->wait_list[i]);
+    object_unhold(deferred->event);
+    object_unhold(deferred->marker);
+    free(deferred->command);
+    free(deferred);
 }
 
 /* Virtual devices may be, or get, apart: no driver tells another of the end of a command. */
@@ -111,48 +111,48 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
     /* hold_pump_soon needs the thread. */
     if (!hold_watch_others(queue, waits, wait_list) || callback_start() != 0)
         return CL_OUT_OF_HOST_MEMORY;
-    struct held *held = calloc(1, sizeof(*held) + waits * sizeof(struct event *));
-    if (!held)
+    struct deferred *deferred = calloc(1, sizeof(*deferred) + waits * sizeof(struct event *));
+    if (!deferred)
         return CL_OUT_OF_HOST_MEMORY;
-    held->command = malloc(command->ops->size);
-    if (!held->command) {
-        free(held);
+    deferred->command = malloc(command->ops->size);
+    if (!deferred->command) {
+        free(deferred);
         return CL_OUT_OF_HOST_MEMORY;
     }
-    memcpy(held->command, command, command->ops->size);
-    cl_int error = command->ops->defer(held->command);
+    memcpy(deferred->command, command, command->ops->size);
+    cl_int error = command->ops->defer(deferred->command);
     if (error != CL_SUCCESS) {
-        free(held->command);
-        free(held);
+        free(deferred->command);
+        free(deferred);
         return error;
     }
-    held->event = event;
-    held->since = clock_now_ns();
+    deferred->event = event;
+    deferred->since = clock_now_ns();
     if (event)
         object_hold(event);
-    for (held->waits = 0; held->waits < waits; held->waits++) {
-        held->wait_list[held->waits] = wait_list[held->waits];
-        object_hold(wait_list[held->waits]);
+    for (deferred->waits = 0; deferred->waits < waits; deferred->waits++) {
+        deferred->wait_list[deferred->waits] = wait_list[deferred->waits];
+        object_hold(wait_list[deferred->waits]);
     }
     object_hold(queue);
     pthread_mutex_lock(&engine_lock);
-    held->serial = ++queue->held_serial;
+    deferred->serial = ++queue->held_serial;
     if (queue->held_last)
-        queue->held_last->next = held;
+        queue->held_last->next = deferred;
     else
-        queue->held_first = held;
-    queue->held_last = held;
+        queue->held_first = deferred;
+    queue->held_last = deferred;
     atomic_fetch_add_explicit(&queue->held_count, 1, memory_order_release);
     pthread_mutex_unlock(&engine_lock);
     return CL_SUCCESS;
 }
 
-static bool hold_is_ready(const struct held *held, uint8_t residence_index)
+static bool hold_is_ready(const struct deferred *deferred, uint8_t residence_index)
 {
-    if (held->marker && !event_has_ended(held->marker))
+    if (deferred->marker && !event_has_ended(deferred->marker))
         return false;
-    for (cl_uint i = 0; i < held->waits; i++)
-        if (!hold_driver_can_wait(held->wait_list[i], residence_index))
+    for (cl_uint i = 0; i < deferred->waits; i++)
+        if (!hold_driver_can_wait(deferred->wait_list[i], residence_index))
             return false;
     return true;
 }
@@ -168,17 +168,17 @@ static bool hold_pieces_wanted(const struct command *command, const struct event
 }
 
 /* Of one whose parts run: have they ended, or is there another piece to give? Under engine_lock. */
-static bool hold_goes_on(const struct queue *queue, const struct held *held)
+static bool hold_goes_on(const struct queue *queue, const struct deferred *deferred)
 {
-    return event_has_ended(held->event) ||
-           (held->command->ops->pieces && queue->real && !held->issuing &&
-            hold_pieces_wanted(held->command, held->event));
+    return event_has_ended(deferred->event) ||
+           (deferred->command->ops->pieces && queue->real && !deferred->issuing &&
+            hold_pieces_wanted(deferred->command, deferred->event));
 }
 
 /* The next command of @queue that can go, or has gone and ended. Under engine_lock. */
-static struct held *hold_pick(struct queue *queue, uint8_t residence_index)
+static struct deferred *hold_pick(struct queue *queue, uint8_t residence_index)
 {
-    for (struct held *h = queue->held_first; h; h = h->next) {
+    for (struct deferred *h = queue->held_first; h; h = h->next) {
         bool first = h == queue->held_first;
         if (!h->left &&
             (h->given ? hold_goes_on(queue, h)
@@ -192,47 +192,47 @@ static struct held *hold_pick(struct queue *queue, uint8_t residence_index)
 }
 
 /* Under engine_lock. */
-static void hold_unlink_held(struct queue *queue, struct held *held)
+static void hold_unlink_held(struct queue *queue, struct deferred *deferred)
 {
-    struct held **link = &queue->held_first;
-    struct held *previous = NULL;
-    while (*link != held) {
+    struct deferred **link = &queue->held_first;
+    struct deferred *previous = NULL;
+    while (*link != deferred) {
         previous = *link;
         link = &previous->next;
     }
-    *link = held->next;
-    if (queue->held_last == held)
+    *link = deferred->next;
+    if (queue->held_last == deferred)
         queue->held_last = previous;
     atomic_fetch_sub_explicit(&queue->held_count, 1, memory_order_release);
     pthread_cond_broadcast(&engine_changed);
 }
 
-static bool hold_waited_for_an_error(const struct held *held)
+static bool hold_waited_for_an_error(const struct deferred *deferred)
 {
-    for (cl_uint i = 0; i < held->waits; i++)
-        if (event_failed(held->wait_list[i]))
+    for (cl_uint i = 0; i < deferred->waits; i++)
+        if (event_failed(deferred->wait_list[i]))
             return true;
     return false;
 }
 
 /* Its bytes are elsewhere: first a marker holds its place in its queue, then it is given there. */
-static cl_int hold_read_elsewhere(struct held *held, struct residence *residence,
+static cl_int hold_read_elsewhere(struct deferred *deferred, struct residence *residence,
                                   uint8_t residence_index)
 {
-    struct command *command = held->command;
+    struct command *command = deferred->command;
     struct queue *queue = command->queue;
-    if (!held->marker) {
-        held->marker = elsewhere_mark(command, residence, residence_index, held->waits,
-                                      held->wait_list, held->since);
-        return held->marker ? MARKED : COMMAND_ABSENT;
+    if (!deferred->marker) {
+        deferred->marker = elsewhere_mark(command, residence, residence_index, deferred->waits,
+                                          deferred->wait_list, deferred->since);
+        return deferred->marker ? MARKED : COMMAND_ABSENT;
     }
-    if (!held->event) {
-        held->event = event_create(queue->context, queue, command->ops->type);
-        if (!held->event)
+    if (!deferred->event) {
+        deferred->event = event_create(queue->context, queue, command->ops->type);
+        if (!deferred->event)
             return COMMAND_ABSENT;
-        object_publish_internal(held->event); /* movers settle it */
+        object_publish_internal(deferred->event); /* movers settle it */
     }
-    cl_int error = elsewhere_give(command, held->marker, held->event);
+    cl_int error = elsewhere_give(command, deferred->marker, deferred->event);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
@@ -408,83 +408,86 @@ static void hold_pieces_ended(struct command *command, struct event *event)
 }
 
 /* The next piece of a command, or the end of those. As hold_let_go. */
-static cl_int hold_let_piece_go(struct held *held, struct residence *residence,
+static cl_int hold_let_piece_go(struct deferred *deferred, struct residence *residence,
                                 uint8_t residence_index)
 {
-    cl_int error = held->error;
-    if (held->given && error != CL_SUCCESS) {
-        residency_token_release(held->command);
-        parts_close(held->event->parts, error);
+    cl_int error = deferred->error;
+    if (deferred->given && error != CL_SUCCESS) {
+        residency_token_release(deferred->command);
+        parts_close(deferred->event->parts, error);
         return PARTS_GIVEN;
     }
-    if (!held->given)
-        held->event->times[0] = clock_now_ns() - held->since;
-    error = hold_pieces_give(held->command, held->event, residence, residence_index, held->waits,
-                             held->wait_list);
+    if (!deferred->given)
+        deferred->event->times[0] = clock_now_ns() - deferred->since;
+    error = hold_pieces_give(deferred->command, deferred->event, residence, residence_index,
+                             deferred->waits, deferred->wait_list);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
 /* As command_issue. Where the program is protected the command may be the journal's afterwards. */
-static cl_int hold_give_whole(struct held *held, struct residence *residence,
+static cl_int hold_give_whole(struct deferred *deferred, struct residence *residence,
                               uint8_t residence_index, cl_event *ret_real)
 {
     bool kept = atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
     struct journal_entry *entry =
-        kept ? journal_prepare(held->command, true, held->waits, held->wait_list) : NULL;
-    cl_int error = command_issue(held->command, residence, residence_index, held->waits,
-                                 held->wait_list, ret_real);
+        kept ? journal_prepare(deferred->command, true, deferred->waits, deferred->wait_list)
+             : NULL;
+    cl_int error = command_issue(deferred->command, residence, residence_index, deferred->waits,
+                                 deferred->wait_list, ret_real);
     if (kept && error == CL_SUCCESS)
-        held->kept = journal_add(entry, held->command, held->event);
+        deferred->kept = journal_add(entry, deferred->command, deferred->event);
     else if (kept)
         journal_drop(entry);
     return error;
 }
 
 /* Where the program is protected the device may be lost: that is asked outside the gate. */
-static cl_int hold_doubt(struct held *held, cl_int error)
+static cl_int hold_doubt(struct deferred *deferred, cl_int error)
 {
     if (!atomic_load_explicit(&journal_is_kept, memory_order_relaxed) || journal_broken())
         return error;
-    held->refused = error;
+    deferred->refused = error;
     return COMMAND_ABSENT;
 }
 
 /* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
  * PARTS_GIVEN: it stays held. */
-static cl_int hold_let_go(struct held *held, struct residence *residence, uint8_t residence_index)
+static cl_int hold_let_go(struct deferred *deferred, struct residence *residence,
+                          uint8_t residence_index)
 {
-    struct command *command = held->command;
+    struct command *command = deferred->command;
     cl_event real = NULL;
     uint64_t given = clock_now_ns();
-    cl_int error = held->error;
-    if (held->given)
-        return hold_let_piece_go(held, residence, residence_index);
-    if (hold_waited_for_an_error(held))
+    cl_int error = deferred->error;
+    if (deferred->given)
+        return hold_let_piece_go(deferred, residence, residence_index);
+    if (hold_waited_for_an_error(deferred))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     if (error == CL_SUCCESS && command->ops->pieces) {
-        error = hold_let_piece_go(held, residence, residence_index);
+        error = hold_let_piece_go(deferred, residence, residence_index);
     } else if (error == CL_SUCCESS) {
         error = command_ready(command, residence, residence_index);
         if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index))
-            error = hold_read_elsewhere(held, residence, residence_index);
-        if (error == CL_SUCCESS && held->event)
-            held->event->begun = queue_step(command->queue);
+            error = hold_read_elsewhere(deferred, residence, residence_index);
+        if (error == CL_SUCCESS && deferred->event)
+            deferred->event->begun = queue_step(command->queue);
         if (error == CL_SUCCESS)
-            error = hold_give_whole(held, residence, residence_index, held->event ? &real : NULL);
+            error = hold_give_whole(deferred, residence, residence_index,
+                                    deferred->event ? &real : NULL);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT && error != MARKED &&
             error != PARTS_GIVEN)
-            error = hold_doubt(held, error);
+            error = hold_doubt(deferred, error);
     }
     if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
         return error;
     residency_token_release(command);
     if (error != CL_SUCCESS && command->ops->cancel)
         command->ops->cancel(command);
-    if (held->event && error == CL_SUCCESS) {
-        held->event->times[0] = given - held->since; /* HELD still: nobody asks for it */
-        event_issued_late(held->event, residence_index, real);
-    } else if (held->event) {
-        event_finish(held->event, error);
+    if (deferred->event && error == CL_SUCCESS) {
+        deferred->event->times[0] = given - deferred->since; /* HELD still: nobody asks for it */
+        event_issued_late(deferred->event, residence_index, real);
+    } else if (deferred->event) {
+        event_finish(deferred->event, error);
     }
     return error;
 }
@@ -493,13 +496,13 @@ static cl_int hold_let_go(struct held *held, struct residence *residence, uint8_
  * Issue what is ready in one queue, one thread at a time so that the order stays. Returns whether
  * anything went; sets *ret_absent to what is to be brought, outside the gate.
  */
-static bool hold_pump_inside(struct queue *queue, struct held **ret_absent)
+static bool hold_pump_inside(struct queue *queue, struct deferred **ret_absent)
 {
     bool progress = false;
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
     /* Suspended: whoever resumes it pumps again. */
     struct residence *residence = queue->real ? queue->context->at[residence_index] : NULL;
-    struct held *held;
+    struct deferred *deferred;
     pthread_mutex_lock(&engine_lock);
     if (queue->pumping) {
         pthread_mutex_unlock(&engine_lock);
@@ -507,38 +510,38 @@ static bool hold_pump_inside(struct queue *queue, struct held **ret_absent)
     }
     queue->pumping = true;
     /* There are drivers that run a piece within the call: then the next one can go at once. */
-    while (!gate_is_awaited() && (held = hold_pick(queue, residence_index))) {
-        bool ended = held->given && event_has_ended(held->event);
-        held->issuing = true;
+    while (!gate_is_awaited() && (deferred = hold_pick(queue, residence_index))) {
+        bool ended = deferred->given && event_has_ended(deferred->event);
+        deferred->issuing = true;
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
-        if (ended && held->command->ops->pieces)
-            hold_pieces_ended(held->command, held->event);
+        if (ended && deferred->command->ops->pieces)
+            hold_pieces_ended(deferred->command, deferred->event);
         if (ended)
-            parts_ended(held->event);
+            parts_ended(deferred->event);
         else
-            error = hold_let_go(held, residence, residence_index);
+            error = hold_let_go(deferred, residence, residence_index);
         pthread_mutex_lock(&engine_lock);
-        held->issuing = false;
+        deferred->issuing = false;
         if (error == COMMAND_ABSENT) {
-            *ret_absent = held;
+            *ret_absent = deferred;
             break;
         }
-        held->given = error == PARTS_GIVEN;
+        deferred->given = error == PARTS_GIVEN;
         /* Who found nothing that runs before what it waits for finds this: there are drivers that
          * do nothing until somebody waits. */
-        if (held->given)
+        if (deferred->given)
             pthread_cond_broadcast(&engine_changed);
-        progress = progress || (held->given && held->command->ops->pieces);
+        progress = progress || (deferred->given && deferred->command->ops->pieces);
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
-        hold_unlink_held(queue, held);
+        hold_unlink_held(queue, deferred);
         pthread_mutex_unlock(&engine_lock);
-        if (held->kept)
-            held->command = NULL;
+        if (deferred->kept)
+            deferred->command = NULL;
         else
-            held->command->ops->drop(held->command);
-        hold_held_free(held);
+            deferred->command->ops->drop(deferred->command);
+        hold_held_free(deferred);
         object_unhold(queue);
         progress = true;
         pthread_mutex_lock(&engine_lock);
@@ -551,14 +554,14 @@ static bool hold_pump_inside(struct queue *queue, struct held **ret_absent)
 }
 
 /* It was to be brought something, or its driver refused it. CL_SUCCESS: it is looked at again. */
-static cl_int hold_bring(struct held *held)
+static cl_int hold_bring(struct deferred *deferred)
 {
-    struct command *command = held->command;
-    cl_int error = held->refused;
-    held->refused = CL_SUCCESS;
+    struct command *command = deferred->command;
+    cl_int error = deferred->refused;
+    deferred->refused = CL_SUCCESS;
     if (error == CL_SUCCESS)
         error = the_upcalls->bring(command);
-    if (error != CL_SUCCESS && context_outlives(command->queue->context, error, &held->tries)) {
+    if (error != CL_SUCCESS && context_outlives(command->queue->context, error, &deferred->tries)) {
         command_begin_anew(command);
         error = CL_SUCCESS;
     }
@@ -569,7 +572,7 @@ static bool hold_pump_queue(struct queue *queue)
 {
     bool progress = false, again = true;
     while (again) {
-        struct held *absent = NULL;
+        struct deferred *absent = NULL;
         gate_enter();
         progress = hold_pump_inside(queue, &absent) || progress;
         again = absent != NULL || gate_is_awaited();
@@ -620,16 +623,16 @@ void hold_pump_soon(void)
 
 struct command *hold_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy)
 {
-    const struct held *held = queue->held_first;
+    const struct deferred *deferred = queue->held_first;
     /* Who gives the first piece tells of it before it is noted as given. */
-    while (held && !((held->given || held->issuing) && held->command->ops->pieces &&
-                     held->event->parts && atomic_load(&held->event->parts->open)))
-        held = held->next;
-    if (!held)
+    while (deferred && !((deferred->given || deferred->issuing) && deferred->command->ops->pieces &&
+                         deferred->event->parts && atomic_load(&deferred->event->parts->open)))
+        deferred = deferred->next;
+    if (!deferred)
         return NULL;
     *ret_busy = queue->pumping;
-    *ret_event = held->event;
-    return queue->pumping ? NULL : held->command;
+    *ret_event = deferred->event;
+    return queue->pumping ? NULL : deferred->command;
 }
 
 bool hold_any(void)
@@ -646,7 +649,7 @@ bool hold_any(void)
 static bool hold_held_until(const struct queue *queue, uint64_t serial, struct event **ret_event)
 {
     bool any = false;
-    for (const struct held *h = queue->held_first; h && !*ret_event; h = h->next) {
+    for (const struct deferred *h = queue->held_first; h && !*ret_event; h = h->next) {
         any = any || h->serial <= serial;
         if (h->serial <= serial && h->given && !event_has_ended(h->event)) {
             object_hold(h->event);
@@ -702,11 +705,12 @@ void hold_wait_queue(struct queue *queue)
 static struct event *hold_runs_before(const struct event *event, unsigned chain)
 {
     const struct queue *queue = event->queue;
-    const struct held *last = queue ? queue->held_first : NULL;
+    const struct deferred *last = queue ? queue->held_first : NULL;
     struct event *runs = NULL;
     while (last && last->event != event)
         last = last->next;
-    for (const struct held *h = queue ? queue->held_first : NULL; last && h && !runs; h = h->next) {
+    for (const struct deferred *h = queue ? queue->held_first : NULL; last && h && !runs;
+         h = h->next) {
         bool before = queue->in_order || h->command->ops->blocks_later ||
                       hold_waits_for_all(last->command) || h == last;
         if (before && h->given && !event_has_ended(h->event))
@@ -751,11 +755,11 @@ static void hold_in_child(void)
     atomic_store(&pump_posted, false);
     for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
         queue->pumping = false;
-        for (struct held *held = queue->held_first; held; held = held->next) {
-            held->issuing = false;
+        for (struct deferred *deferred = queue->held_first; deferred; deferred = deferred->next) {
+            deferred->issuing = false;
             /* The parent gives it: its driver's locks and threads are of no use here, and what had
                begun of pieces is half done. */
-            held->left = true;
+            deferred->left = true;
         }
     }
 }
