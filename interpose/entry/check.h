@@ -5,8 +5,9 @@
 
 /*
  * What the specification asks of the parameters of an enqueue call, beyond their being valid
- * handles. It is asked here and not of the driver, so that a held command gives its error at the
- * call, and every driver the same one. check_<command> of calls_generated.h is defined here too.
+ * handles. It is asked here and not of the driver, so that a deferred command gives its error at
+ * the call, and every driver the same one. check_<command> of calls_generated.h is defined here
+ * too.
  */
 
 /** Bytes that the fill_color of clEnqueueFillImage points to for @image (5.3.3). */

@@ -100,7 +100,7 @@ static int checkpoint_moment(void *data, const struct point *point)
     (void)point;
     image_manifest_finish(&m->manifest);
     /* What waits for the program was given, and is not in the bytes. */
-    if (m->partner && hold_any())
+    if (m->partner && defer_any())
         return checkpoint_fail(
             m, -EBUSY,
             "commands of the program wait for an event of its own, so that its progress "

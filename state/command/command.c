@@ -57,7 +57,7 @@ static NOINLINE bool command_lacks(const struct command *command, unsigned use,
             !extents_written_by(root, residence_index, range));
 }
 
-/* What could not be brought once is not tried for ever: a held command ends in that error. */
+/* What could not be brought once is not tried for ever: a deferred command ends in that error. */
 static cl_int command_absent(const struct command *command)
 {
     return command->refused != CL_SUCCESS ? command->refused : COMMAND_ABSENT;
@@ -294,7 +294,7 @@ static void command_release_event(void *event)
 }
 
 /* For as long as the program likes, which may cancel the thread; it gets no event then. */
-static cl_int command_wait_for_held(const struct call *call, struct event *event)
+static cl_int command_wait_for_deferred(const struct call *call, struct event *event)
 {
     cl_int error;
     pthread_cleanup_push(command_release_event, event);
@@ -307,7 +307,7 @@ static cl_int command_wait_for_held(const struct call *call, struct event *event
 
 /* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
  * gate, which is left. */
-static cl_int command_run_held(const struct call *call)
+static cl_int command_run_deferred(const struct call *call)
 {
     struct queue *queue = call->command->queue;
     struct event *event = call->event;
@@ -316,7 +316,7 @@ static cl_int command_run_held(const struct call *call)
     if (!event && call->blocking)
         event = event_create(queue->context, queue, call->command->ops->type);
     if (event || !call->blocking)
-        error = hold_add(call->command, call->waits, call->wait_list, event);
+        error = defer_add(call->command, call->waits, call->wait_list, event);
     if (error != CL_SUCCESS) {
         gate_leave();
         event_discard(event);
@@ -325,9 +325,9 @@ static cl_int command_run_held(const struct call *call)
     if (event)
         object_publish(event);
     gate_leave();
-    hold_pump(); /* what it waited for may have come in between */
+    defer_pump(); /* what it waited for may have come in between */
     if (call->blocking)
-        error = command_wait_for_held(call, event);
+        error = command_wait_for_deferred(call, event);
     if (call->event)
         *call->ret_event = (cl_event)event;
     else if (event)
@@ -343,8 +343,8 @@ static inline cl_int command_run_call(struct call *call)
 
     for (;;) {
         struct residence *residence = command_queue_enter(command->queue, &residence_index);
-        if (UNLIKELY(hold_needed(command, residence_index, call->waits, call->wait_list)))
-            return command_run_held(call);
+        if (UNLIKELY(defer_needed(command, residence_index, call->waits, call->wait_list)))
+            return command_run_deferred(call);
         cl_int error = command_ready(command, residence, residence_index);
         if (LIKELY(error == CL_SUCCESS)) {
             cl_event real = NULL;
@@ -354,7 +354,7 @@ static inline cl_int command_run_call(struct call *call)
             if (error == GIVE_AGAIN)
                 continue;
         } else if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index)) {
-            return command_run_held(call);
+            return command_run_deferred(call);
         } else {
             gate_leave();
         }
@@ -390,11 +390,11 @@ static cl_int command_hold_pieces(struct call *call)
     uint8_t residence_index;
     do {
         struct residence *residence = command_queue_enter(command->queue, &residence_index);
-        if (hold_needed(command, residence_index, call->waits, call->wait_list))
-            return command_run_held(call);
+        if (defer_needed(command, residence_index, call->waits, call->wait_list))
+            return command_run_deferred(call);
         error = command_ready(command, residence, residence_index);
         if (error == CL_SUCCESS) {
-            error = command_run_held(call);
+            error = command_run_deferred(call);
             cl_int refused = error == CL_SUCCESS ? command_refusal(call->event) : CL_SUCCESS;
             if (refused != CL_SUCCESS)
                 object_release(call->event);

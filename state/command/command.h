@@ -9,8 +9,8 @@
  *
  * Every enqueue call describes itself as a struct command on its stack and runs it. Usually that is
  * one call of the driver. A command that waits for something which no driver can wait for (a user
- * event not set, a held command, another residence's event) is copied to the heap and held, with
- * what follows it on an in-order queue, until its wait list can complete.
+ * event not set, a deferred command, another residence's event) is copied to the heap and held,
+ * with what follows it on an in-order queue, until its wait list can complete.
  */
 
 struct queue {
@@ -25,12 +25,12 @@ struct queue {
     cl_queue_properties *property_list; /**< As the program gave them, with the final 0; or NULL. */
     size_t property_count;
     bool in_order;
-    _Atomic uint32_t held_count;
-    struct deferred *held_first, *held_last; /**< Guarded by the engine's lock. */
-    uint64_t held_serial;                    /**< Likewise: of the last one added. */
-    bool pumping;                            /**< Likewise: a thread is issuing held commands. */
-    _Atomic uint64_t order;                  /**< Rises with each event: see queue_step. */
-    _Atomic uint64_t past;                   /**< What was given by then has ended. */
+    _Atomic uint32_t deferred_count;
+    struct deferred *deferred_first, *deferred_last; /**< Guarded by the engine's lock. */
+    uint64_t deferred_serial;                        /**< Likewise: of the last one added. */
+    bool pumping;           /**< Likewise: a thread is issuing deferred commands. */
+    _Atomic uint64_t order; /**< Rises with each event: see queue_step. */
+    _Atomic uint64_t past;  /**< What was given by then has ended. */
     uint64_t settled; /**< journal_settle: the last that found what comes now to have ended. */
 };
 
@@ -98,9 +98,10 @@ struct command_ops {
      *  after the call returns, and hold the objects. CL_SUCCESS or the error that the call would
      *  have given. */
     cl_int (*defer)(struct command *command);
-    /** Undo defer: after a held command was issued or given up. */
+    /** Undo defer: after a deferred command was issued or given up. */
     void (*drop)(struct command *command);
-    /** A held command is given up, because what it waited for ended in error; before drop. Or NULL.
+    /** A deferred command is given up, because what it waited for ended in error; before drop. Or
+     * NULL.
      */
     void (*cancel)(struct command *command);
     /** Put the objects that `more` would give into uses[], for the walks to come; inside the gate.
@@ -108,7 +109,7 @@ struct command_ops {
     void (*gather)(struct command *command);
     command_ranger *range; /**< NULL: each object is named with all its bytes. */
     /** Bytes that it writes at once in what command_use gave it at cursor @use; 0: not known. Of a
-     *  held command. Or NULL. */
+     *  deferred command. Or NULL. */
     size_t (*element)(const struct command *command, unsigned use);
     /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
      *  bring has to be called first. */
@@ -239,35 +240,36 @@ cl_int queue_drain(struct context *context, uint8_t residence_index);
 bool queue_drain_siblings(const struct residence *residence);
 
 /*
- * Held commands (hold.c).
+ * Deferred commands (hold.c).
  */
 
 /**
  * True when @command must be held: it waits for what no driver can wait for, or comes behind such a
  * command, or waits for what ended in error. Inside the gate.
  */
-bool hold_needed(const struct command *command, uint8_t residence_index, cl_uint waits,
-                 struct event *const *wait_list);
+bool defer_needed(const struct command *command, uint8_t residence_index, cl_uint waits,
+                  struct event *const *wait_list);
 /**
  * Hold a copy of @command behind @wait_list; @event is its event, or NULL. Inside the gate.
  * CL_SUCCESS, or the error that the call gives the program; then nothing is held.
  */
-cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wait_list,
-                struct event *event);
+cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wait_list,
+                 struct event *event);
 /** Issue whatever became ready. Outside the gate and every lock; blocks on the device, the policy,
  *  and moves. */
-void hold_pump(void);
+void defer_pump(void);
 /** The same on a callback thread, from anywhere: where the caller may not wait for a move or for
  * the policy, which what is issued may need. */
-void hold_pump_soon(void);
+void defer_pump_soon(void);
 /** The command of @queue that is being given in pieces, with its event, or NULL. Under engine_lock.
  *  *ret_busy: a thread is at it; then what that writes of it may not be looked at. */
-struct command *hold_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy);
+struct command *defer_in_pieces(const struct queue *queue, struct event **ret_event,
+                                bool *ret_busy);
 /** True when some command of any queue was not given to a driver yet. Gate closed. */
-bool hold_any(void);
+bool defer_any(void);
 /** Wait until no command enqueued before now is held in @queue. Outside the gate. */
-void hold_wait_queue(struct queue *queue);
-/** Wait until @event is no longer HELD. Outside the gate. */
-void hold_wait_event(struct event *event);
+void defer_wait_queue(struct queue *queue);
+/** Wait until @event is no longer DEFERRED. Outside the gate. */
+void defer_wait_event(struct event *event);
 
 #endif

@@ -23,9 +23,9 @@ struct event *elsewhere_mark(const struct command *command, struct residence *re
                              uint64_t since);
 
 /**
- * @marker has ended: give @command to where its bytes are. @event, HELD, is its own; it is ISSUED
- * then. CL_SUCCESS, the command's error, or COMMAND_ABSENT: it is to run where its queue is. Inside
- * the gate.
+ * @marker has ended: give @command to where its bytes are. @event, DEFERRED, is its own; it is
+ * ISSUED then. CL_SUCCESS, the command's error, or COMMAND_ABSENT: it is to run where its queue is.
+ * Inside the gate.
  */
 cl_int elsewhere_give(struct command *command, struct event *marker, struct event *event);
 

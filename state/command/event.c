@@ -23,7 +23,7 @@ struct event *event_create(struct context *context, struct queue *queue, cl_comm
     event->type = type;
     event->user = queue == NULL;
     event->profiled = queue && (queue->properties & CL_QUEUE_PROFILING_ENABLE);
-    atomic_init(&event->state, EVENT_HELD);
+    atomic_init(&event->state, EVENT_DEFERRED);
     atomic_init(&event->status, queue ? CL_QUEUED : CL_SUBMITTED);
     object_hold(queue ? (void *)queue : (void *)context);
     return event;
@@ -74,7 +74,7 @@ void event_issued_late(struct event *event, uint8_t residence_index, cl_event re
     watch_issued(event);
 }
 
-/* HELD or ISSUED becomes DONE; callbacks to come are due. */
+/* DEFERRED or ISSUED becomes DONE; callbacks to come are due. */
 static void event_set_done(struct event *event, cl_int status)
 {
     pthread_mutex_lock(&engine_lock);
@@ -100,7 +100,8 @@ cl_int event_set_user_status(struct event *event, cl_int status)
         return CL_INVALID_VALUE;
     /* 5.11: the status can be changed only once. */
     pthread_mutex_lock(&engine_lock);
-    bool first = event_state(event) == EVENT_HELD && atomic_load(&event->status) == CL_SUBMITTED;
+    bool first =
+        event_state(event) == EVENT_DEFERRED && atomic_load(&event->status) == CL_SUBMITTED;
     if (first)
         atomic_store(&event->status, status);
     pthread_mutex_unlock(&engine_lock);
@@ -108,7 +109,7 @@ cl_int event_set_user_status(struct event *event, cl_int status)
         return CL_INVALID_OPERATION;
     object_hold(event);
     event_set_done(event, status);
-    hold_pump();
+    defer_pump();
     object_unhold(event);
     return CL_SUCCESS;
 }
@@ -143,7 +144,7 @@ static void event_note_seen(struct event *event, cl_int status)
 enum doubt { DOUBT_NONE, DOUBT_ASKED, DOUBT_OVER };
 struct doubt_job {
     struct callback_job job;
-    struct event *event; /* held */
+    struct event *event; /* deferred */
     cl_int status;
 };
 
@@ -331,7 +332,7 @@ static void event_wait_for_all(struct waiter *waiter)
     for (cl_uint i = 0; i < waiter->count; i++) {
         object_hold(waiter->events[i]);
         waiter->held++;
-        hold_wait_event(waiter->events[i]);
+        defer_wait_event(waiter->events[i]);
     }
     for (cl_uint at = 0, from; at < waiter->count;) {
         from = at;
@@ -343,7 +344,7 @@ static void event_wait_for_all(struct waiter *waiter)
         cl_int error = event_wait_batch(&batch, at - from, waiter->events + from);
         if (error == WAIT_AGAIN) {
             for (cl_uint i = from; i < at; i++)
-                hold_wait_event(waiter->events[i]);
+                defer_wait_event(waiter->events[i]);
             at = from;
         } else if (waiter->result == CL_SUCCESS) {
             waiter->result = error;
@@ -352,7 +353,7 @@ static void event_wait_for_all(struct waiter *waiter)
     for (cl_uint i = 0; i < waiter->count; i++)
         if (UNLIKELY(waiter->events[i]->parts != NULL)) {
             parts_wait(waiter->events[i]);
-            hold_pump(); /* what is held behind it */
+            defer_pump(); /* what is held behind it */
         }
     for (cl_uint i = 0; i < waiter->count; i++)
         if (event_failed(waiter->events[i]))
@@ -594,13 +595,13 @@ static bool event_is_known_ended(const struct event *event)
     return event_has_ended(event) || queue_is_past(event->queue, event);
 }
 
-/* Its device was lost, and its command is to be given again: it is HELD until event_finish. Gate
- * closed. */
+/* Its device was lost, and its command is to be given again: it is DEFERRED until event_finish.
+ * Gate closed. */
 static void event_again(struct event *event)
 {
     pthread_mutex_lock(&engine_lock);
     atomic_store(&event->status, event_told(event));
-    atomic_store_explicit(&event->state, EVENT_HELD, memory_order_release);
+    atomic_store_explicit(&event->state, EVENT_DEFERRED, memory_order_release);
     pthread_mutex_unlock(&engine_lock);
 }
 

@@ -4,15 +4,15 @@
 #include "state/object/context.h"
 
 /*
- * Events. A command's event is HELD until the command is given to a driver, then ISSUED with a real
- * event, then DONE once a mover saw it complete and let the real one go. User events are ours
+ * Events. A command's event is DEFERRED until the command is given to a driver, then ISSUED with a
+ * real event, then DONE once a mover saw it complete and let the real one go. User events are ours
  * alone: no driver ever waits for the program.
  */
 
 enum event_state {
-    EVENT_HELD,   /**< Its command waits with us; or a user event that was not set. */
-    EVENT_ISSUED, /**< `real` answers, or `parts`. */
-    EVENT_DONE,   /**< `status` and `times` answer. */
+    EVENT_DEFERRED, /**< Its command waits with us; or a user event that was not set. */
+    EVENT_ISSUED,   /**< `real` answers, or `parts`. */
+    EVENT_DONE,     /**< `status` and `times` answer. */
 };
 
 struct parts; /* parts.h */
@@ -20,8 +20,8 @@ struct queue;
 struct watch;
 
 /**
- * Guards the graph of held commands and the callbacks of events. Order: after the gate, before no
- * other lock; no driver or program code runs under it. engine_changed: some event or queue is no
+ * Guards the graph of deferred commands and the callbacks of events. Order: after the gate, before
+ * no other lock; no driver or program code runs under it. engine_changed: some event or queue is no
  * longer held.
  */
 extern pthread_mutex_t engine_lock;
@@ -36,7 +36,8 @@ struct event {
     bool profiled;           /**< Its queue keeps times. */
     uint8_t residence_index; /**< Of `real`. */
     _Atomic uint32_t state;
-    _Atomic cl_int status; /**< While HELD: CL_QUEUED or CL_SUBMITTED; ended or DONE: the last. */
+    _Atomic cl_int
+        status; /**< While DEFERRED: CL_QUEUED or CL_SUBMITTED; ended or DONE: the last. */
     /** An error that its driver reported of a program that is protected: not asked for, asked what
      * is behind it, or its own. */
     _Atomic uint8_t doubt;
@@ -53,8 +54,8 @@ struct event {
     uint64_t begun;
     _Atomic uint64_t given;
     /** DONE: QUEUED, SUBMIT, START, END, COMPLETE, in the program's clock. The first before that,
-     *  of a held command: when it was enqueued, by the host's clock; ISSUED: how long it was held,
-     *  and of SUBMIT, START and END what the program was told, or 0. */
+     *  of a deferred command: when it was enqueued, by the host's clock; ISSUED: how long it was
+     * held, and of SUBMIT, START and END what the program was told, or 0. */
     cl_ulong times[5];
     struct watch *_Atomic watch; /**< Owned; NULL: nobody is to be told what becomes of it. */
     /** Of object.refs: those of callbacks to come, which keep the handle valid for them. */
@@ -76,24 +77,25 @@ static inline bool event_has_ended(const struct event *event)
     return event_state(event) == EVENT_DONE || atomic_load(&event->ended);
 }
 
-/** A HELD event, unpublished; NULL without memory. @queue is NULL for user events. */
+/** A DEFERRED event, unpublished; NULL without memory. @queue is NULL for user events. */
 struct event *event_create(struct context *context, struct queue *queue, cl_command_type type);
 
 /** A wait of the driver's for @event, which was ISSUED then, succeeded. */
 void event_waited(struct event *event);
-/** The command was given to the driver: HELD becomes ISSUED. Inside the gate. Owns @real. */
+/** The command was given to the driver: DEFERRED becomes ISSUED. Inside the gate. Owns @real. */
 void event_issued(struct event *event, uint8_t residence_index, cl_event real);
 /** The same for a command that was held: whoever waits for it goes on, callbacks are registered. */
 void event_issued_late(struct event *event, uint8_t residence_index, cl_event real);
-/** Have held commands looked at when @event, ISSUED in another residence, ends. Inside the gate.
- *  False without memory or threads for that. */
+/** Have deferred commands looked at when @event, ISSUED in another residence, ends. Inside the
+ * gate. False without memory or threads for that. */
 MUST_CHECK bool event_watch(struct event *event);
 /** Undo event_create of an event that was not published. NULL is allowed. */
 void event_discard(struct event *event);
-/** The end, without a driver: HELD becomes DONE with CL_COMPLETE or an error; callbacks fire. */
+/** The end, without a driver: DEFERRED becomes DONE with CL_COMPLETE or an error; callbacks fire.
+ */
 void event_finish(struct event *event, cl_int status);
 
-/** clSetUserEventStatus: held commands that waited for it go on, or end in error. */
+/** clSetUserEventStatus: deferred commands that waited for it go on, or end in error. */
 cl_int event_set_user_status(struct event *event, cl_int status);
 
 /** CL_EVENT_COMMAND_EXECUTION_STATUS now. Never blocks on a device, but where a protected program

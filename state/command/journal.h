@@ -5,8 +5,8 @@
 
 /*
  * The journal: what a protected program gave to its device since the last point (state/point/), as
- * held commands keep it: arguments, written bytes, what each came after. When the device is lost,
- * what the point had and the journal, given again in its order, are what the device had.
+ * deferred commands keep it: arguments, written bytes, what each came after. When the device is
+ * lost, what the point had and the journal, given again in its order, are what the device had.
  *
  * The order is one in which the commands could have run: each stands behind what it waits for, and
  * behind what was given to its queue before it. Objects that a command names live for as long as it

@@ -177,7 +177,7 @@ static void parts_part_reached(struct part *part, uint64_t serial, cl_int status
         if (parts->pieces)
             parts_piece_ended(part, status);
         if (parts->pieces && parts->event)
-            hold_pump_soon(); /* the next one */
+            defer_pump_soon(); /* the next one */
     }
     parts_reach(parts, status <= CL_RUNNING);
 }
@@ -353,7 +353,7 @@ void parts_wait(struct event *event)
         for (unsigned i = 0; i < parts->count; i++)
             any = parts_wait_for_part(event, &parts->of[i]) || any;
         if (more)
-            hold_pump();
+            defer_pump();
         if (more && !any)
             parts_wait_for_more(parts, serial);
     } while (more);

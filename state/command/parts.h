@@ -112,7 +112,7 @@ void parts_release(struct parts *parts, const struct context *context);
 void parts_leave(struct parts *parts);
 
 /**
- * The parts of @event, HELD, were given to their drivers: it becomes ISSUED, and is watched (a
+ * The parts of @event, DEFERRED, were given to their drivers: it becomes ISSUED, and is watched (a
  * watch exists: event_watch). Owns @parts. Inside the gate.
  */
 void event_issued_in_parts(struct event *event, struct parts *parts);

@@ -210,7 +210,7 @@ void queue_ended(struct queue *queue, uint64_t order)
 
 cl_int queue_finish(struct queue *queue)
 {
-    hold_wait_queue(queue);
+    defer_wait_queue(queue);
     gate_enter();
     uint64_t order = queue_step(queue);
     cl_command_queue real = queue->real;

@@ -22,7 +22,7 @@ static int share_join_locked(struct queue *queue, struct shared_launch *ret_laun
 {
     struct event *event;
     bool busy = false;
-    struct command *command = hold_in_pieces(queue, &event, &busy);
+    struct command *command = defer_in_pieces(queue, &event, &busy);
     if (!command)
         return busy ? -EAGAIN : -ENOENT;
     struct pieces *pieces = command->ops->pieces(command);
@@ -44,7 +44,7 @@ int share_join(const struct vdev *vdev, struct shared_launch *ret_launch)
     struct queue *queue;
     int error = -ENOENT;
     for (; error != 0 && (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
-        if (queue->vdev != vdev || atomic_load(&queue->held_count) == 0)
+        if (queue->vdev != vdev || atomic_load(&queue->deferred_count) == 0)
             continue;
         pthread_mutex_lock(&engine_lock);
         int joined = share_join_locked(queue, ret_launch);
@@ -93,7 +93,7 @@ void share_give_back(const struct shared_launch *launch, struct groups *list)
     pthread_mutex_lock(&engine_lock);
     pieces_give_back(launch->pieces, list);
     pthread_mutex_unlock(&engine_lock);
-    hold_pump_soon();
+    defer_pump_soon();
 }
 
 void share_rest(const struct shared_launch *launch, bool rests)
@@ -102,7 +102,7 @@ void share_rest(const struct shared_launch *launch, bool rests)
     launch->pieces->rests = rests;
     pthread_mutex_unlock(&engine_lock);
     if (!rests)
-        hold_pump_soon();
+        defer_pump_soon();
 }
 
 /* What its drivers say nothing of until they are asked. */
@@ -132,7 +132,7 @@ bool share_is_idle(const struct shared_launch *launch)
         event->parts->left == 0 && (pieces_none_left(launch->pieces) || launch->pieces->rests ||
                                     !atomic_load(&event->parts->open));
     if (idle)
-        (void)hold_in_pieces(launch->queue, &same, &busy); /* one is being given */
+        (void)defer_in_pieces(launch->queue, &same, &busy); /* one is being given */
     pthread_mutex_unlock(&engine_lock);
     return idle && !busy;
 }
@@ -150,7 +150,7 @@ void share_leave(struct shared_launch *launch)
     gate_enter();
     parts_unshare(launch->event); /* from here on the command may be gone */
     gate_leave();
-    hold_pump_soon();
+    defer_pump_soon();
     object_unhold(launch->event);
     object_unhold(launch->queue);
     free(launch->command);

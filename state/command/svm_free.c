@@ -12,8 +12,8 @@
  */
 
 struct release {
-    struct queue *queue; /* held */
-    struct event *done;  /* held; a user event */
+    struct queue *queue; /* deferred */
+    struct event *done;  /* deferred; a user event */
     void(CL_CALLBACK *call)(cl_command_queue, cl_uint, void *[], void *);
     void *data;
     cl_int status; /* as it ended */

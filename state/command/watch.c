@@ -40,7 +40,7 @@ struct watch {
     bool posted;                   /* the event is held */
     bool unlisted;                 /* the job is to drop the list's hold */
     uint64_t since;                /* listed, or its device was asked; by the host's clock */
-    bool pumps;                    /* held commands wait for it in another residence */
+    bool pumps;                    /* deferred commands wait for it in another residence */
     _Atomic cl_int reached;        /* written under engine_lock */
     _Atomic uint32_t refs;         /* the event's, and one for each report to come */
 };
@@ -94,7 +94,7 @@ static struct event_callback *watch_next_due(struct watch *watch, struct event *
 
 struct due {
     struct watch *watch;
-    struct event *event; /* held: it stays */
+    struct event *event; /* deferred: it stays */
     struct event_callback *callback;
 };
 
@@ -221,7 +221,7 @@ static void watch_advance_locked(struct watch *watch, cl_int status)
     atomic_store(&event->ended, true);
     watch_unlist(watch);
     if (watch->pumps)
-        hold_pump_soon();
+        defer_pump_soon();
 }
 
 cl_int watch_reached(const struct event *event)

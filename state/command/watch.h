@@ -4,8 +4,8 @@
 #include "state/command/event.h"
 
 /*
- * What becomes of an event: the program's callbacks, and held commands that wait for a command of
- * another residence.
+ * What becomes of an event: the program's callbacks, and deferred commands that wait for a command
+ * of another residence.
  *
  * Drivers say it by callbacks of their own. Some say it late, in a strange order, or never: a
  * thread of ours looks as well, a few milliseconds later. An event whose status is known to have

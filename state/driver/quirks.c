@@ -84,7 +84,7 @@ const struct quirk_row quirk_rows[] = {
     {QUIRK_OFFSETS_MIXED, POCL, "3.1",
      "aborts where a kernel runs side by side with itself, with other global offsets or sizes",
      "launches are given in pieces only while the program has one queue, that is in order",
-     "state/command/hold.c", "tests/programs/stress/stress.c", NULL},
+     "state/command/defer.c", "tests/programs/stress/stress.c", NULL},
     {0, POCL, "3.1",
      "its basic device deadlocks in clSetUserEventStatus when a marker waits for that event",
      "each device is tried, beside its session: one that hangs has no part in transfers between "

@@ -143,7 +143,7 @@ struct batch {
     struct context *context; /* of all of them */
     uint8_t from, to;
     size_t count;
-    struct memory *roots[BATCH_ROOTS]; /* held, collected and watched */
+    struct memory *roots[BATCH_ROOTS]; /* deferred, collected and watched */
     uint64_t versions[BATCH_ROOTS];
 };
 

@@ -352,7 +352,7 @@ static void move_run_phases(struct move *move)
         move->report->arrived_ns = clock_now_ns() - move->begun_at;
         atomic_store(&move->vdev->last_downtime_ns, move->report->downtime_ns);
         context_wake();
-        hold_pump_soon();
+        defer_pump_soon();
         move_release_left(move);
         move->report->left = fetch_begin(move->vdev, move->on_demand, move->request->bandwidth);
         (void)ready_drop(NULL, move->vdev); /* what it was for has come, elsewhere */

@@ -13,7 +13,7 @@
 
 /* As a long_lock is, which can be waited for only until it is released. */
 static struct {
-    pthread_mutex_t lock; /* held for a moment only */
+    pthread_mutex_t lock; /* deferred for a moment only */
     pthread_cond_t changed;
     bool held;           /* guarded by lock, like all below */
     struct move *making; /* requests to prewarm that build without it */

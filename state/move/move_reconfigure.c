@@ -66,7 +66,7 @@ static void move_reconfigure_note_programs(void)
 /* The marks of kernels, for the way back. Guarded by move_run's lock. */
 static struct {
     struct saved {
-        struct kernel *kernel; /* held */
+        struct kernel *kernel; /* deferred */
         struct kernel_marks marks;
     } * list;
     size_t count;

@@ -17,7 +17,7 @@
 
 /* The bytes of one root that the launch names. */
 struct named {
-    struct memory *root; /* held, collected and watched */
+    struct memory *root; /* deferred, collected and watched */
     struct range range;
     uint64_t version;
     bool writes;

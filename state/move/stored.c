@@ -29,7 +29,7 @@
 
 /* One root whose bytes are written, with the gate open. */
 struct item {
-    struct memory *root; /* held */
+    struct memory *root; /* deferred */
     struct host_copy *host_copy;
     char *bytes; /* where they are; NULL: it was never written */
     bool steady; /* nobody writes there while the program is suspended */
@@ -343,7 +343,7 @@ void stored_put(const struct stored_request *request, struct stored_report *ret_
 
 /* What is still away is filled again. Those that the program let go of meanwhile are not. */
 struct bringing {
-    struct memory **roots; /* held */
+    struct memory **roots; /* deferred */
     struct host_copy **host_copies;
     struct image_sink *sinks;
     size_t count;

@@ -111,7 +111,7 @@ static bool point_is_in_pieces(bool *ret_suspended)
         struct event *event;
         bool busy = false;
         pthread_mutex_lock(&engine_lock);
-        bool found = hold_in_pieces(queue, &event, &busy) || busy;
+        bool found = defer_in_pieces(queue, &event, &busy) || busy;
         any = any || found;
         *ret_suspended = *ret_suspended || (found && !queue->real);
         pthread_mutex_unlock(&engine_lock);
@@ -123,7 +123,7 @@ static bool point_is_in_pieces(bool *ret_suspended)
  * waits for the program does not. */
 static bool point_is_settling(const struct making *making)
 {
-    return making->stands && hold_any() && clock_now_ns() < making->stood_at + SETTLE_NS;
+    return making->stands && defer_any() && clock_now_ns() < making->stood_at + SETTLE_NS;
 }
 
 static int point_close_gate(struct making *making)
@@ -158,7 +158,7 @@ static int point_await_pieces(struct making *making)
     if (making->request->most_ns != 0 && move_is_awaited())
         return move_fail(&making->move, -EBUSY, "a move goes first, in the middle of a launch");
     clock_sleep(PIECES_STEP_NS);
-    hold_pump();
+    defer_pump();
     return move_check(&making->move);
 }
 

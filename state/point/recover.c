@@ -281,7 +281,7 @@ static void recover_end_all(void)
 {
     for (struct journal_entry *entry = journal_first(); entry; entry = entry->next) {
         struct event *event = entry->event;
-        if (!event || event_state(event) != EVENT_HELD)
+        if (!event || event_state(event) != EVENT_DEFERRED)
             continue;
         if (event->profiled)
             event_ended_at(event, device_clock_guess(&event->queue->vdev->clock));

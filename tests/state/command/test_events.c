@@ -269,7 +269,8 @@ Test(callbacks, that_block_do_not_hold_up_the_others, .timeout = 60)
     cr_assert_eq(calls.failed, 0);
 }
 
-/* Enqueues, registers a callback inside the callback, lets a held command go, and waits for it. */
+/* Enqueues, registers a callback inside the callback, lets a deferred command go, and waits for it.
+ */
 static void CL_CALLBACK go_on(cl_event event, cl_int status, void *data)
 {
     struct events_scene *s = &calls.scene;

@@ -4,7 +4,8 @@
 #include "tests/state/command/test_events.h"
 #include "tests/support/repeat.h"
 
-/* Held commands: what waits for what, in one queue, across queues and across virtual devices. */
+/* Deferred commands: what waits for what, in one queue, across queues and across virtual devices.
+ */
 
 #define PENDING(event) (events_status(event) == CL_QUEUED || events_status(event) == CL_SUBMITTED)
 

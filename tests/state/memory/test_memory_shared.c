@@ -229,8 +229,8 @@ Test(shared, parts_of_one_buffer_are_written_on_two_devices_at_once, .timeout = 
     two_close(&t);
 }
 
-/* What cannot be brought where a held command needs it ends that command, and nothing waits for it
- * for ever. */
+/* What cannot be brought where a deferred command needs it ends that command, and nothing waits for
+ * it for ever. */
 Test(shared, a_held_command_ends_when_its_object_cannot_be_made, .timeout = 60)
 {
     static struct two t;

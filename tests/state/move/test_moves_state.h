@@ -7,7 +7,7 @@
  * A program with something of everything that a move carries, and a model of it in host memory:
  * buffers of every kind, a sub-buffer, images with storage of their own and over a buffer, a
  * sampler, a program that was compiled and linked, kernels with every kind of argument, an in-order
- * and an out-of-order queue, events, held commands, outstanding maps, a second context.
+ * and an out-of-order queue, events, deferred commands, outstanding maps, a second context.
  */
 
 #define STATE_ITEMS 64 /* work-items, and words of most buffers */

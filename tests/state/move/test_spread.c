@@ -273,7 +273,7 @@ Test(spread, a_move_does_not_wait_for_the_first_piece_of_a_launch_to_join)
     scene_close(s);
 }
 
-static void *hold_the_turn(void *data)
+static void *defer_the_turn(void *data)
 {
     pthread_barrier_t *barrier = data;
     move_lock();
@@ -293,7 +293,7 @@ Test(spread, a_move_that_waits_for_another_can_be_canceled)
     struct move_report report;
     struct move_request request = {.target = engine_rig_key(&s->rig, "two"), .cancel = &canceled};
     pthread_barrier_init(&barrier, NULL, 2);
-    cr_assert_eq(pthread_create(&other, NULL, hold_the_turn, &barrier), 0);
+    cr_assert_eq(pthread_create(&other, NULL, defer_the_turn, &barrier), 0);
     pthread_barrier_wait(&barrier);
     uint64_t asked = clock_now_ns();
     move_run(&request, &report);

@@ -1,5 +1,5 @@
 /*
- * Held commands (state/command/hold.c, command.c, event.c): program threads that enqueue and wait, one that
+ * Held commands (state/command/defer.c, command.c, event.c): program threads that enqueue and wait, one that
  * sets user events, the callback thread, a driver that ends commands, a mover that moves, suspends
  * and resumes. README.md says what is proved, what is left out, the scenarios, and what each
  * BREAK_... takes away.

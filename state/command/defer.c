@@ -15,34 +15,35 @@
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
 
-/* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
+/* A deferred command. On its queue's list, guarded by engine_lock, until it was issued or given up.
+ */
 struct deferred {
     struct deferred *next;
     uint64_t serial;
     bool issuing;
-    bool given;              /* in parts: it stays until all of them have ended */
-    unsigned tries;          /* of context_outlives */
-    bool kept;               /* its command is the journal's */
-    bool left;               /* in a child of a fork: the parent gives it */
-    struct event *marker;    /* held; of one that reads elsewhere: it has to end first. Or NULL */
-    uint64_t since;          /* by the host's clock */
-    cl_int refused;          /* what the driver said then */
-    cl_int error;            /* why it is given up, though what it waited for ended well */
+    bool given;           /* in parts: it stays until all of them have ended */
+    unsigned tries;       /* of context_outlives */
+    bool kept;            /* its command is the journal's */
+    bool left;            /* in a child of a fork: the parent gives it */
+    struct event *marker; /* deferred; of one that reads elsewhere: it has to end first. Or NULL */
+    uint64_t since;       /* by the host's clock */
+    cl_int refused;       /* what the driver said then */
+    cl_int error;         /* why it is given up, though what it waited for ended well */
     struct command *command; /* owned */
-    struct event *event;     /* held; or NULL */
+    struct event *event;     /* deferred; or NULL */
     cl_uint waits;
-    struct event *wait_list[]; /* held */
+    struct event *wait_list[]; /* deferred */
 };
 
-/* Of hold_let_go: neither errors of OpenCL's nor COMMAND_ABSENT. */
+/* Of defer_let_go: neither errors of OpenCL's nor COMMAND_ABSENT. */
 #define MARKED      2
 #define PARTS_GIVEN 3
 
 /* True when a driver can take care of @event for a command in @residence_index. */
-static bool hold_driver_can_wait(const struct event *event, uint8_t residence_index)
+static bool defer_driver_can_wait(const struct event *event, uint8_t residence_index)
 {
     switch (event_state(event)) {
-    case EVENT_HELD:
+    case EVENT_DEFERRED:
         return false;
     case EVENT_ISSUED:
         return (event->residence_index == residence_index && !event->parts) ||
@@ -52,37 +53,37 @@ static bool hold_driver_can_wait(const struct event *event, uint8_t residence_in
     }
 }
 
-static bool hold_waits_for_all(const struct command *command)
+static bool defer_waits_for_all(const struct command *command)
 {
     return command->ops->waits_for_all && command->wait_list_empty;
 }
 
 /* Out of order: only barriers hold what follows, and wait for what precedes. */
-static bool hold_behind_barrier(struct queue *queue, const struct command *command)
+static bool defer_behind_barrier(struct queue *queue, const struct command *command)
 {
-    bool behind = hold_waits_for_all(command);
+    bool behind = defer_waits_for_all(command);
     pthread_mutex_lock(&engine_lock);
-    for (const struct deferred *h = queue->held_first; h && !behind; h = h->next)
+    for (const struct deferred *h = queue->deferred_first; h && !behind; h = h->next)
         behind = h->command->ops->blocks_later;
-    behind = behind && queue->held_first != NULL;
+    behind = behind && queue->deferred_first != NULL;
     pthread_mutex_unlock(&engine_lock);
     return behind;
 }
 
-bool hold_needed(const struct command *command, uint8_t residence_index, cl_uint waits,
-                 struct event *const *wait_list)
+bool defer_needed(const struct command *command, uint8_t residence_index, cl_uint waits,
+                  struct event *const *wait_list)
 {
     struct queue *queue = command->queue;
     for (cl_uint i = 0; i < waits; i++)
-        if (UNLIKELY(!hold_driver_can_wait(wait_list[i], residence_index) ||
+        if (UNLIKELY(!defer_driver_can_wait(wait_list[i], residence_index) ||
                      event_failed(wait_list[i])))
             return true;
-    if (LIKELY(atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0))
+    if (LIKELY(atomic_load_explicit(&queue->deferred_count, memory_order_acquire) == 0))
         return false;
-    return queue->in_order || hold_behind_barrier(queue, command);
+    return queue->in_order || defer_behind_barrier(queue, command);
 }
 
-static void hold_held_free(struct deferred *deferred)
+static void defer_deferred_free(struct deferred *deferred)
 {
     for (cl_uint i = 0; i < deferred->waits; i++)
         object_unhold(deferred->wait_list[i]);
@@ -93,8 +94,8 @@ static void hold_held_free(struct deferred *deferred)
 }
 
 /* Virtual devices may be, or get, apart: no driver tells another of the end of a command. */
-static bool hold_watch_others(const struct queue *queue, cl_uint waits,
-                              struct event *const *wait_list)
+static bool defer_watch_others(const struct queue *queue, cl_uint waits,
+                               struct event *const *wait_list)
 {
     for (cl_uint i = 0; i < waits; i++) {
         const struct queue *other = wait_list[i]->queue;
@@ -104,12 +105,12 @@ static bool hold_watch_others(const struct queue *queue, cl_uint waits,
     return true;
 }
 
-cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wait_list,
-                struct event *event)
+cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wait_list,
+                 struct event *event)
 {
     struct queue *queue = command->queue;
-    /* hold_pump_soon needs the thread. */
-    if (!hold_watch_others(queue, waits, wait_list) || callback_start() != 0)
+    /* defer_pump_soon needs the thread. */
+    if (!defer_watch_others(queue, waits, wait_list) || callback_start() != 0)
         return CL_OUT_OF_HOST_MEMORY;
     struct deferred *deferred = calloc(1, sizeof(*deferred) + waits * sizeof(struct event *));
     if (!deferred)
@@ -136,29 +137,29 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
     }
     object_hold(queue);
     pthread_mutex_lock(&engine_lock);
-    deferred->serial = ++queue->held_serial;
-    if (queue->held_last)
-        queue->held_last->next = deferred;
+    deferred->serial = ++queue->deferred_serial;
+    if (queue->deferred_last)
+        queue->deferred_last->next = deferred;
     else
-        queue->held_first = deferred;
-    queue->held_last = deferred;
-    atomic_fetch_add_explicit(&queue->held_count, 1, memory_order_release);
+        queue->deferred_first = deferred;
+    queue->deferred_last = deferred;
+    atomic_fetch_add_explicit(&queue->deferred_count, 1, memory_order_release);
     pthread_mutex_unlock(&engine_lock);
     return CL_SUCCESS;
 }
 
-static bool hold_is_ready(const struct deferred *deferred, uint8_t residence_index)
+static bool defer_is_ready(const struct deferred *deferred, uint8_t residence_index)
 {
     if (deferred->marker && !event_has_ended(deferred->marker))
         return false;
     for (cl_uint i = 0; i < deferred->waits; i++)
-        if (!hold_driver_can_wait(deferred->wait_list[i], residence_index))
+        if (!defer_driver_can_wait(deferred->wait_list[i], residence_index))
             return false;
     return true;
 }
 
 /* The driver has fewer than it may, and there are more. Under engine_lock. */
-static bool hold_pieces_wanted(const struct command *command, const struct event *event)
+static bool defer_pieces_wanted(const struct command *command, const struct event *event)
 {
     const struct parts *parts = event->parts;
     const struct pieces *pieces = command->ops->pieces((struct command *)(uintptr_t)command);
@@ -168,22 +169,22 @@ static bool hold_pieces_wanted(const struct command *command, const struct event
 }
 
 /* Of one whose parts run: have they ended, or is there another piece to give? Under engine_lock. */
-static bool hold_goes_on(const struct queue *queue, const struct deferred *deferred)
+static bool defer_goes_on(const struct queue *queue, const struct deferred *deferred)
 {
     return event_has_ended(deferred->event) ||
            (deferred->command->ops->pieces && queue->real && !deferred->issuing &&
-            hold_pieces_wanted(deferred->command, deferred->event));
+            defer_pieces_wanted(deferred->command, deferred->event));
 }
 
 /* The next command of @queue that can go, or has gone and ended. Under engine_lock. */
-static struct deferred *hold_pick(struct queue *queue, uint8_t residence_index)
+static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
 {
-    for (struct deferred *h = queue->held_first; h; h = h->next) {
-        bool first = h == queue->held_first;
+    for (struct deferred *h = queue->deferred_first; h; h = h->next) {
+        bool first = h == queue->deferred_first;
         if (!h->left &&
-            (h->given ? hold_goes_on(queue, h)
-                      : queue->real && !h->issuing && hold_is_ready(h, residence_index) &&
-                            (first || !hold_waits_for_all(h->command))))
+            (h->given ? defer_goes_on(queue, h)
+                      : queue->real && !h->issuing && defer_is_ready(h, residence_index) &&
+                            (first || !defer_waits_for_all(h->command))))
             return h;
         if (queue->in_order || h->command->ops->blocks_later)
             return NULL;
@@ -192,22 +193,22 @@ static struct deferred *hold_pick(struct queue *queue, uint8_t residence_index)
 }
 
 /* Under engine_lock. */
-static void hold_unlink_held(struct queue *queue, struct deferred *deferred)
+static void defer_unlink_deferred(struct queue *queue, struct deferred *deferred)
 {
-    struct deferred **link = &queue->held_first;
+    struct deferred **link = &queue->deferred_first;
     struct deferred *previous = NULL;
     while (*link != deferred) {
         previous = *link;
         link = &previous->next;
     }
     *link = deferred->next;
-    if (queue->held_last == deferred)
-        queue->held_last = previous;
-    atomic_fetch_sub_explicit(&queue->held_count, 1, memory_order_release);
+    if (queue->deferred_last == deferred)
+        queue->deferred_last = previous;
+    atomic_fetch_sub_explicit(&queue->deferred_count, 1, memory_order_release);
     pthread_cond_broadcast(&engine_changed);
 }
 
-static bool hold_waited_for_an_error(const struct deferred *deferred)
+static bool defer_waited_for_an_error(const struct deferred *deferred)
 {
     for (cl_uint i = 0; i < deferred->waits; i++)
         if (event_failed(deferred->wait_list[i]))
@@ -216,8 +217,8 @@ static bool hold_waited_for_an_error(const struct deferred *deferred)
 }
 
 /* Its bytes are elsewhere: first a marker holds its place in its queue, then it is given there. */
-static cl_int hold_read_elsewhere(struct deferred *deferred, struct residence *residence,
-                                  uint8_t residence_index)
+static cl_int defer_read_elsewhere(struct deferred *deferred, struct residence *residence,
+                                   uint8_t residence_index)
 {
     struct command *command = deferred->command;
     struct queue *queue = command->queue;
@@ -236,7 +237,7 @@ static cl_int hold_read_elsewhere(struct deferred *deferred, struct residence *r
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
-static void hold_measure(struct pieces *pieces, struct parts *parts)
+static void defer_measure(struct pieces *pieces, struct parts *parts)
 {
     uint64_t items, ns;
     if (!parts || !parts_measure(parts, &items, &ns))
@@ -249,8 +250,8 @@ static void hold_measure(struct pieces *pieces, struct parts *parts)
 
 /* Where pieces of one kernel must not run beside others it is alone, or what is left goes whole: as
  * its program has it, if it has not begun. */
-static void hold_be_alone(struct pieces *pieces, const struct queue *queue,
-                          const struct residence *residence)
+static void defer_be_alone(struct pieces *pieces, const struct queue *queue,
+                           const struct residence *residence)
 {
     if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures)
         return;
@@ -260,7 +261,7 @@ static void hold_be_alone(struct pieces *pieces, const struct queue *queue,
     pieces->offset_aware = pieces->offset_aware && (pieces->alone || pieces->given != 0);
 }
 
-static void hold_end_alone(struct pieces *pieces)
+static void defer_end_alone(struct pieces *pieces)
 {
     if (pieces->alone)
         queue_alone_end();
@@ -268,7 +269,7 @@ static void hold_end_alone(struct pieces *pieces)
 }
 
 /* Once for each launch, when it can be said how long it will take. */
-static void hold_tell(struct pieces *pieces)
+static void defer_tell(struct pieces *pieces)
 {
     if (LIKELY(!atomic_load_explicit(&pieces_shared, memory_order_relaxed)) || pieces->announced ||
         pieces->stays || pieces->measures || !pieces_know_pace(pieces))
@@ -282,7 +283,7 @@ static void hold_tell(struct pieces *pieces)
 }
 
 /* The next piece, if others have left one. */
-static bool hold_take(struct pieces *pieces)
+static bool defer_take(struct pieces *pieces)
 {
     pthread_mutex_lock(&engine_lock);
     bool any = !pieces_none_left(pieces);
@@ -292,7 +293,7 @@ static bool hold_take(struct pieces *pieces)
     return any;
 }
 
-static void hold_untake(struct pieces *pieces)
+static void defer_untake(struct pieces *pieces)
 {
     pthread_mutex_lock(&engine_lock);
     pieces_untake(pieces);
@@ -300,7 +301,7 @@ static void hold_untake(struct pieces *pieces)
 }
 
 /* No more come where nobody else has some. */
-static cl_int hold_close_given(const struct pieces *pieces, struct parts *parts)
+static cl_int defer_close_given(const struct pieces *pieces, struct parts *parts)
 {
     pthread_mutex_lock(&engine_lock);
     bool given = pieces_are_given(pieces);
@@ -312,10 +313,10 @@ static cl_int hold_close_given(const struct pieces *pieces, struct parts *parts)
 
 /* Ready and given to the driver, in @beside if that is not NULL: then what it comes after has
  * ended. As command_issue. */
-static cl_int hold_issue(struct command *command, struct residence *residence,
-                         uint8_t residence_index, cl_command_queue beside, cl_uint waits,
-                         struct event *const *wait_list, uint64_t *ret_begun, uint64_t *ret_given,
-                         cl_event *ret_real)
+static cl_int defer_issue(struct command *command, struct residence *residence,
+                          uint8_t residence_index, cl_command_queue beside, cl_uint waits,
+                          struct event *const *wait_list, uint64_t *ret_begun, uint64_t *ret_given,
+                          cl_event *ret_real)
 {
     cl_int error = command_ready(command, residence, residence_index);
     if (error != CL_SUCCESS)
@@ -332,49 +333,49 @@ static cl_int hold_issue(struct command *command, struct residence *residence,
 }
 
 /* Its parts are the event's once the first piece was given. */
-static cl_int hold_give(struct command *command, struct pieces *pieces, struct event *event,
-                        struct parts *parts, struct residence *residence, uint8_t residence_index,
-                        cl_uint waits, struct event *const *wait_list)
+static cl_int defer_give(struct command *command, struct pieces *pieces, struct event *event,
+                         struct parts *parts, struct residence *residence, uint8_t residence_index,
+                         cl_uint waits, struct event *const *wait_list)
 {
     cl_event real;
     struct part *part = parts_vacant(event, parts);
     if (!part)
         return COMMAND_ABSENT; /* cannot be: there are fewer than may be */
-    hold_be_alone(pieces, command->queue, residence);
+    defer_be_alone(pieces, command->queue, residence);
     uint64_t begun, given;
     cl_int error = CL_SUCCESS;
-    bool any = hold_take(pieces);
+    bool any = defer_take(pieces);
     if (any)
-        error = hold_issue(command, residence, residence_index,
-                           parts_queue(event, part, residence, residence_index), waits, wait_list,
-                           &begun, &given, &real);
+        error = defer_issue(command, residence, residence_index,
+                            parts_queue(event, part, residence, residence_index), waits, wait_list,
+                            &begun, &given, &real);
     if (any && error != CL_SUCCESS)
-        hold_untake(pieces);
+        defer_untake(pieces);
     if (error != CL_SUCCESS)
         return error;
     if (!any)
-        return hold_close_given(pieces, parts);
+        return defer_close_given(pieces, parts);
     command_begin_anew(command); /* each may need room of its own */
-    if (event_state(event) == EVENT_HELD) {
+    if (event_state(event) == EVENT_DEFERRED) {
         event->begun = begun;
         event_issued_in_parts(event, parts);
     }
     parts_give(event, part, residence_index, real, given, pieces->count * pieces->row);
-    hold_tell(pieces);
-    return hold_close_given(pieces, parts);
+    defer_tell(pieces);
+    return defer_close_given(pieces, parts);
 }
 
-/* Give the next piece, with the command's event, HELD before the first and ISSUED afterwards.
+/* Give the next piece, with the command's event, DEFERRED before the first and ISSUED afterwards.
  * COMMAND_ABSENT; or, before the first, the error that it ends in. Inside the gate. */
-static cl_int hold_pieces_give(struct command *command, struct event *event,
-                               struct residence *residence, uint8_t residence_index, cl_uint waits,
-                               struct event *const *wait_list)
+static cl_int defer_pieces_give(struct command *command, struct event *event,
+                                struct residence *residence, uint8_t residence_index, cl_uint waits,
+                                struct event *const *wait_list)
 {
     struct pieces *pieces = command->ops->pieces(command);
     if (event->parts) {
-        hold_measure(pieces, event->parts);
-        cl_int error = hold_give(command, pieces, event, event->parts, residence, residence_index,
-                                 waits, wait_list);
+        defer_measure(pieces, event->parts);
+        cl_int error = defer_give(command, pieces, event, event->parts, residence, residence_index,
+                                  waits, wait_list);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT) {
             parts_close(event->parts, error);
             return CL_SUCCESS;
@@ -385,20 +386,20 @@ static cl_int hold_pieces_give(struct command *command, struct event *event,
     if (!parts)
         return CL_OUT_OF_HOST_MEMORY;
     cl_int error =
-        hold_give(command, pieces, event, parts, residence, residence_index, waits, wait_list);
+        defer_give(command, pieces, event, parts, residence, residence_index, waits, wait_list);
     if (error != CL_SUCCESS) {
-        hold_end_alone(pieces);
+        defer_end_alone(pieces);
         parts_leave(parts);
     }
     return error;
 }
 
 /* All have ended, and the event with them. */
-static void hold_pieces_ended(struct command *command, struct event *event)
+static void defer_pieces_ended(struct command *command, struct event *event)
 {
     struct pieces *pieces = command->ops->pieces(command);
-    hold_end_alone(pieces);
-    hold_measure(pieces, event->parts);
+    defer_end_alone(pieces);
+    defer_measure(pieces, event->parts);
     traced_pieces(command->queue, pieces);
     if (event_failed(event))
         return;
@@ -407,9 +408,9 @@ static void hold_pieces_ended(struct command *command, struct event *event)
         pace_goes_whole(pieces->pace, pieces->whole);
 }
 
-/* The next piece of a command, or the end of those. As hold_let_go. */
-static cl_int hold_let_piece_go(struct deferred *deferred, struct residence *residence,
-                                uint8_t residence_index)
+/* The next piece of a command, or the end of those. As defer_let_go. */
+static cl_int defer_let_piece_go(struct deferred *deferred, struct residence *residence,
+                                 uint8_t residence_index)
 {
     cl_int error = deferred->error;
     if (deferred->given && error != CL_SUCCESS) {
@@ -419,14 +420,14 @@ static cl_int hold_let_piece_go(struct deferred *deferred, struct residence *res
     }
     if (!deferred->given)
         deferred->event->times[0] = clock_now_ns() - deferred->since;
-    error = hold_pieces_give(deferred->command, deferred->event, residence, residence_index,
-                             deferred->waits, deferred->wait_list);
+    error = defer_pieces_give(deferred->command, deferred->event, residence, residence_index,
+                              deferred->waits, deferred->wait_list);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
 /* As command_issue. Where the program is protected the command may be the journal's afterwards. */
-static cl_int hold_give_whole(struct deferred *deferred, struct residence *residence,
-                              uint8_t residence_index, cl_event *ret_real)
+static cl_int defer_give_whole(struct deferred *deferred, struct residence *residence,
+                               uint8_t residence_index, cl_event *ret_real)
 {
     bool kept = atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
     struct journal_entry *entry =
@@ -442,7 +443,7 @@ static cl_int hold_give_whole(struct deferred *deferred, struct residence *resid
 }
 
 /* Where the program is protected the device may be lost: that is asked outside the gate. */
-static cl_int hold_doubt(struct deferred *deferred, cl_int error)
+static cl_int defer_doubt(struct deferred *deferred, cl_int error)
 {
     if (!atomic_load_explicit(&journal_is_kept, memory_order_relaxed) || journal_broken())
         return error;
@@ -452,31 +453,31 @@ static cl_int hold_doubt(struct deferred *deferred, cl_int error)
 
 /* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
  * PARTS_GIVEN: it stays held. */
-static cl_int hold_let_go(struct deferred *deferred, struct residence *residence,
-                          uint8_t residence_index)
+static cl_int defer_let_go(struct deferred *deferred, struct residence *residence,
+                           uint8_t residence_index)
 {
     struct command *command = deferred->command;
     cl_event real = NULL;
     uint64_t given = clock_now_ns();
     cl_int error = deferred->error;
     if (deferred->given)
-        return hold_let_piece_go(deferred, residence, residence_index);
-    if (hold_waited_for_an_error(deferred))
+        return defer_let_piece_go(deferred, residence, residence_index);
+    if (defer_waited_for_an_error(deferred))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     if (error == CL_SUCCESS && command->ops->pieces) {
-        error = hold_let_piece_go(deferred, residence, residence_index);
+        error = defer_let_piece_go(deferred, residence, residence_index);
     } else if (error == CL_SUCCESS) {
         error = command_ready(command, residence, residence_index);
         if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index))
-            error = hold_read_elsewhere(deferred, residence, residence_index);
+            error = defer_read_elsewhere(deferred, residence, residence_index);
         if (error == CL_SUCCESS && deferred->event)
             deferred->event->begun = queue_step(command->queue);
         if (error == CL_SUCCESS)
-            error = hold_give_whole(deferred, residence, residence_index,
-                                    deferred->event ? &real : NULL);
+            error = defer_give_whole(deferred, residence, residence_index,
+                                     deferred->event ? &real : NULL);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT && error != MARKED &&
             error != PARTS_GIVEN)
-            error = hold_doubt(deferred, error);
+            error = defer_doubt(deferred, error);
     }
     if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
         return error;
@@ -484,7 +485,8 @@ static cl_int hold_let_go(struct deferred *deferred, struct residence *residence
     if (error != CL_SUCCESS && command->ops->cancel)
         command->ops->cancel(command);
     if (deferred->event && error == CL_SUCCESS) {
-        deferred->event->times[0] = given - deferred->since; /* HELD still: nobody asks for it */
+        deferred->event->times[0] =
+            given - deferred->since; /* DEFERRED still: nobody asks for it */
         event_issued_late(deferred->event, residence_index, real);
     } else if (deferred->event) {
         event_finish(deferred->event, error);
@@ -496,7 +498,7 @@ static cl_int hold_let_go(struct deferred *deferred, struct residence *residence
  * Issue what is ready in one queue, one thread at a time so that the order stays. Returns whether
  * anything went; sets *ret_absent to what is to be brought, outside the gate.
  */
-static bool hold_pump_inside(struct queue *queue, struct deferred **ret_absent)
+static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
 {
     bool progress = false;
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
@@ -510,17 +512,17 @@ static bool hold_pump_inside(struct queue *queue, struct deferred **ret_absent)
     }
     queue->pumping = true;
     /* There are drivers that run a piece within the call: then the next one can go at once. */
-    while (!gate_is_awaited() && (deferred = hold_pick(queue, residence_index))) {
+    while (!gate_is_awaited() && (deferred = defer_pick(queue, residence_index))) {
         bool ended = deferred->given && event_has_ended(deferred->event);
         deferred->issuing = true;
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
         if (ended && deferred->command->ops->pieces)
-            hold_pieces_ended(deferred->command, deferred->event);
+            defer_pieces_ended(deferred->command, deferred->event);
         if (ended)
             parts_ended(deferred->event);
         else
-            error = hold_let_go(deferred, residence, residence_index);
+            error = defer_let_go(deferred, residence, residence_index);
         pthread_mutex_lock(&engine_lock);
         deferred->issuing = false;
         if (error == COMMAND_ABSENT) {
@@ -535,13 +537,13 @@ static bool hold_pump_inside(struct queue *queue, struct deferred **ret_absent)
         progress = progress || (deferred->given && deferred->command->ops->pieces);
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
-        hold_unlink_held(queue, deferred);
+        defer_unlink_deferred(queue, deferred);
         pthread_mutex_unlock(&engine_lock);
         if (deferred->kept)
             deferred->command = NULL;
         else
             deferred->command->ops->drop(deferred->command);
-        hold_held_free(deferred);
+        defer_deferred_free(deferred);
         object_unhold(queue);
         progress = true;
         pthread_mutex_lock(&engine_lock);
@@ -554,7 +556,7 @@ static bool hold_pump_inside(struct queue *queue, struct deferred **ret_absent)
 }
 
 /* It was to be brought something, or its driver refused it. CL_SUCCESS: it is looked at again. */
-static cl_int hold_bring(struct deferred *deferred)
+static cl_int defer_bring(struct deferred *deferred)
 {
     struct command *command = deferred->command;
     cl_int error = deferred->refused;
@@ -568,17 +570,17 @@ static cl_int hold_bring(struct deferred *deferred)
     return error;
 }
 
-static bool hold_pump_queue(struct queue *queue)
+static bool defer_pump_queue(struct queue *queue)
 {
     bool progress = false, again = true;
     while (again) {
         struct deferred *absent = NULL;
         gate_enter();
-        progress = hold_pump_inside(queue, &absent) || progress;
+        progress = defer_pump_inside(queue, &absent) || progress;
         again = absent != NULL || gate_is_awaited();
         gate_leave();
         if (absent) {
-            cl_int error = hold_bring(absent);
+            cl_int error = defer_bring(absent);
             pthread_mutex_lock(&engine_lock);
             absent->error = error;
             queue->pumping = false;
@@ -588,7 +590,7 @@ static bool hold_pump_queue(struct queue *queue)
     return progress;
 }
 
-void hold_pump(void)
+void defer_pump(void)
 {
     int before = cancel_hold();
     bool progress = true;
@@ -597,8 +599,8 @@ void hold_pump(void)
         uintptr_t cursor = 0;
         struct queue *queue;
         while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
-            if (atomic_load_explicit(&queue->held_count, memory_order_acquire) != 0)
-                progress = hold_pump_queue(queue) || progress;
+            if (atomic_load_explicit(&queue->deferred_count, memory_order_acquire) != 0)
+                progress = defer_pump_queue(queue) || progress;
             object_unhold(queue);
         }
     }
@@ -607,23 +609,23 @@ void hold_pump(void)
 
 static atomic_bool pump_posted;
 
-static void hold_pump_posted_job(struct callback_job *job)
+static void defer_pump_posted_job(struct callback_job *job)
 {
     (void)job;
     atomic_store(&pump_posted, false); /* what becomes ready from here on is another job's */
-    hold_pump();
+    defer_pump();
 }
 
-void hold_pump_soon(void)
+void defer_pump_soon(void)
 {
-    static struct callback_job job = {.run = hold_pump_posted_job};
+    static struct callback_job job = {.run = defer_pump_posted_job};
     if (!atomic_exchange(&pump_posted, true))
         callback_post(&job);
 }
 
-struct command *hold_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy)
+struct command *defer_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy)
 {
-    const struct deferred *deferred = queue->held_first;
+    const struct deferred *deferred = queue->deferred_first;
     /* Who gives the first piece tells of it before it is noted as given. */
     while (deferred && !((deferred->given || deferred->issuing) && deferred->command->ops->pieces &&
                          deferred->event->parts && atomic_load(&deferred->event->parts->open)))
@@ -635,21 +637,22 @@ struct command *hold_in_pieces(const struct queue *queue, struct event **ret_eve
     return queue->pumping ? NULL : deferred->command;
 }
 
-bool hold_any(void)
+bool defer_any(void)
 {
     bool any = false;
     uintptr_t cursor = 0;
     struct queue *queue;
     for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
-        any = any || atomic_load(&queue->held_count) != 0;
+        any = any || atomic_load(&queue->deferred_count) != 0;
     return any;
 }
 
 /* Sets *ret_event, held, to that of one whose parts run, if there is one. Under engine_lock. */
-static bool hold_held_until(const struct queue *queue, uint64_t serial, struct event **ret_event)
+static bool defer_deferred_until(const struct queue *queue, uint64_t serial,
+                                 struct event **ret_event)
 {
     bool any = false;
-    for (const struct deferred *h = queue->held_first; h && !*ret_event; h = h->next) {
+    for (const struct deferred *h = queue->deferred_first; h && !*ret_event; h = h->next) {
         any = any || h->serial <= serial;
         if (h->serial <= serial && h->given && !event_has_ended(h->event)) {
             object_hold(h->event);
@@ -659,7 +662,7 @@ static bool hold_held_until(const struct queue *queue, uint64_t serial, struct e
     return any;
 }
 
-static void hold_unlock_engine(void *unused)
+static void defer_unlock_engine(void *unused)
 {
     (void)unused;
     pthread_mutex_unlock(&engine_lock);
@@ -667,31 +670,31 @@ static void hold_unlock_engine(void *unused)
 
 /* Until all parts of @runs have ended, whose hold is the caller's. Gives engine_lock up meanwhile.
  */
-static void hold_wait_unlocked(struct event *runs)
+static void defer_wait_unlocked(struct event *runs)
 {
     int before = cancel_hold();
     pthread_mutex_unlock(&engine_lock);
     parts_wait(runs);
     object_unhold(runs);
-    hold_pump();
+    defer_pump();
     pthread_mutex_lock(&engine_lock);
     cancel_allow(before);
 }
 
-void hold_wait_queue(struct queue *queue)
+void defer_wait_queue(struct queue *queue)
 {
-    if (atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0)
+    if (atomic_load_explicit(&queue->deferred_count, memory_order_acquire) == 0)
         return;
     pthread_mutex_lock(&engine_lock);
-    pthread_cleanup_push(hold_unlock_engine, NULL);
-    uint64_t serial = queue->held_serial;
+    pthread_cleanup_push(defer_unlock_engine, NULL);
+    uint64_t serial = queue->deferred_serial;
     struct event *runs = NULL;
-    while (hold_held_until(queue, serial, &runs)) {
+    while (defer_deferred_until(queue, serial, &runs)) {
         if (!runs) {
             pthread_cond_wait(&engine_changed, &engine_lock);
             continue;
         }
-        hold_wait_unlocked(runs);
+        defer_wait_unlocked(runs);
         runs = NULL;
     }
     pthread_cleanup_pop(1);
@@ -702,24 +705,24 @@ void hold_wait_queue(struct queue *queue)
 
 /* A command of several parts that @event, which is held, has to come after and whose parts run,
  * held for the caller; or NULL. Under engine_lock. */
-static struct event *hold_runs_before(const struct event *event, unsigned chain)
+static struct event *defer_runs_before(const struct event *event, unsigned chain)
 {
     const struct queue *queue = event->queue;
-    const struct deferred *last = queue ? queue->held_first : NULL;
+    const struct deferred *last = queue ? queue->deferred_first : NULL;
     struct event *runs = NULL;
     while (last && last->event != event)
         last = last->next;
-    for (const struct deferred *h = queue ? queue->held_first : NULL; last && h && !runs;
+    for (const struct deferred *h = queue ? queue->deferred_first : NULL; last && h && !runs;
          h = h->next) {
         bool before = queue->in_order || h->command->ops->blocks_later ||
-                      hold_waits_for_all(last->command) || h == last;
+                      defer_waits_for_all(last->command) || h == last;
         if (before && h->given && !event_has_ended(h->event))
             runs = h->event;
         for (cl_uint i = 0; before && !runs && i < h->waits; i++)
             if (h->wait_list[i]->parts && !event_has_ended(h->wait_list[i]))
                 runs = h->wait_list[i];
-            else if (event_state(h->wait_list[i]) == EVENT_HELD)
-                return chain < CHAIN_MAX ? hold_runs_before(h->wait_list[i], chain + 1) : NULL;
+            else if (event_state(h->wait_list[i]) == EVENT_DEFERRED)
+                return chain < CHAIN_MAX ? defer_runs_before(h->wait_list[i], chain + 1) : NULL;
         if (h == last)
             break;
     }
@@ -730,32 +733,33 @@ static struct event *hold_runs_before(const struct event *event, unsigned chain)
 
 /* There are drivers that do nothing until somebody waits: so does who waits for what comes behind.
  */
-void hold_wait_event(struct event *event)
+void defer_wait_event(struct event *event)
 {
-    if (LIKELY(event_state(event) != EVENT_HELD))
+    if (LIKELY(event_state(event) != EVENT_DEFERRED))
         return;
     pthread_mutex_lock(&engine_lock);
-    pthread_cleanup_push(hold_unlock_engine, NULL);
-    while (event_state(event) == EVENT_HELD) {
-        struct event *runs = hold_runs_before(event, 0);
+    pthread_cleanup_push(defer_unlock_engine, NULL);
+    while (event_state(event) == EVENT_DEFERRED) {
+        struct event *runs = defer_runs_before(event, 0);
         if (!runs) {
             pthread_cond_wait(&engine_changed, &engine_lock);
             continue;
         }
-        hold_wait_unlocked(runs);
+        defer_wait_unlocked(runs);
     }
     pthread_cleanup_pop(1);
 }
 
 /* Whoever issued what was held is gone. */
-static void hold_in_child(void)
+static void defer_in_child(void)
 {
     uintptr_t cursor = 0;
     struct queue *queue;
     atomic_store(&pump_posted, false);
     for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
         queue->pumping = false;
-        for (struct deferred *deferred = queue->held_first; deferred; deferred = deferred->next) {
+        for (struct deferred *deferred = queue->deferred_first; deferred;
+             deferred = deferred->next) {
             deferred->issuing = false;
             /* The parent gives it: its driver's locks and threads are of no use here, and what had
                begun of pieces is half done. */
@@ -764,4 +768,4 @@ static void hold_in_child(void)
     }
 }
 
-FORK_PART = {.rank = FORK_TABLE, .in_child = hold_in_child};
+FORK_PART = {.rank = FORK_TABLE, .in_child = defer_in_child};
