@@ -23,7 +23,8 @@ struct launch {
     struct kernel *kernel;
     struct launch_space space; /* the program's sizes, or, held, the copies */
     size_t offset_copy[3], global_copy[3], local_copy[3];
-    struct kernel_snapshot *snapshot; /* when held: the arguments at the time of the call */
+    struct kernel_captured_args
+        *captured_args;     /* when held: the arguments at the time of the call */
     bool *gone;             /* set when an argument's object is; not of one that is held */
     cl_uint rest;           /* the first argument that was not gathered */
     struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
@@ -53,8 +54,8 @@ static struct memory *launch_uses(const struct command *command, unsigned *curso
 {
     const struct launch *launch = (const struct launch *)command;
     struct memory *memory = NULL;
-    if (launch->snapshot)
-        return kernel_snapshot_memory(launch->snapshot, (*cursor)++, ret_writes);
+    if (launch->captured_args)
+        return kernel_captured_args_memory(launch->captured_args, (*cursor)++, ret_writes);
     while (!memory && launch->rest + *cursor < launch->kernel->arg_count)
         memory = launch_use_of(launch, launch->rest + (*cursor)++, ret_writes);
     return memory;
@@ -62,7 +63,7 @@ static struct memory *launch_uses(const struct command *command, unsigned *curso
 
 static size_t launch_element(const struct command *command, unsigned use)
 {
-    return kernel_snapshot_element(((const struct launch *)command)->snapshot, use);
+    return kernel_captured_args_element(((const struct launch *)command)->captured_args, use);
 }
 
 static void launch_gather(struct command *command)
@@ -71,7 +72,7 @@ static void launch_gather(struct command *command)
     cl_uint i = 0, count = launch->kernel->arg_count;
     uint8_t uses = 0, all_writes = 0;
     bool writes;
-    if (launch->snapshot)
+    if (launch->captured_args)
         return;
     for (; i < count && uses < COMMAND_USES; i++) {
         struct memory *memory = launch_use_of(launch, i, &writes);
@@ -104,11 +105,11 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
 {
     const struct launch *launch = (const struct launch *)command;
     struct kernel *kernel = launch->kernel;
-    if (launch->snapshot && launch_is_offset_aware(launch) &&
+    if (launch->captured_args && launch_is_offset_aware(launch) &&
         !program_cut_real(kernel->program, residence_index))
         return launch->refused == residence->device ? CL_BUILD_PROGRAM_FAILURE : COMMAND_ABSENT;
     /* The program was told that it would run: a move may have come since, to where it cannot. */
-    if (launch->snapshot)
+    if (launch->captured_args)
         return launch->refused == residence->device ||
                        kernel_group_fits(kernel, residence, residence_index, launch->space.items)
                    ? CL_SUCCESS
@@ -121,8 +122,8 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
 
 static uint64_t launch_local_bytes(const struct launch *launch)
 {
-    return launch->snapshot ? kernel_snapshot_local_bytes(launch->snapshot)
-                            : kernel_local_bytes(launch->kernel);
+    return launch->captured_args ? kernel_captured_args_local_bytes(launch->captured_args)
+                                 : kernel_local_bytes(launch->kernel);
 }
 
 /* What takes more local memory than there is some drivers run, and some end the process for. Where
@@ -137,7 +138,7 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
                            uint8_t residence_index)
 {
     const struct launch *launch = (const struct launch *)command;
-    if (launch->snapshot && launch_is_offset_aware(launch) &&
+    if (launch->captured_args && launch_is_offset_aware(launch) &&
         program_cut_real(launch->kernel->program, residence_index) &&
         !program_cut_fits(launch->kernel->program, launch->kernel->name, residence, residence_index,
                           launch->space.items))
@@ -169,12 +170,12 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
     cl_int error = CL_SUCCESS;
     /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
      * given. */
-    if (UNLIKELY(!launch->snapshot && *launch->gone))
+    if (UNLIKELY(!launch->captured_args && *launch->gone))
         return CL_INVALID_KERNEL_ARGS;
     /* The program may be setting arguments of its kernel: a held launch has one of its own. */
-    if (launch->snapshot)
-        error = kernel_snapshot_make(launch->snapshot, residence, residence_index,
-                                     launch_program_of(launch, residence_index), &real);
+    if (launch->captured_args)
+        error = kernel_captured_args_make(launch->captured_args, residence, residence_index,
+                                          launch_program_of(launch, residence_index), &real);
     if (error != CL_SUCCESS)
         return error;
     if (!local)
@@ -198,7 +199,7 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
                       command->ops->pieces ? &launch->pieces : NULL);
     if (UNLIKELY(own != NULL))
         residence->cl->clReleaseEvent(own);
-    if (launch->snapshot)
+    if (launch->captured_args)
         residence->cl->clReleaseKernel(real);
     if (error == CL_SUCCESS && launch_is_offset_aware(launch) && !launch->under_way) {
         launch->under_way = true;
@@ -207,7 +208,7 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
     /* The program was told that it would run, so a held launch is relocated. */
     bool refused = error == CL_OUT_OF_RESOURCES ||
                    (error == CL_INVALID_WORK_GROUP_SIZE && launch_is_offset_aware(launch));
-    return refused && launch->snapshot && launch->refused != residence->device &&
+    return refused && launch->captured_args && launch->refused != residence->device &&
                    launch_exceeds(command, residence, residence_index)
                ? COMMAND_ABSENT
                : error;
@@ -231,10 +232,10 @@ static cl_int launch_defer(struct command *command)
     if (!kernel_group_fits(launch->kernel, queue->context->at[residence_index], residence_index,
                            space->items))
         return CL_INVALID_WORK_GROUP_SIZE;
-    if (kernel_snapshot_take(launch->kernel, &launch->snapshot) != 0)
+    if (kernel_captured_args_take(launch->kernel, &launch->captured_args) != 0)
         return CL_OUT_OF_HOST_MEMORY;
-    if (!kernel_snapshot_is_whole(launch->snapshot)) {
-        kernel_snapshot_free(launch->snapshot);
+    if (!kernel_captured_args_is_whole(launch->captured_args)) {
+        kernel_captured_args_free(launch->captured_args);
         return CL_INVALID_KERNEL_ARGS;
     }
     launch_scatter(launch);
@@ -261,7 +262,7 @@ static void launch_drop(struct command *command)
         pieces_finish(&launch->pieces);
     if (launch->under_way)
         program_cut_end(launch->kernel->program);
-    kernel_snapshot_free(launch->snapshot);
+    kernel_captured_args_free(launch->captured_args);
     object_unhold(launch->kernel);
 }
 
@@ -276,7 +277,7 @@ static bool launch_device_refuses(cl_int error)
 static bool launch_can_tell(struct launch *launch)
 {
     struct queue *queue = launch->base.queue;
-    if (!launch->snapshot || !launch_is_offset_aware(launch) ||
+    if (!launch->captured_args || !launch_is_offset_aware(launch) ||
         program_cut_make(launch->kernel->program, queue->vdev_index) == CL_SUCCESS)
         return true;
     if (launch->under_way)
@@ -295,7 +296,7 @@ static void launch_relocate(struct command *command)
     bool fits = launch_can_tell(launch);
     gate_enter();
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
-    fits = fits && (!launch->snapshot || residence_index == RESIDENCE_NONE ||
+    fits = fits && (!launch->captured_args || residence_index == RESIDENCE_NONE ||
                     !launch_exceeds(command, queue->context->at[residence_index], residence_index));
     gate_leave();
     if (!fits && !the_upcalls->move_back(queue->vdev, here, launch->kernel->name))
@@ -516,7 +517,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         command_init(&launch.base, type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops, queue);
         launch.kernel = kernel;
         launch.space = *space;
-        launch.snapshot = NULL;
+        launch.captured_args = NULL;
         launch.gone = &gone;
         launch.refused = NULL;
         launch.under_way = false;

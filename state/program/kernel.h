@@ -126,23 +126,25 @@ static inline bool kernel_is_ready(const struct kernel *kernel, uint8_t residenc
 }
 
 /** A copy of all arguments that holds its objects, for a launch that is held. 0 or -ENOMEM. */
-struct kernel_snapshot;
-MUST_CHECK int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_snapshot);
+struct kernel_captured_args;
+MUST_CHECK int kernel_captured_args_take(struct kernel *kernel,
+                                         struct kernel_captured_args **ret_captured_args);
 /** Did all its objects live? */
-bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot);
+bool kernel_captured_args_is_whole(const struct kernel_captured_args *captured_args);
 /** A real kernel of the snapshot's own with its arguments set: the program may be setting others on
  * its kernel meanwhile. @program is its program there, or another that has it. The caller releases
  * it. Inside the gate. */
-cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
-                            uint8_t residence_index, cl_program program, cl_kernel *ret_real);
+cl_int kernel_captured_args_make(const struct kernel_captured_args *captured_args,
+                                 struct residence *residence, uint8_t residence_index,
+                                 cl_program program, cl_kernel *ret_real);
 /** The i-th memory object of the snapshot, NULL past the end. */
-struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, unsigned i,
-                                      bool *ret_writes);
+struct memory *kernel_captured_args_memory(const struct kernel_captured_args *captured_args,
+                                           unsigned i, bool *ret_writes);
 /** Bytes of the built-in type to which the pointer to that leads; 0: not known. */
-size_t kernel_snapshot_element(const struct kernel_snapshot *snapshot, unsigned i);
+size_t kernel_captured_args_element(const struct kernel_captured_args *captured_args, unsigned i);
 /** Bytes of its __local arguments. */
-uint64_t kernel_snapshot_local_bytes(const struct kernel_snapshot *snapshot);
-void kernel_snapshot_free(struct kernel_snapshot *snapshot);
+uint64_t kernel_captured_args_local_bytes(const struct kernel_captured_args *captured_args);
+void kernel_captured_args_free(struct kernel_captured_args *captured_args);
 
 /** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
 const size_t *kernel_required_group(const struct kernel *kernel);

@@ -421,30 +421,31 @@ cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const v
     return error;
 }
 
-struct kernel_snapshot {
+struct kernel_captured_args {
     struct kernel *kernel;    /* held */
     struct kernel_exec *exec; /* or NULL */
     cl_uint count;
     struct kernel_arg args[]; /* their objects are held */
 };
 
-int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_snapshot)
+int kernel_captured_args_take(struct kernel *kernel,
+                              struct kernel_captured_args **ret_captured_args)
 {
-    struct kernel_snapshot *snapshot =
-        calloc(1, sizeof(*snapshot) + kernel->arg_count * sizeof(snapshot->args[0]));
-    if (!snapshot)
+    struct kernel_captured_args *captured_args =
+        calloc(1, sizeof(*captured_args) + kernel->arg_count * sizeof(captured_args->args[0]));
+    if (!captured_args)
         return -ENOMEM;
-    snapshot->kernel = kernel;
+    captured_args->kernel = kernel;
     object_hold(kernel);
     atomic_fetch_add_explicit(&kernel->program->held, 1, memory_order_relaxed);
-    snapshot->exec = kernel_exec_ref(kernel->details->exec);
+    captured_args->exec = kernel_exec_ref(kernel->details->exec);
     for (cl_uint i = 0; i < kernel->arg_count; i++) {
-        struct kernel_arg *arg = &snapshot->args[i];
+        struct kernel_arg *arg = &captured_args->args[i];
         if (kernel_arg_copy(&kernel->args[i], arg) != 0) {
-            kernel_snapshot_free(snapshot);
+            kernel_captured_args_free(captured_args);
             return -ENOMEM;
         }
-        snapshot->count = i + 1;
+        captured_args->count = i + 1;
         bool has_object = arg->kind == ARG_MEMORY || arg->kind == ARG_SAMPLER;
         struct object *object = has_object ? object_weak_get(arg->object) : NULL;
         if (object)
@@ -452,31 +453,32 @@ int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_sna
         else if (has_object && arg->object.object)
             *arg = (struct kernel_arg){.kind = ARG_UNSET};
     }
-    *ret_snapshot = snapshot;
+    *ret_captured_args = captured_args;
     return 0;
 }
 
-bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot)
+bool kernel_captured_args_is_whole(const struct kernel_captured_args *captured_args)
 {
-    for (cl_uint i = 0; i < snapshot->count; i++)
-        if (snapshot->args[i].kind == ARG_UNSET)
+    for (cl_uint i = 0; i < captured_args->count; i++)
+        if (captured_args->args[i].kind == ARG_UNSET)
             return false;
     return true;
 }
 
-cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
-                            uint8_t residence_index, cl_program program, cl_kernel *ret_real)
+cl_int kernel_captured_args_make(const struct kernel_captured_args *captured_args,
+                                 struct residence *residence, uint8_t residence_index,
+                                 cl_program program, cl_kernel *ret_real)
 {
     cl_int error = CL_SUCCESS;
     if (!program)
         return CL_INVALID_PROGRAM_EXECUTABLE;
-    cl_kernel real = residence->cl->clCreateKernel(program, snapshot->kernel->name, &error);
+    cl_kernel real = residence->cl->clCreateKernel(program, captured_args->kernel->name, &error);
     if (!real)
         return error ? error : CL_OUT_OF_RESOURCES;
-    for (cl_uint i = 0; error == CL_SUCCESS && i < snapshot->count; i++)
-        error =
-            kernel_args_kernel_arg_give(&snapshot->args[i], i, residence, residence_index, real);
-    kernel_exec_give(snapshot->exec, residence, real);
+    for (cl_uint i = 0; error == CL_SUCCESS && i < captured_args->count; i++)
+        error = kernel_args_kernel_arg_give(&captured_args->args[i], i, residence, residence_index,
+                                            real);
+    kernel_exec_give(captured_args->exec, residence, real);
     if (error != CL_SUCCESS) {
         residence->cl->clReleaseKernel(real);
         return error;
@@ -485,11 +487,11 @@ cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct resid
     return CL_SUCCESS;
 }
 
-struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, unsigned i,
-                                      bool *ret_writes)
+struct memory *kernel_captured_args_memory(const struct kernel_captured_args *captured_args,
+                                           unsigned i, bool *ret_writes)
 {
-    for (cl_uint a = 0; a < snapshot->count; a++) {
-        const struct kernel_arg *arg = &snapshot->args[a];
+    for (cl_uint a = 0; a < captured_args->count; a++) {
+        const struct kernel_arg *arg = &captured_args->args[a];
         if (arg->kind != ARG_MEMORY || !arg->object.object || i-- > 0)
             continue;
         struct memory *memory = (struct memory *)arg->object.object;
@@ -500,36 +502,36 @@ struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, un
     return NULL;
 }
 
-size_t kernel_snapshot_element(const struct kernel_snapshot *snapshot, unsigned i)
+size_t kernel_captured_args_element(const struct kernel_captured_args *captured_args, unsigned i)
 {
-    for (cl_uint a = 0; a < snapshot->count; a++) {
-        const struct kernel_arg *arg = &snapshot->args[a];
+    for (cl_uint a = 0; a < captured_args->count; a++) {
+        const struct kernel_arg *arg = &captured_args->args[a];
         if (arg->kind == ARG_MEMORY && arg->object.object && i-- == 0)
             return arg->element;
     }
     return 0;
 }
 
-uint64_t kernel_snapshot_local_bytes(const struct kernel_snapshot *snapshot)
+uint64_t kernel_captured_args_local_bytes(const struct kernel_captured_args *captured_args)
 {
     uint64_t bytes = 0;
-    for (cl_uint i = 0; i < snapshot->count; i++)
-        bytes += snapshot->args[i].kind == ARG_LOCAL ? snapshot->args[i].size : 0;
+    for (cl_uint i = 0; i < captured_args->count; i++)
+        bytes += captured_args->args[i].kind == ARG_LOCAL ? captured_args->args[i].size : 0;
     return bytes;
 }
 
-void kernel_snapshot_free(struct kernel_snapshot *snapshot)
+void kernel_captured_args_free(struct kernel_captured_args *captured_args)
 {
-    if (!snapshot)
+    if (!captured_args)
         return;
-    for (cl_uint i = 0; i < snapshot->count; i++) {
-        struct kernel_arg *arg = &snapshot->args[i];
+    for (cl_uint i = 0; i < captured_args->count; i++) {
+        struct kernel_arg *arg = &captured_args->args[i];
         if (arg->kind == ARG_MEMORY || arg->kind == ARG_SAMPLER)
             object_unhold(arg->object.object);
         kernel_arg_finish(arg);
     }
-    atomic_fetch_sub_explicit(&snapshot->kernel->program->held, 1, memory_order_relaxed);
-    kernel_exec_unref(snapshot->exec);
-    object_unhold(snapshot->kernel);
-    free(snapshot);
+    atomic_fetch_sub_explicit(&captured_args->kernel->program->held, 1, memory_order_relaxed);
+    kernel_exec_unref(captured_args->exec);
+    object_unhold(captured_args->kernel);
+    free(captured_args);
 }

@@ -194,10 +194,10 @@ Test(kernel, a_clone_has_arguments_of_its_own)
     cr_assert_eq(numbers[2], -1);
 }
 
-Test(kernel, a_snapshot_keeps_the_arguments_of_its_time)
+Test(kernel, a_captured_args_keeps_the_arguments_of_its_time)
 {
     struct kernel *kernel = make("k");
-    struct kernel_snapshot *snapshot;
+    struct kernel_captured_args *captured_args;
     struct memory *memory = buffer("....", 4);
     int big[20] = {[7] = 3}, numbers[4];
     int x = 1, other = 2;
@@ -208,26 +208,26 @@ Test(kernel, a_snapshot_keeps_the_arguments_of_its_time)
     cr_assert_eq(set(kernel, 2, 80, big), CL_SUCCESS);
     cr_assert_eq(set(kernel, 3, 8, &memory), CL_SUCCESS);
     cr_assert_eq(set(kernel, 4, 64, NULL), CL_SUCCESS);
-    cr_assert_eq(kernel_snapshot_take(kernel, &snapshot), 0);
+    cr_assert_eq(kernel_captured_args_take(kernel, &captured_args), 0);
     big[7] = 4;
     cr_assert_eq(set(kernel, 1, 4, &other), CL_SUCCESS);
     cr_assert_eq(set(kernel, 2, 80, big), CL_SUCCESS);
     /* Held: it outlives the program's own reference. */
     object_release(memory);
-    cr_assert_eq(kernel_snapshot_memory(snapshot, 0, &writes), memory);
+    cr_assert_eq(kernel_captured_args_memory(captured_args, 0, &writes), memory);
     cr_assert(writes);
-    cr_assert_eq(kernel_snapshot_memory(snapshot, 1, &writes), memory);
+    cr_assert_eq(kernel_captured_args_memory(captured_args, 1, &writes), memory);
     cr_assert(!writes);
-    cr_assert_null(kernel_snapshot_memory(snapshot, 2, &writes));
-    cr_assert_eq(kernel_snapshot_make(snapshot, pair.context->at[HOME], HOME,
-                                      kernel->program->real[HOME], &real),
+    cr_assert_null(kernel_captured_args_memory(captured_args, 2, &writes));
+    cr_assert_eq(kernel_captured_args_make(captured_args, pair.context->at[HOME], HOME,
+                                           kernel->program->real[HOME], &real),
                  CL_SUCCESS);
     pair_run(pair.context->at[HOME], real, numbers, 4);
     cr_assert_eq(numbers[0], 1);
     cr_assert_eq(numbers[1], 3);
     pair.context->at[HOME]->cl->clReleaseKernel(real);
     uint64_t live = object_count(OBJECT_MEMORY);
-    kernel_snapshot_free(snapshot);
+    kernel_captured_args_free(captured_args);
     cr_assert_eq(object_count(OBJECT_MEMORY), live - 1);
 }
 
