@@ -148,10 +148,10 @@ void control_frame_protect(struct frame *frame, const char *as, const struct pro
     frame_bool(frame, "on", status->on);
     frame_string(frame, "broken", status->on && status->broken ? status->broken : "");
     frame_bool(frame, "seeks", status->seeks);
-    frame_u64(frame, "points", status->points);
+    frame_u64(frame, "points", status->snapshots);
     frame_u64(frame, "recoveries", status->recoveries);
     frame_u64(frame, "differences", status->differences);
-    frame_u64(frame, "point_bytes", status->on ? status->point_bytes : 0);
+    frame_u64(frame, "point_bytes", status->on ? status->snapshot_bytes : 0);
     frame_u64(frame, "at_ns", status->on ? status->at_ns : 0);
     frame_u64(frame, "downtime_ns", status->downtime_ns);
     frame_u64(frame, "paused_ns", status->paused_ns);

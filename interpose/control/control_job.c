@@ -13,8 +13,8 @@
 #include "state/image/image_lease.h"
 #include "state/move/park.h"
 #include "state/move/status.h"
-#include "state/point/point.h"
-#include "state/point/protect.h"
+#include "state/snapshot/protect.h"
+#include "state/snapshot/snapshot.h"
 
 /* A day. */
 #define DOWNTIME_NS_MAX (24ull * 3600 * 1000000000)
@@ -265,12 +265,12 @@ static void control_job_checkpoint(const struct control_request *request,
 static void control_job_protect(const struct control_request *request,
                                 struct control_report *ret_report)
 {
-    const struct point_request wanted = {.deadline_ns = request->move.deadline_ns,
-                                         .cancel = request->move.cancel,
-                                         .max_downtime_ns = request->move.max_downtime_ns};
+    const struct snapshot_request wanted = {.deadline_ns = request->move.deadline_ns,
+                                            .cancel = request->move.cancel,
+                                            .max_downtime_ns = request->move.max_downtime_ns};
     struct move_report *whole = &ret_report->whole;
     struct protect_status status;
-    struct point_report made = {.error = 0};
+    struct snapshot_report made = {.error = 0};
     int error = control_protect_apply(&request->protection, request->order);
     ret_report->protects = true;
     if (error != 0) {
@@ -280,14 +280,14 @@ static void control_job_protect(const struct control_request *request,
     }
     if (error != 0 || request->protection.word != PROTECTION_ON)
         return;
-    (void)protect_point(&wanted, &made);
+    (void)protect_snapshot(&wanted, &made);
     protect_forget(); /* it may be off again by now */
     protect_read(&status);
     const char *why = made.error != 0 ? made.reason : status.broken ? status.broken : "";
     (void)!snprintf(ret_report->not_protected, sizeof(ret_report->not_protected), "%s", why);
     whole->total_ns = made.total_ns;
     whole->downtime_ns = made.downtime_ns;
-    whole->bytes = status.point_bytes;
+    whole->bytes = status.snapshot_bytes;
 }
 
 /* It is suspended. */

@@ -4,7 +4,7 @@
 #include "agent/wire/protection.h"
 #include "state/driver/driver.h"
 
-/* Whether the program is protected (state/point/protect.h): as it was started, then as the agent
+/* Whether the program is protected (state/snapshot/protect.h): as it was started, then as the agent
  * says. */
 
 /** Whether @text, of the environment, or NULL, says so. */
@@ -23,7 +23,7 @@ uint64_t control_protect_order(void);
 /**
  * Protect it like that from now on, unless a later order was carried out already.
  *
- * Blocks on a point or a move that is under way. 0, -ENOMEM or -EAGAIN (no thread).
+ * Blocks on a snapshot or a move that is under way. 0, -ENOMEM or -EAGAIN (no thread).
  */
 MUST_CHECK int control_protect_apply(const struct protection *protection, uint64_t order);
 /** How it is protected, as the agent writes it; "" before the start. Any thread. */

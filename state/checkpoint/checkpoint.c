@@ -17,8 +17,8 @@
 #include "state/graph/graph.h"
 #include "state/image/image_keep.h"
 #include "state/image/image_write.h"
-#include "state/point/point.h"
-#include "state/point/protect.h"
+#include "state/snapshot/protect.h"
+#include "state/snapshot/snapshot.h"
 
 /* Points that somebody else made between ours and the look at it are too many after so many. */
 #define TRIES 5
@@ -30,7 +30,7 @@ static struct long_lock residency_token = LONG_LOCK_INITIALIZER;
 static struct {
     char path[PATH_MAX];
     struct image_known known;
-    bool keeps; /* a point */
+    bool keeps; /* a snapshot */
 } last;
 
 static void checkpoint_in_child(void)
@@ -53,7 +53,7 @@ struct making {
     struct image_blob progress;
     struct checkpoint_report *report;
     struct image_manifest manifest;
-    struct point *point; /* pinned */
+    struct snapshot *snapshot; /* pinned */
     struct source *sources;
     _Atomic uint64_t told_at;
 };
@@ -92,12 +92,12 @@ static int checkpoint_check(void *data, uint64_t done, uint64_t total)
     return 0;
 }
 
-/* ---- the point ---- */
+/* ---- the snapshot ---- */
 
-static int checkpoint_moment(void *data, const struct point *point)
+static int checkpoint_moment(void *data, const struct snapshot *snapshot)
 {
     struct making *m = data;
-    (void)point;
+    (void)snapshot;
     image_manifest_finish(&m->manifest);
     /* What waits for the program was given, and is not in the bytes. */
     if (m->partner && defer_any())
@@ -140,28 +140,28 @@ static int checkpoint_describe_progress(struct making *m)
 static int checkpoint_make_point(struct making *m)
 {
     const struct checkpoint_request *request = m->request;
-    const struct point_request wanted = {.deadline_ns = request->deadline_ns,
-                                         .cancel = request->cancel,
-                                         .max_downtime_ns = request->max_downtime_ns,
-                                         .strict = request->strict,
-                                         .bandwidth = request->bandwidth,
-                                         .moment = checkpoint_moment,
-                                         .stand = m->partner ? checkpoint_stand : NULL,
-                                         .data = m};
+    const struct snapshot_request wanted = {.deadline_ns = request->deadline_ns,
+                                            .cancel = request->cancel,
+                                            .max_downtime_ns = request->max_downtime_ns,
+                                            .strict = request->strict,
+                                            .bandwidth = request->bandwidth,
+                                            .moment = checkpoint_moment,
+                                            .stand = m->partner ? checkpoint_stand : NULL,
+                                            .data = m};
     for (unsigned i = 0; i < TRIES; i++) {
-        struct point_report made = {0};
-        int error = protect_point(&wanted, &made);
+        struct snapshot_report made = {0};
+        int error = protect_snapshot(&wanted, &made);
         if (m->partner)
             m->partner->go_on(error == 0);
         m->report->downtime_ns += made.downtime_ns;
         m->report->copied += made.copied;
         if (error)
             return checkpoint_fail(m, error, made.reason);
-        m->point = point_pin();
-        if (m->point && point_serial(m->point) == made.serial)
+        m->snapshot = snapshot_pin();
+        if (m->snapshot && snapshot_serial(m->snapshot) == made.serial)
             return 0;
-        point_unpin(m->point);
-        m->point = NULL;
+        snapshot_unpin(m->snapshot);
+        m->snapshot = NULL;
     }
     return checkpoint_fail(m, -EBUSY, "points are made faster than one can be looked at");
 }
@@ -172,11 +172,11 @@ static const void *checkpoint_look(const struct image_source *image_source, uint
                                    size_t size, void *room)
 {
     const struct source *source = image_source->data;
-    const struct point *point = source->making->point;
+    const struct snapshot *snapshot = source->making->snapshot;
     char *into = room;
     for (uint64_t end = at + size; at < end;) {
-        struct point_run run;
-        if (!point_run(point, source->root, (size_t)at, &run))
+        struct snapshot_run run;
+        if (!snapshot_run(snapshot, source->root, (size_t)at, &run))
             return NULL;
         size_t offset = (size_t)at - run.range.begin;
         size_t part = (run.range.end < end ? run.range.end : (size_t)end) - (size_t)at;
@@ -192,8 +192,8 @@ static const void *checkpoint_look(const struct image_source *image_source, uint
     return room;
 }
 
-/* Of each of its parts the point that first had all of its bytes: from then on they are the same.
- * *ret_written: some of it was written ever. */
+/* Of each of its parts the snapshot that first had all of its bytes: from then on they are the
+ * same. *ret_written: some of it was written ever. */
 static int checkpoint_stamp(const struct making *m, struct source *source, size_t size,
                             bool *ret_written)
 {
@@ -203,8 +203,8 @@ static int checkpoint_stamp(const struct making *m, struct source *source, size_
         return -ENOMEM;
     *ret_written = false;
     for (size_t at = 0; at < size;) {
-        struct point_run run;
-        if (!point_run(m->point, source->root, at, &run))
+        struct snapshot_run run;
+        if (!snapshot_run(m->snapshot, source->root, at, &run))
             return -EFAULT;
         *ret_written = *ret_written || run.bytes;
         for (size_t part = at / IMAGE_PART; part * IMAGE_PART < run.range.end; part++)
@@ -217,12 +217,12 @@ static int checkpoint_stamp(const struct making *m, struct source *source, size_
 
 static int checkpoint_write_image(struct making *m, struct image_folder *folder, char *ret_problem)
 {
-    size_t count = point_root_count(m->point);
+    size_t count = snapshot_root_count(m->snapshot);
     struct image_source *sources = calloc(count + 1, sizeof(*sources));
     m->sources = calloc(count + 1, sizeof(*m->sources));
     int error = sources && m->sources ? 0 : -ENOMEM;
     for (size_t i = 0; !error && i < count; i++) {
-        const struct point_root root = point_root(m->point, i);
+        const struct snapshot_root root = snapshot_root(m->snapshot, i);
         m->sources[i] = (struct source){.making = m, .root = i};
         sources[i] = (struct image_source){.id = (uintptr_t)root.memory.object,
                                            .size = root.size,
@@ -278,7 +278,7 @@ static int checkpoint_describe_lease(struct making *m, const char *path)
     return 0;
 }
 
-/* The point, with what the program says to it. */
+/* The snapshot, with what the program says to it. */
 static int checkpoint_make_point_with(struct making *m, const struct checkpoint_partner *asked)
 {
     int has_none = 1;
@@ -321,7 +321,7 @@ static int checkpoint_make_image(struct making *m)
     if (!error)
         error = checkpoint_write_image(m, folder, problem);
     image_folder_close(folder);
-    point_unpin(m->point);
+    snapshot_unpin(m->snapshot);
     free(m->progress.bytes);
     return error ? checkpoint_fail(m, error, problem) : 0;
 }
@@ -347,7 +347,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
         if (!error && request->keep)
             (void)!image_keep_last(request->folder, ret_report->image, request->keep,
                                    ret_report->not_removed); /* the next one tries */
-        last.keeps = last.keeps || m.point;
+        last.keeps = last.keeps || m.snapshot;
         if (!request->keeps)
             checkpoint_let_go();
         long_lock_release(&residency_token);

@@ -5,9 +5,9 @@
 #include "state/move/move.h"
 
 /*
- * An image of a program while it runs: a point (state/point/point.h), and with it what the objects
- * were at its moment, on disk. The program is stopped for the point's moment alone; what is written
- * is the point's, whatever the program does meanwhile.
+ * An image of a program while it runs: a snapshot (state/snapshot/snapshot.h), and with it what the
+ * objects were at its moment, on disk. The program is stopped for the snapshot's moment alone; what
+ * is written is the snapshot's, whatever the program does meanwhile.
  */
 
 struct checkpoint_request {
@@ -17,8 +17,8 @@ struct checkpoint_request {
     bool strict;
     uint64_t
         bandwidth; /**< Bytes a second for what is copied while the program runs; 0: no limit. */
-    /** Another one follows: the point stays in host memory, so that only what changes is copied and
-     * looked at then. Else it goes, unless somebody else keeps points. */
+    /** Another one follows: the snapshot stays in host memory, so that only what changes is copied
+     * and looked at then. Else it goes, unless somebody else keeps snapshots. */
     bool keeps;
     /** Of this program's images there all but so many go, once it is there; 0: none. */
     uint64_t keep;
@@ -37,7 +37,7 @@ struct checkpoint_report {
     char not_removed[IMAGE_PROBLEM_MAX]; /**< Why older ones are there still; or "". */
     uint64_t bytes;                      /**< That are in the image. */
     uint64_t written;                    /**< Of them, what was not in the folder before; packed. */
-    uint64_t copied;                     /**< To host memory, for the point. */
+    uint64_t copied;                     /**< To host memory, for the snapshot. */
     uint64_t total_ns, downtime_ns;
 };
 
@@ -53,7 +53,7 @@ struct checkpoint_partner {
      * reason. */
     int (*stand)(const struct checkpoint_request *request, void **ret_bytes, size_t *ret_size,
                  char *ret_reason, size_t size);
-    /** @made: its progress is that of a point. Also after a `stand` that failed. */
+    /** @made: its progress is that of a snapshot. Also after a `stand` that failed. */
     void (*go_on)(bool made);
     void (*end)(void);
 };

@@ -4,16 +4,18 @@
 #include "state/command/command.h"
 
 /*
- * The journal: what a protected program gave to its device since the last point (state/point/), as
- * deferred commands keep it: arguments, written bytes, what each came after. When the device is
- * lost, what the point had and the journal, given again in its order, are what the device had.
+ * The journal: what a protected program gave to its device since the last snapshot
+ * (state/snapshot/), as deferred commands keep it: arguments, written bytes, what each came after.
+ * When the device is lost, what the snapshot had and the journal, given again in its order, are
+ * what the device had.
  *
  * The order is one in which the commands could have run: each stands behind what it waits for, and
  * behind what was given to its queue before it. Objects that a command names live for as long as it
  * stands here, whatever the program released.
  *
- * A journal that lacks something is not whole, and worth nothing until the next point: some command
- * cannot be given again, or there is no memory. Then the program is as one that is not protected.
+ * A journal that lacks something is not whole, and worth nothing until the next snapshot: some
+ * command cannot be given again, or there is no memory. Then the program is as one that is not
+ * protected.
  */
 
 /** Commands are kept. Changed with the gate closed. */
@@ -32,8 +34,8 @@ struct journal_entry {
     struct event *wait_list[]; /**< Held. */
 };
 
-/** Empty, whole, and kept from now on; with the gate closed, at the moment of a point. Returns what
- *  it had, for journal_free with the gate open. */
+/** Empty, whole, and kept from now on; with the gate closed, at the moment of a snapshot. Returns
+ * what it had, for journal_free with the gate open. */
 struct journal_entry *journal_begin(void);
 /** Not kept any more; gate closed. Likewise. */
 struct journal_entry *journal_end(void);

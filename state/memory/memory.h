@@ -77,7 +77,7 @@ struct memory {
     cl_mem_flags flags;            /**< What clGetMemObjectInfo answers. */
     size_t size;                   /**< Bytes. */
     size_t origin;                 /**< Of a sub-buffer, bytes from the root. */
-    bool uses_svm;                 /**< CL_MEM_USE_HOST_PTR, and it points into SVM. */
+    bool uses_svm;                 /**< CL_MEM_USE_HOST_PTR, and it snapshots into SVM. */
     void *host_ptr;                /**< CL_MEM_USE_HOST_PTR's, or NULL. */
     struct image_shape *image;     /**< Owned; NULL for buffers. */
     cl_mem_properties *properties; /**< Owned, with the final 0; or NULL. */

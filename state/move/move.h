@@ -166,8 +166,9 @@ struct move_partner {
     void (*told)(const struct move_request *request, enum move_news news);
 };
 /**
- * Who does again on another device what a protected program did on one that is lost (state/point/).
- * A move from there is a recovery then: it takes the program along though bytes of it are lost.
+ * Who does again on another device what a protected program did on one that is lost
+ * (state/snapshot/). A move from there is a recovery then: it takes the program along though bytes
+ * of it are lost.
  */
 struct move_context;
 struct residence;

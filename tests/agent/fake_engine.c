@@ -23,8 +23,8 @@
 #include "state/move/status.h"
 #include "state/move/stored.h"
 #include "state/object/lost.h"
-#include "state/point/point.h"
-#include "state/point/protect.h"
+#include "state/snapshot/protect.h"
+#include "state/snapshot/snapshot.h"
 
 #define TOTAL_BYTES (64u << 20)
 
@@ -276,8 +276,8 @@ void checkpoint_end(void)
     checkpoints = 0;
 }
 
-/* Protection: what was said last is how many bytes the point has, and FAKE_PROTECT is why there can
- * be none. */
+/* Protection: what was said last is how many bytes the snapshot has, and FAKE_PROTECT is why there
+ * can be none. */
 
 int protect_begin(const struct protect_settings *settings)
 {
@@ -285,7 +285,7 @@ int protect_begin(const struct protect_settings *settings)
     protection.on = true;
     protection.since_ns = now_ns();
     protection.broken = getenv("FAKE_PROTECT");
-    protection.point_bytes = settings->bytes ? settings->bytes : settings->interval_ns / 1000;
+    protection.snapshot_bytes = settings->bytes ? settings->bytes : settings->interval_ns / 1000;
     pthread_mutex_unlock(&lock);
     return 0;
 }
@@ -297,12 +297,12 @@ void protect_end(void)
     pthread_mutex_unlock(&lock);
 }
 
-int protect_point(const struct point_request *wanted, struct point_report *ret_report)
+int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_report *ret_report)
 {
     (void)wanted;
-    *ret_report = (struct point_report){.total_ns = 7000000, .downtime_ns = 3000000};
+    *ret_report = (struct snapshot_report){.total_ns = 7000000, .downtime_ns = 3000000};
     pthread_mutex_lock(&lock);
-    protection.points++;
+    protection.snapshots++;
     protection.at_ns = now_ns();
     protection.paused_ns += ret_report->downtime_ns;
     pthread_mutex_unlock(&lock);

@@ -10,8 +10,8 @@
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
-#include "state/point/point.h"
-#include "state/point/protect.h"
+#include "state/snapshot/protect.h"
+#include "state/snapshot/snapshot.h"
 #include "tests/fuzz/fuzz.h"
 
 /*
@@ -142,10 +142,10 @@ void protect_end(void)
     is_protected = false;
 }
 
-int protect_point(const struct point_request *wanted, struct point_report *ret_report)
+int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_report *ret_report)
 {
     (void)wanted;
-    *ret_report = (struct point_report){.error = -EPERM};
+    *ret_report = (struct snapshot_report){.error = -EPERM};
     memset(ret_report->reason, '\n', sizeof(ret_report->reason) - 1);
     return ret_report->error;
 }

@@ -10,10 +10,10 @@
 #include "state/checkpoint/checkpoint.h"
 #include "state/image/image_read.h"
 #include "state/move/stored.h"
-#include "state/point/point.h"
-#include "state/point/protect.h"
 #include "state/program/kernel.h"
 #include "state/recipe/container.h"
+#include "state/snapshot/protect.h"
+#include "state/snapshot/snapshot.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/folder.h"
 
@@ -244,14 +244,14 @@ Test(checkpoint, is_the_point_of_a_protected_program_too, .timeout = 120)
     cr_assert_gt(before.commands, 0);
     makes(false);
     protect_read(&after);
-    cr_expect_eq(after.points, before.points + 1);
+    cr_expect_eq(after.snapshots, before.snapshots + 1);
     cr_expect_eq(after.commands, 0, "what was given before is in the point");
-    cr_expect_gt(point_bytes(), 0, "the program is protected still");
+    cr_expect_gt(snapshot_bytes(), 0, "the program is protected still");
     open_image();
     cr_expect_eq(added(), 3);
     close_image();
     protect_end();
-    cr_expect_eq(point_bytes(), 0);
+    cr_expect_eq(snapshot_bytes(), 0);
     close_program();
 }
 
@@ -291,7 +291,7 @@ Test(checkpoint, is_of_one_moment_while_the_program_runs, .timeout = 240)
     atomic_store(&over, true);
     pthread_join(thread, NULL);
     checkpoint_end();
-    cr_expect_eq(point_bytes(), 0);
+    cr_expect_eq(snapshot_bytes(), 0);
     close_program();
 }
 
@@ -300,7 +300,7 @@ Test(checkpoint, writes_what_changed_since_the_one_before, .timeout = 120)
     cl_uint change[4] = {1, 2, 3, 4};
     open_program();
     makes(true);
-    cr_expect_gt(point_bytes(), 0, "another one follows");
+    cr_expect_gt(snapshot_bytes(), 0, "another one follows");
     OK(clEnqueueWriteBuffer(f.program.queue, f.large, CL_TRUE, 5 << 20, sizeof(change), change, 0,
                             NULL, NULL));
     makes(true);
@@ -308,7 +308,7 @@ Test(checkpoint, writes_what_changed_since_the_one_before, .timeout = 120)
     cr_expect_gt(f.report.written, 0);
     makes(false);
     cr_expect_eq(f.report.written, 0);
-    cr_expect_eq(point_bytes(), 0, "none follows");
+    cr_expect_eq(snapshot_bytes(), 0, "none follows");
     close_program();
 }
 
@@ -349,7 +349,7 @@ Test(checkpoint, leaves_the_program_and_older_images_alone_when_it_fails, .timeo
     cr_expect_eq(checkpoint(false), MOVE_ROLLED_BACK);
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
     cr_expect(strstr(f.report.reason, "ulimit"), "%s", f.report.reason);
-    cr_expect_eq(point_bytes(), 0);
+    cr_expect_eq(snapshot_bytes(), 0);
     static atomic_bool cancel = true;
     const struct checkpoint_request request = {.folder = f.folder, .cancel = &cancel};
     checkpoint_make(&request, &f.report);

@@ -17,9 +17,9 @@
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
 #include "state/driver/quirks.h"
-#include "state/point/point.h"
 #include "state/program/kernel.h"
 #include "state/program/pace.h"
+#include "state/snapshot/snapshot.h"
 #include "tests/state/command/slices_rig.h"
 
 /* Launches in pieces: what a program sees is one launch, wherever its pieces run. */
@@ -168,31 +168,31 @@ static bool fail_and_suspend(struct scene *s, cl_event event)
     return runs;
 }
 
-/* What is waited for comes only from who resumes it, who would wait for the point. */
+/* What is waited for comes only from who resumes it, who would wait for the snapshot. */
 static bool suspend_and_make_a_point(struct scene *s, cl_event event)
 {
-    struct point_request request = {.deadline_ns = clock_now_ns() + 60 * NS_PER_S};
-    struct point_report report;
+    struct snapshot_request request = {.deadline_ns = clock_now_ns() + 60 * NS_PER_S};
+    struct snapshot_report report;
     engine_rig_moves(&s->rig, NULL);
     bool runs = status_of(event) == CL_RUNNING;
-    int error = point_make(&request, &report);
+    int error = snapshot_make(&request, &report);
     engine_rig_moves(&s->rig, "two");
     cr_assert_eq(error, runs ? -EBUSY : 0, "%s", report.reason);
     cr_assert(!runs || strstr(report.reason, "suspended"), "%s", report.reason);
-    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
     cr_assert_eq(status_of(event), CL_COMPLETE);
-    point_forget();
+    snapshot_forget();
     return runs;
 }
 
 static void *make_a_point(void *unused)
 {
-    const struct point_request request = {.most_ns = 60 * NS_PER_S};
-    struct point_report report;
-    int error = point_make(&request, &report);
+    const struct snapshot_request request = {.most_ns = 60 * NS_PER_S};
+    struct snapshot_report report;
+    int error = snapshot_make(&request, &report);
     cr_assert(error == 0 || (error == -EBUSY && strstr(report.reason, "a move goes first")), "%s",
               report.reason);
-    point_forget();
+    snapshot_forget();
     return unused;
 }
 

@@ -1,5 +1,5 @@
-#ifndef RESEAT_TESTS_STATE_POINT_RECOVER_PLAY_H
-#define RESEAT_TESTS_STATE_POINT_RECOVER_PLAY_H
+#ifndef RESEAT_TESTS_STATE_SNAPSHOT_RECOVER_PLAY_H
+#define RESEAT_TESTS_STATE_SNAPSHOT_RECOVER_PLAY_H
 
 #include "tests/support/engine_rig.h"
 
@@ -40,7 +40,8 @@ void called_once(const struct play *play);
 bool is_on(const char *name);
 /** Whoever moves the program, or makes a point of it, does so while much of it is under way. */
 void go(const char *name);
-/** What it needs next is where it was: that may be lost before a command needs it, or a point. */
+/** What it needs next is where it was: that may be lost before a command needs it, or a snapshot.
+ */
 void leave_on_demand(const char *name);
 uint64_t recoveries(void);
 /** The device is back for the next round, and so is the program. */

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "state/point/protect.h"
-#include "tests/state/point/recover_play.h"
+#include "state/snapshot/protect.h"
+#include "tests/state/snapshot/recover_play.h"
 
 /*
  * A protected program whose device is lost, at each of its calls of the driver: it ends with what
@@ -204,7 +204,7 @@ static void compute_with_points(struct play *play)
     has(play, play->a, play->a_is);
 }
 
-/* What ended before a point has no order to be known by, and nobody waited for it. */
+/* What ended before a snapshot has no order to be known by, and nobody waited for it. */
 static void compute_apart_with_points(struct play *play)
 {
     cl_event events[6];

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_POINT_POINT_H
-#define RESEAT_STATE_POINT_POINT_H
+#ifndef RESEAT_STATE_SNAPSHOT_SNAPSHOT_H
+#define RESEAT_STATE_SNAPSHOT_SNAPSHOT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -7,7 +7,8 @@
 #include "state/memory/memory.h"
 
 /*
- * A point: the bytes of all memory objects as they were at one moment, in host memory of our own.
+ * A snapshot: the bytes of all memory objects as they were at one moment, in host memory of our
+ * own.
  *
  * It is made as a move makes its copies: in rounds while the program runs, then the rest with the
  * gate closed and the queues drained. That is the moment: every command given before it has ended,
@@ -15,12 +16,12 @@
  * bytes are read where the latest ones are, into chunks beside the objects' host copies, which
  * maps, devices that work in place, and later copies go on using.
  *
- * The chunks of a point are shared with the one before where no command wrote there since, so that
- * a point costs what has changed; of one of which parts are known to be the same, the others are
- * kept beside it. Whoever pins a point keeps it as it is, whatever comes later. A
+ * The chunks of a snapshot are shared with the one before where no command wrote there since, so
+ * that a snapshot costs what has changed; of one of which parts are known to be the same, the
+ * others are kept beside it. Whoever pins a snapshot keeps it as it is, whatever comes later. A
  * point that cannot be made leaves the one before as it was.
  *
- * What a point has of bytes that are mapped for writing at the moment: what some device has of
+ * What a snapshot has of bytes that are mapped for writing at the moment: what some device has of
  * them, so the bytes before the map. Where the host copy is all there is (a device that works in
  * place, or host memory alone has the latest bytes) it is what is in the host copy then, which the
  * program may be in the middle of changing, as OpenCL lets it until the unmap; an unmap is a
@@ -31,12 +32,12 @@
  */
 
 /** Bytes of a chunk of a buffer, the last of which may be shorter. An image is one chunk. */
-#define POINT_CHUNK ((size_t)2 << 20)
+#define SNAPSHOT_CHUNK ((size_t)2 << 20)
 
-struct point;
+struct snapshot;
 
-/** A root object in a point. Valid for as long as the point is pinned. */
-struct point_root {
+/** A root object in a snapshot. Valid for as long as the snapshot is pinned. */
+struct snapshot_root {
     struct object_weak memory;  /**< It may have been released since. */
     struct object_weak context; /**< Likewise. */
     cl_mem_object_type type;
@@ -46,44 +47,44 @@ struct point_root {
 };
 
 /** A run of bytes that a root had. */
-struct point_run {
+struct snapshot_run {
     struct range range;
     const char *bytes; /**< From range.begin on; NULL: they had never been written. */
-    uint64_t since;    /**< The serial of the point that first had them: in the ones from there on
-                            they are the same. */
+    uint64_t since; /**< The serial of the snapshot that first had them: in the ones from there on
+                         they are the same. */
 };
 
-struct point_request {
+struct snapshot_request {
     uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
     const atomic_bool *cancel; /**< Or NULL. */
     /** Copies ahead go on until the program would be stopped for no longer; 0: MOVE_DOWNTIME_NS. */
     uint64_t max_downtime_ns;
-    bool strict; /**< Rather no point than a longer pause. */
+    bool strict; /**< Rather no snapshot than a longer pause. */
     /** Rather none as well where copies ahead do not help and the rest is expected to stop the
      * program for longer; 0: however long. */
     uint64_t most_ns;
     uint64_t
         bandwidth;   /**< Bytes a second for what is copied while the program runs; 0: no limit. */
-    uint64_t memory; /**< Bytes that all points may have together; 0: no limit. */
+    uint64_t memory; /**< Bytes that all snapshots may have together; 0: no limit. */
     /**
      * Called at the moment, on the caller's thread, with the gate closed: what else is to be of
      * that moment is looked at here. No driver calls, and nothing that waits. -errno: there is no
      * point. Or NULL.
      */
-    int (*moment)(void *data, const struct point *point);
+    int (*moment)(void *data, const struct snapshot *snapshot);
     /**
      * Called once, on the caller's thread and with the gate open, when what is left to be copied is
-     * little: from when it returned 0 the program gives no command until point_make() returns. Or
-     * -errno: there is no point. Or NULL.
+     * little: from when it returned 0 the program gives no command until snapshot_make() returns.
+     * Or -errno: there is no snapshot. Or NULL.
      */
     int (*stand)(void *data);
     void *data;
 };
 
-struct point_report {
-    int error;        /**< As point_make. */
+struct snapshot_report {
+    int error;        /**< As snapshot_make. */
     char reason[512]; /**< One line; "" when it was made. */
-    uint64_t serial;  /**< Of the point that was made. */
+    uint64_t serial;  /**< Of the snapshot that was made. */
     uint64_t total_ns;
     uint64_t downtime_ns; /**< With the gate closed, in all. */
     uint64_t expected_ns; /**< Of -EBUSY: what it would have been expected to stop it for. */
@@ -102,31 +103,32 @@ struct point_report {
  * cannot be read), -ENOMEM, -EIO (a driver failed), -EBUSY (strict, or most_ns: the pause would be
  * longer), -ETIMEDOUT, -ECANCELED, -ESHUTDOWN (the program ends), or what `moment` or `stand` said.
  */
-int point_make(const struct point_request *request, struct point_report *ret_report);
+int snapshot_make(const struct snapshot_request *request, struct snapshot_report *ret_report);
 
 /** The latest point, pinned, or NULL. Thread-safe. */
-struct point *point_pin(void);
+struct snapshot *snapshot_pin(void);
 /** NULL is allowed. Thread-safe. */
-void point_unpin(struct point *point);
+void snapshot_unpin(struct snapshot *snapshot);
 /** There is no latest point any more; whoever pinned it keeps it. */
-void point_forget(void);
+void snapshot_forget(void);
 
 /** Rises with each point of the process, from 1. */
-uint64_t point_serial(const struct point *point);
+uint64_t snapshot_serial(const struct snapshot *snapshot);
 /** CLOCK_MONOTONIC. */
-uint64_t point_moment(const struct point *point);
-size_t point_root_count(const struct point *point);
-/** @index  Less than point_root_count. */
-struct point_root point_root(const struct point *point, size_t index);
+uint64_t snapshot_moment(const struct snapshot *snapshot);
+size_t snapshot_root_count(const struct snapshot *snapshot);
+/** @index  Less than snapshot_root_count. */
+struct snapshot_root snapshot_root(const struct snapshot *snapshot, size_t index);
 /** The index of @memory, a root, or SIZE_MAX: it was made since. Only of an object that is held. */
-size_t point_find(const struct point *point, const struct memory *memory);
+size_t snapshot_find(const struct snapshot *snapshot, const struct memory *memory);
 /**
  * The run of bytes that has byte @at of the root: a chunk's, or, where a little of it changed since
  * another point, some parts of one. False at its end.
  */
-bool point_run(const struct point *point, size_t index, size_t at, struct point_run *ret_run);
+bool snapshot_run(const struct snapshot *snapshot, size_t index, size_t at,
+                  struct snapshot_run *ret_run);
 
-/** Bytes that all points have together. */
-uint64_t point_bytes(void);
+/** Bytes that all snapshots have together. */
+uint64_t snapshot_bytes(void);
 
 #endif

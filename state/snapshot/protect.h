@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_POINT_PROTECT_H
-#define RESEAT_STATE_POINT_PROTECT_H
+#ifndef RESEAT_STATE_SNAPSHOT_PROTECT_H
+#define RESEAT_STATE_SNAPSHOT_PROTECT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,17 +12,17 @@
  *
  * Points are made again and again, and what is given between them is kept in the journal. When the
  * device is lost, whoever asked something of it waits; a thread of ours moves the program to a
- * device that takes it, gives its objects the bytes of the point there, gives the journal again in
- * its order, and lets the commands that had not ended end, once. Then the program goes on.
+ * device that takes it, gives its objects the bytes of the snapshot there, gives the journal again
+ * in its order, and lets the commands that had not ended end, once. Then the program goes on.
  *
  * What cannot be protected is said (protect_read), and is as it is without: programs that are
  * pinned (object/pin.h), have several virtual devices, or gave a launch in pieces or a command that
- * ended in an error since the last point; and what was printed by kernels is printed again. Where
- * what is done again depends on chance (the order of atomic functions on floats) it may come out
- * otherwise.
+ * ended in an error since the last snapshot; and what was printed by kernels is printed again.
+ * Where what is done again depends on chance (the order of atomic functions on floats) it may come
+ * out otherwise.
  */
 
-/** How often points are made, where nobody says. */
+/** How often snapshots are made, where nobody says. */
 #define PROTECT_INTERVAL_NS UINT64_C(10000000000)
 /** What the journal may take, where nobody says. */
 #define PROTECT_BYTES (UINT64_C(256) << 20)
@@ -44,15 +44,15 @@ struct protect_settings {
 /** From now on, or in another way. Thread-safe; not inside the gate. 0, -ENOMEM, -EAGAIN (no
  *  thread). */
 MUST_CHECK int protect_begin(const struct protect_settings *settings);
-/** Not any more. Blocks on a point or a move that is under way. */
+/** Not any more. Blocks on a snapshot or a move that is under way. */
 void protect_end(void);
-/** Make a point at once. 0, or as point_make. */
+/** Make a snapshot at once. 0, or as snapshot_make. */
 int protect_now(void);
-/** A point for somebody else, as point_make; of a program that is protected it is its point from
- *  then on, and the journal begins anew with it. */
-struct point_request;
-struct point_report;
-int protect_point(const struct point_request *wanted, struct point_report *ret_report);
+/** A snapshot for somebody else, as snapshot_make; of a program that is protected it is its point
+ * from then on, and the journal begins anew with it. */
+struct snapshot_request;
+struct snapshot_report;
+int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_report *ret_report);
 /** How often the program was recovered. Thread-safe; takes no lock that is held for long. */
 uint64_t protect_recoveries(void);
 /**
@@ -77,12 +77,12 @@ struct protect_status {
     bool on;
     bool seeks;         /**< Its device is lost, and what it did is to be done again on another. */
     const char *broken; /**< Why the program is not protected at the moment; NULL: it is. Static. */
-    uint64_t points;    /**< That were made. */
+    uint64_t snapshots; /**< That were made. */
     uint64_t recoveries;
     uint64_t differences;     /**< Reads that, done again, gave other bytes than the program has. */
     uint64_t commands, bytes; /**< Of the journal. */
-    uint64_t point_bytes;
-    uint64_t at_ns;       /**< CLOCK_MONOTONIC, of the last point; 0: there was none. */
+    uint64_t snapshot_bytes;
+    uint64_t at_ns;       /**< CLOCK_MONOTONIC, of the last snapshot; 0: there was none. */
     uint64_t downtime_ns; /**< That it took. */
     uint64_t paused_ns;   /**< That all of them took since protection began... */
     uint64_t since_ns;    /**< ...then, by CLOCK_MONOTONIC. */
@@ -92,7 +92,7 @@ struct protect_status {
 /** Thread-safe; takes no lock that is held for long. */
 void protect_read(struct protect_status *ret_status);
 /** The program let go of something and asked to be told when it is gone, which is kept for the
- * journal: the next point is not put off. Thread-safe; looks at all of its memory. */
+ * journal: the next snapshot is not put off. Thread-safe; looks at all of its memory. */
 bool protect_is_waited_for(void);
 
 #endif

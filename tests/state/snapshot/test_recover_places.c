@@ -11,8 +11,8 @@
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/object/retry.h"
-#include "state/point/protect.h"
-#include "tests/state/point/recover_play.h"
+#include "state/snapshot/protect.h"
+#include "tests/state/snapshot/recover_play.h"
 
 /* Where a program goes on whose device is lost, and what it was in the middle of: builds, moves,
  * suspends. */
@@ -285,7 +285,7 @@ Test(recover, one_that_has_nothing_yet_tries_each_device, .timeout = 60)
     free(rig.devices);
 }
 
-/* What it has since its last point can be carried nowhere: it is as without protection. */
+/* What it has since its last snapshot can be carried nowhere: it is as without protection. */
 Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
 {
     static const char *const counting = "global uint count = 5;\n"

@@ -6,13 +6,14 @@
 #include "state/base/clock.h"
 #include "state/command/journal.h"
 #include "state/object/lost.h"
-#include "state/point/protect.h"
-#include "tests/state/point/recover_play.h"
+#include "state/snapshot/protect.h"
+#include "tests/state/snapshot/recover_play.h"
 
-/* What is given again: what points and the journal have, and what the program was told before. */
+/* What is given again: what snapshots and the journal have, and what the program was told before.
+ */
 
-/* Of the loss a point is the first to hear that is made for what a build begins anew, from what the
- * driver says of a command. Without the journal nothing could be done again. */
+/* Of the loss a snapshot is the first to hear that is made for what a build begins anew, from what
+ * the driver says of a command. Without the journal nothing could be done again. */
 Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
 {
     enum { ROUNDS = 16 };
@@ -42,7 +43,7 @@ Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
     free(rig.devices);
 }
 
-/* It is replaced before who made the point asks why that failed. */
+/* It is replaced before who made the snapshot asks why that failed. */
 Test(recover, a_loss_that_is_over_is_known_to_who_failed_for_it, .timeout = 60)
 {
     struct play play;
@@ -97,19 +98,19 @@ Test(recover, times_that_were_told_stay)
     free(rig.devices);
 }
 
-static void await_points(uint64_t count)
+static void await_snapshots(uint64_t count)
 {
     struct protect_status status;
     for (unsigned i = 0; i < 20000; i++) {
         protect_read(&status);
-        if (status.points >= count && !status.broken)
+        if (status.snapshots >= count && !status.broken)
             return;
         engine_rig_sleep(1);
     }
-    cr_assert_fail("%lu points", (unsigned long)status.points);
+    cr_assert_fail("%lu points", (unsigned long)status.snapshots);
 }
 
-/* A journal that has what it may makes a point, and so does what cannot be given again. */
+/* A journal that has what it may makes a snapshot, and so does what cannot be given again. */
 Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
 {
     const struct protect_settings small = {.interval_ns = UINT64_C(3600000000000),
@@ -120,7 +121,7 @@ Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
     open_play(&play, 0);
     cr_assert_eq(protect_begin(&small), 0);
     protect_read(&status);
-    uint64_t points = status.points;
+    uint64_t snapshots = status.snapshots;
     for (unsigned i = 0; i < 64; i++) {
         play.a_is[i] = i * 31;
         OK(clEnqueueWriteBuffer(play.program.queue, play.a, CL_TRUE, 0, BYTES, play.a_is, 0, NULL,
@@ -128,17 +129,17 @@ Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
         protect_read(&status);
         cr_assert_leq(status.bytes, 18 * BYTES);
     }
-    await_points(points + 1);
+    await_snapshots(snapshots + 1);
     /* Its kernels are other ones from now on. */
     launch(&play, 1, 0, NULL, NULL);
     OK(clFinish(play.program.queue));
     OK(clReleaseKernel(play.kernel));
     protect_read(&status);
-    points = status.points;
+    snapshots = status.snapshots;
     OK(clBuildProgram(play.program.program, 0, NULL, "-DOTHER", NULL, NULL));
     play.kernel = engine_kernel(play.program.program, "add");
     protect_read(&status);
-    cr_assert_eq(status.points, points + 1);
+    cr_assert_eq(status.snapshots, snapshots + 1);
     launch(&play, 3, 0, NULL, NULL);
     cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
     has(&play, play.b, play.b_is);
@@ -149,7 +150,7 @@ Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
     free(rig.devices);
 }
 
-/* What had ended at the point is in no journal, whether anybody had asked for it or not. */
+/* What had ended at the snapshot is in no journal, whether anybody had asked for it or not. */
 Test(recover, what_ended_before_a_point_has_ended, .timeout = 60)
 {
     struct play play;

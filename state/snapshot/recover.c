@@ -1,4 +1,4 @@
-#include "state/point/recover.h"
+#include "state/snapshot/recover.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -12,13 +12,13 @@
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
-#include "state/point/point.h"
+#include "state/snapshot/snapshot.h"
 #include "state/transfer/transfer.h"
 
 struct recovery {
     struct move_context *contexts;
     size_t count;
-    const struct point *point;
+    const struct snapshot *snapshot;
     char *reason;
     size_t reason_size;
 };
@@ -53,8 +53,8 @@ static int recover_restore_root(const struct recovery *r, struct transfer *trans
                                 struct memory *root, uint8_t residence_index)
 {
     struct residence *residence = root->context->at[residence_index];
-    size_t index = point_find(r->point, root);
-    struct point_run run;
+    size_t index = snapshot_find(r->snapshot, root);
+    struct snapshot_run run;
     int error = 0;
     if (atomic_load(&root->version) == 0)
         return 0;
@@ -68,7 +68,8 @@ static int recover_restore_root(const struct recovery *r, struct transfer *trans
         return recover_fail(r, -ENOTSUP, "%s works in memory that the program lent or maps",
                             device_name(residence->device));
     compare_forget(root);
-    for (size_t at = 0; error == 0 && index != SIZE_MAX && point_run(r->point, index, at, &run);
+    for (size_t at = 0;
+         error == 0 && index != SIZE_MAX && snapshot_run(r->snapshot, index, at, &run);
          at = run.range.end) {
         if (!run.bytes)
             continue;
@@ -91,7 +92,7 @@ static int recover_restore(const struct recovery *r, const struct move_context *
     struct transfer *transfer;
     uintptr_t cursor = 0;
     struct memory *memory;
-    int error = transfer_create(NULL, residence, point_bytes(), &none, &transfer);
+    int error = transfer_create(NULL, residence, snapshot_bytes(), &none, &transfer);
     if (error != 0)
         return recover_fail(r, error, "nothing can be copied to %s",
                             device_name(residence->device));
@@ -292,11 +293,11 @@ static void recover_end_all(void)
 
 int recover_again(struct move_context *contexts, size_t count, char *ret_reason, size_t reason_size)
 {
-    struct point *point = point_pin();
-    const struct recovery r = {contexts, count, point, ret_reason, reason_size};
+    struct snapshot *snapshot = snapshot_pin();
+    const struct recovery r = {contexts, count, snapshot, ret_reason, reason_size};
     struct pending pending = {0};
-    if (!point || journal_broken()) {
-        point_unpin(point);
+    if (!snapshot || journal_broken()) {
+        snapshot_unpin(snapshot);
         return recover_fail(&r, -ENOENT, "the program is not protected: %s", journal_broken());
     }
     int error = 0;
@@ -313,6 +314,6 @@ int recover_again(struct move_context *contexts, size_t count, char *ret_reason,
     if (error == 0)
         recover_end_all();
     span_end(begun, "recovery", "journal", NULL, 0);
-    point_unpin(point);
+    snapshot_unpin(snapshot);
     return error;
 }

@@ -1,4 +1,4 @@
-#include "state/point/point_compare.h"
+#include "state/snapshot/snapshot_compare.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #define CHUNKS_AHEAD ((size_t)128)
 
 #define PIECES CHUNK_PARTS
-_Static_assert(PIECES == 32 && POINT_CHUNK % DIGEST_CHUNK == 0, "a bit of `same` is one");
+_Static_assert(PIECES == 32 && SNAPSHOT_CHUNK % DIGEST_CHUNK == 0, "a bit of `same` is one");
 
 /* Stale chunks of one root, [first, end). */
 struct group {
@@ -23,7 +23,7 @@ struct group {
     bool ahead;
 };
 
-static uint32_t point_compare_all_pieces(size_t bytes)
+static uint32_t snapshot_compare_all_pieces(size_t bytes)
 {
     size_t count = digest_chunks(bytes);
     return count >= PIECES ? UINT32_MAX : (UINT32_C(1) << count) - 1;
@@ -31,36 +31,36 @@ static uint32_t point_compare_all_pieces(size_t bytes)
 
 bool stale_is_same(const struct stale *stale, struct range chunk)
 {
-    return stale->same != 0 && stale->same == point_compare_all_pieces(chunk.end - chunk.begin);
+    return stale->same != 0 && stale->same == snapshot_compare_all_pieces(chunk.end - chunk.begin);
 }
 
-static bool point_compare_is_same(const struct stale *stale, struct range chunk, size_t at)
+static bool snapshot_compare_is_same(const struct stale *stale, struct range chunk, size_t at)
 {
     return stale->same != 0 && (stale->same >> ((at - chunk.begin) / DIGEST_CHUNK)) & 1;
 }
 
 size_t stale_run(const struct stale *stale, struct range chunk, size_t at, bool *ret_same)
 {
-    bool same = point_compare_is_same(stale, chunk, at);
+    bool same = snapshot_compare_is_same(stale, chunk, at);
     /* An image's only chunk may have more pieces than there are bits: none of them is looked at. */
     size_t end = stale->same == 0 ? chunk.end : at;
-    while (end < chunk.end && point_compare_is_same(stale, chunk, end) == same)
+    while (end < chunk.end && snapshot_compare_is_same(stale, chunk, end) == same)
         end += DIGEST_CHUNK;
     *ret_same = same;
     return end < chunk.end ? end : chunk.end;
 }
 
-static struct chunk *point_compare_chunk_of(const struct group *group, size_t at)
+static struct chunk *snapshot_compare_chunk_of(const struct group *group, size_t at)
 {
     return group->kept->chunks[group->making->stale[at].chunk];
 }
 
 /* The device that has all of a stale chunk, and nobody nearer; or RESIDENCE_NONE. */
-static uint8_t point_compare_index_of(const struct group *group, size_t at)
+static uint8_t snapshot_compare_index_of(const struct group *group, size_t at)
 {
     struct range range = kept_range(group->kept, group->making->stale[at].chunk);
     struct extent extent = extent_at(group->root, range.begin);
-    if (!point_compare_chunk_of(group, at) || extent.range.end < range.end ||
+    if (!snapshot_compare_chunk_of(group, at) || extent.range.end < range.end ||
         making_in_host(group->root, &extent))
         return RESIDENCE_NONE;
     uint8_t residence_index = making_on_device(group->root, &extent);
@@ -69,7 +69,8 @@ static uint8_t point_compare_index_of(const struct group *group, size_t at)
     return waits ? RESIDENCE_NONE : residence_index;
 }
 
-static struct compare_way point_compare_way_of(const struct group *group, uint8_t residence_index)
+static struct compare_way snapshot_compare_way_of(const struct group *group,
+                                                  uint8_t residence_index)
 {
     return (struct compare_way){.context = group->root->context,
                                 .from = residence_index,
@@ -79,7 +80,7 @@ static struct compare_way point_compare_way_of(const struct group *group, uint8_
                                 .limits = &group->making->move.limits};
 }
 
-static bool point_compare_begin(const struct group *group)
+static bool snapshot_compare_begin(const struct group *group)
 {
     if (!group->ahead)
         return true;
@@ -90,7 +91,7 @@ static bool point_compare_begin(const struct group *group)
     return false;
 }
 
-static void point_compare_end(const struct group *group)
+static void snapshot_compare_end(const struct group *group)
 {
     if (!group->ahead)
         return;
@@ -100,37 +101,37 @@ static void point_compare_end(const struct group *group)
 
 /* It is worth the while. What is kept is digested while the program runs: that does not count, for
  * what it spares is copied, stored and hashed too, or stops the program. */
-static bool point_compare_pays(const struct group *group)
+static bool snapshot_compare_pays(const struct group *group)
 {
     size_t bytes = 0;
     uint8_t residence_index = RESIDENCE_NONE;
     bool worth = false;
     for (size_t i = group->first; i < group->end; i++) {
-        struct chunk *chunk = point_compare_chunk_of(group, i);
+        struct chunk *chunk = snapshot_compare_chunk_of(group, i);
         bytes += chunk ? chunk->size : 0;
     }
     /* Most of what was looked at last had changed. */
     bool futile = !group->ahead && group->kept->differed > bytes / 2;
-    if (bytes == 0 || futile || !point_compare_begin(group))
+    if (bytes == 0 || futile || !snapshot_compare_begin(group))
         return false;
     for (size_t i = group->first; i < group->end && residence_index == RESIDENCE_NONE; i++)
-        residence_index = point_compare_index_of(group, i);
+        residence_index = snapshot_compare_index_of(group, i);
     if (residence_index != RESIDENCE_NONE) {
-        struct compare_way way = point_compare_way_of(group, residence_index);
+        struct compare_way way = snapshot_compare_way_of(group, residence_index);
         worth = compare_pays(&way, group->root, bytes);
     }
-    point_compare_end(group);
+    snapshot_compare_end(group);
     return worth;
 }
 
 /* What cannot be digested is copied. */
-static int point_compare_learn(const struct group *group)
+static int snapshot_compare_learn(const struct group *group)
 {
     struct digest_runs runs = {0};
     int error = 0;
     for (size_t i = group->first; error == 0 && i < group->end; i++)
-        if (point_compare_chunk_of(group, i))
-            error = chunk_unlearned(point_compare_chunk_of(group, i), &runs);
+        if (snapshot_compare_chunk_of(group, i))
+            error = chunk_unlearned(snapshot_compare_chunk_of(group, i), &runs);
     if (error == 0)
         error = digest_runs(runs.runs, runs.count, &group->making->move.limits);
     free(runs.runs);
@@ -138,30 +139,31 @@ static int point_compare_learn(const struct group *group)
 }
 
 /* Stale chunks from @at on that lie side by side at @residence_index. */
-static size_t point_compare_stretch_end(const struct group *group, size_t at,
-                                        uint8_t residence_index)
+static size_t snapshot_compare_stretch_end(const struct group *group, size_t at,
+                                           uint8_t residence_index)
 {
     size_t most = group->ahead && group->end - at > CHUNKS_AHEAD ? at + CHUNKS_AHEAD : group->end;
     const struct stale *stale = group->making->stale;
     size_t next = at + 1;
     while (next < most && stale[next].chunk == stale[next - 1].chunk + 1 &&
-           point_compare_index_of(group, next) == residence_index)
+           snapshot_compare_index_of(group, next) == residence_index)
         next++;
     return next;
 }
 
-static void point_compare_mark(const struct group *group, size_t at, const struct digest *digests)
+static void snapshot_compare_mark(const struct group *group, size_t at,
+                                  const struct digest *digests)
 {
     struct making *making = group->making;
-    const struct chunk *chunk = point_compare_chunk_of(group, at);
+    const struct chunk *chunk = snapshot_compare_chunk_of(group, at);
     for (size_t i = 0; chunk->digests && i < digest_chunks(chunk->size); i++)
         if (digest_same(&digests[i], &chunk->digests[i]))
             making->stale[at].same |= UINT32_C(1) << i;
 }
 
 /* What the device has of stale chunks [@at, @next). */
-static int point_compare_ask(const struct group *group, size_t at, size_t next,
-                             uint8_t residence_index, struct digest *digests)
+static int snapshot_compare_ask(const struct group *group, size_t at, size_t next,
+                                uint8_t residence_index, struct digest *digests)
 {
     struct making *making = group->making;
     size_t first = making->stale[at].chunk * PIECES;
@@ -173,38 +175,38 @@ static int point_compare_ask(const struct group *group, size_t at, size_t next,
     making->digest_ns += clock_now_ns() - began;
     making->digested += last - first * DIGEST_CHUNK;
     for (size_t i = at; error == 0 && i < next; i++)
-        point_compare_mark(group, i, digests + (i - at) * PIECES);
+        snapshot_compare_mark(group, i, digests + (i - at) * PIECES);
     return error == -ENOTSUP ? 0 : error;
 }
 
-static int point_compare_ask_all(const struct group *group)
+static int snapshot_compare_ask_all(const struct group *group)
 {
     struct digest *digests = calloc((group->end - group->first) * PIECES, sizeof(*digests));
     int error = digests ? 0 : -ENOMEM;
     for (size_t at = group->first, next; error == 0 && at < group->end; at = next) {
         next = at + 1;
-        if (!point_compare_begin(group))
+        if (!snapshot_compare_begin(group))
             break;
-        uint8_t residence_index = point_compare_index_of(group, at);
+        uint8_t residence_index = snapshot_compare_index_of(group, at);
         if (residence_index != RESIDENCE_NONE) {
-            next = point_compare_stretch_end(group, at, residence_index);
-            error = point_compare_ask(group, at, next, residence_index, digests);
+            next = snapshot_compare_stretch_end(group, at, residence_index);
+            error = snapshot_compare_ask(group, at, next, residence_index, digests);
         }
-        point_compare_end(group);
+        snapshot_compare_end(group);
     }
     free(digests);
     return error;
 }
 
 /* What of them is going to be read. */
-static void point_compare_count(const struct group *group)
+static void snapshot_compare_count(const struct group *group)
 {
     struct making *making = group->making;
     uint64_t bytes = 0;
     for (size_t i = group->first; i < group->end; i++) {
         const struct stale *stale = &making->stale[i];
         struct range range = kept_range(group->kept, stale->chunk);
-        bool keeps = making_keeps(making, point_compare_chunk_of(group, i), stale), same = false;
+        bool keeps = making_keeps(making, snapshot_compare_chunk_of(group, i), stale), same = false;
         if (stale_is_same(stale, range))
             making->report->same += range.end - range.begin;
         for (size_t at = range.begin, next; at < range.end; at = next) {
@@ -215,7 +217,7 @@ static void point_compare_count(const struct group *group)
     group->kept->differed = bytes;
 }
 
-static struct group point_compare_group_at(struct making *making, size_t first, bool ahead)
+static struct group snapshot_compare_group_at(struct making *making, size_t first, bool ahead)
 {
     size_t root = making->stale[first].root, last = first;
     while (last < making->stale_count && making->stale[last].root == root)
@@ -230,16 +232,16 @@ int making_compare(struct making *making, bool ahead)
     int error = 0;
     making->digest_ns = making->digested = 0;
     for (size_t at = 0; error == 0 && at < making->stale_count; at = group.end) {
-        group = point_compare_group_at(making, at, ahead);
-        if (!point_compare_pays(&group)) {
+        group = snapshot_compare_group_at(making, at, ahead);
+        if (!snapshot_compare_pays(&group)) {
             group.kept->differed = UINT64_MAX;
             continue;
         }
-        error = ahead ? point_compare_learn(&group) : 0;
+        error = ahead ? snapshot_compare_learn(&group) : 0;
         if (error == 0)
-            error = point_compare_ask_all(&group);
+            error = snapshot_compare_ask_all(&group);
         if (error == 0)
-            point_compare_count(&group);
+            snapshot_compare_count(&group);
     }
     return error;
 }
@@ -250,12 +252,13 @@ int making_learn(struct making *making)
     int error = 0;
     for (size_t at = 0; error == 0 && at < making->stale_count; at = group.end) {
         uint64_t bytes = 0;
-        group = point_compare_group_at(making, at, true);
+        group = snapshot_compare_group_at(making, at, true);
         for (size_t i = group.first; i < group.end; i++)
-            bytes +=
-                point_compare_chunk_of(&group, i) ? point_compare_chunk_of(&group, i)->size : 0;
+            bytes += snapshot_compare_chunk_of(&group, i)
+                         ? snapshot_compare_chunk_of(&group, i)->size
+                         : 0;
         if (group.kept->differed <= bytes / 2)
-            error = point_compare_learn(&group);
+            error = snapshot_compare_learn(&group);
     }
     return error;
 }

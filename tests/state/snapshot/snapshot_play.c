@@ -1,4 +1,4 @@
-#include "tests/state/point/point_play.h"
+#include "tests/state/snapshot/snapshot_play.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ void play_close(void)
 {
     OK(clReleaseKernel(play.add));
     engine_program_close(&play.program);
-    point_forget();
-    cr_assert_eq(point_bytes(), 0);
+    snapshot_forget();
+    cr_assert_eq(snapshot_bytes(), 0);
     if (play.rig.emu)
         engine_rig_ends_empty(&play.rig);
     free(play.rig.devices);
@@ -53,29 +53,29 @@ cl_mem filled(size_t size)
     return buffer;
 }
 
-struct point_report made(void)
+struct snapshot_report made(void)
 {
-    struct point_request request = {0};
-    struct point_report report;
-    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    struct snapshot_request request = {0};
+    struct snapshot_report report;
+    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
     return report;
 }
 
-size_t index_of(const struct point *point, cl_mem buffer)
+size_t index_of(const struct snapshot *snapshot, cl_mem buffer)
 {
-    size_t index = point_find(point, memory_get(buffer));
+    size_t index = snapshot_find(snapshot, memory_get(buffer));
     cr_assert_neq(index, SIZE_MAX);
     return index;
 }
 
-void read_point(const struct point *point, cl_mem buffer, size_t offset, size_t size,
+void read_point(const struct snapshot *snapshot, cl_mem buffer, size_t offset, size_t size,
                 void *ret_bytes)
 {
-    struct point_run run;
-    size_t index = index_of(point, buffer);
-    cr_assert_leq(offset + size, point_root(point, index).size);
+    struct snapshot_run run;
+    size_t index = index_of(snapshot, buffer);
+    cr_assert_leq(offset + size, snapshot_root(snapshot, index).size);
     for (size_t at = offset; at < offset + size; at = run.range.end) {
-        cr_assert(point_run(point, index, at, &run));
+        cr_assert(snapshot_run(snapshot, index, at, &run));
         cr_assert(run.range.begin <= at && at < run.range.end);
         size_t end = run.range.end < offset + size ? run.range.end : offset + size;
         char *to = (char *)ret_bytes + (at - offset);
@@ -86,24 +86,24 @@ void read_point(const struct point *point, cl_mem buffer, size_t offset, size_t 
     }
 }
 
-void has_added(const struct point *point, cl_mem buffer, size_t size, cl_uint added)
+void has_added(const struct snapshot *snapshot, cl_mem buffer, size_t size, cl_uint added)
 {
     cl_uint *words = malloc(size);
-    read_point(point, buffer, 0, size, words);
+    read_point(snapshot, buffer, 0, size, words);
     for (size_t i = 0; i < size / sizeof(*words); i++)
         if (words[i] != word_of(i) + added)
             cr_assert_fail("word %zu is %u, not %u more than %u", i, words[i], added, word_of(i));
     free(words);
 }
 
-void fails(const struct point_request *request, int error, const struct point *before)
+void fails(const struct snapshot_request *request, int error, const struct snapshot *before)
 {
-    struct point_report report;
-    int given = point_make(request, &report);
+    struct snapshot_report report;
+    int given = snapshot_make(request, &report);
     cr_assert_eq(given, error, "%d: %s", given, report.reason);
     cr_assert_eq(report.error, error);
     cr_assert_neq(report.reason[0], '\0');
-    struct point *now = point_pin();
+    struct snapshot *now = snapshot_pin();
     cr_assert_eq(now, before);
-    point_unpin(now);
+    snapshot_unpin(now);
 }

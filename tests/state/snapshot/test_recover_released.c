@@ -4,10 +4,10 @@
 
 #include "state/base/clock.h"
 #include "state/object/retry.h"
-#include "state/point/point.h"
-#include "state/point/protect.h"
 #include "state/room/room.h"
-#include "tests/state/point/recover_play.h"
+#include "state/snapshot/protect.h"
+#include "state/snapshot/snapshot.h"
+#include "tests/state/snapshot/recover_play.h"
 
 /* What a protected program released is kept for the journal, until somebody waits for its end or
  * needs its room. */
@@ -18,7 +18,7 @@ static void CL_CALLBACK note_end(cl_mem memory, void *told)
     atomic_store((atomic_bool *)told, true);
 }
 
-/* What a program lets go of is kept until the next point, of which it knows nothing: that is not
+/* What a program lets go of is kept until the next snapshot, of which it knows nothing: that is not
  * put off then. */
 Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
 {
@@ -45,7 +45,7 @@ Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
 }
 
 /* So that it stops the program for long: what is mapped is copied while it stands. */
-static void point_that_cost_much(struct play *play)
+static void snapshot_that_cost_much(struct play *play)
 {
     enum { MUCH = 4 << 20 };
     const struct protect_settings often = {.interval_ns = NS_PER_MS * 100};
@@ -63,7 +63,7 @@ static void point_that_cost_much(struct play *play)
     cr_assert_eq(protect_begin(&often), 0);
 }
 
-/* Until points have cost no more than their budget it would wait for as long as that lasts. */
+/* Until snapshots have cost no more than their budget it would wait for as long as that lasts. */
 Test(recover, who_waits_for_an_end_does_not_wait_for_the_budget, .timeout = 120)
 {
     static struct play play;
@@ -72,7 +72,7 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_budget, .timeout = 120)
     const cl_uint n = 7;
     open_rig("link_mb_s=40");
     open_play(&play, 0);
-    point_that_cost_much(&play);
+    snapshot_that_cost_much(&play);
     cl_mem gone = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
     OK(clSetMemObjectDestructorCallback(gone, note_end, &told));
     OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
@@ -144,7 +144,7 @@ Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout =
         OK(clReleaseMemObject(small));
     }
     protect_read(&after);
-    cr_assert_leq(after.points - before.points, 10);
+    cr_assert_leq(after.snapshots - before.snapshots, 10);
     room_set_policy(NULL);
     close_play(&play);
     protect_end();

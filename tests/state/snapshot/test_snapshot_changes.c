@@ -5,7 +5,7 @@
 
 #include "state/memory/compare.h"
 #include "state/object/lost.h"
-#include "tests/state/point/point_play.h"
+#include "tests/state/snapshot/snapshot_play.h"
 
 /* Points of which most only counts as written: what did not change is shared. */
 
@@ -57,19 +57,19 @@ static void compares_close(void)
 }
 
 /* The first words are as often more as they were rewritten, and all others as they began. */
-static void has_rewritten(const struct point *point, cl_uint times)
+static void has_rewritten(const struct snapshot *snapshot, cl_uint times)
 {
     cl_uint *words = malloc(MUCH);
-    read_point(point, rewrite.buffer, 0, MUCH, words);
+    read_point(snapshot, rewrite.buffer, 0, MUCH, words);
     for (size_t i = 0; i < MUCH / sizeof(*words); i++)
         cr_assert_eq(words[i], word_of(i) + (i < FIRST ? times : 0), "word %zu is %u", i, words[i]);
     free(words);
 }
 
-static uint64_t since(const struct point *point, size_t at)
+static uint64_t since(const struct snapshot *snapshot, size_t at)
 {
-    struct point_run run;
-    cr_assert(point_run(point, index_of(point, rewrite.buffer), at, &run));
+    struct snapshot_run run;
+    cr_assert(snapshot_run(snapshot, index_of(snapshot, rewrite.buffer), at, &run));
     return run.since;
 }
 
@@ -77,43 +77,43 @@ static void shares_what_only_counted(const char *config)
 {
     compares_open_on(config);
     (void)rewrites(NULL);
-    struct point_report report = made();
+    struct snapshot_report report = made();
     cr_assert_eq(report.rounds, 1);
     cr_assert_eq(report.copied, DIGEST_CHUNK);
-    cr_assert_eq(report.same, MUCH - POINT_CHUNK);
+    cr_assert_eq(report.same, MUCH - SNAPSHOT_CHUNK);
     cr_assert_eq(report.shared, MUCH - DIGEST_CHUNK);
-    struct point *point = point_pin();
-    has_rewritten(point, 1);
-    cr_assert_eq(since(point, 0), 2);
-    cr_assert_eq(since(point, DIGEST_CHUNK), 1);
-    for (size_t at = POINT_CHUNK; at < MUCH; at += POINT_CHUNK)
-        cr_assert_eq(since(point, at), 1);
-    point_unpin(point);
+    struct snapshot *snapshot = snapshot_pin();
+    has_rewritten(snapshot, 1);
+    cr_assert_eq(since(snapshot, 0), 2);
+    cr_assert_eq(since(snapshot, DIGEST_CHUNK), 1);
+    for (size_t at = SNAPSHOT_CHUNK; at < MUCH; at += SNAPSHOT_CHUNK)
+        cr_assert_eq(since(snapshot, at), 1);
+    snapshot_unpin(snapshot);
     compares_close();
 }
 
-Test(point, shares_what_only_counted_as_written, .timeout = 120)
+Test(snapshot, shares_what_only_counted_as_written, .timeout = 120)
 {
     shares_what_only_counted(TWO);
 }
 
 /* Host memory is compared with what is kept of it instead of copied. */
-Test(point, shares_what_only_counted_as_written_in_place, .timeout = 120)
+Test(snapshot, shares_what_only_counted_as_written_in_place, .timeout = 120)
 {
     shares_what_only_counted(NULL);
 }
 
-Test(point, of_which_nothing_was_written_is_the_one_before, .timeout = 120)
+Test(snapshot, of_which_nothing_was_written_is_the_one_before, .timeout = 120)
 {
     compares_open();
     add(rewrite.buffer, FIRST, 0);
-    struct point_report report = made();
+    struct snapshot_report report = made();
     cr_assert_eq(report.copied, 0);
     cr_assert_eq(report.shared, MUCH);
-    struct point *point = point_pin();
-    cr_assert_eq(since(point, 0), 1);
-    has_rewritten(point, 0);
-    point_unpin(point);
+    struct snapshot *snapshot = snapshot_pin();
+    cr_assert_eq(since(snapshot, 0), 1);
+    has_rewritten(snapshot, 0);
+    snapshot_unpin(snapshot);
     /* And it is known to be of the latest version. */
     cr_assert_eq(made().same, 0);
     compares_close();
@@ -122,65 +122,65 @@ Test(point, of_which_nothing_was_written_is_the_one_before, .timeout = 120)
 /* One part of a chunk, which the round ahead read as well. */
 static void reads_in_the_pause(const char *config)
 {
-    struct point_request request = {.stand = rewrites};
-    struct point_report report;
+    struct snapshot_request request = {.stand = rewrites};
+    struct snapshot_report report;
     compares_open_on(config);
-    struct point *before = point_pin();
+    struct snapshot *before = snapshot_pin();
     (void)rewrites(NULL);
-    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
     cr_assert_eq(report.rounds, 1);
     cr_assert_eq(report.copied, 2 * DIGEST_CHUNK);
     cr_assert_eq(report.shared, MUCH - DIGEST_CHUNK);
-    struct point *point = point_pin();
-    has_rewritten(point, 2);
+    struct snapshot *snapshot = snapshot_pin();
+    has_rewritten(snapshot, 2);
     has_rewritten(before, 0);
-    point_unpin(before);
-    point_unpin(point);
+    snapshot_unpin(before);
+    snapshot_unpin(snapshot);
     compares_close();
 }
 
-Test(point, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
+Test(snapshot, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
 {
     reads_in_the_pause(TWO);
 }
 
-Test(point, reads_in_the_pause_what_was_written_in_place, .timeout = 120)
+Test(snapshot, reads_in_the_pause_what_was_written_in_place, .timeout = 120)
 {
     reads_in_the_pause(NULL);
 }
 
 /* What the pause read took the place of bytes whose digests were known: those are back then. */
-Test(point, knows_what_the_pause_read_from_what_was_there, .timeout = 120)
+Test(snapshot, knows_what_the_pause_read_from_what_was_there, .timeout = 120)
 {
-    struct point_request request = {.stand = rewrites};
-    struct point_report report;
+    struct snapshot_request request = {.stand = rewrites};
+    struct snapshot_report report;
     compares_open();
     (void)rewrites(NULL);
-    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
     cr_assert_eq(report.copied, 2 * DIGEST_CHUNK);
     add(rewrite.buffer, FIRST, (cl_uint)-1);
     (void)made();
-    struct point *point = point_pin();
-    has_rewritten(point, 1);
-    point_unpin(point);
+    struct snapshot *snapshot = snapshot_pin();
+    has_rewritten(snapshot, 1);
+    snapshot_unpin(snapshot);
     compares_close();
 }
 
-/* Of a chunk that the round found the same, and the point before has as well. */
-Test(point, reads_a_part_of_a_chunk_that_is_not_its_own_yet, .timeout = 120)
+/* Of a chunk that the round found the same, and the snapshot before has as well. */
+Test(snapshot, reads_a_part_of_a_chunk_that_is_not_its_own_yet, .timeout = 120)
 {
-    struct point_request request = {.stand = rewrites};
-    struct point_report report;
+    struct snapshot_request request = {.stand = rewrites};
+    struct snapshot_report report;
     compares_open();
-    struct point *before = point_pin();
+    struct snapshot *before = snapshot_pin();
     add(rewrite.buffer, FIRST, 0);
-    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
     cr_assert_eq(report.copied, DIGEST_CHUNK);
-    struct point *point = point_pin();
-    has_rewritten(point, 1);
+    struct snapshot *snapshot = snapshot_pin();
+    has_rewritten(snapshot, 1);
     has_rewritten(before, 0);
-    point_unpin(before);
-    point_unpin(point);
+    snapshot_unpin(before);
+    snapshot_unpin(snapshot);
     compares_close();
 }
 
@@ -202,10 +202,10 @@ static void add_to_part(size_t part)
 
 #define POINTS 20
 
-static void has_added_to_parts(const struct point *point, const size_t *parts, unsigned count)
+static void has_added_to_parts(const struct snapshot *snapshot, const size_t *parts, unsigned count)
 {
     cl_uint *words = malloc(MUCH);
-    read_point(point, rewrite.buffer, 0, MUCH, words);
+    read_point(snapshot, rewrite.buffer, 0, MUCH, words);
     for (unsigned i = 0; i < count; i++)
         for (size_t j = 0; j < words_of(parts[i]); j++)
             words[parts[i] * DIGEST_CHUNK / sizeof(*words) + j]--;
@@ -215,83 +215,83 @@ static void has_added_to_parts(const struct point *point, const size_t *parts, u
 }
 
 /* Every so often all of it is read: else a chunk would be kept twice and more. */
-Test(point, shares_all_but_a_few_parts_of_a_chunk, .timeout = 240)
+Test(snapshot, shares_all_but_a_few_parts_of_a_chunk, .timeout = 240)
 {
-    struct point *points[POINTS + 1];
-    size_t parts[POINTS], chunk = POINT_CHUNK / DIGEST_CHUNK;
+    struct snapshot *snapshots[POINTS + 1];
+    size_t parts[POINTS], chunk = SNAPSHOT_CHUNK / DIGEST_CHUNK;
     unsigned whole = 0;
     compares_open();
-    points[0] = point_pin();
+    snapshots[0] = snapshot_pin();
     for (unsigned i = 0; i < POINTS; i++) {
         /* Of the second chunk, some of them again; and the last of all, which is short. */
         parts[i] = i % 7 == 6 ? MUCH / DIGEST_CHUNK : chunk + (i % 3 == 2 ? i - 1 : i);
         add_to_part(parts[i]);
-        struct point_report report = made();
-        whole += report.copied == POINT_CHUNK;
-        cr_assert(report.copied == POINT_CHUNK || report.copied <= MUCH % POINT_CHUNK, "%u: %lu", i,
-                  (unsigned long)report.copied);
-        cr_assert_leq(point_bytes(), MUCH + (i + 1) * POINT_CHUNK);
-        points[i + 1] = point_pin();
-        cr_assert_eq(since(points[i + 1], parts[i] * DIGEST_CHUNK), i + 2);
-        has_added_to_parts(points[i + 1], parts, i + 1);
+        struct snapshot_report report = made();
+        whole += report.copied == SNAPSHOT_CHUNK;
+        cr_assert(report.copied == SNAPSHOT_CHUNK || report.copied <= MUCH % SNAPSHOT_CHUNK,
+                  "%u: %lu", i, (unsigned long)report.copied);
+        cr_assert_leq(snapshot_bytes(), MUCH + (i + 1) * SNAPSHOT_CHUNK);
+        snapshots[i + 1] = snapshot_pin();
+        cr_assert_eq(since(snapshots[i + 1], parts[i] * DIGEST_CHUNK), i + 2);
+        has_added_to_parts(snapshots[i + 1], parts, i + 1);
     }
     cr_assert_eq(whole, 1, "%u", whole);
     /* Whoever has one has it as it was, whatever goes first. */
     for (unsigned i = 0; i <= POINTS; i += 2)
-        point_unpin(points[i]);
+        snapshot_unpin(snapshots[i]);
     for (unsigned i = 1; i <= POINTS; i += 2) {
-        has_added_to_parts(points[i], parts, i);
-        point_unpin(points[i]);
+        has_added_to_parts(snapshots[i], parts, i);
+        snapshot_unpin(snapshots[i]);
     }
     compares_close();
 }
 
 /* What a device does not digest is read; what it never did it is not asked again. */
-Test(point, is_made_where_digests_fail, .timeout = 120)
+Test(snapshot, is_made_where_digests_fail, .timeout = 120)
 {
-    struct point_request request = {.stand = rewrites};
-    struct point_report report;
+    struct snapshot_request request = {.stand = rewrites};
+    struct snapshot_report report;
     compares_open();
     (void)rewrites(NULL);
     rewrite.breaks = "clEnqueueNDRangeKernel";
     rewrite.error = CL_OUT_OF_RESOURCES;
-    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
     cr_assert_eq(report.copied, DIGEST_CHUNK + MUCH);
     cr_assert_eq(report.shared, 0);
-    struct point *point = point_pin();
-    has_rewritten(point, 2);
-    point_unpin(point);
+    struct snapshot *snapshot = snapshot_pin();
+    has_rewritten(snapshot, 2);
+    snapshot_unpin(snapshot);
     rewrite.breaks = NULL;
     (void)rewrites(NULL);
     cr_assert_eq(made().copied, MUCH);
     compares_close();
 }
 
-Test(point, that_is_canceled_while_it_digests_leaves_the_one_before, .timeout = 120)
+Test(snapshot, that_is_canceled_while_it_digests_leaves_the_one_before, .timeout = 120)
 {
     atomic_bool canceled = false;
-    struct point_request request = {.stand = rewrites, .cancel = &canceled};
+    struct snapshot_request request = {.stand = rewrites, .cancel = &canceled};
     compares_open();
-    struct point *before = point_pin();
+    struct snapshot *before = snapshot_pin();
     (void)rewrites(NULL);
     rewrite.cancels = &canceled;
     fails(&request, -ECANCELED, before);
     rewrite.cancels = NULL;
     (void)made();
-    struct point *after = point_pin();
+    struct snapshot *after = snapshot_pin();
     has_rewritten(after, 2);
     has_rewritten(before, 0);
-    point_unpin(after);
-    point_unpin(before);
+    snapshot_unpin(after);
+    snapshot_unpin(before);
     compares_close();
 }
 
-Test(point, of_a_device_that_is_lost_while_it_digests_is_none, .timeout = 120)
+Test(snapshot, of_a_device_that_is_lost_while_it_digests_is_none, .timeout = 120)
 {
-    struct point_request request = {.stand = rewrites};
+    struct snapshot_request request = {.stand = rewrites};
     lost_answer_ns = 500000000;
     compares_open();
-    struct point *before = point_pin();
+    struct snapshot *before = snapshot_pin();
     (void)rewrites(NULL);
     rewrite.breaks = "clEnqueueNDRangeKernel";
     rewrite.error = EMU_ERROR_VANISH;
@@ -303,7 +303,7 @@ Test(point, of_a_device_that_is_lost_while_it_digests_is_none, .timeout = 120)
     OK(clReleaseMemObject(rewrite.buffer));
     OK(clReleaseKernel(play.add));
     engine_program_close(&play.program);
-    point_unpin(before);
+    snapshot_unpin(before);
     free(play.rig.devices);
 }
 
@@ -323,23 +323,23 @@ static int adds_somewhere(void *data)
     return 0;
 }
 
-Test(point, has_what_was_written_anywhere_of_what_counts, .timeout = 240)
+Test(snapshot, has_what_was_written_anywhere_of_what_counts, .timeout = 240)
 {
     cl_uint *words = malloc(MUCH), *bytes = malloc(MUCH);
     uint64_t same = 0;
-    struct point_request request = {.stand = adds_somewhere, .data = words};
-    struct point_report report;
+    struct snapshot_request request = {.stand = adds_somewhere, .data = words};
+    struct snapshot_report report;
     compares_open();
     for (size_t i = 0; i < MUCH / sizeof(*words); i++)
         words[i] = word_of(i);
     for (unsigned i = 0; i < 24; i++) {
         (void)adds_somewhere(words);
-        cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+        cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
         same += report.same;
-        struct point *point = point_pin();
-        read_point(point, rewrite.buffer, 0, MUCH, bytes);
+        struct snapshot *snapshot = snapshot_pin();
+        read_point(snapshot, rewrite.buffer, 0, MUCH, bytes);
         cr_assert_arr_eq(bytes, words, MUCH);
-        point_unpin(point);
+        snapshot_unpin(snapshot);
     }
     cr_assert_neq(same, 0);
     free(words);

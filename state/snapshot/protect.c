@@ -1,4 +1,4 @@
-#include "state/point/protect.h"
+#include "state/snapshot/protect.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,11 +16,11 @@
 #include "state/move/move.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"
-#include "state/point/point.h"
-#include "state/point/recover.h"
 #include "state/room/room.h"
+#include "state/snapshot/recover.h"
+#include "state/snapshot/snapshot.h"
 
-/* Until the program has something, and between two points that are not due yet. */
+/* Until the program has something, and between two snapshots that are not due yet. */
 #define RETRY_NS UINT64_C(100000000)
 /* After one that could not be made. */
 #define FAILED_NS UINT64_C(1000000000)
@@ -30,7 +30,7 @@
 #define AT_ONCE 4
 /* How often who waits for a recovery looks whether there can be one. */
 #define LOOK_NS UINT64_C(50000000)
-/* A point is begun when the journal has this much of what it may. */
+/* A snapshot is begun when the journal has this much of what it may. */
 #define NEARLY 0.5
 
 static struct {
@@ -39,13 +39,13 @@ static struct {
     struct protect_settings settings; /* guarded by lock, like all below */
     bool running;
     bool woken;            /* something was lost since the thread looked */
-    unsigned under_way;    /* points that are made, until the journal before them is let go */
+    unsigned under_way;    /* snapshots that are made, until the journal before them is let go */
     bool wanted, replaced; /* a device for a program that has nothing on its own; it is there */
     unsigned replacements; /* how many there were; of the thread alone */
-    uint64_t points, recoveries, at_ns, begun_ns, tried_ns, downtime_ns, total_ns, paused_ns,
+    uint64_t snapshots, recoveries, at_ns, begun_ns, tried_ns, downtime_ns, total_ns, paused_ns,
         since_ns;
     uint64_t put_off_ns;     /* what the last one was expected to take, which was put off; or 0 */
-    int error;               /* of the last point */
+    int error;               /* of the last snapshot */
     struct device_key *keys; /* owned; written before the thread runs, like... */
     size_t key_count;        /* ...this */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -79,22 +79,22 @@ static int protect_settle_events(void)
     return doubted ? -EIO : 0;
 }
 
-/* What a point is made for, besides. */
+/* What a snapshot is made for, besides. */
 struct beginning {
-    const struct point_request *wanted;
+    const struct snapshot_request *wanted;
     struct journal_entry *former;
     bool protects; /* it is the point of a protected program */
 };
 
-/* At the moment of a point: what comes from here on is not in it. */
-static int protect_begin_journal(void *data, const struct point *point)
+/* At the moment of a snapshot: what comes from here on is not in it. */
+static int protect_begin_journal(void *data, const struct snapshot *snapshot)
 {
     struct beginning *beginning = data;
-    const struct point_request *wanted = beginning->wanted;
+    const struct snapshot_request *wanted = beginning->wanted;
     bool protects = atomic_load(&on);
     int error = protects ? protect_settle_events() : 0;
     if (error == 0 && wanted->moment)
-        error = wanted->moment(wanted->data, point);
+        error = wanted->moment(wanted->data, snapshot);
     if (error)
         return error;
     beginning->protects = protects;
@@ -105,14 +105,14 @@ static int protect_begin_journal(void *data, const struct point *point)
 
 static int protect_stand(void *data)
 {
-    const struct point_request *wanted = ((const struct beginning *)data)->wanted;
+    const struct snapshot_request *wanted = ((const struct beginning *)data)->wanted;
     return wanted->stand(wanted->data);
 }
 
-int protect_point(const struct point_request *wanted, struct point_report *ret_report)
+int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_report *ret_report)
 {
     struct beginning beginning = {.wanted = wanted, .protects = atomic_load(&on)};
-    struct point_request request = *wanted;
+    struct snapshot_request request = *wanted;
     request.moment = protect_begin_journal;
     request.stand = wanted->stand ? protect_stand : NULL;
     request.data = &beginning;
@@ -120,7 +120,7 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
     pthread_mutex_lock(&state.lock);
     state.under_way++;
     pthread_mutex_unlock(&state.lock);
-    int error = point_make(&request, ret_report);
+    int error = snapshot_make(&request, ret_report);
     journal_free(beginning.former);
     pthread_mutex_lock(&state.lock);
     state.under_way--;
@@ -133,7 +133,7 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
         state.put_off_ns = wanted->most_ns != 0 ? ret_report->expected_ns : 0;
     }
     if (beginning.protects && error == 0) {
-        state.points++;
+        state.snapshots++;
         state.at_ns = state.tried_ns;
         state.downtime_ns = ret_report->downtime_ns;
         state.paused_ns += ret_report->downtime_ns;
@@ -144,9 +144,9 @@ int protect_point(const struct point_request *wanted, struct point_report *ret_r
 
 static int protect_make(uint64_t most_ns)
 {
-    const struct point_request request = {.most_ns = most_ns};
-    struct point_report report;
-    return protect_point(&request, &report);
+    const struct snapshot_request request = {.most_ns = most_ns};
+    struct snapshot_report report;
+    return protect_snapshot(&request, &report);
 }
 
 int protect_now(void)
@@ -157,7 +157,7 @@ int protect_now(void)
 void protect_forget(void)
 {
     if (!atomic_load(&on))
-        point_forget();
+        snapshot_forget();
 }
 
 /* Enters the gate, so not for under the lock, which a mover takes with the gate closed. */
@@ -180,7 +180,8 @@ static bool protect_await_end_of_loss(uint64_t deadline_ns, const atomic_bool *c
     return !lost;
 }
 
-/* A point fails for what a driver says of a command, before anybody asked what is behind that. */
+/* A snapshot fails for what a driver says of a command, before anybody asked what is behind that.
+ */
 static bool protect_is_found_lost(void)
 {
     uintptr_t cursor = 0;
@@ -207,7 +208,7 @@ bool protect_outlives_loss(uint64_t recoveries, uint64_t deadline_ns, const atom
 }
 
 /* What another thread took out of the journal is being let go: true once it is. */
-static bool protect_await_points(void)
+static bool protect_await_snapshots(void)
 {
     pthread_mutex_lock(&state.lock);
     bool waits = state.under_way != 0;
@@ -217,7 +218,8 @@ static bool protect_await_points(void)
     return waits;
 }
 
-/* So much of the time may points take where the journal is not whole, or full before its time. */
+/* So much of the time may snapshots take where the journal is not whole, or full before its time.
+ */
 #define HASTE 0.1
 
 /* When the next one is due, from when the last was begun: the budget is for what stops the program,
@@ -236,14 +238,15 @@ static uint64_t protect_due_at(bool hurries)
 }
 
 /* The same where somebody waits to be told that something is gone: after an interval, also where
- * points cost more than their budget. Under the lock. */
+ * snapshots cost more than their budget. Under the lock. */
 static uint64_t protect_due_for_ends(void)
 {
     uint64_t hasty = protect_due_at(true), interval = state.begun_ns + state.settings.interval_ns;
     return hasty > interval ? hasty : interval;
 }
 
-/* The last point is so near that with one more at its distance points took too much of the time. */
+/* The last snapshot is so near that with one more at its distance snapshots took too much of the
+ * time. */
 static bool protect_was_lately(void)
 {
     pthread_mutex_lock(&state.lock);
@@ -252,8 +255,8 @@ static bool protect_was_lately(void)
     return lately;
 }
 
-/* Without a point the journal is worth nothing, but nothing is kept for it any more. Where it is
- * for a loss that there is no point, the journal is needed first. */
+/* Without a snapshot the journal is worth nothing, but nothing is kept for it any more. Where it is
+ * for a loss that there is no snapshot, the journal is needed first. */
 static bool protect_relieve(bool anyway)
 {
     uint64_t entries, bytes;
@@ -261,7 +264,7 @@ static bool protect_relieve(bool anyway)
     if (!atomic_load(&on) || (!anyway && protect_was_lately()))
         return false;
     if (entries == 0)
-        return protect_await_points();
+        return protect_await_snapshots();
     uint64_t before;
     int error;
     do {
@@ -273,7 +276,7 @@ static bool protect_relieve(bool anyway)
         gate_open();
         journal_free(former);
     }
-    (void)protect_await_points();
+    (void)protect_await_snapshots();
     return true;
 }
 
@@ -432,15 +435,15 @@ static void protect_trace_notice(void)
         span_end(loss.at_ns, "recovery", "notice", NULL, 0);
 }
 
-static bool protect_has_point(void)
+static bool protect_has_snapshot(void)
 {
     pthread_mutex_lock(&state.lock);
-    bool has = state.points != 0;
+    bool has = state.snapshots != 0;
     pthread_mutex_unlock(&state.lock);
     return has;
 }
 
-/* A driver's process that dies is what a point is there for: the next one is not waited for. */
+/* A driver's process that dies is what a snapshot is there for: the next one is not waited for. */
 static void protect_keep_standby(bool wanted)
 {
     const struct device *device = the_vdev_count == 1 ? atomic_load(&the_vdevs[0]->device) : NULL;
@@ -489,7 +492,7 @@ static void *protect_thread(void *unused)
         else if (!lost && the_vdev_count == 1 && object_count(OBJECT_CONTEXT) != 0 &&
                  protect_is_due(&most_ns))
             (void)protect_make(most_ns);
-        if (!lost && protect_has_point())
+        if (!lost && protect_has_snapshot())
             protect_keep_standby(true);
     }
 }
@@ -587,7 +590,7 @@ void protect_end(void)
         gate_open();
         journal_free(former);
     }
-    point_forget();
+    snapshot_forget();
 }
 
 void protect_let_choose(bool (*chooses)(void))
@@ -601,10 +604,10 @@ void protect_read(struct protect_status *ret_status)
     ret_status->broken = protect_refusal();
     ret_status->seeks = atomic_load(&seeks);
     journal_size(&ret_status->commands, &ret_status->bytes);
-    ret_status->point_bytes = point_bytes();
+    ret_status->snapshot_bytes = snapshot_bytes();
     ret_status->differences = recover_differences();
     pthread_mutex_lock(&state.lock);
-    ret_status->points = state.points;
+    ret_status->snapshots = state.snapshots;
     ret_status->recoveries = state.recoveries;
     ret_status->at_ns = state.at_ns;
     ret_status->downtime_ns = state.downtime_ns;

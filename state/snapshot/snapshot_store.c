@@ -1,4 +1,4 @@
-#include "state/point/point_store.h"
+#include "state/snapshot/snapshot_store.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 static _Atomic uint64_t bytes_taken;
 
-uint64_t point_bytes(void)
+uint64_t snapshot_bytes(void)
 {
     return atomic_load(&bytes_taken);
 }
@@ -22,7 +22,7 @@ uint64_t point_bytes(void)
  * speed: so many are made together. What one leaves the next one of its size takes. */
 #define SLAB_CHUNKS 32
 #define SLAB_ALL    UINT32_MAX
-_Static_assert(SLAB_CHUNKS *POINT_CHUNK >= PAGES_LEAST, "it is in large pages");
+_Static_assert(SLAB_CHUNKS *SNAPSHOT_CHUNK >= PAGES_LEAST, "it is in large pages");
 
 struct slab {
     struct slab *next;
@@ -34,7 +34,7 @@ static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slab *slabs; /* guarded by slabs_lock */
 
 /* With its first chunk taken. */
-static struct slab *point_store_slab_create(size_t size)
+static struct slab *snapshot_store_slab_create(size_t size)
 {
     struct slab *slab = malloc(sizeof(*slab));
     if (!slab)
@@ -53,7 +53,7 @@ static struct slab *point_store_slab_create(size_t size)
     return slab;
 }
 
-static char *point_store_slab_take(size_t size, struct slab **ret_slab)
+static char *snapshot_store_slab_take(size_t size, struct slab **ret_slab)
 {
     int at = 0;
     pthread_mutex_lock(&slabs_lock);
@@ -65,11 +65,11 @@ static char *point_store_slab_take(size_t size, struct slab **ret_slab)
         slab->free &= ~(UINT32_C(1) << at);
     }
     pthread_mutex_unlock(&slabs_lock);
-    *ret_slab = slab = slab ? slab : point_store_slab_create(size);
+    *ret_slab = slab = slab ? slab : snapshot_store_slab_create(size);
     return slab ? slab->memory + (size_t)at * size : NULL;
 }
 
-static void point_store_slab_give(struct slab *slab, const char *bytes)
+static void snapshot_store_slab_give(struct slab *slab, const char *bytes)
 {
     pthread_mutex_lock(&slabs_lock);
     slab->free |= UINT32_C(1) << ((size_t)(bytes - slab->memory) / slab->size);
@@ -86,7 +86,7 @@ static void point_store_slab_give(struct slab *slab, const char *bytes)
     free(slab);
 }
 
-/* A child has them as they were: what the parent's points have there stays taken. */
+/* A child has them as they were: what the parent's snapshots have there stays taken. */
 FORK_PART = {.rank = FORK_OBJECT, .lock = &slabs_lock};
 
 /* ---- chunks ---- */
@@ -97,8 +97,8 @@ struct chunk *chunk_create(size_t size, uint64_t since)
     if (!chunk)
         return NULL;
     *chunk = (struct chunk){.size = size, .since = since};
-    if (size == POINT_CHUNK || size == DIGEST_CHUNK)
-        chunk->bytes = point_store_slab_take(size, &chunk->slab);
+    if (size == SNAPSHOT_CHUNK || size == DIGEST_CHUNK)
+        chunk->bytes = snapshot_store_slab_take(size, &chunk->slab);
     if (!chunk->bytes) {
         chunk->slab = NULL;
         chunk->bytes = pages_take(size, PAGES_ANY);
@@ -112,7 +112,7 @@ struct chunk *chunk_create(size_t size, uint64_t since)
     return chunk;
 }
 
-static struct chunk *point_store_chunk_ref(struct chunk *chunk)
+static struct chunk *snapshot_store_chunk_ref(struct chunk *chunk)
 {
     if (chunk)
         atomic_fetch_add_explicit(&chunk->refs, 1, memory_order_relaxed);
@@ -149,9 +149,9 @@ struct chunk *chunk_of_parts(struct chunk *of, uint64_t since)
         chunk_unref(chunk);
         return NULL;
     }
-    chunk->under = point_store_chunk_ref(of->parts ? of->under : of);
+    chunk->under = snapshot_store_chunk_ref(of->parts ? of->under : of);
     for (size_t i = 0; of->parts && i < CHUNK_PARTS; i++)
-        chunk->parts[i] = point_store_chunk_ref(of->parts[i]);
+        chunk->parts[i] = snapshot_store_chunk_ref(of->parts[i]);
     if (of->digests)
         memcpy(chunk->digests, of->digests, count * sizeof(chunk->digests[0]));
     return chunk;
@@ -225,7 +225,7 @@ void chunk_unref(struct chunk *chunk)
     if (chunk->bytes)
         atomic_fetch_sub(&bytes_taken, chunk->size);
     if (chunk->slab)
-        point_store_slab_give(chunk->slab, chunk->bytes);
+        snapshot_store_slab_give(chunk->slab, chunk->bytes);
     else if (chunk->bytes)
         pages_give(chunk->bytes, chunk->size);
     free(chunk->parts);
@@ -233,7 +233,7 @@ void chunk_unref(struct chunk *chunk)
     free(chunk);
 }
 
-static void point_store_kept_finish(struct kept *kept)
+static void snapshot_store_kept_finish(struct kept *kept)
 {
     for (size_t i = 0; i < kept->count; i++)
         chunk_unref(kept->chunks[i]);
@@ -247,17 +247,17 @@ struct range kept_range(const struct kept *kept, size_t i)
     return (struct range){begin, begin + (left < kept->chunk ? left : kept->chunk)};
 }
 
-struct point *point_create(uint64_t serial)
+struct snapshot *snapshot_create(uint64_t serial)
 {
-    struct point *point = calloc(1, sizeof(*point));
-    if (!point)
+    struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
+    if (!snapshot)
         return NULL;
-    atomic_init(&point->refs, 1);
-    point->serial = serial;
-    return point;
+    atomic_init(&snapshot->refs, 1);
+    snapshot->serial = serial;
+    return snapshot;
 }
 
-int point_add(struct point *point, struct memory *memory, const struct kept *from)
+int snapshot_add(struct snapshot *snapshot, struct memory *memory, const struct kept *from)
 {
     struct kept kept = {.root = {.memory = object_weak(memory),
                                  .context = object_weak(memory->context),
@@ -265,8 +265,8 @@ int point_add(struct point *point, struct memory *memory, const struct kept *fro
                                  .flags = memory->flags,
                                  .size = memory->size},
                         .differed = UINT64_MAX,
-                        .chunk = memory->image ? memory->size : POINT_CHUNK};
-    if (!array_make_room(&point->kept, point->count, sizeof(kept)))
+                        .chunk = memory->image ? memory->size : SNAPSHOT_CHUNK};
+    if (!array_make_room(&snapshot->kept, snapshot->count, sizeof(kept)))
         return -ENOMEM;
     if (memory->image)
         kept.shape = *memory->image;
@@ -279,53 +279,53 @@ int point_add(struct point *point, struct memory *memory, const struct kept *fro
         return -ENOMEM;
     }
     for (size_t i = 0; from && i < kept.count; i++) {
-        kept.chunks[i] = point_store_chunk_ref(from->chunks[i]);
+        kept.chunks[i] = snapshot_store_chunk_ref(from->chunks[i]);
         kept.versions[i] = from->versions[i];
     }
-    point->kept[point->count++] = kept;
+    snapshot->kept[snapshot->count++] = kept;
     return 0;
 }
 
-void point_unpin(struct point *point)
+void snapshot_unpin(struct snapshot *snapshot)
 {
-    if (!point || atomic_fetch_sub_explicit(&point->refs, 1, memory_order_acq_rel) != 1)
+    if (!snapshot || atomic_fetch_sub_explicit(&snapshot->refs, 1, memory_order_acq_rel) != 1)
         return;
-    for (size_t i = 0; i < point->count; i++)
-        point_store_kept_finish(&point->kept[i]);
-    free(point->kept);
-    free(point);
+    for (size_t i = 0; i < snapshot->count; i++)
+        snapshot_store_kept_finish(&snapshot->kept[i]);
+    free(snapshot->kept);
+    free(snapshot);
 }
 
-uint64_t point_serial(const struct point *point)
+uint64_t snapshot_serial(const struct snapshot *snapshot)
 {
-    return point->serial;
+    return snapshot->serial;
 }
 
-uint64_t point_moment(const struct point *point)
+uint64_t snapshot_moment(const struct snapshot *snapshot)
 {
-    return point->moment_ns;
+    return snapshot->moment_ns;
 }
 
-size_t point_root_count(const struct point *point)
+size_t snapshot_root_count(const struct snapshot *snapshot)
 {
-    return point->count;
+    return snapshot->count;
 }
 
-struct point_root point_root(const struct point *point, size_t index)
+struct snapshot_root snapshot_root(const struct snapshot *snapshot, size_t index)
 {
-    struct point_root root = point->kept[index].root;
-    if (point->kept[index].shape.size != 0)
-        root.image = &point->kept[index].shape;
+    struct snapshot_root root = snapshot->kept[index].root;
+    if (snapshot->kept[index].shape.size != 0)
+        root.image = &snapshot->kept[index].shape;
     return root;
 }
 
-size_t point_find(const struct point *point, const struct memory *memory)
+size_t snapshot_find(const struct snapshot *snapshot, const struct memory *memory)
 {
     struct object_weak weak = object_weak((struct memory *)(uintptr_t)memory);
-    size_t low = 0, high = point->count;
+    size_t low = 0, high = snapshot->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const struct object_weak *at = &point->kept[middle].root.memory;
+        const struct object_weak *at = &snapshot->kept[middle].root.memory;
         if (at->object == weak.object)
             return at->generation == weak.generation ? middle : SIZE_MAX;
         if (at->object < weak.object)
@@ -336,15 +336,16 @@ size_t point_find(const struct point *point, const struct memory *memory)
     return SIZE_MAX;
 }
 
-bool point_run(const struct point *point, size_t index, size_t at, struct point_run *ret_run)
+bool snapshot_run(const struct snapshot *snapshot, size_t index, size_t at,
+                  struct snapshot_run *ret_run)
 {
-    const struct kept *kept = &point->kept[index];
+    const struct kept *kept = &snapshot->kept[index];
     if (at >= kept->root.size)
         return false;
     size_t i = at / kept->chunk;
     const struct chunk *chunk = kept->chunks[i];
     struct range range = kept_range(kept, i);
-    *ret_run = (struct point_run){range, NULL, 0};
+    *ret_run = (struct snapshot_run){range, NULL, 0};
     if (!chunk)
         return true;
     /* From its beginning: what is of one chunk's comes as one. */
@@ -355,6 +356,6 @@ bool point_run(const struct point *point, size_t index, size_t at, struct point_
         run = chunk_run(chunk, begin);
     }
     *ret_run =
-        (struct point_run){{range.begin + begin, range.begin + run.end}, run.bytes, run.since};
+        (struct snapshot_run){{range.begin + begin, range.begin + run.end}, run.bytes, run.since};
     return true;
 }

@@ -1,10 +1,10 @@
-#ifndef RESEAT_TESTS_STATE_POINT_POINT_PLAY_H
-#define RESEAT_TESTS_STATE_POINT_POINT_PLAY_H
+#ifndef RESEAT_TESTS_STATE_SNAPSHOT_SNAPSHOT_PLAY_H
+#define RESEAT_TESTS_STATE_SNAPSHOT_SNAPSHOT_PLAY_H
 
-#include "state/point/point.h"
+#include "state/snapshot/snapshot.h"
 #include "tests/support/engine_rig.h"
 
-/* A program that adds to the words of buffers, and what points of it have. */
+/* A program that adds to the words of buffers, and what snapshots of it have. */
 
 #define TWO   "[one] name=one own_memory=yes [two] name=two own_memory=yes"
 #define BYTES ((size_t)5 << 20) /* three chunks, of which one is short */
@@ -26,14 +26,14 @@ void add(cl_mem buffer, size_t words, cl_uint value);
 cl_uint word_of(size_t i);
 cl_mem filled(size_t size);
 
-struct point_report made(void);
-/** No point is made: @error; @before is the last one still. */
-void fails(const struct point_request *request, int error, const struct point *before);
-size_t index_of(const struct point *point, cl_mem buffer);
-/** Bytes [@offset, @offset + @size) as @point has them; what was never written is 0xee. */
-void read_point(const struct point *point, cl_mem buffer, size_t offset, size_t size,
+struct snapshot_report made(void);
+/** No snapshot is made: @error; @before is the last one still. */
+void fails(const struct snapshot_request *request, int error, const struct snapshot *before);
+size_t index_of(const struct snapshot *snapshot, cl_mem buffer);
+/** Bytes [@offset, @offset + @size) as @snapshot has them; what was never written is 0xee. */
+void read_point(const struct snapshot *snapshot, cl_mem buffer, size_t offset, size_t size,
                 void *ret_bytes);
 /** Each word is @added more than it began with. */
-void has_added(const struct point *point, cl_mem buffer, size_t size, cl_uint added);
+void has_added(const struct snapshot *snapshot, cl_mem buffer, size_t size, cl_uint added);
 
 #endif

@@ -1,14 +1,15 @@
-#ifndef RESEAT_STATE_POINT_POINT_COMPARE_H
-#define RESEAT_STATE_POINT_POINT_COMPARE_H
+#ifndef RESEAT_STATE_SNAPSHOT_SNAPSHOT_COMPARE_H
+#define RESEAT_STATE_SNAPSHOT_SNAPSHOT_COMPARE_H
 
-#include "state/point/point_making.h"
+#include "state/snapshot/snapshot_making.h"
 
 /*
- * What of a point that counts as written was written: a kernel that is given a buffer may write all
- * of it, and mostly does not. What is kept of the bytes already is digested in host memory, while
- * the program runs, and what the device has is digested there (state/memory/compare.h says where
- * that pays). A chunk whose digests are all the same stays the chunk that it is, shared with the
- * point before; of one that is this point's alone, or of which few parts differ, those are read.
+ * What of a snapshot that counts as written was written: a kernel that is given a buffer may write
+ * all of it, and mostly does not. What is kept of the bytes already is digested in host memory,
+ * while the program runs, and what the device has is digested there (state/memory/compare.h says
+ * where that pays). A chunk whose digests are all the same stays the chunk that it is, shared with
+ * the point before; of one that is this point's alone, or of which few parts differ, those are
+ * read.
  *
  * What is in host memory already is not digested: it is compared itself, as it would be copied.
  *

@@ -1,4 +1,4 @@
-#include "state/point/point.h"
+#include "state/snapshot/snapshot.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "state/base/threads/work.h"
 #include "state/command/command.h"
 #include "state/move/stored.h"
-#include "state/point/point_making.h"
+#include "state/snapshot/snapshot_making.h"
 
 /* As many bytes are not worth a round of copies ahead. */
 #define WORTH ((uint64_t)8 << 20)
@@ -27,42 +27,42 @@
 #define SETTLE_NS NS_PER_S
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct point *latest; /* guarded by lock; one reference */
-static uint64_t last_serial; /* of who makes one: the mover's lock */
+static struct snapshot *latest; /* guarded by lock; one reference */
+static uint64_t last_serial;    /* of who makes one: the mover's lock */
 
-struct point *point_pin(void)
+struct snapshot *snapshot_pin(void)
 {
     pthread_mutex_lock(&lock);
-    struct point *point = latest;
-    if (point)
-        atomic_fetch_add_explicit(&point->refs, 1, memory_order_relaxed);
+    struct snapshot *snapshot = latest;
+    if (snapshot)
+        atomic_fetch_add_explicit(&snapshot->refs, 1, memory_order_relaxed);
     pthread_mutex_unlock(&lock);
-    return point;
+    return snapshot;
 }
 
-/* Owns @point. Returns the one before, now the caller's. */
-static struct point *point_publish(struct point *point)
+/* Owns @snapshot. Returns the one before, now the caller's. */
+static struct snapshot *snapshot_publish(struct snapshot *snapshot)
 {
     pthread_mutex_lock(&lock);
-    struct point *before = latest;
-    latest = point;
+    struct snapshot *before = latest;
+    latest = snapshot;
     pthread_mutex_unlock(&lock);
     return before;
 }
 
-void point_forget(void)
+void snapshot_forget(void)
 {
-    point_unpin(point_publish(NULL));
+    snapshot_unpin(snapshot_publish(NULL));
 }
 
-static uint64_t point_limit_of(const struct making *making)
+static uint64_t snapshot_limit_of(const struct making *making)
 {
     uint64_t asked = making->request->max_downtime_ns;
     return asked != 0 ? asked : MOVE_DOWNTIME_NS;
 }
 
 /* What is expected to have changed is read; what tells it from the rest is digested again. */
-static uint64_t point_predict(const struct making *making)
+static uint64_t snapshot_predict(const struct making *making)
 {
     double seconds = making->bandwidth > 0 ? (double)making->expected / making->bandwidth : 0;
     if (making->digested != 0)
@@ -71,25 +71,26 @@ static uint64_t point_predict(const struct making *making)
     return seconds < 1e6 ? (uint64_t)(seconds * NS_PER_S) : UINT64_C(1000000) * NS_PER_S;
 }
 
-static bool point_is_late(const struct making *making, uint64_t predicted)
+static bool snapshot_is_late(const struct making *making, uint64_t predicted)
 {
     uint64_t deadline = making->request->deadline_ns;
     return deadline != 0 && clock_now_ns() + making->took_ns + predicted >= deadline;
 }
 
 /* 1: another round ahead. 0: now. -EBUSY with the reason. */
-static int point_decide(struct making *making)
+static int snapshot_decide(struct making *making)
 {
-    uint64_t bytes = making->expected, predicted = point_predict(making);
-    bool fits = predicted <= point_limit_of(making) && (making->bandwidth > 0 || bytes < WORTH);
+    uint64_t bytes = making->expected, predicted = snapshot_predict(making);
+    bool fits = predicted <= snapshot_limit_of(making) && (making->bandwidth > 0 || bytes < WORTH);
     if (making->report->rounds != 0)
         making->in_vain += (double)bytes >= HELPS * (double)making->left;
     making->left = bytes;
     if (fits)
-        return making->report->rounds == 0 && bytes >= WORTH && !point_is_late(making, predicted);
-    if (making->in_vain < IN_VAIN_MAX && !point_is_late(making, predicted))
+        return making->report->rounds == 0 && bytes >= WORTH &&
+               !snapshot_is_late(making, predicted);
+    if (making->in_vain < IN_VAIN_MAX && !snapshot_is_late(making, predicted))
         return 1;
-    uint64_t most = making->request->strict ? point_limit_of(making) : making->request->most_ns;
+    uint64_t most = making->request->strict ? snapshot_limit_of(making) : making->request->most_ns;
     if (most == 0 || (!making->request->strict && predicted <= most))
         return 0;
     making->report->expected_ns = predicted;
@@ -101,7 +102,7 @@ static int point_decide(struct making *making)
 
 /* A launch is half given: what it writes is of no moment. *ret_suspended: one that goes on only
  * when a mover, who waits for this one, has resumed the program. Gate closed. */
-static bool point_is_in_pieces(bool *ret_suspended)
+static bool snapshot_is_in_pieces(bool *ret_suspended)
 {
     bool any = false;
     *ret_suspended = false;
@@ -121,12 +122,12 @@ static bool point_is_in_pieces(bool *ret_suspended)
 
 /* What came behind a launch in pieces goes by itself when the program gives nothing more; what
  * waits for the program does not. */
-static bool point_is_settling(const struct making *making)
+static bool snapshot_is_settling(const struct making *making)
 {
     return making->stands && defer_any() && clock_now_ns() < making->stood_at + SETTLE_NS;
 }
 
-static int point_close_gate(struct making *making)
+static int snapshot_close_gate(struct making *making)
 {
     int error = 0;
     making->closed_at = clock_now_ns();
@@ -140,7 +141,7 @@ static int point_close_gate(struct making *making)
     return error;
 }
 
-static void point_open_gate(struct making *making)
+static void snapshot_open_gate(struct making *making)
 {
     if (!making->closed)
         return;
@@ -150,11 +151,12 @@ static void point_open_gate(struct making *making)
     making->report->downtime_ns += clock_now_ns() - making->closed_at;
 }
 
-/* A point that nobody asked for is made another time, so that a move need not wait for the launch.
+/* A snapshot that nobody asked for is made another time, so that a move need not wait for the
+ * launch.
  */
-static int point_await_pieces(struct making *making)
+static int snapshot_await_pieces(struct making *making)
 {
-    point_open_gate(making);
+    snapshot_open_gate(making);
     if (making->request->most_ns != 0 && move_is_awaited())
         return move_fail(&making->move, -EBUSY, "a move goes first, in the middle of a launch");
     clock_sleep(PIECES_STEP_NS);
@@ -163,7 +165,7 @@ static int point_await_pieces(struct making *making)
 }
 
 /* The rest, with the program stopped and everything it gave ended. */
-static int point_conclude(struct making *making)
+static int snapshot_conclude(struct making *making)
 {
     int error = making_copy(making, false);
     if (error == 0) {
@@ -176,14 +178,14 @@ static int point_conclude(struct making *making)
 }
 
 /* 1: not yet. 0: it is made. Gate closed, and perhaps open afterwards. */
-static int point_attempt(struct making *making)
+static int snapshot_attempt(struct making *making)
 {
     int error = making_collect(making);
-    int ahead = error != 0 ? error : making->stands ? 0 : point_decide(making);
+    int ahead = error != 0 ? error : making->stands ? 0 : snapshot_decide(making);
     if (ahead < 0)
         return ahead;
     if (ahead == 0 && making->request->stand && !making->stands) {
-        point_open_gate(making);
+        snapshot_open_gate(making);
         making->stands = true;
         error = making->request->stand(making->request->data);
         making->stood_at = clock_now_ns();
@@ -191,7 +193,7 @@ static int point_attempt(struct making *making)
     }
     if (ahead > 0) {
         uint64_t began = clock_now_ns();
-        point_open_gate(making);
+        snapshot_open_gate(making);
         making->report->rounds++;
         error = move_quiesce(&making->move);
         if (error == 0)
@@ -202,24 +204,24 @@ static int point_attempt(struct making *making)
     making->move.limits.deadline_ns = move_pause_limit(&making->move);
     error = move_drain(&making->move);
     bool suspended = false;
-    if (error == 0 && (point_is_in_pieces(&suspended) || point_is_settling(making))) {
+    if (error == 0 && (snapshot_is_in_pieces(&suspended) || snapshot_is_settling(making))) {
         if (suspended)
             return move_fail(&making->move, -EBUSY, "it is suspended in the middle of a launch");
         making->move.limits.deadline_ns = making->request->deadline_ns;
-        error = point_await_pieces(making);
+        error = snapshot_await_pieces(making);
         return error == 0 ? 1 : error;
     }
     if (error == 0)
-        error = point_conclude(making);
+        error = snapshot_conclude(making);
     if (error == -ETIMEDOUT && making->request->strict &&
         (making->request->deadline_ns == 0 || clock_now_ns() < making->request->deadline_ns))
         error = move_fail(&making->move, -EBUSY,
                           "the program would be stopped for longer than the %.0f ms that it may be",
-                          (double)point_limit_of(making) / NS_PER_MS);
+                          (double)snapshot_limit_of(making) / NS_PER_MS);
     return error;
 }
 
-static int point_make_once(struct making *making)
+static int snapshot_make_once(struct making *making)
 {
     int error = 0, again = 1;
     gate_enter();
@@ -229,22 +231,22 @@ static int point_make_once(struct making *making)
         making_let_go(making);
         error = move_quiesce(&making->move);
         if (error == 0)
-            error = point_close_gate(making);
+            error = snapshot_close_gate(making);
         if (error != 0)
             break;
-        again = point_attempt(making);
+        again = snapshot_attempt(making);
         if (again == 0) {
             /* With the gate closed: nobody sees a moment that is later than the latest point. */
-            making->before = point_publish(making->next);
+            making->before = snapshot_publish(making->next);
             making->next = NULL;
         }
-        point_open_gate(making);
+        snapshot_open_gate(making);
         making->move.limits.deadline_ns = making->request->deadline_ns;
     }
     return error != 0 ? error : again;
 }
 
-static const char *point_reason_of(int error)
+static const char *snapshot_reason_of(int error)
 {
     switch (error) {
     case -ETIMEDOUT:
@@ -258,7 +260,7 @@ static const char *point_reason_of(int error)
     }
 }
 
-static int point_run_turn(const struct point_request *request, struct point_report *report)
+static int snapshot_run_turn(const struct snapshot_request *request, struct snapshot_report *report)
 {
     struct move_request asked = {.deadline_ns = request->deadline_ns,
                                  .max_downtime_ns = request->max_downtime_ns,
@@ -275,10 +277,10 @@ static int point_run_turn(const struct point_request *request, struct point_repo
                  .vdev = the_vdevs[0],
                  .throttle = {.rate = request->bandwidth},
                  .limits = {.deadline_ns = request->deadline_ns, .cancel = request->cancel}}};
-    making.base = point_pin();
-    /* What is in an image alone is not in host memory, where a point would look for it. */
+    making.base = snapshot_pin();
+    /* What is in an image alone is not in host memory, where a snapshot would look for it. */
     int error = stored_bytes() == 0
-                    ? point_make_once(&making)
+                    ? snapshot_make_once(&making)
                     : move_fail(&making.move, -EBUSY, "it is suspended to an image");
     if (error == 0)
         report->serial = last_serial = making.serial;
@@ -286,11 +288,11 @@ static int point_run_turn(const struct point_request *request, struct point_repo
     making_finish(&making);
     if (error != 0)
         (void)snprintf(report->reason, sizeof(report->reason), "%s",
-                       said.reason[0] ? said.reason : point_reason_of(error));
+                       said.reason[0] ? said.reason : snapshot_reason_of(error));
     return error;
 }
 
-int point_make(const struct point_request *request, struct point_report *ret_report)
+int snapshot_make(const struct snapshot_request *request, struct snapshot_report *ret_report)
 {
     uint64_t start = clock_now_ns();
     int before = cancel_hold(), error = -ETIMEDOUT;
@@ -301,7 +303,7 @@ int point_make(const struct point_request *request, struct point_report *ret_rep
         (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "it has no device yet");
     } else if (move_lock_until(request->deadline_ns, false)) {
         ret_report->reason[0] = '\0';
-        error = work_begin() ? point_run_turn(request, ret_report) : -ESHUTDOWN;
+        error = work_begin() ? snapshot_run_turn(request, ret_report) : -ESHUTDOWN;
         work_end();
         move_unlock();
     }
@@ -316,9 +318,9 @@ int point_make(const struct point_request *request, struct point_report *ret_rep
 }
 
 /* What the parent protected is not the child's, whose drivers are gone. */
-static void point_in_child(void)
+static void snapshot_in_child(void)
 {
     latest = NULL;
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .in_child = point_in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .in_child = snapshot_in_child};

@@ -1,4 +1,4 @@
-#include "state/point/point_making.h"
+#include "state/snapshot/snapshot_making.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "state/base/clock.h"
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
-#include "state/point/point_compare.h"
 #include "state/room/room.h"
+#include "state/snapshot/snapshot_compare.h"
 
 /* So many bytes are copied between two looks at the limits, or while a command may wait for them.
  */
@@ -58,8 +58,8 @@ int making_find(struct making *making)
 
 /* The latest version of some byte of @range. *@extent is the one that its first byte was in when
  * asked last, or an empty one. */
-static uint64_t point_making_newest(const struct memory *root, struct range range,
-                                    struct extent *extent)
+static uint64_t snapshot_making_newest(const struct memory *root, struct range range,
+                                       struct extent *extent)
 {
     uint64_t version = 0;
     for (size_t at = range.begin; at < range.end; at = extent->range.end) {
@@ -71,14 +71,14 @@ static uint64_t point_making_newest(const struct memory *root, struct range rang
     return version;
 }
 
-static int point_making_find_stale(struct making *making, size_t index)
+static int snapshot_making_find_stale(struct making *making, size_t index)
 {
     struct kept *kept = &making->next->kept[index];
     struct extent extent = {{0, 0}, 0, 0, 0};
     uint64_t bytes = 0;
     for (size_t i = 0; i < kept->count; i++) {
         struct range range = kept_range(kept, i);
-        uint64_t version = point_making_newest(making->roots[index], range, &extent);
+        uint64_t version = snapshot_making_newest(making->roots[index], range, &extent);
         if (version == 0 || (kept->chunks[i] && version <= kept->versions[i]))
             continue;
         if (!array_make_room(&making->stale, making->stale_count, sizeof(making->stale[0])))
@@ -92,18 +92,20 @@ static int point_making_find_stale(struct making *making, size_t index)
     return 0;
 }
 
-static const struct kept *point_making_kept_of(const struct point *point, const struct memory *root)
+static const struct kept *snapshot_making_kept_of(const struct snapshot *snapshot,
+                                                  const struct memory *root)
 {
-    size_t index = point ? point_find(point, root) : SIZE_MAX;
-    return index == SIZE_MAX ? NULL : &point->kept[index];
+    size_t index = snapshot ? snapshot_find(snapshot, root) : SIZE_MAX;
+    return index == SIZE_MAX ? NULL : &snapshot->kept[index];
 }
 
 /* @root, which is held, comes next. Owns the hold. */
-static int point_making_add_root(struct making *making, struct point *next, struct memory *root)
+static int snapshot_making_add_root(struct making *making, struct snapshot *next,
+                                    struct memory *root)
 {
     const struct kept *from =
-        point_making_kept_of(making->next ? making->next : making->base, root);
-    int error = point_add(next, root, from);
+        snapshot_making_kept_of(making->next ? making->next : making->base, root);
+    int error = snapshot_add(next, root, from);
     if (error == 0 && !array_make_room(&making->roots, making->root_count, sizeof(struct memory *)))
         error = -ENOMEM;
     if (error != 0) {
@@ -120,7 +122,7 @@ static int point_making_add_root(struct making *making, struct point *next, stru
 
 int making_collect(struct making *making)
 {
-    struct point *next = point_create(making->serial);
+    struct snapshot *next = snapshot_create(making->serial);
     uintptr_t cursor = 0;
     struct memory *memory;
     int error = next ? making_find(making) : -ENOMEM;
@@ -128,17 +130,17 @@ int making_collect(struct making *making)
     making->stale_bytes = making->expected = making->compared = 0;
     while (error == 0 && (memory = object_next(OBJECT_MEMORY, &cursor)))
         if (memory->root == memory && memory->type != CL_MEM_OBJECT_PIPE)
-            error = point_making_add_root(making, next, memory);
+            error = snapshot_making_add_root(making, next, memory);
         else
             object_unhold(memory);
     if (error != 0) {
-        point_unpin(next);
+        snapshot_unpin(next);
         return error;
     }
     making->former = making->next;
     making->next = next;
     for (size_t i = 0; error == 0 && i < next->count; i++)
-        error = point_making_find_stale(making, i);
+        error = snapshot_making_find_stale(making, i);
     return error;
 }
 
@@ -149,7 +151,7 @@ void making_let_go(struct making *making)
         object_unhold(making->roots[i]);
     }
     making->root_count = 0;
-    point_unpin(making->former);
+    snapshot_unpin(making->former);
     making->former = NULL;
 }
 
@@ -160,12 +162,12 @@ void making_finish(struct making *making)
     free(making->stale);
     transfer_series_finish(&making->move.series);
     move_forget_contexts(&making->move);
-    point_unpin(making->base);
-    point_unpin(making->next);
-    point_unpin(making->before);
+    snapshot_unpin(making->base);
+    snapshot_unpin(making->next);
+    snapshot_unpin(making->before);
 }
 
-static uint64_t point_making_shared_of(const struct making *making, const struct chunk *chunk)
+static uint64_t snapshot_making_shared_of(const struct making *making, const struct chunk *chunk)
 {
     uint64_t bytes = 0;
     for (size_t at = 0; at < chunk->size;) {
@@ -182,7 +184,7 @@ uint64_t making_shared(const struct making *making)
     for (size_t i = 0; i < making->next->count; i++) {
         const struct kept *kept = &making->next->kept[i];
         for (size_t j = 0; j < kept->count; j++)
-            bytes += kept->chunks[j] ? point_making_shared_of(making, kept->chunks[j]) : 0;
+            bytes += kept->chunks[j] ? snapshot_making_shared_of(making, kept->chunks[j]) : 0;
     }
     return bytes;
 }
@@ -212,8 +214,8 @@ uint8_t making_on_device(const struct memory *root, const struct extent *extent)
 }
 
 /* @to: where the first byte of @range goes. */
-static int point_making_slice_add(struct slice *slice, const struct memory *root,
-                                  uint8_t residence_index, char *to, struct range range)
+static int snapshot_making_slice_add(struct slice *slice, const struct memory *root,
+                                     uint8_t residence_index, char *to, struct range range)
 {
     if (!array_make_room(&slice->pieces, slice->count, sizeof(slice->pieces[0])))
         return -ENOMEM;
@@ -232,9 +234,9 @@ static int point_making_slice_add(struct slice *slice, const struct memory *root
 }
 
 /* 1: it cannot be copied with the program running. */
-static int point_making_add_extent(struct making *making, struct slice *slice,
-                                   const struct memory *root, const struct extent *extent,
-                                   struct range range, char *to, bool ahead)
+static int snapshot_making_add_extent(struct making *making, struct slice *slice,
+                                      const struct memory *root, const struct extent *extent,
+                                      struct range range, char *to, bool ahead)
 {
     bool written = !ahead && map_written((struct memory *)(uintptr_t)root);
     const char *host = making_in_host(root, extent);
@@ -247,7 +249,7 @@ static int point_making_add_extent(struct making *making, struct slice *slice,
         root->context->at[residence_index]->runs_in_caller)
         return 1;
     if (residence_index != RESIDENCE_NONE)
-        return point_making_slice_add(slice, root, residence_index, to, range);
+        return snapshot_making_slice_add(slice, root, residence_index, to, range);
     if (!host)
         return move_fail(&making->move, -EPERM, "bytes of %s of %zu bytes (%p) are on no device",
                          root->image ? "an image" : "a buffer", root->size, (const void *)root);
@@ -266,7 +268,7 @@ bool making_owns(const struct making *making, const struct chunk *chunk)
 }
 
 /* Bits: the parts of it that are to be read, because they differ or nobody knows. */
-static uint32_t point_making_differing(const struct chunk *chunk, const struct stale *stale)
+static uint32_t snapshot_making_differing(const struct chunk *chunk, const struct stale *stale)
 {
     size_t count = digest_chunks(chunk->size);
     return ~stale->same & (count >= CHUNK_PARTS ? UINT32_MAX : (UINT32_C(1) << count) - 1);
@@ -277,14 +279,14 @@ bool making_keeps(const struct making *making, const struct chunk *chunk, const 
     if (!chunk || (making_owns(making, chunk) && !chunk->parts))
         return chunk;
     return stale->same != 0 &&
-           chunk_parts_are_few(chunk_own_parts(chunk) | point_making_differing(chunk, stale),
+           chunk_parts_are_few(chunk_own_parts(chunk) | snapshot_making_differing(chunk, stale),
                                chunk->size);
 }
 
-static int point_making_make_room(struct making *making, uint64_t bytes)
+static int snapshot_making_make_room(struct making *making, uint64_t bytes)
 {
     uint64_t most = making->request->memory;
-    return most == 0 || point_bytes() + bytes <= most
+    return most == 0 || snapshot_bytes() + bytes <= most
                ? 0
                : move_fail(&making->move, -ENOMEM,
                            "points may have %.1f MB of host memory, and it would have more",
@@ -292,11 +294,12 @@ static int point_making_make_room(struct making *making, uint64_t bytes)
 }
 
 /* The parts that differ become this point's alone. */
-static int point_making_own_parts(struct making *making, struct chunk **chunk,
-                                  const struct stale *stale)
+static int snapshot_making_own_parts(struct making *making, struct chunk **chunk,
+                                     const struct stale *stale)
 {
-    uint32_t parts = point_making_differing(*chunk, stale);
-    int error = point_making_make_room(making, (uint64_t)__builtin_popcount(parts) * DIGEST_CHUNK);
+    uint32_t parts = snapshot_making_differing(*chunk, stale);
+    int error =
+        snapshot_making_make_room(making, (uint64_t)__builtin_popcount(parts) * DIGEST_CHUNK);
     if (error != 0)
         return error;
     if (!making_owns(making, *chunk)) {
@@ -313,8 +316,8 @@ static int point_making_own_parts(struct making *making, struct chunk **chunk,
 }
 
 /* A chunk that is this point's alone, in place of one that others have. @keeps: making_keeps. */
-static int point_making_own(struct making *making, struct kept *kept, const struct stale *stale,
-                            bool keeps)
+static int snapshot_making_own(struct making *making, struct kept *kept, const struct stale *stale,
+                               bool keeps)
 {
     size_t i = stale->chunk;
     struct range range = kept_range(kept, i);
@@ -324,8 +327,8 @@ static int point_making_own(struct making *making, struct kept *kept, const stru
     if (keeps && making_owns(making, *chunk) && !(*chunk)->parts)
         return 0;
     if (keeps)
-        return point_making_own_parts(making, chunk, stale);
-    int error = point_making_make_room(making, range.end - range.begin);
+        return snapshot_making_own_parts(making, chunk, stale);
+    int error = snapshot_making_make_room(making, range.end - range.begin);
     if (error != 0)
         return error;
     struct chunk *made = chunk_create(range.end - range.begin, making->serial);
@@ -338,7 +341,7 @@ static int point_making_own(struct making *making, struct kept *kept, const stru
 
 /* What is in host memory is looked at instead of copied: that takes no longer, and what is the same
  * needs no memory, and nobody hashes or stores it again. */
-static void point_making_look_in_host(struct making *making, struct stale *stale, bool ahead)
+static void snapshot_making_look_in_host(struct making *making, struct stale *stale, bool ahead)
 {
     struct memory *root = making->roots[stale->root];
     struct kept *kept = &making->next->kept[stale->root];
@@ -363,19 +366,19 @@ static void point_making_look_in_host(struct making *making, struct stale *stale
 }
 
 /* 1: it is left. */
-static int point_making_add_chunk(struct making *making, struct slice *slice, struct stale *stale,
-                                  bool ahead)
+static int snapshot_making_add_chunk(struct making *making, struct slice *slice,
+                                     struct stale *stale, bool ahead)
 {
     const struct memory *root = making->roots[stale->root];
     struct kept *kept = &making->next->kept[stale->root];
     struct range all = kept_range(kept, stale->chunk);
     bool same = false;
     if (!stale_is_same(stale, all))
-        point_making_look_in_host(making, stale, ahead);
+        snapshot_making_look_in_host(making, stale, ahead);
     if (stale_is_same(stale, all))
         return 0;
     bool keeps = making_keeps(making, kept->chunks[stale->chunk], stale);
-    int error = point_making_own(making, kept, stale, keeps);
+    int error = snapshot_making_own(making, kept, stale, keeps);
     for (size_t at = all.begin; error == 0 && at < all.end;) {
         size_t end = stale_run(stale, all, at, &same);
         /* What is the same is in the chunk, unless that took the place of another. */
@@ -389,16 +392,16 @@ static int point_making_add_chunk(struct making *making, struct slice *slice, st
         end = extent.range.end < end ? extent.range.end : end;
         end = all.begin + run.end < end ? all.begin + run.end : end;
         chunk_written(chunk, at - all.begin, end - all.begin);
-        error = point_making_add_extent(making, slice, root, &extent, (struct range){at, end},
-                                        run.bytes, ahead);
+        error = snapshot_making_add_extent(making, slice, root, &extent, (struct range){at, end},
+                                           run.bytes, ahead);
         at = end;
     }
     return error;
 }
 
 /* All pieces of one residence. */
-static int point_making_read_from(struct making *making, const struct slice *slice,
-                                  struct residence *from, bool ahead)
+static int snapshot_making_read_from(struct making *making, const struct slice *slice,
+                                     struct residence *from, bool ahead)
 {
     struct transfer_limits limits = making->move.limits;
     struct transfer *transfer;
@@ -423,7 +426,7 @@ static int point_making_read_from(struct making *making, const struct slice *sli
                      device_name(from->device));
 }
 
-static int point_making_slice_read(struct making *making, struct slice *slice, bool ahead)
+static int snapshot_making_slice_read(struct making *making, struct slice *slice, bool ahead)
 {
     int error = 0;
     making->move.series.total = making->stale_bytes;
@@ -432,7 +435,7 @@ static int point_making_slice_read(struct making *making, struct slice *slice, b
         for (size_t j = 0; j < i && !done; j++)
             done = slice->pieces[j].from == slice->pieces[i].from;
         if (!done)
-            error = point_making_read_from(making, slice, slice->pieces[i].from, ahead);
+            error = snapshot_making_read_from(making, slice, slice->pieces[i].from, ahead);
     }
     if (error == 0)
         making->report->copied += slice->bytes;
@@ -443,8 +446,8 @@ static int point_making_slice_read(struct making *making, struct slice *slice, b
 enum { COPIED = 1, VISITED = 2 /* its root is: the first of it says so */ };
 
 /* The chunks of one root from @at on. Returns where the next one's begin, or -errno. */
-static int64_t point_making_add_root_chunks(struct making *making, struct slice *slice, size_t at,
-                                            size_t end, bool ahead, uint8_t *done)
+static int64_t snapshot_making_add_root_chunks(struct making *making, struct slice *slice,
+                                               size_t at, size_t end, bool ahead, uint8_t *done)
 {
     size_t root = making->stale[at].root;
     int error = 0;
@@ -452,7 +455,7 @@ static int64_t point_making_add_root_chunks(struct making *making, struct slice 
     bool visited = ahead && map_visit(making->roots[root]), copies = !ahead || visited;
     done[at] = visited ? VISITED : 0;
     for (; error == 0 && at < end && making->stale[at].root == root; at++) {
-        int left = copies ? point_making_add_chunk(making, slice, &making->stale[at], ahead) : 1;
+        int left = copies ? snapshot_making_add_chunk(making, slice, &making->stale[at], ahead) : 1;
         error = left < 0 ? left : 0;
         done[at] |= left == 0 ? COPIED : 0;
     }
@@ -460,14 +463,14 @@ static int64_t point_making_add_root_chunks(struct making *making, struct slice 
 }
 
 /* @done is for stale chunk @first and those behind it. */
-static int point_making_copy_slice(struct making *making, size_t first, size_t end, bool ahead,
-                                   uint8_t *done)
+static int snapshot_making_copy_slice(struct making *making, size_t first, size_t end, bool ahead,
+                                      uint8_t *done)
 {
     struct slice slice = {0};
     int64_t at = (int64_t)first;
     while (at >= 0 && (size_t)at < end)
-        at = point_making_add_root_chunks(making, &slice, (size_t)at, end, ahead, done);
-    int error = at < 0 ? (int)at : point_making_slice_read(making, &slice, ahead);
+        at = snapshot_making_add_root_chunks(making, &slice, (size_t)at, end, ahead, done);
+    int error = at < 0 ? (int)at : snapshot_making_slice_read(making, &slice, ahead);
     for (size_t i = first; i < end; i++) {
         const struct stale *stale = &making->stale[i];
         if (error == 0 && (done[i] & COPIED))
@@ -494,7 +497,7 @@ int making_copy(struct making *making, bool ahead)
             bytes += making->next->kept[making->stale[end].root].chunk;
         if (ahead)
             room_copy_begin();
-        error = point_making_copy_slice(making, first, end, ahead, done);
+        error = snapshot_making_copy_slice(making, first, end, ahead, done);
         if (ahead)
             room_copy_end();
         if (error == 0)

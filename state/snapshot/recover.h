@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_POINT_RECOVER_H
-#define RESEAT_STATE_POINT_RECOVER_H
+#ifndef RESEAT_STATE_SNAPSHOT_RECOVER_H
+#define RESEAT_STATE_SNAPSHOT_RECOVER_H
 
 #include "state/object/context.h"
 

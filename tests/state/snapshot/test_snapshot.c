@@ -6,73 +6,73 @@
 
 #include "state/memory/compare.h"
 #include "state/object/lost.h"
-#include "tests/state/point/point_play.h"
+#include "tests/state/snapshot/snapshot_play.h"
 
 /* Points: that they have the bytes of one moment, and cost what has changed. */
 
-Test(point, has_the_bytes_of_its_moment_for_as_long_as_it_is_pinned, .timeout = 120)
+Test(snapshot, has_the_bytes_of_its_moment_for_as_long_as_it_is_pinned, .timeout = 120)
 {
     play_open(TWO);
-    cr_assert_null(point_pin());
+    cr_assert_null(snapshot_pin());
     cl_mem large = filled(BYTES), small = filled(SMALL);
     cl_mem never = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
     add(large, WORDS, 3);
     cr_assert_eq(made().serial, 1);
-    struct point *first = point_pin();
+    struct snapshot *first = snapshot_pin();
     add(large, WORDS, 4);
     add(small, SMALL / sizeof(cl_uint), 9);
     cl_mem later = filled(SMALL);
     cr_assert_eq(made().serial, 2);
-    struct point *second = point_pin();
-    cr_assert_eq(point_serial(first), 1);
-    cr_assert_eq(point_serial(second), 2);
-    cr_assert_lt(point_moment(first), point_moment(second));
+    struct snapshot *second = snapshot_pin();
+    cr_assert_eq(snapshot_serial(first), 1);
+    cr_assert_eq(snapshot_serial(second), 2);
+    cr_assert_lt(snapshot_moment(first), snapshot_moment(second));
     has_added(first, large, BYTES, 3);
     has_added(first, small, SMALL, 0);
-    cr_assert_eq(point_find(first, memory_get(later)), SIZE_MAX);
+    cr_assert_eq(snapshot_find(first, memory_get(later)), SIZE_MAX);
     has_added(second, large, BYTES, 7);
     has_added(second, small, SMALL, 9);
     has_added(second, later, SMALL, 0);
-    struct point_run run;
-    cr_assert(point_run(second, index_of(second, never), BYTES - 1, &run));
+    struct snapshot_run run;
+    cr_assert(snapshot_run(second, index_of(second, never), BYTES - 1, &run));
     cr_assert_null(run.bytes);
     cr_assert_eq(run.range.end, BYTES);
-    cr_assert_not(point_run(second, index_of(second, never), BYTES, &run));
+    cr_assert_not(snapshot_run(second, index_of(second, never), BYTES, &run));
     OK(clReleaseMemObject(large));
     OK(clReleaseMemObject(small));
     OK(clReleaseMemObject(never));
     OK(clReleaseMemObject(later));
     OK(clFinish(play.program.queue));
-    point_unpin(second);
-    point_forget();
-    cr_assert_null(point_pin());
-    cr_assert_geq(point_bytes(), BYTES + SMALL);
-    point_unpin(first);
+    snapshot_unpin(second);
+    snapshot_forget();
+    cr_assert_null(snapshot_pin());
+    cr_assert_geq(snapshot_bytes(), BYTES + SMALL);
+    snapshot_unpin(first);
     play_close();
 }
 
-Test(point, costs_what_was_written_since_the_one_before, .timeout = 120)
+Test(snapshot, costs_what_was_written_since_the_one_before, .timeout = 120)
 {
-    struct point_run run;
+    struct snapshot_run run;
     play_open(TWO);
     cl_mem kept = filled(BYTES), changed = filled(BYTES);
     cr_assert_geq(made().copied, 2 * BYTES);
-    struct point_report idle = made();
+    struct snapshot_report idle = made();
     cr_assert_eq(idle.copied, 0);
     cr_assert_eq(idle.shared, 2 * BYTES);
     add(changed, WORDS, 1);
-    struct point_report third = made();
+    struct snapshot_report third = made();
     cr_assert_eq(third.copied, BYTES);
     cr_assert_eq(third.shared, BYTES);
-    struct point *point = point_pin();
-    cr_assert(point_run(point, index_of(point, kept), 0, &run));
+    struct snapshot *snapshot = snapshot_pin();
+    cr_assert(snapshot_run(snapshot, index_of(snapshot, kept), 0, &run));
     cr_assert_eq(run.since, 1);
-    cr_assert(point_run(point, index_of(point, changed), 0, &run));
+    cr_assert(snapshot_run(snapshot, index_of(snapshot, changed), 0, &run));
     cr_assert_eq(run.since, 3);
-    has_added(point, kept, BYTES, 0);
-    has_added(point, changed, BYTES, 1);
-    cr_assert_eq(point_bytes(), 2 * BYTES);
-    point_unpin(point);
+    has_added(snapshot, kept, BYTES, 0);
+    has_added(snapshot, changed, BYTES, 1);
+    cr_assert_eq(snapshot_bytes(), 2 * BYTES);
+    snapshot_unpin(snapshot);
     /* Where the bytes are does not matter. */
     engine_rig_moves(&play.rig, "two");
     cr_assert_eq(made().copied, 0);
@@ -85,12 +85,12 @@ Test(point, costs_what_was_written_since_the_one_before, .timeout = 120)
 }
 
 /* A handle that is used again is another object. */
-Test(point, takes_no_object_for_one_that_was_released, .timeout = 120)
+Test(snapshot, takes_no_object_for_one_that_was_released, .timeout = 120)
 {
     play_open(TWO);
     cl_mem buffer = filled(SMALL);
     (void)made();
-    struct point *first = point_pin();
+    struct snapshot *first = snapshot_pin();
     cl_mem old = buffer;
     OK(clReleaseMemObject(buffer));
     unsigned tries = 0;
@@ -101,15 +101,15 @@ Test(point, takes_no_object_for_one_that_was_released, .timeout = 120)
         OK(clReleaseMemObject(buffer));
     } while (++tries < 100000);
     if (buffer == old) {
-        cr_assert_eq(point_find(first, memory_get(buffer)), SIZE_MAX);
+        cr_assert_eq(snapshot_find(first, memory_get(buffer)), SIZE_MAX);
         add(buffer, SMALL / sizeof(cl_uint), 2);
         (void)made();
-        struct point *second = point_pin();
+        struct snapshot *second = snapshot_pin();
         has_added(second, buffer, SMALL, 2);
-        point_unpin(second);
+        snapshot_unpin(second);
         OK(clReleaseMemObject(buffer));
     }
-    point_unpin(first);
+    snapshot_unpin(first);
     play_close();
 }
 
@@ -130,13 +130,13 @@ static void *add_to_both(void *data)
     return rounds;
 }
 
-static cl_uint all_words(const struct point *point, cl_mem buffer)
+static cl_uint all_words(const struct snapshot *snapshot, cl_mem buffer)
 {
     cl_uint *words = malloc(BYTES);
-    read_point(point, buffer, 0, BYTES, words);
+    read_point(snapshot, buffer, 0, BYTES, words);
     cl_uint added = words[0] - word_of(0);
     free(words);
-    has_added(point, buffer, BYTES, added);
+    has_added(snapshot, buffer, BYTES, added);
     return added;
 }
 
@@ -150,89 +150,89 @@ static void is_made_beside_a_program(const char *config)
     cr_assert_eq(pthread_create(&thread, NULL, add_to_both, buffers), 0);
     for (unsigned i = 0; i < 12; i++) {
         (void)made();
-        struct point *point = point_pin();
-        cl_uint first = all_words(point, buffers[0]), second = all_words(point, buffers[1]);
+        struct snapshot *snapshot = snapshot_pin();
+        cl_uint first = all_words(snapshot, buffers[0]), second = all_words(snapshot, buffers[1]);
         cr_assert(first == second || first == second + 1, "%u and %u", first, second);
         cr_assert_geq(second + 1, last);
         last = first;
-        point_unpin(point);
+        snapshot_unpin(snapshot);
     }
     atomic_store(&stops, true);
     pthread_join(thread, &rounds);
     (void)made();
-    struct point *point = point_pin();
-    cr_assert_eq(all_words(point, buffers[0]), *(unsigned *)rounds);
-    cr_assert_eq(all_words(point, buffers[1]), *(unsigned *)rounds);
-    point_unpin(point);
+    struct snapshot *snapshot = snapshot_pin();
+    cr_assert_eq(all_words(snapshot, buffers[0]), *(unsigned *)rounds);
+    cr_assert_eq(all_words(snapshot, buffers[1]), *(unsigned *)rounds);
+    snapshot_unpin(snapshot);
     free(rounds);
     OK(clReleaseMemObject(buffers[0]));
     OK(clReleaseMemObject(buffers[1]));
     play_close();
 }
 
-Test(point, is_of_one_moment_of_a_program_that_runs, .timeout = 240)
+Test(snapshot, is_of_one_moment_of_a_program_that_runs, .timeout = 240)
 {
     is_made_beside_a_program(TWO);
 }
 
 /* The device works in the host copies themselves, and one runs commands in the thread that waits.
  */
-Test(point, is_of_one_moment_where_devices_work_in_place, .timeout = 240)
+Test(snapshot, is_of_one_moment_where_devices_work_in_place, .timeout = 240)
 {
     is_made_beside_a_program(NULL);
 }
 
-static int refuses(void *data, const struct point *point)
+static int refuses(void *data, const struct snapshot *snapshot)
 {
-    cr_assert_eq(point_root_count(point), *(size_t *)data);
+    cr_assert_eq(snapshot_root_count(snapshot), *(size_t *)data);
     return -EXDEV;
 }
 
-Test(point, that_cannot_be_made_leaves_the_one_before, .timeout = 120)
+Test(snapshot, that_cannot_be_made_leaves_the_one_before, .timeout = 120)
 {
     static const char *const calls[] = {"clEnqueueReadBuffer", "clEnqueueMarkerWithWaitList"};
-    struct point_request plain = {0};
+    struct snapshot_request plain = {0};
     atomic_bool canceled = true;
     size_t roots = 2;
     play_open(TWO);
     cl_mem large = filled(BYTES), small = filled(SMALL);
     (void)made();
-    struct point *before = point_pin();
-    uint64_t bytes = point_bytes();
+    struct snapshot *before = snapshot_pin();
+    uint64_t bytes = snapshot_bytes();
     add(large, WORDS, 1);
-    fails(&(struct point_request){.cancel = &canceled}, -ECANCELED, before);
-    fails(&(struct point_request){.deadline_ns = 1}, -ETIMEDOUT, before);
-    fails(&(struct point_request){.memory = bytes + BYTES - 1}, -ENOMEM, before);
-    fails(&(struct point_request){.moment = refuses, .data = &roots}, -EXDEV, before);
+    fails(&(struct snapshot_request){.cancel = &canceled}, -ECANCELED, before);
+    fails(&(struct snapshot_request){.deadline_ns = 1}, -ETIMEDOUT, before);
+    fails(&(struct snapshot_request){.memory = bytes + BYTES - 1}, -ENOMEM, before);
+    fails(&(struct snapshot_request){.moment = refuses, .data = &roots}, -EXDEV, before);
     for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
         uint64_t fired = emu_shared_fired(play.rig.emu, "one");
         cr_assert_eq(emu_shared_arm(play.rig.emu, "one", 1, calls[i], CL_OUT_OF_HOST_MEMORY), 0);
         fails(&plain, -EIO, before);
         cr_assert_eq(emu_shared_fired(play.rig.emu, "one"), fired + 1);
     }
-    cr_assert_eq(point_bytes(), bytes);
+    cr_assert_eq(snapshot_bytes(), bytes);
     has_added(before, large, BYTES, 0);
     /* The program runs on, and the next one is as if nothing had been. */
     add(large, WORDS, 1);
     cr_assert_eq(made().copied, BYTES);
-    struct point *after = point_pin();
+    struct snapshot *after = snapshot_pin();
     has_added(after, large, BYTES, 2);
     has_added(after, small, SMALL, 0);
-    point_unpin(after);
-    point_unpin(before);
+    snapshot_unpin(after);
+    snapshot_unpin(before);
     OK(clReleaseMemObject(large));
     OK(clReleaseMemObject(small));
     play_close();
 }
 
-Test(point, of_a_device_that_is_lost_is_none, .timeout = 120)
+Test(snapshot, of_a_device_that_is_lost_is_none, .timeout = 120)
 {
-    struct point_request plain = {0};
+    struct snapshot_request plain = {0};
     lost_answer_ns = 500000000;
     play_open(TWO);
     cl_mem buffer = filled(BYTES);
     (void)made();
-    struct point *before = point_pin();
+    struct snapshot *before = snapshot_pin();
     add(buffer, WORDS, 1);
     OK(clFinish(play.program.queue));
     cr_assert_eq(emu_shared_arm(play.rig.emu, "one", 1, "clEnqueueReadBuffer", EMU_ERROR_VANISH),
@@ -244,12 +244,12 @@ Test(point, of_a_device_that_is_lost_is_none, .timeout = 120)
     OK(clReleaseMemObject(buffer));
     OK(clReleaseKernel(play.add));
     engine_program_close(&play.program);
-    point_unpin(before);
+    snapshot_unpin(before);
     free(play.rig.devices);
 }
 
 /* What the program has mapped to write is its own until the unmap, which comes after the moment. */
-Test(point, has_what_was_there_before_a_map, .timeout = 120)
+Test(snapshot, has_what_was_there_before_a_map, .timeout = 120)
 {
     cl_int error;
     play_open(TWO);
@@ -265,18 +265,18 @@ Test(point, has_what_was_there_before_a_map, .timeout = 120)
     for (size_t i = 0; i < SMALL / sizeof(*words); i++)
         words[i] += 5;
     (void)made();
-    struct point *mapped = point_pin();
+    struct snapshot *mapped = snapshot_pin();
     has_added(mapped, buffer, BYTES, 0);
     OK(clEnqueueUnmapMemObject(play.program.queue, buffer, words, 0, NULL, NULL));
     (void)made();
-    struct point *after = point_pin();
+    struct snapshot *after = snapshot_pin();
     cl_uint *bytes = malloc(BYTES);
     read_point(after, buffer, 0, BYTES, bytes);
     for (size_t i = 0; i < WORDS; i++)
         cr_assert_eq(bytes[i], word_of(i) + (i < SMALL / sizeof(cl_uint) ? 5 : 0));
     free(bytes);
-    point_unpin(mapped);
-    point_unpin(after);
+    snapshot_unpin(mapped);
+    snapshot_unpin(after);
     OK(clReleaseMemObject(buffer));
     play_close();
     free(user_memory);
@@ -312,25 +312,25 @@ static void kinds(const char *config)
     add(of_host, ARRAY_SIZE(user_memory), 2);
     add(part, half.size / sizeof(cl_uint), 6);
     (void)made();
-    struct point *point = point_pin();
+    struct snapshot *snapshot = snapshot_pin();
     add(of_host, ARRAY_SIZE(user_memory), 2);
     OK(clFinish(play.program.queue));
     cl_uint *words = malloc(SMALL);
-    has_added(point, of_host, SMALL, 2);
-    read_point(point, whole, 0, SMALL, words);
+    has_added(snapshot, of_host, SMALL, 2);
+    read_point(snapshot, whole, 0, SMALL, words);
     for (size_t i = 0; i < SMALL / sizeof(cl_uint); i++)
         cr_assert_eq(words[i], word_of(i) + (i * sizeof(cl_uint) >= half.origin ? 6 : 0));
     free(words);
-    cr_assert_eq(point_find(point, memory_get(part)), SIZE_MAX);
-    struct point_root root = point_root(point, index_of(point, image));
+    cr_assert_eq(snapshot_find(snapshot, memory_get(part)), SIZE_MAX);
+    struct snapshot_root root = snapshot_root(snapshot, index_of(snapshot, image));
     cr_assert_eq(root.type, CL_MEM_OBJECT_IMAGE2D);
     cr_assert_not_null(root.image);
     char *rows = malloc(root.size);
-    read_point(point, image, 0, root.size, rows);
+    read_point(snapshot, image, 0, root.size, rows);
     for (size_t y = 0; y < HEIGHT; y++)
         cr_assert_arr_eq(rows + y * root.image->row_pitch, pixels[y], sizeof(pixels[y]));
     free(rows);
-    point_unpin(point);
+    snapshot_unpin(snapshot);
     OK(clReleaseMemObject(part));
     OK(clReleaseMemObject(whole));
     OK(clReleaseMemObject(image));
@@ -338,18 +338,18 @@ static void kinds(const char *config)
     play_close();
 }
 
-Test(point, has_every_kind_of_object, .timeout = 120)
+Test(snapshot, has_every_kind_of_object, .timeout = 120)
 {
     kinds(TWO);
 }
 
-Test(point, has_every_kind_of_object_in_place, .timeout = 120)
+Test(snapshot, has_every_kind_of_object_in_place, .timeout = 120)
 {
     kinds(NULL);
 }
 
 /* Two virtual devices each have a part, and a third of it nobody wrote. */
-Test(point, has_what_is_on_several_devices, .timeout = 120)
+Test(snapshot, has_what_is_on_several_devices, .timeout = 120)
 {
     const cl_buffer_region halves[] = {{0, SMALL}, {SMALL, SMALL}};
     cl_int error;
@@ -372,37 +372,37 @@ Test(point, has_what_is_on_several_devices, .timeout = 120)
         OK(clReleaseMemObject(part));
     }
     (void)made();
-    struct point *point = point_pin();
+    struct snapshot *snapshot = snapshot_pin();
     for (size_t i = 0; i < 2; i++) {
         cl_uchar is[SMALL], bytes[SMALL];
         memset(is, 0x11 * (int)(i + 1), sizeof(is));
-        read_point(point, buffer, halves[i].origin, SMALL, bytes);
+        read_point(snapshot, buffer, halves[i].origin, SMALL, bytes);
         cr_assert_arr_eq(bytes, is, SMALL);
         OK(clReleaseCommandQueue(queues[i]));
     }
-    point_unpin(point);
+    snapshot_unpin(snapshot);
     OK(clReleaseMemObject(buffer));
     OK(clReleaseContext(context));
-    point_forget();
-    cr_assert_eq(point_bytes(), 0);
+    snapshot_forget();
+    cr_assert_eq(snapshot_bytes(), 0);
     free(play.rig.devices);
 }
 
 /* Copies ahead take what is not written any more, and the pause the rest. */
-Test(point, is_copied_ahead_where_that_is_much, .timeout = 240)
+Test(snapshot, is_copied_ahead_where_that_is_much, .timeout = 240)
 {
-    struct point_report report;
-    struct point_request strict = {.max_downtime_ns = 1, .strict = true};
+    struct snapshot_report report;
+    struct snapshot_request strict = {.max_downtime_ns = 1, .strict = true};
     play_open("[one] name=one own_memory=yes link_mb_s=200");
     cl_mem buffers[] = {filled(BYTES), filled(BYTES)};
-    struct point_request request = {0};
-    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    struct snapshot_request request = {0};
+    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
     cr_assert_eq(report.rounds, 1);
     cr_assert_eq(report.copied, 2 * BYTES);
     add(buffers[0], WORDS, 1);
     add(buffers[1], WORDS, 1);
     /* Once ahead, nothing is left: no pause is too long for that. */
-    cr_assert_eq(point_make(&strict, &report), 0, "%s", report.reason);
+    cr_assert_eq(snapshot_make(&strict, &report), 0, "%s", report.reason);
     cr_assert_eq(report.rounds, 1);
     OK(clReleaseMemObject(buffers[0]));
     OK(clReleaseMemObject(buffers[1]));
@@ -410,14 +410,14 @@ Test(point, is_copied_ahead_where_that_is_much, .timeout = 240)
 }
 
 /* A shared virtual allocation is state that nobody can read elsewhere. */
-Test(point, of_a_pinned_program_is_refused_with_the_reason, .timeout = 120)
+Test(snapshot, of_a_pinned_program_is_refused_with_the_reason, .timeout = 120)
 {
-    struct point_report report;
-    struct point_request plain = {0};
+    struct snapshot_report report;
+    struct snapshot_request plain = {0};
     play_open(NULL);
     void *shared = clSVMAlloc(play.program.context, CL_MEM_READ_WRITE, SMALL, 0);
     cr_assert_not_null(shared);
-    cr_assert_eq(point_make(&plain, &report), -EPERM);
+    cr_assert_eq(snapshot_make(&plain, &report), -EPERM);
     cr_assert_not_null(strstr(report.reason, "pinned"), "%s", report.reason);
     clSVMFree(play.program.context, shared);
     (void)made();
@@ -425,10 +425,10 @@ Test(point, of_a_pinned_program_is_refused_with_the_reason, .timeout = 120)
 }
 
 /* What stops the program for longer than it may is not made, and what it would take is said. */
-Test(point, is_put_off_where_it_would_take_too_long, .timeout = 120)
+Test(snapshot, is_put_off_where_it_would_take_too_long, .timeout = 120)
 {
-    struct point_request request = {.max_downtime_ns = 1, .most_ns = 1};
-    struct point_report report;
+    struct snapshot_request request = {.max_downtime_ns = 1, .most_ns = 1};
+    struct snapshot_report report;
     unsigned put_off = 0;
     pthread_t thread;
     void *rounds;
@@ -439,19 +439,19 @@ Test(point, is_put_off_where_it_would_take_too_long, .timeout = 120)
     cr_assert_eq(pthread_create(&thread, NULL, add_to_both, buffers), 0);
     /* Those are made in whose rounds the program gave nothing, as on a busy machine many. */
     while (put_off == 0) {
-        struct point *before = point_pin();
-        int error = point_make(&request, &report);
-        struct point *after = point_pin();
+        struct snapshot *before = snapshot_pin();
+        int error = snapshot_make(&request, &report);
+        struct snapshot *after = snapshot_pin();
         cr_assert(error == 0 || error == -EBUSY, "%d: %s", error, report.reason);
         cr_assert_eq(after == before, error != 0);
         cr_assert_eq(report.expected_ns > request.most_ns, error != 0);
         put_off += error != 0;
-        point_unpin(before);
-        point_unpin(after);
+        snapshot_unpin(before);
+        snapshot_unpin(after);
     }
     cr_assert_eq(put_off, 1);
     request.most_ns = UINT64_C(3600000000000);
-    cr_assert_eq(point_make(&request, &report), 0, "%s", report.reason);
+    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
     atomic_store(&stops, true);
     pthread_join(thread, &rounds);
     free(rounds);

@@ -1,17 +1,17 @@
-#ifndef RESEAT_STATE_POINT_POINT_STORE_H
-#define RESEAT_STATE_POINT_POINT_STORE_H
+#ifndef RESEAT_STATE_SNAPSHOT_SNAPSHOT_STORE_H
+#define RESEAT_STATE_SNAPSHOT_SNAPSHOT_STORE_H
 
 #include "state/memory/digest.h"
-#include "state/point/point.h"
+#include "state/snapshot/snapshot.h"
 
 /*
- * What a point has: chunks of bytes, which several points share.
+ * What a snapshot has: chunks of bytes, which several snapshots share.
  */
 
-#define CHUNK_PARTS (POINT_CHUNK / DIGEST_CHUNK)
+#define CHUNK_PARTS (SNAPSHOT_CHUNK / DIGEST_CHUNK)
 
 /**
- * Its bytes are written by who makes a point, while no other has it; never afterwards.
+ * Its bytes are written by who makes a snapshot, while no other has it; never afterwards.
  *
  * One of which a little changed since has those parts itself, of DIGEST_CHUNK, each a chunk, and
  * the others in the chunk that it was: which has all of its own, so that nothing is further away.
@@ -39,7 +39,7 @@ struct chunk *chunk_of_parts(struct chunk *of, uint64_t since);
 MUST_CHECK int chunk_own_part(struct chunk *chunk, size_t part, uint64_t since);
 /** Bits: the parts that it has itself. */
 uint32_t chunk_own_parts(const struct chunk *chunk);
-/** Of a chunk of @size bytes so few parts may be its own: points that share the rest then never
+/** Of a chunk of @size bytes so few parts may be its own: snapshots that share the rest then never
  * have much more than one that is whole. */
 bool chunk_parts_are_few(uint32_t parts, size_t size);
 
@@ -63,18 +63,18 @@ void chunk_written(struct chunk *chunk, size_t begin, size_t end);
 
 /** One root's part. */
 struct kept {
-    struct point_root root;
+    struct snapshot_root root;
     struct image_shape shape; /**< root.image is it; of an image. */
     size_t chunk;             /**< Bytes of each but the last. */
     size_t count;
     struct chunk **chunks; /**< Owned; NULL: never written. */
     uint64_t *versions;    /**< Owned: the latest that some byte of each had. 0: it has no bytes. */
-    /** While the point is made: bytes of it that the last round had to read though all that counted
-     * as written was compared; UINT64_MAX: nothing was. */
+    /** While the snapshot is made: bytes of it that the last round had to read though all that
+     * counted as written was compared; UINT64_MAX: nothing was. */
     uint64_t differed;
 };
 
-struct point {
+struct snapshot {
     _Atomic uint32_t refs;
     uint64_t serial, moment_ns;
     size_t count;
@@ -82,10 +82,11 @@ struct point {
 };
 
 /** An empty one with one reference; NULL without memory. */
-struct point *point_create(uint64_t serial);
+struct snapshot *snapshot_create(uint64_t serial);
 /** Add @memory, which is held; with the chunks of @from, or NULL. 0 or -ENOMEM. Roots come in the
  *  order of their addresses. */
-MUST_CHECK int point_add(struct point *point, struct memory *memory, const struct kept *from);
+MUST_CHECK int snapshot_add(struct snapshot *snapshot, struct memory *memory,
+                            const struct kept *from);
 
 /** The bytes of chunk @i. */
 struct range kept_range(const struct kept *kept, size_t i);

@@ -1,11 +1,11 @@
-#ifndef RESEAT_STATE_POINT_POINT_MAKING_H
-#define RESEAT_STATE_POINT_POINT_MAKING_H
+#ifndef RESEAT_STATE_SNAPSHOT_SNAPSHOT_MAKING_H
+#define RESEAT_STATE_SNAPSHOT_SNAPSHOT_MAKING_H
 
 #include "state/move/move_priv.h"
-#include "state/point/point_store.h"
+#include "state/snapshot/snapshot_store.h"
 
 /*
- * Making a point: what is to be copied, and copying it.
+ * Making a snapshot: what is to be copied, and copying it.
  */
 
 /** A chunk that was written since it was copied last. */
@@ -15,19 +15,19 @@ struct stale {
     uint32_t same;      /**< Bit i: part i of it, of DIGEST_CHUNK, was found to be what is kept. */
 };
 
-/** A point that is being made. The mover's lock is held. */
+/** A snapshot that is being made. The mover's lock is held. */
 struct making {
-    const struct point_request *request;
-    struct point_report *report;
+    const struct snapshot_request *request;
+    struct snapshot_report *report;
     struct move
-        move; /**< For what points and moves have in common: no virtual device of it moves. */
+        move; /**< For what snapshots and moves have in common: no virtual device of it moves. */
     uint64_t serial;
-    struct point *base; /**< The latest point, pinned; or NULL. */
-    struct point *next; /**< Owned. */
-    struct point
+    struct snapshot *base; /**< The latest point, pinned; or NULL. */
+    struct snapshot *next; /**< Owned. */
+    struct snapshot
         *former; /**< What `next` was before the last look: goes with the gate open. Owned. */
-    struct point *before;  /**< The one that it took the place of. Owned. */
-    struct memory **roots; /**< Those of `next`, held. */
+    struct snapshot *before; /**< The one that it took the place of. Owned. */
+    struct memory **roots;   /**< Those of `next`, held. */
     size_t root_count;
     struct stale *stale; /**< In the order of their roots. */
     size_t stale_count;
@@ -43,7 +43,7 @@ struct making {
     unsigned in_vain;             /**< Rounds that did not leave less than the one before. */
     uint64_t closed_at;
     bool closed;
-    bool stands;       /**< The program was asked to give nothing until the point is made... */
+    bool stands;       /**< The program was asked to give nothing until the snapshot is made... */
     uint64_t stood_at; /**< ...and does so since then. */
 };
 
