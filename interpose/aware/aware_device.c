@@ -3,9 +3,9 @@
 
 #include "interpose/aware/aware_priv.h"
 #include "policy/reseat_limits.h"
+#include "state/budget/budget.h"
 #include "state/driver/offer.h"
 #include "state/present/presented.h"
-#include "state/room/room.h"
 
 /* What a program that registered is told of its devices. */
 
@@ -33,8 +33,8 @@ void aware_describe(const struct device *device, struct reseat_device *ret_devic
 
 uint64_t aware_granted(uint32_t vdev)
 {
-    struct room_use use;
-    room_read(vdev, &use);
+    struct budget_use use;
+    budget_read(vdev, &use);
     return use.limited ? use.granted : UINT64_MAX;
 }
 

@@ -13,11 +13,11 @@
 #include "agent/wire/device_key.h"
 #include "agent/wire/protocol.h"
 #include "interpose/aware/aware.h"
+#include "interpose/control/control_budget.h"
 #include "interpose/control/control_frames.h"
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_park.h"
 #include "interpose/control/control_protect.h"
-#include "interpose/control/control_room.h"
 #include "interpose/control/control_trace.h"
 #include "interpose/control/control_wire.h"
 #include "state/base/clock.h"
@@ -164,7 +164,7 @@ static void control_link_drop(struct link *link)
 {
     wire_close(&link->wire);
     link->welcome = false;
-    control_room_alone();
+    control_budget_alone();
     control_trace_drop();
 
     /* Nobody is left who wanted these moves, or would learn what became of them. */
@@ -400,7 +400,7 @@ static void control_take_welcome(const msgpack_object *map)
         good++;
     control.link.welcome = true;
     control.link.status_due = true;
-    control_room_connected(map);
+    control_budget_connected(map);
     pthread_mutex_lock(&control.lock);
     if (!control.resolved) {
         memcpy(control.devices, keys, good * sizeof(keys[0]));
@@ -476,8 +476,8 @@ static const struct {
     {MSG_CHECKPOINT, control_take_request}, {MSG_PROTECT, control_take_request},
     {MSG_SPREAD, control_take_spread},      {MSG_CANCEL, control_take_cancel},
     {MSG_QUERY, control_take_query},        {MSG_NOTICE, control_take_notice},
-    {MSG_ANSWER, control_room_answer},      {MSG_GRANT, control_room_granted},
-    {MSG_SHRINK, control_room_shrink},      {MSG_WARM, control_take_warm},
+    {MSG_ANSWER, control_budget_answer},    {MSG_GRANT, control_budget_granted},
+    {MSG_SHRINK, control_budget_shrink},    {MSG_WARM, control_take_warm},
 };
 
 static void control_take_message(struct link *link, const msgpack_object *map)
@@ -507,7 +507,7 @@ static void control_link_receive(struct link *link)
             control_link_drop(link);
             return;
         }
-        control_room_heard();
+        control_budget_heard();
         control_take_message(link, &message.root);
         message_finish(&message);
     }
@@ -564,7 +564,7 @@ static void control_stay_parked(struct link *link)
     while (control.parked)
         pthread_cond_wait(&control.woken, &control.lock);
     pthread_mutex_unlock(&control.lock);
-    control_room_again();
+    control_budget_again();
 }
 
 /* ---- threads ---- */
@@ -608,7 +608,7 @@ static void control_turn(struct link *link, uint64_t *next_status)
         pthread_mutex_unlock(&control.lock);
     }
     control_serve_jobs(link);
-    link->status_due = link->status_due || control_room_needs() || control_seeks_anew(link);
+    link->status_due = link->status_due || control_budget_needs() || control_seeks_anew(link);
     if (link->welcome && (link->status_due || clock_now_ns() >= *next_status)) {
         control_send_status(link);
         *next_status = clock_now_ns() + STATUS_MS * 1000000ull;
@@ -619,8 +619,8 @@ static void control_turn(struct link *link, uint64_t *next_status)
         control_trace_serve(link,
                             control_send_frame); /* an agent that reads slowly is not outrun */
     if (!link->welcome) {
-        control_room_alone();
-    } else if (!control_room_serve(link->seeks, link, control_send_frame)) {
+        control_budget_alone();
+    } else if (!control_budget_serve(link->seeks, link, control_send_frame)) {
         log_warn("the agent does not answer: the program goes on without it until it does");
         control_link_drop(link);
     }
@@ -733,7 +733,7 @@ static int control_start_locked(void)
 
     if (error)
         return error;
-    control_room_start(control_wake_thread);
+    control_budget_start(control_wake_thread);
     protect_let_choose(control_agent_finds_places);
     if (!control.listener) {
         error = thread_start("reseat-listen", STACK_SMALL, control_listen_main, NULL, NULL);

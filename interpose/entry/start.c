@@ -16,9 +16,9 @@
 #include "agent/wire/size.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
+#include "interpose/control/control_budget.h"
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_protect.h"
-#include "interpose/control/control_room.h"
 #include "interpose/entry/calls.h"
 #include "state/base/log.h"
 #include "state/base/threads/callback.h"
@@ -26,6 +26,7 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread_own.h"
 #include "state/base/threads/work.h"
+#include "state/budget/budget.h"
 #include "state/command/watch.h"
 #include "state/driver/isolated.h"
 #include "state/driver/links.h"
@@ -36,7 +37,6 @@
 #include "state/object/retry.h"
 #include "state/program/pace.h"
 #include "state/program/program.h"
-#include "state/room/room.h"
 
 /** How long the agent may take to say where to start, before the environment decides. */
 #define AGENT_TIMEOUT_MS 200
@@ -377,7 +377,7 @@ static int start_all(struct machine *machine)
     presented_limits_read();
     move_begin();
     start_links_begin();
-    control_room_begin();
+    control_budget_begin();
     program_prologue = the_present.prologue;
     start_library_begin();
     aware_started();

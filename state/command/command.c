@@ -82,8 +82,8 @@ static uint64_t command_distinct_bytes(const struct command *command)
 cl_int command_ready(struct command *command, struct residence *residence, uint8_t residence_index)
 {
     struct memory *memory;
-    struct account *account = &residence->device->account;
-    bool writes, tight = account_is_tight(account);
+    struct budget *budget = &residence->device->budget;
+    bool writes, tight = budget_is_tight(budget);
     uint64_t bytes = 0;
     if (command->ops->gather)
         command->ops->gather(command);
@@ -101,9 +101,9 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
             atomic_store_explicit(&root->used, true, memory_order_relaxed);
     }
     /* Who says what the program may have there has to know what it needs at once. */
-    if (UNLIKELY(bytes > atomic_load_explicit(&account->least, memory_order_relaxed)) &&
-        account_limit(account) != ACCOUNT_UNLIMITED)
-        account_raise(&account->least, command_distinct_bytes(command));
+    if (UNLIKELY(bytes > atomic_load_explicit(&budget->least, memory_order_relaxed)) &&
+        budget_limit(budget) != BUDGET_UNLIMITED)
+        budget_raise(&budget->least, command_distinct_bytes(command));
     cl_int error =
         command->ops->ready ? command->ops->ready(command, residence, residence_index) : CL_SUCCESS;
     return UNLIKELY(error == COMMAND_ABSENT) ? command_absent(command) : error;
@@ -195,11 +195,11 @@ cl_int command_issue_in(struct command *command, struct residence *residence,
     }
     cl_uint count = command_real_waits(residence_index, waits, wait_list, real);
     if (UNLIKELY(residence->runs_at_once))
-        account_wait_begin(&residence->device->account, clock_now_ns());
+        budget_wait_begin(&residence->device->budget, clock_now_ns());
     cl_int error = command->ops->issue(command, residence, residence_index, queue, count,
                                        count ? real : NULL, ret_real);
     if (UNLIKELY(residence->runs_at_once))
-        account_wait_end(&residence->device->account, clock_now_ns());
+        budget_wait_end(&residence->device->budget, clock_now_ns());
     if (real != on_stack)
         free(real);
     if (UNLIKELY(error != CL_SUCCESS))

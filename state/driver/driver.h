@@ -9,8 +9,8 @@
 
 #include "state/base/compiler.h"
 #include "state/base/files/reach.h"
-#include "state/driver/account.h"
 #include "state/driver/between.h"
+#include "state/driver/budget.h"
 #include "state/driver/devinfo.h"
 #include "state/driver/link.h"
 #include "state/driver/quirks.h"
@@ -47,7 +47,7 @@ struct device {
     struct devinfo info;      /**< Its own answers, queried once. */
     unsigned quirks;          /**< Of its driver: bits of enum quirk. */
     between_function between; /**< Its driver is ours, before a server's (between.h); or NULL. */
-    struct account account;   /**< What the program has there. */
+    struct budget budget;     /**< What the program has there. */
     struct reach reach; /**< Of the process when its driver last opened it. A mover's later on. */
     atomic_bool lost;   /**< A residence there was lost, and no new one has answered since. */
     cl_icd_dispatch *_Atomic lost_calls; /**< Of such residences; NULL: there was none. */

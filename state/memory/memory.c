@@ -184,15 +184,15 @@ static cl_int memory_make_real_with(struct memory *memory, struct residence *res
             return error;
     }
     bool owns = memory->root == memory;
-    if (owns && !account_take(&residence->device->account, memory->size))
-        return NO_ROOM;
+    if (owns && !budget_take(&residence->device->budget, memory->size))
+        return OVER_BUDGET;
     cl_int error = memory->image ? memory_make_image(memory, residence, residence_index, initial)
                    : owns ? memory_make_root_buffer(memory, residence, residence_index, initial)
                           : memory_make_sub_buffer(memory, residence, residence_index);
     if (owns && error == CL_SUCCESS)
-        account_note(&residence->device->account);
+        budget_note(&residence->device->budget);
     else if (owns)
-        account_return(&residence->device->account, memory->size);
+        budget_return(&residence->device->budget, memory->size);
     return error;
 }
 
@@ -268,13 +268,13 @@ static cl_int memory_make_at_home(struct memory *memory, const void *initial, bo
     *ret_device = context->at[residence_index]->device;
     /* A view of what is in host memory is made with it. */
     if (memory->root != memory && !memory->root->real[residence_index] &&
-        account_is_tight(&(*ret_device)->account))
+        budget_is_tight(&(*ret_device)->budget))
         return CL_SUCCESS;
     if (in_host)
         return memory_make_in_host(memory, initial);
     cl_int error =
         memory_make_real_with(memory, context->at[residence_index], residence_index, initial);
-    if (error == NO_ROOM && memory->root != memory)
+    if (error == OVER_BUDGET && memory->root != memory)
         return CL_SUCCESS; /* likewise: what it is a view of is on another device */
     if (error == CL_SUCCESS && memory->root == memory && initial)
         memory_begin_content(memory, residence_index);
@@ -286,15 +286,15 @@ static cl_int memory_make_at_home(struct memory *memory, const void *initial, bo
 static cl_int memory_settle(struct memory *memory, const void *initial, struct memory **ret_memory)
 {
     struct device *device;
-    enum room_answer answer = ROOM_AGAIN;
+    enum budget_answer answer = BUDGET_AGAIN;
     bool relieved = false;
     cl_int error;
     for (;;) {
         context_enter(memory->context);
-        error = memory_make_at_home(memory, initial, answer == ROOM_SPILL, &device);
+        error = memory_make_at_home(memory, initial, answer == BUDGET_SPILL, &device);
         if (LIKELY(error == CL_SUCCESS))
             break;
-        bool ask = is_shortage(error) && memory->root == memory && answer == ROOM_AGAIN;
+        bool ask = is_shortage(error) && memory->root == memory && answer == BUDGET_AGAIN;
         struct residence *residence = memory->context->at[context_home(memory->context)];
         residence_ref(residence);
         gate_leave();
@@ -304,7 +304,8 @@ static cl_int memory_settle(struct memory *memory, const void *initial, struct m
         if (again)
             continue;
         /* Of a device that is not full there may be more to be had than what was released. */
-        if (ask && !lost && !relieved && the_upcalls && the_upcalls->relieve(error != NO_ROOM)) {
+        if (ask && !lost && !relieved && the_upcalls &&
+            the_upcalls->relieve(error != OVER_BUDGET)) {
             relieved = true;
             continue;
         }
@@ -312,14 +313,14 @@ static cl_int memory_settle(struct memory *memory, const void *initial, struct m
             memory_discard(memory);
             return lost ? CL_OUT_OF_RESOURCES : error;
         }
-        answer = the_upcalls->ask_for_room(device, memory->size, memory->size, false, error);
-        if (answer != ROOM_AGAIN && !relieved && the_upcalls->relieve(true)) {
+        answer = the_upcalls->ask_for_budget(device, memory->size, memory->size, false, error);
+        if (answer != BUDGET_AGAIN && !relieved && the_upcalls->relieve(true)) {
             relieved = true;
-            answer = ROOM_AGAIN;
+            answer = BUDGET_AGAIN;
         }
-        if (answer == ROOM_REFUSE) {
+        if (answer == BUDGET_REFUSE) {
             memory_discard(memory);
-            return error == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;
+            return error == OVER_BUDGET ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;
         }
     }
     if (initial && memory->root == memory && the_upcalls)

@@ -186,7 +186,7 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
 /**
  * Make the real object of @memory in @residence_index, its root's first. Not its content: its
  * replica there is stale afterwards, unless the object was never written. Inside the gate, or by a
- * mover. CL_SUCCESS, what the driver says, or NO_ROOM (account.h).
+ * mover. CL_SUCCESS, what the driver says, or OVER_BUDGET (budget.h).
  */
 cl_int memory_make_real(struct memory *memory, struct residence *residence,
                         uint8_t residence_index);
@@ -197,7 +197,7 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
                                uint8_t residence_index)
 {
     if (memory->real[residence_index] && memory->root == memory)
-        account_return(&residence->device->account, memory->size);
+        budget_return(&residence->device->budget, memory->size);
     memory->real[residence_index] = NULL;
     if (atomic_load_explicit(&memory->backed, memory_order_relaxed) & (1u << residence_index))
         atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << residence_index),

@@ -61,8 +61,8 @@ cl_int memory_prepare(struct object *object, struct move_context *move)
     cl_int error = memory_make_real(memory, target, move->to);
     gate_leave();
     /* More than it may have there: it stays in host memory until a command needs it. */
-    if (error == NO_ROOM) {
-        atomic_store(&target->device->account.tight, true);
+    if (error == OVER_BUDGET) {
+        atomic_store(&target->device->budget.tight, true);
         return CL_SUCCESS;
     }
     /* The program may have freed its memory since it released the object. */

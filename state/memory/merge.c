@@ -35,7 +35,7 @@ struct merge {
     cl_mem before;  /* the bytes [base, end) as the share began with them */
     cl_mem scratch; /* what kernels may not read is copied here for them; or NULL */
     struct chunk_flags differ;
-    uint64_t taken_away; /* of its account */
+    uint64_t taken_away; /* of its budget */
 
     /* At home. */
     struct merge_stage stage;
@@ -128,15 +128,15 @@ static cl_int merge_make_flags(struct residence *residence, size_t count, struct
 static int merge_make_at_away(struct merge *merge)
 {
     struct residence *away = merge->at_away;
-    struct account *account = &away->device->account;
+    struct budget *budget = &away->device->budget;
     const bool readable = !(merge->root->flags & CL_MEM_WRITE_ONLY);
     const size_t size = merge->end - merge->base;
-    if (!account_take(account, size))
+    if (!budget_take(budget, size))
         return -ENOMEM;
     merge->taken_away = size;
     cl_int error = merge_make(away, size, &merge->before);
     if (error == CL_SUCCESS)
-        account_note(account);
+        budget_note(budget);
     if (error == CL_SUCCESS && !readable)
         error = merge_make(away, merge_count_at_once(merge, ASKED_MOST) * DIGEST_CHUNK,
                            &merge->scratch);
@@ -380,7 +380,7 @@ static void merge_leave_away(struct merge *merge)
     struct residence *away = merge->at_away;
     cl_mem const made[] = {merge->before, merge->scratch, merge->differ.real};
     merge_drop(away, made, ARRAY_SIZE(made));
-    account_return(&away->device->account, merge->taken_away);
+    budget_return(&away->device->budget, merge->taken_away);
     residence_unref(away);
     merge->at_away = NULL;
 }
@@ -396,13 +396,13 @@ static void merge_widen(struct merge *merge)
     const uint64_t memory = devinfo_scalar(&device->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
     const size_t slots = merge_least(merge->count, (size_t)(memory / PART / (2 * DIGEST_CHUNK)));
     const uint64_t bytes = 2 * slots * DIGEST_CHUNK;
-    if (slots <= merge->slots || !account_take(&device->account, bytes))
+    if (slots <= merge->slots || !budget_take(&device->budget, bytes))
         return;
     if (merge_make_stage(merge, slots) == CL_SUCCESS) {
         merge->taken_home = bytes;
-        account_note(&device->account);
+        budget_note(&device->budget);
     } else {
-        account_return(&device->account, bytes);
+        budget_return(&device->budget, bytes);
     }
 }
 
@@ -585,7 +585,7 @@ void merge_end(struct merge *merge)
     /* A lost device's driver may still use what it was given of host memory. */
     bool lost = residence_is_lost(home) || (merge->at_away && residence_is_lost(merge->at_away));
     merge_drop(home, made, ARRAY_SIZE(made));
-    account_return(&home->device->account, merge->taken_home);
+    budget_return(&home->device->budget, merge->taken_home);
     if (merge->at_away)
         merge_leave_away(merge);
     residence_unref(home);

@@ -37,7 +37,7 @@ bool merge_is_shared(const struct memory *root, uint8_t home, uint8_t away);
 
 /**
  * The replica at @away has what a share begins with in @range of @root, a buffer that is real at
- * both places: keep a copy of that there, which the device's account has. Of home nothing is asked
+ * both places: keep a copy of that there, which the device's budget has. Of home nothing is asked
  * here, but a program is built the first time: it is busy, and what takes memory of it or runs
  * there would wait for the launch.
  *

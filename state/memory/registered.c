@@ -39,7 +39,7 @@ static struct residence *registered_where(const struct memory *root, unsigned vd
         return NULL;
     struct residence *residence = context->at[residence_index];
     return residence_has_link(residence) && residence->maps_host_ptr &&
-                   !residence_is_lost(residence) && !account_is_tight(&residence->device->account)
+                   !residence_is_lost(residence) && !budget_is_tight(&residence->device->budget)
                ? residence
                : NULL;
 }

@@ -10,12 +10,12 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
+#include "state/budget/budget.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
 #include "state/move/source.h"
 #include "state/object/lost.h"
-#include "state/room/room.h"
 
 /* A command that names what a slice copies waits for the slice. */
 #define SLICE_NS    (8 * NS_PER_MS)
@@ -287,9 +287,9 @@ static int fetch_slice_copy(struct fetching *f, const struct batch *batch,
                                          .count = slice->count};
     uint64_t began = clock_now_ns(), bytes = 0;
     cl_int reason = CL_SUCCESS;
-    room_copy_begin();
+    budget_copy_begin();
     int error = replica_refresh(&copies, &bytes, &reason);
-    room_copy_end();
+    budget_copy_end();
     uint64_t took = clock_now_ns() - began + 1;
     if (error == 0 && bytes != 0) {
         fetch_size_slice(f, (double)bytes * (double)SLICE_NS / (double)took);
@@ -321,7 +321,7 @@ static uint64_t fetch_batch_copy(struct fetching *f, const struct vdev *vdev,
         uint64_t now = clock_now_ns();
         if (fetch_has_to_stop())
             return now;
-        if (room_is_brought())
+        if (budget_is_brought())
             return now + STAND_BACK_NS;
         fetch_slice_fill(batch, f->slice, &first, &at, &slice);
         if (slice.count == 0)
@@ -348,7 +348,7 @@ static uint64_t fetch_batch_left(const struct batch *batch)
 /* The item at `at` stays behind: no copy of it counts, though one was made. */
 static void fetch_pass_by(struct fetching *f, const struct batch *batch, uint64_t before)
 {
-    if (fetch_batch_left(batch) < before || fetch_has_to_stop() || room_is_brought() ||
+    if (fetch_batch_left(batch) < before || fetch_has_to_stop() || budget_is_brought() ||
         f->at >= f->count)
         return;
     f->passed += f->items[f->at].bytes;

@@ -12,6 +12,7 @@
 #include "state/base/span.h"
 #include "state/base/threads/cancel.h"
 #include "state/base/threads/work.h"
+#include "state/budget/budget.h"
 #include "state/command/journal.h"
 #include "state/driver/offer.h"
 #include "state/memory/write_tracked.h"
@@ -23,7 +24,6 @@
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/program_library.h"
-#include "state/room/room.h"
 
 /* A program that never stops making contexts or building: give up rather than chase it. */
 #define ATTEMPTS 10
@@ -61,7 +61,7 @@ static void move_limit_to_grant(const struct move *move, struct plan_use *use,
     const uint64_t *grant = move->request->grant;
     const struct device *here = atomic_load(&move->vdev->device);
     bool past = move->basis == MOVE_BY_REST;
-    uint64_t least = here && !past ? atomic_load(&here->account.least) : 0;
+    uint64_t least = here && !past ? atomic_load(&here->budget.least) : 0;
     if (!grant)
         return;
     if (least < use->largest_object)
@@ -335,7 +335,7 @@ static void move_run_phases(struct move *move)
     }
     atomic_store(&move->vdev->moving, true);
     if (move->target && move->request->grant)
-        room_reserve(move->target, *move->request->grant);
+        budget_reserve(move->target, *move->request->grant);
     if (move->resumes) {
         move_enter_phase(move, MOVE_PREPARE);
         error = stored_bring(move);
@@ -361,7 +361,7 @@ static void move_run_phases(struct move *move)
             move_examine_target(move);
         error = move_rescue(move, error);
         move_undo(move);
-        room_unreserve();
+        budget_unreserve();
     }
     if (move->basis == MOVE_BY_REST)
         reconfigure_marks_end(error != 0);
@@ -475,7 +475,7 @@ static bool move_await_replacement(void)
 
 void move_begin(void)
 {
-    static const struct upcalls upcalls = {.ask_for_room = room_ask,
+    static const struct upcalls upcalls = {.ask_for_budget = budget_ask,
                                            .bring = command_bring,
                                            .move_back = move_back,
                                            .await_move = move_await_move,

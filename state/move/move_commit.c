@@ -1,9 +1,9 @@
+#include "state/budget/budget.h"
 #include "state/command/parts.h"
 #include "state/move/move_priv.h"
 #include "state/move/source.h"
 #include "state/program/program.h"
 #include "state/program/program_cut.h"
-#include "state/room/room.h"
 
 int move_reserve(struct move *move)
 {
@@ -92,7 +92,7 @@ static void move_commit_keep_least(const struct move *move)
     if (!from)
         from = atomic_load(&move->vdev->last);
     if (from && move->target && move->basis != MOVE_BY_REST)
-        account_raise(&move->target->account.least, atomic_load(&from->account.least));
+        budget_raise(&move->target->budget.least, atomic_load(&from->budget.least));
 }
 
 void move_commit(struct move *move)
@@ -110,6 +110,6 @@ void move_commit(struct move *move)
     if (move->target)
         reach_read(&move->target->reach);
     move_commit_keep_least(move);
-    room_arrive(move->vdev, move->target, move->request->grant);
+    budget_arrive(move->vdev, move->target, move->request->grant);
     atomic_fetch_add(&move->vdev->moves, 1);
 }

@@ -6,12 +6,12 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/memory/pages.h"
+#include "state/budget/budget.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
 #include "state/move/source.h"
 #include "state/object/lost.h"
-#include "state/room/room.h"
 
 /* Progress is told between slices of this many bytes. */
 #define SLICE ((uint64_t)512 << 20)
@@ -244,10 +244,10 @@ static int move_copy_refresh(struct move *move, const struct move_context *entry
         batch.copied = &copied;
         batch.shared = &same;
         if (shared)
-            room_copy_begin();
+            budget_copy_begin();
         error = replica_refresh(&batch, &bytes, &reason);
         if (shared)
-            room_copy_end();
+            budget_copy_end();
         if (error == -EIO && from != RESIDENCE_HOST &&
             residence_failed(entry->context->at[from], reason))
             return -ENODEV;

@@ -8,13 +8,13 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
+#include "state/budget/budget.h"
 #include "state/memory/memory.h"
 #include "state/move/move_priv.h"
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
 #include "state/program/program.h"
 #include "state/recipe/recipe.h"
-#include "state/room/room.h"
 
 /*
  * A move of a program that reconfigures itself: it is asked before the transaction and told after
@@ -154,7 +154,7 @@ static enum move_result move_reconfigure_result_of(int error)
 /* Where a program was, and what it might have there. */
 struct origin {
     const struct device *device;
-    struct room_use room;
+    struct budget_use room;
 };
 
 /* The program could not be configured for where it is. */
@@ -206,7 +206,7 @@ static void move_reconfigure_run_asked(const struct move_partner *partner,
         snprintf(report->reason, sizeof(report->reason), "%s", reason);
         return;
     }
-    room_read(request->vdev, &origin.room);
+    budget_read(request->vdev, &origin.room);
     move_reconfigure_transact(request, left == 0 ? MOVE_BY_REST : MOVE_BY_USE, NULL, report);
     bool done = report->result == MOVE_DONE;
     if (partner->arrive(request, done, reason, sizeof(reason)) == 0)
@@ -219,7 +219,7 @@ static bool move_reconfigure_is_needed(const struct move_request *request)
 {
     struct device *here = atomic_load(&the_vdevs[request->vdev]->device);
     return request->manner == MOVE_NEEDED ||
-           (request->manner == MOVE_ASKED && here && atomic_load(&here->account.asking) != 0);
+           (request->manner == MOVE_ASKED && here && atomic_load(&here->budget.asking) != 0);
 }
 
 bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report)

@@ -83,7 +83,7 @@ uint32_t source_read(uint32_t vdev, struct source ret_sources[RESIDENCES_MAX])
         struct device *device = atomic_load(&told[vdev][i]);
         if (device)
             ret_sources[count++] = (struct source){
-                device, source_is_told(device, vdev) ? 0 : atomic_load(&device->account.held)};
+                device, source_is_told(device, vdev) ? 0 : atomic_load(&device->budget.held)};
     }
     return count;
 }

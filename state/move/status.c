@@ -23,12 +23,12 @@ uint32_t status_vdev_count(void)
  * telling. */
 static uint32_t status_busy_of(struct device *device)
 {
-    struct account *account = &device->account;
-    uint32_t busy = atomic_load(&account->busy);
+    struct budget *budget = &device->budget;
+    uint32_t busy = atomic_load(&budget->busy);
     uint64_t now = clock_now_ns();
-    if (now - atomic_load(&account->shared) >= SHARE_MIN_NS) {
-        busy = (3 * busy + account_share(account, now) + 2) / 4;
-        atomic_store(&account->busy, busy);
+    if (now - atomic_load(&budget->shared) >= SHARE_MIN_NS) {
+        busy = (3 * busy + budget_share(budget, now) + 2) / 4;
+        atomic_store(&budget->busy, busy);
     }
     return (busy + 25) / 50 * 50;
 }
@@ -59,11 +59,11 @@ void status_vdev(uint32_t index, struct vdev_status *ret_status)
         fetch_read(index, &status.fetched, &status.to_fetch);
         status_read_sources(index, &status);
         if (goes_on)
-            room_read(index, &status.room);
+            budget_read(index, &status.room);
         if (device && goes_on) {
             status.device_bytes = status.room.held;
             status.busy = status_busy_of(device);
-            if (status.room.wanted > status.room.held && account_is_tight(&device->account))
+            if (status.room.wanted > status.room.held && budget_is_tight(&device->budget))
                 status.spilled_bytes = status.room.wanted - status.room.held;
         }
     }

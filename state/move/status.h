@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "state/budget/budget.h"
 #include "state/program/pace.h"
-#include "state/room/room.h"
 
 /** A device that a virtual device left on demand, with bytes of the program's that are there still,
  *  unless another virtual device counts them. */
@@ -25,7 +25,7 @@ struct vdev_status {
     uint32_t source_count;
     struct source_status sources[RESIDENCES_MAX];
     uint64_t spilled_bytes; /**< Of those that are in host memory for want of room there. */
-    struct room_use room;
+    struct budget_use room;
     uint32_t busy;  /**< Thousandths of its time, of late, that a thread waited for the device. */
     uint32_t moves; /**< Completed ones, suspends and resumes included. */
     uint64_t last_downtime_ns;

@@ -153,7 +153,7 @@ static void residence_learn_host_pointers(struct residence *residence)
 
 static void residence_wait_begin(struct residence *residence)
 {
-    account_wait_begin(&residence->device->account, clock_now_ns());
+    budget_wait_begin(&residence->device->budget, clock_now_ns());
     if (UNLIKELY(residence->runs_in_caller))
         gate_enter();
 }
@@ -162,7 +162,7 @@ static void residence_wait_end(struct residence *residence)
 {
     if (UNLIKELY(residence->runs_in_caller))
         gate_leave();
-    account_wait_end(&residence->device->account, clock_now_ns());
+    budget_wait_end(&residence->device->budget, clock_now_ns());
 }
 
 cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real)

@@ -48,7 +48,7 @@ static struct vdev *sub_device_vdev_new(struct vdev *parent,
     object_hold(parent);
     part->device = *atomic_load(&parent->device);
     /* What is on parts is not counted: nothing of a program that is pinned can be spilled. */
-    memset(&part->device.account, 0, sizeof(part->device.account));
+    memset(&part->device.budget, 0, sizeof(part->device.budget));
     vdev->part = part;
     vdev->index = parent->index;
     vdev->device = vdev->last = vdev->origin = &part->device;

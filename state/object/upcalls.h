@@ -17,23 +17,23 @@ struct memory;
 struct residence;
 struct vdev;
 
-enum room_answer {
-    ROOM_AGAIN, /**< There is room now, or the program is elsewhere. */
-    ROOM_SPILL,
-    ROOM_REFUSE,
-    ROOM_FORCE, /**< Nobody decides: whatever the device gives. */
+enum budget_answer {
+    BUDGET_AGAIN, /**< There is room now, or the program is elsewhere. */
+    BUDGET_SPILL,
+    BUDGET_REFUSE,
+    BUDGET_FORCE, /**< Nobody decides: whatever the device gives. */
 };
 
 struct upcalls {
     /**
      * @size bytes more did not fit on @device, for @reason (is_shortage). Blocks on the policy.
-     * ROOM_AGAIN, ROOM_SPILL or ROOM_REFUSE.
+     * BUDGET_AGAIN, BUDGET_SPILL or BUDGET_REFUSE.
      *
      * @least  What one command needs at once.
      * @owns   They are of objects that the program has, not of one that it makes.
      */
-    enum room_answer (*ask_for_room)(struct device *device, uint64_t size, uint64_t least,
-                                     bool owns, cl_int reason);
+    enum budget_answer (*ask_for_budget)(struct device *device, uint64_t size, uint64_t least,
+                                         bool owns, cl_int reason);
     /** Bring what is absent to where @command is to run. Blocks on the device that wrote it, on the
      *  link and on the policy. CL_SUCCESS: to be looked at again. */
     cl_int (*bring)(struct command *command);

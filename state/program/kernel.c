@@ -85,7 +85,7 @@ static cl_int kernel_arrive(struct object *object, const struct move_context *mo
         return CL_SUCCESS;
     cl_int error = kernel_apply(kernel, move->context->at[move->to], move->to);
     /* Arguments that there is no room for are given at the next launch. */
-    return error == NO_ROOM ? CL_SUCCESS : error;
+    return error == OVER_BUDGET ? CL_SUCCESS : error;
 }
 
 static void kernel_vacate(struct object *object, const struct move_context *move,

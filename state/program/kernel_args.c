@@ -28,8 +28,8 @@ static cl_int kernel_args_real_object(const struct kernel_arg *arg, struct objec
     } else {
         struct memory *memory = (struct memory *)object;
         if (UNLIKELY(!memory->real[residence_index]))
-            error = account_is_tight(&residence->device->account)
-                        ? NO_ROOM
+            error = budget_is_tight(&residence->device->budget)
+                        ? OVER_BUDGET
                         : memory_make_real(memory, residence, residence_index);
         *ret_real = memory->real[residence_index];
     }
@@ -253,7 +253,7 @@ static NOINLINE cl_int kernel_args_set_new_object(struct kernel *kernel, cl_uint
     if (error == CL_SUCCESS)
         error = kernel_args_real_object(&next, object, residence, home, &handle);
     /* Not there for want of room: it is given when a launch has it brought. */
-    bool later = error == NO_ROOM;
+    bool later = error == OVER_BUDGET;
     if (error == CL_SUCCESS)
         error = residence->cl->clSetKernelArg(kernel->real[home], index, sizeof(handle), &handle);
     if (error != CL_SUCCESS && !later)

@@ -11,12 +11,12 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
+#include "state/budget/budget.h"
 #include "state/command/journal.h"
 #include "state/driver/isolated.h"
 #include "state/move/move.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"
-#include "state/room/room.h"
 #include "state/snapshot/recover.h"
 #include "state/snapshot/snapshot.h"
 
@@ -189,7 +189,7 @@ static bool protect_is_found_lost(void)
     bool lost = false;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
         lost = event_is_lost(event) || lost;
-    return room_find_data_lost() || lost || protect_is_lost();
+    return budget_find_data_lost() || lost || protect_is_lost();
 }
 
 uint64_t protect_recoveries(void)
@@ -479,7 +479,7 @@ static void *protect_thread(void *unused)
         state.woken = false;
         pthread_mutex_unlock(&state.lock);
         /* What is lost may be what it left, with bytes that are nowhere else. */
-        lost = protect_is_lost() || (woken && room_find_data_lost());
+        lost = protect_is_lost() || (woken && budget_find_data_lost());
         if (lost)
             protect_give_up_if_pinned();
         bool recovers = lost && !protect_refusal();

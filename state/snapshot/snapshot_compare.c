@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "state/base/clock.h"
+#include "state/budget/budget.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
-#include "state/room/room.h"
 
 /* So much is digested at a time while a command may wait for it. */
 #define CHUNKS_AHEAD ((size_t)128)
@@ -84,10 +84,10 @@ static bool snapshot_compare_begin(const struct group *group)
 {
     if (!group->ahead)
         return true;
-    room_copy_begin();
+    budget_copy_begin();
     if (map_visit(group->root))
         return true;
-    room_copy_end();
+    budget_copy_end();
     return false;
 }
 
@@ -96,7 +96,7 @@ static void snapshot_compare_end(const struct group *group)
     if (!group->ahead)
         return;
     map_visit_end(group->root);
-    room_copy_end();
+    budget_copy_end();
 }
 
 /* It is worth the while. What is kept is digested while the program runs: that does not count, for

@@ -6,9 +6,9 @@
 
 #include "state/base/array.h"
 #include "state/base/clock.h"
+#include "state/budget/budget.h"
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
-#include "state/room/room.h"
 #include "state/snapshot/snapshot_compare.h"
 
 /* So many bytes are copied between two looks at the limits, or while a command may wait for them.
@@ -496,10 +496,10 @@ int making_copy(struct making *making, bool ahead)
         for (end = first; end < making->stale_count && bytes < (ahead ? SLICE_AHEAD : SLICE); end++)
             bytes += making->next->kept[making->stale[end].root].chunk;
         if (ahead)
-            room_copy_begin();
+            budget_copy_begin();
         error = snapshot_making_copy_slice(making, first, end, ahead, done);
         if (ahead)
-            room_copy_end();
+            budget_copy_end();
         if (error == 0)
             error = move_check(&making->move);
     }

@@ -13,7 +13,7 @@ static void transfer_between_release_buffer(struct passed *passed, struct reside
     if (!passed->buffer)
         return;
     end->cl->clReleaseMemObject(passed->buffer);
-    account_return(&end->device->account, passed->size);
+    budget_return(&end->device->budget, passed->size);
     *passed = (struct passed){0};
 }
 
@@ -30,14 +30,14 @@ static cl_int transfer_between_make_buffer(struct passed *passed, struct residen
     if (passed->size >= size)
         return CL_SUCCESS;
     transfer_between_release_buffer(passed, end);
-    if (!account_take(&end->device->account, size))
+    if (!budget_take(&end->device->budget, size))
         return CL_MEM_OBJECT_ALLOCATION_FAILURE;
     passed->buffer = end->cl->clCreateBuffer(end->context, CL_MEM_READ_WRITE, size, NULL, &error);
     if (!passed->buffer) {
-        account_return(&end->device->account, size);
+        budget_return(&end->device->budget, size);
         return error;
     }
-    account_note(&end->device->account);
+    budget_note(&end->device->budget);
     passed->size = size;
     return CL_SUCCESS;
 }

@@ -142,7 +142,7 @@ struct fifo {
 /** What images pass through at one end, on their way past the host. */
 struct passed {
     cl_mem buffer; /**< NULL: it was not needed yet. */
-    size_t size;   /**< Taken from the device's account. */
+    size_t size;   /**< Taken from the device's budget. */
 };
 
 /** What cores of the host do to each chunk between its read and its write. */

@@ -537,12 +537,12 @@ void status_vdev(uint32_t index, struct vdev_status *ret_status)
 
 /* What is granted is kept, and given back when asked; the fake uses what it ever uses. */
 
-void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
+void budget_set_policy(enum budget_answer (*ask)(const struct budget_need *need))
 {
     (void)ask;
 }
 
-void room_grant(uint32_t vdev, uint64_t bytes)
+void budget_grant(uint32_t vdev, uint64_t bytes)
 {
     pthread_mutex_lock(&lock);
     vdevs[vdev].room.limited = true;
@@ -550,7 +550,7 @@ void room_grant(uint32_t vdev, uint64_t bytes)
     pthread_mutex_unlock(&lock);
 }
 
-uint64_t room_shrink(uint32_t vdev, uint64_t bytes)
+uint64_t budget_shrink(uint32_t vdev, uint64_t bytes)
 {
     uint64_t gone = 0;
 
@@ -563,13 +563,13 @@ uint64_t room_shrink(uint32_t vdev, uint64_t bytes)
     return gone;
 }
 
-uint64_t room_slack(uint32_t vdev)
+uint64_t budget_slack(uint32_t vdev)
 {
     (void)vdev;
     return 0;
 }
 
-void room_read(uint32_t vdev, struct room_use *ret_use)
+void budget_read(uint32_t vdev, struct budget_use *ret_use)
 {
     pthread_mutex_lock(&lock);
     *ret_use = vdevs[vdev].room;

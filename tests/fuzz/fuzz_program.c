@@ -220,19 +220,19 @@ uint32_t status_vdev_count(void)
 static uint64_t granted[PROTOCOL_VDEVS_MAX];
 static bool limited[PROTOCOL_VDEVS_MAX];
 
-void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
+void budget_set_policy(enum budget_answer (*ask)(const struct budget_need *need))
 {
     EXPECT(ask != NULL);
 }
 
-void room_grant(uint32_t vdev, uint64_t bytes)
+void budget_grant(uint32_t vdev, uint64_t bytes)
 {
     EXPECT(vdev < PROTOCOL_VDEVS_MAX);
     granted[vdev] += bytes;
     limited[vdev] = true;
 }
 
-uint64_t room_shrink(uint32_t vdev, uint64_t bytes)
+uint64_t budget_shrink(uint32_t vdev, uint64_t bytes)
 {
     EXPECT(vdev < PROTOCOL_VDEVS_MAX);
     uint64_t gone = granted[vdev] > bytes ? granted[vdev] - bytes : 0;
@@ -240,16 +240,16 @@ uint64_t room_shrink(uint32_t vdev, uint64_t bytes)
     return gone;
 }
 
-uint64_t room_slack(uint32_t vdev)
+uint64_t budget_slack(uint32_t vdev)
 {
     EXPECT(vdev < PROTOCOL_VDEVS_MAX);
     return 0;
 }
 
-void room_read(uint32_t vdev, struct room_use *ret_use)
+void budget_read(uint32_t vdev, struct budget_use *ret_use)
 {
     EXPECT(vdev < PROTOCOL_VDEVS_MAX);
-    *ret_use = (struct room_use){.granted = granted[vdev], .limited = limited[vdev]};
+    *ret_use = (struct budget_use){.granted = granted[vdev], .limited = limited[vdev]};
 }
 
 /* ---- a program that registered ---- */
@@ -336,7 +336,7 @@ static void converse(struct link *link, int agent, const uint8_t *data, size_t s
         if (wire_is_open(&link->wire) && link->welcome)
             control_send_status(link);
         if (wire_is_open(&link->wire) && link->welcome)
-            control_room_serve(false, link, control_send_frame);
+            control_budget_serve(false, link, control_send_frame);
         hear(agent, seen);
     }
 }
@@ -357,7 +357,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     control.device_count = 0;
     control.resolved = false;
     control.connection++;
-    control_room_start(control_wake_thread);
+    control_budget_start(control_wake_thread);
     EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     link->wire.socket = owned_of(ends[0]);
     frame_reader_init(&link->wire.reader);

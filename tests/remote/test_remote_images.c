@@ -169,7 +169,7 @@ static void start(unsigned servers, unsigned index)
 static void stop(void)
 {
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(atomic_load(&ends[i]->device->account.held), 0, "a buffer is still counted");
+        cr_assert_eq(atomic_load(&ends[i]->device->budget.held), 0, "a buffer is still counted");
         residence_unref(ends[i]);
     }
     for (unsigned i = 0; i < server_count; i++) {
@@ -337,15 +337,15 @@ Test(remote_images, without_room_for_a_buffer_the_host_is_the_way, .timeout = 18
 {
     start(2, 1);
     for (int i = 0; i < 2; i++) {
-        struct account *account = &ends[i]->device->account;
+        struct budget *budget = &ends[i]->device->budget;
         struct picture picture;
         picture_make(&picture, CASE_LARGE);
-        atomic_store(&account->granted, (16u << 20) - 1);
-        atomic_store(&account->limited, true);
+        atomic_store(&budget->granted, (16u << 20) - 1);
+        atomic_store(&budget->limited, true);
         must_fail_and_go_by_the_host(&picture, "end", i);
-        atomic_store(&account->granted, 16u << 20);
+        atomic_store(&budget->granted, 16u << 20);
         cr_assert_eq(transfer(&picture, false), 0, "it needs more than it should");
-        atomic_store(&account->limited, false);
+        atomic_store(&budget->limited, false);
         picture_free(&picture);
     }
     stop();

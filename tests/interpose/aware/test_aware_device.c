@@ -4,7 +4,7 @@
 
 #include "interpose/aware/aware.h"
 #include "interpose/entry/reseat_api.h"
-#include "state/room/room.h"
+#include "state/budget/budget.h"
 #include "tests/interpose/aware/test_aware.h"
 
 /* What the program keeps, uses and is told. */
@@ -180,7 +180,7 @@ Test(aware_device, is_told_of_the_device_that_it_has)
     cr_assert_eq(device.limits.work_group_size, 256);
     cr_assert_eq(device.limits.compute_units, 8);
     cr_assert_eq(device.granted, UINT64_MAX);
-    room_grant(0, 20 * MIB);
+    budget_grant(0, 20 * MIB);
     cr_assert_eq(reseat_current(program->rig.device, &device), RESEAT_OK);
     cr_assert_eq(device.granted, 20 * MIB);
     cr_assert_eq(device.limits.memory, 64 * MIB);
@@ -412,11 +412,11 @@ Test(aware_device, is_notified)
 
 static struct aware_program *the_program;
 
-static enum room_answer have_it_moved(const struct room_need *need)
+static enum budget_answer have_it_moved(const struct budget_need *need)
 {
     cr_assert_eq(need->vdev, 0);
     cr_assert_eq(aware_program_move(the_program, "other", MOVE_ASKED, NULL), MOVE_DONE);
-    return ROOM_AGAIN;
+    return BUDGET_AGAIN;
 }
 
 /* Its thread waits for memory, and the answer is a move: nobody is there to checkpoint. */
@@ -425,8 +425,8 @@ Test(aware_device, is_asked_afterwards_when_a_thread_of_it_waits_for_the_move)
     struct engine_program engine;
     the_program = aware_program_open();
     engine_program_open(&the_program->rig, 0, NULL, &engine);
-    room_set_policy(have_it_moved);
-    room_grant(0, MIB);
+    budget_set_policy(have_it_moved);
+    budget_grant(0, MIB);
     cl_mem buffer = engine_buffer(engine.context, CL_MEM_READ_WRITE, 2 * MIB, NULL);
     cr_assert_str_eq(aware_program_place(), "other");
     aware_program_expect(the_program, "checkpoint big>other^, clean_up big>other^, configure "

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/budget/budget.h"
 #include "state/memory/compare.h"
 #include "state/memory/replica.h"
-#include "state/room/room.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/repeat.h"
 
@@ -350,7 +350,7 @@ Test(compare, a_second_spill_carries_what_changed, .timeout = 60)
     for (unsigned i = 0; i < 4; i++) {
         set_words(&w, i * 50000, 100, i);
         OK(clFinish(w.p.queue));
-        (void)room_shrink(0, 0);
+        (void)budget_shrink(0, 0);
         cr_assert(replica_is_latest(w.root, RESIDENCE_HOST) && !w.root->real[0]);
         cr_assert_arr_eq(memory_host_bytes(w.root), w.model, BYTES);
         if (i > 0)

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "state/base/memory/pages.h"
+#include "state/budget/budget.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
-#include "state/room/room.h"
 #include "tests/support/engine_rig.h"
 
 /* What may be copied while the program runs, and what has to end before. Two virtual devices. */
@@ -232,10 +232,10 @@ Test(replica, what_others_write_meanwhile_has_ended_before_it_is_copied, .timeou
     pthread_t thread;
     pair_open(&p, CONFIG);
     (void)write_in_first(&p);
-    struct account *account = &((struct context *)p.context)->at[0]->device->account;
+    struct budget *budget = &((struct context *)p.context)->at[0]->device->budget;
     enqueue_late(&p, 6);
     cr_assert_eq(pthread_create(&thread, NULL, read_there, &p), 0);
-    while (atomic_load(&account->waiting) == 0) /* for the first one */
+    while (atomic_load(&budget->waiting) == 0) /* for the first one */
         engine_rig_sleep(1);
     enqueue_late(&p, 7);
     pthread_join(thread, NULL);
@@ -408,7 +408,7 @@ Test(replica, of_what_spills_the_rest_is_copied, .timeout = 60)
     cl_int error = CL_SUCCESS;
     pair_open(&p, CONFIG);
     (void)write_in_first(&p);
-    (void)room_shrink(0, 0);
+    (void)budget_shrink(0, 0);
     cr_assert(replica_is_latest_whole(p.root, RESIDENCE_HOST) && !p.root->real[0]);
     fill_part(&p, 0, 1, 11);
     cr_assert_eq(lacks(&p, 0), BYTES - ((size_t)1 << 20), "%llu bytes are not there",
@@ -423,7 +423,7 @@ Test(replica, of_what_spills_the_rest_is_copied, .timeout = 60)
     cr_assert_eq(replica_refresh(&batch, &bytes, &error), 0);
     cr_assert_eq(bytes, PART);
     gate_open();
-    (void)room_shrink(0, 0);
+    (void)budget_shrink(0, 0);
     cr_assert_not(p.root->real[0]);
     const cl_uint *host = (const cl_uint *)memory_host_bytes(p.root);
     for (size_t i = 0; i < WORDS; i++)

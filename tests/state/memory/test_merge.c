@@ -145,26 +145,26 @@ Test(merge, goes_home_in_pieces_where_there_is_little_room, .timeout = 300)
     cl_int error;
     pair_open(&pair, "[one] name=one base=1 own_memory=yes memory=300MiB [two] name=two base=1 "
                      "own_memory=yes");
-    struct account *account = &pair.one->account;
-    uint64_t granted[] = {ACCOUNT_UNLIMITED, 64 << 20, 4 << 20};
+    struct budget *budget = &pair.one->budget;
+    uint64_t granted[] = {BUDGET_UNLIMITED, 64 << 20, 4 << 20};
     for (unsigned way = 0; way < 3; way++) {
-        atomic_store(&account->granted, granted[way]);
-        atomic_store(&account->limited, true);
-        atomic_store(&account->peak, 0);
+        atomic_store(&budget->granted, granted[way]);
+        atomic_store(&budget->limited, true);
+        atomic_store(&budget->peak, 0);
         many(pair.one, pair.two, CL_MEM_READ_WRITE, way);
-        cr_assert_eq(atomic_load(&account->held), 0);
+        cr_assert_eq(atomic_load(&budget->held), 0);
         /* A 16th of the device, in whole chunks of both. */
-        cr_assert_eq(atomic_load(&account->peak), way < 2 ? 300 * 1024 / 128 / 16 * 128 * K : 0);
+        cr_assert_eq(atomic_load(&budget->peak), way < 2 ? 300 * 1024 / 128 / 16 * 128 * K : 0);
     }
-    atomic_store(&account->limited, false);
-    atomic_store(&account->peak, 0);
+    atomic_store(&budget->limited, false);
+    atomic_store(&budget->peak, 0);
     const cl_icd_dispatch *cl = pair.one->cl;
     cl_context context = cl->clCreateContext(NULL, 1, &pair.one->id, NULL, NULL, &error);
     OK(error);
     cl_mem filler = cl->clCreateBuffer(context, 0, 265 << 20, NULL, &error);
     OK(error);
     many(pair.one, pair.two, CL_MEM_READ_WRITE, 0);
-    cr_assert_eq(atomic_load(&account->peak) + atomic_load(&account->held), 0);
+    cr_assert_eq(atomic_load(&budget->peak) + atomic_load(&budget->held), 0);
     OK(cl->clReleaseMemObject(filler));
     OK(cl->clReleaseContext(context));
 }
@@ -414,7 +414,7 @@ static void arm(void *data, enum step next)
 
 static uint64_t held(const struct pair *pair)
 {
-    return atomic_load(&pair->one->account.held) + atomic_load(&pair->two->account.held);
+    return atomic_load(&pair->one->budget.held) + atomic_load(&pair->two->budget.held);
 }
 
 static int64_t alive(const struct pair *pair, const char *device)
@@ -569,15 +569,15 @@ Test(merge, is_not_done_where_there_is_no_room, .timeout = 60)
     pair_open(&pair, "[one] name=one base=1 own_memory=yes memory=1100KiB [two] name=two base=1 "
                      "own_memory=yes");
     merge_rig_open(&rig, pair.one, pair.two, 300 * K, CL_MEM_READ_WRITE, 1);
-    struct account *account = &pair.two->account;
-    const uint64_t before = atomic_load(&account->held);
+    struct budget *budget = &pair.two->budget;
+    const uint64_t before = atomic_load(&budget->held);
     /* The program may not have more there. */
-    atomic_store(&account->granted, before + 300 * K - 9);
-    atomic_store(&account->limited, true);
+    atomic_store(&budget->granted, before + 300 * K - 9);
+    atomic_store(&budget->limited, true);
     cr_assert_eq(merge_begin(&rig.root, most(&rig), rig.unit, MERGE_HOME, MERGE_AWAY, NULL, &merge),
                  -ENOMEM);
-    cr_assert_eq(atomic_load(&account->held), before);
-    atomic_store(&account->granted, before + 300 * K);
+    cr_assert_eq(atomic_load(&budget->held), before);
+    atomic_store(&budget->granted, before + 300 * K);
     /* And there is no more at home, which is asked only when it is idle. */
     bool overlaps;
     uint64_t bytes;
@@ -585,17 +585,17 @@ Test(merge, is_not_done_where_there_is_no_room, .timeout = 60)
                  0);
     merge_rig_write(&rig, MERGE_AWAY, 0, rig.home, 300 * K);
     cr_assert_eq(merge_rig_find(merge, NULL, &overlaps, &bytes), -ENOMEM);
-    cr_assert_eq(atomic_load(&account->held), before);
+    cr_assert_eq(atomic_load(&budget->held), before);
     merge_end(merge);
     const struct range few = {0, 64 * K};
     cr_assert_eq(merge_begin(&rig.root, few, rig.unit, MERGE_HOME, MERGE_AWAY, NULL, &merge), 0);
-    cr_assert_eq(atomic_load(&account->held), before + 64 * K);
-    cr_assert_eq(atomic_load(&account->peak), before + 300 * K, "%llu",
-                 (unsigned long long)atomic_load(&account->peak));
+    cr_assert_eq(atomic_load(&budget->held), before + 64 * K);
+    cr_assert_eq(atomic_load(&budget->peak), before + 300 * K, "%llu",
+                 (unsigned long long)atomic_load(&budget->peak));
     cr_assert_eq(merge_rig_find(merge, NULL, &overlaps, &bytes), 0);
-    cr_assert_eq(atomic_load(&account->held), before, "it is given back as soon as it can be");
+    cr_assert_eq(atomic_load(&budget->held), before, "it is given back as soon as it can be");
     merge_end(merge);
-    cr_assert_eq(atomic_load(&account->held), before);
+    cr_assert_eq(atomic_load(&budget->held), before);
     merge_rig_close(&rig);
 }
 

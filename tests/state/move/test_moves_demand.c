@@ -1,7 +1,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "state/room/room.h"
+#include "state/budget/budget.h"
 #include "tests/state/move/test_moves_fetch_common.h"
 
 /* Moves on demand: what the program has stays on the device that it left until it is fetched. */
@@ -443,7 +443,7 @@ Test(demand, what_does_not_fit_goes_to_host_memory)
     for (unsigned b = 0; b < BUFFERS; b++)
         add(b, b);
     OK(clFinish(f.program.queue));
-    room_grant(0, ALL + 2 * BYTES);
+    budget_grant(0, ALL + 2 * BYTES);
     check("spilled");
     end();
 }

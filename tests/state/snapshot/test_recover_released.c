@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "state/base/clock.h"
+#include "state/budget/budget.h"
 #include "state/object/retry.h"
-#include "state/room/room.h"
 #include "state/snapshot/protect.h"
 #include "state/snapshot/snapshot.h"
 #include "tests/state/snapshot/recover_play.h"
@@ -91,11 +91,11 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_budget, .timeout = 120)
 
 static atomic_uint asked;
 
-static enum room_answer refuse(const struct room_need *need)
+static enum budget_answer refuse(const struct budget_need *need)
 {
     (void)need;
     atomic_fetch_add(&asked, 1);
-    return ROOM_REFUSE;
+    return BUDGET_REFUSE;
 }
 
 /* What the program released is kept for the journal: not where the device needs the room. */
@@ -105,7 +105,7 @@ Test(recover, what_was_released_makes_room, .timeout = 60)
     cl_uint word = 7;
     open_rig("memory=1MiB");
     open_play(&play, 0);
-    room_set_policy(refuse);
+    budget_set_policy(refuse);
     for (unsigned i = 0; i < 20; i++) {
         cl_mem large = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 600u << 10, NULL);
         OK(clEnqueueFillBuffer(play.program.queue, large, &word, sizeof(word), 0, 4096, 0, NULL,
@@ -114,16 +114,16 @@ Test(recover, what_was_released_makes_room, .timeout = 60)
     }
     cr_assert(is_on("a"));
     cr_assert_eq(asked, 0);
-    room_set_policy(NULL);
+    budget_set_policy(NULL);
     close_play(&play);
     protect_end();
     free(rig.devices);
 }
 
-static enum room_answer grant(const struct room_need *need)
+static enum budget_answer grant(const struct budget_need *need)
 {
-    room_grant(need->vdev, 64u << 20);
-    return ROOM_AGAIN;
+    budget_grant(need->vdev, 64u << 20);
+    return BUDGET_AGAIN;
 }
 
 /* Where there is more to be had, the program is not stopped again and again to let go of it. */
@@ -134,8 +134,8 @@ Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout =
     cl_uint word = 7;
     open_rig("");
     open_play(&play, 0);
-    room_set_policy(grant);
-    room_grant(0, 40u << 10);
+    budget_set_policy(grant);
+    budget_grant(0, 40u << 10);
     protect_read(&before);
     for (unsigned i = 0; i < 200; i++) {
         cl_mem small = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 10u << 10, NULL);
@@ -145,7 +145,7 @@ Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout =
     }
     protect_read(&after);
     cr_assert_leq(after.snapshots - before.snapshots, 10);
-    room_set_policy(NULL);
+    budget_set_policy(NULL);
     close_play(&play);
     protect_end();
     free(rig.devices);
@@ -158,15 +158,15 @@ Test(recover, what_was_released_is_let_go_before_room_is_refused, .timeout = 60)
     cl_uint word = 7;
     open_rig("");
     open_play(&play, 0);
-    room_set_policy(refuse);
-    room_grant(0, 40u << 10);
+    budget_set_policy(refuse);
+    budget_grant(0, 40u << 10);
     for (unsigned i = 0; i < 60; i++) {
         cl_mem small = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 10u << 10, NULL);
         OK(clEnqueueFillBuffer(play.program.queue, small, &word, sizeof(word), 0, 4096, 0, NULL,
                                NULL));
         OK(clReleaseMemObject(small));
     }
-    room_set_policy(NULL);
+    budget_set_policy(NULL);
     close_play(&play);
     protect_end();
     free(rig.devices);

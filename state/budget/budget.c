@@ -1,4 +1,4 @@
-#include "state/room/room.h"
+#include "state/budget/budget.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,24 +13,24 @@
  * releases objects does not ask each time. */
 #define SLACK ((uint64_t)64 << 20)
 
-static enum room_answer (*_Atomic policy)(const struct room_need *need);
+static enum budget_answer (*_Atomic policy)(const struct budget_need *need);
 /* Guards what was granted, and with it where a virtual device is. Nothing is waited for under it.
  */
 static pthread_mutex_t grants = PTHREAD_MUTEX_INITIALIZER;
-/* What the mover has for its virtual device on the way: of the account, and of no virtual device
+/* What the mover has for its virtual device on the way: of the budget, and of no virtual device
  * yet. Likewise. */
 static struct {
     struct device *device; /* or NULL */
     uint64_t bytes;
 } reserved;
 
-void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
+void budget_set_policy(enum budget_answer (*ask)(const struct budget_need *need))
 {
     atomic_store(&policy, ask);
 }
 
 /* The first virtual device on @device; the_vdev_count when it has none any more. */
-static uint32_t room_vdev_on(const struct device *device)
+static uint32_t budget_vdev_on(const struct device *device)
 {
     uint32_t vdev = 0;
     while (vdev < the_vdev_count && atomic_load(&the_vdevs[vdev]->device) != device)
@@ -40,7 +40,7 @@ static uint32_t room_vdev_on(const struct device *device)
 
 /* Roots that are on @device, or would be if there were room: those that another device of the same
  * context has alone are not. */
-static bool room_counts_for(const struct memory *root, const struct device *device)
+static bool budget_counts_for(const struct memory *root, const struct device *device)
 {
     const struct context *context = root->context;
     for (cl_uint i = 0; i < context->vdev_count; i++) {
@@ -54,20 +54,20 @@ static bool room_counts_for(const struct memory *root, const struct device *devi
 }
 
 /* The same of a virtual device that is on none: what it left in host memory. */
-static bool room_waits_for(const struct memory *root, const struct vdev *vdev)
+static bool budget_waits_for(const struct memory *root, const struct vdev *vdev)
 {
     return context_vdev_index(root->context, vdev) >= 0 && replica_is_latest(root, RESIDENCE_HOST);
 }
 
 /* Bytes for @device, or for @vdev where that is NULL. */
-static uint64_t room_wanted(const struct device *device, const struct vdev *vdev)
+static uint64_t budget_wanted(const struct device *device, const struct vdev *vdev)
 {
     uint64_t bytes = 0;
     uintptr_t cursor = 0;
     struct memory *memory;
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
         if (memory->root == memory &&
-            (device ? room_counts_for(memory, device) : room_waits_for(memory, vdev)))
+            (device ? budget_counts_for(memory, device) : budget_waits_for(memory, vdev)))
             bytes += memory->size;
         object_unhold(memory);
     }
@@ -75,7 +75,7 @@ static uint64_t room_wanted(const struct device *device, const struct vdev *vdev
 }
 
 /* Bytes of the objects that the arguments of one kernel name, the most of all kernels. */
-static uint64_t room_largest_arguments(void)
+static uint64_t budget_largest_arguments(void)
 {
     uint64_t most = 0;
     uintptr_t cursor = 0;
@@ -90,69 +90,69 @@ static uint64_t room_largest_arguments(void)
 
 /* What the program has on the device, where a call needs @least at once. Gate closed: arguments are
  * read. */
-static void room_describe(struct device *device, uint64_t least, struct room_need *ret_need)
+static void budget_describe(struct device *device, uint64_t least, struct budget_need *ret_need)
 {
-    struct account *account = &device->account;
-    account_raise(&account->least, room_largest_arguments());
-    ret_need->vdev = room_vdev_on(device);
-    ret_need->wanted = room_wanted(device, NULL);
-    ret_need->least = atomic_load(&account->least);
+    struct budget *budget = &device->budget;
+    budget_raise(&budget->least, budget_largest_arguments());
+    ret_need->vdev = budget_vdev_on(device);
+    ret_need->wanted = budget_wanted(device, NULL);
+    ret_need->least = atomic_load(&budget->least);
     ret_need->least = least > ret_need->least ? least : ret_need->least;
 }
 
 /* Nobody says any more what the program may have there. Under the lock. */
-static void room_unlimit(struct device *device)
+static void budget_unlimit(struct device *device)
 {
     for (uint32_t i = 0; i < the_vdev_count; i++)
         if (atomic_load(&the_vdevs[i]->device) == device) {
             the_vdevs[i]->granted = 0;
             the_vdevs[i]->limited = false;
         }
-    atomic_store(&device->account.granted, reserved.device == device ? reserved.bytes : 0);
-    atomic_store(&device->account.limited, false);
+    atomic_store(&device->budget.granted, reserved.device == device ? reserved.bytes : 0);
+    atomic_store(&device->budget.limited, false);
 }
 
-enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, bool owns,
-                          cl_int reason)
+enum budget_answer budget_ask(struct device *device, uint64_t size, uint64_t least, bool owns,
+                              cl_int reason)
 {
-    struct account *account = &device->account;
-    struct room_need need = {.owns = owns, .failed = reason != NO_ROOM};
-    enum room_answer (*ask)(const struct room_need *) = atomic_load(&policy);
+    struct budget *budget = &device->budget;
+    struct budget_need need = {.owns = owns, .failed = reason != OVER_BUDGET};
+    enum budget_answer (*ask)(const struct budget_need *) = atomic_load(&policy);
     if (gate_close(0) != 0)
-        return ROOM_REFUSE;
-    room_describe(device, least, &need);
+        return BUDGET_REFUSE;
+    budget_describe(device, least, &need);
     gate_open();
     if (need.vdev == the_vdev_count)
-        return ROOM_AGAIN; /* moved meanwhile */
-    uint64_t held = atomic_load(&account->held);
+        return BUDGET_AGAIN; /* moved meanwhile */
+    uint64_t held = atomic_load(&budget->held);
     need.wanted += owns ? 0 : size;
     need.total = held + size;
-    atomic_fetch_add(&account->asking, 1);
-    enum room_answer answer = ask ? ask(&need) : ROOM_FORCE;
-    atomic_fetch_sub(&account->asking, 1);
-    if (answer == ROOM_FORCE && !need.failed) {
+    atomic_fetch_add(&budget->asking, 1);
+    enum budget_answer answer = ask ? ask(&need) : BUDGET_FORCE;
+    atomic_fetch_sub(&budget->asking, 1);
+    if (answer == BUDGET_FORCE && !need.failed) {
         pthread_mutex_lock(&grants);
-        room_unlimit(device);
+        budget_unlimit(device);
         pthread_mutex_unlock(&grants);
-        answer = ROOM_AGAIN;
-    } else if (answer == ROOM_FORCE) {
-        answer = ROOM_SPILL;
+        answer = BUDGET_AGAIN;
+    } else if (answer == BUDGET_FORCE) {
+        answer = BUDGET_SPILL;
     }
-    if (answer == ROOM_SPILL)
-        atomic_store(&account->tight, true);
+    if (answer == BUDGET_SPILL)
+        atomic_store(&budget->tight, true);
     /* What is refused it does not have, and may do without. */
-    if (answer != ROOM_REFUSE)
-        account_raise(&account->least, least);
+    if (answer != BUDGET_REFUSE)
+        budget_raise(&budget->least, least);
     log_info("%llu bytes more on %s, where %llu are held%s: %s", (unsigned long long)size,
              device->key.device, (unsigned long long)held,
              need.failed ? " and the device has no more" : "",
-             answer == ROOM_AGAIN   ? "there is room now"
-             : answer == ROOM_SPILL ? "what is not in use goes to host memory"
-                                    : "refused");
+             answer == BUDGET_AGAIN   ? "there is room now"
+             : answer == BUDGET_SPILL ? "what is not in use goes to host memory"
+                                      : "refused");
     return answer;
 }
 
-void room_grant(uint32_t index, uint64_t bytes)
+void budget_grant(uint32_t index, uint64_t bytes)
 {
     if (index >= the_vdev_count)
         return;
@@ -162,54 +162,54 @@ void room_grant(uint32_t index, uint64_t bytes)
     if (device) {
         vdev->granted += bytes;
         vdev->limited = true;
-        atomic_fetch_add(&device->account.granted, bytes);
-        atomic_store(&device->account.limited, true);
+        atomic_fetch_add(&device->budget.granted, bytes);
+        atomic_store(&device->budget.limited, true);
     }
     pthread_mutex_unlock(&grants);
 }
 
-void room_exceed(struct device *device, uint64_t bytes)
+void budget_exceed(struct device *device, uint64_t bytes)
 {
-    uint32_t vdev = room_vdev_on(device);
+    uint32_t vdev = budget_vdev_on(device);
     log_info("a command needs %llu bytes more on %s than the program may have there",
              (unsigned long long)bytes, device->key.device);
-    room_grant(vdev, bytes);
+    budget_grant(vdev, bytes);
 }
 
-/* Keep to @bytes, of what the account was granted for @vdev. Returns what that gives up. */
-static uint64_t room_give_up(struct vdev *vdev, struct device *device, uint64_t bytes)
+/* Keep to @bytes, of what the budget was granted for @vdev. Returns what that gives up. */
+static uint64_t budget_give_up(struct vdev *vdev, struct device *device, uint64_t bytes)
 {
     uint64_t gone = 0;
     pthread_mutex_lock(&grants);
     if (atomic_load(&vdev->device) == device) {
-        uint64_t granted = atomic_load(&device->account.granted);
+        uint64_t granted = atomic_load(&device->budget.granted);
         gone = granted > bytes ? granted - bytes : 0;
         gone = gone < vdev->granted ? gone : vdev->granted;
         vdev->granted -= gone;
-        atomic_fetch_sub(&device->account.granted, gone);
+        atomic_fetch_sub(&device->budget.granted, gone);
     }
     pthread_mutex_unlock(&grants);
     return gone;
 }
 
-static struct device *room_device_of(uint32_t vdev)
+static struct device *budget_device_of(uint32_t vdev)
 {
     return vdev < the_vdev_count ? atomic_load(&the_vdevs[vdev]->device) : NULL;
 }
 
-uint64_t room_slack(uint32_t index)
+uint64_t budget_slack(uint32_t index)
 {
-    struct device *device = room_device_of(index);
-    if (!device || !atomic_load(&device->account.limited))
+    struct device *device = budget_device_of(index);
+    if (!device || !atomic_load(&device->budget.limited))
         return 0;
-    uint64_t held = atomic_load(&device->account.held);
-    if (atomic_load(&device->account.granted) <= held + 2 * SLACK)
+    uint64_t held = atomic_load(&device->budget.held);
+    if (atomic_load(&device->budget.granted) <= held + 2 * SLACK)
         return 0;
-    return room_give_up(the_vdevs[index], device, held + SLACK);
+    return budget_give_up(the_vdevs[index], device, held + SLACK);
 }
 
 /* Some residence on @device, or NULL. Gate closed. */
-static struct residence *room_residence_on(const struct device *device)
+static struct residence *budget_residence_on(const struct device *device)
 {
     struct residence *found = NULL;
     uintptr_t cursor = 0;
@@ -224,93 +224,93 @@ static struct residence *room_residence_on(const struct device *device)
     return found;
 }
 
-static uint64_t room_shrink_device(uint32_t index, uint64_t bytes)
+static uint64_t budget_shrink_device(uint32_t index, uint64_t bytes)
 {
-    if (!room_device_of(index) || gate_close(0) != 0)
+    if (!budget_device_of(index) || gate_close(0) != 0)
         return 0;
-    struct device *device = room_device_of(index);
-    struct residence *residence = device ? room_residence_on(device) : NULL;
-    uint64_t held = device ? atomic_load(&device->account.held) : 0;
+    struct device *device = budget_device_of(index);
+    struct residence *residence = device ? budget_residence_on(device) : NULL;
+    uint64_t held = device ? atomic_load(&device->budget.held) : 0;
     bool later;
     if (residence && held > bytes)
-        held -= room_make(residence, held - bytes, NULL, &later);
+        held -= budget_make(residence, held - bytes, NULL, &later);
     uint64_t gone =
-        device ? room_give_up(the_vdevs[index], device, held > bytes ? held : bytes) : 0;
+        device ? budget_give_up(the_vdevs[index], device, held > bytes ? held : bytes) : 0;
     gate_open();
     return gone;
 }
 
-uint64_t room_shrink(uint32_t index, uint64_t bytes)
+uint64_t budget_shrink(uint32_t index, uint64_t bytes)
 {
-    uint64_t gone = work_begin() ? room_shrink_device(index, bytes) : 0;
+    uint64_t gone = work_begin() ? budget_shrink_device(index, bytes) : 0;
     work_end();
     return gone;
 }
 
-void room_read(uint32_t index, struct room_use *ret_use)
+void budget_read(uint32_t index, struct budget_use *ret_use)
 {
-    struct room_use use = {0};
-    struct device *device = room_device_of(index);
+    struct budget_use use = {0};
+    struct device *device = budget_device_of(index);
     if (device) {
-        struct account *account = &device->account;
+        struct budget *budget = &device->budget;
         pthread_mutex_lock(&grants);
         use.granted = the_vdevs[index]->granted;
-        use.limited = atomic_load(&account->limited);
+        use.limited = atomic_load(&budget->limited);
         pthread_mutex_unlock(&grants);
-        if (room_vdev_on(device) == index) {
-            use.held = atomic_load(&account->held);
-            use.peak = atomic_load(&account->peak);
-            use.spilled = atomic_load(&account->spilled);
-            use.least = atomic_load(&account->least);
-            use.wanted = room_wanted(device, NULL);
+        if (budget_vdev_on(device) == index) {
+            use.held = atomic_load(&budget->held);
+            use.peak = atomic_load(&budget->peak);
+            use.spilled = atomic_load(&budget->spilled);
+            use.least = atomic_load(&budget->least);
+            use.wanted = budget_wanted(device, NULL);
         }
     } else if (index < the_vdev_count) {
         pthread_mutex_lock(&grants);
-        use.least = atomic_load(&atomic_load(&the_vdevs[index]->last)->account.least);
+        use.least = atomic_load(&atomic_load(&the_vdevs[index]->last)->budget.least);
         use.limited = the_vdevs[index]->limited;
         pthread_mutex_unlock(&grants);
-        use.wanted = room_wanted(NULL, the_vdevs[index]);
+        use.wanted = budget_wanted(NULL, the_vdevs[index]);
     }
     *ret_use = use;
 }
 
-void room_reserve(struct device *device, uint64_t grant)
+void budget_reserve(struct device *device, uint64_t grant)
 {
     pthread_mutex_lock(&grants);
     reserved.device = device;
     reserved.bytes = grant;
-    atomic_fetch_add(&device->account.granted, grant);
-    atomic_store(&device->account.limited, true);
+    atomic_fetch_add(&device->budget.granted, grant);
+    atomic_store(&device->budget.limited, true);
     pthread_mutex_unlock(&grants);
 }
 
 /* Under the lock. Nobody is there any more who was granted anything. */
-static void room_close_if_empty(struct device *device)
+static void budget_close_if_empty(struct device *device)
 {
-    if (room_vdev_on(device) != the_vdev_count)
+    if (budget_vdev_on(device) != the_vdev_count)
         return;
-    atomic_store(&device->account.limited, false);
-    atomic_store(&device->account.tight, false);
+    atomic_store(&device->budget.limited, false);
+    atomic_store(&device->budget.tight, false);
 }
 
 /* Under the lock. */
-static void room_unreserve_locked(void)
+static void budget_unreserve_locked(void)
 {
     if (!reserved.device)
         return;
-    atomic_fetch_sub(&reserved.device->account.granted, reserved.bytes);
-    room_close_if_empty(reserved.device);
+    atomic_fetch_sub(&reserved.device->budget.granted, reserved.bytes);
+    budget_close_if_empty(reserved.device);
     reserved.device = NULL;
 }
 
-void room_unreserve(void)
+void budget_unreserve(void)
 {
     pthread_mutex_lock(&grants);
-    room_unreserve_locked();
+    budget_unreserve_locked();
     pthread_mutex_unlock(&grants);
 }
 
-void room_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
+void budget_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
 {
     uint64_t serial = residency_token_current();
     pthread_mutex_lock(&grants);
@@ -320,8 +320,8 @@ void room_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
         atomic_store(&vdev->last, from);
     atomic_store(&vdev->device, to);
     if (from) {
-        atomic_fetch_sub(&from->account.granted, vdev->granted);
-        room_close_if_empty(from);
+        atomic_fetch_sub(&from->budget.granted, vdev->granted);
+        budget_close_if_empty(from);
     }
     reserved.device = NULL; /* the virtual device's now */
     vdev->granted = to && grant ? *grant : 0;
@@ -332,18 +332,18 @@ void room_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
         residency_token_release_of(serial);
 }
 
-static void room_in_child(void)
+static void budget_in_child(void)
 {
-    room_unreserve_locked();
+    budget_unreserve_locked();
     /* The child is another program to the agent. */
     for (uint32_t i = 0; i < the_vdev_count; i++) {
         struct device *device = atomic_load(&the_vdevs[i]->device);
         if (device) {
-            room_unlimit(device);
-            atomic_store(&device->account.asking, 0);
-            atomic_store(&device->account.waiting, 0);
+            budget_unlimit(device);
+            atomic_store(&device->budget.asking, 0);
+            atomic_store(&device->budget.waiting, 0);
         }
     }
 }
 
-FORK_PART = {.rank = FORK_TABLE, .lock = &grants, .in_child = room_in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &grants, .in_child = budget_in_child};

@@ -1,13 +1,13 @@
 #include <pthread.h>
 
-#include "tests/state/room/test_room_common.h"
+#include "tests/state/budget/test_budget_common.h"
 
 /* Drivers that fail while room is made, and what else than buffers spills. */
 
 /* The driver finds only when it is given a command that there is no room. */
 Test(room, a_command_that_the_driver_has_no_room_for_is_given_again, .timeout = 60)
 {
-    begin(plenty, ROOM_REFUSE);
+    begin(plenty, BUDGET_REFUSE);
     make(4);
     rounds(1, 4);
     cr_assert_eq(emu_shared_arm(rig.emu, "one", 1, "clEnqueueNDRangeKernel",
@@ -15,7 +15,7 @@ Test(room, a_command_that_the_driver_has_no_room_for_is_given_again, .timeout = 
                  0);
     rounds(1, 4);
     cr_assert_eq(policy.asked, 0);
-    cr_assert_eq(account("one")->spilled, BYTES);
+    cr_assert_eq(budget("one")->spilled, BYTES);
     check(4);
     end(4);
 }
@@ -25,11 +25,11 @@ static const char hungry[] = "[one] name=one memory=14MiB launch_memory=4MiB";
 
 Test(room, a_driver_that_runs_out_at_a_launch_has_what_was_used_last_left, .timeout = 60)
 {
-    begin(hungry, ROOM_REFUSE);
+    begin(hungry, BUDGET_REFUSE);
     make(10);
     rounds(1, 10);
-    cr_assert_eq(account("one")->spilled, 0);
-    atomic_store(&account("one")->tight, true); /* what is used is noted from here on */
+    cr_assert_eq(budget("one")->spilled, 0);
+    atomic_store(&budget("one")->tight, true); /* what is used is noted from here on */
     rounds(1, 10);
     for (size_t b = 10; b < BUFFERS; b++) {
         want[b] = calloc(1, BYTES);
@@ -38,7 +38,7 @@ Test(room, a_driver_that_runs_out_at_a_launch_has_what_was_used_last_left, .time
     }
     step(10, 9, 3);
     cr_assert_eq(policy.asked, 0);
-    uint64_t spilled = account("one")->spilled;
+    uint64_t spilled = budget("one")->spilled;
     cr_assert(spilled >= 2 * BYTES && spilled < 5 * BYTES, "%llu bytes were spilled",
               (unsigned long long)spilled);
     cr_assert_null(((struct memory *)buffers[0])->real[0], "what was used first stayed");
@@ -50,7 +50,7 @@ Test(room, a_driver_that_runs_out_at_a_launch_has_what_was_used_last_left, .time
 Test(room, a_launch_that_fits_nowhere_is_refused_after_the_policy_was_asked_once, .timeout = 60)
 {
     const size_t global = WORDS;
-    begin("[one] name=one memory=14MiB launch_memory=13MiB", ROOM_AGAIN);
+    begin("[one] name=one memory=14MiB launch_memory=13MiB", BUDGET_AGAIN);
     make(4);
     OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
     OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[1]));
@@ -72,7 +72,7 @@ static void refuse_launch(size_t group, size_t local)
     const char *strings = text;
     const size_t global = WORDS;
     cl_int error;
-    begin("[one] name=one local_memory=4KiB kernel_work_group_size=turn:64", ROOM_REFUSE);
+    begin("[one] name=one local_memory=4KiB kernel_work_group_size=turn:64", BUDGET_REFUSE);
     make(4);
     rounds(1, 4);
     cl_program turning = clCreateProgramWithSource(program.context, 1, &strings, NULL, &error);
@@ -88,7 +88,7 @@ static void refuse_launch(size_t group, size_t local)
                                         NULL, NULL),
                  CL_OUT_OF_RESOURCES);
     cr_assert_eq(emu_shared_calls(rig.emu, "one", "clEnqueueNDRangeKernel"), launches + 1);
-    cr_assert_eq(account("one")->spilled, 0);
+    cr_assert_eq(budget("one")->spilled, 0);
     cr_assert_eq(policy.asked, 0);
     /* The same with what there is of both, which the driver has no room for once. */
     OK(clSetKernelArg(residency_token, 1, 4096, NULL));
@@ -98,7 +98,7 @@ static void refuse_launch(size_t group, size_t local)
                               NULL, NULL));
     for (size_t i = 0; i < WORDS; i++)
         want[0][i]++;
-    cr_assert_eq(account("one")->spilled, BYTES);
+    cr_assert_eq(budget("one")->spilled, BYTES);
     OK(clReleaseKernel(residency_token));
     OK(clReleaseProgram(turning));
     check(4);
@@ -159,7 +159,7 @@ static void spiller_open(struct spiller *s)
     const char *text = source;
     cl_int error;
     cl_device_id two = engine_rig_vdev(&rig, "two");
-    room_grant(1, 2 * BYTES);
+    budget_grant(1, 2 * BYTES);
     s->context = clCreateContext(NULL, 1, &two, NULL, NULL, &error);
     OK(error);
     s->queue = clCreateCommandQueue(s->context, two, 0, &error);
@@ -202,7 +202,7 @@ Test(room, what_a_rollback_takes_apart_is_not_spilled_meanwhile, .timeout = 120)
     static struct spiller spiller;
     const uint64_t grant = 3 * BYTES; /* filled, so that the other device spills */
     pthread_t thread;
-    begin("[one] name=one [two] name=two release_ms=20", ROOM_SPILL);
+    begin("[one] name=one [two] name=two release_ms=20", BUDGET_SPILL);
     make(4);
     spiller_open(&spiller);
     cr_assert_eq(pthread_create(&thread, NULL, spill_on, &spiller), 0);
@@ -216,7 +216,7 @@ Test(room, what_a_rollback_takes_apart_is_not_spilled_meanwhile, .timeout = 120)
         atomic_store(&canceled, false);
         move_run(&request, &report);
         atomic_store(&spiller.releases, 0);
-        (void)room_shrink(1, 2 * BYTES);
+        (void)budget_shrink(1, 2 * BYTES);
         cr_assert_eq(report.result, MOVE_CANCELED, "%s", report.reason);
     }
     atomic_store(&spiller.stop, true);
@@ -226,7 +226,7 @@ Test(room, what_a_rollback_takes_apart_is_not_spilled_meanwhile, .timeout = 120)
     spiller_check(&spiller);
     end(4);
     cr_assert(engine_rig_empties(&rig, "two"), "alive: %s", engine_rig_alive(&rig, "two"));
-    cr_assert_eq(account("two")->held, 0);
+    cr_assert_eq(budget("two")->held, 0);
     cr_assert_eq(emu_shared_too_many(rig.emu, "two"), 0, "some were released twice");
 }
 
@@ -235,8 +235,8 @@ Test(room, what_the_device_itself_cannot_hold_is_refused_alone, .timeout = 60)
 {
     const size_t global = WORDS;
     cl_int error;
-    begin(scarce, ROOM_SPILL);
-    room_set_policy(NULL);
+    begin(scarce, BUDGET_SPILL);
+    budget_set_policy(NULL);
     make(3);
     cl_mem big = clCreateBuffer(program.context, 0, 4 * BYTES, NULL, &error);
     OK(error);
@@ -279,8 +279,8 @@ static void fail_everywhere(cl_int error)
 {
     unsigned told = 0;
     uint64_t call = 0, before;
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, 2 * BYTES);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, 2 * BYTES);
     make(4);
     for (size_t b = 0; b < 4; b++)
         (void)insist(b, (b + 1) % 4, 1);
@@ -291,12 +291,12 @@ static void fail_everywhere(cl_int error)
             told += insist(b, (b + 1) % 4, (cl_uint)call);
         emu_shared_disarm(rig.emu, "one");
         check(4);
-        cr_assert_leq(account("one")->held, 2 * BYTES);
+        cr_assert_leq(budget("one")->held, 2 * BYTES);
     } while (emu_shared_fired(rig.emu, "one") != before);
     cr_assert_gt(call, 20);
     cr_assert_gt(told, 0);
     end(4);
-    cr_assert_eq(account("one")->held, 0);
+    cr_assert_eq(budget("one")->held, 0);
 }
 
 Test(room, a_driver_that_fails_at_any_call_of_a_spill_loses_nothing, .timeout = 300)
@@ -320,8 +320,8 @@ Test(room, images_and_host_pointers_spill, .timeout = 60)
     cl_uchar *bytes = malloc(size);
     cl_int error;
     cr_assert_not_null(bytes);
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, 2 * BYTES);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, 2 * BYTES);
     make(2);
     for (size_t i = 0; i < 4; i++) {
         for (size_t k = 0; k < size; k++)
@@ -355,8 +355,8 @@ Test(room, images_and_host_pointers_spill, .timeout = 60)
     for (size_t i = 0; i < WORDS; i++)
         cr_assert_eq(map[i], (cl_uint)i ^ 5);
     OK(clEnqueueUnmapMemObject(program.queue, theirs, map, 0, NULL, NULL));
-    cr_assert_gt(account("one")->spilled, 0);
-    cr_assert_leq(account("one")->peak, 2 * BYTES);
+    cr_assert_gt(budget("one")->spilled, 0);
+    cr_assert_leq(budget("one")->peak, 2 * BYTES);
     OK(clReleaseMemObject(theirs));
     for (size_t i = 0; i < 4; i++)
         OK(clReleaseMemObject(images[i]));

@@ -1,36 +1,36 @@
 #include <pthread.h>
 
 #include "interpose/control/control_job.h"
-#include "tests/state/room/test_room_common.h"
+#include "tests/state/budget/test_budget_common.h"
 
 /* Policies, moves and threads of programs that do not fit. */
 
 Test(room, what_fits_is_granted_without_a_question, .timeout = 60)
 {
-    begin(plenty, ROOM_REFUSE);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_REFUSE);
+    budget_grant(0, FEW);
     make(4);
     rounds(2, 4);
     check(4);
     cr_assert_eq(policy.asked, 0);
-    cr_assert_eq(account("one")->held, FEW);
-    cr_assert_eq(account("one")->peak, FEW);
+    cr_assert_eq(budget("one")->held, FEW);
+    cr_assert_eq(budget("one")->peak, FEW);
     end(4);
-    cr_assert_eq(account("one")->held, 0);
+    cr_assert_eq(budget("one")->held, 0);
 }
 
 Test(room, a_program_of_three_times_its_grant_spills, .timeout = 120)
 {
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, FEW);
     make(BUFFERS);
     rounds(3, BUFFERS);
     check(BUFFERS);
     cr_assert_geq(policy.asked, BUFFERS - 4);
-    cr_assert_leq(account("one")->peak, FEW);
-    cr_assert_geq(account("one")->spilled, (BUFFERS - 4) * BYTES);
+    cr_assert_leq(budget("one")->peak, FEW);
+    cr_assert_geq(budget("one")->spilled, (BUFFERS - 4) * BYTES);
     end(BUFFERS);
-    cr_assert_eq(account("one")->held, 0);
+    cr_assert_eq(budget("one")->held, 0);
 }
 
 /* Which of the buffers are on the device: bit b, buffer b. */
@@ -55,8 +55,8 @@ static void use(size_t b, cl_uint n)
 
 Test(room, what_was_not_used_for_the_longest_goes, .timeout = 60)
 {
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, FEW);
     make(6);
     for (size_t b = 0; b < 4; b++)
         use(b, 1);
@@ -88,8 +88,8 @@ static void unmap(size_t b, void *pointer)
 /* Half of one buffer to be written, all of another to be read; spilled, brought back, unmapped. */
 static void spill_mapped(const char *config, cl_mem_flags flags)
 {
-    begin(config, ROOM_SPILL);
-    room_grant(0, FEW);
+    begin(config, BUDGET_SPILL);
+    budget_grant(0, FEW);
     make(6);
     for (size_t b = 0; b < 2; b++) {
         OK(clReleaseMemObject(buffers[b]));
@@ -116,7 +116,7 @@ static void spill_mapped(const char *config, cl_mem_flags flags)
     unmap(1, read);
     use(3, 5);
     check(6);
-    cr_assert_leq(account("one")->peak, FEW);
+    cr_assert_leq(budget("one")->peak, FEW);
     end(6);
 }
 
@@ -138,20 +138,20 @@ Test(room, what_a_driver_maps_beside_its_own_memory_goes_too, .timeout = 60)
 /* The driver gives -4 when its memory runs out, and nobody is there to ask. */
 Test(room, a_device_that_runs_out_makes_the_program_spill, .timeout = 120)
 {
-    begin(scarce, ROOM_SPILL);
-    room_set_policy(NULL);
+    begin(scarce, BUDGET_SPILL);
+    budget_set_policy(NULL);
     make(BUFFERS);
     rounds(3, BUFFERS);
     check(BUFFERS);
-    cr_assert_leq(account("one")->peak, FEW);
+    cr_assert_leq(budget("one")->peak, FEW);
     end(BUFFERS);
 }
 
 Test(room, the_policy_learns_what_was_asked_and_who_refused, .timeout = 60)
 {
     cl_int error;
-    begin(plenty, ROOM_REFUSE);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_REFUSE);
+    budget_grant(0, FEW);
     make(3);
     cr_assert_null(clCreateBuffer(program.context, 0, 3 * BYTES, NULL, &error));
     cr_assert_eq(error, CL_MEM_OBJECT_ALLOCATION_FAILURE);
@@ -169,8 +169,8 @@ Test(room, the_policy_learns_what_was_asked_and_who_refused, .timeout = 60)
 Test(room, a_device_that_runs_out_is_said_to_have_failed, .timeout = 60)
 {
     cl_int error;
-    begin(scarce, ROOM_REFUSE);
-    room_grant(0, EVERYTHING);
+    begin(scarce, BUDGET_REFUSE);
+    budget_grant(0, EVERYTHING);
     make(4);
     cr_assert_null(clCreateBuffer(program.context, 0, BYTES, NULL, &error));
     cr_assert_eq(error, CL_MEM_OBJECT_ALLOCATION_FAILURE);
@@ -182,20 +182,20 @@ Test(room, a_device_that_runs_out_is_said_to_have_failed, .timeout = 60)
 
 Test(room, more_is_granted_on_the_way, .timeout = 60)
 {
-    begin(plenty, ROOM_AGAIN);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_AGAIN);
+    budget_grant(0, FEW);
     policy.grants = FEW;
     make(BUFFERS);
     rounds(1, BUFFERS);
     check(BUFFERS);
     cr_assert_eq(policy.asked, 2);
-    cr_assert_eq(account("one")->spilled, 0);
+    cr_assert_eq(budget("one")->spilled, 0);
     end(BUFFERS);
 }
 
 Test(room, a_program_that_outgrows_its_device_is_upgraded, .timeout = 60)
 {
-    begin(scarce, ROOM_AGAIN);
+    begin(scarce, BUDGET_AGAIN);
     policy.device = "two";
     make(4);
     rounds(1, 4);
@@ -209,8 +209,8 @@ Test(room, a_program_that_outgrows_its_device_is_upgraded, .timeout = 60)
     cr_assert_eq(policy.asked, 1);
     rounds(2, BUFFERS);
     check(BUFFERS);
-    cr_assert_eq(account("one")->held, 0);
-    cr_assert_eq(account("two")->held, BUFFERS * BYTES);
+    cr_assert_eq(budget("one")->held, 0);
+    cr_assert_eq(budget("two")->held, BUFFERS * BYTES);
     end(BUFFERS);
 }
 
@@ -219,8 +219,8 @@ Test(room, a_program_that_spills_is_moved, .timeout = 120)
 {
     static const uint64_t grants[] = {6 * BYTES, EVERYTHING, 3 * BYTES, FEW};
     struct move_report report;
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, FEW);
     make(BUFFERS);
     for (size_t i = 0; i < 4; i++) {
         const char *to = i % 2 ? "one" : "two";
@@ -228,14 +228,14 @@ Test(room, a_program_that_spills_is_moved, .timeout = 120)
         struct move_request request = {.target = engine_rig_key(&rig, to), .grant = &grants[i]};
         move_run(&request, &report);
         cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
-        cr_assert_leq(account(to)->held, grants[i]);
-        cr_assert_eq(account(i % 2 ? "two" : "one")->held, 0);
+        cr_assert_leq(budget(to)->held, grants[i]);
+        cr_assert_eq(budget(i % 2 ? "two" : "one")->held, 0);
         rounds(1, BUFFERS);
     }
     engine_rig_moves(&rig, NULL);
-    cr_assert_eq(account("one")->held, 0);
-    struct room_use use;
-    room_read(0, &use);
+    cr_assert_eq(budget("one")->held, 0);
+    struct budget_use use;
+    budget_read(0, &use);
     cr_assert_eq(use.wanted, BUFFERS * BYTES);
     cr_assert_geq(use.least, 2 * BYTES);
     cr_assert(use.limited);
@@ -246,7 +246,7 @@ Test(room, a_program_that_spills_is_moved, .timeout = 120)
     engine_rig_moves(&rig, "one");
     rounds(1, BUFFERS);
     check(BUFFERS);
-    cr_assert_eq(account("one")->held, BUFFERS * BYTES);
+    cr_assert_eq(budget("one")->held, BUFFERS * BYTES);
     end(BUFFERS);
 }
 
@@ -254,8 +254,8 @@ Test(room, a_grant_that_no_command_fits_is_refused_before_the_move, .timeout = 6
 {
     const uint64_t grant = BYTES;
     struct move_report report;
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, FEW);
     make(BUFFERS); /* asked, so that what commands need is known */
     step(0, 1, 1);
     cl_mem two = engine_buffer(program.context, 0, 2 * BYTES, NULL);
@@ -263,7 +263,7 @@ Test(room, a_grant_that_no_command_fits_is_refused_before_the_move, .timeout = 6
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_REFUSED);
     cr_assert_str_not_empty(report.reason);
-    cr_assert_eq(account("two")->held, 0);
+    cr_assert_eq(budget("two")->held, 0);
     OK(clReleaseMemObject(two));
     check(BUFFERS);
     end(BUFFERS);
@@ -271,18 +271,18 @@ Test(room, a_grant_that_no_command_fits_is_refused_before_the_move, .timeout = 6
 
 Test(room, it_shrinks_and_gives_back_what_it_does_not_use, .timeout = 60)
 {
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, EVERYTHING);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, EVERYTHING);
     make(8);
     rounds(1, 8);
-    cr_assert_eq(room_shrink(0, 3 * BYTES), EVERYTHING - 3 * BYTES);
-    cr_assert_leq(account("one")->held, 3 * BYTES);
+    cr_assert_eq(budget_shrink(0, 3 * BYTES), EVERYTHING - 3 * BYTES);
+    cr_assert_leq(budget("one")->held, 3 * BYTES);
     rounds(1, 8);
-    cr_assert_leq(account("one")->held, 3 * BYTES);
-    room_grant(0, 1024 * MIB);
-    uint64_t slack = room_slack(0);
+    cr_assert_leq(budget("one")->held, 3 * BYTES);
+    budget_grant(0, 1024 * MIB);
+    uint64_t slack = budget_slack(0);
     cr_assert_gt(slack, 512 * MIB);
-    cr_assert_eq(account("one")->granted, 1024 * MIB + 3 * BYTES - slack);
+    cr_assert_eq(budget("one")->granted, 1024 * MIB + 3 * BYTES - slack);
     rounds(1, 8);
     check(8);
     end(8);
@@ -291,33 +291,33 @@ Test(room, it_shrinks_and_gives_back_what_it_does_not_use, .timeout = 60)
 /* It is told to spill, with a limit that is below what the command needs however much it spills. */
 Test(room, a_limit_below_what_a_command_needs_is_no_error, .timeout = 60)
 {
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, BYTES);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, BYTES);
     make(3);
     step(0, 1, 1);
     OK(clFinish(program.queue));
     cr_assert_eq(on_device(3), 0x03, "%x", on_device(3));
-    cr_assert_eq(account("one")->granted, 2 * BYTES);
+    cr_assert_eq(budget("one")->granted, 2 * BYTES);
     rounds(1, 3);
     check(3);
-    cr_assert_eq(account("one")->peak, 2 * BYTES);
+    cr_assert_eq(budget("one")->peak, 2 * BYTES);
     end(3);
 }
 
 /* One command that needs more than there may be, and others that do not. */
 Test(room, a_command_that_cannot_fit_is_refused_alone, .timeout = 60)
 {
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, BYTES);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, BYTES);
     make(3);
     OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
     OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[1]));
     OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
     const size_t global = WORDS;
-    policy.answer = ROOM_REFUSE;
+    policy.answer = BUDGET_REFUSE;
     cr_assert_eq(clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL),
                  CL_MEM_OBJECT_ALLOCATION_FAILURE);
-    policy.answer = ROOM_SPILL;
+    policy.answer = BUDGET_SPILL;
     for (size_t b = 0; b < 3; b++) {
         OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
         OK(clSetKernelArg(set, 1, sizeof(cl_uint), &(cl_uint){9}));
@@ -333,8 +333,8 @@ Test(room, a_command_that_cannot_fit_is_refused_alone, .timeout = 60)
 Test(room, a_kernel_keeps_the_arguments_that_were_spilled, .timeout = 60)
 {
     const cl_uint zero = 0, n = 5;
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, FEW);
     make(BUFFERS);
     const struct memory *memory = (const struct memory *)buffers[0];
     OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[0]));
@@ -359,8 +359,8 @@ Test(room, a_kernel_keeps_the_arguments_that_were_spilled, .timeout = 60)
 
 Test(room, a_command_told_to_spill_goes_on_with_what_it_was_granted_for_it, .timeout = 60)
 {
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, BYTES);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, BYTES);
     make(3);
     policy.grants = BYTES;
     step(0, 1, 3);
@@ -375,11 +375,11 @@ Test(room, a_command_told_to_spill_goes_on_with_what_it_was_granted_for_it, .tim
 
 Test(room, what_a_command_takes_at_once_is_known_before_there_is_too_little, .timeout = 60)
 {
-    struct room_use use;
-    begin(plenty, ROOM_REFUSE);
-    room_grant(0, EVERYTHING);
+    struct budget_use use;
+    begin(plenty, BUDGET_REFUSE);
+    budget_grant(0, EVERYTHING);
     make(3);
-    room_read(0, &use);
+    budget_read(0, &use);
     cr_assert_eq(use.least, 0);
     /* Twice the same object is one. */
     OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
@@ -387,18 +387,18 @@ Test(room, what_a_command_takes_at_once_is_known_before_there_is_too_little, .ti
     OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
     launch(add, program.queue);
     OK(clFinish(program.queue));
-    room_read(0, &use);
+    budget_read(0, &use);
     cr_assert_eq(use.least, BYTES);
     step(0, 1, 3);
-    room_read(0, &use);
+    budget_read(0, &use);
     cr_assert_eq(use.least, 2 * BYTES);
     cr_assert_eq(policy.asked, 0);
     /* Also where none ran yet. */
     engine_rig_moves(&rig, "two");
-    room_read(0, &use);
+    budget_read(0, &use);
     cr_assert_eq(use.least, 2 * BYTES);
     engine_rig_moves(&rig, NULL);
-    room_read(0, &use);
+    budget_read(0, &use);
     cr_assert_eq(use.least, 2 * BYTES);
     engine_rig_moves(&rig, "one");
     end(3);
@@ -407,8 +407,8 @@ Test(room, what_a_command_takes_at_once_is_known_before_there_is_too_little, .ti
 Test(room, held_commands_have_their_objects_brought, .timeout = 60)
 {
     cl_int error;
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, FEW);
     make(BUFFERS);
     cl_event user = clCreateUserEvent(program.context, &error);
     OK(error);
@@ -431,7 +431,7 @@ Test(room, held_commands_have_their_objects_brought, .timeout = 60)
 /* An agent that answers a need once the move that it asked for was reported. */
 static atomic_bool reported, in_time;
 
-static enum room_answer decide_after_the_report(const struct room_need *need)
+static enum budget_answer decide_after_the_report(const struct budget_need *need)
 {
     uint64_t until = engine_rig_now() + 10000000000u;
     while (!atomic_load(&reported) && engine_rig_now() < until)
@@ -445,8 +445,8 @@ Test(room, a_resume_is_over_before_what_was_held_asks_for_room, .timeout = 60)
     const uint64_t grant = BYTES;
     struct move_report report;
     cl_int error;
-    begin(plenty, ROOM_AGAIN);
-    room_set_policy(decide_after_the_report);
+    begin(plenty, BUDGET_AGAIN);
+    budget_set_policy(decide_after_the_report);
     policy.grants = FEW;
     make(2);
     cl_event user = clCreateUserEvent(program.context, &error);
@@ -466,18 +466,18 @@ Test(room, a_resume_is_over_before_what_was_held_asks_for_room, .timeout = 60)
     end(2);
 }
 
-/* Virtual devices on one device share its account; each gives up what it was granted alone. */
+/* Virtual devices on one device share its budget; each gives up what it was granted alone. */
 Test(room, a_shrink_takes_no_grant_of_another_virtual_device, .timeout = 60)
 {
-    begin(plenty, ROOM_SPILL);
+    begin(plenty, BUDGET_SPILL);
     engine_rig_vdev(&rig, "one");
-    room_grant(0, FEW);
-    room_grant(1, 2 * FEW);
-    cr_assert_eq(room_shrink(0, 0), FEW);
-    cr_assert_eq(account("one")->granted, 2 * FEW);
-    cr_assert_eq(room_shrink(0, 0), 0);
-    cr_assert_eq(room_shrink(1, BYTES), 2 * FEW - BYTES);
-    cr_assert_eq(account("one")->granted, BYTES);
+    budget_grant(0, FEW);
+    budget_grant(1, 2 * FEW);
+    cr_assert_eq(budget_shrink(0, 0), FEW);
+    cr_assert_eq(budget("one")->granted, 2 * FEW);
+    cr_assert_eq(budget_shrink(0, 0), 0);
+    cr_assert_eq(budget_shrink(1, BYTES), 2 * FEW - BYTES);
+    cr_assert_eq(budget("one")->granted, BYTES);
     end(0);
 }
 
@@ -493,10 +493,10 @@ static void let_nobody_decide(void *data, const struct move_progress *progress)
     undecided = true;
     struct device *device;
     cr_assert_eq(driver_open_device(engine_rig_key(&rig, "two"), &device), 0);
-    cr_assert_eq(device->account.granted, 2 * FEW);
-    cr_assert_eq(room_ask(device, BYTES, BYTES, false, NO_ROOM), ROOM_AGAIN);
-    cr_assert_not(device->account.limited);
-    cr_assert_eq(device->account.granted, FEW, "what is on its way is not counted");
+    cr_assert_eq(device->budget.granted, 2 * FEW);
+    cr_assert_eq(budget_ask(device, BYTES, BYTES, false, OVER_BUDGET), BUDGET_AGAIN);
+    cr_assert_not(device->budget.limited);
+    cr_assert_eq(device->budget.granted, FEW, "what is on its way is not counted");
     if (request->cancel)
         atomic_store((atomic_bool *)(uintptr_t)request->cancel, true);
 }
@@ -506,10 +506,10 @@ static void check_reservation(bool canceled)
     const uint64_t grant = FEW;
     atomic_bool cancel = false;
     struct move_report report;
-    begin(plenty, ROOM_SPILL);
+    begin(plenty, BUDGET_SPILL);
     engine_rig_vdev(&rig, "two");
-    room_set_policy(NULL);
-    room_grant(1, FEW);
+    budget_set_policy(NULL);
+    budget_grant(1, FEW);
     struct move_request request = {.target = engine_rig_key(&rig, "two"),
                                    .grant = &grant,
                                    .cancel = canceled ? &cancel : NULL,
@@ -517,12 +517,12 @@ static void check_reservation(bool canceled)
                                    .data = &request};
     move_run(&request, &report);
     cr_assert_eq(report.result, canceled ? MOVE_CANCELED : MOVE_DONE, "%s", report.reason);
-    cr_assert_eq(account("two")->granted, canceled ? 0 : FEW);
-    room_grant(1, BYTES);
-    cr_assert_eq(account("two")->granted, canceled ? BYTES : FEW + BYTES);
+    cr_assert_eq(budget("two")->granted, canceled ? 0 : FEW);
+    budget_grant(1, BYTES);
+    cr_assert_eq(budget("two")->granted, canceled ? BYTES : FEW + BYTES);
     if (!canceled)
         engine_rig_moves(&rig, "one");
-    cr_assert_eq(account("two")->granted, BYTES);
+    cr_assert_eq(budget("two")->granted, BYTES);
     end(0);
 }
 
@@ -541,8 +541,8 @@ Test(room, maps_and_views_of_what_spills, .timeout = 60)
 {
     cl_int error;
     const cl_buffer_region half = {BYTES / 2, BYTES / 2};
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_SPILL);
+    budget_grant(0, FEW);
     make(BUFFERS);
     cl_mem part = clCreateSubBuffer(buffers[1], 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
     OK(error);
@@ -598,8 +598,8 @@ Test(room, threads_take_turns, .timeout = 120)
     struct worker workers[4];
     cl_int error;
     /* Not on POCL's basic device, which runs commands in whichever thread asks for them. */
-    begin("[one] name=one base=1 [two] name=two base=1", ROOM_SPILL);
-    room_grant(0, 3 * BYTES);
+    begin("[one] name=one base=1 [two] name=two base=1", BUDGET_SPILL);
+    budget_grant(0, 3 * BYTES);
     make(BUFFERS);
     for (size_t w = 0; w < 4; w++) {
         workers[w] = (struct worker){.first = 3 * w};
@@ -639,7 +639,7 @@ static struct control_report move_counted(uint64_t wanted, uint64_t grant)
 Test(room, a_move_that_counts_with_too_little_is_asked_for_again, .timeout = 60)
 {
     struct vdev_status status;
-    begin(plenty, ROOM_SPILL);
+    begin(plenty, BUDGET_SPILL);
     make(4);
     struct control_report report = move_counted(FEW - 1, FEW - 1);
     cr_assert(report.again);
@@ -649,7 +649,7 @@ Test(room, a_move_that_counts_with_too_little_is_asked_for_again, .timeout = 60)
     report = move_counted(FEW, FEW - BYTES);
     cr_assert_not(report.again);
     cr_assert_eq(report.whole.result, MOVE_DONE, "%s", report.whole.reason);
-    cr_assert_leq(account("two")->held, FEW - BYTES);
+    cr_assert_leq(budget("two")->held, FEW - BYTES);
     engine_rig_moves(&rig, "one");
     report = move_counted(1, FEW);
     cr_assert_not(report.again);
@@ -663,37 +663,37 @@ Test(room, a_move_that_counts_with_too_little_is_asked_for_again, .timeout = 60)
  * of several threads at once count once. */
 Test(room, how_busy_a_device_is_is_the_share_of_time_in_which_somebody_waits)
 {
-    struct account account = {0};
+    struct budget budget = {0};
 
-    cr_expect_eq(account_share(&account, 1000), 0, "nothing is known yet");
-    account_wait_begin(&account, 1100);
-    account_wait_begin(&account, 1150);
-    account_wait_end(&account, 1200);
-    account_wait_end(&account, 1350);
-    cr_expect_eq(account_share(&account, 2000), 250);
-    account_wait_begin(&account, 2900);
-    cr_expect_eq(account_share(&account, 3000), 100);
-    cr_expect_eq(account_share(&account, 4000), 1000);
-    account_wait_end(&account, 4500);
-    cr_expect_eq(account_share(&account, 5000), 500);
-    cr_expect_eq(account_share(&account, 6000), 0);
+    cr_expect_eq(budget_share(&budget, 1000), 0, "nothing is known yet");
+    budget_wait_begin(&budget, 1100);
+    budget_wait_begin(&budget, 1150);
+    budget_wait_end(&budget, 1200);
+    budget_wait_end(&budget, 1350);
+    cr_expect_eq(budget_share(&budget, 2000), 250);
+    budget_wait_begin(&budget, 2900);
+    cr_expect_eq(budget_share(&budget, 3000), 100);
+    cr_expect_eq(budget_share(&budget, 4000), 1000);
+    budget_wait_end(&budget, 4500);
+    cr_expect_eq(budget_share(&budget, 5000), 500);
+    cr_expect_eq(budget_share(&budget, 6000), 0);
 }
 
 Test(room, a_device_that_runs_commands_in_the_call_that_gives_them_is_seen_to_be_busy,
      .timeout = 60)
 {
-    begin(plenty, ROOM_REFUSE);
-    room_grant(0, FEW);
+    begin(plenty, BUDGET_REFUSE);
+    budget_grant(0, FEW);
     make(1);
     rounds(1, 1);
     const struct context *context = memory_get(buffers[0])->context;
     struct residence *residence = context->at[atomic_load(&context->residence_index[0])];
     for (cl_uint at_once = 0; at_once < 2; at_once++) {
         OK(clFinish(program.queue));
-        atomic_store(&account("one")->waited, 0);
+        atomic_store(&budget("one")->waited, 0);
         residence->runs_at_once = at_once != 0;
         use(0, at_once);
-        cr_expect_eq(atomic_load(&account("one")->waited) > 0, at_once != 0);
+        cr_expect_eq(atomic_load(&budget("one")->waited) > 0, at_once != 0);
     }
     check(1);
     end(1);

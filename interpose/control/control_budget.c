@@ -1,4 +1,4 @@
-#include "interpose/control/control_room.h"
+#include "interpose/control/control_budget.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
+#include "state/budget/budget.h"
 #include "state/move/status.h"
-#include "state/room/room.h"
 
 /* Turns of the control thread between two looks for what is granted and not used. */
 #define SLACK_TURNS 8
@@ -24,9 +24,9 @@
 struct need {
     struct need *next;
     uint64_t id;
-    const struct room_need *asked;
+    const struct budget_need *asked;
     bool sent, answered;
-    enum room_answer answer;
+    enum budget_answer answer;
 };
 
 /** A shrink under way. */
@@ -54,9 +54,9 @@ static struct {
     void (*wake)(void);
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
 
-static enum room_answer control_room_ask(const struct room_need *asked)
+static enum budget_answer control_budget_ask(const struct budget_need *asked)
 {
-    struct need need = {.asked = asked, .answer = ROOM_FORCE};
+    struct need need = {.asked = asked, .answer = BUDGET_FORCE};
 
     pthread_mutex_lock(&room.lock);
     need.id = ++room.last_id;
@@ -78,34 +78,34 @@ static enum room_answer control_room_ask(const struct room_need *asked)
     return need.answer;
 }
 
-void control_room_start(void (*wake)(void))
+void control_budget_start(void (*wake)(void))
 {
     room.wake = wake;
-    room_set_policy(control_room_ask);
+    budget_set_policy(control_budget_ask);
 }
 
 /** Virtual devices that nobody said anything of get what the agent grants at first. Locked. */
-static void control_room_grant_first(void)
+static void control_budget_grant_first(void)
 {
     for (uint32_t vdev = 0; room.began && vdev < room.initial_count; vdev++) {
-        struct room_use use;
-        room_read(vdev, &use);
+        struct budget_use use;
+        budget_read(vdev, &use);
         if (!use.limited)
-            room_grant(vdev, room.initial[vdev]);
+            budget_grant(vdev, room.initial[vdev]);
     }
     if (room.began)
         room.initial_count = 0;
 }
 
-void control_room_begin(void)
+void control_budget_begin(void)
 {
     pthread_mutex_lock(&room.lock);
     room.began = true;
-    control_room_grant_first();
+    control_budget_grant_first();
     pthread_mutex_unlock(&room.lock);
 }
 
-void control_room_connected(const msgpack_object *welcome)
+void control_budget_connected(const msgpack_object *welcome)
 {
     const msgpack_object *items;
     size_t count = field_array(welcome, "grants", &items);
@@ -123,19 +123,19 @@ void control_room_connected(const msgpack_object *welcome)
         room.initial[room.initial_count] = items[room.initial_count].via.u64;
         room.initial_count++;
     }
-    control_room_grant_first();
+    control_budget_grant_first();
     pthread_mutex_unlock(&room.lock);
 }
 
 /** Nobody will answer: who waits goes on. Locked. */
-static void control_room_answer_all(void)
+static void control_budget_answer_all(void)
 {
     for (struct need *need = room.needs; need; need = need->next)
         need->answered = true;
     pthread_cond_broadcast(&room.answered);
 }
 
-void control_room_alone(void)
+void control_budget_alone(void)
 {
     pthread_mutex_lock(&room.lock);
     if (room.connected) {
@@ -145,11 +145,11 @@ void control_room_alone(void)
     }
     room.connected = false;
     if (clock_now_ns() >= room.until_ns)
-        control_room_answer_all();
+        control_budget_answer_all();
     pthread_mutex_unlock(&room.lock);
 }
 
-void control_room_again(void)
+void control_budget_again(void)
 {
     pthread_mutex_lock(&room.lock);
     room.until_ns = clock_now_ns() + PATIENCE_NS;
@@ -157,7 +157,7 @@ void control_room_again(void)
 }
 
 /** The next need that was not sent, where there is somebody to send it to. Locked. */
-static struct need *control_room_unsent(void)
+static struct need *control_budget_unsent(void)
 {
     struct need *need = room.connected ? room.needs : NULL;
 
@@ -166,21 +166,21 @@ static struct need *control_room_unsent(void)
     return need;
 }
 
-bool control_room_needs(void)
+bool control_budget_needs(void)
 {
     pthread_mutex_lock(&room.lock);
-    bool needs = control_room_unsent() != NULL;
+    bool needs = control_budget_unsent() != NULL;
     pthread_mutex_unlock(&room.lock);
     return needs;
 }
 
-static void control_room_send_needs(void *data, void (*send)(void *data, struct frame *frame))
+static void control_budget_send_needs(void *data, void (*send)(void *data, struct frame *frame))
 {
     for (;;) {
         struct frame frame;
 
         pthread_mutex_lock(&room.lock);
-        struct need *need = control_room_unsent();
+        struct need *need = control_budget_unsent();
         if (need) {
             need->sent = true;
             frame_init(&frame, MSG_NEED);
@@ -199,7 +199,7 @@ static void control_room_send_needs(void *data, void (*send)(void *data, struct 
     }
 }
 
-void control_room_heard(void)
+void control_budget_heard(void)
 {
     pthread_mutex_lock(&room.lock);
     room.unheard = 0;
@@ -207,8 +207,8 @@ void control_room_heard(void)
 }
 
 /** False when it is time to give up the agent. */
-static bool control_room_ask_whether_alive(bool waits, void *data,
-                                           void (*send)(void *data, struct frame *frame))
+static bool control_budget_ask_whether_alive(bool waits, void *data,
+                                             void (*send)(void *data, struct frame *frame))
 {
     struct frame frame;
 
@@ -226,7 +226,7 @@ static bool control_room_ask_whether_alive(bool waits, void *data,
         room.connected = false;
         room.unheard = 0;
         room.until_ns = clock_now_ns();
-        control_room_answer_all();
+        control_budget_answer_all();
     } else if (due) {
         room.unheard++;
         room.alive_ns = clock_now_ns();
@@ -239,15 +239,15 @@ static bool control_room_ask_whether_alive(bool waits, void *data,
     return !hung;
 }
 
-bool control_room_serve(bool waits, void *data, void (*send)(void *data, struct frame *frame))
+bool control_budget_serve(bool waits, void *data, void (*send)(void *data, struct frame *frame))
 {
     bool look = ++room.turns % SLACK_TURNS == 0;
 
-    if (!control_room_ask_whether_alive(waits, data, send))
+    if (!control_budget_ask_whether_alive(waits, data, send))
         return false;
-    control_room_send_needs(data, send);
+    control_budget_send_needs(data, send);
     for (uint32_t vdev = 0; vdev < PROTOCOL_VDEVS_MAX; vdev++) {
-        uint64_t bytes = look ? room_slack(vdev) : 0;
+        uint64_t bytes = look ? budget_slack(vdev) : 0;
 
         pthread_mutex_lock(&room.lock);
         bytes += room.returns[vdev];
@@ -266,7 +266,7 @@ bool control_room_serve(bool waits, void *data, void (*send)(void *data, struct 
     return true;
 }
 
-static void control_room_shrink_ended(uint32_t vdev, uint64_t gone)
+static void control_budget_shrink_ended(uint32_t vdev, uint64_t gone)
 {
     pthread_mutex_lock(&room.lock);
     room.returns[vdev] += gone;
@@ -275,30 +275,30 @@ static void control_room_shrink_ended(uint32_t vdev, uint64_t gone)
     room.wake();
 }
 
-static void *control_room_shrink_main(void *data)
+static void *control_budget_shrink_main(void *data)
 {
     struct shrink *shrink = data;
 
-    control_room_shrink_ended(shrink->vdev, room_shrink(shrink->vdev, shrink->bytes));
+    control_budget_shrink_ended(shrink->vdev, budget_shrink(shrink->vdev, shrink->bytes));
     free(shrink);
     return NULL;
 }
 
 /** It waits for the device, so not on the control thread. The agent waits for the answer, so that
  * there is one also without memory or a thread for it. */
-static void control_room_take_shrink(uint32_t vdev, uint64_t bytes)
+static void control_budget_take_shrink(uint32_t vdev, uint64_t bytes)
 {
     struct shrink *shrink = malloc(sizeof(*shrink));
 
     if (shrink)
         *shrink = (struct shrink){vdev, bytes};
-    if (!shrink || thread_start("reseat-shrink", 0, control_room_shrink_main, shrink, NULL)) {
+    if (!shrink || thread_start("reseat-shrink", 0, control_budget_shrink_main, shrink, NULL)) {
         free(shrink);
-        control_room_shrink_ended(vdev, 0);
+        control_budget_shrink_ended(vdev, 0);
     }
 }
 
-void control_room_answer(const msgpack_object *map)
+void control_budget_answer(const msgpack_object *map)
 {
     uint64_t id = field_u64(map, "id", 0);
 
@@ -306,9 +306,9 @@ void control_room_answer(const msgpack_object *map)
     for (struct need *need = room.needs; need; need = need->next) {
         if (need->id != id || need->answered)
             continue;
-        need->answer = field_is(map, "way", WAY_AGAIN)   ? ROOM_AGAIN
-                       : field_is(map, "way", WAY_SPILL) ? ROOM_SPILL
-                                                         : ROOM_REFUSE;
+        need->answer = field_is(map, "way", WAY_AGAIN)   ? BUDGET_AGAIN
+                       : field_is(map, "way", WAY_SPILL) ? BUDGET_SPILL
+                                                         : BUDGET_REFUSE;
         need->answered = true;
     }
     pthread_cond_broadcast(&room.answered);
@@ -317,25 +317,25 @@ void control_room_answer(const msgpack_object *map)
 
 /* What does not say whose or how much changes nothing. */
 
-void control_room_granted(const msgpack_object *map)
+void control_budget_granted(const msgpack_object *map)
 {
     uint64_t vdev = field_u64(map, "seat", PROTOCOL_VDEVS_MAX);
     uint64_t bytes = field_u64(map, "bytes", UINT64_MAX);
 
     if (vdev < PROTOCOL_VDEVS_MAX && bytes != UINT64_MAX)
-        room_grant((uint32_t)vdev, bytes);
+        budget_grant((uint32_t)vdev, bytes);
 }
 
-void control_room_shrink(const msgpack_object *map)
+void control_budget_shrink(const msgpack_object *map)
 {
     uint64_t vdev = field_u64(map, "seat", PROTOCOL_VDEVS_MAX);
 
     if (vdev < PROTOCOL_VDEVS_MAX)
-        control_room_take_shrink((uint32_t)vdev, field_u64(map, "bytes", UINT64_MAX));
+        control_budget_take_shrink((uint32_t)vdev, field_u64(map, "bytes", UINT64_MAX));
 }
 
 /* What waits in the parent is not waited for. */
-static void control_room_in_child(void)
+static void control_budget_in_child(void)
 {
     room.connected = false;
     room.until_ns = 0;
@@ -349,4 +349,4 @@ static void control_room_in_child(void)
 FORK_PART = {.rank = FORK_TABLE,
              .long_lock = &room.lock,
              .changed = {&room.answered},
-             .in_child = control_room_in_child};
+             .in_child = control_budget_in_child};

@@ -1,4 +1,4 @@
-#include "tests/interpose/control/control_room_rig.h"
+#include "tests/interpose/control/control_budget_rig.h"
 
 #include <errno.h>
 #include <string.h>
@@ -13,12 +13,12 @@
 
 /* ---- the clock ---- */
 
-_Atomic uint64_t room_clock_ns = 100 * SECOND_NS;
+_Atomic uint64_t budget_clock_ns = 100 * SECOND_NS;
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now)
 {
-    uint64_t now = atomic_load(&room_clock_ns);
+    uint64_t now = atomic_load(&budget_clock_ns);
     (void)clock;
     *ret_now = (struct timespec){(time_t)(now / SECOND_NS), (long)(now % SECOND_NS)};
     return 0;
@@ -26,99 +26,99 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now)
 
 /* ---- the engine ---- */
 
-enum room_answer (*room_policy)(const struct room_need *need);
-struct room_vdev room_vdevs[PROTOCOL_VDEVS_MAX];
-unsigned room_grants, room_slack_looks;
-bool room_spill_blocks, room_read_blocks;
-sem_t room_spilling, room_may_spill, room_reading;
+enum budget_answer (*budget_policy)(const struct budget_need *need);
+struct budget_vdev budget_vdevs[PROTOCOL_VDEVS_MAX];
+unsigned budget_grants, budget_slack_looks;
+bool budget_spill_blocks, budget_read_blocks;
+sem_t budget_spilling, budget_may_spill, budget_reading;
 
-void room_set_policy(enum room_answer (*decide)(const struct room_need *need))
+void budget_set_policy(enum budget_answer (*decide)(const struct budget_need *need))
 {
-    room_policy = decide;
+    budget_policy = decide;
 }
 
-void room_grant(uint32_t vdev, uint64_t bytes)
+void budget_grant(uint32_t vdev, uint64_t bytes)
 {
     cr_assert_lt(vdev, PROTOCOL_VDEVS_MAX);
-    room_vdevs[vdev].granted += bytes;
-    room_vdevs[vdev].limited = true;
-    room_grants++;
+    budget_vdevs[vdev].granted += bytes;
+    budget_vdevs[vdev].limited = true;
+    budget_grants++;
 }
 
-uint64_t room_shrink(uint32_t vdev, uint64_t bytes)
+uint64_t budget_shrink(uint32_t vdev, uint64_t bytes)
 {
     cr_assert_lt(vdev, PROTOCOL_VDEVS_MAX);
-    if (room_spill_blocks) {
-        sem_post(&room_spilling);
-        sem_wait(&room_may_spill);
+    if (budget_spill_blocks) {
+        sem_post(&budget_spilling);
+        sem_wait(&budget_may_spill);
     }
-    uint64_t granted = room_vdevs[vdev].granted, gone = granted > bytes ? granted - bytes : 0;
-    room_vdevs[vdev].granted -= gone;
+    uint64_t granted = budget_vdevs[vdev].granted, gone = granted > bytes ? granted - bytes : 0;
+    budget_vdevs[vdev].granted -= gone;
     return gone;
 }
 
-uint64_t room_slack(uint32_t vdev)
+uint64_t budget_slack(uint32_t vdev)
 {
     cr_assert_lt(vdev, PROTOCOL_VDEVS_MAX);
-    uint64_t bytes = room_vdevs[vdev].slack;
-    room_vdevs[vdev].slack = 0;
-    room_slack_looks++;
+    uint64_t bytes = budget_vdevs[vdev].slack;
+    budget_vdevs[vdev].slack = 0;
+    budget_slack_looks++;
     return bytes;
 }
 
-void room_read(uint32_t vdev, struct room_use *ret_use)
+void budget_read(uint32_t vdev, struct budget_use *ret_use)
 {
     cr_assert_lt(vdev, PROTOCOL_VDEVS_MAX);
-    if (room_read_blocks) {
-        sem_post(&room_reading);
+    if (budget_read_blocks) {
+        sem_post(&budget_reading);
         for (;;)
             pause();
     }
-    *ret_use =
-        (struct room_use){.granted = room_vdevs[vdev].granted, .limited = room_vdevs[vdev].limited};
+    *ret_use = (struct budget_use){.granted = budget_vdevs[vdev].granted,
+                                   .limited = budget_vdevs[vdev].limited};
 }
 
 /* ---- threads ---- */
 
-bool room_no_threads;
-unsigned room_threads;
-sem_t room_woken;
-void (*room_on_wake)(void);
+bool budget_no_threads;
+unsigned budget_threads;
+sem_t budget_woken;
+void (*budget_on_wake)(void);
 static pthread_t threads[THREADS_MAX];
 
 int thread_start(const char *name, size_t stack, void *(*run)(void *), void *data,
                  pthread_t *ret_thread)
 {
     (void)name, (void)stack, (void)ret_thread;
-    if (room_no_threads)
+    if (budget_no_threads)
         return -EAGAIN;
-    cr_assert_lt(room_threads, THREADS_MAX);
-    cr_assert_eq(pthread_create(&threads[room_threads++], NULL, run, data), 0);
+    cr_assert_lt(budget_threads, THREADS_MAX);
+    cr_assert_eq(pthread_create(&threads[budget_threads++], NULL, run, data), 0);
     return 0;
 }
 
 static void wake(void)
 {
-    if (room_on_wake)
-        room_on_wake();
-    sem_post(&room_woken);
+    if (budget_on_wake)
+        budget_on_wake();
+    sem_post(&budget_woken);
 }
 
 static void *ask_main(void *data)
 {
     struct asker *asker = data;
-    asker->answer = room_policy(&asker->need);
+    asker->answer = budget_policy(&asker->need);
     return NULL;
 }
 
-void ask(struct asker *asker, const struct room_need *need)
+void ask(struct asker *asker, const struct budget_need *need)
 {
     *asker = (struct asker){.need = *need};
     cr_assert_eq(pthread_create(&asker->thread, NULL, ask_main, asker), 0);
-    sem_wait(&room_woken);
+    sem_wait(&budget_woken);
 }
 
-uint64_t asked(struct asker *asker, const struct room_need *need)
+uint64_t asked(struct asker *asker, const struct budget_need *need)
 {
     ask(asker, need);
     cr_assert_eq(serve(), 1);
@@ -126,7 +126,7 @@ uint64_t asked(struct asker *asker, const struct room_need *need)
     return sent[0].id;
 }
 
-enum room_answer answer_of(struct asker *asker)
+enum budget_answer answer_of(struct asker *asker)
 {
     pthread_join(asker->thread, NULL);
     return asker->answer;
@@ -137,7 +137,7 @@ enum room_answer answer_of(struct asker *asker)
 struct sent sent[SENT_MAX];
 unsigned sent_count;
 bool sent_breaks;
-bool room_served;
+bool budget_served;
 
 /* What @frame says, to be given to message_finish(). Finishes it. */
 static void deliver(struct frame *frame, struct message *ret_message)
@@ -169,15 +169,15 @@ static void hear(void *data, struct frame *frame)
     cr_assert(field_string(map, "type", one->type, sizeof(one->type)));
     message_finish(&message);
     if (sent_breaks)
-        control_room_alone();
+        control_budget_alone();
 }
 
-bool room_waits;
+bool budget_waits;
 
 unsigned serve(void)
 {
     sent_count = 0;
-    room_served = control_room_serve(room_waits, sent, hear);
+    budget_served = control_budget_serve(budget_waits, sent, hear);
     return sent_count;
 }
 
@@ -186,11 +186,11 @@ void take(struct frame *frame)
     struct message message;
     deliver(frame, &message);
     if (field_is(&message.root, "type", MSG_ANSWER))
-        control_room_answer(&message.root);
+        control_budget_answer(&message.root);
     else if (field_is(&message.root, "type", MSG_GRANT))
-        control_room_granted(&message.root);
+        control_budget_granted(&message.root);
     else if (field_is(&message.root, "type", MSG_SHRINK))
-        control_room_shrink(&message.root);
+        control_budget_shrink(&message.root);
     message_finish(&message);
 }
 
@@ -198,7 +198,7 @@ void take_welcome(struct frame *frame)
 {
     struct message message;
     deliver(frame, &message);
-    control_room_connected(&message.root);
+    control_budget_connected(&message.root);
     message_finish(&message);
 }
 
@@ -236,10 +236,10 @@ void tell(const char *type, uint64_t vdev, uint64_t bytes)
 void shrink(uint64_t vdev, uint64_t bytes)
 {
     tell(MSG_SHRINK, vdev, bytes);
-    sem_wait(&room_woken);
+    sem_wait(&budget_woken);
 }
 
-void expect_need(uint64_t id, const struct room_need *need)
+void expect_need(uint64_t id, const struct budget_need *need)
 {
     cr_assert_eq(serve(), 1);
     cr_assert_str_eq(sent[0].type, MSG_NEED);
@@ -262,19 +262,19 @@ void expect_return(unsigned index, uint64_t vdev, uint64_t bytes)
     cr_assert_eq(sent[index].fields, 3);
 }
 
-void room_rig_begin(void)
+void budget_rig_begin(void)
 {
-    sem_init(&room_woken, 0, 0);
-    sem_init(&room_spilling, 0, 0);
-    sem_init(&room_may_spill, 0, 0);
-    sem_init(&room_reading, 0, 0);
+    sem_init(&budget_woken, 0, 0);
+    sem_init(&budget_spilling, 0, 0);
+    sem_init(&budget_may_spill, 0, 0);
+    sem_init(&budget_reading, 0, 0);
     cr_assert_eq(fork_watch(), 0);
-    control_room_start(wake);
+    control_budget_start(wake);
 }
 
-void room_rig_finish(void)
+void budget_rig_finish(void)
 {
-    for (unsigned i = 0; i < room_threads; i++)
+    for (unsigned i = 0; i < budget_threads; i++)
         pthread_join(threads[i], NULL);
 }
 

@@ -1,7 +1,7 @@
 #include "state/base/log.h"
+#include "state/budget/budget.h"
 #include "state/memory/memory.h"
 #include "state/object/lost.h"
-#include "state/room/room.h"
 
 /*
  * A program that left a device on demand has bytes there, and that device can be lost as well.
@@ -28,7 +28,7 @@ static bool data_lost_is_any_data_lost(void)
     return any;
 }
 
-bool room_lose_data_lost(void)
+bool budget_lose_data_lost(void)
 {
     uintptr_t cursor = 0;
     struct context *context;
@@ -47,14 +47,14 @@ bool room_lose_data_lost(void)
     return true;
 }
 
-bool room_find_data_lost(void)
+bool budget_find_data_lost(void)
 {
     gate_enter();
     bool data_lost = data_lost_is_any_data_lost();
     gate_leave();
     if (!data_lost || gate_close(0) != 0)
         return false;
-    data_lost = room_lose_data_lost();
+    data_lost = budget_lose_data_lost();
     gate_open();
     return data_lost;
 }

@@ -5,12 +5,12 @@
 #include "state/base/span.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/long_lock.h"
+#include "state/budget/budget.h"
 #include "state/command/parts.h"
 #include "state/command/residency_token.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/object/lost.h"
-#include "state/room/room.h"
 
 /*
  * Programs with several residences: what a command needs is copied to where it runs.
@@ -121,11 +121,11 @@ static cl_int bring_make_real(const struct bringing *b, uint8_t residence_index,
 }
 
 /* More than is missing, so that the next commands find room without draining the device again. */
-static uint64_t bring_to_free(const struct account *account, uint64_t missing)
+static uint64_t bring_to_free(const struct budget *budget, uint64_t missing)
 {
-    uint64_t limit = account_limit(account), held = atomic_load(&account->held);
+    uint64_t limit = budget_limit(budget), held = atomic_load(&budget->held);
     uint64_t over = held + missing > limit ? held + missing - limit : missing;
-    uint64_t share = limit == ACCOUNT_UNLIMITED ? 0 : limit / SPILL_SHARE;
+    uint64_t share = limit == BUDGET_UNLIMITED ? 0 : limit / SPILL_SHARE;
     return over > share ? over : share;
 }
 
@@ -134,27 +134,27 @@ static uint64_t bring_to_free(const struct account *account, uint64_t missing)
 static bool bring_squeeze(struct bringing *b, struct residence *residence)
 {
     struct command *command = b->command;
-    uint64_t held = atomic_load(&residence->device->account.held);
+    uint64_t held = atomic_load(&residence->device->budget.held);
     if (command->squeezes <= COMMAND_SQUEEZES) {
         unsigned left = COMMAND_SQUEEZES - command->squeezes;
-        if (room_make(residence, left ? held >> left : UINT64_MAX, command, &b->later) != 0)
+        if (budget_make(residence, left ? held >> left : UINT64_MAX, command, &b->later) != 0)
             return true;
     }
     command->squeezes = COMMAND_SQUEEZES + 1;
     return false;
 }
 
-/* Everything real, with other objects spilled for it once the command has its turn. NO_ROOM, or
+/* Everything real, with other objects spilled for it once the command has its turn. OVER_BUDGET, or
  * what the driver says, with b->missing set: that was not enough. Gate closed. */
 static cl_int bring_find_room(struct bringing *b, uint8_t residence_index)
 {
     struct residence *residence = b->context->at[residence_index];
-    cl_int reason = NO_ROOM;
+    cl_int reason = OVER_BUDGET;
     if (b->command->shortage != CL_SUCCESS) {
         reason = b->command->shortage;
         b->command->shortage = CL_SUCCESS;
         if (!bring_squeeze(b, residence)) {
-            b->missing = room_least(b->command);
+            b->missing = budget_least(b->command);
             return reason;
         }
     }
@@ -163,8 +163,8 @@ static cl_int bring_find_room(struct bringing *b, uint8_t residence_index)
         if (error != CL_SUCCESS || b->missing == 0)
             return error;
         if (!residency_token_has(b->command) ||
-            room_make(residence, bring_to_free(&residence->device->account, b->missing), b->command,
-                      &b->later) == 0)
+            budget_make(residence, bring_to_free(&residence->device->budget, b->missing),
+                        b->command, &b->later) == 0)
             return reason;
     }
 }
@@ -325,12 +325,12 @@ static bool bring_is_real(const struct command *command, uint8_t residence_index
 /* Whoever copies with a residence's io queue beside movers, which keep each other away. */
 static struct long_lock copying = LONG_LOCK_INITIALIZER;
 
-void room_copy_begin(void)
+void budget_copy_begin(void)
 {
     (void)long_lock_take(&copying, 0);
 }
 
-void room_copy_end(void)
+void budget_copy_end(void)
 {
     long_lock_release(&copying);
 }
@@ -343,7 +343,7 @@ static cl_int bring_copy_all(struct bringing *b)
     cl_int error = CL_SUCCESS;
     if (gate_close(0) != 0)
         return CL_OUT_OF_RESOURCES;
-    room_copy_begin();
+    budget_copy_begin();
     uint8_t residence_index =
         atomic_load(&b->context->residence_index[b->command->queue->vdev_index]);
     for (size_t i = 0; error == CL_SUCCESS && residence_index != RESIDENCE_NONE && i < b->count;
@@ -353,9 +353,9 @@ static cl_int bring_copy_all(struct bringing *b)
             error = bring_copy(b, &b->absent[i], residence_index);
     if (error == CL_SUCCESS && ops->bring && bring_is_real(b->command, residence_index))
         error = ops->bring(b->command, residence_index);
-    room_copy_end();
+    budget_copy_end();
     if (error != CL_SUCCESS)
-        (void)room_lose_data_lost();
+        (void)budget_lose_data_lost();
     gate_open();
     return error;
 }
@@ -369,17 +369,17 @@ static cl_int bring_ask(struct bringing *b, struct device *device, cl_int reason
     for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));)
         least += memory->root->size;
     residency_token_release(b->command);
-    enum room_answer answer = room_ask(device, b->missing, least, true, reason);
+    enum budget_answer answer = budget_ask(device, b->missing, least, true, reason);
     /* With what it may have now others can be spilled for it. Where that was in vain again and
      * again others took what was freed, or the limit was lowered meanwhile: that is no error. */
-    if (answer == ROOM_SPILL && reason == NO_ROOM) {
+    if (answer == BUDGET_SPILL && reason == OVER_BUDGET) {
         if (++b->command->spills > SPILLS_MAX)
-            room_exceed(device, b->missing);
+            budget_exceed(device, b->missing);
         return CL_SUCCESS;
     }
-    if (answer == ROOM_AGAIN)
+    if (answer == BUDGET_AGAIN)
         return CL_SUCCESS;
-    return reason == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : reason;
+    return reason == OVER_BUDGET ? CL_MEM_OBJECT_ALLOCATION_FAILURE : reason;
 }
 
 /* The first look: what is absent is listed, and marked. */
@@ -445,7 +445,7 @@ static cl_int bring(struct bringing *b)
 /* Threads that bring. */
 static _Atomic unsigned bringing;
 
-bool room_is_brought(void)
+bool budget_is_brought(void)
 {
     return atomic_load_explicit(&bringing, memory_order_relaxed) != 0;
 }

@@ -1,12 +1,12 @@
-#ifndef RESEAT_TESTS_STATE_ROOM_TEST_ROOM_COMMON_H
-#define RESEAT_TESTS_STATE_ROOM_TEST_ROOM_COMMON_H
+#ifndef RESEAT_TESTS_STATE_BUDGET_TEST_BUDGET_COMMON_H
+#define RESEAT_TESTS_STATE_BUDGET_TEST_BUDGET_COMMON_H
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/budget/budget.h"
 #include "state/memory/memory.h"
-#include "state/room/room.h"
 #include "tests/support/engine_rig.h"
 
 /*
@@ -41,12 +41,12 @@ static struct {
     _Atomic unsigned asked, failed;
     uint64_t total, least, wanted;
     bool owns;
-    enum room_answer answer;
+    enum budget_answer answer;
     const char *device; /* moves there first */
     uint64_t grants;    /* grants that much first */
 } policy;
 
-static inline enum room_answer decide(const struct room_need *need)
+static inline enum budget_answer decide(const struct budget_need *need)
 {
     atomic_fetch_add(&policy.asked, 1);
     atomic_fetch_add(&policy.failed, need->failed);
@@ -55,27 +55,27 @@ static inline enum room_answer decide(const struct room_need *need)
     policy.least = need->least;
     policy.wanted = need->wanted;
     if (policy.grants)
-        room_grant(need->vdev, policy.grants);
+        budget_grant(need->vdev, policy.grants);
     if (policy.device)
         engine_rig_moves(&rig, policy.device);
     return policy.answer;
 }
 
-static inline struct account *account(const char *name)
+static inline struct budget *budget(const char *name)
 {
     struct device *device;
     cr_assert_eq(driver_open_device(engine_rig_key(&rig, name), &device), 0);
-    return &device->account;
+    return &device->budget;
 }
 
-static inline void begin(const char *config, enum room_answer answer)
+static inline void begin(const char *config, enum budget_answer answer)
 {
     engine_rig_open(&rig, config);
     engine_program_open(&rig, 0, source, &program);
     add = engine_kernel(program.program, "add");
     set = engine_kernel(program.program, "set");
     policy.answer = answer;
-    room_set_policy(decide);
+    budget_set_policy(decide);
 }
 
 static inline void make(size_t count)

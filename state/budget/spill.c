@@ -3,11 +3,11 @@
 #include "state/base/array.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
+#include "state/budget/budget.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 #include "state/memory/replica.h"
 #include "state/program/kernel.h"
-#include "state/room/room.h"
 
 /*
  * Spilling: the device's replica of an object that has not been used for the longest is brought to
@@ -15,7 +15,7 @@
  * for its room.
  */
 
-uint64_t room_least(const struct command *command)
+uint64_t budget_least(const struct command *command)
 {
     uint64_t least = 0, before = memory_stamp_latest();
     struct memory *memory;
@@ -189,14 +189,14 @@ static size_t spill_choose(struct victims *victims, uint64_t bytes)
     return count;
 }
 
-uint64_t room_make(struct residence *residence, uint64_t bytes, const struct command *command,
-                   bool *ret_later)
+uint64_t budget_make(struct residence *residence, uint64_t bytes, const struct command *command,
+                     bool *ret_later)
 {
     struct victims victims = {0};
-    struct account *account = &residence->device->account;
+    struct budget *budget = &residence->device->budget;
     uint64_t freed = 0, since = memory_stamp_latest(), begun = span_begin();
     if (command)
-        account_raise(&account->least, room_least(command));
+        budget_raise(&budget->least, budget_least(command));
     spill_collect(residence->device, since, &victims);
     size_t count = spill_choose(&victims, bytes);
     for (size_t at = 0, end; at < count; at = end) {
@@ -208,7 +208,7 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
     spill_victims_finish(&victims);
     span_end(begun, "room", "spill", "bytes", freed);
     *ret_later = victims.later;
-    atomic_store(&account->tight, true);
-    atomic_fetch_add(&account->spilled, freed);
+    atomic_store(&budget->tight, true);
+    atomic_fetch_add(&budget->spilled, freed);
     return freed;
 }

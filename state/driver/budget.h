@@ -1,0 +1,119 @@
+#ifndef RESEAT_STATE_DRIVER_BUDGET_H
+#define RESEAT_STATE_DRIVER_BUDGET_H
+
+#include <CL/cl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+
+/*
+ * Device memory: what the program has on one device, against what it may have there. Thread-safe
+ * and wait-free.
+ */
+
+#define BUDGET_UNLIMITED UINT64_MAX
+
+struct budget {
+    /* Read by every command. */
+    atomic_bool tight;     /**< Something was spilled: commands say what they use, so that the rest
+                                can be told. */
+    atomic_bool limited;   /**< Somebody said what it may have. */
+    char apart[62];        /**< What waits and allocations write is in other cache lines. */
+    _Atomic uint64_t held; /**< Bytes of the real objects there. */
+    _Atomic uint64_t granted;       /**< Bytes that they may have, where `limited`. */
+    _Atomic uint64_t peak;          /**< The most that they ever had. */
+    _Atomic uint64_t least;         /**< The most that one command named, as far as is known. */
+    _Atomic uint64_t spilled;       /**< Bytes that went to host memory for want of room, in all. */
+    _Atomic uint32_t waiting;       /**< Threads that wait for commands there, ... */
+    _Atomic uint64_t waiting_since; /**< ...without a gap since then. Nanoseconds, as all here. */
+    _Atomic uint64_t waited;        /**< For how long some did since budget_share(), before that. */
+    _Atomic uint64_t shared;        /**< When that was; 0: never. */
+    _Atomic uint32_t busy;          /**< status.c */
+    _Atomic uint32_t asking;        /**< Threads that wait for the policy's answer: budget_ask. */
+};
+
+/** What an object says that is not made, because it exceeds the limit: no error of OpenCL's. */
+#define OVER_BUDGET 2
+
+/** True for OVER_BUDGET, and for what drivers say when memory runs out. */
+static inline bool is_shortage(cl_int error)
+{
+    return error == OVER_BUDGET || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+           error == CL_OUT_OF_RESOURCES;
+}
+
+static inline uint64_t budget_limit(const struct budget *budget)
+{
+    return atomic_load_explicit(&budget->limited, memory_order_relaxed)
+               ? atomic_load_explicit(&budget->granted, memory_order_relaxed)
+               : BUDGET_UNLIMITED;
+}
+
+static inline void budget_raise(_Atomic uint64_t *mark, uint64_t value)
+{
+    uint64_t old = atomic_load_explicit(mark, memory_order_relaxed);
+    while (value > old && !atomic_compare_exchange_weak_explicit(
+                              mark, &old, value, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+static inline void budget_return(struct budget *budget, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&budget->held, bytes, memory_order_relaxed);
+}
+
+/** Take @bytes. False, with nothing taken, when that exceeds the limit. */
+static inline bool budget_take(struct budget *budget, uint64_t bytes)
+{
+    uint64_t held = atomic_fetch_add_explicit(&budget->held, bytes, memory_order_relaxed) + bytes;
+    if (UNLIKELY(held > budget_limit(budget))) {
+        budget_return(budget, bytes);
+        return false;
+    }
+    return true;
+}
+
+/** What was taken is there. */
+static inline void budget_note(struct budget *budget)
+{
+    budget_raise(&budget->peak, atomic_load_explicit(&budget->held, memory_order_relaxed));
+}
+
+/** A thread waits for commands there from now on, and no more: who waits is how busy the device is.
+ * @now_ns  clock_now_ns(). */
+static inline void budget_wait_begin(struct budget *budget, uint64_t now_ns)
+{
+    if (atomic_fetch_add_explicit(&budget->waiting, 1, memory_order_acq_rel) == 0)
+        atomic_store_explicit(&budget->waiting_since, now_ns, memory_order_release);
+}
+
+static inline void budget_wait_end(struct budget *budget, uint64_t now_ns)
+{
+    uint64_t since = atomic_load_explicit(&budget->waiting_since, memory_order_acquire);
+    if (atomic_fetch_sub_explicit(&budget->waiting, 1, memory_order_acq_rel) == 1 && now_ns > since)
+        atomic_fetch_add_explicit(&budget->waited, now_ns - since, memory_order_relaxed);
+}
+
+/** Thousandths of the time since this was last asked in which somebody waited. By one thread at a
+ * time; threads that begin and end meanwhile are counted to within a moment. */
+static inline uint32_t budget_share(struct budget *budget, uint64_t now_ns)
+{
+    uint64_t last = atomic_exchange(&budget->shared, now_ns);
+    if (atomic_load(&budget->waiting) != 0) {
+        uint64_t since = atomic_exchange(&budget->waiting_since, now_ns);
+        atomic_fetch_add(&budget->waited, now_ns > since ? now_ns - since : 0);
+    }
+    uint64_t waited = atomic_exchange(&budget->waited, 0);
+    if (last == 0 || now_ns <= last)
+        return 0;
+    return waited < now_ns - last ? (uint32_t)(waited * 1000 / (now_ns - last)) : 1000;
+}
+
+static inline bool budget_is_tight(const struct budget *budget)
+{
+    return UNLIKELY(atomic_load_explicit(&budget->tight, memory_order_relaxed));
+}
+
+#endif
