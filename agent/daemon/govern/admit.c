@@ -236,18 +236,20 @@ static void admit_fail(struct agent *agent, const struct request *request, const
 {
     struct program *program = request->program;
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
-    enum program_bar_cause cause = lasting ? BAR_BUILD : refused ? BAR_REFUSED : BAR_FAILED;
+    enum program_exclusion_cause cause = lasting   ? EXCLUSION_BUILD
+                                         : refused ? EXCLUSION_REFUSED
+                                                   : EXCLUSION_FAILED;
 
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0)
         return; /* That says nothing of the device. */
-    if (request->target != LEDGER_NONE && cause == BAR_FAILED && accounts_believe(program))
+    if (request->target != LEDGER_NONE && cause == EXCLUSION_FAILED && accounts_believe(program))
         losses_failed(agent, request->target);
     /* Whoever asked, the policy need not try what is known to fail. */
     if (request->target != LEDGER_NONE && (request->ours || lasting))
-        bars_add(agent, program, request->target, cause, reason);
+        exclusions_add(agent, program, request->target, cause, reason);
     else if (request->ours)
-        bars_rest(agent, program);
+        exclusions_rest(agent, program);
     if (request->ours) {
         snprintf(program->governed.why, sizeof(program->governed.why), "its %s was %s: %.180s",
                  request->verb, refused ? "refused" : "rolled back", reason);

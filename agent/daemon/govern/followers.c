@@ -71,8 +71,10 @@ const char *drain_stay_reason(const struct agent *agent, const struct program *p
         return "it does not answer (is it stopped?)";
     if (program->status.fenced)
         return program->status.right_problem;
-    for (unsigned i = 0; i < governed->bar_count; i++)
-        reason = bars_hold(agent, program, &governed->bars[i]) ? governed->bars[i].reason : reason;
+    for (unsigned i = 0; i < governed->exclusion_count; i++)
+        reason = exclusions_hold(agent, program, &governed->exclusions[i])
+                     ? governed->exclusions[i].reason
+                     : reason;
     return reason;
 }
 

@@ -285,13 +285,13 @@ void needs_drop(struct agent *agent, const struct program *program);
 /* Devices that a program is kept off for a while, and programs that are left alone for a while. */
 
 /** A step of @program failed: leave it alone, for longer each time. */
-void bars_rest(struct agent *agent, struct program *program);
+void exclusions_rest(struct agent *agent, struct program *program);
 /** Keep @program off the device for as long as @cause asks for, with @reason for the operator. */
-void bars_add(struct agent *agent, struct program *program, uint32_t device,
-              enum program_bar_cause cause, const char *reason);
+void exclusions_add(struct agent *agent, struct program *program, uint32_t device,
+                    enum program_exclusion_cause cause, const char *reason);
 /** Whether that still keeps @program off the device. */
-bool bars_hold(const struct agent *agent, const struct program *program,
-               const struct program_bar *bar);
+bool exclusions_hold(const struct agent *agent, const struct program *program,
+                     const struct program_exclusion *exclusion);
 
 /** The list of devices, or the configuration, is another: what programs may have is kept with it,
  *  and they are told what there is more of. */

@@ -65,7 +65,8 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index,
         if (accounts_believe(program))
             losses_take_away(agent, device, false, why);
         else
-            bars_add(agent, program, device, BAR_FAILED, why); /* so that it goes elsewhere */
+            exclusions_add(agent, program, device, EXCLUSION_FAILED,
+                           why); /* so that it goes elsewhere */
     }
     if (vdev->seeks && !before->seeks)
         losses_queue(agent, program, index);

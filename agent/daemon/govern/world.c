@@ -80,7 +80,7 @@ static bool world_has_requests(const struct agent *agent, const struct program *
     return false;
 }
 
-static void world_bar(uint64_t *barred, uint32_t device)
+static void world_exclusion(uint64_t *barred, uint32_t device)
 {
     barred[device / 64] |= 1ull << (device % 64);
 }
@@ -88,16 +88,16 @@ static void world_bar(uint64_t *barred, uint32_t device)
 /** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
  * what its environment does not show; what has less than it asked for, and all that it is not bound
  * to or does not queue for. */
-static void world_put_bars(const struct agent *agent, const struct group *group, uint32_t own,
-                           uint64_t *barred)
+static void world_put_exclusions(const struct agent *agent, const struct group *group, uint32_t own,
+                                 uint64_t *barred)
 {
     const struct program *program = group->program;
     const struct program_device *vdev = &program->vdevs[group->vdev];
 
-    for (unsigned i = 0; i < program->governed.bar_count; i++) {
-        const struct program_bar *one = &program->governed.bars[i];
-        if (one->device != own && bars_hold(agent, program, one))
-            world_bar(barred, one->device);
+    for (unsigned i = 0; i < program->governed.exclusion_count; i++) {
+        const struct program_exclusion *one = &program->governed.exclusions[i];
+        if (one->device != own && exclusions_hold(agent, program, one))
+            world_exclusion(barred, one->device);
     }
     const struct inventory_entry *meant = NULL;
     const char *pinned_to = program->policy.pinned_to;
@@ -112,7 +112,7 @@ static void world_put_bars(const struct agent *agent, const struct group *group,
         bool queues_elsewhere = vdev_is_off(vdev) && vdev->only != LEDGER_NONE && vdev->only != i;
         if (hidden || queues_elsewhere || (pinned_to[0] && (!entry || entry != meant)) ||
             !program_wish_fits(agent, program, i, ignored, sizeof(ignored)))
-            world_bar(barred, i);
+            world_exclusion(barred, i);
     }
 }
 
@@ -243,7 +243,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota)
         row->quota = row->least; /* It says for the first time what one call needs. */
     world_put_times(agent, group, need, row);
-    world_put_bars(agent, group, row->device, barred);
+    world_put_exclusions(agent, group, row->device, barred);
     if (row->device != POLICY_NONE) {
         struct policy_device *on = &world->devices[row->device];
         row->next = on->first;

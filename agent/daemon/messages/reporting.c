@@ -11,8 +11,8 @@
 
 /* ---- explain ---- */
 
-static void reporting_put_bar(const struct agent *agent, uint32_t device, bool for_now,
-                              const char *reason, struct frame *frame)
+static void reporting_put_exclusion(const struct agent *agent, uint32_t device, bool for_now,
+                                    const char *reason, struct frame *frame)
 {
     frame_map(frame, NULL);
     frame_string(frame, "device", agent->ledger.devices[device].name);
@@ -21,20 +21,21 @@ static void reporting_put_bar(const struct agent *agent, uint32_t device, bool f
     frame_end(frame);
 }
 
-static void reporting_put_bars(const struct agent *agent, const struct program *program,
-                               struct frame *frame)
+static void reporting_put_exclusions(const struct agent *agent, const struct program *program,
+                                     struct frame *frame)
 {
     char reason[POLICY_REASON];
 
     frame_array(frame, "refused_by");
-    for (unsigned i = 0; i < program->governed.bar_count; i++) {
-        const struct program_bar *one = &program->governed.bars[i];
-        if (bars_hold(agent, program, one))
-            reporting_put_bar(agent, one->device, one->cause == BAR_FAILED, one->reason, frame);
+    for (unsigned i = 0; i < program->governed.exclusion_count; i++) {
+        const struct program_exclusion *one = &program->governed.exclusions[i];
+        if (exclusions_hold(agent, program, one))
+            reporting_put_exclusion(agent, one->device, one->cause == EXCLUSION_FAILED, one->reason,
+                                    frame);
     }
     for (uint32_t i = 0; i < agent->ledger.count; i++)
         if (!program_wish_fits(agent, program, i, reason, sizeof(reason)))
-            reporting_put_bar(agent, i, false, reason, frame);
+            reporting_put_exclusion(agent, i, false, reason, frame);
     frame_end(frame);
 }
 
@@ -119,7 +120,7 @@ void explain_handle(struct peer *client, struct message *message)
     frame_init(&frame, MSG_EXPLAIN);
     describe_program(agent, program, &frame);
     frame_bool(&frame, "named", vdev != PROGRAM_ALL_VDEVS);
-    reporting_put_bars(agent, program, &frame);
+    reporting_put_exclusions(agent, program, &frame);
     reporting_put_whole(program, &frame);
     reporting_put_moves(agent, &program->governed, &frame);
     frame_array(&frame, "devices");

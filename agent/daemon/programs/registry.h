@@ -53,16 +53,16 @@ struct program_device {
 };
 
 /** Devices that did not run a program, until why can have changed. */
-#define PROGRAM_BARS_MAX 32
-enum program_bar_cause {
-    BAR_FAILED,  /**< Something did: for a while. */
-    BAR_REFUSED, /**< It uses more than there is: until it uses something else. */
-    BAR_BUILD,   /**< What it has does not build there: until it has something else, and a while has
-                      passed, or the driver is another. */
+#define PROGRAM_EXCLUSIONS_MAX 32
+enum program_exclusion_cause {
+    EXCLUSION_FAILED,  /**< Something did: for a while. */
+    EXCLUSION_REFUSED, /**< It uses more than there is: until it uses something else. */
+    EXCLUSION_BUILD, /**< What it has does not build there: until it has something else, and a while
+                    has passed, or the driver is another. */
 };
-struct program_bar {
+struct program_exclusion {
     uint32_t device; /**< Of the ledger. */
-    enum program_bar_cause cause;
+    enum program_exclusion_cause cause;
     unsigned tries;  /**< In a row that failed for that, but for the first. */
     uint64_t uses;   /**< program_uses() at that time. */
     uint64_t driver; /**< Which one it was. */
@@ -114,8 +114,8 @@ struct governed {
     uint64_t trimmed_ms; /**< When it was last asked for what it does not use. */
     struct program_move moves[PROGRAM_MOVES_MAX]; /**< By policy: a ring of the last. */
     unsigned moved;                               /**< In all. */
-    struct program_bar bars[PROGRAM_BARS_MAX];
-    unsigned bar_count;
+    struct program_exclusion exclusions[PROGRAM_EXCLUSIONS_MAX];
+    unsigned exclusion_count;
     uint64_t wished;  /**< As ledger_device.announced, when it last said what it asks for. */
     bool displaces;   /**< Others gave room for what it waits for, a step's worth. */
     unsigned waiting; /**< Calls that are blocked until there is room. */

@@ -127,11 +127,12 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
 static json_t *explained(void)
 {
     json_t *object = harness_json(PUPPETS_RESEAT("explain", "a", "--json"), "explain");
-    json_t *bar = json_array_get(json_object_get(json_object_get(object, "app"), "refused_by"), 0);
+    json_t *exclusion =
+        json_array_get(json_object_get(json_object_get(object, "app"), "refused_by"), 0);
 
-    json_incref(bar);
+    json_incref(exclusion);
     json_decref(object);
-    return bar;
+    return exclusion;
 }
 
 static void state_is(const char *state)
@@ -194,11 +195,11 @@ Test(operator, a_device_on_which_a_program_does_not_build_is_remembered)
     cr_assert_null(explained());
     a->lasting = true;
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 1);
-    json_t *bar = explained();
-    cr_assert_str_eq(json_string_value(json_object_get(bar, "device")), "gpu1");
-    cr_assert(json_is_false(json_object_get(bar, "for_now")));
-    cr_assert(strstr(json_string_value(json_object_get(bar, "reason")), "local memory"));
-    json_decref(bar);
+    json_t *exclusion = explained();
+    cr_assert_str_eq(json_string_value(json_object_get(exclusion, "device")), "gpu1");
+    cr_assert(json_is_false(json_object_get(exclusion, "for_now")));
+    cr_assert(strstr(json_string_value(json_object_get(exclusion, "reason")), "local memory"));
+    json_decref(exclusion);
     /* The policy does not try it: it has nowhere to go. */
     json_t *object = harness_json(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
     json_t *one = json_array_get(json_object_get(object, "steps"), 0);
@@ -248,9 +249,9 @@ Test(operator, a_program_that_fails_to_be_ready_is_not_said_to_have_moved)
     struct result *result = PUPPETS_RESEAT("prewarm", "a", "gpu1");
     cr_assert_eq(result->status, 1);
     cr_assert(strstr(result->err, "not made ready"), "%s", result->err);
-    json_t *bar = explained();
-    cr_assert_str_eq(json_string_value(json_object_get(bar, "device")), "gpu1");
-    json_decref(bar);
+    json_t *exclusion = explained();
+    cr_assert_str_eq(json_string_value(json_object_get(exclusion, "device")), "gpu1");
+    json_decref(exclusion);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
     cr_assert_geq(devices_say("gpu0", "granted_bytes"), 100 * MIB);
 }
