@@ -269,8 +269,8 @@ static void check(void)
             EXPECT(strcmp(program->id, other->id) != 0);
     }
     EXPECT(ledger_check(&agent->ledger));
-    for (const struct need *need = agent->governor->needs; need; need = need->next)
-        EXPECT(program_is_known(need->program) && need->program->peer);
+    for (const struct pending *pending = agent->governor->needs; pending; pending = pending->next)
+        EXPECT(program_is_known(pending->program) && pending->program->peer);
     for (const struct follower *follower = agent->governor->followers; follower;
          follower = follower->next)
         EXPECT(peer_is_known(follower->client));

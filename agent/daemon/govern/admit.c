@@ -88,10 +88,10 @@ static void admit_refuse(const struct agent *agent, const struct request *reques
                          uint64_t wanted, uint64_t least, char *ret_error, size_t size)
 {
     const struct ledger_device *device = &agent->ledger.devices[index];
-    char users[256], need[32], room[32], all[32], few[64] = "";
+    char users[256], pending[32], room[32], all[32], few[64] = "";
 
     admit_list_users(agent, request->program, index, users, sizeof(users));
-    bytes_text(wanted, need, sizeof(need));
+    bytes_text(wanted, pending, sizeof(pending));
     bytes_text(ledger_free(device), room, sizeof(room));
     bytes_text(ledger_capacity(device), all, sizeof(all));
     if (admit_may_spill(request->program, request->vdevs) && least < wanted) {
@@ -100,8 +100,8 @@ static void admit_refuse(const struct agent *agent, const struct request *reques
         snprintf(few, sizeof(few), ", and %s at once", text);
     }
     snprintf(ret_error, size, "program %s (pid %d) needs %s%s, but %s has %s free of %s%s%s; %s",
-             request->program->name, (int)request->program->pid, need, few, device->name, room, all,
-             users[0] ? " beside " : "", users, admit_advice(device, users[0]));
+             request->program->name, (int)request->program->pid, pending, few, device->name, room,
+             all, users[0] ? " beside " : "", users, admit_advice(device, users[0]));
 }
 
 /** All of what each wants, or where that does not fit its least and a share of what is left. */

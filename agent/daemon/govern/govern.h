@@ -76,7 +76,7 @@ struct ended {
 
 struct follower;
 struct tracer;
-struct need;
+struct pending;
 struct resume;
 
 /** What the agent keeps for the policy beside programs and the ledger. */
@@ -84,7 +84,7 @@ struct governor {
     struct resume *resumes;
     struct history *histories; /**< Of the ledger's devices. */
     uint32_t history_count;
-    struct need *needs;
+    struct pending *needs;
     uint64_t events;         /**< Announcements and wishes, to tell which was first. */
     uint64_t await_until_ms; /**< From then on programs of an agent before are not waited for. */
     uint64_t moved_ms[GOVERN_MOVES_MAX]; /**< When a program was last moved by policy. */
@@ -255,8 +255,8 @@ void grants_tick(struct agent *agent);
 void grants_return(struct peer *peer, struct message *message);
 
 /** A thread of a program that is blocked until there is room. */
-struct need {
-    struct need *next; /**< In the order in which they came. */
+struct pending {
+    struct pending *next; /**< In the order in which they came. */
     struct program *program;
     uint32_t vdev;
     uint64_t id;
@@ -271,11 +271,11 @@ struct need {
 /** MSG_NEED. */
 void need_take(struct peer *peer, struct message *message);
 /** The oldest of those of @program on those virtual devices (as bits), or NULL. */
-struct need *need_of(const struct agent *agent, const struct program *program, unsigned vdevs);
-/** Its turn begins when that of @need did, or now where there is none (NULL). */
-void need_queue(struct agent *agent, const struct need *need, struct program_device *vdev);
+struct pending *need_of(const struct agent *agent, const struct program *program, unsigned vdevs);
+/** Its turn begins when that of @pending did, or now where there is none (NULL). */
+void need_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev);
 /** Tell the program how its call goes on (WAY_...), and forget it. */
-void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason);
+void need_answer(struct agent *agent, struct pending *pending, const char *way, const char *reason);
 /** Answer what @program waits for on those virtual devices. */
 void needs_answer(struct agent *agent, const struct program *program, unsigned vdevs,
                   const char *way, const char *reason);

@@ -7,24 +7,24 @@
 
 #define NEEDS_MAX 256 /* Of one program: as many threads wait at once. */
 
-struct need *need_of(const struct agent *agent, const struct program *program, unsigned vdevs)
+struct pending *need_of(const struct agent *agent, const struct program *program, unsigned vdevs)
 {
-    for (struct need *need = agent->governor->needs; need; need = need->next)
-        if (need->program == program && vdevs & (1u << need->vdev))
-            return need;
+    for (struct pending *pending = agent->governor->needs; pending; pending = pending->next)
+        if (pending->program == program && vdevs & (1u << pending->vdev))
+            return pending;
     return NULL;
 }
 
-static void needs_drop_one(struct agent *agent, struct need *need)
+static void needs_drop_one(struct agent *agent, struct pending *pending)
 {
-    for (struct need **at = &agent->governor->needs; *at; at = &(*at)->next) {
-        if (*at == need) {
-            *at = need->next;
+    for (struct pending **at = &agent->governor->needs; *at; at = &(*at)->next) {
+        if (*at == pending) {
+            *at = pending->next;
             break;
         }
     }
-    need->program->governed.waiting--;
-    free(need);
+    pending->program->governed.waiting--;
+    free(pending);
 }
 
 static void needs_answer_one(const struct program *program, uint64_t id, const char *way,
@@ -73,72 +73,72 @@ void need_take(struct peer *peer, struct message *whole)
                              : "too many calls of the program wait for memory");
         return;
     }
-    struct need *need = calloc(1, sizeof(*need));
-    if (!need) {
+    struct pending *pending = calloc(1, sizeof(*pending));
+    if (!pending) {
         needs_answer_one(program, id, WAY_REFUSE,
                          "the agent has no memory to note that the call waits");
         return;
     }
-    *need = (struct need){.program = program,
-                          .vdev = (uint32_t)vdev,
-                          .id = id,
-                          .total = needs_amount(message, "total"),
-                          .least = needs_amount(message, "least"),
-                          .wanted = needs_amount(message, "wanted"),
-                          .owns = field_bool(message, "owns", false),
-                          .failed = field_bool(message, "failed", false),
-                          .ticket = ++agent->tickets,
-                          .since_ms = uv_now(&agent->loop)};
-    struct need **at = &agent->governor->needs;
+    *pending = (struct pending){.program = program,
+                                .vdev = (uint32_t)vdev,
+                                .id = id,
+                                .total = needs_amount(message, "total"),
+                                .least = needs_amount(message, "least"),
+                                .wanted = needs_amount(message, "wanted"),
+                                .owns = field_bool(message, "owns", false),
+                                .failed = field_bool(message, "failed", false),
+                                .ticket = ++agent->tickets,
+                                .since_ms = uv_now(&agent->loop)};
+    struct pending **at = &agent->governor->needs;
     while (*at)
         at = &(*at)->next;
-    *at = need;
+    *at = pending;
     program->governed.waiting++;
-    if (need->failed && accounts_believe(program))
+    if (pending->failed && accounts_believe(program))
         needs_note_failure(agent, &program->vdevs[vdev]);
     agent->changed = true;
 }
 
 void needs_drop(struct agent *agent, const struct program *program)
 {
-    struct need *next;
+    struct pending *next;
 
-    for (struct need *need = agent->governor->needs; need; need = next) {
-        next = need->next;
-        if (!program || need->program == program)
-            needs_drop_one(agent, need);
+    for (struct pending *pending = agent->governor->needs; pending; pending = next) {
+        next = pending->next;
+        if (!program || pending->program == program)
+            needs_drop_one(agent, pending);
     }
 }
 
-void need_queue(struct agent *agent, const struct need *need, struct program_device *vdev)
+void need_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev)
 {
-    vdev->ticket = need ? need->ticket : ++agent->tickets;
-    vdev->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
+    vdev->ticket = pending ? pending->ticket : ++agent->tickets;
+    vdev->queued_ms = pending ? pending->since_ms : uv_now(&agent->loop);
 }
 
-void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason)
+void need_answer(struct agent *agent, struct pending *pending, const char *way, const char *reason)
 {
-    struct governed *governed = &need->program->governed;
-    struct program_device *vdev = &need->program->vdevs[need->vdev];
-    uint64_t waited = uv_now(&agent->loop) - need->since_ms;
+    struct governed *governed = &pending->program->governed;
+    struct program_device *vdev = &pending->program->vdevs[pending->vdev];
+    uint64_t waited = uv_now(&agent->loop) - pending->since_ms;
     bool refused = strcmp(way, WAY_REFUSE) == 0;
 
-    needs_answer_one(need->program, need->id, way, reason);
+    needs_answer_one(pending->program, pending->id, way, reason);
     /* Until its status says so too: it is not asked back for that. */
-    if (!refused && need->least > vdev->least)
-        vdev->least = need->least;
+    if (!refused && pending->least > vdev->least)
+        vdev->least = pending->least;
     vdev->earned_ms = waited;
     governed->waits++;
     governed->waited_ms += waited;
     governed->refusals += refused;
-    needs_drop_one(agent, need);
+    needs_drop_one(agent, pending);
 }
 
 void needs_answer(struct agent *agent, const struct program *program, unsigned vdevs,
                   const char *way, const char *reason)
 {
-    struct need *need;
+    struct pending *pending;
 
-    while ((need = need_of(agent, program, vdevs)))
-        need_answer(agent, need, way, reason);
+    while ((pending = need_of(agent, program, vdevs)))
+        need_answer(agent, pending, way, reason);
 }

@@ -38,11 +38,11 @@ static uint64_t steps_granted_of(const struct group *group)
 static bool steps_do_grant(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
-    struct need *need = need_of(agent, group->program, group->vdevs);
+    struct pending *pending = need_of(agent, group->program, group->vdevs);
     const struct program_device *vdev = &group->program->vdevs[group->vdev];
     uint64_t granted = steps_granted_of(group), quota = limits_quota(group->program);
 
-    if (vdev->account.device == LEDGER_NONE || (!need && !step->bytes))
+    if (vdev->account.device == LEDGER_NONE || (!pending && !step->bytes))
         return false;
     const struct ledger_device *device = &agent->ledger.devices[vdev->account.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
@@ -55,8 +55,8 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     if (bytes > step->bytes && granted + bytes > quota)
         bytes = granted + step->bytes > quota ? step->bytes : quota - granted;
     grants_add(agent, group->program, group->vdev, bytes);
-    if (need)
-        need_answer(agent, need, WAY_AGAIN, step->reason);
+    if (pending)
+        need_answer(agent, pending, WAY_AGAIN, step->reason);
     return true;
 }
 
@@ -64,10 +64,10 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
 static bool steps_do_spill(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
-    struct need *need = need_of(agent, group->program, group->vdevs);
+    struct pending *pending = need_of(agent, group->program, group->vdevs);
     uint64_t granted = steps_granted_of(group);
 
-    if (!need && step->bytes >= granted)
+    if (!pending && step->bytes >= granted)
         return false;
     if (step->bytes > granted) {
         grants_add(agent, group->program, group->vdev, step->bytes - granted);
@@ -76,8 +76,8 @@ static bool steps_do_spill(struct agent *agent, const struct group *group,
             if (group->vdevs & (1u << i))
                 grants_shrink(agent, group->program, i, step->bytes, SHRINK_MS, false);
     }
-    if (need)
-        need_answer(agent, need, WAY_SPILL, step->reason);
+    if (pending)
+        need_answer(agent, pending, WAY_SPILL, step->reason);
     return true;
 }
 

@@ -130,20 +130,21 @@ static void world_add_vdev(struct policy_program *row, const struct program_devi
 }
 
 /** A driver that refused what was granted: what the program holds is all that it has there. */
-static void world_put_need(struct world *world, struct policy_program *row, const struct need *need)
+static void world_put_need(struct world *world, struct policy_program *row,
+                           const struct pending *pending)
 {
     row->state = row->device == POLICY_NONE ? row->state : POLICY_WAITING;
-    row->least = row->least > need->least ? row->least : need->least;
-    row->wanted = row->wanted > need->wanted ? row->wanted : need->wanted;
-    row->ticket = need->ticket;
-    row->owns = need->owns && !need->failed;
+    row->least = row->least > pending->least ? row->least : pending->least;
+    row->wanted = row->wanted > pending->wanted ? row->wanted : pending->wanted;
+    row->ticket = pending->ticket;
+    row->owns = pending->owns && !pending->failed;
     /* What it says it needs in all: of what was granted it may not have heard yet. */
-    row->need = row->device == POLICY_NONE ? row->wanted : need->total;
-    if (!need->failed || row->device == POLICY_NONE)
+    row->need = row->device == POLICY_NONE ? row->wanted : pending->total;
+    if (!pending->failed || row->device == POLICY_NONE)
         return;
     uint64_t held = 0;
-    for (unsigned i = 0; i < need->program->vdev_count; i++) {
-        const struct program_device *vdev = &need->program->vdevs[i];
+    for (unsigned i = 0; i < pending->program->vdev_count; i++) {
+        const struct program_device *vdev = &pending->program->vdevs[i];
         held += vdev->account.device == row->device ? vdev->account.held : 0;
     }
     if (held < row->granted) {
@@ -153,12 +154,12 @@ static void world_put_need(struct world *world, struct policy_program *row, cons
 }
 
 static void world_put_times(const struct agent *agent, const struct group *group,
-                            const struct need *need, struct policy_program *row)
+                            const struct pending *pending, struct policy_program *row)
 {
     const struct program_device *vdev = &group->program->vdevs[group->vdev];
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
     bool queues = vdev->displaced && vdev_is_off(vdev);
-    uint64_t waited = need     ? now - need->since_ms
+    uint64_t waited = pending  ? now - pending->since_ms
                       : queues ? now - vdev->queued_ms
                                : vdev->earned_ms;
 
@@ -193,7 +194,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     uint32_t index = world->policy.program_count++;
     struct policy_program *row = &world->programs[index];
     uint64_t *barred = world->barred + (size_t)index * ((agent->ledger.count + 63) / 64);
-    const struct need *need = need_of(agent, program, group->vdevs);
+    const struct pending *pending = need_of(agent, program, group->vdevs);
     bool displaced = program->vdevs[group->vdev].displaced;
 
     world->groups[index] = *group;
@@ -234,15 +235,15 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     }
     if (held > row->wanted)
         row->wanted = held; /* It has not said what it wants. */
-    if (program->governed.withholds && !need) {
+    if (program->governed.withholds && !pending) {
         /* It was asked for memory and had none to give. */
         row->ways &= ~(unsigned)POLICY_SPILL;
     }
-    if (need)
-        world_put_need(world, row, need);
+    if (pending)
+        world_put_need(world, row, pending);
     if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota)
         row->quota = row->least; /* It says for the first time what one call needs. */
-    world_put_times(agent, group, need, row);
+    world_put_times(agent, group, pending, row);
     world_put_exclusions(agent, group, row->device, barred);
     if (row->device != POLICY_NONE) {
         struct policy_device *on = &world->devices[row->device];
@@ -346,15 +347,15 @@ uint64_t world_fill(const struct agent *agent, uint32_t index)
 {
     struct world *world = &agent->governor->world;
     const struct group *group = &world->groups[index];
-    const struct need *need = need_of(agent, group->program, group->vdevs);
+    const struct pending *pending = need_of(agent, group->program, group->vdevs);
     uint32_t on = world->programs[index].device;
 
     if (on == POLICY_NONE)
         return 0;
     struct policy_device *device = &world->devices[on];
     uint64_t memory = device->memory;
-    if (need && need->failed && !accounts_believe(group->program) &&
-        uv_now(&agent->loop) - need->since_ms < TIGHT_MS && device->reserved < memory)
+    if (pending && pending->failed && !accounts_believe(group->program) &&
+        uv_now(&agent->loop) - pending->since_ms < TIGHT_MS && device->reserved < memory)
         device->memory = device->reserved;
     return memory;
 }

@@ -377,7 +377,7 @@ Test(users, each_sees_and_finds_their_own_programs_and_root_all)
 }
 
 /** Its program waits for room, of which no device has so much left. */
-static void need(struct visitor *program, uint64_t bytes)
+static void pending(struct visitor *program, uint64_t bytes)
 {
     struct frame frame;
 
@@ -428,11 +428,11 @@ Test(users, what_is_in_the_way_of_a_program_names_its_own_users_alone)
                    theirs = program_of(OTHER, "theirs");
     struct visitor other = client_of(OTHER), root = client_of(0);
 
-    need(&large, 1ull << 30);
+    pending(&large, 1ull << 30);
     must_explain(&root, "large", "may have 1 GiB there");
-    need(&first, 3ull << 29);
+    pending(&first, 3ull << 29);
     must_explain(&root, "first", "number 1 in the queue");
-    need(&theirs, 3ull << 29);
+    pending(&theirs, 3ull << 29);
     must_explain(&root, "theirs", "it waits behind first");
     explained(&other, "theirs", text, sizeof(text));
     cr_expect(strstr(text, "it waits behind another user's program"), "%s", text);
