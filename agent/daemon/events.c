@@ -22,7 +22,7 @@ static void events_devices_listed(struct agent *agent)
 /** It asks again what it waited for. */
 static void events_program_lost(struct agent *agent, struct program *program)
 {
-    needs_drop(agent, program);
+    pending_drop(agent, program);
     tracing_ends(agent, program);
     program->governed.shrinks = false;
     agent->changed = true;
@@ -32,7 +32,7 @@ static void events_program_removed(struct agent *agent, struct program *program)
 {
     govern_remember(agent, program);
     serving_ended(agent, program);
-    needs_drop(agent, program);
+    pending_drop(agent, program);
     tracing_ends(agent, program);
     resume_forget(agent, program);
 }

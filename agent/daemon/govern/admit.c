@@ -207,7 +207,7 @@ static void admit_queue(struct agent *agent, const struct request *request, uint
 
     vdev->displaced = request->ours;
     vdev->only = LEDGER_NONE;
-    need_queue(agent, need_of(agent, request->program, 1u << index), vdev);
+    pending_queue(agent, pending_of(agent, request->program, 1u << index), vdev);
 }
 
 static void admit_leave(struct agent *agent, const struct request *request, uint32_t index)
@@ -297,7 +297,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
         if (request->ours && !suspends && !request->needed)
             admit_count_move(agent, request, from);
         if (!suspends)
-            needs_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
+            pending_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
         programs_save(agent, program);
     }
     agent->changed = true;

@@ -32,7 +32,7 @@ void govern_finish(struct agent *agent)
 {
     struct governor *governor = agent->governor;
 
-    needs_drop(agent, NULL);
+    pending_drop(agent, NULL);
     followers_drop(agent, NULL);
     tracing_finish(agent);
     resume_finish(agent);

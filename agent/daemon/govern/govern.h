@@ -269,18 +269,20 @@ struct pending {
 };
 
 /** MSG_NEED. */
-void need_take(struct peer *peer, struct message *message);
+void pending_take(struct peer *peer, struct message *message);
 /** The oldest of those of @program on those virtual devices (as bits), or NULL. */
-struct pending *need_of(const struct agent *agent, const struct program *program, unsigned vdevs);
+struct pending *pending_of(const struct agent *agent, const struct program *program,
+                           unsigned vdevs);
 /** Its turn begins when that of @pending did, or now where there is none (NULL). */
-void need_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev);
+void pending_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev);
 /** Tell the program how its call goes on (WAY_...), and forget it. */
-void need_answer(struct agent *agent, struct pending *pending, const char *way, const char *reason);
+void pending_reply(struct agent *agent, struct pending *pending, const char *way,
+                   const char *reason);
 /** Answer what @program waits for on those virtual devices. */
-void needs_answer(struct agent *agent, const struct program *program, unsigned vdevs,
-                  const char *way, const char *reason);
+void pending_answer(struct agent *agent, const struct program *program, unsigned vdevs,
+                    const char *way, const char *reason);
 /** All of @program, or of everyone with NULL, unanswered. */
-void needs_drop(struct agent *agent, const struct program *program);
+void pending_drop(struct agent *agent, const struct program *program);
 
 /* Devices that a program is kept off for a while, and programs that are left alone for a while. */
 

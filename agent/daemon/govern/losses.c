@@ -48,7 +48,7 @@ static void losses_queue(struct agent *agent, struct program *program, uint32_t 
 
     vdev->displaced = true;
     vdev->only = LEDGER_NONE;
-    need_queue(agent, need_of(agent, program, 1u << index), vdev);
+    pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
     agent->changed = true; /* The device may be known as lost already. */
     agent_log("%s: %s (pid %d) waits for another device", program->id, program->name,
               (int)program->pid);

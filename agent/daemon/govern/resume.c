@@ -51,7 +51,7 @@ static unsigned resume_enqueue(struct agent *agent, struct program *program, uns
             continue;
         if (!vdev->displaced) {
             vdev->displaced = true;
-            need_queue(agent, need_of(agent, program, 1u << i), vdev);
+            pending_queue(agent, pending_of(agent, program, 1u << i), vdev);
             added |= 1u << i;
         }
         vdev->only = only;

@@ -38,7 +38,7 @@ static uint64_t steps_granted_of(const struct group *group)
 static bool steps_do_grant(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
-    struct pending *pending = need_of(agent, group->program, group->vdevs);
+    struct pending *pending = pending_of(agent, group->program, group->vdevs);
     const struct program_device *vdev = &group->program->vdevs[group->vdev];
     uint64_t granted = steps_granted_of(group), quota = limits_quota(group->program);
 
@@ -56,7 +56,7 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
         bytes = granted + step->bytes > quota ? step->bytes : quota - granted;
     grants_add(agent, group->program, group->vdev, bytes);
     if (pending)
-        need_answer(agent, pending, WAY_AGAIN, step->reason);
+        pending_reply(agent, pending, WAY_AGAIN, step->reason);
     return true;
 }
 
@@ -64,7 +64,7 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
 static bool steps_do_spill(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
-    struct pending *pending = need_of(agent, group->program, group->vdevs);
+    struct pending *pending = pending_of(agent, group->program, group->vdevs);
     uint64_t granted = steps_granted_of(group);
 
     if (!pending && step->bytes >= granted)
@@ -77,7 +77,7 @@ static bool steps_do_spill(struct agent *agent, const struct group *group,
                 grants_shrink(agent, group->program, i, step->bytes, SHRINK_MS, false);
     }
     if (pending)
-        need_answer(agent, pending, WAY_SPILL, step->reason);
+        pending_reply(agent, pending, WAY_SPILL, step->reason);
     return true;
 }
 
@@ -145,7 +145,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     struct group group = world->groups[step->program];
     if (!group.program->peer || steps_program_of(agent, step->program)->busy_moving)
         return false;
-    if (step->action == POLICY_DO_REFUSE && !need_of(agent, group.program, group.vdevs)) {
+    if (step->action == POLICY_DO_REFUSE && !pending_of(agent, group.program, group.vdevs)) {
         /* What is in its way may pass: it goes on queueing. */
         memcpy(group.program->governed.why, step->reason, sizeof(group.program->governed.why));
         return false;
@@ -165,7 +165,8 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     case POLICY_DO_PREWARM:
         return prewarm_do(agent, group.program, step);
     case POLICY_DO_REFUSE:
-        need_answer(agent, need_of(agent, group.program, group.vdevs), WAY_REFUSE, step->reason);
+        pending_reply(agent, pending_of(agent, group.program, group.vdevs), WAY_REFUSE,
+                      step->reason);
         return true;
     case POLICY_NOTHING:
     case POLICY_DO_WAIT:

@@ -130,8 +130,8 @@ static void world_add_vdev(struct policy_program *row, const struct program_devi
 }
 
 /** A driver that refused what was granted: what the program holds is all that it has there. */
-static void world_put_need(struct world *world, struct policy_program *row,
-                           const struct pending *pending)
+static void world_put_pending(struct world *world, struct policy_program *row,
+                              const struct pending *pending)
 {
     row->state = row->device == POLICY_NONE ? row->state : POLICY_WAITING;
     row->least = row->least > pending->least ? row->least : pending->least;
@@ -194,7 +194,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     uint32_t index = world->policy.program_count++;
     struct policy_program *row = &world->programs[index];
     uint64_t *barred = world->barred + (size_t)index * ((agent->ledger.count + 63) / 64);
-    const struct pending *pending = need_of(agent, program, group->vdevs);
+    const struct pending *pending = pending_of(agent, program, group->vdevs);
     bool displaced = program->vdevs[group->vdev].displaced;
 
     world->groups[index] = *group;
@@ -240,7 +240,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         row->ways &= ~(unsigned)POLICY_SPILL;
     }
     if (pending)
-        world_put_need(world, row, pending);
+        world_put_pending(world, row, pending);
     if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota)
         row->quota = row->least; /* It says for the first time what one call needs. */
     world_put_times(agent, group, pending, row);
@@ -347,7 +347,7 @@ uint64_t world_fill(const struct agent *agent, uint32_t index)
 {
     struct world *world = &agent->governor->world;
     const struct group *group = &world->groups[index];
-    const struct pending *pending = need_of(agent, group->program, group->vdevs);
+    const struct pending *pending = pending_of(agent, group->program, group->vdevs);
     uint32_t on = world->programs[index].device;
 
     if (on == POLICY_NONE)

@@ -32,7 +32,7 @@ static void describe_governed(const struct agent *agent, const struct program *p
                               struct frame *frame)
 {
     uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0, wanted_peak = 0, least = 0;
-    const struct pending *pending = need_of(agent, program, UINT_MAX);
+    const struct pending *pending = pending_of(agent, program, UINT_MAX);
     uint64_t ticket = pending ? pending->ticket : 0;
     char priority[16];
     bool displaced = false;

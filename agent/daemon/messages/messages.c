@@ -10,7 +10,7 @@ const struct message_handler message_handlers[] = {
 
     {MSG_STATUS, PEER_PROGRAM, accounts_status},
     {MSG_WISH, PEER_PROGRAM, wish_handle},
-    {MSG_NEED, PEER_PROGRAM, need_take},
+    {MSG_NEED, PEER_PROGRAM, pending_take},
     {MSG_RETURN, PEER_PROGRAM, grants_return},
     {MSG_ALIVE, PEER_PROGRAM, alive_handle},
     {MSG_PROGRESS, PEER_PROGRAM, requests_progress},

@@ -5,9 +5,9 @@
 
 /* Calls of programs that are blocked until there is room. */
 
-#define NEEDS_MAX 256 /* Of one program: as many threads wait at once. */
+#define PENDING_MAX 256 /* Of one program: as many threads wait at once. */
 
-struct pending *need_of(const struct agent *agent, const struct program *program, unsigned vdevs)
+struct pending *pending_of(const struct agent *agent, const struct program *program, unsigned vdevs)
 {
     for (struct pending *pending = agent->governor->needs; pending; pending = pending->next)
         if (pending->program == program && vdevs & (1u << pending->vdev))
@@ -15,7 +15,7 @@ struct pending *need_of(const struct agent *agent, const struct program *program
     return NULL;
 }
 
-static void needs_drop_one(struct agent *agent, struct pending *pending)
+static void pending_drop_one(struct agent *agent, struct pending *pending)
 {
     for (struct pending **at = &agent->governor->needs; *at; at = &(*at)->next) {
         if (*at == pending) {
@@ -27,8 +27,8 @@ static void needs_drop_one(struct agent *agent, struct pending *pending)
     free(pending);
 }
 
-static void needs_answer_one(const struct program *program, uint64_t id, const char *way,
-                             const char *reason)
+static void pending_answer_one(const struct program *program, uint64_t id, const char *way,
+                               const char *reason)
 {
     struct frame frame;
 
@@ -39,7 +39,7 @@ static void needs_answer_one(const struct program *program, uint64_t id, const c
     peer_send(program->peer, &frame);
 }
 
-static uint64_t needs_amount(const msgpack_object *message, const char *key)
+static uint64_t pending_amount(const msgpack_object *message, const char *key)
 {
     uint64_t bytes = field_u64(message, key, 0);
 
@@ -48,7 +48,7 @@ static uint64_t needs_amount(const msgpack_object *message, const char *key)
 
 /** A driver that had no more: what is held there now is all that there is, for a while. To others
  * only by the word of one that is believed: see world_fill(). */
-static void needs_note_failure(struct agent *agent, const struct program_device *vdev)
+static void pending_note_failure(struct agent *agent, const struct program_device *vdev)
 {
     if (vdev->account.device != LEDGER_NONE) {
         struct ledger_device *device = &agent->ledger.devices[vdev->account.device];
@@ -59,32 +59,32 @@ static void needs_note_failure(struct agent *agent, const struct program_device 
     }
 }
 
-void need_take(struct peer *peer, struct message *whole)
+void pending_take(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
     struct program *program = peer->program;
     struct agent *agent = peer->agent;
     uint64_t vdev = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
 
-    if (vdev >= program->vdev_count || program->governed.waiting >= NEEDS_MAX) {
-        needs_answer_one(program, id, WAY_REFUSE,
-                         vdev >= program->vdev_count
-                             ? "the program has no such virtual device"
-                             : "too many calls of the program wait for memory");
+    if (vdev >= program->vdev_count || program->governed.waiting >= PENDING_MAX) {
+        pending_answer_one(program, id, WAY_REFUSE,
+                           vdev >= program->vdev_count
+                               ? "the program has no such virtual device"
+                               : "too many calls of the program wait for memory");
         return;
     }
     struct pending *pending = calloc(1, sizeof(*pending));
     if (!pending) {
-        needs_answer_one(program, id, WAY_REFUSE,
-                         "the agent has no memory to note that the call waits");
+        pending_answer_one(program, id, WAY_REFUSE,
+                           "the agent has no memory to note that the call waits");
         return;
     }
     *pending = (struct pending){.program = program,
                                 .vdev = (uint32_t)vdev,
                                 .id = id,
-                                .total = needs_amount(message, "total"),
-                                .least = needs_amount(message, "least"),
-                                .wanted = needs_amount(message, "wanted"),
+                                .total = pending_amount(message, "total"),
+                                .least = pending_amount(message, "least"),
+                                .wanted = pending_amount(message, "wanted"),
                                 .owns = field_bool(message, "owns", false),
                                 .failed = field_bool(message, "failed", false),
                                 .ticket = ++agent->tickets,
@@ -95,35 +95,36 @@ void need_take(struct peer *peer, struct message *whole)
     *at = pending;
     program->governed.waiting++;
     if (pending->failed && accounts_believe(program))
-        needs_note_failure(agent, &program->vdevs[vdev]);
+        pending_note_failure(agent, &program->vdevs[vdev]);
     agent->changed = true;
 }
 
-void needs_drop(struct agent *agent, const struct program *program)
+void pending_drop(struct agent *agent, const struct program *program)
 {
     struct pending *next;
 
     for (struct pending *pending = agent->governor->needs; pending; pending = next) {
         next = pending->next;
         if (!program || pending->program == program)
-            needs_drop_one(agent, pending);
+            pending_drop_one(agent, pending);
     }
 }
 
-void need_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev)
+void pending_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev)
 {
     vdev->ticket = pending ? pending->ticket : ++agent->tickets;
     vdev->queued_ms = pending ? pending->since_ms : uv_now(&agent->loop);
 }
 
-void need_answer(struct agent *agent, struct pending *pending, const char *way, const char *reason)
+void pending_reply(struct agent *agent, struct pending *pending, const char *way,
+                   const char *reason)
 {
     struct governed *governed = &pending->program->governed;
     struct program_device *vdev = &pending->program->vdevs[pending->vdev];
     uint64_t waited = uv_now(&agent->loop) - pending->since_ms;
     bool refused = strcmp(way, WAY_REFUSE) == 0;
 
-    needs_answer_one(pending->program, pending->id, way, reason);
+    pending_answer_one(pending->program, pending->id, way, reason);
     /* Until its status says so too: it is not asked back for that. */
     if (!refused && pending->least > vdev->least)
         vdev->least = pending->least;
@@ -131,14 +132,14 @@ void need_answer(struct agent *agent, struct pending *pending, const char *way, 
     governed->waits++;
     governed->waited_ms += waited;
     governed->refusals += refused;
-    needs_drop_one(agent, pending);
+    pending_drop_one(agent, pending);
 }
 
-void needs_answer(struct agent *agent, const struct program *program, unsigned vdevs,
-                  const char *way, const char *reason)
+void pending_answer(struct agent *agent, const struct program *program, unsigned vdevs,
+                    const char *way, const char *reason)
 {
     struct pending *pending;
 
-    while ((pending = need_of(agent, program, vdevs)))
-        need_answer(agent, pending, way, reason);
+    while ((pending = pending_of(agent, program, vdevs)))
+        pending_reply(agent, pending, way, reason);
 }
