@@ -24,7 +24,7 @@ static void events_program_lost(struct agent *agent, struct program *program)
 {
     pending_drop(agent, program);
     tracing_ends(agent, program);
-    program->governed.shrinks = false;
+    program->managed.shrinks = false;
     agent->changed = true;
 }
 

@@ -32,18 +32,18 @@ void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, 
     frame_u64(&frame, "bytes", bytes);
     peer_send(program->peer, &frame);
     program->vdevs[vdev].exchanged_ms = uv_now(&agent->loop);
-    program->governed.shrinks = true;
-    program->governed.trims = trims;
-    program->governed.shrink_to = bytes;
-    program->governed.shrink_until_ms = uv_now(&agent->loop) + patience_ms;
+    program->managed.shrinks = true;
+    program->managed.trims = trims;
+    program->managed.shrink_to = bytes;
+    program->managed.shrink_until_ms = uv_now(&agent->loop) + patience_ms;
 }
 
 /** It kept what it should have given up, so that it is not asked again for a while. */
 static void accounts_withhold(struct agent *agent, struct program *program)
 {
-    if (!program->governed.trims) {
-        program->governed.withholds = true;
-        program->governed.withholds_until_ms = uv_now(&agent->loop) + WITHHOLDS_MS;
+    if (!program->managed.trims) {
+        program->managed.withholds = true;
+        program->managed.withholds_until_ms = uv_now(&agent->loop) + WITHHOLDS_MS;
     }
     agent->changed = true;
 }
@@ -57,8 +57,8 @@ static void accounts_end_shrink(struct agent *agent, struct program *program, ui
         granted +=
             program->vdevs[i].account.device == device ? program->vdevs[i].account.granted : 0;
     }
-    program->governed.shrinks = false;
-    if (granted > program->governed.shrink_to)
+    program->managed.shrinks = false;
+    if (granted > program->managed.shrink_to)
         accounts_withhold(agent, program);
 }
 
@@ -78,7 +78,7 @@ void grants_return(struct peer *peer, struct message *message)
     if (vdev->account.held > vdev->account.granted)
         ledger_set_held(&agent->ledger, &vdev->account, vdev->account.granted);
     vdev->exchanged_ms = uv_now(&agent->loop);
-    if (program->governed.shrinks) {
+    if (program->managed.shrinks) {
         accounts_end_shrink(agent, program, vdev->account.device);
     } else if (vdev->wanted > vdev->account.granted) {
         /* Nobody asked: it needs no more, though its status has yet to say so. */
@@ -93,13 +93,13 @@ void grants_tick(struct agent *agent)
     uint64_t now = uv_now(&agent->loop);
 
     for (struct program *program = agent->programs; program; program = program->next) {
-        struct governed *governed = &program->governed;
-        if (governed->shrinks && now >= governed->shrink_until_ms) {
+        struct managed *managed = &program->managed;
+        if (managed->shrinks && now >= managed->shrink_until_ms) {
             /* Nothing came back: of what it does not use there is none, of the rest it may not. */
-            governed->shrinks = false;
+            managed->shrinks = false;
             accounts_withhold(agent, program);
         }
-        governed->withholds = governed->withholds && now < governed->withholds_until_ms;
+        managed->withholds = managed->withholds && now < managed->withholds_until_ms;
     }
 }
 

@@ -222,8 +222,8 @@ static void admit_leave(struct agent *agent, const struct request *request, uint
 static void admit_count_move(struct agent *agent, const struct request *request, uint32_t from)
 {
     struct governor *governor = agent->governor;
-    struct governed *governed = &request->program->governed;
-    struct program_move *move = &governed->moves[governed->moved++ % PROGRAM_MOVES_MAX];
+    struct managed *managed = &request->program->managed;
+    struct program_move *move = &managed->moves[managed->moved++ % PROGRAM_MOVES_MAX];
     uint64_t now = uv_now(&agent->loop);
 
     *move = (struct program_move){.at_ms = now, .from = from, .to = request->target};
@@ -251,7 +251,7 @@ static void admit_fail(struct agent *agent, const struct request *request, const
     else if (request->ours)
         exclusions_rest(agent, program);
     if (request->ours) {
-        snprintf(program->governed.why, sizeof(program->governed.why), "its %s was %s: %.180s",
+        snprintf(program->managed.why, sizeof(program->managed.why), "its %s was %s: %.180s",
                  request->verb, refused ? "refused" : "rolled back", reason);
     }
 }
@@ -293,7 +293,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
     if (moved == 0) {
         admit_fail(agent, request, result, reason, lasting);
     } else {
-        program->governed.rest_ms = 0;
+        program->managed.rest_ms = 0;
         if (request->ours && !suspends && !request->needed)
             admit_count_move(agent, request, from);
         if (!suspends)

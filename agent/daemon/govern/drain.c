@@ -9,8 +9,7 @@ bool drain_leaves(const struct agent *agent, const struct program *program, uint
 {
     const struct ledger_device *own = device == LEDGER_NONE ? NULL : &agent->ledger.devices[device];
 
-    return own && own->drains_ms && program->wish.aware &&
-           program->governed.wished > own->announced;
+    return own && own->drains_ms && program->wish.aware && program->managed.wished > own->announced;
 }
 
 bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size)

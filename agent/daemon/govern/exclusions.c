@@ -8,18 +8,18 @@
 #define BUILD_MS      60000
 #define BUILD_DOUBLED 6
 
-static void exclusions_rest_longer(struct governed *governed)
+static void exclusions_rest_longer(struct managed *managed)
 {
-    governed->rest_ms = governed->rest_ms ? governed->rest_ms * 2 : REST_MS;
-    governed->rest_ms = governed->rest_ms < REST_MS_MAX ? governed->rest_ms : REST_MS_MAX;
+    managed->rest_ms = managed->rest_ms ? managed->rest_ms * 2 : REST_MS;
+    managed->rest_ms = managed->rest_ms < REST_MS_MAX ? managed->rest_ms : REST_MS_MAX;
 }
 
 void exclusions_rest(struct agent *agent, struct program *program)
 {
-    struct governed *governed = &program->governed;
+    struct managed *managed = &program->managed;
 
-    exclusions_rest_longer(governed);
-    governed->rest_until_ms = uv_now(&agent->loop) + governed->rest_ms;
+    exclusions_rest_longer(managed);
+    managed->rest_until_ms = uv_now(&agent->loop) + managed->rest_ms;
 }
 
 /** What a build there depends on and that another driver changes. */
@@ -55,29 +55,27 @@ bool exclusions_hold(const struct agent *agent, const struct program *program,
 void exclusions_add(struct agent *agent, struct program *program, uint32_t device,
                     enum program_exclusion_cause cause, const char *reason)
 {
-    struct governed *governed = &program->governed;
+    struct managed *managed = &program->managed;
     unsigned at = 0, tries = 0;
 
-    while (at < governed->exclusion_count && governed->exclusions[at].device != device)
+    while (at < managed->exclusion_count && managed->exclusions[at].device != device)
         at++;
     if (at == PROGRAM_EXCLUSIONS_MAX)
         at = 0;
-    else if (at == governed->exclusion_count)
-        governed->exclusion_count++;
-    else if (governed->exclusions[at].cause == cause)
-        tries = governed->exclusions[at].tries + 1;
+    else if (at == managed->exclusion_count)
+        managed->exclusion_count++;
+    else if (managed->exclusions[at].cause == cause)
+        tries = managed->exclusions[at].tries + 1;
     if (cause == EXCLUSION_FAILED)
-        exclusions_rest_longer(governed);
+        exclusions_rest_longer(managed);
     uint64_t build_ms = (uint64_t)BUILD_MS << (tries < BUILD_DOUBLED ? tries : BUILD_DOUBLED);
-    governed->exclusions[at] = (struct program_exclusion){
+    managed->exclusions[at] = (struct program_exclusion){
         .device = device,
         .cause = cause,
         .tries = tries,
         .uses = program_uses(program),
         .driver = exclusions_driver_of(agent, device),
-        .until_ms =
-            uv_now(&agent->loop) + (cause == EXCLUSION_BUILD ? build_ms : governed->rest_ms),
+        .until_ms = uv_now(&agent->loop) + (cause == EXCLUSION_BUILD ? build_ms : managed->rest_ms),
     };
-    snprintf(governed->exclusions[at].reason, sizeof(governed->exclusions[at].reason), "%s",
-             reason);
+    snprintf(managed->exclusions[at].reason, sizeof(managed->exclusions[at].reason), "%s", reason);
 }

@@ -62,8 +62,8 @@ void followers_step(struct agent *agent, const struct request *request, const ch
 /** Why it is not asked, or is off other devices, where that is known, else of its last step. */
 const char *drain_stay_reason(const struct agent *agent, const struct program *program)
 {
-    const struct governed *governed = &program->governed;
-    const char *reason = governed->why[0] ? governed->why : "no other device has room for it";
+    const struct managed *managed = &program->managed;
+    const char *reason = managed->why[0] ? managed->why : "no other device has room for it";
 
     if (!program->peer)
         return "it has not found this agent yet";
@@ -71,9 +71,9 @@ const char *drain_stay_reason(const struct agent *agent, const struct program *p
         return "it does not answer (is it stopped?)";
     if (program->status.fenced)
         return program->status.right_problem;
-    for (unsigned i = 0; i < governed->exclusion_count; i++)
-        reason = exclusions_hold(agent, program, &governed->exclusions[i])
-                     ? governed->exclusions[i].reason
+    for (unsigned i = 0; i < managed->exclusion_count; i++)
+        reason = exclusions_hold(agent, program, &managed->exclusions[i])
+                     ? managed->exclusions[i].reason
                      : reason;
     return reason;
 }
@@ -113,7 +113,7 @@ static bool followers_busy_there(const struct agent *agent, const struct followe
     if (follower->drains && prewarm_holds(agent, follower->device))
         return true;
     for (const struct program *program = agent->programs; program; program = program->next)
-        if (program->governed.shrinks)
+        if (program->managed.shrinks)
             return true;
     return false;
 }

@@ -52,8 +52,8 @@ void govern_remember(struct agent *agent, const struct program *program)
     if (!program->connected)
         return;
     *ended = (struct ended){.uid = program->uid,
-                            .waits = program->governed.waits,
-                            .waited_ms = program->governed.waited_ms};
+                            .waits = program->managed.waits,
+                            .waited_ms = program->managed.waited_ms};
     memcpy(ended->id, program->id, sizeof(ended->id));
     memcpy(ended->name, program->name, sizeof(ended->name));
     for (size_t i = 0; i < program->vdev_count; i++) {
@@ -88,7 +88,7 @@ static bool govern_serve_queue(struct agent *agent)
 
     for (uint32_t i = 0; i < world->policy.queue_count; i++) {
         uint32_t index = world->queue[i];
-        struct governed *governed = &world->groups[index].program->governed;
+        struct managed *managed = &world->groups[index].program->managed;
         struct policy_step step;
         if (world->programs[index].busy_moving)
             continue;
@@ -100,10 +100,10 @@ static bool govern_serve_queue(struct agent *agent)
         policy_answer(&world->policy, config_policy(&agent->config), index, &step);
         world_unfill(world, index, memory);
         if (step.action == POLICY_DO_WAIT || step.action == POLICY_NOTHING) {
-            memcpy(governed->why, step.reason, sizeof(governed->why));
+            memcpy(managed->why, step.reason, sizeof(managed->why));
         } else if (step_do(agent, &step)) {
-            governed->displaces =
-                governed->displaces || (step.program != index && step.action == POLICY_DO_SPILL);
+            managed->displaces =
+                managed->displaces || (step.program != index && step.action == POLICY_DO_SPILL);
             return true;
         }
     }
@@ -171,7 +171,7 @@ static void govern_sample(struct agent *agent)
                           (now - program->vdevs[i].placed_ms) / 1000);
         }
         if (program->connected)
-            history_add(&program->governed.history, now, granted, held);
+            history_add(&program->managed.history, now, granted, held);
     }
 }
 

@@ -23,7 +23,7 @@ static void pending_drop_one(struct agent *agent, struct pending *pending)
             break;
         }
     }
-    pending->program->governed.waiting--;
+    pending->program->managed.waiting--;
     free(pending);
 }
 
@@ -66,7 +66,7 @@ void pending_take(struct peer *peer, struct message *whole)
     struct agent *agent = peer->agent;
     uint64_t vdev = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
 
-    if (vdev >= program->vdev_count || program->governed.waiting >= PENDING_MAX) {
+    if (vdev >= program->vdev_count || program->managed.waiting >= PENDING_MAX) {
         pending_answer_one(program, id, WAY_REFUSE,
                            vdev >= program->vdev_count
                                ? "the program has no such virtual device"
@@ -93,7 +93,7 @@ void pending_take(struct peer *peer, struct message *whole)
     while (*at)
         at = &(*at)->next;
     *at = pending;
-    program->governed.waiting++;
+    program->managed.waiting++;
     if (pending->failed && accounts_believe(program))
         pending_note_failure(agent, &program->vdevs[vdev]);
     agent->changed = true;
@@ -119,7 +119,7 @@ void pending_queue(struct agent *agent, const struct pending *pending, struct pr
 void pending_reply(struct agent *agent, struct pending *pending, const char *way,
                    const char *reason)
 {
-    struct governed *governed = &pending->program->governed;
+    struct managed *managed = &pending->program->managed;
     struct program_device *vdev = &pending->program->vdevs[pending->vdev];
     uint64_t waited = uv_now(&agent->loop) - pending->since_ms;
     bool refused = strcmp(way, WAY_REFUSE) == 0;
@@ -129,9 +129,9 @@ void pending_reply(struct agent *agent, struct pending *pending, const char *way
     if (!refused && pending->least > vdev->least)
         vdev->least = pending->least;
     vdev->earned_ms = waited;
-    governed->waits++;
-    governed->waited_ms += waited;
-    governed->refusals += refused;
+    managed->waits++;
+    managed->waited_ms += waited;
+    managed->refusals += refused;
     pending_drop_one(agent, pending);
 }
 

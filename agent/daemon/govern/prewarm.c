@@ -73,7 +73,7 @@ static const char *prewarm_must_go(const struct agent *agent, const struct progr
         return "it is drained";
     if (ready->ours && !config_policy(&agent->config)->prewarm)
         return "the policy makes nothing ready any more";
-    if (ready->ours && (!device || device - agent->ledger.devices != program->governed.ready_for))
+    if (ready->ours && (!device || device - agent->ledger.devices != program->managed.ready_for))
         return "it is more likely to go elsewhere";
     return device && device->tight != LEDGER_NO_LIMIT ? "its driver has no more memory" : NULL;
 }
@@ -113,18 +113,18 @@ void prewarm_settle(struct agent *agent, const struct request *request, const ch
         return;
     ready->left = ready->behind;
     ready->ours =
-        ready->ours || (request->ours && request->target == request->program->governed.ready_for);
+        ready->ours || (request->ours && request->target == request->program->managed.ready_for);
 }
 
 bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step)
 {
     const struct inventory_entry *target = devices_entry(agent, step->device);
-    struct governed *governed = &program->governed;
+    struct managed *managed = &program->managed;
 
     if (!target || prewarm_is_asked(agent, program))
         return false;
-    governed->ready_for = step->device;
-    governed->ready_ms = uv_now(&agent->loop);
+    managed->ready_for = step->device;
+    managed->ready_ms = uv_now(&agent->loop);
     return prewarm_find(program, &target->key) ||
            prewarm_ask(agent, program, target, false, step->reason);
 }
@@ -142,7 +142,7 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
         for (uint32_t at = 0; entry && at < agent->ledger.count; at++) {
             if (devices_entry(agent, at) != entry)
                 continue;
-            if (at == program->governed.ready_for)
+            if (at == program->managed.ready_for)
                 return at;
             first = first == LEDGER_NONE ? at : first;
         }

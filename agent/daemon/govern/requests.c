@@ -481,7 +481,7 @@ static bool requests_is_awaited(const struct agent *agent, const struct program 
     for (const struct request *request = agent->requests; request; request = request->next)
         if (request->program == program)
             return true;
-    return program->governed.shrinks;
+    return program->managed.shrinks;
 }
 
 /** Who waits for it is told, and others are asked in its place. */
@@ -492,7 +492,7 @@ static void requests_begin_one(struct agent *agent, struct program *program)
     agent_log("%s: %s (pid %d) does not answer; nothing is asked of it until it does", program->id,
               program->name, (int)program->pid);
     requests_give_up(agent, program);
-    program->governed.shrinks = false;
+    program->managed.shrinks = false;
     agent->changed = true;
 }
 

@@ -212,7 +212,7 @@ void resume_tick(struct agent *agent)
         } else if (resume->expires_ms && uv_now(&agent->loop) >= resume->expires_ms) {
             peer_error(resume->client, ERR_EXPIRED,
                        "program %s (pid %d) found no room in time and stays suspended: %s",
-                       program->name, (int)program->pid, program->governed.why);
+                       program->name, (int)program->pid, program->managed.why);
             resume_give_up(agent, resume);
         }
     }

@@ -19,7 +19,7 @@ static void steps_note(const struct group *group, const struct policy_step *step
 {
     struct program *program = group->program;
 
-    memcpy(program->governed.why, step->reason, sizeof(program->governed.why));
+    memcpy(program->managed.why, step->reason, sizeof(program->managed.why));
     agent_log("%s: policy: %s: %s", program->id, policy_action_name(step->action), step->reason);
 }
 
@@ -46,12 +46,12 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
         return false;
     const struct ledger_device *device = &agent->ledger.devices[vdev->account.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
-    if (group->program->governed.displaces && bytes < ledger_step(device)) {
+    if (group->program->managed.displaces && bytes < ledger_step(device)) {
         /* What others gave for it is not left to be given back, and asked for again. */
         bytes = room < ledger_step(device) ? room : ledger_step(device);
         bytes = bytes > step->bytes ? bytes : step->bytes;
     }
-    group->program->governed.displaces = false;
+    group->program->managed.displaces = false;
     if (bytes > step->bytes && granted + bytes > quota)
         bytes = granted + step->bytes > quota ? step->bytes : quota - granted;
     grants_add(agent, group->program, group->vdev, bytes);
@@ -147,7 +147,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
         return false;
     if (step->action == POLICY_DO_REFUSE && !pending_of(agent, group.program, group.vdevs)) {
         /* What is in its way may pass: it goes on queueing. */
-        memcpy(group.program->governed.why, step->reason, sizeof(group.program->governed.why));
+        memcpy(group.program->managed.why, step->reason, sizeof(group.program->managed.why));
         return false;
     }
     steps_note(&group, step);
@@ -183,8 +183,8 @@ static uint64_t steps_slack_of(const struct agent *agent, const struct program *
 {
     uint64_t now = uv_now(&agent->loop), slack = 0;
 
-    if (!program_acts(program) || program->governed.waiting || program_moving(program) ||
-        (program->governed.trimmed_ms && now - program->governed.trimmed_ms < TRIM_MS))
+    if (!program_acts(program) || program->managed.waiting || program_moving(program) ||
+        (program->managed.trimmed_ms && now - program->managed.trimmed_ms < TRIM_MS))
         return 0;
     for (size_t i = 0; i < program->vdev_count; i++) {
         const struct program_device *vdev = &program->vdevs[i];
@@ -211,7 +211,7 @@ static void steps_trim(struct agent *agent, struct program *program, uint32_t de
         if (account->device == device && account->granted > account->held)
             grants_shrink(agent, program, i, held, TRIM_MS / 2, true);
     }
-    program->governed.trimmed_ms = uv_now(&agent->loop);
+    program->managed.trimmed_ms = uv_now(&agent->loop);
 }
 
 /** True when @bytes would be free on @device with what others do not use, and were asked back. */
@@ -228,7 +228,7 @@ static bool steps_trim_device(struct agent *agent, const struct program *program
         slack += other == program ? 0 : steps_slack_of(agent, other, device);
         for (size_t i = 0; other != program && i < other->vdev_count; i++) {
             under_way =
-                under_way || (other->governed.shrinks && other->vdevs[i].account.device == device);
+                under_way || (other->managed.shrinks && other->vdevs[i].account.device == device);
         }
     }
     if (under_way)
@@ -279,7 +279,7 @@ bool step_quota(struct agent *agent)
         if (one->granted <= one->quota || one->busy_moving || one->pinned ||
             !(one->ways & POLICY_SPILL))
             continue;
-        snprintf(group->program->governed.why, sizeof(group->program->governed.why),
+        snprintf(group->program->managed.why, sizeof(group->program->managed.why),
                  "it has more than its limit allows and keeps to that");
         for (uint32_t vdev = 0; vdev < group->program->vdev_count; vdev++)
             if (group->vdevs & (1u << vdev))

@@ -32,12 +32,12 @@ static unsigned world_moves_since(const struct governor *governor, uint64_t sinc
 }
 
 /** And of one. */
-static unsigned world_program_moves_since(const struct governed *governed, uint64_t since)
+static unsigned world_program_moves_since(const struct managed *managed, uint64_t since)
 {
     unsigned recent = 0;
 
-    for (unsigned i = 0; i < governed->moved && i < PROGRAM_MOVES_MAX; i++)
-        recent += governed->moves[i].at_ms >= since;
+    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
+        recent += managed->moves[i].at_ms >= since;
     return recent;
 }
 
@@ -94,8 +94,8 @@ static void world_put_exclusions(const struct agent *agent, const struct group *
     const struct program *program = group->program;
     const struct program_device *vdev = &program->vdevs[group->vdev];
 
-    for (unsigned i = 0; i < program->governed.exclusion_count; i++) {
-        const struct program_exclusion *one = &program->governed.exclusions[i];
+    for (unsigned i = 0; i < program->managed.exclusion_count; i++) {
+        const struct program_exclusion *one = &program->managed.exclusions[i];
         if (one->device != own && exclusions_hold(agent, program, one))
             world_exclusion(barred, one->device);
     }
@@ -166,7 +166,7 @@ static void world_put_times(const struct agent *agent, const struct group *group
     row->waited_s = waited / 1000;
     row->stayed_s = (now - vdev->placed_ms) / 1000;
     row->recent_moves =
-        world_program_moves_since(&group->program->governed, now > budget ? now - budget : 0);
+        world_program_moves_since(&group->program->managed, now > budget ? now - budget : 0);
 }
 
 /** What its virtual devices there remember, as one. */
@@ -213,15 +213,15 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         .preemptible = program->policy.preemptible,
         .kept = program->vdevs[group->vdev].chosen,
         .busy_moving = !program_acts(program) || world_has_requests(agent, program) ||
-                       program->governed.shrinks ||
-                       uv_now(&agent->loop) < program->governed.rest_until_ms,
+                       program->managed.shrinks ||
+                       uv_now(&agent->loop) < program->managed.rest_until_ms,
         .silent = program->unresponsive || program->status.fenced,
         .barred = barred,
         .leaves = drain_leaves(agent, program, device),
         .prefers = program->wish.aware ? &program->wish.preferred : NULL,
         .ready = prewarm_device(agent, program), /* LEDGER_NONE is POLICY_NONE */
-        .ready_s = program->governed.ready_ms
-                       ? (uv_now(&agent->loop) - program->governed.ready_ms) / 1000
+        .ready_s = program->managed.ready_ms
+                       ? (uv_now(&agent->loop) - program->managed.ready_ms) / 1000
                        : UINT64_MAX,
         .visits = &world->visits[index],
     };
@@ -235,7 +235,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     }
     if (held > row->wanted)
         row->wanted = held; /* It has not said what it wants. */
-    if (program->governed.withholds && !pending) {
+    if (program->managed.withholds && !pending) {
         /* It was asked for memory and had none to give. */
         row->ways &= ~(unsigned)POLICY_SPILL;
     }

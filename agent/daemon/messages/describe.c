@@ -28,8 +28,8 @@ static void describe_put_ways(struct frame *frame, unsigned ways)
 }
 
 /** What the ledger and the policy know of it. */
-static void describe_governed(const struct agent *agent, const struct program *program,
-                              struct frame *frame)
+static void describe_managed(const struct agent *agent, const struct program *program,
+                             struct frame *frame)
 {
     uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0, wanted_peak = 0, least = 0;
     const struct pending *pending = pending_of(agent, program, UINT_MAX);
@@ -63,13 +63,13 @@ static void describe_governed(const struct agent *agent, const struct program *p
     frame_string(frame, "priority", priority);
     frame_bool(frame, "preemptible", program->policy.preemptible);
     describe_put_ways(frame, program->policy.ways);
-    frame_u64(frame, "waiting", program->governed.waiting);
+    frame_u64(frame, "waiting", program->managed.waiting);
     frame_u64(frame, "ticket", ticket);
     frame_bool(frame, "displaced", displaced);
-    frame_u64(frame, "waits", program->governed.waits);
-    frame_u64(frame, "waited_ms", program->governed.waited_ms);
-    frame_u64(frame, "refusals", program->governed.refusals);
-    frame_string(frame, "why", program->governed.why);
+    frame_u64(frame, "waits", program->managed.waits);
+    frame_u64(frame, "waited_ms", program->managed.waited_ms);
+    frame_u64(frame, "refusals", program->managed.refusals);
+    frame_string(frame, "why", program->managed.why);
 }
 
 /** The name of a device, or where it is not listed what its driver says. */
@@ -163,7 +163,7 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_string(frame, "pinned", pinned);
     protecting_put(agent, program, frame);
     checkpointing_put(agent, program, frame);
-    describe_governed(agent, program, frame);
+    describe_managed(agent, program, frame);
     program_put_wish(program, frame);
     requests_put_progress(agent, program, frame);
     describe_ready(agent, program, frame);

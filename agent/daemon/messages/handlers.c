@@ -53,7 +53,7 @@ void wish_handle(struct peer *peer, struct message *message)
 
     program_take_wish(program, &message->root);
     if (before)
-        program->governed.wished = ++agent->governor->events;
+        program->managed.wished = ++agent->governor->events;
     else
         drain_notify(agent, program);
     agent->changed = true;

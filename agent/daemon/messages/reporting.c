@@ -27,8 +27,8 @@ static void reporting_put_exclusions(const struct agent *agent, const struct pro
     char reason[POLICY_REASON];
 
     frame_array(frame, "refused_by");
-    for (unsigned i = 0; i < program->governed.exclusion_count; i++) {
-        const struct program_exclusion *one = &program->governed.exclusions[i];
+    for (unsigned i = 0; i < program->managed.exclusion_count; i++) {
+        const struct program_exclusion *one = &program->managed.exclusions[i];
         if (exclusions_hold(agent, program, one))
             reporting_put_exclusion(agent, one->device, one->cause == EXCLUSION_FAILED, one->reason,
                                     frame);
@@ -53,16 +53,16 @@ static void reporting_put_whole(const struct program *program, struct frame *fra
 }
 
 /** How often the policy moved it, and the last of these moves, newest first. */
-static void reporting_put_moves(const struct agent *agent, const struct governed *governed,
+static void reporting_put_moves(const struct agent *agent, const struct managed *managed,
                                 struct frame *frame)
 {
     const struct ledger *ledger = &agent->ledger;
 
-    frame_u64(frame, "policy_moved", governed->moved);
+    frame_u64(frame, "policy_moved", managed->moved);
     frame_array(frame, "policy_moves");
-    for (unsigned i = 0; i < governed->moved && i < PROGRAM_MOVES_MAX; i++) {
+    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++) {
         const struct program_move *move =
-            &governed->moves[(governed->moved - 1 - i) % PROGRAM_MOVES_MAX];
+            &managed->moves[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX];
         frame_map(frame, NULL);
         frame_u64(frame, "age_ms", uv_now(&agent->loop) - move->at_ms);
         frame_string(frame, "from",
@@ -122,7 +122,7 @@ void explain_handle(struct peer *client, struct message *message)
     frame_bool(&frame, "named", vdev != PROGRAM_ALL_VDEVS);
     reporting_put_exclusions(agent, program, &frame);
     reporting_put_whole(program, &frame);
-    reporting_put_moves(agent, &program->governed, &frame);
+    reporting_put_moves(agent, &program->managed, &frame);
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->vdev_count; i++) {
         uint32_t index = world_find(world, program, i);
@@ -185,7 +185,7 @@ static void reporting_put_program(const struct agent *agent, const struct progra
     describe_program(agent, program, frame);
     frame_u64(frame, "capacity_bytes",
               account->device == LEDGER_NONE ? 0 : agent->ledger.devices[account->device].own);
-    reporting_put_history(agent, &program->governed.history, frame);
+    reporting_put_history(agent, &program->managed.history, frame);
     frame_end(frame);
 }
 

@@ -325,7 +325,7 @@ const char *program_state(const struct program *program)
         return "lost";
     if (program_suspended(program))
         return "suspended";
-    if (program->governed.waiting)
+    if (program->managed.waiting)
         return "waiting";
     return program_vdevs_program_spilled(program) ? "spilled" : "running";
 }

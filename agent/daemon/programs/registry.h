@@ -101,7 +101,7 @@ struct program_move {
 };
 
 /** One program as the governor sees it. */
-struct governed {
+struct managed {
     char why[POLICY_REASON]; /**< Of its last step. */
     uint64_t rest_until_ms;  /**< After one that failed: not before. */
     uint64_t rest_ms;
@@ -240,7 +240,7 @@ struct program {
     char right_id[32];
     struct program_wish wish;
     struct program_policy policy;
-    struct governed governed;
+    struct managed managed;
     struct peer *peer;   /**< NULL while it has no connection. */
     uint64_t lost_ms;    /**< When the connection ended. */
     bool awaited;        /**< Another agent knew it connected; this one not yet how it is. */

@@ -105,8 +105,7 @@ Test(time, one_whose_step_failed_is_left_alone_twice_as_long_each_time)
     for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
         agent->loop.time += 100000;
         exclusions_rest(agent, program);
-        cr_expect_eq(program->governed.rest_until_ms - agent->loop.time, rests[i], "failure %zu",
-                     i);
+        cr_expect_eq(program->managed.rest_until_ms - agent->loop.time, rests[i], "failure %zu", i);
     }
     program_close(agent, program);
 }
@@ -118,15 +117,15 @@ Test(time, a_device_where_it_failed_is_left_out_twice_as_long_each_time)
     for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
         agent->loop.time += 100000;
         exclusions_add(agent, program, 3, EXCLUSION_FAILED, "it failed");
-        cr_expect_eq(program->governed.exclusion_count, 1);
-        cr_expect_eq(program->governed.exclusions[0].until_ms - agent->loop.time, rests[i],
+        cr_expect_eq(program->managed.exclusion_count, 1);
+        cr_expect_eq(program->managed.exclusions[0].until_ms - agent->loop.time, rests[i],
                      "failure %zu", i);
     }
     exclusions_add(agent, program, 4, EXCLUSION_REFUSED, "it refused");
-    cr_expect_eq(program->governed.exclusion_count, 2);
+    cr_expect_eq(program->managed.exclusion_count, 2);
     agent->loop.time += 1000000;
-    cr_expect_not(exclusions_hold(agent, program, &program->governed.exclusions[0]));
-    cr_expect(exclusions_hold(agent, program, &program->governed.exclusions[1]),
+    cr_expect_not(exclusions_hold(agent, program, &program->managed.exclusions[0]));
+    cr_expect(exclusions_hold(agent, program, &program->managed.exclusions[1]),
               "what refused it does so until it changes");
     program_close(agent, program);
 }
@@ -140,9 +139,9 @@ Test(time, after_a_step_that_was_done_it_begins_anew)
     exclusions_rest(agent, program);
     exclusions_rest(agent, program);
     admit_settle(agent, &request, 0, RESULT_ROLLED_BACK, "it failed", false);
-    cr_expect_eq(program->governed.rest_until_ms - agent->loop.time, 4000);
+    cr_expect_eq(program->managed.rest_until_ms - agent->loop.time, 4000);
     admit_settle(agent, &request, 1, RESULT_DONE, "", false);
     exclusions_rest(agent, program);
-    cr_expect_eq(program->governed.rest_until_ms - agent->loop.time, 1000);
+    cr_expect_eq(program->managed.rest_until_ms - agent->loop.time, 1000);
     program_close(agent, program);
 }
