@@ -33,7 +33,7 @@ bool devices_fresh(const struct agent *agent, const char *environment, uint64_t 
 bool devices_shown(const struct agent *agent, const char *environment,
                    const struct inventory_entry *entry);
 
-/** The device of an account by its name in the inventory; NULL: not listed. */
+/** The device of an entry by its name in the inventory; NULL: not listed. */
 const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t device);
 /** Its index in the ledger, or LEDGER_NONE without memory for it. */
 uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry);

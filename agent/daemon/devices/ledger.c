@@ -90,111 +90,110 @@ uint64_t ledger_initial(const struct ledger_device *device)
     return ledger_least(ledger_step(device), ledger_free(device) / PLENTY);
 }
 
-uint64_t ledger_reserved(const struct ledger_account *account)
+uint64_t ledger_reserved(const struct ledger_entry *entry)
 {
-    return ledger_most(account->granted, account->held);
+    return ledger_most(entry->granted, entry->held);
 }
 
-/** Take an account out of the sums, before it changes; and back in. */
-static void ledger_leave(struct ledger *ledger, const struct ledger_account *account)
+/** Take an entry out of the sums, before it changes; and back in. */
+static void ledger_leave(struct ledger *ledger, const struct ledger_entry *entry)
 {
-    if (account->device != LEDGER_NONE) {
-        struct ledger_device *device = &ledger->devices[account->device];
-        device->reserved -= ledger_reserved(account);
-        device->held -= account->held;
+    if (entry->device != LEDGER_NONE) {
+        struct ledger_device *device = &ledger->devices[entry->device];
+        device->reserved -= ledger_reserved(entry);
+        device->held -= entry->held;
         device->accounts--;
     }
-    if (account->target != LEDGER_NONE)
-        ledger->devices[account->target].reserved -= account->pending;
+    if (entry->target != LEDGER_NONE)
+        ledger->devices[entry->target].reserved -= entry->pending;
 }
 
-static void ledger_enter(struct ledger *ledger, struct ledger_account *account)
+static void ledger_enter(struct ledger *ledger, struct ledger_entry *entry)
 {
-    if (account->device != LEDGER_NONE) {
-        struct ledger_device *device = &ledger->devices[account->device];
-        device->reserved += ledger_reserved(account);
-        device->held += account->held;
+    if (entry->device != LEDGER_NONE) {
+        struct ledger_device *device = &ledger->devices[entry->device];
+        device->reserved += ledger_reserved(entry);
+        device->held += entry->held;
         device->accounts++;
         device->reserved_peak = ledger_most(device->reserved_peak, device->reserved);
         device->held_peak = ledger_most(device->held_peak, device->held);
     }
-    if (account->target != LEDGER_NONE) {
-        struct ledger_device *device = &ledger->devices[account->target];
-        device->reserved += account->pending;
+    if (entry->target != LEDGER_NONE) {
+        struct ledger_device *device = &ledger->devices[entry->target];
+        device->reserved += entry->pending;
         device->reserved_peak = ledger_most(device->reserved_peak, device->reserved);
     }
-    account->held_peak = ledger_most(account->held_peak, account->held);
-    account->granted_peak = ledger_most(account->granted_peak, account->granted);
+    entry->held_peak = ledger_most(entry->held_peak, entry->held);
+    entry->granted_peak = ledger_most(entry->granted_peak, entry->granted);
 }
 
-void ledger_open(struct ledger *ledger, struct ledger_account *ret_account)
+void ledger_open(struct ledger *ledger, struct ledger_entry *ret_entry)
 {
-    *ret_account = (struct ledger_account){
+    *ret_entry = (struct ledger_entry){
         .next = ledger->accounts, .device = LEDGER_NONE, .target = LEDGER_NONE};
-    ledger->accounts = ret_account;
+    ledger->accounts = ret_entry;
 }
 
-void ledger_close(struct ledger *ledger, struct ledger_account *account)
+void ledger_close(struct ledger *ledger, struct ledger_entry *entry)
 {
-    for (struct ledger_account **at = &ledger->accounts; *at; at = &(*at)->next) {
-        if (*at == account) {
-            *at = account->next;
-            ledger_leave(ledger, account);
+    for (struct ledger_entry **at = &ledger->accounts; *at; at = &(*at)->next) {
+        if (*at == entry) {
+            *at = entry->next;
+            ledger_leave(ledger, entry);
             break;
         }
     }
 }
 
-void ledger_place(struct ledger *ledger, struct ledger_account *account, uint32_t device)
+void ledger_place(struct ledger *ledger, struct ledger_entry *entry, uint32_t device)
 {
-    if (account->device == device)
+    if (entry->device == device)
         return;
-    ledger_leave(ledger, account);
-    account->device = device;
-    account->granted = 0;
-    account->held = 0;
-    ledger_enter(ledger, account);
+    ledger_leave(ledger, entry);
+    entry->device = device;
+    entry->granted = 0;
+    entry->held = 0;
+    ledger_enter(ledger, entry);
 }
 
-void ledger_set_granted(struct ledger *ledger, struct ledger_account *account, uint64_t bytes)
+void ledger_set_granted(struct ledger *ledger, struct ledger_entry *entry, uint64_t bytes)
 {
-    if (account->device == LEDGER_NONE)
+    if (entry->device == LEDGER_NONE)
         return;
-    ledger_leave(ledger, account);
-    account->granted = ledger_least(bytes, LEDGER_BYTES_MAX);
-    ledger_enter(ledger, account);
+    ledger_leave(ledger, entry);
+    entry->granted = ledger_least(bytes, LEDGER_BYTES_MAX);
+    ledger_enter(ledger, entry);
 }
 
-void ledger_set_held(struct ledger *ledger, struct ledger_account *account, uint64_t bytes)
+void ledger_set_held(struct ledger *ledger, struct ledger_entry *entry, uint64_t bytes)
 {
-    if (account->device == LEDGER_NONE)
+    if (entry->device == LEDGER_NONE)
         return;
-    ledger_leave(ledger, account);
-    account->held = ledger_least(bytes, LEDGER_BYTES_MAX);
-    ledger_enter(ledger, account);
+    ledger_leave(ledger, entry);
+    entry->held = ledger_least(bytes, LEDGER_BYTES_MAX);
+    ledger_enter(ledger, entry);
 }
 
-void ledger_keep(struct ledger *ledger, struct ledger_account *account, uint32_t target,
-                 uint64_t bytes)
+void ledger_keep(struct ledger *ledger, struct ledger_entry *entry, uint32_t target, uint64_t bytes)
 {
-    ledger_leave(ledger, account);
-    account->target = target;
-    account->pending = target == LEDGER_NONE ? 0 : ledger_least(bytes, LEDGER_BYTES_MAX);
-    ledger_enter(ledger, account);
+    ledger_leave(ledger, entry);
+    entry->target = target;
+    entry->pending = target == LEDGER_NONE ? 0 : ledger_least(bytes, LEDGER_BYTES_MAX);
+    ledger_enter(ledger, entry);
 }
 
-void ledger_arrive(struct ledger *ledger, struct ledger_account *account)
+void ledger_arrive(struct ledger *ledger, struct ledger_entry *entry)
 {
-    if (account->target == LEDGER_NONE)
+    if (entry->target == LEDGER_NONE)
         return;
-    ledger_leave(ledger, account);
-    if (account->device != account->target)
-        account->held = 0;
-    account->device = account->target;
-    account->granted = account->pending;
-    account->target = LEDGER_NONE;
-    account->pending = 0;
-    ledger_enter(ledger, account);
+    ledger_leave(ledger, entry);
+    if (entry->device != entry->target)
+        entry->held = 0;
+    entry->device = entry->target;
+    entry->granted = entry->pending;
+    entry->target = LEDGER_NONE;
+    entry->pending = 0;
+    ledger_enter(ledger, entry);
 }
 
 bool ledger_check(const struct ledger *ledger)
@@ -203,7 +202,7 @@ bool ledger_check(const struct ledger *ledger)
         const struct ledger_device *device = &ledger->devices[i];
         uint64_t reserved = 0, held = 0;
         uint32_t accounts = 0;
-        for (const struct ledger_account *one = ledger->accounts; one; one = one->next) {
+        for (const struct ledger_entry *one = ledger->accounts; one; one = one->next) {
             if (one->device == i) {
                 reserved += ledger_reserved(one);
                 held += one->held;

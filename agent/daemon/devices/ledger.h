@@ -8,11 +8,11 @@
 #include "state/base/compiler.h"
 
 /*
- * Who was granted how much of which device. Every virtual device of a program has an account, on at
+ * Who was granted how much of which device. Every virtual device of a program has an entry, on at
  * most one device; while it moves, also with what is kept for it on another. Of each device the
  * sums are kept, and the most that they ever were.
  *
- * What an account reserves is what it was granted, or what it holds where that is more (a program
+ * What an entry reserves is what it was granted, or what it holds where that is more (a program
  * that ran without an agent may). Sizes are bytes. Not thread-safe; nothing blocks.
  */
 
@@ -26,7 +26,7 @@ struct ledger_device {
     uint64_t limit; /**< What the operator set, or LEDGER_NO_LIMIT. */
     uint64_t tight; /**< What its driver could serve when it last refused, or LEDGER_NO_LIMIT. */
     uint64_t tight_until_ms; /**< Whoever sets that looks at the clock. */
-    uint64_t reserved;       /**< By all accounts, what is kept for those on their way among it. */
+    uint64_t reserved;       /**< By all entries, what is kept for those on their way among it. */
     uint64_t held;
     uint64_t reserved_peak, held_peak;
     uint32_t accounts; /**< That are on it. */
@@ -40,8 +40,8 @@ struct ledger_device {
     uint64_t announced;    /**< Of what has happened since the agent began, the number of that. */
 };
 
-struct ledger_account {
-    struct ledger_account *next;
+struct ledger_entry {
+    struct ledger_entry *next;
     uint32_t device; /**< Index, or LEDGER_NONE: on none. */
     uint64_t granted, held;
     uint32_t target;  /**< Where `pending` is kept, or LEDGER_NONE. */
@@ -52,11 +52,11 @@ struct ledger_account {
 struct ledger {
     struct ledger_device *devices; /**< Never fewer: an index stays what it is. */
     uint32_t count;
-    struct ledger_account *accounts;
+    struct ledger_entry *accounts;
 };
 
 void ledger_init(struct ledger *ret_ledger);
-/** The accounts are their owners'. */
+/** The entries are their owners'. */
 void ledger_finish(struct ledger *ledger);
 
 /** Find the device of that name, or add it. Returns 0, -EINVAL (no name) or -ENOMEM. */
@@ -77,25 +77,25 @@ uint64_t ledger_round(const struct ledger_device *device, uint64_t bytes);
 /** What a program is granted before it asks: at most a step, and a quarter of what is free. */
 uint64_t ledger_initial(const struct ledger_device *device);
 
-/** @account is the caller's and must be closed before it goes. */
-void ledger_open(struct ledger *ledger, struct ledger_account *ret_account);
+/** @entry is the caller's and must be closed before it goes. */
+void ledger_open(struct ledger *ledger, struct ledger_entry *ret_entry);
 /** Everything that it reserves is free. One that was never opened is let be. */
-void ledger_close(struct ledger *ledger, struct ledger_account *account);
+void ledger_close(struct ledger *ledger, struct ledger_entry *entry);
 
 /** It is on @device (or LEDGER_NONE) now, with nothing granted and nothing held, unless it was. */
-void ledger_place(struct ledger *ledger, struct ledger_account *account, uint32_t device);
+void ledger_place(struct ledger *ledger, struct ledger_entry *entry, uint32_t device);
 /** On no device nothing can be granted or held: these do nothing there. */
-void ledger_set_granted(struct ledger *ledger, struct ledger_account *account, uint64_t bytes);
-void ledger_set_held(struct ledger *ledger, struct ledger_account *account, uint64_t bytes);
-uint64_t ledger_reserved(const struct ledger_account *account);
+void ledger_set_granted(struct ledger *ledger, struct ledger_entry *entry, uint64_t bytes);
+void ledger_set_held(struct ledger *ledger, struct ledger_entry *entry, uint64_t bytes);
+uint64_t ledger_reserved(const struct ledger_entry *entry);
 
 /** Keep @bytes on @target for it; LEDGER_NONE: nothing any more. */
-void ledger_keep(struct ledger *ledger, struct ledger_account *account, uint32_t target,
+void ledger_keep(struct ledger *ledger, struct ledger_entry *entry, uint32_t target,
                  uint64_t bytes);
 /** The move to where something is kept is done: it is there, with that granted. */
-void ledger_arrive(struct ledger *ledger, struct ledger_account *account);
+void ledger_arrive(struct ledger *ledger, struct ledger_entry *entry);
 
-/** True when every sum is the sum of its accounts. */
+/** True when every sum is the sum of its entries. */
 bool ledger_check(const struct ledger *ledger);
 
 /*

@@ -14,7 +14,7 @@ static unsigned admit_arriving(const struct request *request, uint32_t device)
     for (uint32_t i = 0; i < request->program->vdev_count; i++) {
         const struct program_device *vdev = &request->program->vdevs[i];
         bool resumes = strcmp(request->verb, MSG_RESUME) == 0;
-        bool comes = resumes ? vdev->suspended : vdev->suspended || vdev->account.device != device;
+        bool comes = resumes ? vdev->suspended : vdev->suspended || vdev->entry.device != device;
         if (request->vdevs & (1u << i) && comes)
             vdevs |= 1u << i;
     }
@@ -39,8 +39,8 @@ static uint64_t admit_left_behind(const struct program *program, uint32_t device
 
     for (size_t i = 0; i < program->vdev_count; i++) {
         for (uint32_t j = 0; j < program->vdevs[i].source_count; j++) {
-            const struct ledger_account *account = &program->vdevs[i].sources[j].account;
-            bytes += account->device == device ? account->held : 0;
+            const struct ledger_entry *entry = &program->vdevs[i].sources[j].entry;
+            bytes += entry->device == device ? entry->held : 0;
         }
     }
     return bytes;
@@ -57,9 +57,9 @@ static void admit_list_users(const struct agent *agent, const struct program *bu
         uint64_t bytes = admit_left_behind(program, device);
         char text[32];
         for (size_t i = 0; i < program->vdev_count; i++) {
-            const struct ledger_account *account = &program->vdevs[i].account;
-            bytes += account->device == device ? ledger_reserved(account) : 0;
-            bytes += account->target == device ? account->pending : 0;
+            const struct ledger_entry *entry = &program->vdevs[i].entry;
+            bytes += entry->device == device ? ledger_reserved(entry) : 0;
+            bytes += entry->target == device ? entry->pending : 0;
         }
         if (program == but || !bytes)
             continue;
@@ -158,7 +158,7 @@ int admit_request(struct agent *agent, struct request *request,
     }
     for (uint32_t i = 0; i < program->vdev_count && !request->dry_run; i++)
         if (vdevs & (1u << i))
-            ledger_keep(ledger, &program->vdevs[i].account, index, request->grants[i]);
+            ledger_keep(ledger, &program->vdevs[i].entry, index, request->grants[i]);
     return 0;
 }
 
@@ -171,9 +171,9 @@ static void admit_arrive(struct agent *agent, const struct request *request, uin
     const struct inventory_entry *entry = devices_entry(agent, request->target);
     uint64_t said = vdev->granted;
     bool knows = vdev->arrived && vdev->limited && said < request->grants[index];
-    uint32_t from = vdev->account.device;
+    uint32_t from = vdev->entry.device;
 
-    if (vdev->account.target != request->target) {
+    if (vdev->entry.target != request->target) {
         /* Another request took its place: what it says of itself next is what counts. */
         return;
     }
@@ -181,9 +181,9 @@ static void admit_arrive(struct agent *agent, const struct request *request, uin
         visits_moved(&vdev->visits, from, request->target, vdev->busy,
                      request->ours && !request->needed && !ledger->devices[from].drains,
                      config_policy(&agent->config)->return_s, uv_now(&agent->loop) / 1000);
-    ledger_arrive(ledger, &vdev->account);
+    ledger_arrive(ledger, &vdev->entry);
     if (knows)
-        ledger_set_granted(ledger, &vdev->account, said);
+        ledger_set_granted(ledger, &vdev->entry, said);
     if (entry) {
         vdev->device = entry->key;
         vdev->has_device = true;
@@ -194,8 +194,8 @@ static void admit_arrive(struct agent *agent, const struct request *request, uin
     vdev->suspended = false;
     vdev->lost = vdev->seeks = false;
     /* Back to where it was no target is said. */
-    if (vdev->account.device != LEDGER_NONE && accounts_believe(request->program))
-        losses_arrived(agent, vdev->account.device);
+    if (vdev->entry.device != LEDGER_NONE && ledger_sync_believe(request->program))
+        losses_arrived(agent, vdev->entry.device);
     vdev->displaced = false;
     vdev->only = LEDGER_NONE;
 }
@@ -214,7 +214,7 @@ static void admit_leave(struct agent *agent, const struct request *request, uint
 {
     struct program_device *vdev = &request->program->vdevs[index];
 
-    ledger_place(&agent->ledger, &vdev->account, LEDGER_NONE);
+    ledger_place(&agent->ledger, &vdev->entry, LEDGER_NONE);
     vdev->suspended = true;
     admit_queue(agent, request, index);
 }
@@ -243,7 +243,7 @@ static void admit_fail(struct agent *agent, const struct request *request, const
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0)
         return; /* That says nothing of the device. */
-    if (request->target != LEDGER_NONE && cause == EXCLUSION_FAILED && accounts_believe(program))
+    if (request->target != LEDGER_NONE && cause == EXCLUSION_FAILED && ledger_sync_believe(program))
         losses_failed(agent, request->target);
     /* Whoever asked, the policy need not try what is known to fail. */
     if (request->target != LEDGER_NONE && (request->ours || lasting))
@@ -261,7 +261,7 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
 {
     struct program *program = request->program;
     bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
-    uint32_t from = moved ? program->vdevs[__builtin_ctz(moved)].account.device : LEDGER_NONE;
+    uint32_t from = moved ? program->vdevs[__builtin_ctz(moved)].entry.device : LEDGER_NONE;
 
     if (request->dry_run || request->images || request->protects)
         return;
@@ -279,9 +279,9 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
             admit_leave(agent, request, i);
         } else if (moved & (1u << i)) {
             admit_arrive(agent, request, i);
-        } else if (vdev->account.target == request->target) {
+        } else if (vdev->entry.target == request->target) {
             vdev->arrived = false;
-            ledger_keep(&agent->ledger, &vdev->account, LEDGER_NONE, 0);
+            ledger_keep(&agent->ledger, &vdev->entry, LEDGER_NONE, 0);
             if (suspends && program->unresponsive)
                 admit_queue(agent, request, i); /* It may be too late for it to hear of the end. */
         }

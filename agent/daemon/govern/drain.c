@@ -45,7 +45,7 @@ static bool drain_notify_there(const struct program *program, uint32_t device, u
     bool there = false;
 
     for (size_t vdev = 0; vdev < program->vdev_count; vdev++) {
-        if (program->vdevs[vdev].account.device == device) {
+        if (program->vdevs[vdev].entry.device == device) {
             program_notify(program, vdev, NOTICE_TAKEN, in_ns, 0, text);
             there = true;
         }

@@ -88,7 +88,7 @@ static unsigned followers_put_left(const struct agent *agent, uint32_t device, s
         bool there = false;
         const char *pinned = "";
         for (size_t i = 0; i < program->vdev_count; i++) {
-            if (program->vdevs[i].account.device == device) {
+            if (program->vdevs[i].entry.device == device) {
                 there = true;
                 pinned = pinned[0] ? pinned : program->vdevs[i].pinned;
             }

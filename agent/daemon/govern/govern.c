@@ -47,7 +47,7 @@ void govern_remember(struct agent *agent, const struct program *program)
 {
     struct governor *governor = agent->governor;
     struct ended *ended = &governor->ended[governor->ended_count % ENDED_MAX];
-    const struct ledger_account *account = &program->vdevs[0].account;
+    const struct ledger_entry *entry = &program->vdevs[0].entry;
 
     if (!program->connected)
         return;
@@ -58,11 +58,11 @@ void govern_remember(struct agent *agent, const struct program *program)
     memcpy(ended->name, program->name, sizeof(ended->name));
     for (size_t i = 0; i < program->vdev_count; i++) {
         ended->wanted_peak += program->vdevs[i].wanted_peak;
-        ended->held_peak += program->vdevs[i].account.held_peak;
-        ended->granted_peak += program->vdevs[i].account.granted_peak;
+        ended->held_peak += program->vdevs[i].entry.held_peak;
+        ended->granted_peak += program->vdevs[i].entry.granted_peak;
     }
-    if (account->device != LEDGER_NONE) {
-        const struct ledger_device *device = &agent->ledger.devices[account->device];
+    if (entry->device != LEDGER_NONE) {
+        const struct ledger_device *device = &agent->ledger.devices[entry->device];
         memcpy(ended->device, device->name, sizeof(ended->device));
         ended->own = device->own;
     }
@@ -125,7 +125,7 @@ void govern_run(struct agent *agent)
 {
     struct governor *governor = agent->governor;
 
-    if (governor->running || agent->stopping || !agent->changed || accounts_awaited(agent))
+    if (governor->running || agent->stopping || !agent->changed || ledger_sync_awaited(agent))
         return;
     governor->running = true;
     for (unsigned i = 0; i < STEPS_MAX && agent->changed; i++) {
@@ -165,8 +165,8 @@ static void govern_sample(struct agent *agent)
     for (struct program *program = agent->programs; program; program = program->next) {
         uint64_t granted = 0, held = 0;
         for (size_t i = 0; i < program->vdev_count; i++) {
-            granted += ledger_reserved(&program->vdevs[i].account);
-            held += program->vdevs[i].account.held;
+            granted += ledger_reserved(&program->vdevs[i].entry);
+            held += program->vdevs[i].entry.held;
             visits_stayed(&program->vdevs[i].visits, program->vdevs[i].busy,
                           (now - program->vdevs[i].placed_ms) / 1000);
         }

@@ -52,8 +52,9 @@ struct world {
 MUST_CHECK int world_build(struct agent *agent);
 void world_finish(struct world *world);
 /**
- * Between these the program at @index is answered. To one that is not believed (accounts_believe())
- * and whose driver had no more, for TIGHT_MS its device is full; to nobody else.
+ * Between these the program at @index is answered. To one that is not believed
+ * (ledger_sync_believe()) and whose driver had no more, for TIGHT_MS its device is full; to nobody
+ * else.
  *
  * Returns what world_unfill() is given.
  */
@@ -233,17 +234,17 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
  * the agent's own user. What others hold counts as far as it was granted, and a device that they
  * say is lost, or has no more memory, is so to them alone.
  */
-bool accounts_believe(const struct program *program);
-void accounts_status(struct peer *peer, struct message *message);
+bool ledger_sync_believe(const struct program *program);
+void ledger_sync_status(struct peer *peer, struct message *message);
 /** It connected. @first: as never before. Fields go into the open welcome. */
-void accounts_welcome(struct agent *agent, struct program *program, bool first,
-                      const msgpack_object *hello, struct frame *welcome);
+void ledger_sync_welcome(struct agent *agent, struct program *program, bool first,
+                         const msgpack_object *hello, struct frame *welcome);
 /** Programs of an agent before have yet to say what they have: what is free is not known. */
-bool accounts_awaited(const struct agent *agent);
+bool ledger_sync_awaited(const struct agent *agent);
 
 /* Bytes of device memory that programs are granted, and what they give back of them. */
 
-/** MSG_GRANT, and so much more in the account of @vdev. */
+/** MSG_GRANT, and so much more in the entry of @vdev. */
 void grants_add(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes);
 /** MSG_SHRINK: @vdev is to keep to @bytes in all, and has so long to say what it gives. @trims:
  *  it is asked only for what it does not use. */

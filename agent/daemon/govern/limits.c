@@ -208,8 +208,8 @@ static void limits_limit_program(struct peer *client, struct program *program, u
     program->policy.overrides |= OVERRIDE_QUOTA;
     program_set_quota(agent, program, bytes, "an operator set its limit");
     for (size_t i = 0; i < program->vdev_count; i++) {
-        granted += ledger_reserved(&program->vdevs[i].account);
-        held += program->vdevs[i].account.held;
+        granted += ledger_reserved(&program->vdevs[i].entry);
+        held += program->vdevs[i].entry.held;
     }
     frame_init(&frame, MSG_LIMIT);
     report_put_program(&frame, program);

@@ -62,7 +62,7 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index,
 
     if (vdev->lost && !before->lost && device != LEDGER_NONE) {
         const char *why = loss->count ? loss->reason : "it does not say why";
-        if (accounts_believe(program))
+        if (ledger_sync_believe(program))
             losses_take_away(agent, device, false, why);
         else
             exclusions_add(agent, program, device, EXCLUSION_FAILED,

@@ -50,8 +50,8 @@ static uint64_t pending_amount(const msgpack_object *message, const char *key)
  * only by the word of one that is believed: see world_fill(). */
 static void pending_note_failure(struct agent *agent, const struct program_device *vdev)
 {
-    if (vdev->account.device != LEDGER_NONE) {
-        struct ledger_device *device = &agent->ledger.devices[vdev->account.device];
+    if (vdev->entry.device != LEDGER_NONE) {
+        struct ledger_device *device = &agent->ledger.devices[vdev->entry.device];
         device->tight = device->held;
         device->tight_until_ms = uv_now(&agent->loop) + TIGHT_MS;
         agent_log("%s: its driver has no more memory, with %llu MiB held by programs here",
@@ -94,7 +94,7 @@ void pending_take(struct peer *peer, struct message *whole)
         at = &(*at)->next;
     *at = pending;
     program->managed.waiting++;
-    if (pending->failed && accounts_believe(program))
+    if (pending->failed && ledger_sync_believe(program))
         pending_note_failure(agent, &program->vdevs[vdev]);
     agent->changed = true;
 }

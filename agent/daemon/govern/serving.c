@@ -32,7 +32,7 @@ static bool serving_is_there(const struct agent *agent, const struct program *pr
     for (uint32_t i = serving_next_device(agent, server, 0); i != LEDGER_NONE;
          i = serving_next_device(agent, server, i + 1)) {
         for (size_t vdev = 0; vdev < program->vdev_count; vdev++) {
-            if (program->vdevs[vdev].account.device != i)
+            if (program->vdevs[vdev].entry.device != i)
                 continue;
             there = true;
             if (notice)
@@ -175,7 +175,7 @@ void serving_tick(struct agent *agent)
             continue;
         /* Also devices that it shows only now. */
         (void)serving_set_drains(agent, server, true);
-        if (serving_is_empty(agent, server) && !accounts_awaited(agent))
+        if (serving_is_empty(agent, server) && !ledger_sync_awaited(agent))
             serving_remove_now(agent, server);
     }
 }

@@ -30,7 +30,7 @@ static uint64_t steps_granted_of(const struct group *group)
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < group->program->vdev_count; i++)
-        bytes += group->vdevs & (1u << i) ? ledger_reserved(&group->program->vdevs[i].account) : 0;
+        bytes += group->vdevs & (1u << i) ? ledger_reserved(&group->program->vdevs[i].entry) : 0;
     return bytes;
 }
 
@@ -42,9 +42,9 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     const struct program_device *vdev = &group->program->vdevs[group->vdev];
     uint64_t granted = steps_granted_of(group), quota = limits_quota(group->program);
 
-    if (vdev->account.device == LEDGER_NONE || (!pending && !step->bytes))
+    if (vdev->entry.device == LEDGER_NONE || (!pending && !step->bytes))
         return false;
-    const struct ledger_device *device = &agent->ledger.devices[vdev->account.device];
+    const struct ledger_device *device = &agent->ledger.devices[vdev->entry.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
     if (group->program->managed.displaces && bytes < ledger_step(device)) {
         /* What others gave for it is not left to be given back, and asked for again. */
@@ -130,7 +130,7 @@ static bool steps_ask(struct agent *agent, const struct group *group,
         if (requests_begin(agent, &wish, target, STEP_MS))
             continue;
         if (target)
-            ledger_keep(&agent->ledger, &group->program->vdevs[i].account, step->device, grants[i]);
+            ledger_keep(&agent->ledger, &group->program->vdevs[i].entry, step->device, grants[i]);
         any = true;
     }
     return any;
@@ -190,11 +190,10 @@ static uint64_t steps_slack_of(const struct agent *agent, const struct program *
         const struct program_device *vdev = &program->vdevs[i];
         if (vdev->granted_ms && now - vdev->granted_ms < FRESH_MS)
             return 0; /* It is about to use it. */
-        if (vdev->account.device == device && vdev->limited &&
-            vdev->account.target == LEDGER_NONE) {
-            slack += vdev->account.granted - (vdev->account.held < vdev->account.granted
-                                                  ? vdev->account.held
-                                                  : vdev->account.granted);
+        if (vdev->entry.device == device && vdev->limited && vdev->entry.target == LEDGER_NONE) {
+            slack +=
+                vdev->entry.granted -
+                (vdev->entry.held < vdev->entry.granted ? vdev->entry.held : vdev->entry.granted);
         }
     }
     return slack;
@@ -205,10 +204,10 @@ static void steps_trim(struct agent *agent, struct program *program, uint32_t de
     uint64_t held = 0;
 
     for (size_t i = 0; i < program->vdev_count; i++)
-        held += program->vdevs[i].account.device == device ? program->vdevs[i].account.held : 0;
+        held += program->vdevs[i].entry.device == device ? program->vdevs[i].entry.held : 0;
     for (uint32_t i = 0; i < program->vdev_count; i++) {
-        const struct ledger_account *account = &program->vdevs[i].account;
-        if (account->device == device && account->granted > account->held)
+        const struct ledger_entry *entry = &program->vdevs[i].entry;
+        if (entry->device == device && entry->granted > entry->held)
             grants_shrink(agent, program, i, held, TRIM_MS / 2, true);
     }
     program->managed.trimmed_ms = uv_now(&agent->loop);
@@ -228,7 +227,7 @@ static bool steps_trim_device(struct agent *agent, const struct program *program
         slack += other == program ? 0 : steps_slack_of(agent, other, device);
         for (size_t i = 0; other != program && i < other->vdev_count; i++) {
             under_way =
-                under_way || (other->managed.shrinks && other->vdevs[i].account.device == device);
+                under_way || (other->managed.shrinks && other->vdevs[i].entry.device == device);
         }
     }
     if (under_way)

@@ -118,7 +118,7 @@ static void world_put_exclusions(const struct agent *agent, const struct group *
 
 static void world_add_vdev(struct policy_program *row, const struct program_device *vdev)
 {
-    row->granted += ledger_reserved(&vdev->account);
+    row->granted += ledger_reserved(&vdev->entry);
     row->wanted += vdev->wanted;
     row->least = row->least > vdev->least ? row->least : vdev->least;
     row->busy += vdev->busy;
@@ -145,7 +145,7 @@ static void world_put_pending(struct world *world, struct policy_program *row,
     uint64_t held = 0;
     for (unsigned i = 0; i < pending->program->vdev_count; i++) {
         const struct program_device *vdev = &pending->program->vdevs[i];
-        held += vdev->account.device == row->device ? vdev->account.held : 0;
+        held += vdev->entry.device == row->device ? vdev->entry.held : 0;
     }
     if (held < row->granted) {
         world->devices[row->device].reserved -= row->granted - held;
@@ -263,15 +263,14 @@ static void world_put_program_groups(struct agent *agent, struct world *world,
     for (uint32_t i = 0; program->connected && i < program->vdev_count; i++) {
         const struct program_device *vdev = &program->vdevs[i];
         struct group group = {.program = program, .vdev = i, .vdevs = 1u << i};
-        if (done & group.vdevs || (!vdev_is_off(vdev) && vdev->account.device == LEDGER_NONE))
+        if (done & group.vdevs || (!vdev_is_off(vdev) && vdev->entry.device == LEDGER_NONE))
             continue;
         for (uint32_t j = i + 1; !vdev_is_off(vdev) && j < program->vdev_count; j++)
-            if (program->vdevs[j].account.device == vdev->account.device &&
+            if (program->vdevs[j].entry.device == vdev->entry.device &&
                 !vdev_is_off(&program->vdevs[j]))
                 group.vdevs |= 1u << j;
         done |= group.vdevs;
-        world_put_group(agent, world, &group,
-                        vdev_is_off(vdev) ? LEDGER_NONE : vdev->account.device);
+        world_put_group(agent, world, &group, vdev_is_off(vdev) ? LEDGER_NONE : vdev->entry.device);
     }
 }
 
@@ -354,7 +353,7 @@ uint64_t world_fill(const struct agent *agent, uint32_t index)
         return 0;
     struct policy_device *device = &world->devices[on];
     uint64_t memory = device->memory;
-    if (pending && pending->failed && !accounts_believe(group->program) &&
+    if (pending && pending->failed && !ledger_sync_believe(group->program) &&
         uv_now(&agent->loop) - pending->since_ms < TIGHT_MS && device->reserved < memory)
         device->memory = device->reserved;
     return memory;

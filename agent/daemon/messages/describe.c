@@ -5,8 +5,8 @@
 #include "agent/daemon/govern/govern.h"
 #include "agent/wire/access.h"
 
-void describe_account(const struct agent *agent, const struct ledger_device *device,
-                      struct frame *frame)
+void describe_entry(const struct agent *agent, const struct ledger_device *device,
+                    struct frame *frame)
 {
     frame_u64(frame, "capacity_bytes", ledger_capacity(device));
     frame_bool(frame, "limited", device->limit != LEDGER_NO_LIMIT);
@@ -39,12 +39,12 @@ static void describe_managed(const struct agent *agent, const struct program *pr
 
     for (size_t i = 0; i < program->vdev_count; i++) {
         const struct program_device *vdev = &program->vdevs[i];
-        granted += ledger_reserved(&vdev->account);
+        granted += ledger_reserved(&vdev->entry);
         wanted += vdev->wanted;
         wanted_peak += vdev->wanted_peak;
         least = vdev->least > least ? vdev->least : least;
         spilled += vdev->spilled;
-        peak += vdev->account.held_peak > vdev->peak ? vdev->account.held_peak : vdev->peak;
+        peak += vdev->entry.held_peak > vdev->peak ? vdev->entry.held_peak : vdev->peak;
         bool queues = vdev->displaced && vdev_is_off(vdev);
         displaced = displaced || queues;
         if (queues && (!ticket || vdev->ticket < ticket))
@@ -108,7 +108,7 @@ static void describe_vdev(const struct agent *agent, const struct program_device
     frame_u64(frame, "last_downtime_ns", vdev->last_downtime_ns);
     frame_string(frame, "pinned", vdev->pinned);
     frame_bool(frame, "chosen", vdev->chosen);
-    frame_u64(frame, "granted_bytes", ledger_reserved(&vdev->account));
+    frame_u64(frame, "granted_bytes", ledger_reserved(&vdev->entry));
     frame_u64(frame, "wanted_bytes", vdev->wanted);
     frame_u64(frame, "spilled_bytes", vdev->spilled);
     frame_u64(frame, "fetched_bytes", vdev->fetched);
@@ -262,7 +262,7 @@ void describe_devices(struct agent *agent, const struct peer *peer, struct frame
         describe_place(agent, entry, frame);
         uint32_t index = devices_index(agent, entry);
         if (index != LEDGER_NONE)
-            describe_account(agent, &agent->ledger.devices[index], frame);
+            describe_entry(agent, &agent->ledger.devices[index], frame);
         describe_users(agent, peer, entry, frame);
         frame_end(frame);
     }

@@ -33,7 +33,7 @@ void hello_handle(struct peer *peer, struct message *message)
         frame_string(&frame, "id", peer->program->id);
         program_put_devices(peer->program, &frame);
         program_put_right(peer->program, &frame);
-        accounts_welcome(agent, peer->program, first, map, &frame);
+        ledger_sync_welcome(agent, peer->program, first, map, &frame);
     } else {
         peer->role = PEER_CLIENT;
     }

@@ -8,7 +8,7 @@
 const struct message_handler message_handlers[] = {
     {MSG_HELLO, PEER_UNKNOWN, hello_handle},
 
-    {MSG_STATUS, PEER_PROGRAM, accounts_status},
+    {MSG_STATUS, PEER_PROGRAM, ledger_sync_status},
     {MSG_WISH, PEER_PROGRAM, wish_handle},
     {MSG_NEED, PEER_PROGRAM, pending_take},
     {MSG_RETURN, PEER_PROGRAM, grants_return},

@@ -44,8 +44,8 @@ void use_handle(struct peer *peer, struct message *message);
 void describe_program(const struct agent *agent, const struct program *program,
                       struct frame *frame);
 /** What the ledger knows of a device, into an open map. */
-void describe_account(const struct agent *agent, const struct ledger_device *device,
-                      struct frame *frame);
+void describe_entry(const struct agent *agent, const struct ledger_device *device,
+                    struct frame *frame);
 /** The answer to MSG_DEVICES: all devices, and which programs of those @peer may see use them. */
 void describe_devices(struct agent *agent, const struct peer *peer, struct frame *frame);
 

@@ -79,7 +79,7 @@ static void reporting_put_lines(const struct agent *agent, const struct program_
                                 struct frame *frame, char *text)
 {
     const struct ledger_device *device =
-        vdev->account.device == LEDGER_NONE ? NULL : &agent->ledger.devices[vdev->account.device];
+        vdev->entry.device == LEDGER_NONE ? NULL : &agent->ledger.devices[vdev->entry.device];
     uint64_t in_ns = device ? devices_drain_in_ns(agent, device) : 0;
 
     frame_array(frame, "lines");
@@ -168,7 +168,7 @@ static void reporting_put_device(const struct agent *agent, uint32_t index, stru
 
     frame_map(frame, NULL);
     frame_string(frame, "name", device->name);
-    describe_account(agent, device, frame);
+    describe_entry(agent, device, frame);
     frame_u64(frame, "held_bytes", device->held);
     frame_u64(frame, "programs", device->accounts);
     reporting_put_history(
@@ -179,12 +179,12 @@ static void reporting_put_device(const struct agent *agent, uint32_t index, stru
 static void reporting_put_program(const struct agent *agent, const struct program *program,
                                   struct frame *frame)
 {
-    const struct ledger_account *account = &program->vdevs[0].account;
+    const struct ledger_entry *entry = &program->vdevs[0].entry;
 
     frame_map(frame, NULL);
     describe_program(agent, program, frame);
     frame_u64(frame, "capacity_bytes",
-              account->device == LEDGER_NONE ? 0 : agent->ledger.devices[account->device].own);
+              entry->device == LEDGER_NONE ? 0 : agent->ledger.devices[entry->device].own);
     reporting_put_history(agent, &program->managed.history, frame);
     frame_end(frame);
 }

@@ -20,9 +20,9 @@ void program_open(struct agent *agent, struct program *program)
     program->policy.quota = LEDGER_NO_LIMIT;
     for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
         struct program_device *vdev = &program->vdevs[i];
-        ledger_open(&agent->ledger, &vdev->account);
+        ledger_open(&agent->ledger, &vdev->entry);
         for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
-            ledger_open(&agent->ledger, &vdev->sources[j].account);
+            ledger_open(&agent->ledger, &vdev->sources[j].entry);
         vdev->only = LEDGER_NONE;
     }
 }
@@ -31,9 +31,9 @@ void program_close(struct agent *agent, struct program *program)
 {
     agent->events->program_removed(agent, program);
     for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
-        ledger_close(&agent->ledger, &program->vdevs[i].account);
+        ledger_close(&agent->ledger, &program->vdevs[i].entry);
         for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
-            ledger_close(&agent->ledger, &program->vdevs[i].sources[j].account);
+            ledger_close(&agent->ledger, &program->vdevs[i].sources[j].entry);
     }
     agent->changed = true;
 }

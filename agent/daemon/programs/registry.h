@@ -14,7 +14,7 @@
 struct program_source {
     struct device_key device;
     uint64_t bytes;
-    struct ledger_account account; /**< What it holds there. */
+    struct ledger_entry entry; /**< What it holds there. */
 };
 
 /** One virtual device of a program, and what the program last said of it. */
@@ -32,13 +32,13 @@ struct program_device {
     uint64_t wanted, least, granted, peak, spilled; /**< Bytes, as the program says. */
     uint64_t wanted_peak;       /**< The most that it wanted, on a device or spilled. */
     uint64_t fetched, to_fetch; /**< Left behind on demand: there by now, and in all; or 0. */
-    uint32_t source_count;      /**< Of `sources`; the other accounts there are on no device. */
+    uint32_t source_count;      /**< Of `sources`; the other entries there are on no device. */
     struct program_source sources[PROGRAM_SOURCES_MAX];
     uint32_t busy;     /**< Thousandths. */
     bool tells_grants; /**< It knows of grants, ... */
     bool limited;      /**< and says what it was granted: it keeps to that. */
-    bool arrived;      /**< It said that it is where its account is on the way to. */
-    struct ledger_account account;
+    bool arrived;      /**< It said that it is where its entry is on the way to. */
+    struct ledger_entry entry;
     uint64_t exchanged_ms;       /**< When a grant last went to it or came back. */
     uint64_t granted_ms;         /**< When it last got memory that it had asked for. */
     uint64_t placed_ms;          /**< When it came to its device. */
@@ -248,7 +248,7 @@ struct program {
     uint64_t protect_ms; /**< When it was last told how to be protected; 0: never. */
 };
 
-/** It has accounts from now on, and is treated as nobody said anything else. Until program_close().
+/** It has entries from now on, and is treated as nobody said anything else. Until program_close().
  */
 void program_open(struct agent *agent, struct program *program);
 void program_close(struct agent *agent, struct program *program);

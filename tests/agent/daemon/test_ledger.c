@@ -44,7 +44,7 @@ static uint64_t held_in_model(int device)
     return sum;
 }
 
-static void act(struct ledger *ledger, struct ledger_account *accounts, int i)
+static void act(struct ledger *ledger, struct ledger_entry *accounts, int i)
 {
     uint64_t bytes = (uint64_t)(random() % 1000) * MIB;
     int device = (int)(random() % (DEVICES + 1)) - 1;
@@ -94,7 +94,7 @@ static void act(struct ledger *ledger, struct ledger_account *accounts, int i)
 
 Test(ledger, sums_are_those_of_the_accounts_whatever_happens)
 {
-    struct ledger_account accounts[ACCOUNTS];
+    struct ledger_entry accounts[ACCOUNTS];
     uint64_t reserved_peak[DEVICES] = {0}, held_peak[DEVICES] = {0};
     struct ledger ledger;
     char name[8];
