@@ -123,7 +123,7 @@ int devices_list(uint64_t reserve, struct devices *ret_devices)
         struct device_row *row = &ret_devices->rows[i];
         uint64_t keep = reserve == UINT64_MAX ? row->memory / RESERVED_OF : reserve;
         row->memory -= keep < row->memory ? keep : row->memory;
-        ret_devices->promises[i].total = row->memory;
+        ret_devices->ledger[i].total = row->memory;
     }
     return error;
 }

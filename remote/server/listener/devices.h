@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "remote/identity/grant.h"
-#include "remote/server/listener/promises.h"
+#include "remote/server/listener/ledger.h"
 #include "remote/server/listener/turns.h"
 #include "state/driver/driver.h"
 
@@ -27,7 +27,7 @@ struct devices {
     struct device_row rows[DEVICES_MAX];
     size_t count;
     /* The listening process's alone. */
-    struct promises promises[DEVICES_MAX];
+    struct ledger ledger[DEVICES_MAX];
     struct turns turns[DEVICES_MAX];
 };
 

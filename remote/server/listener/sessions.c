@@ -30,7 +30,7 @@ void sessions_init(struct clients *clients)
 {
     for (size_t i = 0; i < clients->devices->count; i++) {
         clients->devices->turns[i].tell = sessions_tell_turn;
-        clients->told_free[i] = clients->devices->promises[i].total;
+        clients->told_free[i] = clients->devices->ledger[i].total;
     }
 }
 
@@ -68,10 +68,10 @@ static void sessions_tell_turn(void *data, struct turn_user *user, enum turn_wor
 
 static void sessions_give_memory(struct client *client, const struct word *message)
 {
-    struct promises *promises = &client->clients->devices->promises[message->device];
+    struct ledger *ledger = &client->clients->devices->ledger[message->device];
     struct word answer = {.kind = WORD_PROMISE, .device = message->device};
     answer.bytes =
-        promises_ask(promises, &client->held[message->device], message->least, message->bytes);
+        ledger_ask(ledger, &client->held[message->device], message->least, message->bytes);
     sessions_tell(client, &answer);
 }
 
@@ -142,7 +142,7 @@ static bool sessions_take_message(struct client *client, const struct word *mess
         sessions_give_memory(client, message);
         return true;
     case WORD_RETURN:
-        promises_return(&devices->promises[device], &client->held[device], message->bytes);
+        ledger_return(&devices->ledger[device], &client->held[device], message->bytes);
         return true;
     case WORD_WANT:
         turns_want(&devices->turns[device], &client->turns[device], now_ns);
@@ -200,7 +200,7 @@ void session_leave(struct client *client, uint64_t now_ns)
     struct devices *devices = client->clients->devices;
     for (size_t i = 0; i < devices->count; i++) {
         turns_leave(&devices->turns[i], &client->turns[i], now_ns);
-        promises_return(&devices->promises[i], &client->held[i], UINT64_MAX);
+        ledger_return(&devices->ledger[i], &client->held[i], UINT64_MAX);
     }
 }
 
@@ -240,9 +240,9 @@ static uint64_t sessions_tell_all_free(struct clients *clients, uint64_t now_ns)
 {
     bool changed = false;
     for (uint32_t i = 0; i < clients->devices->count; i++) {
-        const struct promises *promises = &clients->devices->promises[i];
-        uint64_t left = promises->total - promises->given;
-        if (sessions_differs(left, clients->told_free[i]) <= promises->total / TELL_CHANGE)
+        const struct ledger *ledger = &clients->devices->ledger[i];
+        uint64_t left = ledger->total - ledger->given;
+        if (sessions_differs(left, clients->told_free[i]) <= ledger->total / TELL_CHANGE)
             continue;
         if (now_ns < clients->tell_ns)
             return clients->tell_ns;

@@ -32,7 +32,7 @@ struct session {
 static void start(void)
 {
     for (size_t i = 0; i < devices.count; i++)
-        devices.promises[i].total = devices.rows[i].memory = TOTAL;
+        devices.ledger[i].total = devices.rows[i].memory = TOTAL;
     cr_assert_eq(clients_init(&clients, 8, &devices), 0);
 }
 

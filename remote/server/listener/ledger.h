@@ -1,5 +1,5 @@
-#ifndef RESEAT_REMOTE_SERVER_LISTENER_PROMISES_H
-#define RESEAT_REMOTE_SERVER_LISTENER_PROMISES_H
+#ifndef RESEAT_REMOTE_SERVER_LISTENER_LEDGER_H
+#define RESEAT_REMOTE_SERVER_LISTENER_LEDGER_H
 
 #include <stdint.h>
 
@@ -9,7 +9,7 @@
  * What memory of one device its sessions were promised: together never more than there is. Pure.
  */
 
-struct promises {
+struct ledger {
     uint64_t total; /**< What may be promised. */
     uint64_t given; /**< What is. */
 };
@@ -21,9 +21,9 @@ struct promises {
  * @held  What the session has; becomes more by what is returned.
  * Returns what was promised, 0 or from @least to @wish.
  */
-MUST_CHECK uint64_t promises_ask(struct promises *promises, uint64_t *held, uint64_t least,
-                                 uint64_t wish);
+MUST_CHECK uint64_t ledger_ask(struct ledger *ledger, uint64_t *held, uint64_t least,
+                               uint64_t wish);
 /** Give @bytes of what it has back; no more than that counts. */
-void promises_return(struct promises *promises, uint64_t *held, uint64_t bytes);
+void ledger_return(struct ledger *ledger, uint64_t *held, uint64_t bytes);
 
 #endif
