@@ -123,15 +123,16 @@ void server_create_buffer(struct server *server, const struct msg_create_buffer 
         return;
     if (message->content_size)
         flags |= CL_MEM_COPY_HOST_PTR;
-    struct charge *charge = server_take_memory(server, entry->devices, message->size);
-    if (!charge) {
+    struct session_budget *session_budget =
+        server_take_memory(server, entry->devices, message->size);
+    if (!session_budget) {
         entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
         return;
     }
     entry->real = entry->cl->clCreateBuffer(entry->context, flags, message->size,
                                             message->content_size ? (void *)message->content : NULL,
                                             &entry->error);
-    server_charge(entry, charge);
+    server_session_budget(entry, session_budget);
 }
 
 void server_create_sub_buffer(struct server *server, const struct msg_create_sub_buffer *message)
@@ -249,7 +250,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     if (server->wrong)
         return;
     /* How large its elements are, only the driver knows: what it makes is counted afterwards. */
-    struct charge *least =
+    struct session_budget *least =
         source ? NULL
                : server_take_memory(server, entry->devices, objects_packed_bytes(message, 1));
     if (!source && !least) {
@@ -265,7 +266,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
         entry->cl->clCreateImage(entry->context, flags | (content ? CL_MEM_COPY_HOST_PTR : 0),
                                  &format, &desc, content, &entry->error);
     if (!source)
-        server_charge_made(server, entry);
+        server_session_budget_made(server, entry);
 }
 
 void server_create_sampler(struct server *server, const struct msg_create_sampler *message)

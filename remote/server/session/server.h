@@ -116,17 +116,17 @@ struct pace;
 MUST_CHECK int server_see_end(struct server *server, const cl_icd_dispatch *cl, cl_event event,
                               struct pace *pace);
 
-struct charge;
+struct session_budget;
 struct word;
 /** Take memory for an object of a context of those devices, by the session's thread. NULL: there is
  *  not so much. */
-struct charge *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes);
-void server_give_back(struct charge *charge);
+struct session_budget *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes);
+void server_give_back(struct session_budget *session_budget);
 /** What was taken is for this object, until the driver gives it up. One with no charge is released,
  *  with an error. */
-void server_charge(struct entry *entry, struct charge *charge);
+void server_session_budget(struct entry *entry, struct session_budget *session_budget);
 /** The same for one that was made, whose size only the driver knows. */
-void server_charge_made(struct server *server, struct entry *entry);
+void server_session_budget_made(struct server *server, struct entry *entry);
 /** What the listening process answers to who asks for memory. */
 void server_promised(struct server *server, const struct word *word);
 /** Let a device have no more than @memory, and no more than the session may use. */

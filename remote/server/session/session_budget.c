@@ -22,7 +22,7 @@
 /* A listening process that stands still promises nothing. */
 #define PATIENCE_NS (60 * NS_PER_S)
 
-struct charge {
+struct session_budget {
     struct server *server;
     uint64_t bytes;
     uint64_t devices; /* A bit each. */
@@ -35,16 +35,16 @@ static uint64_t used_of[DEVICES_MAX], promised_to[DEVICES_MAX];
 static bool asking;
 static uint64_t promise;
 
-static uint64_t charge_lump_of(const struct server *server, size_t device)
+static uint64_t session_budget_lump_of(const struct server *server, size_t device)
 {
     uint64_t lump = server->known->rows[server->numbers[device]].memory / LUMP_OF / PAGE * PAGE;
     return lump < LUMP_MAX ? lump : LUMP_MAX;
 }
 
 /* Under the lock, which is let go meanwhile. Only the session's thread asks. */
-static bool charge_ask(struct server *server, size_t device, uint64_t least)
+static bool session_budget_ask(struct server *server, size_t device, uint64_t least)
 {
-    uint64_t lump = charge_lump_of(server, device);
+    uint64_t lump = session_budget_lump_of(server, device);
     struct word message = {.kind = WORD_ASK,
                            .device = server->numbers[device],
                            .bytes = least > lump ? least : lump,
@@ -74,9 +74,10 @@ void server_promised(struct server *server, const struct word *word)
 }
 
 /* Under the lock. */
-static void charge_return_some(struct server *server, size_t device)
+static void session_budget_return_some(struct server *server, size_t device)
 {
-    uint64_t standby = promised_to[device] - used_of[device], lump = charge_lump_of(server, device);
+    uint64_t standby = promised_to[device] - used_of[device],
+             lump = session_budget_lump_of(server, device);
     if (standby <= 2 * lump)
         return;
     promised_to[device] -= standby - lump;
@@ -86,18 +87,18 @@ static void charge_return_some(struct server *server, size_t device)
 }
 
 /* Under the lock. */
-static void charge_uncount(struct server *server, uint64_t devices, uint64_t bytes)
+static void session_budget_uncount(struct server *server, uint64_t devices, uint64_t bytes)
 {
     used -= bytes;
     for (size_t i = 0; server->known && i < server->device_count; i++)
         if (devices >> i & 1) {
             used_of[i] -= bytes;
-            charge_return_some(server, i);
+            session_budget_return_some(server, i);
         }
 }
 
 /* Under the lock. */
-static bool charge_count(struct server *server, uint64_t devices, uint64_t bytes)
+static bool session_budget_count(struct server *server, uint64_t devices, uint64_t bytes)
 {
     uint64_t done = 0;
     used += bytes;
@@ -105,7 +106,7 @@ static bool charge_count(struct server *server, uint64_t devices, uint64_t bytes
         if (!(devices >> i & 1))
             continue;
         uint64_t left = promised_to[i] - used_of[i];
-        if (bytes > left && !charge_ask(server, i, bytes - left)) {
+        if (bytes > left && !session_budget_ask(server, i, bytes - left)) {
             for (size_t at = 0; at < i; at++)
                 used_of[at] -= done >> at & 1 ? bytes : 0;
             used -= bytes;
@@ -117,46 +118,48 @@ static bool charge_count(struct server *server, uint64_t devices, uint64_t bytes
     return true;
 }
 
-struct charge *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes)
+struct session_budget *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes)
 {
-    struct charge *charge = malloc(sizeof(*charge));
-    if (!charge)
+    struct session_budget *session_budget = malloc(sizeof(*session_budget));
+    if (!session_budget)
         return NULL;
     pthread_mutex_lock(&lock);
     uint64_t left = server->memory - used;
     /* No more than there is: a limit need not be a number of pages. */
     uint64_t pages = (bytes / PAGE + (bytes % PAGE != 0)) * PAGE;
-    *charge = (struct charge){server, pages < left ? pages : left, devices};
-    bool taken = bytes <= left && pages >= bytes && charge_count(server, devices, charge->bytes);
+    *session_budget = (struct session_budget){server, pages < left ? pages : left, devices};
+    bool taken = bytes <= left && pages >= bytes &&
+                 session_budget_count(server, devices, session_budget->bytes);
     pthread_mutex_unlock(&lock);
     if (taken)
-        return charge;
-    free(charge);
+        return session_budget;
+    free(session_budget);
     return NULL;
 }
 
-void server_give_back(struct charge *charge)
+void server_give_back(struct session_budget *session_budget)
 {
     pthread_mutex_lock(&lock);
-    charge_uncount(charge->server, charge->devices, charge->bytes);
+    session_budget_uncount(session_budget->server, session_budget->devices, session_budget->bytes);
     pthread_mutex_unlock(&lock);
-    free(charge);
+    free(session_budget);
 }
 
 /* In whatever thread of the driver's. */
-static void CL_CALLBACK charge_on_gone(cl_mem memory, void *data)
+static void CL_CALLBACK session_budget_on_gone(cl_mem memory, void *data)
 {
     (void)memory;
     server_give_back(data);
 }
 
-void server_charge(struct entry *entry, struct charge *charge)
+void server_session_budget(struct entry *entry, struct session_budget *session_budget)
 {
-    if (charge && entry->real &&
-        !entry->cl->clSetMemObjectDestructorCallback(entry->real, charge_on_gone, charge))
+    if (session_budget && entry->real &&
+        !entry->cl->clSetMemObjectDestructorCallback(entry->real, session_budget_on_gone,
+                                                     session_budget))
         return;
-    if (charge)
-        server_give_back(charge);
+    if (session_budget)
+        server_give_back(session_budget);
     if (!entry->real)
         return;
     entry->cl->clReleaseMemObject(entry->real);
@@ -164,14 +167,14 @@ void server_charge(struct entry *entry, struct charge *charge)
     entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-void server_charge_made(struct server *server, struct entry *entry)
+void server_session_budget_made(struct server *server, struct entry *entry)
 {
     size_t bytes = 0;
     if (!entry->real)
         return;
     cl_int error =
         entry->cl->clGetMemObjectInfo(entry->real, CL_MEM_SIZE, sizeof(bytes), &bytes, NULL);
-    server_charge(entry, error ? NULL : server_take_memory(server, entry->devices, bytes));
+    server_session_budget(entry, error ? NULL : server_take_memory(server, entry->devices, bytes));
 }
 
 void server_cap_memory(const struct server *server, uint64_t memory, struct devinfo *info)
