@@ -128,7 +128,7 @@ static cl_int program_build_here(struct program_job *job, const struct program_s
         *real = job->replaced[s] = made;
         return CL_SUCCESS;
     }
-    if (atomic_load(&job->program->edition) != 0 ||
+    if (atomic_load(&job->program->edition) > 1 ||
         !program_build_is_as_created(job->program->details->base, site->residence, *real))
         return program_build_anew(job, site, s, real, outcome);
     cl_int error = program_build_at(job, site, *real, headers);

@@ -95,7 +95,7 @@ class Host:
         self.env.update(OCL_ICD_VENDORS=os.path.join(build, "tests", "emu"),
                         EMU_CONFIG=self.path("devices"), EMU_TRACE=self.trace,
                         POCL_DEVICES="pthread", POCL_CACHE_DIR=self.path("pocl-cache"),
-                        RESEAT_LOG="info")
+                        RESEAT_LOG="info", HOME=self.folder)
         self._authority("--init-ca", "--name", name)
 
     def path(self, name):

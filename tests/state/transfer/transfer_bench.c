@@ -179,7 +179,8 @@ unsigned count_copy_threads(bool *ret_blocked)
             if (strcmp(line, "Name:\treseat-copy\n") == 0)
                 ours = true;
             if (ours && sscanf(line, "SigBlk:\t%llx", &mask) == 1)
-                *ret_blocked &= (mask & 0x7ffbfeff) == 0x7ffbfeff; /* all but KILL and STOP */
+                /* All but KILL, STOP and those that a fault of the thread itself raises. */
+                *ret_blocked &= (mask & 0x7ffbfeff) == 0x3ffbfa27;
         }
         if (file)
             fclose(file);
