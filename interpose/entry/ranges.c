@@ -44,7 +44,7 @@ void range_read_buffer_rect(const struct command *base, unsigned use, struct ran
     const struct read_buffer_rect *command = (const struct read_buffer_rect *)base;
     (void)use;
     *range = ranges_box(command->buffer_origin, command->region, command->buffer_row_pitch,
-                 command->buffer_slice_pitch);
+                        command->buffer_slice_pitch);
 }
 
 void range_write_buffer_rect(const struct command *base, unsigned use, struct range *range)
@@ -52,7 +52,7 @@ void range_write_buffer_rect(const struct command *base, unsigned use, struct ra
     const struct write_buffer_rect *command = (const struct write_buffer_rect *)base;
     (void)use;
     *range = ranges_box(command->buffer_origin, command->region, command->buffer_row_pitch,
-                 command->buffer_slice_pitch);
+                        command->buffer_slice_pitch);
 }
 
 void range_fill_buffer(const struct command *base, unsigned use, struct range *range)
@@ -72,9 +72,9 @@ void range_copy_buffer_rect(const struct command *base, unsigned use, struct ran
 {
     const struct copy_buffer_rect *command = (const struct copy_buffer_rect *)base;
     *range = use == 0 ? ranges_box(command->src_origin, command->region, command->src_row_pitch,
-                            command->src_slice_pitch)
+                                   command->src_slice_pitch)
                       : ranges_box(command->dst_origin, command->region, command->dst_row_pitch,
-                            command->dst_slice_pitch);
+                                   command->dst_slice_pitch);
 }
 
 void range_read_image(const struct command *base, unsigned use, struct range *range)
@@ -130,7 +130,7 @@ struct range host_write_buffer(const struct write_buffer *command)
 struct range host_write_buffer_rect(const struct write_buffer_rect *command)
 {
     return ranges_box(command->host_origin, command->region, command->host_row_pitch,
-               command->host_slice_pitch);
+                      command->host_slice_pitch);
 }
 
 struct range host_write_image(const struct write_image *command)

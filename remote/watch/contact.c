@@ -156,12 +156,13 @@ static bool contact_greet(struct link *link, uint64_t deadline_ns, struct contac
     struct unpack body = {message.body, message.body + message.size, false};
     if (message.type == MSG_REFUSED && unpack_refused(&body, &refused))
         return contact_wrong(contact, strstr(refused.reason, "version") ? "version" : "busy",
-                     "it is there, and refuses: %.300s", refused.reason);
+                             "it is there, and refuses: %.300s", refused.reason);
     if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome))
         return contact_wrong(contact, "protocol", "whoever answers there is no device server");
     if (welcome.version != WIRE_VERSION)
-        return contact_wrong(contact, "version", "it speaks version %u of the protocol, and we version %u",
-                     welcome.version, WIRE_VERSION);
+        return contact_wrong(contact, "version",
+                             "it speaks version %u of the protocol, and we version %u",
+                             welcome.version, WIRE_VERSION);
     return true;
 }
 

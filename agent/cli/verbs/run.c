@@ -405,7 +405,7 @@ static int run_find_agent(struct run *run, const char *name)
                           : why[0]                               ? why
                           : run->paths.problem[0]                ? run->paths.problem
                           : result == -ETIMEDOUT                 ? "it does not answer"
-                          : result == -EPERM                     ? "it is another user's"
+                          : result == -EPERM                     ? "it is owned by another user"
                                                                  : strerror(-result);
     output_note(run->output, "the agent cannot be reached (%s); %s runs without it and %s", problem,
                 name,

@@ -248,12 +248,12 @@ cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_i
     if (error)
         return error;
     return build_await(building, call,
-                 POST(call->base.client, build,
-                      {.program = handle_id(building->program),
-                       .call = handle_id(call),
-                       .devices = building->ids,
-                       .devices_count = building->count,
-                       .options = options ? options : ""}));
+                       POST(call->base.client, build,
+                            {.program = handle_id(building->program),
+                             .call = handle_id(call),
+                             .devices = building->ids,
+                             .devices_count = building->count,
+                             .options = options ? options : ""}));
 }
 
 /* Ids of programs, and their names one behind the other. */
@@ -312,16 +312,16 @@ cl_int clCompileProgram(cl_program program, cl_uint num_devices, const cl_device
                                   &building, &call);
     if (error == CL_SUCCESS)
         error = build_await(building, call,
-                      POST(call->base.client, compile,
-                           {.program = handle_id(p),
-                            .call = handle_id(call),
-                            .devices = building->ids,
-                            .devices_count = building->count,
-                            .options = options ? options : "",
-                            .headers = ids,
-                            .headers_count = num_input_headers,
-                            .names = names,
-                            .names_size = size}));
+                            POST(call->base.client, compile,
+                                 {.program = handle_id(p),
+                                  .call = handle_id(call),
+                                  .devices = building->ids,
+                                  .devices_count = building->count,
+                                  .options = options ? options : "",
+                                  .headers = ids,
+                                  .headers_count = num_input_headers,
+                                  .names = names,
+                                  .names_size = size}));
     free(ids);
     free(names);
     return error;
@@ -377,15 +377,15 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
     error = build_start(building, options);
     if (error == CL_SUCCESS)
         error = build_await(building, call,
-                      POST(c->base.client, link,
-                           {.program = handle_id(program),
-                            .context = handle_id(c),
-                            .call = handle_id(call),
-                            .devices = building->ids,
-                            .devices_count = building->count,
-                            .options = options ? options : "",
-                            .inputs = ids,
-                            .inputs_count = num_input_programs}));
+                            POST(c->base.client, link,
+                                 {.program = handle_id(program),
+                                  .context = handle_id(c),
+                                  .call = handle_id(call),
+                                  .devices = building->ids,
+                                  .devices_count = building->count,
+                                  .options = options ? options : "",
+                                  .inputs = ids,
+                                  .inputs_count = num_input_programs}));
     else
         error = build_give_up(building, call, error);
     free(ids);

@@ -88,7 +88,7 @@ static enum argument_kind kernels_declared_kind(cl_kernel_arg_address_qualifier 
     case CL_KERNEL_ARG_ADDRESS_PRIVATE:
         return is_image                     ? ARGUMENT_IMAGE
                : !strcmp(type, "sampler_t") ? ARGUMENT_SAMPLER
-               : kernels_type_size(type)            ? ARGUMENT_VALUE
+               : kernels_type_size(type)    ? ARGUMENT_VALUE
                                             : ARGUMENT_UNKNOWN;
     default:
         return ARGUMENT_UNKNOWN;
@@ -258,8 +258,8 @@ void server_set_value(struct server *server, const struct msg_set_value *message
         unsigned char bytes[WIRE_VALUE_MAX];
     } value;
     struct argument *argument = NULL;
-    struct entry *kernel =
-        kernels_take_argument(server, message->kernel, message->index, 1u << ARGUMENT_VALUE, &argument);
+    struct entry *kernel = kernels_take_argument(server, message->kernel, message->index,
+                                                 1u << ARGUMENT_VALUE, &argument);
     if (!kernel)
         return;
     if (message->value_size == 0 || message->value_size > sizeof(value) ||
@@ -274,8 +274,8 @@ void server_set_value(struct server *server, const struct msg_set_value *message
 void server_set_local(struct server *server, const struct msg_set_local *message)
 {
     struct argument *argument = NULL;
-    struct entry *kernel =
-        kernels_take_argument(server, message->kernel, message->index, 1u << ARGUMENT_LOCAL, &argument);
+    struct entry *kernel = kernels_take_argument(server, message->kernel, message->index,
+                                                 1u << ARGUMENT_LOCAL, &argument);
     if (kernel)
         kernels_set_argument(kernel, argument, message->size, NULL);
 }
@@ -304,8 +304,8 @@ void server_set_memory(struct server *server, const struct msg_set_memory *messa
 void server_set_sampler(struct server *server, const struct msg_set_sampler *message)
 {
     struct argument *argument = NULL;
-    struct entry *kernel =
-        kernels_take_argument(server, message->kernel, message->index, 1u << ARGUMENT_SAMPLER, &argument);
+    struct entry *kernel = kernels_take_argument(server, message->kernel, message->index,
+                                                 1u << ARGUMENT_SAMPLER, &argument);
     const struct entry *sampler =
         kernel ? server_find_with(server, message->sampler, kernel) : NULL;
     if (sampler && !sampler->real)
@@ -374,9 +374,10 @@ void server_get_kernel_group(struct server *server, const struct msg_get_kernel_
     pack_init(&pack);
     cl_int error = kernel->error;
     if (kernel->real)
-        error = message->what
-                    ? kernels_describe_sub_groups(kernel, device->real, message, &pack)
-                    : kernels_describe_group(kernel, server->devices[id_place(message->device)], &pack);
+        error =
+            message->what
+                ? kernels_describe_sub_groups(kernel, device->real, message, &pack)
+                : kernels_describe_group(kernel, server->devices[id_place(message->device)], &pack);
     server_reply(server, message->call, error, pack.bytes, error ? 0 : pack.used);
     pack_finish(&pack);
 }

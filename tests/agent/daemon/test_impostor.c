@@ -19,7 +19,7 @@
 
 TestSuite(impostor, .init = harness_init, .fini = harness_finish, .timeout = 60);
 
-#define PENDING_ROOT()                                                                             \
+#define NEEDS_ROOT()                                                                             \
     if (geteuid() != 0)                                                                            \
     cr_skip_test("only root can be other users")
 
@@ -83,7 +83,7 @@ static void expose(struct impostor *impostor)
 
 Test(impostor, a_program_does_not_speak_to_another_users_agent)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     setenv("RESEAT_SOCKET", harness_path("agent.sock"), 1);
 
     struct impostor impostor = pretend(OTHER, getenv("RESEAT_SOCKET"));
@@ -103,7 +103,7 @@ Test(impostor, a_program_does_not_speak_to_another_users_agent)
 
 Test(impostor, the_command_does_not_speak_to_another_users_agent)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     setenv("RESEAT_SOCKET", harness_path("agent.sock"), 1);
 
     struct impostor impostor = pretend(OTHER, getenv("RESEAT_SOCKET"));

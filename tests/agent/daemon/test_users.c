@@ -35,7 +35,7 @@ static void begin(void)
 
 TestSuite(users, .init = begin, .fini = harness_finish, .timeout = 60);
 
-#define PENDING_ROOT()                                                                             \
+#define NEEDS_ROOT()                                                                             \
     if (geteuid() != 0)                                                                            \
     cr_skip_test("only root can be other users")
 
@@ -190,7 +190,7 @@ static int as_user(uid_t uid, const char *first, const char *second, const char 
 
 Test(users, to_a_users_agent_only_that_user_and_root_connect)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     setenv("RESEAT_SOCKET", harness_path("one.sock"), 1);
     cr_assert_eq(chown(harness_folder(), ONE, ONE), 0);
     cr_assert_eq(chmod(harness_folder(), 0711), 0);
@@ -224,7 +224,7 @@ static void say_result(struct visitor *program, uint64_t request, const char *re
 
 Test(users, root_sees_and_moves_another_users_programs)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     char one_text[16];
     snprintf(one_text, sizeof(one_text), "%d", ONE);
     start_users_agent(ONE);
@@ -249,7 +249,7 @@ Test(users, root_sees_and_moves_another_users_programs)
 /* A user decides what is in the folder that root is led to. */
 Test(users, root_is_not_led_to_the_agent_of_anybody_else)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     char one_text[16];
     snprintf(one_text, sizeof(one_text), "%d", ONE);
     start_host_agent();
@@ -270,7 +270,7 @@ Test(users, root_is_not_led_to_the_agent_of_anybody_else)
 
 Test(users, commands_and_programs_of_a_user_reach_a_hosts_agent)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     start_host_agent();
     cr_assert_eq(mkdir(harness_path("home"), 0700), 0);
     cr_assert_eq(chown(harness_path("home"), ONE, ONE), 0);
@@ -343,7 +343,7 @@ static const char *answer(struct visitor *client, const char *type, const char *
 
 Test(users, each_sees_and_finds_their_own_programs_and_root_all)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     char text[PROTOCOL_TEXT_MAX], pid[16];
     start_host_agent();
     struct visitor mine = program_of(ONE, "mine");
@@ -419,7 +419,7 @@ static void must_explain(struct visitor *root, const char *app, const char *word
 
 Test(users, what_is_in_the_way_of_a_program_names_its_own_users_alone)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     char text[16384];
     setenv("POCL_FAKE_DEVICES", "cpu:Fake two", 1);
     start_host_agent();
@@ -498,7 +498,7 @@ static uint64_t granted_bytes(void)
 
 Test(users, what_a_user_says_of_a_program_counts_for_nobody_else)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     char way[32];
     setenv("POCL_FAKE_DEVICES", "cpu:Fake two", 1);
     start_host_agent();
@@ -545,7 +545,7 @@ static size_t users_of_devices(struct visitor *client)
 
 Test(users, the_list_of_devices_names_each_users_own_programs)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     start_host_agent();
     cr_assert_eq(RESEAT("devices")->status, 0);
     struct visitor mine = program_of(ONE, "mine");
@@ -560,7 +560,7 @@ Test(users, the_list_of_devices_names_each_users_own_programs)
 
 Test(users, a_hosts_agent_and_its_devices_are_roots_to_govern)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     static const char *const requests[] = {MSG_STOP,  MSG_RELOAD,  MSG_LIMIT,
                                            MSG_DRAIN, MSG_BALANCE, MSG_SERVER};
     char text[PROTOCOL_TEXT_MAX];
@@ -601,7 +601,7 @@ static bool has_own_devices(struct visitor *client)
 
 Test(users, another_users_environment_does_not_say_what_the_agents_helper_loads)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     start_host_agent();
     struct visitor one = client_of(ONE), root = client_of(0);
 
@@ -647,7 +647,7 @@ static void say_result(struct visitor *program, uint64_t request, const char *re
 
 Test(users, a_program_answers_only_for_itself)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     struct message message;
     struct frame frame;
     start_host_agent();
@@ -711,7 +711,7 @@ static void shown(struct visitor *client, const char *name, char ret_id[32], uin
 
 Test(users, a_program_inherits_from_its_own_users_programs_only)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     struct message message;
     struct frame frame;
     char id[32], child_id[32];
@@ -803,7 +803,7 @@ static bool registers(struct visitor *client, const char *name)
 /* As set-uid programs do; and as the kernel gives the number of a process that has ended again. */
 Test(users, whom_a_process_was_before_has_no_part_in_its_program)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     static const uid_t uids[] = {OTHER, OTHER, ONE};
     struct visitor visitors[3], *before = &visitors[0], *client = &visitors[1],
                                 *program = &visitors[2];
@@ -828,7 +828,7 @@ Test(users, whom_a_process_was_before_has_no_part_in_its_program)
 
 Test(users, a_program_of_roots_that_becomes_a_user_is_the_one_that_was_registered)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct visitor visitors[2];
     char id[32], again[32];
@@ -874,7 +874,7 @@ static bool is_closed(const struct visitor *visitor, int ms)
 
 Test(users, one_user_has_a_part_of_the_connections_to_a_hosts_agent)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     enum { MANY = 513 };
     static struct visitor visitors[MANY];
     static uid_t uids[MANY];
@@ -893,7 +893,7 @@ Test(users, one_user_has_a_part_of_the_connections_to_a_hosts_agent)
 
 Test(users, what_one_user_has_a_hosts_agent_keep_is_bounded)
 {
-    PENDING_ROOT();
+    NEEDS_ROOT();
     enum { MANY = 20, SIZE = PROTOCOL_FRAME_MAX };
     static struct visitor visitors[MANY];
     static uid_t uids[MANY];

@@ -178,9 +178,13 @@ Test(transfer, threads_block_signals_and_live_as_long_as_the_transfer)
     const struct transfer_shape shape = {.chunk = CHUNK, .chunks = 3, .threads = 3};
     bool blocked;
     struct transfer *transfer = start(&bench, &shape, 0, NULL);
-    for (int tried = 0; tried < 1000 && count_copy_threads(&blocked) != 3; tried++)
-        usleep(1000); /* each names itself */
-    cr_assert_eq(count_copy_threads(&blocked), 3);
+    unsigned count = 0;
+    /* Each names itself, and has every signal blocked until the C library has started it. */
+    for (int tried = 0; tried < 1000 && (count != 3 || !blocked); tried++) {
+        usleep(1000);
+        count = count_copy_threads(&blocked);
+    }
+    cr_assert_eq(count, 3);
     cr_assert(blocked);
     transfer_destroy(transfer);
     cr_assert_eq(count_copy_threads(&blocked), 0);
