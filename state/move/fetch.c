@@ -503,7 +503,7 @@ static void fetch_await_turn(void)
     }
 }
 
-/* Which one goes on first; SEATS: none. */
+/* Which one goes on first; VDEVS: none. */
 static size_t fetch_next_vdev(void)
 {
     size_t next = VDEVS;

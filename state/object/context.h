@@ -81,7 +81,7 @@ void destructor_run(struct destructor *_Atomic *list, void *handle);
 
 /**
  * The program's one platform and its virtual devices, made at the first call and never freed.
- * @count  1 to SEATS. 0, -ENOMEM or -EALREADY.
+ * @count  1 to VDEVS. 0, -ENOMEM or -EALREADY.
  */
 MUST_CHECK int vdevs_init(struct device *const *devices, uint32_t count);
 /** Wait until vdevs_init is done. 0, or -ETIMEDOUT (@deadline_ns: CLOCK_MONOTONIC, 0 for none). */

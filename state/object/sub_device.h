@@ -29,7 +29,7 @@ struct sub_device {
  *              before another try. Always set.
  *
  * Waits while @parent is suspended; not inside the gate. Untouched on failure. A context takes no
- * more than SEATS devices, so no more parts than that are made: CL_DEVICE_PARTITION_FAILED.
+ * more than VDEVS devices, so no more parts than that are made: CL_DEVICE_PARTITION_FAILED.
  */
 cl_int sub_device_create(struct vdev *parent, const cl_device_partition_property *properties,
                          cl_uint count, struct vdev **ret_vdevs, cl_uint *ret_count,
