@@ -19,7 +19,7 @@
 
 TestSuite(impostor, .init = harness_init, .fini = harness_finish, .timeout = 60);
 
-#define NEEDS_ROOT()                                                                             \
+#define NEEDS_ROOT()                                                                               \
     if (geteuid() != 0)                                                                            \
     cr_skip_test("only root can be other users")
 

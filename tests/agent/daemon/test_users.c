@@ -35,7 +35,7 @@ static void begin(void)
 
 TestSuite(users, .init = begin, .fini = harness_finish, .timeout = 60);
 
-#define NEEDS_ROOT()                                                                             \
+#define NEEDS_ROOT()                                                                               \
     if (geteuid() != 0)                                                                            \
     cr_skip_test("only root can be other users")
 
