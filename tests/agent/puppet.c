@@ -113,7 +113,7 @@ static void put_loss(const struct puppet_vdev *vdev, struct frame *frame)
     frame_map(frame, "loss");
     frame_string(frame, "device", key);
     frame_string(frame, "reason", "the test says so");
-    frame_u64(frame, "count", 1);
+    frame_u64(frame, "count", vdev->losses_before + 1);
     frame_bool(frame, "isolated", vdev->isolated);
     frame_end(frame);
 }
@@ -457,6 +457,11 @@ static void go(struct puppet *puppet, struct puppet_vdev *vdev, const msgpack_ob
     vdev->granted = field_u64(map, "grant", 0);
     vdev->held = vdev->wanted < vdev->granted ? vdev->wanted : vdev->granted;
     vdev->spilled = vdev->wanted - vdev->held;
+    if (vdev->loses_again) {
+        vdev->loses_again = false;
+        vdev->losses_before++;
+        vdev->lost = vdev->seeks = true;
+    }
     puppet->moves += field_is(map, "type", MSG_MOVE);
     puppet->resumes += field_is(map, "type", MSG_RESUME);
 }

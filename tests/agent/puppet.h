@@ -37,9 +37,11 @@ struct puppet_notice {
 struct puppet_vdev {
     char device[160]; /**< "kind:name". */
     bool suspended;
-    bool lost;     /**< It says that its device is gone. */
-    bool seeks;    /**< And that it waits for another one, where it goes on. */
-    bool isolated; /**< And that its driver was in a process of its own. */
+    bool lost;        /**< It says that its device is gone. */
+    bool seeks;       /**< And that it waits for another one, where it goes on. */
+    bool isolated;    /**< And that its driver was in a process of its own. */
+    bool loses_again; /**< It loses the next device too, and says so before it reports the move. */
+    unsigned losses_before; /**< Losses that it counts beside the one that it says. */
     uint64_t granted, held, wanted, least, spilled;
     const char *source;         /**< "kind:name" of what it left on demand, or NULL. */
     uint64_t source_bytes;      /**< What it has there still. */

@@ -192,12 +192,14 @@ static void admit_arrive(struct agent *agent, const struct request *request, uin
     vdev->earned_ms = vdev->displaced ? vdev->placed_ms - vdev->queued_ms : 0;
     vdev->arrived = false;
     vdev->suspended = false;
+    vdev->displaced = false;
+    vdev->only = LEDGER_NONE;
+    if (losses_again(agent, request->program, index))
+        return;
     vdev->lost = vdev->seeks = false;
     /* Back to where it was no target is said. */
     if (vdev->entry.device != LEDGER_NONE && ledger_sync_believe(request->program))
         losses_arrived(agent, vdev->entry.device);
-    vdev->displaced = false;
-    vdev->only = LEDGER_NONE;
 }
 
 /** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */

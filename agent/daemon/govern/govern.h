@@ -386,6 +386,9 @@ void followers_drop(struct agent *agent, const struct peer *client);
  *  ledger, where that was. */
 void losses_note(struct agent *agent, struct program *program, uint32_t index,
                  const struct program_device *before, uint32_t device);
+/** @program has arrived. True where it said before that it lost that device as well, while it was
+ * told to be there: it waits for another one, and stays marked as lost. */
+bool losses_again(struct agent *agent, struct program *program, uint32_t index);
 /** A program came to the device, or failed to. */
 void losses_arrived(struct agent *agent, uint32_t device);
 void losses_failed(struct agent *agent, uint32_t device);

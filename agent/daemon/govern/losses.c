@@ -48,6 +48,7 @@ static void losses_queue(struct agent *agent, struct program *program, uint32_t 
 
     vdev->displaced = true;
     vdev->only = LEDGER_NONE;
+    vdev->loss_sought = program->status.loss.count;
     pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
     agent->changed = true; /* The device may be known as lost already. */
     agent_log("%s: %s (pid %d) waits for another device", program->id, program->name,
@@ -70,6 +71,17 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index,
     }
     if (vdev->seeks && !before->seeks)
         losses_queue(agent, program, index);
+}
+
+bool losses_again(struct agent *agent, struct program *program, uint32_t index)
+{
+    struct program_device *vdev = &program->vdevs[index];
+    const struct program_device before = {.lost = false};
+
+    if (!vdev->seeks || program->status.loss.count <= vdev->loss_sought)
+        return false;
+    losses_note(agent, program, index, &before, vdev->entry.device);
+    return true;
 }
 
 void losses_arrived(struct agent *agent, uint32_t index)

@@ -23,8 +23,9 @@ struct program_device {
     struct device_key device; /**< Where it is, was last, or will start. */
     bool suspended;
     bool moving;
-    bool lost;  /**< Its device is, and has not answered since. */
-    bool seeks; /**< And it waits for another one, where what it did is done again. */
+    bool lost;            /**< Its device is, and has not answered since. */
+    bool seeks;           /**< And it waits for another one, where what it did is done again. */
+    uint64_t loss_sought; /**< The count of losses when it last began to wait for another one. */
     uint64_t device_bytes;
     uint64_t moves;
     uint64_t last_downtime_ns;

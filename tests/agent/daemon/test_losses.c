@@ -84,6 +84,21 @@ Test(losses, a_protected_program_is_given_another_device_and_room_there)
     cr_assert_eq(ps_says("a", "displaced"), 0);
 }
 
+/* The agent hears of the second loss while the first one is the last that it knows. */
+Test(losses, a_device_that_is_lost_before_the_move_there_is_reported_is_left_as_well)
+{
+    there_are("gpu:one,gpu:larger,gpu:third");
+    RESEAT("devices");
+    struct puppet *a = start("a", "gpu:one", 300 * MIB);
+
+    a->vdevs[0].loses_again = true;
+    lose(a, true);
+    cr_assert(puppets_run(is_elsewhere, a, SOON), "it waits on %s", a->vdevs[0].device);
+    cr_assert_eq(a->moves, 2);
+    cr_assert_str_neq(a->vdevs[0].device, "gpu:one");
+    cr_assert(state_comes_to("a", "running", SOON));
+}
+
 /* Nobody else can say what its bytes were. What it was granted it may have still. */
 Test(losses, a_program_that_is_not_protected_stays_and_says_so)
 {
