@@ -11,11 +11,11 @@
 #include <stddef.h>
 
 /*
- * The entry snapshots: those that calls.txt describes and generate.py writes, and those written by
+ * The entry points: those that calls.txt describes and generate.py writes, and those written by
  * hand in entry_*.c and roads.c. Include this before any other header that includes OpenCL's.
  */
 
-/** Our entry snapshots, as every virtual object and every loader sees them. */
+/** Our entry points, as every virtual object and every loader sees them. */
 extern const cl_icd_dispatch calls_dispatch;
 
 /** What clGetExtensionFunctionAddress knows, sorted by name. */

@@ -6,7 +6,7 @@
 #include "state/base/info.h"
 #include "state/object/context.h"
 
-/* What the hand-written entry snapshots have in common. */
+/* What the hand-written entry points have in common. */
 
 /** NULL stands for the only platform there is, as with the loaders that programs are used to. */
 static inline struct platform *platform_get(cl_platform_id handle)

@@ -407,7 +407,7 @@ static void start_once(void)
 
 int start(void)
 {
-    /* A driver that is being opened may call what it takes to be a loader's entry snapshots. */
+    /* A driver that is being opened may call what it takes to be a loader's entry points. */
     if (the_thread.starting)
         return -EDEADLK;
     int before = cancel_hold();

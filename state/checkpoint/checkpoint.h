@@ -23,7 +23,7 @@ struct checkpoint_request {
     /** Of this program's images there all but so many go, once it is there; 0: none. */
     uint64_t keep;
     /** The program says from now on that it lives, and whoever does not hear it for as long may
-     * start it again from its images (keeper.h). 0: it does not, unless it does already. */
+     * start it again from its images (lease_renewer.h). 0: it does not, unless it does already. */
     uint32_t lease_ms;
     const atomic_bool *cancel; /**< Or NULL. */
     void (*progress)(void *data, const struct move_progress *progress);

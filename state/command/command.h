@@ -154,7 +154,7 @@ struct command {
     cl_int shortage; /**< The driver, given it, said that there is no room. */
     uint8_t spills;  /**< How often it was told to go on by spilling, when it had asked for room. */
     uint8_t squeezes;         /**< How often: each has more spilled; the last asks the policy. */
-    uint64_t residency_token; /**< Of room.h; 0: none. */
+    uint64_t residency_token; /**< Of residency_token.h; 0: none. */
     /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
      *  (0 at first) on, NULL past the last. */
     struct memory *(*more)(const struct command *command, unsigned *cursor, bool *ret_writes);
@@ -240,7 +240,7 @@ cl_int queue_drain(struct context *context, uint8_t residence_index);
 bool queue_drain_siblings(const struct residence *residence);
 
 /*
- * Deferred commands (hold.c).
+ * Deferred commands (defer.c).
  */
 
 /**

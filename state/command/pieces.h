@@ -10,7 +10,7 @@
  * by themselves, and so are all ids within a group; what else a kernel asks is told by a program of
  * its own (program_cut.h), which knows where the piece is from offsets that mean nothing else.
  *
- * A deferred command (hold.c) whose ops have `pieces` is given piece by piece: two are with the
+ * A deferred command (defer.c) whose ops have `pieces` is given piece by piece: two are with the
  * driver at once, so that the device never waits, and when one ends the next is given. A move comes
  * between pieces: it waits for those that the driver has, and the rest goes where the queue is
  * then. Its event has parts (parts.h).

@@ -16,7 +16,7 @@
 #include "state/driver/quirks.h"
 
 /*
- * The vendors' drivers, opened by us through their ICD entry snapshots and called through their
+ * The vendors' drivers, opened by us through their ICD entry points and called through their
  * dispatch tables. No loader stands in between, so no call can lead back to us.
  */
 

@@ -26,7 +26,7 @@
  * again.
  */
 
-struct write_tracked; /* watched.c */
+struct write_tracked; /* write_tracked.c */
 
 /**
  * A buffer of one driver over a host copy, which nothing uses: the driver registered the host copy
@@ -51,7 +51,7 @@ struct host_copy {
     size_t size;
     struct farewell
         *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
-    struct write_tracked *_Atomic write_tracked; /**< Owned; or NULL: what watched.h keeps. */
+    struct write_tracked *_Atomic write_tracked; /**< Owned; or NULL: what write_tracked.h keeps. */
     struct registered registered;
     struct callback_job job; /**< To drop a reference on the callback thread. */
 };
@@ -77,7 +77,7 @@ struct memory {
     cl_mem_flags flags;            /**< What clGetMemObjectInfo answers. */
     size_t size;                   /**< Bytes. */
     size_t origin;                 /**< Of a sub-buffer, bytes from the root. */
-    bool uses_svm;                 /**< CL_MEM_USE_HOST_PTR, and it snapshots into SVM. */
+    bool uses_svm;                 /**< CL_MEM_USE_HOST_PTR, and it points into SVM. */
     void *host_ptr;                /**< CL_MEM_USE_HOST_PTR's, or NULL. */
     struct image_shape *image;     /**< Owned; NULL for buffers. */
     cl_mem_properties *properties; /**< Owned, with the final 0; or NULL. */

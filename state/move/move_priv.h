@@ -50,7 +50,7 @@ struct move {
     bool on_demand; /**< Content stays where it is at COMMIT: fetch.h. */
     bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
     bool gave_way;  /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
-    struct move *next; /**< Of those that prewarm at once: move_turn.c. */
+    struct move *next; /**< Of those that prewarm at once: move_lock.c. */
     uint64_t begun_at, paused_at;
     uint64_t phase_at;      /**< When report->reached began, for who traces; 0: nobody does. */
     struct residence *left; /**< By COMMIT: residences. Owned. */
@@ -58,7 +58,7 @@ struct move {
 };
 
 /*
- * move_turn.c: what all parts of a move ask.
+ * move_lock.c: what all parts of a move ask.
  */
 
 /** The lock of move_run, until @deadline_ns (0: none). False: it was not to be had.

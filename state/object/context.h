@@ -34,7 +34,7 @@ struct vdev {
     _Atomic uint64_t last_downtime_ns;
     struct device_clock clock; /**< Of its profiling times. */
     _Atomic bool moving;
-    uint64_t granted;        /**< Its part of what the program may have on `device`. By room.c. */
+    uint64_t granted;        /**< Its part of what the program may have on `device`. By budget.c. */
     bool limited;            /**< Somebody says what it may have. Likewise. */
     uint32_t retries;        /**< Pieces of work that moves wait for: retry.c's, as is... */
     uint64_t retry_until;    /**< ...how long at most. CLOCK_MONOTONIC. */

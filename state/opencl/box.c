@@ -31,7 +31,7 @@ bool box_init(struct box *box, const size_t origin[3], const size_t region[3], s
            !__builtin_add_overflow(box->end, region[0], &box->end);
 }
 
-/* On a circle of @round, do [a, a + length) and [b, b + length) have a snapshot in common? */
+/* On a circle of @round, do [a, a + length) and [b, b + length) have a point in common? */
 static bool box_meet_on_circle(size_t a, size_t b, size_t length, size_t round)
 {
     size_t ahead = a >= b ? a - b : b - a;

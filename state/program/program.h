@@ -47,7 +47,7 @@ cl_int program_make_real(struct program *program, struct residence *residence,
                          uint8_t residence_index, struct program_outcome *outcome);
 
 /*
- * What the entry snapshots do once their parameters are checked. @vdevs: bits, which of the
+ * What the entry points do once their parameters are checked. @vdevs: bits, which of the
  * context's virtual devices; never empty. All wait while one of them is suspended, and none is
  * called inside the gate.
  */

@@ -197,7 +197,7 @@ inline changed() {
     }
 }
 
-/* ---- hold.c: what can go ---- */
+/* ---- defer.c: what can go ---- */
 
 #define CAN_WAIT(e, p) \
     (state[e] == DONE || (state[e] == ISSUED && (event_place[e] == (p) || ended[e])))

@@ -20,8 +20,8 @@
  * knows who its client is and what it wants: a place, or that its link is handed over to a session
  * that there is. Who is refused stays a stranger until it is gone.
  *
- * Strangers who need a certificate have a place at the door (door.h); the server's own user has
- * CLIENTS_LOCAL_MAX others.
+ * Strangers who need a certificate have a place before authentication (preauth.h); the server's own
+ * user has CLIENTS_LOCAL_MAX others.
  *
  * Each session's process keeps its channel for as long as it lives, and is promised memory and
  * given turns over it (word.h). What it holds is given back when it has ended, however it did.

@@ -4,7 +4,7 @@
 #include "tests/support/leaks.h"
 #include "tests/support/opencl.h"
 
-/* What the entry snapshots answer by themselves: information, and errors that no driver is asked
+/* What the entry points answer by themselves: information, and errors that no driver is asked
  * for.
  */
 
