@@ -39,8 +39,8 @@
 /** Types of frames, as their "type" says. */
 #define MSG_HELLO   "hello"   /**< peer: role "program" or "client", version, who it is. */
 #define MSG_WELCOME "welcome" /**< agent: version, and to a program its id and device. */
-#define MSG_STATUS                                                                                 \
-    "status" /**< program: its virtual devices, and devices that it is "ready" for. */
+/** program: its virtual devices, and devices that it is "ready" for. */
+#define MSG_STATUS   "status"
 #define MSG_QUERY    "query"    /**< agent to program: send a status now. */
 #define MSG_REGISTER "register" /**< client: this process is about to become a program. */
 #define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
@@ -106,8 +106,8 @@
 /** program, while a need waits: are you there? An agent whose welcome has "alive" says it back. */
 #define MSG_ALIVE "alive"
 #define MSG_GRANT "grant" /**< agent: "virtual device", "bytes" more. */
-#define MSG_SHRINK                                                                                 \
-    "shrink" /**< agent: "virtual device", keep to "bytes" in all, and return the rest. */
+/** agent: "virtual device", keep to "bytes" in all, and return the rest. */
+#define MSG_SHRINK "shrink"
 #define MSG_RETURN "return" /**< program: "virtual device", "bytes" that it gives back. */
 
 /** agent: keep up to "bytes" of host memory warm (state/base/memory/pages.h). */
@@ -120,8 +120,8 @@
  * registered.
  */
 #define MSG_WISH "wish" /**< program: "aware". */
-#define MSG_NOTICE                                                                                 \
-    "notice" /**< agent: "what", "virtual device" or none, "in_ns", "value", "text". */
+/** agent: "what", "virtual device" or none, "in_ns", "value", "text". */
+#define MSG_NOTICE "notice"
 
 /** "what" of MSG_NOTICE: see policy/reseat.h. */
 #define NOTICE_ADDED "device-added"
