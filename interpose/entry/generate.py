@@ -620,7 +620,7 @@ def tried_source(calls):
                 f'    {{"{call.name}", "{tried.name if tried else ""}", {object_type or "OBJECT_NONE"}, '
                 f"{expected}, {'true' if optional else 'false'}, try_{len(thunks) - 1}}},"
             )
-    lines = ['#include "tests/interpose/entry/tried.h"', ""] + thunks
+    lines = ['#include "tests/contract/tried.h"', ""] + thunks
     lines += ["const struct tried tried_calls[] = {"] + rows + ["};"]
     return lines + [f"const size_t tried_call_count = {len(rows)};", ""]
 

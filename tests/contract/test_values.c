@@ -2,8 +2,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tests/contract/samples.h"
 #include "tests/support/leaks.h"
-#include "tests/support/opencl.h"
 
 /* Values that are wrong beside handles that are right, and handles that are bad where
  * test_badinput.c does not look: in a list, in properties, as an argument's value. */
@@ -62,7 +62,7 @@ static void release(void)
     leaks_check();
 }
 
-TestSuite(badinput_values, .init = make, .fini = release);
+TestSuite(values, .init = make, .fini = release, .timeout = 60);
 
 static void CL_CALLBACK ignore_event(cl_event event, cl_int status, void *data)
 {
@@ -123,7 +123,7 @@ static cl_event freed_event(void)
     return event;
 }
 
-Test(badinput_values, wait_lists_hold_as_many_events_as_they_say)
+Test(values, wait_lists_hold_as_many_events_as_they_say)
 {
     static char foreign[256];
     cl_event bad[] = {NULL,
@@ -139,7 +139,7 @@ Test(badinput_values, wait_lists_hold_as_many_events_as_they_say)
     try_waits(0, &s.event);
 }
 
-Test(badinput_values, properties_and_arguments_name_objects_that_there_are)
+Test(values, properties_and_arguments_name_objects_that_there_are)
 {
     static char foreign[256];
     void *bad[] = {foreign, (void *)(uintptr_t)0x1000, s.queue};
@@ -157,7 +157,7 @@ Test(badinput_values, properties_and_arguments_name_objects_that_there_are)
 
 /* ---- values ---- */
 
-Test(badinput_values, questions_need_a_name_and_room)
+Test(values, questions_need_a_name_and_room)
 {
     const cl_uint none = 0xffff;
     cl_uint n;
@@ -203,7 +203,7 @@ Test(badinput_values, questions_need_a_name_and_room)
     EXPECT(CL_INVALID_VALUE, clWaitForEvents(0, NULL));
 }
 
-Test(badinput_values, objects_are_made_of_sizes_and_flags_there_are)
+Test(values, objects_are_made_of_sizes_and_flags_there_are)
 {
     const cl_context c = s.context;
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8}, none = {0, 0};
@@ -243,7 +243,7 @@ Test(badinput_values, objects_are_made_of_sizes_and_flags_there_are)
     EXPECT_NONE(CL_INVALID_VALUE, clCreateSampler(c, CL_FALSE, 0x7fff, CL_FILTER_NEAREST, &error));
 }
 
-Test(badinput_values, programs_and_arguments_are_what_the_source_says)
+Test(values, programs_and_arguments_are_what_the_source_says)
 {
     const char *text = "__kernel void k(void) {}", *nothing = NULL, *broken = "not a program";
     cl_uint word = 0;
@@ -285,7 +285,7 @@ Test(badinput_values, programs_and_arguments_are_what_the_source_says)
     EXPECT(CL_INVALID_ARG_VALUE, clSetKernelArg(kernel, 2, sizeof word, &word));
 }
 
-Test(badinput_values, commands_lie_in_their_objects)
+Test(values, commands_lie_in_their_objects)
 {
     const cl_uint word = 0;
     const size_t many[3] = {1, 1, 99}, global = 4, none = 0;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/opencl.h"
+#include "tests/contract/samples.h"
 
 /* Programs, kernels, arguments and launches, as the specification words their errors. */
 
@@ -40,13 +40,7 @@ static void release(void)
     samples_release(&s);
 }
 
-TestSuite(calls_kernels, .init = make, .fini = release);
-
-#define expect_error(call, error)                                                                  \
-    do {                                                                                           \
-        cl_int got_ = (call);                                                                      \
-        cr_expect_eq(got_, error, "%s gave %d", #call, got_);                                      \
-    } while (0)
+TestSuite(kernels, .init = make, .fini = release, .timeout = 60);
 
 static cl_kernel make_kernel(const char *name)
 {
@@ -67,7 +61,7 @@ static cl_mem make_image(cl_mem_flags flags)
     return image;
 }
 
-Test(calls_kernels, image_arguments_fit_the_access_that_is_declared)
+Test(kernels, image_arguments_fit_the_access_that_is_declared)
 {
     cl_kernel kernel = make_kernel("images");
     cl_mem reads = make_image(CL_MEM_READ_ONLY), writes = make_image(CL_MEM_WRITE_ONLY);
@@ -91,7 +85,7 @@ Test(calls_kernels, image_arguments_fit_the_access_that_is_declared)
     clReleaseKernel(kernel);
 }
 
-Test(calls_kernels, values_have_the_size_of_their_type)
+Test(kernels, values_have_the_size_of_their_type)
 {
     static const size_t sizes[] = {1, 4, 8, 32, 8, 64};
     const char bytes[128] = {0};
@@ -116,7 +110,7 @@ Test(calls_kernels, values_have_the_size_of_their_type)
     clReleaseKernel(kernel);
 }
 
-Test(calls_kernels, a_clone_misses_the_arguments_that_its_model_misses)
+Test(kernels, a_clone_misses_the_arguments_that_its_model_misses)
 {
     cl_kernel kernel = make_kernel("required");
     cl_int error;
@@ -136,7 +130,7 @@ Test(calls_kernels, a_clone_misses_the_arguments_that_its_model_misses)
     clReleaseKernel(kernel);
 }
 
-Test(calls_kernels, launches_have_the_work_groups_that_the_source_requires)
+Test(kernels, launches_have_the_work_groups_that_the_source_requires)
 {
     const size_t items[2] = {8, 2}, odd[2] = {6, 2}, group[2] = {4, 2}, turned[2] = {2, 4};
     const size_t far[2] = {0, SIZE_MAX - 1}, three = 3, eight = 8;
@@ -178,7 +172,7 @@ Test(calls_kernels, launches_have_the_work_groups_that_the_source_requires)
     clReleaseKernel(kernel);
 }
 
-Test(calls_kernels, launches_without_the_object_of_an_argument_are_refused)
+Test(kernels, launches_without_the_object_of_an_argument_are_refused)
 {
     const size_t one = 1;
     cl_uint value = 3, word = 0;
@@ -211,7 +205,7 @@ Test(calls_kernels, launches_without_the_object_of_an_argument_are_refused)
     }
 }
 
-Test(calls_kernels, work_groups_divide_the_launch)
+Test(kernels, work_groups_divide_the_launch)
 {
     const size_t ten = 10, three = 3, five = 5;
     cl_uint value = 1;
@@ -228,7 +222,7 @@ Test(calls_kernels, work_groups_divide_the_launch)
     expect_error(clFinish(s.queue), CL_SUCCESS);
 }
 
-Test(calls_kernels, are_told_of_kernels_what_the_device_says)
+Test(kernels, are_told_of_kernels_what_the_device_says)
 {
     cl_kernel kernel = make_kernel("values");
     size_t sizes[3], group = 0, most = 0;
@@ -303,7 +297,7 @@ static void notice_wait(struct notice *notice)
         PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, .makes_kernel = true                  \
     }
 
-Test(calls_kernels, builds_that_call_back_run_in_the_background)
+Test(kernels, builds_that_call_back_run_in_the_background)
 {
     static struct notice notices[2] = {NOTICE, NOTICE};
     cl_program good = make_program("kernel void k(global int *a) { *a = 1; }");
@@ -335,7 +329,7 @@ Test(calls_kernels, builds_that_call_back_run_in_the_background)
     clReleaseProgram(bad);
 }
 
-Test(calls_kernels, the_callback_has_a_program_that_was_released_meanwhile)
+Test(kernels, the_callback_has_a_program_that_was_released_meanwhile)
 {
     static struct notice notice = NOTICE;
     cl_program built = make_program("kernel void k(global int *a) { *a = 21; }");
@@ -355,7 +349,7 @@ static cl_program compiled(const char *text, struct notice *notice)
     return object;
 }
 
-Test(calls_kernels, links_in_the_background_have_their_program_at_once)
+Test(kernels, links_in_the_background_have_their_program_at_once)
 {
     static struct notice object = NOTICE, linked = NOTICE, failed = NOTICE;
     object.makes_kernel = false;
@@ -397,7 +391,7 @@ Test(calls_kernels, links_in_the_background_have_their_program_at_once)
     clReleaseProgram(parts[1]);
 }
 
-Test(calls_kernels, only_what_was_compiled_is_linked)
+Test(kernels, only_what_was_compiled_is_linked)
 {
     cl_program plain = make_program("int f(int x) { return x; }");
     cl_program object = compiled("kernel void k(global int *a) { *a = 2; }", NULL);
@@ -418,7 +412,7 @@ Test(calls_kernels, only_what_was_compiled_is_linked)
     clReleaseProgram(object);
 }
 
-Test(calls_kernels, a_held_launch_keeps_its_program_from_being_rebuilt)
+Test(kernels, a_held_launch_keeps_its_program_from_being_rebuilt)
 {
     cl_program text = make_program("kernel void k(global int *a) { *a = X; }");
     cl_int error, word = 0;
@@ -451,7 +445,7 @@ static unsigned char *binary_of(cl_program of, size_t *ret_size)
     return bytes;
 }
 
-Test(calls_kernels, a_binary_stays_the_same_however_often_it_is_loaded_and_built)
+Test(kernels, a_binary_stays_the_same_however_often_it_is_loaded_and_built)
 {
     size_t size, again;
     cl_int error, status;
@@ -472,7 +466,7 @@ Test(calls_kernels, a_binary_stays_the_same_however_often_it_is_loaded_and_built
     free(bytes);
 }
 
-Test(calls_kernels, constants_are_for_what_was_made_of_il)
+Test(kernels, constants_are_for_what_was_made_of_il)
 {
     const cl_uint value = 1;
     char il[256] = "";
@@ -492,7 +486,7 @@ static void CL_CALLBACK never_called(cl_program of, void *data)
 }
 
 /* OpenCL 3.0 has no destructors of a program's own. */
-Test(calls_kernels, nobody_is_told_that_a_program_is_released)
+Test(kernels, nobody_is_told_that_a_program_is_released)
 {
     bool called = false;
     const char *text = "kernel void k() {}";
@@ -508,7 +502,7 @@ Test(calls_kernels, nobody_is_told_that_a_program_is_released)
 }
 
 /* The driver hears of a held launch when the program has gone on. */
-Test(calls_kernels, a_held_launch_without_its_arguments_is_refused_at_the_call)
+Test(kernels, a_held_launch_without_its_arguments_is_refused_at_the_call)
 {
     const size_t one = 1;
     cl_int error;
@@ -531,7 +525,7 @@ Test(calls_kernels, a_held_launch_without_its_arguments_is_refused_at_the_call)
     expect_error(clReleaseKernel(bare), CL_SUCCESS);
 }
 
-Test(calls_kernels, memory_arguments_are_of_the_kernels_context)
+Test(kernels, memory_arguments_are_of_the_kernels_context)
 {
     cl_int error;
     const size_t one = 1;

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/contract/samples.h"
 #include "tests/support/leaks.h"
-#include "tests/support/opencl.h"
 
 /* What 5.2 to 5.5 and 5.7 of the specification ask of memory objects and samplers, where a driver
  * is not asked, or need not say so itself. */
@@ -22,13 +22,7 @@ static void release(void)
     leaks_check();
 }
 
-TestSuite(memory_calls, .init = make, .fini = release);
-
-#define expect_error(call, error)                                                                  \
-    do {                                                                                           \
-        cl_int got_ = (call);                                                                      \
-        cr_expect_eq(got_, error, "%s gave %d", #call, got_);                                      \
-    } while (0)
+TestSuite(memory_objects, .init = make, .fini = release, .timeout = 60);
 
 #define MEMORY_INFO(memory, name, type)                                                            \
     ({                                                                                             \
@@ -55,7 +49,7 @@ static cl_int part_of(cl_mem buffer, cl_mem_flags flags, size_t origin, size_t s
     return error;
 }
 
-Test(memory_calls, parts_begin_where_the_device_said)
+Test(memory_objects, parts_begin_where_the_device_said)
 {
     cl_uint bits = 0;
     clGetDeviceInfo(s.device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);
@@ -90,7 +84,7 @@ static cl_int try_view(cl_mem source, cl_mem_flags flags, size_t width)
 }
 
 /* 5.2.1 and 5.3.1: access and host access are inherited, and may not be widened. */
-Test(memory_calls, views_inherit_what_may_be_done_with_them)
+Test(memory_objects, views_inherit_what_may_be_done_with_them)
 {
     static const struct {
         cl_mem_flags whole, part;
@@ -125,7 +119,7 @@ Test(memory_calls, views_inherit_what_may_be_done_with_them)
     }
 }
 
-Test(memory_calls, views_keep_the_host_out_where_the_buffer_does)
+Test(memory_objects, views_keep_the_host_out_where_the_buffer_does)
 {
     cl_uchar *host = s.scratch;
     const size_t zero[3] = {0}, some[3] = {4, 1, 1};
@@ -171,7 +165,7 @@ Test(memory_calls, views_keep_the_host_out_where_the_buffer_does)
     clReleaseMemObject(whole);
 }
 
-Test(memory_calls, host_access_is_forbidden_call_by_call)
+Test(memory_objects, host_access_is_forbidden_call_by_call)
 {
     static const struct {
         cl_mem_flags flags;
@@ -235,7 +229,7 @@ static cl_int try_buffer(cl_mem_flags flags, size_t size, void *host)
     return error;
 }
 
-Test(memory_calls, buffers_take_the_flags_and_sizes_there_are)
+Test(memory_objects, buffers_take_the_flags_and_sizes_there_are)
 {
     const cl_mem_properties none[] = {0}, unknown[] = {0x7777, 1, 0};
     cl_ulong most = 0;
@@ -285,7 +279,7 @@ static cl_int try_image(const cl_image_desc *desc, cl_mem_flags flags, void *hos
 }
 
 /* 5.3.1.3: pitches are of the host's memory, and whole numbers of what they count. */
-Test(memory_calls, pitches_of_images_fit_their_rows)
+Test(memory_objects, pitches_of_images_fit_their_rows)
 {
     static const struct {
         cl_image_desc desc;
@@ -334,7 +328,7 @@ Test(memory_calls, pitches_of_images_fit_their_rows)
     }
 }
 
-Test(memory_calls, views_lie_in_their_buffer)
+Test(memory_objects, views_lie_in_their_buffer)
 {
     expect_error(try_view(s.buffer, 0, 1024), CL_SUCCESS);
     expect_error(try_view(s.buffer, 0, 1025), CL_INVALID_IMAGE_DESCRIPTOR);
@@ -355,7 +349,7 @@ Test(memory_calls, views_lie_in_their_buffer)
 }
 
 /* 5.3.6: the pitches that were given, and of each type what it has. */
-Test(memory_calls, images_tell_the_pitches_that_they_were_given)
+Test(memory_objects, images_tell_the_pitches_that_they_were_given)
 {
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
     const cl_image_desc rows = {.image_type = CL_MEM_OBJECT_IMAGE1D_ARRAY,
@@ -405,7 +399,7 @@ Test(memory_calls, images_tell_the_pitches_that_they_were_given)
 }
 
 /* 5.4.2: counts, addresses, and which of several maps an unmap ends. */
-Test(memory_calls, several_maps_of_one_object_end_one_by_one)
+Test(memory_objects, several_maps_of_one_object_end_one_by_one)
 {
     cl_int error;
     char *maps[3];
@@ -437,7 +431,7 @@ Test(memory_calls, several_maps_of_one_object_end_one_by_one)
 }
 
 /* Unmapped before its own map was given to a driver: wrong, but no harm to us. */
-Test(memory_calls, an_unmap_may_overtake_its_map)
+Test(memory_objects, an_unmap_may_overtake_its_map)
 {
     cl_int error;
     cl_event gate = clCreateUserEvent(s.context, &error);
@@ -457,7 +451,7 @@ Test(memory_calls, an_unmap_may_overtake_its_map)
     expect_error(clReleaseEvent(gate), CL_SUCCESS);
 }
 
-Test(memory_calls, a_map_that_failed_was_never_there)
+Test(memory_objects, a_map_that_failed_was_never_there)
 {
     cl_int error;
     cl_event gate = clCreateUserEvent(s.context, &error), ended;
@@ -476,7 +470,7 @@ Test(memory_calls, a_map_that_failed_was_never_there)
     expect_error(clReleaseEvent(gate), CL_SUCCESS);
 }
 
-Test(memory_calls, samplers_are_what_their_properties_say)
+Test(memory_objects, samplers_are_what_their_properties_say)
 {
     static const struct {
         cl_sampler_properties list[7];

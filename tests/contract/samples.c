@@ -1,6 +1,6 @@
-#include "tests/support/opencl.h"
+#include "tests/contract/samples.h"
 
-#include <criterion/criterion.h>
+#include <stdlib.h>
 
 #define SCRATCH_SIZE 65536
 
@@ -13,7 +13,7 @@ static void make_memory(struct samples *s)
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 8};
     cl_int error;
-    s->buffer = clCreateBuffer(s->context, CL_MEM_READ_WRITE, 4096, NULL, &error);
+    s->buffer = clCreateBuffer(s->context, CL_MEM_READ_WRITE, SAMPLE_BYTES, NULL, &error);
     cr_assert_eq(error, CL_SUCCESS, "clCreateBuffer: %d", error);
     s->image = clCreateImage(s->context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
     cr_assert_eq(error, CL_SUCCESS, "clCreateImage: %d", error);

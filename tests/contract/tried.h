@@ -1,25 +1,12 @@
-#ifndef RESEAT_TESTS_INTERPOSE_ENTRY_TRIED_H
-#define RESEAT_TESTS_INTERPOSE_ENTRY_TRIED_H
+#ifndef RESEAT_TESTS_CONTRACT_TRIED_H
+#define RESEAT_TESTS_CONTRACT_TRIED_H
 
 #include "interpose/entry/calls.h"
 #include "state/object/object.h"
+#include "tests/contract/samples.h"
 
 /* What generate.py writes for tests: every call with one bad handle, and all else as it should be.
  */
-
-/** A valid handle of each type, and bytes that any other pointer may point to. */
-struct samples {
-    cl_platform_id platform;
-    cl_device_id device;
-    cl_context context;
-    cl_command_queue queue;
-    cl_mem buffer, image;
-    cl_sampler sampler;
-    cl_program program;
-    cl_kernel kernel;
-    cl_event event;
-    void *scratch;
-};
 
 /* What a call gave, beside OpenCL's errors, which are negative. */
 #define TRIED_NOTHING 1 /**< It returns no error: nothing, or NULL. */

@@ -2,14 +2,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "tests/contract/tried.h"
 #include "tests/support/leaks.h"
-#include "tests/support/opencl.h"
 
 /* Every entry point with every kind of pointer that is not the handle it asks for. */
 
 #define BAD_KINDS 7
 
-TestSuite(badinput, .fini = leaks_check);
+TestSuite(handles, .fini = leaks_check, .timeout = 60);
 
 struct bad {
     const char *kind;
@@ -33,7 +33,7 @@ static void *freed_handle(const struct samples *freed, enum object_type type)
     return type == OBJECT_PLATFORM || type == OBJECT_DEVICE ? NULL : handle_of(freed, type);
 }
 
-static void expect_error(const struct tried *tried, const struct bad *bad, cl_int got)
+static void expect_tried(const struct tried *tried, const struct bad *bad, cl_int got)
 {
     bool good = tried->expected == TRIED_ANY ? got < 0 : got == tried->expected;
     cr_expect(good, "%s with %s for %s gave %d, not %d", tried->call, bad->kind, tried->parameter,
@@ -58,7 +58,7 @@ static void try_one(const struct tried *tried, const struct samples *good,
     for (size_t i = 0; i < BAD_KINDS; i++) {
         if (!bads[i].pointer && (i != 0 || tried->optional))
             continue;
-        expect_error(tried, &bads[i], tried->call_with(good, bads[i].pointer));
+        expect_tried(tried, &bads[i], tried->call_with(good, bads[i].pointer));
     }
     free(on_heap);
 }
@@ -84,7 +84,7 @@ static cl_uint references(const struct samples *s)
     return sum + count;
 }
 
-Test(badinput, every_call_names_the_handle_that_is_bad)
+Test(handles, every_call_names_the_handle_that_is_bad)
 {
     struct samples good, freed;
     samples_make(&freed);
@@ -102,7 +102,7 @@ Test(badinput, every_call_names_the_handle_that_is_bad)
     samples_release(&good);
 }
 
-Test(badinput, no_call_needs_anything_to_have_been_called_before)
+Test(handles, no_call_needs_anything_to_have_been_called_before)
 {
     /* Nothing was opened: there is not even a range of handles yet. */
     struct samples none = {.scratch = calloc(1, 65536)};
@@ -116,7 +116,7 @@ Test(badinput, no_call_needs_anything_to_have_been_called_before)
     free(none.scratch);
 }
 
-Test(badinput, every_call_survives_nothing_but_zeros)
+Test(handles, every_call_survives_nothing_but_zeros)
 {
     struct samples good;
     samples_make(&good);
@@ -125,4 +125,20 @@ Test(badinput, every_call_survives_nothing_but_zeros)
             tried_calls[i].call_with(&good, NULL);
     cr_expect_eq(references(&good), 8);
     samples_release(&good);
+}
+
+Test(handles, addresses_are_given_of_what_is_offered)
+{
+    cl_platform_id platform;
+    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
+    cr_expect_eq(clGetExtensionFunctionAddress("clIcdGetPlatformIDsKHR"),
+                 (void *)clIcdGetPlatformIDsKHR);
+    cr_expect_eq(clGetExtensionFunctionAddressForPlatform(platform, "clCreateProgramWithILKHR"),
+                 (void *)clCreateProgramWithILKHR);
+    cr_expect_null(clGetExtensionFunctionAddress("clCreateCommandBufferKHR"));
+    cr_expect_null(clGetExtensionFunctionAddress("clSVMAlloc"));
+    cr_expect_null(clGetExtensionFunctionAddress("clInitLayer"));
+    cr_expect_null(clGetExtensionFunctionAddress(""));
+    cr_expect_null(clGetExtensionFunctionAddress(NULL));
+    cr_expect_null(clGetExtensionFunctionAddressForPlatform(NULL, "clFinish"));
 }
