@@ -10,7 +10,7 @@
 #include "policy/score.h"
 #include "policy/step.h"
 
-/* Whole lines only: one that does not fit is left out, and so is all that follows. */
+/* Append a line. If it does not fit, leave it and all further lines out. */
 struct page {
     char *text;
     size_t size, used;
@@ -122,7 +122,7 @@ static void explain_say_device(struct page *page, struct view *view, uint32_t pr
                      d->speed / 1000, d->speed % 1000, d->price / 1000, d->price % 1000 / 10);
 }
 
-/* What keeps a program that runs from being moved without being asked for; false: nothing. */
+/* Append what keeps a running program from being moved unasked. Returns false if nothing does. */
 static bool explain_say_held(struct page *page, const struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -225,7 +225,7 @@ static void explain_say_prefers(struct page *page, struct view *view, uint32_t p
                      device_at(view, to)->name, amount);
 }
 
-/* The least important there that could be made to leave. */
+/* The program of the lowest rank on the device that could be displaced. */
 static void explain_say_displaceable(struct page *page, const struct view *view, uint32_t program,
                                      uint32_t device)
 {

@@ -172,7 +172,7 @@ static uint64_t settings_load(const struct policy_settings *settings, const stru
     return value;
 }
 
-/* Digits only: no sign, no spaces. Stops in front of what is no digit. */
+/* Parse digits, without sign or spaces; stop before the first other character. */
 static int settings_read_number(const char *text, uint64_t *ret_value, const char **ret_end)
 {
     uint64_t value = 0;
