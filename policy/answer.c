@@ -85,7 +85,7 @@ static void answer_wait_for_room(struct question *q, const struct room *room)
         step_say(q->step, "; it waits for %s more on %s", size_text(room->missing).text,
                  device_at(view, room->device)->name);
     else
-        step_say(q->step, "; no device that would do takes programs now");
+        step_say(q->step, "; every suitable device is closed to programs now");
 }
 
 /* Make others release room. Returns true if a step was written, which may be to wait for a release
@@ -368,7 +368,7 @@ void answer(struct view *view, uint32_t program, struct policy_step *ret_step)
         step_say(ret_step, "%s neither waits nor queues", p->name);
     } else if (p->busy_moving) {
         step_set(ret_step, POLICY_DO_WAIT, program, p->device, 0);
-        step_say(ret_step, "a step that concerns %s is under way", p->name);
+        step_say(ret_step, "%s is being moved", p->name);
     } else if (p->state == POLICY_WAITING) {
         answer_waiting(&q);
     } else {

@@ -293,7 +293,7 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
         step_say(ret_step, "%s keeps %s busy %u%% of the time; %s ", p->name, from->name,
                  p->busy / 10, to->name);
         if (to->price < from->price)
-            step_say(ret_step, "would do at %u%% of the price",
+            step_say(ret_step, "suffices at %u%% of the price",
                      (unsigned)((uint64_t)to->price * 100 / from->price));
         else
             step_say(ret_step, "has room beside others, and %s is free then", from->name);
@@ -372,7 +372,7 @@ bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
         return false;
     p = program_at(view, best);
     step_set(ret_step, POLICY_DO_MOVE, best, best_to, program_full(p));
-    step_say(ret_step, "%s would make use of %s; %s has ", p->name, prefer_text(view, p).text,
+    step_say(ret_step, "%s prefers %s; %s has ", p->name, prefer_text(view, p).text,
              device_at(view, best_to)->name);
     if (prefer_met(view, p, best_to))
         step_say(ret_step, "them");
@@ -422,7 +422,7 @@ bool next_ready(struct view *view, struct policy_step *ret_step)
     if (to == POLICY_NONE)
         return false;
     step_set(ret_step, POLICY_DO_PREWARM, i, to, 0);
-    step_say(ret_step, "%s may go from %s to %s next, and is made ready for that",
+    step_say(ret_step, "%s is likely to move from %s to %s next: it is prewarmed there",
              program_at(view, i)->name, device_at(view, program_at(view, i)->device)->name,
              device_at(view, to)->name);
     return true;
