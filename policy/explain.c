@@ -133,7 +133,8 @@ static bool explain_say_held(struct page *page, const struct view *view, uint32_
     else if (!s->automatic)
         explain_line(page, "It moves only when an operator says so: automatic is off.");
     else if (!(ways_of(view, p) & POLICY_UPGRADE))
-        explain_line(page, "It moves only when an operator says so: upgrade is not among its ways.");
+        explain_line(page,
+                     "It moves only when an operator says so: upgrade is not among its ways.");
     else if (p->kept)
         explain_line(page, "It stays where an operator put it; reseat rebalance may move it.");
     else if (p->stayed_s < s->stay_s)
@@ -157,9 +158,10 @@ static void explain_say_change_running(struct page *page, const struct view *vie
     uint64_t most = least_of(p->wanted, p->quota);
 
     if (program_barred(p, p->device) && !p->pinned)
-        explain_line(page,
-                     "%s no longer meets its requirements: it moves as soon as another device has room.",
-                     d->name);
+        explain_line(
+            page,
+            "%s no longer meets its requirements: it moves as soon as another device has room.",
+            d->name);
     if (most > p->granted)
         explain_line(page, "With %s more free on %s it takes back what it spilled.",
                      size_text(most - p->granted).text, d->name);
@@ -209,14 +211,14 @@ static void explain_say_prefers(struct page *page, struct view *view, uint32_t p
         return;
     }
     if (to == POLICY_NONE) {
-        explain_line(page, "It prefers %s; no device has more of that for it than %s.",
-                     text.text, here);
+        explain_line(page, "It prefers %s; no device has more of that for it than %s.", text.text,
+                     here);
         return;
     }
     amount = prefer_met(view, p, to) ? "them" : "more of that";
     if (now != POLICY_NONE)
-        explain_line(page, "It prefers %s; %s has %s.", text.text,
-                     device_at(view, to)->name, amount);
+        explain_line(page, "It prefers %s; %s has %s.", text.text, device_at(view, to)->name,
+                     amount);
     else if (room_for(view, program, to) < prefer_room(view, p, to))
         explain_line(page, "It prefers %s; %s has %s, once %s are free there.", text.text,
                      device_at(view, to)->name, amount, size_text(prefer_room(view, p, to)).text);
@@ -283,8 +285,8 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     view.reader = program;
     explain_say_state(&page, &view, program);
     if (p->silent)
-        explain_line(
-            &page, "It does not answer, or cannot carry out its step: nothing is decided for it until it does.");
+        explain_line(&page, "It does not answer, or cannot carry out its step: nothing is decided "
+                            "for it until it does.");
     else if (p->busy_moving)
         explain_line(&page, "It is being moved; nothing else is decided for it until that ends.");
     if (p->prefers && p->state == POLICY_RUNNING && p->device != POLICY_NONE)

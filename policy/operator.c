@@ -84,7 +84,8 @@ bool next_unfit(struct view *view, struct policy_step *ret_step)
     }
     if (first == POLICY_NONE)
         return false;
-    snprintf(why, sizeof(why), "no longer meets the requirements of %.80s", program_at(view, first)->name);
+    snprintf(why, sizeof(why), "no longer meets the requirements of %.80s",
+             program_at(view, first)->name);
     operator_leave(view, first, why, ret_step);
     return ret_step->action == POLICY_DO_MOVE;
 }

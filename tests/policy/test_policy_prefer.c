@@ -75,8 +75,7 @@ Test(policy_prefer, a_free_device_that_has_more_of_it_is_taken)
     world_do(&w, &step);
     world_pass(&w, 1000);
     expect_next(&w, POLICY_NOTHING, 0);
-    expect_explained(&w,
-                     "It prefers 16 MiB; no device has more of that for it than gpu1.");
+    expect_explained(&w, "It prefers 16 MiB; no device has more of that for it than gpu1.");
 }
 
 Test(policy_prefer, it_has_to_be_free_there)
