@@ -7,15 +7,15 @@
 #include "policy/shift.h"
 #include "policy/step.h"
 
-/* One question: what one program gets that waits or queues. */
+/* The answer to one program that waits or is queued. */
 struct question {
     struct view *view;
     uint32_t program;
     const struct policy_program *p;
     struct policy_step *step;
     unsigned ways;
-    uint64_t full;  /* Bytes of all that it has, wherever it is. */
-    uint64_t least; /* Bytes with which it could go on. */
+    uint64_t full;  /* Bytes of all its objects, on the device or not. */
+    uint64_t least; /* The smallest grant with which it can go on. */
     bool tried_spill;
 };
 
@@ -24,7 +24,7 @@ static void answer_refuse(struct question *q)
     step_set(q->step, POLICY_DO_REFUSE, q->program, q->p->device, 0);
 }
 
-/* "no other device", of those that it may use. */
+/* "no other device", counting only devices that it may use. */
 static void answer_say_nowhere(struct question *q)
 {
     if (q->p->state == POLICY_WAITING && !(q->ways & POLICY_UPGRADE))
@@ -34,7 +34,7 @@ static void answer_say_nowhere(struct question *q)
                  q->p->device == POLICY_NONE ? "" : "other ", size_text(q->full).text);
 }
 
-/* Why nothing that is there now would do. */
+/* Append why no device has room now. */
 static void answer_say_impossible(struct question *q)
 {
     const struct policy_program *p = q->p;
@@ -85,10 +85,11 @@ static void answer_wait_for_room(struct question *q, const struct room *room)
         step_say(q->step, "; it waits for %s more on %s", size_text(room->missing).text,
                  device_at(view, room->device)->name);
     else
-        step_say(q->step, "; no device that would do takes programs now");
+        step_say(q->step, "; every suitable device is closed to programs now");
 }
 
-/* Take room from others: true when a step was written, be it to wait for one that is under way. */
+/* Make others release room. Returns true if a step was written, which may be to wait for a release
+ * under way. */
 static bool answer_make_room_as(struct question *q, const struct room *room)
 {
     if (room->device == POLICY_NONE || room->missing)
@@ -113,7 +114,8 @@ static bool answer_make_room(struct question *q, uint64_t bytes, bool from_waite
     return answer_make_room_as(q, &room);
 }
 
-/* Others make way: those who lose nothing by it for the head of the queue, and who is outranked. */
+/* Make room: for the head of the queue by moves that cost nobody anything, then by displacing
+ * programs that it outranks. */
 static bool answer_have_way_made(struct question *q)
 {
     if (q->full > q->p->quota)
@@ -151,7 +153,7 @@ static bool answer_upgrade(struct question *q)
     return true;
 }
 
-/* In place with what is free there, or on a device with more. */
+/* Serve it on its device with what is free there, or on a device with more room. */
 static bool answer_spill(struct question *q)
 {
     const struct policy_program *p = q->p;
@@ -180,8 +182,8 @@ static bool answer_spill(struct question *q)
     return true;
 }
 
-/* Nothing is free for it and it is not to spill: take what is to be had, or wait for the rest.
- * False: waiting with @bytes as the aim would be in vain. */
+/* Nothing is free for it and it does not spill: take what others can release, or wait. Returns
+ * false if waiting for @bytes cannot succeed. */
 static bool answer_wait_or_take(struct question *q, uint64_t bytes)
 {
     struct room room;
@@ -193,8 +195,8 @@ static bool answer_wait_or_take(struct question *q, uint64_t bytes)
         return true;
     }
     room = find_room(q->view, q->program, bytes, true);
-    /* A part is made room for only where it is taken, not waited beyond: else those who gave it
-     * would have it back, and give it again. */
+    /* Displace programs for a part of @bytes only if the program takes that part and goes on.
+     * Otherwise they would get it back while it waits, and release it again. */
     if (!answer_make_room_as(q, &room) && !(q->least < bytes && spills_first(q->view, q->program) &&
                                             answer_make_room(q, q->least, true)))
         answer_wait_for_room(q, &room);
@@ -227,8 +229,9 @@ static void answer_suspend_self(struct question *q)
     step_say(q->step, ": it gives %s back and queues for a device", size_text(q->p->granted).text);
 }
 
-/* Only what operators allow is in its way, which is no error. Of what it has already they had it
- * suspended without asking which ways out it would like, had it held as much when they said so. */
+/* Only an operator's limit or a closed device is in its way, which is not the program's error. If
+ * its call needs memory it already has, suspend it whatever its ways, as lowering the limit would
+ * have done. */
 static bool answer_is_limited_out(struct question *q)
 {
     const struct policy_device *d = device_at(q->view, q->p->device);
@@ -241,7 +244,7 @@ static bool answer_is_limited_out(struct question *q)
     return could_hold(q->view, q->program, q->least, could_in_time(q->p));
 }
 
-/* One way out, in its turn. False: it leads nowhere now. */
+/* Try one way. Returns false if it is not possible now. */
 static bool answer_try_way(struct question *q, unsigned way)
 {
     switch (way) {
@@ -264,8 +267,8 @@ static bool answer_try_way(struct question *q, unsigned way)
 }
 
 /*
- * Others make room for one that they are outranked by just before it would come to harm itself: a
- * device that is free is better for everyone.
+ * A free device is better for everyone, so outranked programs are displaced only when the program
+ * would otherwise spill, wait or be suspended.
  */
 static void answer_waiting(struct question *q)
 {
@@ -365,7 +368,7 @@ void answer(struct view *view, uint32_t program, struct policy_step *ret_step)
         step_say(ret_step, "%s neither waits nor queues", p->name);
     } else if (p->busy_moving) {
         step_set(ret_step, POLICY_DO_WAIT, program, p->device, 0);
-        step_say(ret_step, "a step that concerns %s is under way", p->name);
+        step_say(ret_step, "%s is being moved", p->name);
     } else if (p->state == POLICY_WAITING) {
         answer_waiting(&q);
     } else {

@@ -6,26 +6,24 @@
 #include "policy/step.h"
 
 /*
- * Moves that nobody asked for. They come to an end in any world that does not change, because each
- * kind lowers what the others do not raise:
- *   - regrowing, and going up from a device where it spills, lower the bytes that are spilled, and
- *     no move here spills anything;
- *   - going up from a device that is too busy lowers the sorted list of how loaded the devices
- *     above busy_high are: the target is loaded less with the program than the source was;
- *   - going to where there is more of what a program prefers raises what it has of it, spills
- *     nothing, and leaves that list no higher: the target is loaded at most up to busy_high, or by
- *     no more than the source was;
- *   - going down lowers the price of all places in use, or with the same price the number of
- *     devices in use, leaves no device above busy_high that was not, and takes nothing that a
- *     program prefers.
- * That holds while loads are what they were foreseen to be. They are not where devices are faster
- * or slower than they are said to be, so a program that comes back finds the load that it left
- * (visits_load), and may come back half as often each time (visits_bar_s).
+ * Moves that nobody asked for. In a world that does not change they come to an end, because each
+ * kind of move lowers a quantity that no other kind raises:
+ *   - regrowing, and upgrading from a device where the program spills, lower the number of spilled
+ *     bytes; no move here spills anything;
+ *   - upgrading from a busy device lowers the sorted list of the loads above busy_high: with the
+ *     program, the target is loaded less than the source was;
+ *   - a move to a device that a program prefers raises how well it is matched, spills nothing, and
+ *     does not raise that list: the target stays below busy_high or below the source's load;
+ *   - a downgrade lowers the total price of devices in use, or their number at equal price, pushes
+ *     no device above busy_high, and takes nothing that a program prefers.
+ * This assumes that loads are as predicted. Where nominal speeds are wrong they are not: so a
+ * returning program is predicted from its last visit (visits_load), and the time before it may
+ * return doubles (visits_bar_s).
  */
 
 #define WHOLE 1000
 
-/* The devices in short, to pass over programs that none of them could be better for. */
+/* Summary of all devices, to skip programs that no device could be better for. */
 struct outlook {
     uint32_t speed_max, load_min, price_min;
 };
@@ -62,7 +60,7 @@ static bool automatic_may_move(const struct view *view, const struct policy_prog
            (!held || (!p->kept && p->stayed_s >= s->stay_s && p->recent_moves < s->budget_program));
 }
 
-/* Bytes that it has off its device although it may have them there. */
+/* Bytes of it that are spilled although its quota allows them on the device. */
 static uint64_t automatic_spilled(const struct policy_program *p)
 {
     uint64_t most = least_of(p->wanted, p->quota);
@@ -82,7 +80,7 @@ bool next_regrow(struct view *view, struct policy_step *ret_step)
         if (!missing || !automatic_runs_free(p) || device_at(view, p->device)->drains)
             continue;
         bytes = least_of(missing, room_for(view, i, p->device));
-        /* A trickle is not worth a step each. */
+        /* A few bytes are not worth a step. */
         if (!bytes || (bytes < missing && bytes < p->wanted / 8))
             continue;
         if (best == POLICY_NONE || rank_of(p) > rank_of(program_at(view, best))) {
@@ -101,8 +99,8 @@ bool next_regrow(struct view *view, struct policy_step *ret_step)
     return true;
 }
 
-/* Of the devices with room for all of it that @is_better says yes to, the one of the highest score;
- * or NONE. */
+/* The device of the highest score that @is_better accepts and that has room for all of it; or
+ * NONE. */
 static uint32_t automatic_best_where(struct view *view, uint32_t program,
                                      bool (*is_better)(const struct view *,
                                                        const struct policy_program *,
@@ -128,16 +126,16 @@ static uint32_t automatic_best_where(struct view *view, uint32_t program,
     return best;
 }
 
-/* Busy with it, and so busy that it holds its programs up. */
+/* @device is above busy_high and the program contributes to that. */
 static bool automatic_held_up(const struct view *view, const struct policy_program *p)
 {
     return p->busy && !program_light(view, p) &&
            device_at(view, p->device)->busy > view->settings->busy_high;
 }
 
-/* How much faster it would run there, as the load would be shared; @load is of the target with it.
- * Both by the time that it would keep the target busy and by the time that it does now: whichever
- * proves right, the target will be loaded less than the source was. */
+/* How much faster it would run there; @load is the target's load with the program. Computed with
+ * its predicted load on the target and with its load now, and the lower result counts: whichever
+ * is right, the target will be loaded less than the source was. */
 static bool automatic_is_faster(const struct view *view, const struct policy_program *p,
                                 uint32_t device)
 {
@@ -149,7 +147,8 @@ static bool automatic_is_faster(const struct view *view, const struct policy_pro
            (uint64_t)from->busy * WHOLE >= (to->busy + program_load_on(view, p, device)) * gain;
 }
 
-/* What fits runs at the device's speed, what spills at most at the share that fits. */
+/* A program that fits runs at the device's speed, one that spills at most at the share that fits.
+ */
 static bool automatic_is_worth_all(const struct view *view, const struct policy_program *p,
                                    uint32_t device)
 {
@@ -199,7 +198,7 @@ static void automatic_say_up(const struct view *view, struct policy_step *step)
                  (unsigned)((uint64_t)to->speed * 100 / (from->speed ? from->speed : 1) % 100));
 }
 
-/* Where @program would go up to, or NONE. */
+/* The device to upgrade @program to, or NONE. */
 static uint32_t automatic_up_to(struct view *view, uint32_t program, const struct outlook *outlook)
 {
     const struct policy_program *p = program_at(view, program);
@@ -235,7 +234,7 @@ bool next_up(struct view *view, bool held, struct policy_step *ret_step)
     return true;
 }
 
-/* Cheaper, or beside others so that its own device is free; and it stays far from being held up. */
+/* Cheaper, or shared so that its own device becomes free; and well below busy_high. */
 static bool automatic_is_saving(const struct view *view, const struct policy_program *p,
                                 uint32_t device)
 {
@@ -263,7 +262,7 @@ static bool automatic_could_save(const struct view *view, const struct policy_pr
            (from->residents == 1 || outlook->price_min < from->price);
 }
 
-/* Where @program would go down to, or NONE. */
+/* The device to downgrade @program to, or NONE. */
 static uint32_t automatic_down_to(struct view *view, uint32_t program,
                                   const struct outlook *outlook)
 {
@@ -294,7 +293,7 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
         step_say(ret_step, "%s keeps %s busy %u%% of the time; %s ", p->name, from->name,
                  p->busy / 10, to->name);
         if (to->price < from->price)
-            step_say(ret_step, "would do at %u%% of the price",
+            step_say(ret_step, "suffices at %u%% of the price",
                      (unsigned)((uint64_t)to->price * 100 / from->price));
         else
             step_say(ret_step, "has room beside others, and %s is free then", from->name);
@@ -303,7 +302,7 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
     return false;
 }
 
-/* It loads no device above busy_high more than its own was. */
+/* If it pushes the target above busy_high, then by no more than its own device was. */
 static bool automatic_is_no_busier(const struct view *view, const struct policy_program *p,
                                    uint32_t device)
 {
@@ -373,7 +372,7 @@ bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
         return false;
     p = program_at(view, best);
     step_set(ret_step, POLICY_DO_MOVE, best, best_to, program_full(p));
-    step_say(ret_step, "%s would make use of %s; %s has ", p->name, prefer_text(view, p).text,
+    step_say(ret_step, "%s prefers %s; %s has ", p->name, prefer_text(view, p).text,
              device_at(view, best_to)->name);
     if (prefer_met(view, p, best_to))
         step_say(ret_step, "them");
@@ -382,7 +381,7 @@ bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
     return true;
 }
 
-/* Where @program would go that nobody asks to, or NONE. */
+/* The device to which @program would be moved unasked, or NONE. */
 static uint32_t automatic_next_to(struct view *view, uint32_t program,
                                   const struct outlook *outlook)
 {
@@ -395,10 +394,9 @@ static uint32_t automatic_next_to(struct view *view, uint32_t program,
 }
 
 /*
- * What is likely next is what would be done at once but for the minimum stay, and what would be
- * done if a little more spoke for it: half the gain, and a device nearly as busy as would hold its
- * programs up. A program stays ready for one device as long as it would have stayed there, so that
- * devices are not opened in turns.
+ * The likely next move is the one that only the minimum stay or the budget prevents, or one with
+ * half the required gain (view.near). A program stays prewarmed for a device for the minimum stay,
+ * so that it is not prewarmed for two devices in turns.
  */
 bool next_ready(struct view *view, struct policy_step *ret_step)
 {
@@ -424,7 +422,7 @@ bool next_ready(struct view *view, struct policy_step *ret_step)
     if (to == POLICY_NONE)
         return false;
     step_set(ret_step, POLICY_DO_PREWARM, i, to, 0);
-    step_say(ret_step, "%s may go from %s to %s next, and is made ready for that",
+    step_say(ret_step, "%s is likely to move from %s to %s next: it is prewarmed there",
              program_at(view, i)->name, device_at(view, program_at(view, i)->device)->name,
              device_at(view, to)->name);
     return true;

@@ -11,7 +11,7 @@
     32 /* An answer to one in the queue costs that part of all devices at least.                   \
         */
 
-/* What it would come to once nothing is free for it. */
+/* The step if nothing is free for it. */
 static bool decide_would_only_wait(const struct view *view, const struct policy_program *p)
 {
     unsigned ways = ways_of(view, p);
@@ -25,7 +25,7 @@ static bool decide_would_only_wait(const struct view *view, const struct policy_
     return p->state == POLICY_SUSPENDED;
 }
 
-/* Of one on no device that none which takes programs could hold: it is not refused. */
+/* For a program on no device that no open device could hold. It is not refused. */
 static bool decide_goes_on_queuing(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -34,7 +34,7 @@ static bool decide_goes_on_queuing(struct view *view, uint32_t program)
                         could_hold(view, program, bytes_at_least(view, p), could_in_time(p)));
 }
 
-/* Without looking at each device: the answer for one that is not the head is to wait. */
+/* Tells without looking at each device whether a program behind the head has to wait. */
 static bool decide_surely_waits(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -43,7 +43,7 @@ static bool decide_surely_waits(struct view *view, uint32_t program)
 
     if (p->busy_moving || p->state == POLICY_STOPPED)
         return true;
-    /* None of those in front of the head could be held. */
+    /* No device could hold the programs in front of the head. */
     if (p->state == POLICY_SUSPENDED &&
         (!waits_behind_head(view, program) || !could_hold(view, program, least, 0)))
         return decide_goes_on_queuing(view, program);
@@ -63,7 +63,7 @@ static bool decide_acts(const struct view *view, const struct policy_step *step)
     return step->action != POLICY_NOTHING && step->action != POLICY_DO_WAIT;
 }
 
-/* What @program is answered, if that is something to do. */
+/* The answer to @program, unless it is to wait on. */
 static bool decide_answer_acts(struct view *view, uint32_t program, struct policy_step *ret_step)
 {
     view->quiet = true;
@@ -72,7 +72,7 @@ static bool decide_answer_acts(struct view *view, uint32_t program, struct polic
     return decide_acts(view, ret_step);
 }
 
-/* Those that would wait in vain where they are are told so, and hold nothing then. */
+/* Refuse or suspend programs whose wait cannot succeed, so that they hold no memory. */
 static bool decide_end_vain_waits(struct view *view, struct policy_step *ret_step)
 {
     const struct policy_world *world = view->world;
@@ -89,16 +89,16 @@ static bool decide_end_vain_waits(struct view *view, struct policy_step *ret_ste
 }
 
 /*
- * The head first, then whoever fits beside what is kept for it. As long as the head is the same,
- * nobody behind it is given what it waits for, so a stream of small programs does not starve it.
+ * Serve the head first, then programs that fit beside the memory reserved for it. While the head
+ * stays the same, no program behind it gets that memory, so small programs cannot starve it.
  *
- * Why this cannot come to a stop with everyone waiting: let the head H be the first of those that
- * some device could hold. Those that no device could hold are refused or suspended first, so they
- * hold nothing. All that wait are behind H, so find_room counts all that they hold, and
- * they are suspended as it needs it. What is pinned never waits: it runs, and so does everyone else
- * who holds memory. If nobody runs, the device that could hold H is therefore emptied for it and H
- * goes on; if some run, they end, give back or ask for more, and who asks has a place in the queue.
- * Tickets of one rank are served in order and each is the head in its turn, so everyone goes on.
+ * Proof that this never stops with everyone waiting. Let the head H be the first program that some
+ * device could hold. Programs that no device could hold are refused or suspended first, so they
+ * hold nothing. All other waiting programs are behind H, so find_room counts all they hold, and
+ * they are suspended as H needs it. Pinned programs never wait. So if no program runs, a device
+ * that could hold H is emptied and H goes on. If some run, they end, release memory or ask for
+ * more, and the ones that ask are in the queue. Tickets of one rank are served in order, and each
+ * becomes the head in its turn, so every program goes on.
  */
 static bool decide_serve_queue(struct view *view, struct policy_step *ret_step)
 {

@@ -2,7 +2,8 @@
 
 #include "policy/step.h"
 
-/* What happens to @victim, in the order that settings give; what only waits gives all it has. */
+/* Displace @victim by the first possible way of settings.order. A victim that waits releases all
+ * it has. */
 static void displace_how(struct view *view, const struct room *room, struct policy_step *ret_step)
 {
     const struct policy_program *v = program_at(view, room->victim);

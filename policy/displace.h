@@ -3,7 +3,7 @@
 
 #include "policy/find_room.h"
 
-/** The step that has @room's victim make room for @program. */
+/** The step by which @room's victim makes room for @program. */
 void displace(struct view *view, uint32_t program, const struct room *room,
               struct policy_step *ret_step);
 

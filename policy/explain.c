@@ -10,7 +10,7 @@
 #include "policy/score.h"
 #include "policy/step.h"
 
-/* Whole lines only: one that does not fit is left out, and so is all that follows. */
+/* Append a line. If it does not fit, leave it and all further lines out. */
 struct page {
     char *text;
     size_t size, used;
@@ -122,7 +122,7 @@ static void explain_say_device(struct page *page, struct view *view, uint32_t pr
                      d->speed / 1000, d->speed % 1000, d->price / 1000, d->price % 1000 / 10);
 }
 
-/* What keeps a program that runs from being moved without being asked for; false: nothing. */
+/* Append what keeps a running program from being moved unasked. Returns false if nothing does. */
 static bool explain_say_held(struct page *page, const struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -131,9 +131,10 @@ static bool explain_say_held(struct page *page, const struct view *view, uint32_
     if (p->pinned)
         explain_line(page, "It is pinned: nothing moves it.");
     else if (!s->automatic)
-        explain_line(page, "It moves when asked to: automatic is off.");
+        explain_line(page, "It moves only when an operator says so: automatic is off.");
     else if (!(ways_of(view, p) & POLICY_UPGRADE))
-        explain_line(page, "It moves when asked to: upgrade is not among its ways.");
+        explain_line(page,
+                     "It moves only when an operator says so: upgrade is not among its ways.");
     else if (p->kept)
         explain_line(page, "It stays where an operator put it; reseat rebalance may move it.");
     else if (p->stayed_s < s->stay_s)
@@ -157,9 +158,10 @@ static void explain_say_change_running(struct page *page, const struct view *vie
     uint64_t most = least_of(p->wanted, p->quota);
 
     if (program_barred(p, p->device) && !p->pinned)
-        explain_line(page,
-                     "%s would not do for it now: it moves as soon as another device has room.",
-                     d->name);
+        explain_line(
+            page,
+            "%s no longer meets its requirements: it moves as soon as another device has room.",
+            d->name);
     if (most > p->granted)
         explain_line(page, "With %s more free on %s it takes back what it spilled.",
                      size_text(most - p->granted).text, d->name);
@@ -171,7 +173,7 @@ static void explain_say_change_running(struct page *page, const struct view *vie
     if (explain_say_held(page, view, program))
         return;
     if (most > p->granted)
-        explain_line(page, "A device with %s free takes it up, if it is %u%% faster so.",
+        explain_line(page, "It moves to a device with %s free, if it runs %u%% faster there.",
                      size_text(p->wanted).text, s->gain / 10);
     else if (program_light(view, p))
         explain_line(
@@ -205,27 +207,27 @@ static void explain_say_prefers(struct page *page, struct view *view, uint32_t p
     if (!*text.text)
         return;
     if (prefer_met(view, p, p->device)) {
-        explain_line(page, "It would make use of %s; %s has them.", text.text, here);
+        explain_line(page, "It prefers %s; %s has them.", text.text, here);
         return;
     }
     if (to == POLICY_NONE) {
-        explain_line(page, "It would make use of %s; no device has more of that for it than %s.",
-                     text.text, here);
+        explain_line(page, "It prefers %s; no device has more of that for it than %s.", text.text,
+                     here);
         return;
     }
     amount = prefer_met(view, p, to) ? "them" : "more of that";
     if (now != POLICY_NONE)
-        explain_line(page, "It would make use of %s; %s has %s.", text.text,
-                     device_at(view, to)->name, amount);
+        explain_line(page, "It prefers %s; %s has %s.", text.text, device_at(view, to)->name,
+                     amount);
     else if (room_for(view, program, to) < prefer_room(view, p, to))
-        explain_line(page, "It would make use of %s; %s has %s, once %s are free there.", text.text,
+        explain_line(page, "It prefers %s; %s has %s, once %s are free there.", text.text,
                      device_at(view, to)->name, amount, size_text(prefer_room(view, p, to)).text);
     else
-        explain_line(page, "It would make use of %s; %s has %s, but would hold it up.", text.text,
+        explain_line(page, "It prefers %s; %s has %s, but would hold it up.", text.text,
                      device_at(view, to)->name, amount);
 }
 
-/* The least important there that could be made to leave. */
+/* The program of the lowest rank on the device that could be displaced. */
 static void explain_say_displaceable(struct page *page, const struct view *view, uint32_t program,
                                      uint32_t device)
 {
@@ -283,8 +285,8 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     view.reader = program;
     explain_say_state(&page, &view, program);
     if (p->silent)
-        explain_line(
-            &page, "It does not answer, or cannot do what it is asked: nothing is until it does.");
+        explain_line(&page, "It does not answer, or cannot carry out its step: nothing is decided "
+                            "for it until it does.");
     else if (p->busy_moving)
         explain_line(&page, "It is being moved; nothing else is decided for it until that ends.");
     if (p->prefers && p->state == POLICY_RUNNING && p->device != POLICY_NONE)

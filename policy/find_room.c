@@ -2,7 +2,8 @@
 
 #include "policy/score.h"
 
-/* What is kept for the head is found as room is found for others, for whom it is not there. */
+/* The room to reserve for the head is found like any other; that room is then not free for others.
+ */
 static bool find_room_is_kept(struct view *view, uint32_t program, uint32_t device);
 
 uint64_t room_for(struct view *view, uint32_t program, uint32_t device)
@@ -14,7 +15,7 @@ uint64_t room_for(struct view *view, uint32_t program, uint32_t device)
     return free;
 }
 
-/* ---- where others make room ---- */
+/* ---- rooms that others would make ---- */
 
 static int64_t find_room_score_in(const struct search *search, struct room *room)
 {
@@ -40,7 +41,7 @@ static bool find_room_is_better(const struct search *search, struct room *a, str
                                 : find_room_score_in(search, a) > find_room_score_in(search, b);
 }
 
-/* Keeps @device in @best where it is better. */
+/* Replace @best by the room on @device if that is better. */
 static void find_room_look_at(const struct search *search, uint32_t device, uint64_t more,
                               struct room *best)
 {
@@ -55,7 +56,7 @@ static void find_room_look_at(const struct search *search, uint32_t device, uint
         *best = room;
 }
 
-/* Bytes that @program would have to get on @device; false where it cannot go at all. */
+/* The additional grant that @program needs on @device. Returns false if it cannot go there. */
 static bool find_room_could_use(const struct search *search, uint32_t device, uint64_t bytes,
                                 uint64_t *ret_more)
 {
@@ -95,7 +96,7 @@ struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool 
                             .leaves = would_leave(view, program_at(view, program))};
     struct room best = {.device = POLICY_NONE, .victim = POLICY_NONE, .missing = UINT64_MAX};
 
-    /* Where it is free there is no need to look at who is there. */
+    /* Enough is free: the programs there need not be looked at. */
     find_room_look_at_all(&search, bytes, true, &best);
     if (best.device != POLICY_NONE)
         return best;
@@ -106,11 +107,11 @@ struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool 
     return best;
 }
 
-/* ---- what is kept for the head ---- */
+/* ---- memory reserved for the head ---- */
 
-/* What the head gets where it can be had soonest is not given to those behind it. A part, only
- * where it would take that: or what is kept would change with what others give up for it, and they
- * would give it up again and again. */
+/* Reserve for the head the room it can have soonest. Reserve a part only if the head would take a
+ * part: otherwise the reservation would change as others release memory for it, and they would
+ * release it again and again. */
 static void find_room_keep_for_head(struct view *view)
 {
     const struct policy_program *p = program_at(view, view->head);
@@ -148,7 +149,7 @@ static bool find_room_is_kept(struct view *view, uint32_t program, uint32_t devi
            device == find_room_kept_from(view, program);
 }
 
-/* ---- where room is free ---- */
+/* ---- free room ---- */
 
 bool has_room(struct view *view, uint32_t program, uint64_t bytes)
 {

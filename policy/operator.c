@@ -5,7 +5,7 @@
 #include "policy/find_room.h"
 #include "policy/step.h"
 
-/* Off a device at the operator's word: a program is not asked which ways out it would like. */
+/* Take a program off its device for an operator, whatever its ways. */
 static void operator_leave(struct view *view, uint32_t program, const char *why,
                            struct policy_step *ret_step)
 {
@@ -32,7 +32,7 @@ static void operator_leave(struct view *view, uint32_t program, const char *why,
         step_say(ret_step, "fits with %s", size_text(full).text);
 }
 
-/* Whether another device has room for @p, or for as much of it as it goes on with. */
+/* Whether another device has room for @p, or at least for the smallest grant it can go on with. */
 static bool operator_could_leave(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -42,7 +42,7 @@ static bool operator_could_leave(struct view *view, uint32_t program)
                     p->ways & POLICY_SPILL ? least_of(p->least, least_of(full, p->quota)) : full);
 }
 
-/* Those that would rather leave now than when they have to: only to where there is room. */
+/* Move programs that announced that now is a good time to leave, if another device has room. */
 static bool operator_leave_early(struct view *view, const struct policy_device *d,
                                  struct policy_step *ret_step)
 {
@@ -63,9 +63,9 @@ static bool operator_leave_early(struct view *view, const struct policy_device *
 }
 
 /*
- * Those whose device is none of those that they may use any more: they ask for more than they did,
- * or an operator bound them to another. As soon as such a one has room, and no more often than
- * anything moves a program that did not wait for it.
+ * Move programs that may not use their device any more, since they ask for more than before or an
+ * operator restricted them to other devices. They move when an allowed device has room, within the
+ * minimum stay and the budget.
  */
 bool next_unfit(struct view *view, struct policy_step *ret_step)
 {
@@ -84,7 +84,8 @@ bool next_unfit(struct view *view, struct policy_step *ret_step)
     }
     if (first == POLICY_NONE)
         return false;
-    snprintf(why, sizeof(why), "would not do for %.80s now", program_at(view, first)->name);
+    snprintf(why, sizeof(why), "no longer meets the requirements of %.80s",
+             program_at(view, first)->name);
     operator_leave(view, first, why, ret_step);
     return ret_step->action == POLICY_DO_MOVE;
 }
@@ -95,7 +96,7 @@ bool next_drain(struct view *view, struct policy_step *ret_step)
         const struct policy_device *d = device_at(view, i);
         uint32_t first = POLICY_NONE;
 
-        /* The most important has the choice of what is free elsewhere. */
+        /* The highest rank goes first, since it then has the choice of free devices. */
         for (uint32_t v = d->drains ? d->first : POLICY_NONE; v != POLICY_NONE;
              v = program_at(view, v)->next) {
             const struct policy_program *p = program_at(view, v);
@@ -120,7 +121,7 @@ static bool operator_could_shrink(const struct policy_program *p)
     return p->ways & POLICY_SPILL && p->granted > p->least;
 }
 
-/* The least important; of equals the one that gives the most. */
+/* Lowest rank first; of equals the one that releases most. */
 static bool operator_gives_before(const struct policy_program *a, const struct policy_program *b,
                                   bool shrinks)
 {
@@ -130,10 +131,10 @@ static bool operator_gives_before(const struct policy_program *a, const struct p
     return rank_of(a) != rank_of(b) ? rank_of(a) < rank_of(b) : gives_a > gives_b;
 }
 
-/* Who on a device could give up some of it. */
+/* The programs on a device that could release memory. */
 struct givers {
-    uint64_t going;       /* Bytes that are about to be free. */
-    uint32_t keeps, goes; /* First to give: a part, or all. Or NONE. */
+    uint64_t going;       /* Bytes that are being released. */
+    uint32_t keeps, goes; /* First to shrink, and first to leave; or NONE. */
 };
 
 static const struct givers no_givers = {.keeps = POLICY_NONE, .goes = POLICY_NONE};
@@ -165,8 +166,8 @@ static struct givers operator_givers_on(struct view *view, uint32_t device)
     return ret;
 }
 
-/* Programs there hold more than they may: those that can keep a part elsewhere do, then the least
- * important leave. What is about to leave anyhow is waited for. */
+/* Programs hold more than the device's limit: those that can spill do, then those of the lowest
+ * rank leave. Memory that is being released is waited for. */
 static bool operator_keep_limit(struct view *view, uint32_t device, struct policy_step *ret_step)
 {
     const struct policy_device *d = device_at(view, device);

@@ -4,12 +4,12 @@
 #include "policy/view.h"
 
 /*
- * What operators ask for: false where there is nothing to do.
+ * Steps that follow from operators' commands. Each returns false if there is nothing to do.
  */
 
-/** Empty devices that drain, or that will be taken. */
+/** Empty devices that drain or are about to be removed. */
 bool next_drain(struct view *view, struct policy_step *ret_step);
-/** Keep limits that were lowered. */
+/** Enforce limits that were lowered. */
 bool next_limit(struct view *view, struct policy_step *ret_step);
 /** Move programs off devices that they may not use any more. */
 bool next_unfit(struct view *view, struct policy_step *ret_step);

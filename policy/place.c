@@ -10,7 +10,7 @@ static const char *place_kind_name(enum place_kind kind)
     return kind <= PLACE_OTHER ? names[kind] : names[PLACE_OTHER];
 }
 
-/* The share of memory in use, in parts of a million: finer than anyone places programs. */
+/* The share of memory in use, in millionths. */
 static uint64_t place_share(const struct place_device *device)
 {
     const uint64_t whole = 1000000;

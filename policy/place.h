@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 /*
- * Where a new program starts when nobody says. Pure: no I/O, no clock, no globals, libc only.
+ * The device on which a new program starts if none was named. Pure: no I/O, no clock, no globals,
+ * libc only.
  */
 
 /** In the order of preference. */
@@ -21,10 +22,10 @@ struct place_device {
 };
 
 /**
- * Choose the kind that comes first, in it the device with the smallest share of its memory in use,
- * and of equals the first listed, so that the same snapshot always gives the same choice.
+ * Choose the open device of the first kind in order; among them the one with the smallest share of
+ * its memory in use, then the first listed: the same input always gives the same choice.
  *
- * @ret_device  Place in @devices.
+ * @ret_device  Index in @devices.
  * @ret_reason  At least 256 bytes: one line that says why, or why none. Longer lines are cut.
  * Returns 0, or -ENODEV when no device is open; @ret_device is then untouched.
  */
@@ -32,10 +33,10 @@ int place_choose(const struct place_device *devices, size_t count, size_t *ret_d
                  char *ret_reason, size_t reason_size);
 
 /**
- * The same for one more virtual device of a program that has others: they spread over the devices
- * of the kind that comes first, evenly, and only then the share of memory decides.
+ * The same for a further virtual device of a program: its virtual devices spread evenly over the
+ * devices of the first kind, and the share of memory decides only between equals.
  *
- * @taken  How many of the program's virtual devices start on each of @devices.
+ * @taken  Number of the program's virtual devices that start on each of @devices.
  * Returns 0 or -ENODEV, as place_choose.
  */
 int place_spread(const struct place_device *devices, const unsigned *taken, size_t count,

@@ -6,7 +6,7 @@
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Versions are packed as CL_MAKE_VERSION packs them; the headers of OpenCL are not used here. */
+/* Versions are packed as by CL_MAKE_VERSION, without including the headers of OpenCL. */
 #define VERSION_MAJOR(v) ((unsigned)(v) >> 22)
 #define VERSION_MINOR(v) ((unsigned)(v) >> 12 & 0x3ff)
 
@@ -99,9 +99,9 @@ static bool plan_fits_abilities(const struct plan_use *use, const struct plan_of
     return true;
 }
 
-/* A driver may take more than its device says, and a compiler may pass over what it does not know:
- * what a program could use of a device without its being offered does not keep it from others. Room
- * for memory objects is not a matter of the device alone. */
+/* A driver may accept more than its device advertises, and a compiler may ignore what it does not
+ * know. So a value that the program used although its device did not offer it does not exclude
+ * other devices. Memory is not compared here, since it depends on other programs. */
 static void plan_cap_to_served(struct plan_use *use, const struct plan_use *has)
 {
     plan_cap(&use->work_group_size, has->work_group_size);
@@ -160,7 +160,7 @@ static bool plan_fits_language(const struct plan_use *use, const struct plan_off
     return false;
 }
 
-/* Not limits but kinds: neither more nor less will do. */
+/* Values that must be equal. */
 static bool plan_fits_layout(const struct plan_use *use, const struct plan_offer *offer,
                              char *ret_reason, size_t reason_size)
 {

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 /*
- * PLAN: would a device run this program? What the program has used so far against what the device
- * offers. Pure: no I/O, no clock, no globals, libc only.
+ * PLAN of a move: whether a device can run a program, by comparing what the program has used so far
+ * with what the device offers. Pure: no I/O, no clock, no globals, libc only.
  */
 
 /** What a program has used: high-water marks since it started. Zero means never used. */
@@ -15,7 +15,7 @@ struct plan_use {
     uint64_t work_group_size;    /**< Work-items, the largest local size launched. */
     uint64_t work_item_sizes[3]; /**< Per dimension, the largest local size launched. */
     uint32_t work_dimensions;
-    uint32_t compute_units;    /**< Asked for; never a matter of use. */
+    uint32_t compute_units;    /**< Only if the program asks for a number; use does not raise it. */
     uint64_t local_memory;     /**< Bytes, static and dynamic of the largest launch. */
     uint64_t largest_object;   /**< Bytes, of live objects. */
     uint64_t device_memory;    /**< Bytes, of all live objects together. */
@@ -28,27 +28,26 @@ struct plan_use {
     bool fp64, fp16, int64_atomics, il, non_uniform, subgroups;
     const char *const *extensions; /**< Names that program sources enable; borrowed. */
     size_t extension_count;
-    uint32_t c_version; /**< -cl-std asked for, as CL_MAKE_VERSION; 0: none. */
-    uint32_t
-        address_bits; /**< Of pointers and size_t in kernels: the same or nothing; 0: not known. */
-    bool stated;      /**< Not what it has used, but what it asks for. */
-    const struct plan_offer *served; /**< The device that it was used on, or NULL: what is more than
-                                        this one offers was not needed after all. Borrowed. */
+    uint32_t c_version;    /**< -cl-std asked for, as CL_MAKE_VERSION; 0: none. */
+    uint32_t address_bits; /**< Of pointers in kernels; must be equal. 0: not known. */
+    bool stated;           /**< The fields say what the program asks for, not what it has used. */
+    const struct plan_offer *served; /**< The device it has run on, or NULL. Values above this
+                                        device's offer count as not needed. Borrowed. */
 };
 
-/** What a device offers, in the same units; its own @served is NULL. */
+/** What a device offers, in the same units. limits.served is NULL. */
 struct plan_offer {
     struct plan_use limits;    /**< The largest values it can serve. */
-    uint64_t memory_available; /**< Bytes that policy lets this program have there. */
+    uint64_t memory_available; /**< Bytes that the policy grants this program there. */
     const char *extensions;    /**< CL_DEVICE_EXTENSIONS; NULL is none. Borrowed. */
     const char *name;          /**< For the reason. Borrowed. */
 };
 
 /**
- * Compare; on a refusal write one line that names the limit, the value used and the value offered.
+ * Returns true if @offer meets @use. Otherwise writes one line that names the limit, the value used
+ * and the value offered.
  *
- * @ret_reason  At least 256 bytes; untouched when the device would do. Longer lines are cut.
- * Returns true when @offer serves @use.
+ * @ret_reason  At least 256 bytes; untouched on success. Longer lines are cut.
  */
 bool plan_fits(const struct plan_use *use, const struct plan_offer *offer, char *ret_reason,
                size_t reason_size);

@@ -7,18 +7,17 @@
 #include "policy/step.h"
 
 /*
- * What programs said that they would make use of: what devices have of it, and moves to where there
- * is more. Compared is thing by thing, and of each no more than was asked for counts: a device that
- * has less of one thing is no better, however much it has of another. So no two devices are each
- * better than the other.
+ * Devices are compared property by property, and each property counts only up to what the program
+ * asked for. A device with less of one property is not better, however much it has of another: so
+ * no two devices are each better than the other.
  */
 
 #define WHOLE 1000
-#define SAID  3 /* Things that a reason names. */
+#define SAID  3 /* Properties that a reason names. */
 
 enum thing { MEMORY, ALLOCATION, LOCAL_MEMORY, WORK_GROUP, UNITS, NUMBERS };
 
-/* What is asked for, or what there is of that. */
+/* Amounts that are asked for, or that a device has of them. */
 struct amounts {
     uint64_t numbers[NUMBERS];
     uint32_t features;
@@ -38,7 +37,7 @@ static struct amounts preference_wanted_by(const struct policy_program *p)
     };
 }
 
-/* Of what the program wants, what a device has. */
+/* What a device has of what the program prefers. */
 static struct amounts preference_had_on(const struct view *view, const struct policy_program *p,
                                         uint32_t device)
 {
@@ -126,7 +125,7 @@ uint32_t prefer_part(const struct view *view, const struct policy_program *progr
     return things ? sum / things : WHOLE;
 }
 
-/* ---- in words ---- */
+/* ---- text ---- */
 
 static int preference_name_thing(char *ret, size_t size, enum thing thing, uint64_t amount)
 {

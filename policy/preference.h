@@ -4,26 +4,26 @@
 #include "policy/view.h"
 
 /*
- * What programs said that they would make use of (policy_program.prefers), and what devices have of
- * it. All but the first are of those that said so.
+ * How well devices match what programs prefer (policy_program.prefers). All but prefer_keeps() need
+ * a program that has preferences.
  */
 
-/** No less of it there than where the program is. */
+/** @device matches no worse than the program's device. */
 bool prefer_keeps(const struct view *view, const struct policy_program *program, uint32_t device);
-/** No less of anything there, and more of something, by the gain. */
+/** @device has no less of anything preferred, and more of something by settings.gain. */
 bool prefer_better(const struct view *view, const struct policy_program *program, uint32_t device);
-/** All of it is there. */
+/** @device has everything preferred. */
 bool prefer_met(const struct view *view, const struct policy_program *program, uint32_t device);
-/** Thousandths of it, on average, that are there. */
+/** Average match in thousandths. */
 uint32_t prefer_part(const struct view *view, const struct policy_program *program,
                      uint32_t device);
-/** Bytes that have to be free there so that it could make use of them. */
+/** Bytes that must be free on @device for the program to use what it prefers. */
 uint64_t prefer_room(const struct view *view, const struct policy_program *program,
                      uint32_t device);
 struct prefer_text {
     char text[160];
 };
-/** What is missing where it is, or all where nothing is: "8 GiB and fp64". */
+/** What its device lacks, or everything preferred if it lacks nothing: "8 GiB and fp64". */
 struct prefer_text prefer_text(const struct view *view, const struct policy_program *program);
 
 #endif

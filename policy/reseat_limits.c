@@ -5,7 +5,7 @@
 static const struct feature {
     uint32_t bit;
     const char *name;
-    size_t offset; /* Of its flag in struct plan_use. */
+    size_t offset; /* Of the flag in struct plan_use. */
 } features[] = {
     {RESEAT_FP64, "fp64", offsetof(struct plan_use, fp64)},
     {RESEAT_FP16, "fp16", offsetof(struct plan_use, fp16)},

@@ -8,17 +8,17 @@
 #include "policy/reseat.h"
 
 /*
- * What programs ask for with policy/reseat.h, in the terms of PLAN: the library that they run with
- * and the agent compare it with devices in the same way. Pure.
+ * What programs ask for through policy/reseat.h, converted for plan_fits(): the library and the
+ * agent compare it with devices in the same way. Pure.
  */
 
-/** What @asked means to plan_fits(): 0 and no bit asks for nothing. */
+/** Convert @asked; 0 and clear bits ask for nothing. */
 void reseat_limits_plan(const struct reseat_limits *asked, struct plan_use *ret_use);
 
-/** What a device offers, as programs are told of it. */
+/** Convert a device's offer to the form that programs are told. */
 void reseat_limits_offered(const struct plan_offer *offer, struct reseat_limits *ret_limits);
 
-/** The features, from 0 on: "fp64" and its bit; NULL: there are no more. */
+/** Name and bit of the feature at @index ("fp64"); NULL past the last one. */
 const char *reseat_limits_feature(size_t index, uint32_t *ret_bit);
 
 #endif

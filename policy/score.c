@@ -25,10 +25,10 @@ uint64_t program_load_on(const struct view *view, const struct policy_program *p
 }
 
 /*
- * Speed as far as the program can use it, and what is there of what it said that it would make use
- * of (all of it counts as much as the speed of the reference device), less what the device costs.
- * What keeps a device busy spreads over devices, and what does not packs: so memory in use counts
- * against a device or for it.
+ * Score: the speed that the program can use, plus how well the device matches its preferences (a
+ * full match counts like the speed of the reference device), minus the price. Busy programs should
+ * spread over devices and light ones should share them: so memory in use lowers the score for busy
+ * programs and raises it for light ones.
  */
 int64_t score_of(const struct view *view, const struct policy_program *program, uint32_t device,
                  uint64_t bytes)

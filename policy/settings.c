@@ -14,99 +14,94 @@
 
 const struct setting settings_table[] = {
     {"order", SETTING_WAYS,
-     "What is tried, in this order, when memory does not fit where a program is: upgrade (move to "
-     "a "
-     "device that fits), spill (keep a part in host memory), wait, suspend (give the device back "
-     "and "
-     "queue for one). A program can rule out some of them. What follows wait is tried only where "
-     "waiting would be in vain; with nothing left the program is refused.",
+     "What to try, in this order, when memory does not fit on a program's device: upgrade "
+     "(move to a device with room), spill (keep a part in host memory), wait, suspend "
+     "(release the device and queue for one). A program may exclude some. The ways after wait "
+     "are tried only if waiting cannot succeed. If none is left, the request is refused.",
      .initial_ways = "upgrade, spill, wait, suspend", FIELD(order)},
     {"wait-deadline", SETTING_SECONDS,
-     "A call that has waited for memory this long is refused. 0: it waits for as long as it takes.",
-     0, 30 * DAY_S, 0, FIELD(wait_deadline_s)},
+     "A call that has waited for memory this long is refused. 0: no deadline.", 0, 30 * DAY_S, 0,
+     FIELD(wait_deadline_s)},
     {"minimum-stay", SETTING_SECONDS,
-     "How long a program stays where it is before it is moved again without being asked for.", 0,
-     DAY_S, 30, FIELD(stay_s)},
+     "Least time a program stays on a device before the policy moves it again.", 0, DAY_S, 30,
+     FIELD(stay_s)},
     {"return-after", SETTING_SECONDS,
-     "How long a program is not moved back, without being asked for, to a device that it was moved "
-     "away from so. It doubles each time that the program is moved back as soon as that is over.",
+     "Least time before the policy moves a program back to a device that it moved the program "
+     "away from. Doubles each time the program returns as soon as that time is over.",
      0, DAY_S, 600, FIELD(return_s)},
     {"budget", SETTING_NUMBER,
-     "How many programs may be moved without being asked for in one budget-window. 0: none.", 0,
-     100000, 12, FIELD(budget)},
+     "Most moves by the policy of all programs in one budget-window. 0: none.", 0, 100000, 12,
+     FIELD(budget)},
     {"budget-program", SETTING_NUMBER,
-     "How often one program may be moved without being asked for in one budget-window. 0: never.",
-     0, 1000, 2, FIELD(budget_program)},
-    {"budget-window", SETTING_SECONDS, "The time that both budgets are for.", 1, DAY_S, 60,
-     FIELD(budget_s)},
+     "Most moves by the policy of one program in one budget-window. 0: none.", 0, 1000, 2,
+     FIELD(budget_program)},
+    {"budget-window", SETTING_SECONDS, "Length of the window of budget and budget-program.", 1,
+     DAY_S, 60, FIELD(budget_s)},
     {"busy-high", SETTING_NUMBER,
-     "Thousandths of its time. A device that is busier holds its programs up: they move to one "
-     "where "
-     "they would be faster.",
+     "Thousandths of a device's time. Programs on a device that is busier than this move to "
+     "one where they run faster.",
      500, 1000, 850, FIELD(busy_high)},
     {"busy-low", SETTING_NUMBER,
-     "Thousandths of its device's time. A program that keeps it less busy uses a fraction: it "
-     "moves "
-     "to a cheaper device, or beside others so that one is free.",
+     "Thousandths of a device's time. A program that uses less than this moves to a cheaper "
+     "device, or to one shared with others if that frees its own.",
      0, 499, 150, FIELD(busy_low)},
     {"gain", SETTING_NUMBER,
-     "Thousandths. A move that nobody asked for must promise this much more speed (up), this much "
-     "less cost (down), or this much more of what a program said that it would make use of, so "
-     "that programs do not go back and forth.",
+     "Thousandths. Least improvement that justifies a move by the policy: more speed, less "
+     "cost, or more of what the program prefers. Prevents moving to and fro.",
      10, 10000, 250, FIELD(gain)},
     {"weight-speed", SETTING_NUMBER,
-     "Thousandths. What a device's speed, and what it has of what a program said that it would "
-     "make "
-     "use of, count when there is a choice.",
+     "Thousandths. Weight of a device's speed, and of how well it matches what a program "
+     "prefers, when devices are compared.",
      0, 10000, 1000, FIELD(weight_speed)},
     {"weight-price", SETTING_NUMBER,
-     "Thousandths. What a device's price counts against it when there is a choice.", 0, 10000, 200,
+     "Thousandths. Weight of a device's price when devices are compared.", 0, 10000, 200,
      FIELD(weight_price)},
     {"weight-fill", SETTING_NUMBER,
-     "Thousandths. What the memory in use counts: for a device when the program uses a fraction of "
-     "one, against it otherwise.",
+     "Thousandths. Weight of the memory in use when devices are compared: in favour of a full "
+     "device for programs below busy-low, against it for others.",
      0, 10000, 100, FIELD(weight_fill)},
     {"aging", SETTING_SECONDS,
-     "Waiting this long counts as one step of priority, so that low ones have their turn. 0: "
-     "never.",
+     "Waiting this long raises a program by one step of priority, so that low priorities are "
+     "served. 0: never.",
      0, 30 * DAY_S, 600, FIELD(age_s)},
     {"automatic", SETTING_FLAG,
-     "Move programs without being asked for, up when their device holds them up or has less than "
-     "they would make use of, and down when they use a fraction of it. Memory that does not fit is "
-     "dealt with in any case.",
+     "Let the policy move programs: to a better device when theirs slows them down or lacks "
+     "what they prefer, and to a cheaper one when they use little of it. Memory that does not "
+     "fit is handled in any case.",
      0, 1, 1, FIELD(automatic)},
     {"max-downtime", SETTING_NUMBER,
-     "Milliseconds that a move should stop a program for: what the program writes meanwhile is "
-     "copied in rounds until the rest takes no longer, or rounds do not help. reseat move "
-     "--max-downtime says it for one move, and then it is kept or the move given up.",
+     "Milliseconds for which a move should stop a program at most: the bytes that the program "
+     "writes meanwhile are copied in rounds until the rest takes no longer, or rounds do not "
+     "help. reseat move --max-downtime sets it for one move, which then fails rather than "
+     "stop the program longer.",
      1, 3600000, 50, FIELD(max_downtime_ms)},
     {"bandwidth", SETTING_NUMBER,
-     "MiB a second that one move copies while its program runs, at most, unless reseat move "
-     "--bandwidth says otherwise. 0: no limit. What is copied while the program is stopped goes as "
-     "fast as it can.",
+     "Limit in MiB a second for what one move copies while its program runs. 0: no limit. "
+     "reseat move --bandwidth sets it for one move. Bytes copied while the program is stopped "
+     "are not limited.",
      0, 1 << 30, 0, FIELD(bandwidth)},
     {"prewarm", SETTING_FLAG,
-     "Make programs ready ahead for where they are likely to be moved next without being asked "
-     "for: "
-     "the move is then shorter by what opening a device and building programs there takes. Each "
-     "costs that device a context, which no limit counts.",
+     "Prewarm programs for the device of their likely next move: the move then saves the time "
+     "to open the device and to build programs there. Costs a context on that device, which "
+     "counts against no limit.",
      0, 1, 0, FIELD(prewarm)},
     {"library-limit", SETTING_NUMBER,
-     "MiB. What the library of device binaries may take of the user's disk; beyond it what was not "
-     "used for the longest goes. 0: programs use none.",
+     "Size limit of the user's library of device binaries on disk, in MiB. The least recently "
+     "used entries are removed. 0: no library.",
      0, 1u << 20, 1024, FIELD(library_mib)},
     {"slice", SETTING_NUMBER,
-     "Milliseconds. About how long a move may have to wait for a kernel of a program that is "
-     "started from now on: reseat run --slice, which says it for one. 0: launches stay whole.",
+     "Milliseconds. About how long a move may wait for a running kernel; longer launches run "
+     "in pieces. For programs that are started from now on; reseat run --slice sets it for "
+     "one. 0: launches stay whole.",
      0, 60000, 10, FIELD(slice_ms)},
     {"isolate", SETTING_FLAG,
-     "Open the drivers of programs that are started from now on in processes of their own, so that "
-     "programs hold nothing of them: reseat run --isolate, which says it for one.",
+     "Run the drivers of programs in separate processes. For programs that are started from "
+     "now on; reseat run --isolate sets it for one.",
      0, 1, 0, FIELD(isolate)},
     {"protect", SETTING_FLAG,
-     "Have programs outlive the loss of their device: what they have is copied to the host again "
-     "and again, and what they do in between is kept. reseat run --protect and reseat protect say "
-     "it for one, and how often.",
+     "Protect programs from the loss of their device, by snapshots in host memory and a "
+     "journal of the commands since. reseat run --protect and reseat protect set it, and how "
+     "often, for one program.",
      0, 1, 0, FIELD(protect)},
 };
 
@@ -172,7 +167,7 @@ static uint64_t settings_load(const struct policy_settings *settings, const stru
     return value;
 }
 
-/* Digits only: no sign, no spaces. Stops in front of what is no digit. */
+/* Parse digits, without sign or spaces; stop before the first other character. */
 static int settings_read_number(const char *text, uint64_t *ret_value, const char **ret_end)
 {
     uint64_t value = 0;

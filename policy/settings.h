@@ -4,15 +4,15 @@
 #include "policy/decide.h"
 
 /*
- * Names, ranges, defaults and meanings of everything in struct policy_settings, in one table: the
- * configuration file, its manual page, `reseat config print` and the simulator read it. Pure.
+ * One table of the names, ranges, defaults and meanings of all fields of struct policy_settings.
+ * The configuration file, its manual page, `reseat config print` and the simulator use it. Pure.
  */
 
 enum setting_type {
     SETTING_FLAG,
     SETTING_NUMBER, /**< A plain count, or thousandths. */
     SETTING_SECONDS,
-    SETTING_WAYS, /**< "upgrade, spill, wait, suspend": in this order. */
+    SETTING_WAYS, /**< An ordered list: "upgrade, spill, wait, suspend". */
 };
 
 struct setting {
@@ -21,8 +21,8 @@ struct setting {
     enum setting_type type;
     const char *help;           /**< One or two sentences, with the unit. */
     uint64_t min, max, initial; /**< Of numbers, flags (0, 1) and seconds. */
-    const char *initial_ways;   /**< Of ways. */
-    size_t offset, size;        /**< Of the field in struct policy_settings. */
+    const char *initial_ways;   /**< Default of a SETTING_WAYS. */
+    size_t offset, size;        /**< The field in struct policy_settings. */
 };
 
 extern const struct setting settings_table[];

@@ -4,11 +4,11 @@
 #include "policy/step.h"
 
 /*
- * Room for the head of the queue by moving others to where they are no worse off. Sequences of up
- * to MOVES_MAX moves of different programs are tried, each to a device that has room for it by
- * then: one move in worlds of any size, as far as VISITS_MAX goes, more only in worlds so small
- * that all sequences of two are within it. Of a sequence the first move is the step; the rest is
- * found again, one shorter, when it is done.
+ * Make room for the head of the queue by moving other programs to devices where they are no worse
+ * off. Sequences of up to MOVES_MAX moves of different programs are tried, each to a device that
+ * has room by then. Worlds of any size try one move, within VISITS_MAX; worlds small enough for
+ * all sequences of two within that limit try more. The step is the first move; the next call finds
+ * the rest of the sequence again.
  */
 #define MOVES_MAX  3
 #define VISITS_MAX 16384
@@ -20,10 +20,10 @@ struct move {
 struct shift {
     struct view *view;
     uint32_t program; /* The head. */
-    uint64_t bytes;   /* That it needs, in all. */
+    uint64_t bytes;   /* The total grant it needs. */
     struct move moves[MOVES_MAX];
     unsigned count;
-    uint32_t visits; /* Left. */
+    uint32_t visits; /* Remaining of VISITS_MAX. */
 };
 
 static bool shift_is_moved(const struct shift *shift, uint32_t program)
@@ -34,7 +34,7 @@ static bool shift_is_moved(const struct shift *shift, uint32_t program)
     return false;
 }
 
-/* Free on a device once all moves so far are done. */
+/* Free bytes on a device after the moves so far. */
 static inline uint64_t shift_free_then(const struct shift *shift, uint32_t device)
 {
     uint64_t plus = device_free(device_at(shift->view, device)), minus = 0;
@@ -54,7 +54,7 @@ static inline bool shift_outranks(const struct view *view, const struct policy_p
     return rank_outranks(view, rank_of(program), victim);
 }
 
-/* Who is not outranked has its minimum stay, and a share of the budget. */
+/* Programs that the head does not outrank are moved only within minimum stay and budget. */
 static bool shift_may_shift(const struct shift *shift, uint32_t program)
 {
     const struct view *view = shift->view;
@@ -71,8 +71,8 @@ static bool shift_may_shift(const struct shift *shift, uint32_t program)
             view->world->recent_moves + shift->count < s->budget);
 }
 
-/* How busy a device is once all moves so far are done, at the @most or at the least: a program may
- * take as much time on another device as it does now, or as the speeds say. */
+/* Load of a device after the moves so far, at @most or at least: a moved program may use as much
+ * time there as it does now, or as nominal speeds predict. */
 static inline uint64_t shift_busy_then(const struct shift *shift, uint32_t device, bool most)
 {
     uint64_t plus = device_at(shift->view, device)->busy, minus = 0;
@@ -101,7 +101,7 @@ static bool shift_may_shift_to(const struct shift *shift, uint32_t program, uint
                          shift_busy_then(shift, device, true))));
 }
 
-/* Whether the head could go to @device if @program left it. */
+/* Whether the head would fit on @device if @program left it. */
 static bool shift_would_do(const struct shift *shift, uint32_t program, uint32_t device)
 {
     const struct view *view = shift->view;
@@ -116,7 +116,7 @@ static bool shift_would_do(const struct shift *shift, uint32_t program, uint32_t
            bytes_more(view, shift->program, device, shift->bytes);
 }
 
-/* The first question of shift_would_do, of all programs there are. */
+/* A quick test before shift_would_do, made for every program. */
 static bool shift_frees_enough(const struct shift *shift, uint32_t program)
 {
     const struct view *view = shift->view;
@@ -127,7 +127,7 @@ static bool shift_frees_enough(const struct shift *shift, uint32_t program)
                bytes_more(view, shift->program, p->device, shift->bytes);
 }
 
-/* Seen at once of most devices, as long as nobody else is moved: no room for it, or too busy. */
+/* A quick test that excludes most devices before any move: no room, or too busy. */
 static inline bool shift_is_useless(const struct shift *shift, const struct policy_program *p,
                                     uint32_t device, bool minds)
 {

@@ -3,8 +3,8 @@
 
 #include "policy/view.h"
 
-/** Room for @bytes of the head of the queue by moving others that are no worse off then: the first
- * of the moves. False: there is none. */
+/** Make room for @bytes of the head of the queue by moving programs that are no worse off
+ * afterwards. Writes the first of the moves. Returns false if there are none. */
 bool shift_for(struct view *view, uint32_t head, uint64_t bytes, struct policy_step *ret_step);
 
 #endif

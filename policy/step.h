@@ -4,7 +4,7 @@
 #include "policy/view.h"
 
 /*
- * Steps and their reasons, in words.
+ * Building a step and the text of its reason.
  */
 
 #define LIKE_PRINTF(at, first) __attribute__((format(printf, at, first)))
@@ -14,10 +14,10 @@ struct size_text {
 };
 /** "1.5 GiB". */
 struct size_text size_text(uint64_t bytes);
-/** Without a reason. */
+/** Set all but the reason, which becomes empty. */
 void step_set(struct policy_step *ret_step, enum policy_action action, uint32_t program,
               uint32_t device, uint64_t bytes);
-/** Go on with the reason; what does not fit is cut. */
+/** Append to the reason; text that does not fit is cut. */
 void step_say(struct policy_step *step, const char *format, ...) LIKE_PRINTF(2, 3);
 /** "gpu0 has 1.2 GiB free of 8 GiB, x264 needs 3 GiB more". */
 void step_say_lack(const struct view *view, uint32_t program, struct policy_step *step);

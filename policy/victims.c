@@ -1,27 +1,26 @@
 #include "policy/victims.h"
 
-/* Of those on one device that would have to make room, so many are put in order before the rest is
- * taken as needed too. */
+/* At most so many candidates on one device are sorted; the others are taken as they come. */
 #define VICTIMS_MAX 64
 
-/* A look at those on one device costs that part of a visit each. */
+/* Programs on a device that count as one visit. */
 #define WALK_PART 32
 
-/* A program that could make room, and how it compares with others that could. */
+/* A program that could make room, and how it ranks among the candidates. */
 struct victim {
     uint32_t program;
-    bool outranked; /* Not only behind the one that needs room. */
+    bool outranked; /* False: it only waits behind the program that needs room. */
     uint64_t gives; /* Bytes. */
     int64_t rank;
 };
 
-/* The first of them. */
+/* The first candidates in order of harm. */
 struct victims {
     struct victim list[VICTIMS_MAX];
     unsigned count;
 };
 
-/* What one that is outranked can be made to give. */
+/* Bytes that an outranked program can be made to release. */
 static uint64_t victims_gives_outranked(const struct view *view,
                                         const struct policy_program *victim)
 {
@@ -40,7 +39,7 @@ static bool victims_search_outranks(const struct search *search,
     return rank_outranks(search->view, rank_of(program_at(search->view, search->program)), victim);
 }
 
-/* What @v can be made to give; 0: nothing. */
+/* Bytes that @v can be made to release; 0: none. */
 static uint64_t victims_could_give(const struct search *search, uint32_t v, bool *ret_outranked)
 {
     const struct view *view = search->view;
@@ -57,7 +56,7 @@ static uint64_t victims_could_give(const struct search *search, uint32_t v, bool
     return victims_search_outranks(search, victim) ? victims_gives_outranked(view, victim) : 0;
 }
 
-/* The least harm first: who only waits, then the lowest rank, then the largest, for fewer steps. */
+/* Least harm first: waiting programs, then the lowest rank, then the largest for fewer steps. */
 static bool victims_is_before(const struct victim *a, const struct victim *b)
 {
     if (a->outranked != b->outranked)
@@ -81,9 +80,9 @@ static void victims_keep_first(struct victims *victims, const struct victim *vic
 }
 
 /*
- * Victims are taken in the order of harm until there is enough. The last of them is one that cannot
- * be done without, so it is the one to displace now: when it is gone, the question is asked again,
- * and the small ones in front of it are spared if they were not needed.
+ * Take victims in order of harm until they release enough. The last of them is indispensable, so it
+ * is displaced first: afterwards the search runs again, and smaller victims before it are spared if
+ * they are not needed.
  */
 static void victims_take_victims(const struct victims *victims, struct room *room)
 {
@@ -105,7 +104,7 @@ void weigh_victims(const struct search *search, uint64_t lack, struct room *room
 {
     const struct view *view = search->view;
     struct victims victims;
-    uint64_t give = 0, come = 0; /* Bytes: in all, and of those that are about to leave. */
+    uint64_t give = 0, come = 0; /* Bytes to be released: in all, and already under way. */
 
     victims.count = 0;
     for (uint32_t v = device_at(view, room->device)->first; v != POLICY_NONE;
@@ -131,7 +130,7 @@ void weigh_victims(const struct search *search, uint64_t lack, struct room *room
     }
 }
 
-/* Among the equals of the last victim the smallest that gives as much as it has to as well. */
+/* Among equals of the last victim, choose the smallest that still releases enough. */
 void spare_victims(const struct search *search, struct room *room)
 {
     const struct view *view = search->view;
@@ -152,10 +151,10 @@ void spare_victims(const struct search *search, struct room *room)
     }
 }
 
-/* ---- what a rank could have at most ---- */
+/* ---- upper bounds by rank ---- */
 
-/* Bytes that any program of @rank could have on @device, in addition to what it has: free, or of
- * those that it outranks, or about to be. */
+/* Bytes that a program of @rank could gain on @device: free ones, ones being released, and ones of
+ * programs it outranks. */
 static uint64_t victims_reach_on(const struct view *view, int64_t rank, uint32_t device)
 {
     uint64_t reach = device_free(device_at(view, device));
@@ -174,8 +173,8 @@ static uint64_t victims_reach_on(const struct view *view, int64_t rank, uint32_t
     return reach;
 }
 
-/* An upper bound, from which it is seen at once that a search would be in vain. Kept for two ranks:
- * what is preemptible and what is not take turns in the queue. */
+/* An upper bound that tells quickly when a search cannot succeed. Cached for two ranks, since
+ * preemptible and other programs alternate in the queue. */
 static uint64_t victims_reach_most(struct view *view, int64_t rank)
 {
     struct policy_reach *reach = &view->reach[rank & 1];

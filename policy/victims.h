@@ -4,45 +4,46 @@
 #include "policy/view.h"
 
 /*
- * Who on a device could make room for another program, and what with.
+ * Which programs on a device could make room for another one, and how many bytes each.
  */
 
-/** What one device could give to a program, and at whose cost. */
+/** Room that could be made on one device, and the harm it does. */
 struct room {
     uint32_t device; /* NONE: no device. */
-    uint32_t victim; /* To be displaced next; NONE: room is being made, or there already. */
-    uint64_t amount; /* Bytes that the victim has to give. */
-    bool outranked;  /* The victim runs, or could; it does not only wait behind. */
+    uint32_t victim; /* To be displaced next; NONE: room exists or is already being made. */
+    uint64_t amount; /* Bytes the victim has to release. */
+    bool outranked;  /* The victim is outranked; false: it only waits behind the program. */
     /* The harm, compared in this order. */
-    int64_t rank; /* Highest of those displaced. */
+    int64_t rank; /* Highest rank among the displaced. */
     uint32_t count;
     uint64_t bytes;
-    int64_t score; /* Once it is needed. */
+    int64_t score; /* Valid if `scored`. */
     bool scored;
-    uint64_t more;    /* Bytes that are granted there in addition. */
-    uint64_t missing; /* Bytes that nobody there can be made to give; 0: all of it can be had. */
+    uint64_t more;    /* Bytes that are granted in addition. */
+    uint64_t missing; /* Bytes that cannot be freed; 0: all can. */
 };
 
 /** A search for room. */
 struct search {
     struct view *view;
-    uint32_t program;  /* For whom. */
-    bool from_waiters; /* Who waits behind it gives all that it holds. */
-    bool leaves;       /* It may go to other devices. */
-    bool gives;        /* Somebody might make room for it. */
+    uint32_t program;  /* The program that needs room. */
+    bool from_waiters; /* Programs waiting behind it release all they hold. */
+    bool leaves;       /* It may move to other devices. */
+    bool gives;        /* Some program might make room for it. */
 };
 
-/** Whom it takes on @room's device to have @lack bytes there, or how many are missing then. */
+/** Find the programs to displace on @room's device to free @lack bytes; fills in the harm, or
+ * `missing`. */
 void weigh_victims(const struct search *search, uint64_t lack, struct room *room);
-/** Once that room is the best: spare who need not be displaced first. */
+/** For the best room: choose the victim so that nobody is displaced needlessly. */
 void spare_victims(const struct search *search, struct room *room);
 
-/** Whether there is anybody whom it might outrank. */
+/** Whether it might outrank any program. */
 static inline bool could_outrank(const struct view *view, uint32_t program)
 {
     return rank_of(program_at(view, program)) > view->lowest_rank;
 }
-/** Whether a search for those that it outranks, to have all it needs, might find any. */
+/** Whether displacing the programs it outranks might give it all it needs. */
 bool could_make_room(struct view *view, uint32_t program);
 
 #endif

@@ -1,6 +1,6 @@
 #include "policy/view.h"
 
-/* How many visits there are: as many as that, or so many times all devices, whichever is more. */
+/* The limit of visits: the larger of a constant and a multiple of the number of devices. */
 #define VISITS_MIN   32768
 #define VISITS_TIMES 8
 
@@ -37,7 +37,7 @@ uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, 
 
     if (device != p->device)
         return bytes;
-    /* What is spilled there already needs no more than its call. */
+    /* A program that spills there already needs only what its call needs. */
     if (bytes == program_full(p))
         bytes = p->need;
     return bytes > p->granted ? bytes - p->granted : 0;
@@ -107,8 +107,8 @@ static void view_sort_devices(struct view *view, enum policy_measure measure)
             rows[row - 1][i] |= rows[row][i];
 }
 
-/* Asked for thousands of programs in one decision, each barred from other devices. All of the row
- * above have enough, so only the rest of the row is looked at. */
+/* Called for thousands of programs in one decision, each barred from different devices. All devices
+ * of the row above have enough, so only the rest of this row is compared one by one. */
 bool device_has(const struct view *view, enum policy_measure measure,
                 const struct policy_program *program, uint64_t bytes, uint32_t except)
 {
@@ -156,7 +156,7 @@ bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsig
            (p->barred ? device_has(view, POLICY_MEMORY, p, bytes, POLICY_NONE) : view->open > 0);
 }
 
-/* The first of those that some device could hold: who fits nowhere must not hold up others. */
+/* The first program that some device could hold: one that fits nowhere must not block others. */
 static uint32_t view_find_head(const struct view *view)
 {
     const struct policy_world *world = view->world;
@@ -166,7 +166,7 @@ static uint32_t view_find_head(const struct view *view)
         uint32_t program = world->queue[i];
         const struct policy_program *p = program_at(view, program);
 
-        /* Without aging the queue is in order but for what is preemptible. */
+        /* Without aging the queue is in order except for preemptible programs. */
         if (first != POLICY_NONE && !view->settings->age_s &&
             p->priority < program_at(view, first)->priority)
             break;

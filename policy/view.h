@@ -5,54 +5,52 @@
 #include "policy/visits.h"
 
 /*
- * A world as one decision sees it: who goes before whom, who is first in the queue, what a program
- * needs, and which devices could hold that. Lives on the stack of one decision; allocates nothing.
+ * What one decision derives from the world: ranks, the head of the queue, what a program needs, and
+ * which devices could hold it. On the stack of one decision; allocates nothing.
  */
 
-/** Bytes that programs of one rank could have on a device at most, in addition to what they have.
- */
+/** Upper bound of the bytes that a program of one rank could gain on any open device. */
 struct policy_reach {
     bool known;
     int64_t rank;
-    uint64_t most; /* On any device that takes programs. */
+    uint64_t most;
 };
 
-/** Bytes of devices, as one asks for them of all at once. */
+/** Which bytes of which devices device_has() compares. */
 enum policy_measure {
-    POLICY_FREE,   /**< Free, of those that take programs. */
-    POLICY_MEMORY, /**< In use or not, of those that take programs. */
-    POLICY_CLOSED, /**< In use or not, of all. */
-    POLICY_LIFTED, /**< As if nobody had limited a device, of all. */
+    POLICY_FREE,   /**< Free memory of open devices. */
+    POLICY_MEMORY, /**< All memory of open devices. */
+    POLICY_CLOSED, /**< All memory of all devices. */
+    POLICY_LIFTED, /**< All memory of all devices without operators' limits. */
     POLICY_MEASURES
 };
 
-/** So many devices are sorted by their bytes; those behind them are looked at one by one. */
+/** Devices that are indexed by their bytes; the others are looked at one by one. */
 #define POLICY_SORTED 1024
 
 struct view {
     const struct policy_world *world;
     const struct policy_settings *settings;
-    struct policy_settings near; /* Those by which a little less has to speak for a move. */
-    unsigned ways;               /* Of settings.order. */
-    uint64_t memory_max;         /* Of the largest device that takes programs. */
-    uint64_t free_max;           /* Of the one with the most room. */
-    uint32_t open;               /* Devices that take programs. */
-    uint32_t placed;             /* Programs on devices. */
-    bool any_gives;              /* Some of them wait, or are about to leave. */
-    int64_t lowest_rank;         /* Of those of them that could be displaced. */
-    uint32_t head; /* First in the queue of those that some device could hold, or NONE. */
-    bool kept;     /* The two below are known: see room_for(). */
+    struct policy_settings near; /* With half the gain: for prewarming, which costs less. */
+    unsigned ways;               /* All bits of settings.order. */
+    uint64_t memory_max;         /* Of the largest open device. */
+    uint64_t free_max;           /* Most free memory of an open device. */
+    uint32_t open;               /* Number of open devices. */
+    uint32_t placed;             /* Number of programs on devices. */
+    bool any_gives;              /* One of them waits or is about to leave. */
+    int64_t lowest_rank;         /* Of the programs that could be displaced. */
+    uint32_t head; /* First program in the queue that some device could hold, or NONE. */
+    bool kept;     /* The next two are computed: see room_for(). */
     uint32_t head_device;
-    uint64_t head_bytes; /* Kept on head_device for it: what is free there, and more if need be. */
+    uint64_t head_bytes; /* Reserved for the head on head_device; may exceed what is free there. */
     struct policy_reach reach[2]; /* By the rank's last bit: see could_make_room(). */
-    /* Visits of devices, and of programs there, that are left to be spent on programs behind the
-     * head of the queue and on moves that nobody asked for: what bounds a decision where everything
-     * waits. */
+    /* How many more devices and programs may be looked at for programs behind the head and for
+     * moves nobody asked for: bounds the time of a decision in which everything waits. */
     uint64_t visits;
-    uint32_t reader; /* Whose owner reads what is said; NONE: that of whom a step concerns. */
-    bool asked;      /* Somebody asked for the moves: programs may go back where they were. */
-    bool quiet;      /* Why somebody goes on waiting does not matter: words take long. */
-    /* Devices as bits: in row 0 all, in row n those with 2^(n-1) bytes or more. */
+    uint32_t reader; /* The program whose owner reads the reasons; NONE: the step's own program. */
+    bool asked;      /* An operator asked for the moves: visits bar no device. */
+    bool quiet;      /* Leave out the reason for waiting on: text takes time. */
+    /* Bit sets of devices. Row 0: all; row n: those with 2^(n-1) bytes or more. */
     uint64_t sorted[POLICY_MEASURES][66][POLICY_SORTED / 64];
 };
 
@@ -69,7 +67,7 @@ static inline const struct policy_program *program_at(const struct view *view, u
     return &view->world->programs[program];
 }
 
-/** The name of @program, for the owner of @concerned, or of who reads it instead. */
+/** The name of @program if the owner of @concerned (or of view->reader) may know it. */
 static inline const char *name_for(const struct view *view, uint32_t program, uint32_t concerned)
 {
     uint32_t reader = view->reader != POLICY_NONE ? view->reader : concerned;
@@ -108,7 +106,7 @@ static inline bool program_barred(const struct policy_program *program, uint32_t
     return program->barred && program->barred[device / 64] >> (device % 64) & 1;
 }
 
-/** Policy had it leave @device, and does not move it back yet. */
+/** The policy moved it off @device too recently to move it back. */
 static inline bool program_stays_away(const struct view *view, const struct policy_program *program,
                                       uint32_t device)
 {
@@ -116,13 +114,13 @@ static inline bool program_stays_away(const struct view *view, const struct poli
            visits_bar_s(program->visits, device, view->settings->return_s, view->world->now_s);
 }
 
-/** All that it has, and what its call waits for. */
+/** Bytes of all its objects and of its blocked call. */
 static inline uint64_t program_full(const struct policy_program *program)
 {
     return most_of(program->wanted, program->need);
 }
 
-/** What most devices lack: it is another one, takes programs, and has all of it free. */
+/** @device is another one, open, and has room for all of it. Tested first: most devices fail. */
 static inline bool has_space(const struct view *view, const struct policy_program *program,
                              uint32_t device)
 {
@@ -141,13 +139,13 @@ static inline unsigned ways_of(const struct view *view, const struct policy_prog
     return program->pinned ? 0 : view->ways & program->ways;
 }
 
-/** Of one priority, what is preemptible goes last: the others would displace it at once. */
+/** Within a priority preemptible programs rank lower: the others would displace them at once. */
 static inline int64_t rank_of(const struct policy_program *program)
 {
     return 2 * (int64_t)program->priority + !program->preemptible;
 }
 
-/** With what waiting has earned it. */
+/** The rank raised by the time it has waited (settings.age_s). */
 static inline int64_t rank_waited(const struct view *view, const struct policy_program *program)
 {
     uint64_t age_s = view->settings->age_s;
@@ -158,9 +156,9 @@ static inline int64_t rank_waited(const struct view *view, const struct policy_p
     return rank_of(program) + (int64_t)least_of(program->waited_s / age_s, INT32_MAX) * 2;
 }
 
-/** Whether one of @rank, who waits, may displace @victim. Waiting brings nobody forward against
- * those that run, or all would take turns; but whom it has brought forward has its stay before a
- * higher priority takes the place back. */
+/** Whether a waiting program of @rank may displace @victim. Time spent waiting does not raise a
+ * rank against running programs, or all would take turns. But a program that was placed because it
+ * had waited keeps its place for the minimum stay. */
 static inline bool rank_outranks(const struct view *view, int64_t rank,
                                  const struct policy_program *victim)
 {
@@ -173,32 +171,33 @@ bool waits_behind_head(const struct view *view, uint32_t program);
 /** Its call waited for as long as settings.wait_deadline_s allows. */
 bool is_overdue(const struct view *view, const struct policy_program *program);
 
-/** Whether any device but @except that @program may use has @bytes. */
+/** Whether a device other than @except that @program may use has @bytes. */
 bool device_has(const struct view *view, enum policy_measure measure,
                 const struct policy_program *program, uint64_t bytes, uint32_t except);
 
 enum could_flag {
-    COULD_CLOSED = 1 << 0, /**< Counting devices that take no program just now. */
-    COULD_LEAVE = 1 << 1,  /**< Counting those that it reaches by being suspended. */
-    COULD_LIFTED = 1 << 2, /**< These too, and as if nobody had limited a device or the program. */
+    COULD_CLOSED = 1 << 0, /**< Include closed devices. */
+    COULD_LEAVE = 1 << 1,  /**< Include devices it can only reach by being suspended. */
+    COULD_LIFTED = 1 << 2, /**< As COULD_CLOSED, and ignore operators' limits and quotas. */
 };
-/** Whether some device that @program may use has @bytes at all, in use or not. */
+/** Whether a device that @program may use has @bytes, free or in use. */
 bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsigned flags);
-/** Whether what @program waits for can come to be without anybody making it so but operators, who
- * close devices and limit them: then it is not refused, unless it has that said of new memory. */
+/** The flags of could_hold() that say whether waiting can succeed once operators open devices or
+ * raise limits: then the program is not refused. Limits count only if it may wait, or if its call
+ * needs memory it already has. */
 static inline unsigned could_in_time(const struct policy_program *program)
 {
     bool waits = program->owns || program->ways & (POLICY_WAIT | POLICY_SUSPEND);
     return COULD_CLOSED | (waits ? COULD_LIFTED : 0u);
 }
 
-/** Whether it would go to another device that has room: one that waits before it moves does not. */
+/** Whether it would move to a device with room. False if its ways put waiting before moving. */
 bool would_leave(const struct view *view, const struct policy_program *program);
-/** Whether it goes on with a part before it waits, or since waiting would be in vain. */
+/** Whether it goes on by spilling instead of waiting, or because waiting could not succeed. */
 bool spills_first(const struct view *view, uint32_t program);
-/** Of @bytes, those that it would have to be granted on @device in addition. */
+/** How much its grant on @device would have to grow to reach @bytes. */
 uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, uint64_t bytes);
-/** The least that it would go on with. */
+/** The smallest grant with which it can go on. */
 uint64_t bytes_at_least(const struct view *view, const struct policy_program *program);
 
 #endif

@@ -2,13 +2,13 @@
 
 #include <stddef.h>
 
-/* The time to come back doubles no more often: by then it is years. */
+/* The time to return doubles at most so often; by then it is years. */
 #define RETURNS_MAX 20
-/* Who comes back so many times later than it might does not go to and fro: its world changed. */
+/* A program that returns later than this multiple of the time it could is not oscillating. */
 #define LATE_TIMES 4
-/* Since a move, until the figure is of the new device alone. Less than a minimum stay. */
+/* Time after a move until the measured load is of the new device only. Below the minimum stay. */
 #define SETTLE_S 10
-/* Programs say how busy they are in steps of 50: one step more or less is no change. */
+/* Programs report their load in steps of 50; a difference of one step is no change. */
 #define BUSY_STEP 50
 
 const struct policy_visit *visits_find(const struct policy_visits *visits, uint32_t device)
@@ -40,7 +40,7 @@ static void visits_returned(struct policy_visits *visits, const struct policy_vi
         visits->returns++;
 }
 
-/* The visit of @device, a new one, or that of the device that it left first. */
+/* The slot for @device: its own, a free one, or the oldest. */
 static struct policy_visit *visits_slot(struct policy_visits *visits, uint32_t device)
 {
     struct policy_visit *first = &visits->visits[0];

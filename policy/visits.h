@@ -5,46 +5,46 @@
 #include <stdint.h>
 
 /*
- * What is remembered of the devices that a program was on. Speeds of devices are nominal: what a
- * program did to a device while it was there says more, and a program that policy moved to and fro
- * is moved back later each time. Whoever feeds the policy keeps one of these for each program and
- * says when it moves; times are seconds of any one clock, that of policy_world.now_s.
+ * The devices a program was on before, and how busy it kept them. Speeds of devices are nominal, so
+ * a measured visit tells more; and the time before the policy moves a program back doubles with
+ * each return. The caller of the policy keeps one history for each program and records its moves.
+ * Times are seconds of policy_world.now_s.
  */
 
 #define POLICY_VISITS_MAX 8
 
 struct policy_visit {
     uint32_t device;
-    uint32_t busy;   /**< Thousandths of its time that the program kept it busy when it left. */
-    uint64_t left_s; /**< When. */
-    bool by_policy;  /**< Unasked, and not because it had to: the way back is barred for a while. */
+    uint32_t busy;   /**< Thousandths of its time that the program used before it left. */
+    uint64_t left_s; /**< When it left. */
+    bool by_policy;  /**< It left by an upgrade or downgrade: it may not return for a while. */
 };
 
 struct policy_visits {
-    struct policy_visit visits[POLICY_VISITS_MAX]; /**< One a device, the last of each. */
+    struct policy_visit visits[POLICY_VISITS_MAX]; /**< The last visit of each device. */
     uint32_t count;
-    uint32_t returns; /**< How often in a row policy moved it back as soon as that was allowed. */
-    uint32_t settled; /**< Thousandths that it keeps its device busy since it settled there... */
-    bool is_settled;  /**< ...if it has. */
+    uint32_t returns; /**< Consecutive returns, each as soon as it was allowed. */
+    uint32_t settled; /**< Thousandths of its current device's time that it uses; see is_settled. */
+    bool is_settled;  /**< It has been there long enough for `settled` to be measured. */
 };
 
 /** The visit of @device, or NULL. @visits may be NULL. */
 const struct policy_visit *visits_find(const struct policy_visits *visits, uint32_t device);
 
-/** Seconds from @now_s until policy may move the program back to @device; 0: now, or it never had
- * it leave there. @return_s  settings.return_s. */
+/** Seconds from @now_s until the policy may move the program back to @device; 0 if it may now.
+ * @return_s  settings.return_s. */
 uint64_t visits_bar_s(const struct policy_visits *visits, uint32_t device, uint64_t return_s,
                       uint64_t now_s);
 
-/** It moved from @from, which it kept @busy, to @to. */
+/** Record a move from @from, of whose time it used @busy thousandths, to @to. */
 void visits_moved(struct policy_visits *visits, uint32_t from, uint32_t to, uint32_t busy,
                   bool by_policy, uint64_t return_s, uint64_t now_s);
 
-/** It has been on its device for @stayed_s and keeps it @busy. To be called every few seconds. */
+/** Record that it has been on its device for @stayed_s and uses @busy. Call every few seconds. */
 void visits_stayed(struct policy_visits *visits, uint32_t busy, uint64_t stayed_s);
 
-/** Thousandths that it would keep @device busy if it did there what it did last time; false: that
- * is not known, or it does something else by now, as it keeps its own device @busy. */
+/** Thousandths of @device's time that it used on its last visit. False if there was none, or if
+ * the program behaves differently now: it uses @busy of its own device. */
 bool visits_load(const struct policy_visits *visits, uint32_t device, uint32_t busy,
                  uint32_t *ret_load);
 

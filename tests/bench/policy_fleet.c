@@ -423,7 +423,7 @@ static void prefer_more(struct fleet *fleet)
     }
 }
 
-/* Everyone would make use of more than there is anywhere, and some of it is elsewhere. */
+/* Everyone prefers more than there is anywhere, and some of it is elsewhere. */
 static void prefer(struct fleet *fleet)
 {
     have_things(fleet);

@@ -57,10 +57,10 @@ unsigned world_settle(struct world *world, unsigned limit);
 /* Time passes for everyone. */
 void world_pass(struct world *world, uint64_t seconds);
 
-/* It would make use of that: @prefers has memory in MiB. */
+/* It prefers that: @prefers has memory in MiB. */
 void world_prefer(struct world *world, struct policy_program *program,
                   const struct reseat_limits *prefers);
-/* Devices offer more or less, and some programs would make use of more than theirs has. */
+/* Devices offer more or less, and some programs prefer more than theirs has. */
 void world_random_wishes(struct world *world, unsigned percent);
 
 uint64_t world_random(struct world *world, uint64_t below);

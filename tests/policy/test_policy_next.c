@@ -328,7 +328,7 @@ Test(policy_next, what_uses_a_fraction_goes_down_or_beside_others)
     world_refresh(&w);
     step = next(&w);
     expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
-    cr_expect_str_eq(step.reason, "p0 keeps gpu0 busy 14% of the time; gpu1 would do at 80% of the "
+    cr_expect_str_eq(step.reason, "p0 keeps gpu0 busy 14% of the time; gpu1 suffices at 80% of the "
                                   "price");
     w.devices[1].price++; /* Not a quarter more for the old one. */
     expect_next(&w, POLICY_NOTHING, 0, 0, 0);
@@ -475,7 +475,7 @@ Test(policy_next, who_may_not_use_its_device_any_more_is_moved_off)
     policy_next(&w.world, &w.settings, &step);
     expect_step(&step, POLICY_DO_MOVE, 0, 2, 4);
     cr_expect_str_eq(step.reason,
-                     "gpu0 would not do for p0 now; gpu2 has 6 MiB free, p0 fits with 4 MiB");
+                     "gpu0 no longer meets the requirements of p0; gpu2 has 6 MiB free, p0 fits with 4 MiB");
     /* A part of it would do where it spills. */
     w.barred[0] = 1 << 0 | 1 << 2;
     p->least = 2 * MIB;
@@ -536,7 +536,8 @@ Test(policy_next, a_program_is_made_ready_for_where_it_would_go)
 
     step = next(&w);
     expect_step(&step, POLICY_DO_PREWARM, 0, 1, 0);
-    cr_expect_str_eq(step.reason, "p0 may go from gpu0 to gpu1 next, and is made ready for that");
+    cr_expect_str_eq(step.reason,
+                     "p0 is likely to move from gpu0 to gpu1 next: it is prewarmed there");
     world_do(&w, &step);
     expect_next(&w, POLICY_NOTHING, 0, 0, 0);
     /* What it was for. */

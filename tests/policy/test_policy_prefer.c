@@ -4,7 +4,7 @@
 #include "tests/policy/policy_world.h"
 #include "tests/support/leaks.h"
 
-/* Programs that said what they would make use of. */
+/* Programs that said what they prefer. */
 TestSuite(policy_prefer, .fini = leaks_check, .timeout = 300);
 
 static struct policy_step next(struct world *w)
@@ -30,13 +30,13 @@ static void expect_explained(struct world *w, const char *expected)
     char text[2048], *line;
 
     policy_explain(&w->world, &w->settings, 0, text, sizeof(text));
-    line = strstr(text, "It would make use of");
+    line = strstr(text, "It prefers");
     cr_assert(line, "%s", text);
     *strchr(line, '\n') = '\0';
     cr_expect_str_eq(line, expected);
 }
 
-/* p0 (2 MiB) on gpu0 of 4 MiB, gpu1 of 8 MiB is free; it would make use of @mib. */
+/* p0 (2 MiB) on gpu0 of 4 MiB, gpu1 of 8 MiB is free; it prefers @mib. */
 static struct policy_program *one(struct world *w, uint64_t mib)
 {
     struct policy_program *p;
@@ -59,24 +59,23 @@ Test(policy_prefer, a_free_device_that_has_more_of_it_is_taken)
     cr_expect_eq(step.action, POLICY_DO_MOVE);
     cr_expect_eq(step.device, 1);
     cr_expect_eq(step.bytes, 2 * MIB);
-    cr_expect_str_eq(step.reason, "p0 would make use of 8 MiB; gpu1 has them");
-    expect_explained(&w, "It would make use of 8 MiB; gpu1 has them.");
+    cr_expect_str_eq(step.reason, "p0 prefers 8 MiB; gpu1 has them");
+    expect_explained(&w, "It prefers 8 MiB; gpu1 has them.");
     world_do(&w, &step);
     world_pass(&w, 1000);
     expect_next(&w, POLICY_NOTHING, 0);
-    expect_explained(&w, "It would make use of 8 MiB; gpu1 has them.");
+    expect_explained(&w, "It prefers 8 MiB; gpu1 has them.");
     /* Nobody else moves for that, and what is asked for is more than there is. */
     one(&w, 4);
     expect_next(&w, POLICY_NOTHING, 0);
     one(&w, 16);
     step = next(&w);
     cr_expect_eq(step.device, 1);
-    cr_expect_str_eq(step.reason, "p0 would make use of 16 MiB; gpu1 has more of that than gpu0");
+    cr_expect_str_eq(step.reason, "p0 prefers 16 MiB; gpu1 has more of that than gpu0");
     world_do(&w, &step);
     world_pass(&w, 1000);
     expect_next(&w, POLICY_NOTHING, 0);
-    expect_explained(&w,
-                     "It would make use of 16 MiB; no device has more of that for it than gpu1.");
+    expect_explained(&w, "It prefers 16 MiB; no device has more of that for it than gpu1.");
 }
 
 Test(policy_prefer, it_has_to_be_free_there)
@@ -86,7 +85,7 @@ Test(policy_prefer, it_has_to_be_free_there)
     one(&w, 8);
     world_add_program(&w, 1, 1)->pinned = true;
     expect_next(&w, POLICY_NOTHING, 0);
-    expect_explained(&w, "It would make use of 8 MiB; gpu1 has them, once 8 MiB are free there.");
+    expect_explained(&w, "It prefers 8 MiB; gpu1 has them, once 8 MiB are free there.");
     one(&w, 7);
     world_add_program(&w, 1, 1)->pinned = true;
     w.programs[1].busy = 300;
@@ -126,7 +125,7 @@ Test(policy_prefer, less_of_one_thing_is_not_made_up_for)
     expect_next(&w, POLICY_NOTHING, 0);
     w.has[1].compute_units = 4;
     expect_next(&w, POLICY_DO_MOVE, 1);
-    /* What is beyond what it would make use of counts for nothing. */
+    /* What is beyond what it prefers counts for nothing. */
     world_prefer(&w, p, &(struct reseat_limits){.memory = 8, .compute_units = 3});
     w.has[1].compute_units = 3;
     expect_next(&w, POLICY_DO_MOVE, 1);
@@ -136,7 +135,7 @@ Test(policy_prefer, less_of_one_thing_is_not_made_up_for)
     expect_next(&w, POLICY_NOTHING, 0);
     w.has[1].features |= RESEAT_FP64;
     expect_next(&w, POLICY_DO_MOVE, 1);
-    expect_explained(&w, "It would make use of images; gpu1 has them.");
+    expect_explained(&w, "It prefers images; gpu1 has them.");
 }
 
 Test(policy_prefer, all_that_is_missing_is_named_as_far_as_it_can_be_read)
@@ -153,13 +152,13 @@ Test(policy_prefer, all_that_is_missing_is_named_as_far_as_it_can_be_read)
     p = one(&w, 8);
     world_prefer(&w, p, &much);
     w.has[1] = much;
-    expect_explained(&w, "It would make use of 8 MiB, objects of 5 MiB, 64 KiB of local memory and "
+    expect_explained(&w, "It prefers 8 MiB, objects of 5 MiB, 64 KiB of local memory and "
                          "more; gpu1 has them.");
     w.has[0].allocation = 5 * MIB;
     w.has[0].local_memory = 65536;
     w.has[0].features = 63;
     w.has[1].work_group_size = 511;
-    expect_explained(&w, "It would make use of 8 MiB, work-groups of 512 and 64 compute units; "
+    expect_explained(&w, "It prefers 8 MiB, work-groups of 512 and 64 compute units; "
                          "gpu1 has more of that.");
 }
 
@@ -174,7 +173,7 @@ Test(policy_prefer, a_slower_or_busier_device_is_not_worth_it)
     expect_next(&w, POLICY_DO_MOVE, 1); /* As busy as here. */
     w.devices[1].speed = 999;
     expect_next(&w, POLICY_NOTHING, 0);
-    expect_explained(&w, "It would make use of 8 MiB; gpu1 has them, but would hold it up.");
+    expect_explained(&w, "It prefers 8 MiB; gpu1 has them, but would hold it up.");
     w.devices[1].speed = 1000;
     world_prefer(&w, p, &(struct reseat_limits){.memory = 7});
     world_add_program(&w, 1, 1)->busy = 1;
@@ -280,7 +279,7 @@ Test(policy_prefer, a_new_place_is_chosen_by_it_where_devices_are_alike)
 
 /* ---- against an independent look at small worlds ---- */
 
-/* Thing by thing, of what it would make use of, what the device has. */
+/* Thing by thing, of what it prefers, what the device has. */
 static void list_had(const struct world *w, uint32_t program, uint32_t device, uint64_t *ret)
 {
     const struct reseat_limits *prefers = &w->prefers[program], *has = &w->has[device];

@@ -136,10 +136,10 @@ Test(wishes, a_program_is_moved_to_a_free_device_that_has_more_of_what_it_prefer
     struct reseat_limits minimum = {.memory = GIB}, preferred = {.memory = 8 * GIB};
     struct puppet *app = start("gpu:one", &minimum, &preferred);
 
-    cr_assert_str_eq(explained("It would make use of"),
-                     "It would make use of 8 GiB; gpu1 has them.");
+    cr_assert_str_eq(explained("It prefers"),
+                     "It prefers 8 GiB; gpu1 has them.");
     struct result *result = PUPPETS_RESEAT("rebalance", "--dry-run", "--json");
-    cr_assert(strstr(result->out, "\"app would make use of 8 GiB; gpu1 has them\""), "%s",
+    cr_assert(strstr(result->out, "\"app prefers 8 GiB; gpu1 has them\""), "%s",
               result->out);
     cr_assert_eq(app->moves, 0);
     cr_assert_eq(PUPPETS_RESEAT("rebalance")->status, 0);
@@ -148,8 +148,8 @@ Test(wishes, a_program_is_moved_to_a_free_device_that_has_more_of_what_it_prefer
     /* It has them, and stays. */
     cr_assert_eq(PUPPETS_RESEAT("rebalance")->status, 0);
     cr_assert_eq(app->moves, 1);
-    cr_assert_str_eq(explained("It would make use of"),
-                     "It would make use of 8 GiB; gpu1 has them.");
+    cr_assert_str_eq(explained("It prefers"),
+                     "It prefers 8 GiB; gpu1 has them.");
     /* A part of the device is somebody else's: then it is not free. */
     cr_assert_eq(PUPPETS_RESEAT("move", "app", "gpu0")->status, 0);
     app->busy = 500; /* So that it is not to save a device either. */
@@ -158,7 +158,7 @@ Test(wishes, a_program_is_moved_to_a_free_device_that_has_more_of_what_it_prefer
     cr_assert(puppet_allocate(puppet_start("other", &kind), 100 * MIB, SOON));
     cr_assert_eq(PUPPETS_RESEAT("rebalance")->status, 0);
     cr_assert_eq(app->moves, 2);
-    cr_assert(strstr(explained("It would make use of"), "once 8 GiB are free there"));
+    cr_assert(strstr(explained("It prefers"), "once 8 GiB are free there"));
 }
 
 /** A new agent, that acts by itself for a program that prefers so many compute units. */
