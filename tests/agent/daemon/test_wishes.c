@@ -287,7 +287,7 @@ Test(wishes, it_stays_where_no_other_device_has_that)
     puppets_for(500);
     cr_assert_eq(app->moves, 0);
     cr_assert_str_eq(explained("gpu0 would not do"),
-                     "gpu0 would not do for it now: it moves as soon as another device has room.");
+                     "gpu0 no longer meets its requirements: it moves as soon as another device has room.");
 }
 
 static struct puppet *beside(const char *name, const char *device)
