@@ -33,7 +33,7 @@
 #include "state/move/status.h"
 #include "state/move/stored.h"
 #include "state/object/lost.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 
 #define RETRY_MS       500
 #define STATUS_MS      250

@@ -13,7 +13,7 @@
 #include "state/image/image_lease.h"
 #include "state/move/park.h"
 #include "state/move/status.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 
 /* A day. */

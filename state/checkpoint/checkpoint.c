@@ -17,7 +17,7 @@
 #include "state/graph/graph.h"
 #include "state/image/image_keep.h"
 #include "state/image/image_write.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 
 /* Points that somebody else made between ours and the look at it are too many after so many. */

@@ -23,7 +23,7 @@
 #include "state/move/status.h"
 #include "state/move/stored.h"
 #include "state/object/lost.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 
 #define TOTAL_BYTES (64u << 20)

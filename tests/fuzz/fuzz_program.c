@@ -10,7 +10,7 @@
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "state/move/move.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"
-#include "state/snapshot/recover.h"
+#include "state/recovery/replay.h"
 #include "state/snapshot/snapshot.h"
 
 /* Until the program has something, and between two snapshots that are not due yet. */
@@ -532,7 +532,7 @@ static bool protect_await(struct residence *residence)
 int protect_begin(const struct protect_settings *settings)
 {
     static const struct move_recovery recovery = {.may = protect_may,
-                                                  .again = recover_again,
+                                                  .again = replay_again,
                                                   .done = protect_done,
                                                   .lost = protect_wake,
                                                   .await = protect_await,
@@ -605,7 +605,7 @@ void protect_read(struct protect_status *ret_status)
     ret_status->seeks = atomic_load(&seeks);
     journal_size(&ret_status->commands, &ret_status->bytes);
     ret_status->snapshot_bytes = snapshot_bytes();
-    ret_status->differences = recover_differences();
+    ret_status->differences = replay_differences();
     pthread_mutex_lock(&state.lock);
     ret_status->snapshots = state.snapshots;
     ret_status->recoveries = state.recoveries;

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "state/snapshot/protect.h"
-#include "tests/state/snapshot/recover_play.h"
+#include "state/recovery/protect.h"
+#include "tests/state/recovery/recover_play.h"
 
 /*
  * A protected program whose device is lost, at each of its calls of the driver: it ends with what

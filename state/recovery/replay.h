@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_SNAPSHOT_RECOVER_H
-#define RESEAT_STATE_SNAPSHOT_RECOVER_H
+#ifndef RESEAT_STATE_RECOVERY_REPLAY_H
+#define RESEAT_STATE_RECOVERY_REPLAY_H
 
 #include "state/object/context.h"
 
@@ -10,10 +10,10 @@
  *
  * Gate closed. Blocks on the devices. 0, or -errno with the reason: the same can be tried again.
  */
-MUST_CHECK int recover_again(struct move_context *contexts, size_t count, char *ret_reason,
-                             size_t reason_size);
+MUST_CHECK int replay_again(struct move_context *contexts, size_t count, char *ret_reason,
+                            size_t reason_size);
 
 /** Reads that, done again, gave other bytes than the program was given. */
-uint64_t recover_differences(void);
+uint64_t replay_differences(void);
 
 #endif

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_SNAPSHOT_PROTECT_H
-#define RESEAT_STATE_SNAPSHOT_PROTECT_H
+#ifndef RESEAT_STATE_RECOVERY_PROTECT_H
+#define RESEAT_STATE_RECOVERY_PROTECT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
 #include "state/base/clock.h"
 #include "state/command/journal.h"
 #include "state/object/lost.h"
-#include "state/snapshot/protect.h"
-#include "tests/state/snapshot/recover_play.h"
+#include "state/recovery/protect.h"
+#include "tests/state/recovery/recover_play.h"
 
 /* What is given again: what snapshots and the journal have, and what the program was told before.
  */

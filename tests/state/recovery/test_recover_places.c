@@ -11,8 +11,8 @@
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/object/retry.h"
-#include "state/snapshot/protect.h"
-#include "tests/state/snapshot/recover_play.h"
+#include "state/recovery/protect.h"
+#include "tests/state/recovery/recover_play.h"
 
 /* Where a program goes on whose device is lost, and what it was in the middle of: builds, moves,
  * suspends. */
