@@ -310,10 +310,10 @@ static int checkpoint_make_image(struct making *m)
     if (!error)
         do {
             m->report->reason[0] = '\0';
-            before = protect_recoveries();
+            before = recovery_count();
             error = checkpoint_make_point_with(m, asked);
         } while (error && ++tries < TRIES &&
-                 protect_outlives_loss(before, request->deadline_ns, request->cancel));
+                 recovery_outlived(before, request->deadline_ns, request->cancel));
     if (!error && m->partner)
         error = checkpoint_describe_progress(m);
     if (!error)

@@ -12,10 +12,11 @@
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
+#include "state/recovery/recovery.h"
 #include "state/snapshot/snapshot.h"
 #include "state/transfer/transfer.h"
 
-struct recovery {
+struct replay {
     struct move_context *contexts;
     size_t count;
     const struct snapshot *snapshot;
@@ -23,7 +24,7 @@ struct recovery {
     size_t reason_size;
 };
 
-static int PRINTF(3, 4) replay_fail(const struct recovery *r, int error, const char *format, ...)
+static int PRINTF(3, 4) replay_fail(const struct replay *r, int error, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -33,7 +34,7 @@ static int PRINTF(3, 4) replay_fail(const struct recovery *r, int error, const c
 }
 
 /* Where @context goes; RESIDENCE_NONE: it is not concerned. */
-static uint8_t replay_index_of(const struct recovery *r, const struct context *context)
+static uint8_t replay_index_of(const struct replay *r, const struct context *context)
 {
     for (size_t i = 0; i < r->count; i++)
         if (r->contexts[i].context == context)
@@ -49,7 +50,7 @@ static bool replay_would_meet_program(struct memory *root, uint8_t residence_ind
 }
 
 /* Nobody has had its latest bytes since the loss but what is restored: other replicas are stale. */
-static int replay_restore_root(const struct recovery *r, struct transfer *transfer,
+static int replay_restore_root(const struct replay *r, struct transfer *transfer,
                                struct memory *root, uint8_t residence_index)
 {
     struct residence *residence = root->context->at[residence_index];
@@ -85,7 +86,7 @@ static int replay_restore_root(const struct recovery *r, struct transfer *transf
     return error;
 }
 
-static int replay_restore(const struct recovery *r, const struct move_context *entry)
+static int replay_restore(const struct replay *r, const struct move_context *entry)
 {
     struct residence *residence = entry->context->at[entry->to];
     const struct transfer_limits none = {0};
@@ -150,7 +151,7 @@ static void replay_give_or_compare(const struct pending *pending, const struct r
 }
 
 /* Where it fails, what was to be read may still be written to: that is left. */
-static int replay_finish(const struct recovery *r, struct pending *pending)
+static int replay_finish(const struct replay *r, struct pending *pending)
 {
     cl_int error =
         pending->real ? residence_await_queue(pending->residence, pending->real) : CL_SUCCESS;
@@ -166,7 +167,7 @@ static int replay_finish(const struct recovery *r, struct pending *pending)
 }
 
 /* Before something is given to @real. */
-static int replay_make_way(const struct recovery *r, struct pending *pending, cl_command_queue real)
+static int replay_make_way(const struct replay *r, struct pending *pending, cl_command_queue real)
 {
     bool waits = pending->real != real || pending->count >= PENDING_MOST ||
                  pending->read_bytes >= PENDING_BYTES;
@@ -209,7 +210,7 @@ static cl_int replay_make_ready(struct command *command, struct residence *resid
 /* Beside the bytes that the program was given it is compared with them. So are those that it was
  * not given yet read: a driver whose device is lost in this recovery may write them later, when the
  * program has its memory back. */
-static int replay_read_again(const struct recovery *r, struct journal_entry *entry,
+static int replay_read_again(const struct replay *r, struct journal_entry *entry,
                              struct residence *residence, uint8_t residence_index,
                              struct pending *pending)
 {
@@ -246,8 +247,7 @@ static bool replay_is_read_again(const struct journal_entry *entry)
 }
 
 /* Each behind the one before, also where the queues would not have had it so. */
-static int replay_give(const struct recovery *r, struct journal_entry *entry,
-                       struct pending *pending)
+static int replay_give(const struct replay *r, struct journal_entry *entry, struct pending *pending)
 {
     struct command *command = entry->command;
     const struct queue *queue = command->queue;
@@ -289,10 +289,10 @@ static void replay_end_all(void)
     journal_all_ended();
 }
 
-int replay_again(struct move_context *contexts, size_t count, char *ret_reason, size_t reason_size)
+int replay_run(struct move_context *contexts, size_t count, char *ret_reason, size_t reason_size)
 {
     struct snapshot *snapshot = snapshot_pin();
-    const struct recovery r = {contexts, count, snapshot, ret_reason, reason_size};
+    const struct replay r = {contexts, count, snapshot, ret_reason, reason_size};
     struct pending pending = {0};
     if (!snapshot || journal_broken()) {
         snapshot_unpin(snapshot);
@@ -301,9 +301,12 @@ int replay_again(struct move_context *contexts, size_t count, char *ret_reason, 
     int error = 0;
     uint64_t begun = span_begin();
     journal_settle();
+    recovery_step(RECOVERY_RESTORING);
     for (size_t i = 0; error == 0 && i < count; i++)
         error = replay_restore(&r, &contexts[i]);
     span_end(begun, "recovery", "restore", NULL, 0);
+    if (error == 0)
+        recovery_step(RECOVERY_REPLAYING);
     begun = span_begin();
     for (struct journal_entry *entry = journal_first(); error == 0 && entry; entry = entry->next)
         error = replay_give(&r, entry, &pending);

@@ -154,9 +154,10 @@ void protect_forget(void)
 {
 }
 
-void protect_let_choose(bool (*chooses)(void))
+const char *recovery_state_text(enum recovery_state state)
 {
-    (void)chooses;
+    EXPECT(state == RECOVERY_RUNNING);
+    return "";
 }
 
 void protect_read(struct protect_status *ret_status)
