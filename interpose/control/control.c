@@ -33,7 +33,7 @@
 #include "state/move/status.h"
 #include "state/move/stored.h"
 #include "state/object/lost.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 
 #define RETRY_MS       500
 #define STATUS_MS      250
@@ -217,7 +217,9 @@ static void control_send_status(struct link *link)
     for (uint32_t vdev = 0; vdev < status_vdev_count(); vdev++) {
         struct vdev_status status = {0};
         status_vdev(vdev, &status);
-        status.lost = status.lost || protection.seeks; /* then there is one virtual device alone */
+        status.lost =
+            status.lost ||
+            recovery_is_under_way(protection.recovery); /* then there is one virtual device alone */
         control_frame_vdev(&frame, vdev, &status);
     }
     frame_end(&frame);
@@ -576,14 +578,13 @@ static bool control_seeks_anew(struct link *link)
     bool before = link->seeks;
 
     protect_read(&status);
-    link->seeks = status.seeks;
+    link->seeks = recovery_is_under_way(status.recovery);
     if (link->seeks != before)
         link->asked = link->seeks ? span_begin() : 0;
     return link->seeks != before;
 }
 
-/** Of the thread that looks for another device when the program's own is lost. */
-static bool control_agent_finds_places(void)
+bool control_agent_chooses(void)
 {
     pthread_mutex_lock(&control.lock);
     bool finds = control.started && control.welcome && control.places;
@@ -734,7 +735,6 @@ static int control_start_locked(void)
     if (error)
         return error;
     control_budget_start(control_wake_thread);
-    protect_let_choose(control_agent_finds_places);
     if (!control.listener) {
         error = thread_start("reseat-listen", STACK_SMALL, control_listen_main, NULL, NULL);
         control.listener = error == 0;

@@ -44,4 +44,8 @@ bool control_wake(void);
  */
 uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys);
 
+/** An agent has said that it chooses the devices of programs that lost theirs, and is there; it is
+ *  told now where the program is. Never blocks. */
+bool control_agent_chooses(void);
+
 #endif

@@ -147,7 +147,8 @@ void control_frame_protect(struct frame *frame, const char *as, const struct pro
     frame_string(frame, "as", as);
     frame_bool(frame, "on", status->on);
     frame_string(frame, "broken", status->on && status->broken ? status->broken : "");
-    frame_bool(frame, "seeks", status->seeks);
+    frame_bool(frame, "seeks", recovery_is_under_way(status->recovery));
+    frame_string(frame, "recovery", recovery_state_text(status->recovery));
     frame_u64(frame, "points", status->snapshots);
     frame_u64(frame, "recoveries", status->recoveries);
     frame_u64(frame, "differences", status->differences);

@@ -11,7 +11,7 @@
 #include "state/move/move.h"
 #include "state/move/status.h"
 #include "state/object/lost.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 
 /* The frames that a program sends. Each begins @frame; the caller seals, sends and finishes it. */
 

@@ -13,7 +13,7 @@
 #include "state/image/image_lease.h"
 #include "state/move/park.h"
 #include "state/move/status.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 
 /* A day. */
@@ -139,7 +139,7 @@ static bool control_job_is_there(const struct control_request *request, uint32_t
         return !status.suspended;
     /* On a device that is lost, and may answer again, it is not there any more. */
     protect_read(&protection);
-    return !status.suspended && !status.lost && !protection.seeks &&
+    return !status.suspended && !status.lost && !recovery_is_under_way(protection.recovery) &&
            device_key_equal(&status.device, &request->targets[vdev]);
 }
 

@@ -8,7 +8,7 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 
 static struct {
     pthread_mutex_t change;    /* Whoever changes protection, for as long as that takes. */

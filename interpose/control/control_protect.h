@@ -4,7 +4,7 @@
 #include "agent/wire/protection.h"
 #include "state/driver/driver.h"
 
-/* Whether the program is protected (state/snapshot/protect.h): as it was started, then as the agent
+/* Whether the program is protected (state/recovery/protect.h): as it was started, then as the agent
  * says. */
 
 /** Whether @text, of the environment, or NULL, says so. */

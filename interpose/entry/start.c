@@ -32,11 +32,11 @@
 #include "state/driver/links.h"
 #include "state/driver/served.h"
 #include "state/library/library.h"
-#include "state/move/move.h"
 #include "state/object/context.h"
 #include "state/object/retry.h"
 #include "state/program/pace.h"
 #include "state/program/program.h"
+#include "state/recovery/recovery.h"
 
 /** How long the agent may take to say where to start, before the environment decides. */
 #define AGENT_TIMEOUT_MS 200
@@ -375,7 +375,7 @@ static int start_all(struct machine *machine)
         return err;
     }
     presented_limits_read();
-    move_begin();
+    recovery_install(control_agent_chooses);
     start_links_begin();
     control_budget_begin();
     program_prologue = the_present.prologue;

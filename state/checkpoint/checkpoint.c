@@ -17,7 +17,7 @@
 #include "state/graph/graph.h"
 #include "state/image/image_keep.h"
 #include "state/image/image_write.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 
 /* Points that somebody else made between ours and the look at it are too many after so many. */
@@ -310,10 +310,10 @@ static int checkpoint_make_image(struct making *m)
     if (!error)
         do {
             m->report->reason[0] = '\0';
-            before = protect_recoveries();
+            before = recovery_count();
             error = checkpoint_make_point_with(m, asked);
         } while (error && ++tries < TRIES &&
-                 protect_outlives_loss(before, request->deadline_ns, request->cancel));
+                 recovery_outlived(before, request->deadline_ns, request->cancel));
     if (!error && m->partner)
         error = checkpoint_describe_progress(m);
     if (!error)

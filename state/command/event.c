@@ -130,6 +130,31 @@ bool event_real_status(const struct event *event, cl_int *ret_status)
     return true;
 }
 
+cl_int event_reported_end(const cl_icd_dispatch *asks, cl_event real, cl_int status)
+{
+    cl_int own;
+    if (status >= CL_COMPLETE && asks &&
+        asks->clGetEventInfo(real, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(own), &own, NULL) ==
+            CL_SUCCESS)
+        status = own;
+    return status < CL_COMPLETE ? status : CL_COMPLETE;
+}
+
+/* The program is told an error: it stays, though the driver's callback may say CL_COMPLETE later.
+ */
+static cl_int event_keep_error(struct event *event, cl_int status)
+{
+    pthread_mutex_lock(&engine_lock);
+    watch_advance(event, status);
+    if (event_state(event) == EVENT_ISSUED && !atomic_load(&event->ended)) {
+        atomic_store(&event->status, status);
+        atomic_store(&event->ended, true);
+    }
+    status = atomic_load(&event->status);
+    pthread_mutex_unlock(&engine_lock);
+    return status;
+}
+
 /* What it was told stays so, if what it was told of is done again; of what came before in order,
  * too. */
 static void event_note_seen(struct event *event, cl_int status)
@@ -208,8 +233,8 @@ cl_int event_status_inside(struct event *event)
     cl_int status, reached = watch_reached(event);
     if (!event_real_status(event, &status))
         status = CL_OUT_OF_RESOURCES;
-    if (UNLIKELY(status < 0) && !event_stands(event, status))
-        return event_told(event);
+    if (UNLIKELY(status < 0))
+        return event_stands(event, status) ? event_keep_error(event, status) : event_told(event);
     if (UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed)))
         event_note_seen(event, reached < status ? reached : status);
     if (status == CL_COMPLETE) /* what the program was told stays, whatever becomes of the device */

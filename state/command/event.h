@@ -106,6 +106,15 @@ cl_int event_status_inside(struct event *event);
 /** What the driver says of an ISSUED event, but for one that is known to have ended; false when it
  *  does not answer. Inside the gate. */
 bool event_real_status(const struct event *event, cl_int *ret_status);
+/** Whom a callback of @residence's driver has to ask for the event's own status; NULL: nobody. */
+static inline const cl_icd_dispatch *event_asks_in_callback(const struct residence *residence)
+{
+    const struct device *device = residence->device;
+    return UNLIKELY(device->quirks & QUIRK_CALLS_COMPLETE) ? device->cl : NULL;
+}
+/** The status of @real, whose callback for CL_COMPLETE was called with @status: in that callback.
+ * @asks  As above, of the time when the callback was registered. */
+cl_int event_reported_end(const cl_icd_dispatch *asks, cl_event real, cl_int status);
 /** True when @event is known to have ended in error. */
 static inline bool event_failed(const struct event *event)
 {

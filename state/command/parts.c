@@ -193,6 +193,7 @@ static void parts_part_reaches(struct part *part, uint64_t serial, cl_int status
 struct report {
     struct part *part;
     uint64_t serial;
+    const cl_icd_dispatch *asks; /* event_reported_end */
 };
 
 /* A driver's thread: whatever it says, the part has ended. */
@@ -200,10 +201,10 @@ static void CL_CALLBACK parts_part_has_ended(cl_event real, cl_int status, void 
 {
     struct report *report = data;
     struct parts *parts = report->part->all;
-    (void)real;
     /* With the release in ask: how a driver hands it over is not ours to see. */
     (void)atomic_load_explicit(&parts->refs, memory_order_acquire);
-    parts_part_reaches(report->part, report->serial, status < CL_COMPLETE ? status : CL_COMPLETE);
+    parts_part_reaches(report->part, report->serial,
+                       event_reported_end(report->asks, real, status));
     free(report);
     parts_unref(parts);
 }
@@ -220,10 +221,11 @@ static void parts_ask_one(const struct event *event, struct part *part)
     struct report *report = malloc(sizeof(*report));
     if (!report)
         return;
-    *report = (struct report){part, part->serial};
+    const struct residence *residence = event->context->at[part->residence_index];
+    *report = (struct report){part, part->serial, event_asks_in_callback(residence)};
     atomic_fetch_add_explicit(&part->all->refs, 1, memory_order_release);
-    if (event->context->at[part->residence_index]->cl->clSetEventCallback(
-            part->real, CL_COMPLETE, parts_part_has_ended, report) == CL_SUCCESS)
+    if (residence->cl->clSetEventCallback(part->real, CL_COMPLETE, parts_part_has_ended, report) ==
+        CL_SUCCESS)
         return;
     atomic_fetch_sub_explicit(&part->all->refs, 1, memory_order_relaxed);
     free(report);

@@ -40,6 +40,7 @@ struct watch {
     bool posted;                   /* the event is held */
     bool unlisted;                 /* the job is to drop the list's hold */
     uint64_t since;                /* listed, or its device was asked; by the host's clock */
+    const cl_icd_dispatch *asks;   /* event_reported_end; written before the driver is asked */
     bool pumps;                    /* deferred commands wait for it in another residence */
     _Atomic cl_int reached;        /* written under engine_lock */
     _Atomic uint32_t refs;         /* the event's, and one for each report to come */
@@ -204,11 +205,12 @@ static void watch_enlist(struct watch *watch)
 
 static void watch_advance_locked(struct watch *watch, cl_int status)
 {
-    if (!watch->event || status >= atomic_load_explicit(&watch->reached, memory_order_relaxed))
-        return;
-    if (atomic_load_explicit(&watch->reached, memory_order_relaxed) <= CL_COMPLETE)
-        return; /* it ended before */
     struct event *event = watch->event;
+    cl_int reached = atomic_load_explicit(&watch->reached, memory_order_relaxed);
+    if (event && atomic_load(&event->ended))
+        status = atomic_load(&event->status); /* what the program was told before it was watched */
+    if (!event || status >= reached || reached <= CL_COMPLETE)
+        return;
     if (status < 0 && event_state(event) == EVENT_ISSUED && !event->parts &&
         !event_stands(event, status))
         return; /* it is looked at again */
@@ -260,8 +262,10 @@ static void CL_CALLBACK watch_is_running(cl_event real, cl_int status, void *dat
 }
 static void CL_CALLBACK watch_has_ended(cl_event real, cl_int status, void *data)
 {
-    (void)real;
-    watch_reported(data, status < CL_COMPLETE ? status : CL_COMPLETE);
+    struct watch *watch = data;
+    /* With the release in ask: how a driver hands it over is not ours to see. */
+    (void)atomic_load_explicit(&watch->refs, memory_order_acquire);
+    watch_reported(watch, event_reported_end(watch->asks, real, status));
 }
 
 /* Have the driver report what callbacks wait for, and the end. Inside the gate, ISSUED. */
@@ -285,7 +289,10 @@ static void watch_ask(struct event *event, struct watch *watch)
             parts_ask(event);
         return;
     }
-    const cl_icd_dispatch *cl = event->context->at[event->residence_index]->cl;
+    const struct residence *residence = event->context->at[event->residence_index];
+    const cl_icd_dispatch *cl = residence->cl;
+    if (wanted & (1u << CL_COMPLETE))
+        watch->asks = event_asks_in_callback(residence);
     for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--) {
         if (!(wanted & (1u << type)))
             continue;
@@ -470,7 +477,7 @@ cl_int event_set_callback(struct event *event, cl_int type,
     pthread_mutex_lock(&engine_lock);
     enum event_state state = event_state(event);
     watch_list_add(&watch->ahead, callback);
-    if (state != EVENT_ISSUED)
+    if (state != EVENT_ISSUED || atomic_load(&event->ended))
         watch_advance_locked(watch, atomic_load(&event->status));
     watch_make_due(watch);
     pthread_mutex_unlock(&engine_lock);

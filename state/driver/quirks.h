@@ -19,8 +19,9 @@ enum quirk {
     QUIRK_OFFSETS_MIXED = 1u << 6,    /**< One kernel with an offset beside itself without fails. */
     QUIRK_COMPILES_INSIDE = 1u << 7,  /**< It never runs another program to compile. */
     QUIRK_NO_LOCKS = 1u << 8,         /**< Two threads must not be in it at once. */
-    QUIRK_RUNS_AT_ONCE = 1u << 9, /**< Where a device has one unit, commands run in the call that
-                                       gives them. */
+    QUIRK_RUNS_AT_ONCE = 1u << 9,    /**< Where a device has one unit, commands run in the call that
+                                          gives them. */
+    QUIRK_CALLS_COMPLETE = 1u << 10, /**< Callbacks say CL_COMPLETE of commands that failed. */
 };
 
 struct quirk_row {

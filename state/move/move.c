@@ -334,6 +334,8 @@ static void move_run_phases(struct move *move)
         return;
     }
     atomic_store(&move->vdev->moving, true);
+    if (move->recovers)
+        the_upcalls->recovery_opens();
     if (move->target && move->request->grant)
         budget_reserve(move->target, *move->request->grant);
     if (move->resumes) {
@@ -367,6 +369,8 @@ static void move_run_phases(struct move *move)
         reconfigure_marks_end(error != 0);
     move_release_vacant();
     move_conclude(move, error != 0 ? error : move->unrecovered);
+    if (move->recovers)
+        the_upcalls->recovery_closes();
     atomic_store(&move->vdev->moving, false);
     move_forget_contexts(move);
 }
@@ -423,7 +427,7 @@ bool move_home(struct vdev *vdev)
 }
 
 /* To where the program began, or else (that device may be gone) to where it was before. */
-static bool move_back(struct vdev *vdev, struct device *here, const char *kernel)
+bool move_back(struct vdev *vdev, struct device *here, const char *kernel)
 {
     struct device *const ways[] = {vdev->origin, atomic_load(&vdev->last)};
     struct move_report report;
@@ -441,52 +445,10 @@ static bool move_back(struct vdev *vdev, struct device *here, const char *kernel
     return false;
 }
 
-static void move_await_move(void)
+void move_await(void)
 {
     move_lock();
     move_unlock();
-}
-
-static void move_report_lost(void)
-{
-    if (move_recovery())
-        move_recovery()->lost();
-}
-
-static bool move_relieve(bool anyway)
-{
-    return move_recovery() && move_recovery()->relieve(anyway);
-}
-
-static bool move_is_protected(void)
-{
-    return move_recovery() && move_recovery()->is_on();
-}
-
-static bool move_await_recovery(struct residence *residence)
-{
-    return move_recovery() && move_recovery()->await(residence);
-}
-
-static bool move_await_replacement(void)
-{
-    return move_recovery() && move_recovery()->replace();
-}
-
-void move_begin(void)
-{
-    static const struct upcalls upcalls = {.ask_for_budget = budget_ask,
-                                           .bring = command_bring,
-                                           .move_back = move_back,
-                                           .await_move = move_await_move,
-                                           .share = elastic_wake,
-                                           .made_with = journal_add_content,
-                                           .lost = move_report_lost,
-                                           .await_recovery = move_await_recovery,
-                                           .await_replacement = move_await_replacement,
-                                           .is_protected = move_is_protected,
-                                           .relieve = move_relieve};
-    the_upcalls = &upcalls;
 }
 
 void move_transact(struct move *move)

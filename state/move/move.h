@@ -165,35 +165,6 @@ struct move_partner {
     /** What else happened to its virtual device. Never blocks. */
     void (*told)(const struct move_request *request, enum move_news news);
 };
-/**
- * Who does again on another device what a protected program did on one that is lost
- * (state/snapshot/). A move from there is a recovery then: it takes the program along though bytes
- * of it are lost.
- */
-struct move_context;
-struct residence;
-struct move_recovery {
-    /** True when it can: asked before, on the moving thread. */
-    bool (*may)(const struct vdev *vdev);
-    /** After COMMIT, with the gate closed: what the objects had, and what was given since. 0, or
-     *  -errno with the reason; then the program is nowhere, and another move is tried. */
-    int (*again)(struct move_context *contexts, size_t count, char *ret_reason, size_t reason_size);
-    /** It was done: who waits for that goes on. */
-    void (*done)(void);
-    /** upcalls.h. */
-    void (*lost)(void);
-    bool (*await)(struct residence *residence);
-    bool (*replace)(void);
-    bool (*is_on)(void);
-    bool (*relieve)(bool anyway);
-};
-/** For good. Static storage. Any thread. */
-void move_set_recovery(const struct move_recovery *recovery);
-
-/** From now on what lies below may ask for moves and for room (upcalls.h). Before the program's
- *  first object. */
-void move_begin(void);
-
 /** For good. Static storage. */
 void move_set_partner(const struct move_partner *partner);
 
@@ -201,8 +172,10 @@ void move_set_partner(const struct move_partner *partner);
  * Move @vdev back to the device where it started, because the one where it is does not do what that
  * one promised. As move_run. False when it is there already, suspended, or the move failed.
  */
-struct vdev;
 bool move_home(struct vdev *vdev);
+/** upcalls.h: move_back, await_move. */
+bool move_back(struct vdev *vdev, struct device *here, const char *kernel);
+void move_await(void);
 
 const char *move_phase_name(enum move_phase phase);
 const char *move_result_name(enum move_result result);

@@ -54,8 +54,7 @@ static void move_commit_arrive(struct move *move, struct move_context *entry)
         /* What it was given has ended: who is still in its driver when it is lost, as a build is,
          * goes on where the program is. That may be since this move last looked; what is not
          * protected has the errors of what was lost before it. */
-        if (!move->recovers &&
-            (!residence_is_lost(from) || (move_recovery() && move_recovery()->is_on())))
+        if (!move->recovers && (!residence_is_lost(from) || the_upcalls->is_protected()))
             atomic_store(&from->recovered, true);
         if (entry->stays) {
             from->left_by = move->vdev;

@@ -1,13 +1,12 @@
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "state/command/journal.h"
 #include "state/memory/extents.h"
 #include "state/memory/memory.h"
 #include "state/move/move_priv.h"
 #include "state/object/lost.h"
+#include "state/object/upcalls.h"
 
 /*
  * Moves from a device that is lost. What it was given has ended, in error; nothing can be read
@@ -41,74 +40,16 @@ static const char *move_lost_kind_of(const struct memory *memory)
     return memory->image ? "an image" : "a buffer";
 }
 
-static const struct move_recovery *_Atomic recovery;
-
-const struct move_recovery *move_recovery(void)
-{
-    return atomic_load(&recovery);
-}
-
-void move_set_recovery(const struct move_recovery *who)
-{
-    atomic_store(&recovery, who);
-}
-
-/* Lost, and left for a device where it could not be done again: who waits for them waits for the
- * next. Referred to; by movers. */
-static struct owed {
-    struct owed *next;
-    struct residence *residence;
-} * owed;
-
-static void move_lost_owe(struct residence *residence)
-{
-    struct owed *one = malloc(sizeof(*one));
-    if (!one) {
-        /* Then they are given the errors that they would be given anyway. */
-        journal_break("there is no memory for what it does");
-        return;
-    }
-    residence_ref(residence);
-    *one = (struct owed){owed, residence};
-    owed = one;
-}
-
-static void move_lost_settle_owed(void)
-{
-    while (owed) {
-        struct owed *one = owed;
-        owed = one->next;
-        atomic_store(&one->residence->recovered, true);
-        residence_unref(one->residence);
-        free(one);
-    }
-}
-
-/* What it was given there will be done again. */
-static bool move_lost_is_protected_and_lost(const struct vdev *vdev)
-{
-    return vdev_is_lost(vdev) && move_recovery() && move_recovery()->may(vdev);
-}
-
 bool move_can_recover(const struct move *move)
 {
-    return move->request->target && !move->request->prewarm &&
-           move_lost_is_protected_and_lost(move->vdev);
+    return move->request->target && !move->request->prewarm && the_upcalls->can_recover(move->vdev);
 }
 
 int move_recover(struct move *move)
 {
     char reason[256] = "";
-    int error = move_recovery()->again(move->contexts, move->context_count, reason, sizeof(reason));
-    for (size_t i = 0; error != 0 && i < move->context_count; i++)
-        residence_lose(move->contexts[i].context->at[move->contexts[i].to],
-                       "what was lost elsewhere cannot be done again there", true);
-    for (struct residence *left = move->left; left; left = left->next)
-        move_lost_owe(left);
-    if (error == 0) {
-        move_lost_settle_owed();
-        move_recovery()->done();
-    }
+    int error = the_upcalls->recover(move->contexts, move->context_count, move->left, reason,
+                                     sizeof(reason));
     return error == 0 ? 0 : move_fail(move, error, "%s", reason);
 }
 
@@ -125,7 +66,7 @@ int move_check_survivors(struct move *move)
     /* What had not ended there is to be done again first, which a move that began before the loss
      * does not, nor does one to host memory. */
     if ((move->report->reached != MOVE_PLAN || !move->request->target) &&
-        move_lost_is_protected_and_lost(move->vdev))
+        the_upcalls->can_recover(move->vdev))
         return move_fail(move, -EPERM, "%s was lost", device ? device_name(device) : "the device");
     gate_enter();
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {

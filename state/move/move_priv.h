@@ -46,10 +46,10 @@ struct move {
     struct spread *spread; /**< The launch that source and target did together; or NULL. Owned. */
     bool yields;           /**< To whoever waits to move. */
     int unrecovered;       /**< What move_recover said. */
-    bool recovers; /**< The virtual device is lost, and what it did is done again: move_recovery. */
-    bool on_demand; /**< Content stays where it is at COMMIT: fetch.h. */
-    bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
-    bool gave_way;  /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
+    bool recovers;         /**< The virtual device is lost, and what it did is done again. */
+    bool on_demand;        /**< Content stays where it is at COMMIT: fetch.h. */
+    bool resumes;  /**< From host memory: the program may wait for it, so it is not given up. */
+    bool gave_way; /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
     struct move *next; /**< Of those that prewarm at once: move_lock.c. */
     uint64_t begun_at, paused_at;
     uint64_t phase_at;      /**< When report->reached began, for who traces; 0: nobody does. */
@@ -216,9 +216,7 @@ MUST_CHECK int move_check_survivors(struct move *move);
  * well -EPERM with the reason written. Gate open; move_run's lock held.
  */
 MUST_CHECK int move_rescue(struct move *move, int error);
-/** Who recovers; or NULL. */
-const struct move_recovery *move_recovery(void);
-/** The virtual device is lost, and whoever protects it can do again what it did. */
+/** The virtual device is lost, and this move can recover it (upcalls.h). */
 bool move_can_recover(const struct move *move);
 /** After COMMIT of a recovery, gate closed. 0 or -errno with the reason written: what was made is
  *  taken for lost. */

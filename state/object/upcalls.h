@@ -14,6 +14,7 @@
 struct command;
 struct device;
 struct memory;
+struct move_context;
 struct residence;
 struct vdev;
 
@@ -55,6 +56,20 @@ struct upcalls {
     /** The device of a program that has no context there yet is not available: wait until another
      * one was found. True: its virtual device is there. */
     bool (*await_replacement)(void);
+    /** @vdev is lost, and a move to another device recovers it: objects get the bytes of the last
+     *  snapshot there, and the journal is given again. Outside the gate, or with it closed. */
+    bool (*can_recover)(const struct vdev *vdev);
+    /** Such a move begins; it ends, by `recover` or otherwise. By the mover; they do not block. */
+    void (*recovery_opens)(void);
+    void (*recovery_closes)(void);
+    /**
+     * After its COMMIT, gate closed, by the mover: restore and replay. 0 or -errno with the reason:
+     * then the targets are taken for lost, and another move is tried.
+     *
+     * @left  The residences that the move left; threads wait for them.
+     */
+    int (*recover)(struct move_context *contexts, size_t count, struct residence *left,
+                   char *ret_reason, size_t reason_size);
     /**
      * What the program released, and is kept for its protection alone, goes. True: there was some.
      *
@@ -68,7 +83,7 @@ struct upcalls {
     void (*share)(void);
 };
 
-/** Set once, before the program's first object (move_begin). */
+/** Set once, before the program's first object (recovery_install). */
 extern const struct upcalls *the_upcalls;
 
 #endif

@@ -23,7 +23,7 @@
 #include "state/move/status.h"
 #include "state/move/stored.h"
 #include "state/object/lost.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 
 #define TOTAL_BYTES (64u << 20)
@@ -46,7 +46,6 @@ static uint64_t now_ns(void)
 }
 
 static struct protect_status protection;
-static bool (*others)(void);
 
 /* Where the agent is there and says nothing it has some time to do so, as the engine has. */
 static void *seek(void *unused)
@@ -55,16 +54,16 @@ static void *seek(void *unused)
     unsigned alone = 0;
 
     for (bool seeks = true; seeks && alone < 20; usleep(20000)) {
-        bool found = others();
+        bool found = control_agent_chooses();
         pthread_mutex_lock(&lock);
-        seeks = protection.seeks;
+        seeks = protection.recovery == RECOVERY_CHOOSING;
         pthread_mutex_unlock(&lock);
         alone = found ? 0 : alone + 1;
     }
     pthread_mutex_lock(&lock);
-    if (protection.seeks)
+    if (protection.recovery == RECOVERY_CHOOSING)
         (void)!snprintf(vdevs[0].device.device, sizeof(vdevs[0].device.device), "its own choice");
-    protection.seeks = false;
+    protection.recovery = RECOVERY_RUNNING;
     pthread_mutex_unlock(&lock);
     return NULL;
 }
@@ -79,11 +78,12 @@ void fake_engine_start(const struct device_key *devices, uint32_t count)
         vdevs[i].contexts = 1;
         vdevs[i].queues = 2;
     }
-    protection.seeks = getenv("FAKE_SEEKS") != NULL;
+    bool seeks = getenv("FAKE_SEEKS") != NULL;
+    protection.recovery = seeks ? RECOVERY_CHOOSING : RECOVERY_RUNNING;
     pthread_cond_broadcast(&started);
     pthread_mutex_unlock(&lock);
     pthread_t thread;
-    if (protection.seeks && pthread_create(&thread, NULL, seek, NULL) == 0)
+    if (seeks && pthread_create(&thread, NULL, seek, NULL) == 0)
         pthread_detach(thread);
 }
 
@@ -151,7 +151,7 @@ static void commit(const struct move_request *request)
     struct vdev_status *vdev = &vdevs[request->vdev];
 
     pthread_mutex_lock(&lock);
-    protection.seeks = false;
+    protection.recovery = RECOVERY_RUNNING;
     vdev->suspended = request->target == NULL;
     if (request->target)
         vdev->device = *request->target;
@@ -309,9 +309,9 @@ int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_repo
     return 0;
 }
 
-void protect_let_choose(bool (*chooses)(void))
+const char *recovery_state_text(enum recovery_state state)
 {
-    others = chooses;
+    return state == RECOVERY_CHOOSING ? "another device is being chosen" : "";
 }
 
 void protect_forget(void)

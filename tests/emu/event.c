@@ -204,7 +204,9 @@ static void notify(struct event_notice *notice, cl_int status)
         free(notice); /* it is never called, and the event stays */
         return;
     }
-    if (emu_event_lost(event))
+    if (event->object.device->config.callbacks == EMU_CALLBACKS_COMPLETE)
+        status = notice->type;
+    else if (emu_event_lost(event))
         status = LOST_STATUS;
     else if (status == CL_COMPLETE && event->fails)
         status = CL_OUT_OF_RESOURCES;

@@ -10,7 +10,7 @@
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -154,9 +154,10 @@ void protect_forget(void)
 {
 }
 
-void protect_let_choose(bool (*chooses)(void))
+const char *recovery_state_text(enum recovery_state state)
 {
-    (void)chooses;
+    EXPECT(state == RECOVERY_RUNNING);
+    return "";
 }
 
 void protect_read(struct protect_status *ret_status)

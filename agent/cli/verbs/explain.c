@@ -80,6 +80,8 @@ static void explain_print_protection(const json_t *answer)
     output_seconds(member_number(loss, "age_ns"), ago, sizeof(ago));
     words_add(&lost, "it lost %s %s ago: %s", member_text(loss, "device"), ago,
               member_text(loss, "reason"));
+    if (member_text(protection, "recovery")[0])
+        words_add(&lost, "; %s", member_text(protection, "recovery"));
     if (member_number(protection, "recoveries"))
         words_add(&lost, "; it went on elsewhere %llu time%s",
                   member_number(protection, "recoveries"),

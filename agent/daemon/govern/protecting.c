@@ -70,6 +70,7 @@ void protecting_put(const struct agent *agent, const struct program *program, st
     program_put_protect(program, frame);
     frame_bool(frame, "on", protect->on);
     frame_string(frame, "broken", protect->broken);
+    frame_string(frame, "recovery", protect->recovery);
     frame_u64(frame, "points", protect->points);
     frame_u64(frame, "point_bytes", protect->point_bytes);
     frame_u64(frame, "point_age_ns",

@@ -187,6 +187,7 @@ static void program_vdevs_take_protect(struct program *program, const msgpack_ob
         protection_parse(text, &protect.as, reason, sizeof(reason)) == 0) {
         protect.on = field_bool(map, "on", false);
         field_text(map, "broken", protect.broken, sizeof(protect.broken));
+        field_text(map, "recovery", protect.recovery, sizeof(protect.recovery));
         protect.points = field_u64(map, "points", 0);
         protect.recoveries = field_u64(map, "recoveries", 0);
         protect.differences = field_u64(map, "differences", 0);

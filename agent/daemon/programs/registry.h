@@ -153,7 +153,8 @@ struct program_spread {
 struct program_protect {
     struct protection as; /**< PROTECTION_UNSAID: it has not said. */
     bool on;
-    char broken[256]; /**< Why it is not at the moment, though it is to be; or "". */
+    char broken[256];  /**< Why it is not at the moment, though it is to be; or "". */
+    char recovery[64]; /**< What is done at the moment after a loss; or "". */
     uint64_t points, recoveries, differences;
     uint64_t point_bytes, downtime_ns; /**< Of the last point, which was made... */
     uint64_t at_ns;                    /**< ...then, by CLOCK_MONOTONIC; 0: there is none. */

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "tests/interpose/aware/save_program.h"
 
 /* Programs that give their progress for an image. */

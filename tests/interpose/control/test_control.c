@@ -204,6 +204,8 @@ static void expect_status(struct talk *talk, bool seeks, const char *device)
             is = field_bool(field_get(&message.root, "protect"), "seeks", !seeks) == seeks &&
                  field_string(&vdevs[0], "device", said, sizeof(said)) && strcmp(said, text) == 0;
             cr_assert(!is || field_bool(&vdevs[0], "lost", !seeks) == seeks);
+            cr_assert(!is || field_is(field_get(&message.root, "protect"), "recovery",
+                                      seeks ? "another device is being chosen" : ""));
         }
         message_finish(&message);
     }

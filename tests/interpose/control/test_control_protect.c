@@ -6,7 +6,7 @@
 
 #include "interpose/control/control_protect.h"
 #include "state/base/threads/fork.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 
 /* What reaches the engine of what the environment and the agent say. */
 

@@ -12,7 +12,7 @@
 #include "state/move/stored.h"
 #include "state/program/kernel.h"
 #include "state/recipe/container.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/folder.h"

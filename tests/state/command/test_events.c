@@ -202,6 +202,61 @@ Test(callbacks, come_in_order_from_a_driver_that_calls_backwards, .timeout = 60)
         "[one] name=one base=1 callbacks=backwards [two] name=two base=1 callbacks=backwards");
 }
 
+static const char *const complete = "[one] name=one callbacks=complete [two] name=two";
+
+/* A command that ends in an error; its driver's callbacks say CL_COMPLETE. */
+static cl_event add_failing(struct events_scene *s)
+{
+    cr_assert_eq(emu_shared_arm(s->rig.emu, "one", 1, "clEnqueueNDRangeKernel", EMU_ERROR_AT_END),
+                 0);
+    return events_add(s, s->program.queue, 0, NULL);
+}
+
+static void close_failing(struct events_scene *s, cl_event event)
+{
+    OK(clReleaseEvent(event));
+    OK(clReleaseKernel(s->add));
+    OK(clReleaseMemObject(s->buffer));
+    engine_program_close(&s->program);
+}
+
+Test(callbacks, of_a_command_that_failed_say_so_though_its_driver_does_not, .timeout = 60)
+{
+    static struct events_scene s;
+    static struct record record;
+    events_open(&s, complete, 0);
+    atomic_load(&the_vdevs[0]->device)->quirks |= QUIRK_CALLS_COMPLETE;
+    cl_event user = events_user(&s);
+    cr_assert_eq(emu_shared_arm(s.rig.emu, "one", 1, "clEnqueueNDRangeKernel", EMU_ERROR_AT_END),
+                 0);
+    cl_event event = events_add(&s, s.program.queue, 1, &user);
+    ask(event, &record, CL_COMPLETE);
+    OK(clSetUserEventStatus(user, CL_COMPLETE));
+    cr_assert(events_wait(&record.count, 1));
+    cr_assert_lt(record.statuses[0], 0);
+    cr_assert_eq(events_status(event), record.statuses[0]);
+    OK(clReleaseEvent(user));
+    close_failing(&s, event);
+}
+
+Test(callbacks, come_with_the_error_that_was_told, .timeout = 60)
+{
+    static struct events_scene s;
+    static struct record record;
+    cl_int told;
+    events_open(&s, complete, 0);
+    cl_event event = add_failing(&s);
+    while ((told = events_status(event)) >= 0)
+        engine_rig_sleep(1);
+    ask(event, &record, CL_COMPLETE);
+    cr_assert(events_wait(&record.count, 1));
+    cr_assert_eq(record.statuses[0], told);
+    cr_assert_eq(events_status(event), told);
+    engine_rig_moves(&s.rig, "two");
+    cr_assert_eq(events_status(event), told);
+    close_failing(&s, event);
+}
+
 Test(callbacks, of_user_events_come_with_what_is_set, .timeout = 60)
 {
     static struct events_scene s;

@@ -1,19 +1,18 @@
-#ifndef RESEAT_STATE_SNAPSHOT_PROTECT_H
-#define RESEAT_STATE_SNAPSHOT_PROTECT_H
+#ifndef RESEAT_STATE_RECOVERY_PROTECT_H
+#define RESEAT_STATE_RECOVERY_PROTECT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "state/driver/driver.h"
+#include "state/recovery/recovery.h"
 
 /*
  * Protection: the program outlives the loss of its device.
  *
- * Points are made again and again, and what is given between them is kept in the journal. When the
- * device is lost, whoever asked something of it waits; a thread of ours moves the program to a
- * device that takes it, gives its objects the bytes of the snapshot there, gives the journal again
- * in its order, and lets the commands that had not ended end, once. Then the program goes on.
+ * Snapshots are made again and again, and the commands between them are kept in the journal. What
+ * becomes of the program when its device is lost is in recovery.h.
  *
  * What cannot be protected is said (protect_read), and is as it is without: programs that are
  * pinned (object/pin.h), have several virtual devices, or gave a launch in pieces or a command that
@@ -53,29 +52,12 @@ int protect_now(void);
 struct snapshot_request;
 struct snapshot_report;
 int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_report *ret_report);
-/** How often the program was recovered. Thread-safe; takes no lock that is held for long. */
-uint64_t protect_recoveries(void);
-/**
- * What a protected program asked for failed. Where that may be for the loss of its device, wait
- * until it was done again elsewhere what the program did. True: that is so, and it is to be tried
- * again.
- *
- * @recoveries  protect_recoveries() of before: it may be over by now.
- * Not inside the gate.
- */
-bool protect_outlives_loss(uint64_t recoveries, uint64_t deadline_ns, const atomic_bool *cancel);
 /** Nobody else needs the latest point any more: it goes, unless the program is protected. */
 void protect_forget(void);
 
-/**
- * While @chooses says so somebody else finds the program a device when its own is lost, and moves
- * it there. It is asked again and again until that is done. For good.
- */
-void protect_let_choose(bool (*chooses)(void));
-
 struct protect_status {
     bool on;
-    bool seeks;         /**< Its device is lost, and what it did is to be done again on another. */
+    enum recovery_state recovery;
     const char *broken; /**< Why the program is not protected at the moment; NULL: it is. Static. */
     uint64_t snapshots; /**< That were made. */
     uint64_t recoveries;
@@ -94,5 +76,19 @@ void protect_read(struct protect_status *ret_status);
 /** The program let go of something and asked to be told when it is gone, which is kept for the
  * journal: the next snapshot is not put off. Thread-safe; looks at all of its memory. */
 bool protect_is_waited_for(void);
+
+/*
+ * Of this folder alone.
+ */
+
+/** Protection was turned on: the thread (recovery.h) runs. */
+bool protect_wants_thread(void);
+/** The program is protected at the moment, and why it is not; NULL: it is, or nobody wants that. */
+bool protect_is_on(void);
+const char *protect_refusal(void);
+/** Of the thread, while no device is lost: make a snapshot if it is time. */
+void protect_make_if_due(void);
+/** As upcalls.h has it. */
+bool protect_relieve(bool anyway);
 
 #endif

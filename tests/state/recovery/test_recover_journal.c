@@ -6,8 +6,8 @@
 #include "state/base/clock.h"
 #include "state/command/journal.h"
 #include "state/object/lost.h"
-#include "state/snapshot/protect.h"
-#include "tests/state/snapshot/recover_play.h"
+#include "state/recovery/protect.h"
+#include "tests/state/recovery/recover_play.h"
 
 /* What is given again: what snapshots and the journal have, and what the program was told before.
  */
@@ -52,12 +52,12 @@ Test(recover, a_loss_that_is_over_is_known_to_who_failed_for_it, .timeout = 60)
     open_play(&play, 0);
     launch(&play, 3, 0, NULL, &launched);
     cr_assert_eq(emu_shared_arm(rig.emu, "a", 3, "clGetEventInfo", EMU_ERROR_VANISH), 0);
-    uint64_t before = protect_recoveries();
+    uint64_t before = recovery_count();
     cr_assert_neq(protect_now(), 0);
     for (unsigned i = 0; recoveries() == before && i < 5000; i++)
         engine_rig_sleep(1);
-    cr_assert(protect_outlives_loss(before, 0, NULL));
-    cr_assert_not(protect_outlives_loss(before + 1, 0, NULL));
+    cr_assert(recovery_outlived(before, 0, NULL));
+    cr_assert_not(recovery_outlived(before + 1, 0, NULL));
     has(&play, play.b, play.b_is);
     OK(clReleaseEvent(launched));
     close_play(&play);

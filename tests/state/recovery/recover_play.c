@@ -1,4 +1,4 @@
-#include "tests/state/snapshot/recover_play.h"
+#include "tests/state/recovery/recover_play.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "state/command/journal.h"
 #include "state/object/lost.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 
 const char *const play_source = "kernel void add(constant uint *a, global uint *b, uint n)\n"
                                 "{ size_t i = get_global_id(0); b[i] = b[i] * 5 + a[i] * 3 + n; }\n"

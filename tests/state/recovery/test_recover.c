@@ -3,8 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "state/snapshot/protect.h"
-#include "tests/state/snapshot/recover_play.h"
+#include "state/recovery/protect.h"
+#include "tests/state/recovery/recover_play.h"
 
 /*
  * A protected program whose device is lost, at each of its calls of the driver: it ends with what
@@ -237,6 +237,7 @@ static bool lose_at(void (*run)(struct play *play), uint64_t call, uint64_t next
     bool lost = emu_shared_fired(rig.emu, "a") != fired;
     bool lost_next = next != 0 && emu_shared_fired(rig.emu, "b") != b;
     cr_assert(lost || is_on("a"));
+    cr_assert(!recovery_is_under_way(recovery_state()));
     if (next == 0 && run != compute_moving && run != compute_leaving)
         cr_assert_eq(recoveries(), before + !is_on("a"));
     close_play(&play);

@@ -11,8 +11,8 @@
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/object/retry.h"
-#include "state/snapshot/protect.h"
-#include "tests/state/snapshot/recover_play.h"
+#include "state/recovery/protect.h"
+#include "tests/state/recovery/recover_play.h"
 
 /* Where a program goes on whose device is lost, and what it was in the middle of: builds, moves,
  * suspends. */
@@ -107,7 +107,7 @@ Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
     open_rig("");
     engine_program_open(&rig, 0, play_source, &program);
     cr_assert_eq(protect_now(), 0);
-    protect_let_choose(choose);
+    recovery_install(choose);
     builder.program = program.program;
     cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
     cr_assert_eq(pthread_create(&thread, NULL, build, &builder), 0);
@@ -125,8 +125,56 @@ Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
     OK(builder.error);
     cr_assert_eq(recoveries(), 1);
     retry_end(&retry);
-    protect_let_choose(NULL);
+    recovery_install(NULL);
     engine_program_close(&program);
+    protect_end();
+    free(rig.devices);
+}
+
+static void *move_to_b(void *report)
+{
+    const struct move_request request = {.target = engine_rig_key(&rig, "b")};
+    move_run(&request, report);
+    return NULL;
+}
+
+/* Nothing but the loss and the move causes states: each is seen, once, in their order. */
+Test(recover, a_recovery_goes_through_its_states, .timeout = 60)
+{
+    enum recovery_state seen[8] = {RECOVERY_RUNNING};
+    struct move_report report;
+    struct play play;
+    pthread_t mover;
+    size_t count = 1;
+    open_rig_with("", "build_ms=200 launch_ms=200");
+    open_play(&play, 0);
+    cr_assert_eq(protect_now(), 0);
+    launch(&play, 3, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    recovery_install(choose);
+    const struct context *context = object_get(play.program.context, OBJECT_CONTEXT);
+    cr_assert_eq(recovery_state(), RECOVERY_RUNNING);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    while (!residence_failed(context->at[context_home(context)], CL_OUT_OF_RESOURCES))
+        ;
+    while (recovery_state() != RECOVERY_CHOOSING)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(pthread_create(&mover, NULL, move_to_b, &report), 0);
+    for (enum recovery_state state; (state = recovery_state()) != RECOVERY_RUNNING;
+         clock_sleep(NS_PER_MS))
+        if (state != seen[count - 1] && count < ARRAY_SIZE(seen))
+            seen[count++] = state;
+    pthread_join(mover, NULL);
+    cr_assert_eq(report.result, MOVE_DONE);
+    recovery_install(NULL);
+    for (size_t i = 1; i < count; i++)
+        cr_assert_gt(seen[i], seen[i - 1]);
+    cr_assert_eq(seen[1], RECOVERY_CHOOSING);
+    cr_assert_eq(seen[2], RECOVERY_OPENING);
+    cr_assert_eq(seen[count - 1], RECOVERY_REPLAYING);
+    cr_assert_eq(recoveries(), 1);
+    has(&play, play.b, play.b_is);
+    close_play(&play);
     protect_end();
     free(rig.devices);
 }
@@ -305,6 +353,8 @@ Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
                                       NULL, NULL),
                  CL_OUT_OF_RESOURCES);
     cr_assert_eq(recoveries(), 0);
+    while (recovery_state() != RECOVERY_FAILED)
+        clock_sleep(NS_PER_MS);
     OK(clReleaseProgram(program));
     close_play(&play);
     protect_end();

@@ -5,9 +5,9 @@
 #include "state/base/clock.h"
 #include "state/budget/budget.h"
 #include "state/object/retry.h"
-#include "state/snapshot/protect.h"
+#include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
-#include "tests/state/snapshot/recover_play.h"
+#include "tests/state/recovery/recover_play.h"
 
 /* What a protected program released is kept for the journal, until somebody waits for its end or
  * needs its room. */

@@ -1,4 +1,4 @@
-#include "state/snapshot/recover.h"
+#include "state/recovery/replay.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -12,10 +12,11 @@
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
+#include "state/recovery/recovery.h"
 #include "state/snapshot/snapshot.h"
 #include "state/transfer/transfer.h"
 
-struct recovery {
+struct replay {
     struct move_context *contexts;
     size_t count;
     const struct snapshot *snapshot;
@@ -23,7 +24,7 @@ struct recovery {
     size_t reason_size;
 };
 
-static int PRINTF(3, 4) recover_fail(const struct recovery *r, int error, const char *format, ...)
+static int PRINTF(3, 4) replay_fail(const struct replay *r, int error, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -33,7 +34,7 @@ static int PRINTF(3, 4) recover_fail(const struct recovery *r, int error, const 
 }
 
 /* Where @context goes; RESIDENCE_NONE: it is not concerned. */
-static uint8_t recover_index_of(const struct recovery *r, const struct context *context)
+static uint8_t replay_index_of(const struct replay *r, const struct context *context)
 {
     for (size_t i = 0; i < r->count; i++)
         if (r->contexts[i].context == context)
@@ -42,15 +43,15 @@ static uint8_t recover_index_of(const struct recovery *r, const struct context *
 }
 
 /* The device there would write to memory that the program has: what it lent, or maps. */
-static bool recover_would_meet_program(struct memory *root, uint8_t residence_index)
+static bool replay_would_meet_program(struct memory *root, uint8_t residence_index)
 {
     return memory_works_in_host_copy(root, residence_index) &&
            (memory_is_user_memory(root) || map_any(root));
 }
 
 /* Nobody has had its latest bytes since the loss but what is restored: other replicas are stale. */
-static int recover_restore_root(const struct recovery *r, struct transfer *transfer,
-                                struct memory *root, uint8_t residence_index)
+static int replay_restore_root(const struct replay *r, struct transfer *transfer,
+                               struct memory *root, uint8_t residence_index)
 {
     struct residence *residence = root->context->at[residence_index];
     size_t index = snapshot_find(r->snapshot, root);
@@ -61,12 +62,12 @@ static int recover_restore_root(const struct recovery *r, struct transfer *trans
     cl_int made = root->real[residence_index] ? CL_SUCCESS
                                               : memory_make_real(root, residence, residence_index);
     if (made != CL_SUCCESS)
-        return recover_fail(r, -ENOMEM,
-                            "an object of %zu bytes cannot be made on %s (OpenCL error %d)",
-                            root->size, device_name(residence->device), made);
-    if (recover_would_meet_program(root, residence_index))
-        return recover_fail(r, -ENOTSUP, "%s works in memory that the program lent or maps",
-                            device_name(residence->device));
+        return replay_fail(r, -ENOMEM,
+                           "an object of %zu bytes cannot be made on %s (OpenCL error %d)",
+                           root->size, device_name(residence->device), made);
+    if (replay_would_meet_program(root, residence_index))
+        return replay_fail(r, -ENOTSUP, "%s works in memory that the program lent or maps",
+                           device_name(residence->device));
     compare_forget(root);
     for (size_t at = 0;
          error == 0 && index != SIZE_MAX && snapshot_run(r->snapshot, index, at, &run);
@@ -85,7 +86,7 @@ static int recover_restore_root(const struct recovery *r, struct transfer *trans
     return error;
 }
 
-static int recover_restore(const struct recovery *r, const struct move_context *entry)
+static int replay_restore(const struct replay *r, const struct move_context *entry)
 {
     struct residence *residence = entry->context->at[entry->to];
     const struct transfer_limits none = {0};
@@ -94,15 +95,14 @@ static int recover_restore(const struct recovery *r, const struct move_context *
     struct memory *memory;
     int error = transfer_create(NULL, residence, snapshot_bytes(), &none, &transfer);
     if (error != 0)
-        return recover_fail(r, error, "nothing can be copied to %s",
-                            device_name(residence->device));
+        return replay_fail(r, error, "nothing can be copied to %s", device_name(residence->device));
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (error == 0 && memory->context == entry->context && memory->root == memory &&
             memory->type != CL_MEM_OBJECT_PIPE)
-            error = recover_restore_root(r, transfer, memory, entry->to);
+            error = replay_restore_root(r, transfer, memory, entry->to);
     int flushed = transfer_flush(transfer);
     if (error == 0 && flushed != 0)
-        error = recover_fail(r, flushed, "copying to %s failed", device_name(residence->device));
+        error = replay_fail(r, flushed, "copying to %s failed", device_name(residence->device));
     transfer_destroy(transfer);
     return error;
 }
@@ -131,13 +131,13 @@ struct pending {
 
 static _Atomic uint64_t differences;
 
-uint64_t recover_differences(void)
+uint64_t replay_differences(void)
 {
     return atomic_load(&differences);
 }
 
 /* It is read. */
-static void recover_give_or_compare(const struct pending *pending, const struct reread *read)
+static void replay_give_or_compare(const struct pending *pending, const struct reread *read)
 {
     const struct journal_entry *entry = read->entry;
     if (!entry->ended)
@@ -151,32 +151,31 @@ static void recover_give_or_compare(const struct pending *pending, const struct 
 }
 
 /* Where it fails, what was to be read may still be written to: that is left. */
-static int recover_finish(const struct recovery *r, struct pending *pending)
+static int replay_finish(const struct replay *r, struct pending *pending)
 {
     cl_int error =
         pending->real ? residence_await_queue(pending->residence, pending->real) : CL_SUCCESS;
     for (unsigned i = 0; error == CL_SUCCESS && i < pending->read_count; i++)
-        recover_give_or_compare(pending, &pending->reads[i]);
+        replay_give_or_compare(pending, &pending->reads[i]);
     pending->real = NULL;
     pending->count = pending->read_count = 0;
     pending->read_bytes = 0;
     return error == CL_SUCCESS
                ? 0
-               : recover_fail(r, -EIO, "%s failed with what was given again (OpenCL error %d)",
-                              device_name(pending->residence->device), error);
+               : replay_fail(r, -EIO, "%s failed with what was given again (OpenCL error %d)",
+                             device_name(pending->residence->device), error);
 }
 
 /* Before something is given to @real. */
-static int recover_make_way(const struct recovery *r, struct pending *pending,
-                            cl_command_queue real)
+static int replay_make_way(const struct replay *r, struct pending *pending, cl_command_queue real)
 {
     bool waits = pending->real != real || pending->count >= PENDING_MOST ||
                  pending->read_bytes >= PENDING_BYTES;
-    return pending->real && waits ? recover_finish(r, pending) : 0;
+    return pending->real && waits ? replay_finish(r, pending) : 0;
 }
 
-static void recover_is_given(struct pending *pending, struct residence *residence,
-                             cl_command_queue real)
+static void replay_is_given(struct pending *pending, struct residence *residence,
+                            cl_command_queue real)
 {
     pending->residence = residence;
     pending->real = real;
@@ -184,14 +183,14 @@ static void recover_is_given(struct pending *pending, struct residence *residenc
 }
 
 /* It changes no memory that anybody looks at. */
-static bool recover_is_idle(const struct journal_entry *entry)
+static bool replay_is_idle(const struct journal_entry *entry)
 {
     const struct command_ops *ops = entry->command->ops;
     return ops->waits_for_all || (ops->reads_to_host && entry->ended);
 }
 
-static cl_int recover_make_ready(struct command *command, struct residence *residence,
-                                 uint8_t residence_index)
+static cl_int replay_make_ready(struct command *command, struct residence *residence,
+                                uint8_t residence_index)
 {
     struct memory *memory;
     bool writes;
@@ -211,74 +210,73 @@ static cl_int recover_make_ready(struct command *command, struct residence *resi
 /* Beside the bytes that the program was given it is compared with them. So are those that it was
  * not given yet read: a driver whose device is lost in this recovery may write them later, when the
  * program has its memory back. */
-static int recover_read_again(const struct recovery *r, struct journal_entry *entry,
-                              struct residence *residence, uint8_t residence_index,
-                              struct pending *pending)
+static int replay_read_again(const struct replay *r, struct journal_entry *entry,
+                             struct residence *residence, uint8_t residence_index,
+                             struct pending *pending)
 {
     struct command *command = entry->command;
     cl_command_queue real = command->queue->real;
     size_t size;
     void **output = command->ops->output(command, &size), *given = *output;
-    int failed = recover_make_way(r, pending, real);
+    int failed = replay_make_way(r, pending, real);
     char *again = failed == 0 ? malloc(size) : NULL;
     if (failed != 0)
         return failed;
     if (!again)
-        return recover_fail(r, -ENOMEM, "there is no memory for what is read again");
+        return replay_fail(r, -ENOMEM, "there is no memory for what is read again");
     *output = again;
-    cl_int error = recover_make_ready(command, residence, residence_index);
+    cl_int error = replay_make_ready(command, residence, residence_index);
     if (error == CL_SUCCESS)
         error = command_issue_in(command, residence, residence_index, real, 0, NULL, NULL);
     *output = given;
     if (error != CL_SUCCESS)
-        return recover_fail(r, -EIO, "%s does not read again (OpenCL error %d)",
-                            device_name(residence->device), error);
-    recover_is_given(pending, residence, real);
+        return replay_fail(r, -EIO, "%s does not read again (OpenCL error %d)",
+                           device_name(residence->device), error);
+    replay_is_given(pending, residence, real);
     pending->reads[pending->read_count++] = (struct reread){entry, again, given, size};
     pending->read_bytes += size;
     /* What comes behind may take from the program's memory what it is given. */
-    return entry->ended && command->queue->in_order ? 0 : recover_finish(r, pending);
+    return entry->ended && command->queue->in_order ? 0 : replay_finish(r, pending);
 }
 
 /* What the program was given is read only to be compared. */
-static bool recover_is_read_again(const struct journal_entry *entry)
+static bool replay_is_read_again(const struct journal_entry *entry)
 {
     return entry->command->queue && entry->command->ops->output &&
            (!entry->ended || (entry->event && entry->event->digest != 0));
 }
 
 /* Each behind the one before, also where the queues would not have had it so. */
-static int recover_give(const struct recovery *r, struct journal_entry *entry,
-                        struct pending *pending)
+static int replay_give(const struct replay *r, struct journal_entry *entry, struct pending *pending)
 {
     struct command *command = entry->command;
     const struct queue *queue = command->queue;
     const struct context *context = queue ? queue->context : command->uses[0]->context;
-    uint8_t residence_index = recover_index_of(r, context);
-    if (residence_index != RESIDENCE_NONE && recover_is_read_again(entry))
-        return recover_read_again(r, entry, context->at[residence_index], residence_index, pending);
-    if (recover_is_idle(entry) || residence_index == RESIDENCE_NONE)
+    uint8_t residence_index = replay_index_of(r, context);
+    if (residence_index != RESIDENCE_NONE && replay_is_read_again(entry))
+        return replay_read_again(r, entry, context->at[residence_index], residence_index, pending);
+    if (replay_is_idle(entry) || residence_index == RESIDENCE_NONE)
         return 0;
     if (command->ops->is_current && !command->ops->is_current(command)) {
         journal_break("a program was built anew");
-        return recover_fail(r, -ESTALE, "a program was built anew since the last point");
+        return replay_fail(r, -ESTALE, "a program was built anew since the last point");
     }
     struct residence *residence = context->at[residence_index];
     cl_command_queue real = queue ? queue->real : residence->io;
-    int failed = recover_make_way(r, pending, real);
+    int failed = replay_make_way(r, pending, real);
     if (failed != 0)
         return failed;
-    cl_int error = recover_make_ready(command, residence, residence_index);
+    cl_int error = replay_make_ready(command, residence, residence_index);
     if (error == CL_SUCCESS)
         error = command_issue_in(command, residence, residence_index, real, 0, NULL, NULL);
     if (error != CL_SUCCESS)
-        return recover_fail(r, -EIO, "%s does not take a command again (OpenCL error %d)",
-                            device_name(residence->device), error);
-    recover_is_given(pending, residence, real);
-    return queue && !queue->in_order ? recover_finish(r, pending) : 0;
+        return replay_fail(r, -EIO, "%s does not take a command again (OpenCL error %d)",
+                           device_name(residence->device), error);
+    replay_is_given(pending, residence, real);
+    return queue && !queue->in_order ? replay_finish(r, pending) : 0;
 }
 
-static void recover_end_all(void)
+static void replay_end_all(void)
 {
     for (struct journal_entry *entry = journal_first(); entry; entry = entry->next) {
         struct event *event = entry->event;
@@ -291,28 +289,31 @@ static void recover_end_all(void)
     journal_all_ended();
 }
 
-int recover_again(struct move_context *contexts, size_t count, char *ret_reason, size_t reason_size)
+int replay_run(struct move_context *contexts, size_t count, char *ret_reason, size_t reason_size)
 {
     struct snapshot *snapshot = snapshot_pin();
-    const struct recovery r = {contexts, count, snapshot, ret_reason, reason_size};
+    const struct replay r = {contexts, count, snapshot, ret_reason, reason_size};
     struct pending pending = {0};
     if (!snapshot || journal_broken()) {
         snapshot_unpin(snapshot);
-        return recover_fail(&r, -ENOENT, "the program is not protected: %s", journal_broken());
+        return replay_fail(&r, -ENOENT, "the program is not protected: %s", journal_broken());
     }
     int error = 0;
     uint64_t begun = span_begin();
     journal_settle();
+    recovery_step(RECOVERY_RESTORING);
     for (size_t i = 0; error == 0 && i < count; i++)
-        error = recover_restore(&r, &contexts[i]);
+        error = replay_restore(&r, &contexts[i]);
     span_end(begun, "recovery", "restore", NULL, 0);
+    if (error == 0)
+        recovery_step(RECOVERY_REPLAYING);
     begun = span_begin();
     for (struct journal_entry *entry = journal_first(); error == 0 && entry; entry = entry->next)
-        error = recover_give(&r, entry, &pending);
+        error = replay_give(&r, entry, &pending);
     if (error == 0)
-        error = recover_finish(&r, &pending);
+        error = replay_finish(&r, &pending);
     if (error == 0)
-        recover_end_all();
+        replay_end_all();
     span_end(begun, "recovery", "journal", NULL, 0);
     snapshot_unpin(snapshot);
     return error;

@@ -1,0 +1,359 @@
+#include "state/recovery/protect.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/clock.h"
+#include "state/base/files/owned.h"
+#include "state/base/log.h"
+#include "state/base/span.h"
+#include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
+#include "state/budget/budget.h"
+#include "state/command/journal.h"
+#include "state/driver/isolated.h"
+#include "state/move/move.h"
+#include "state/object/lost.h"
+#include "state/object/pin.h"
+#include "state/recovery/recovery.h"
+#include "state/recovery/replay.h"
+#include "state/snapshot/snapshot.h"
+
+/* Until the program has something, and between two snapshots that are not due yet. */
+#define RETRY_NS UINT64_C(100000000)
+/* After one that could not be made. */
+#define FAILED_NS UINT64_C(1000000000)
+/* A snapshot is begun when the journal has this much of what it may. */
+#define NEARLY 0.5
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct protect_settings settings; /* guarded by lock, like all below */
+    unsigned under_way; /* snapshots that are made, until the journal before them is let go */
+    uint64_t snapshots, at_ns, begun_ns, tried_ns, downtime_ns, total_ns, paused_ns, since_ns;
+    uint64_t put_off_ns; /* what the last one was expected to take, which was put off; or 0 */
+    int error;           /* of the last snapshot */
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+static atomic_bool on;
+
+const char *protect_refusal(void)
+{
+    return the_vdev_count > 1 ? "it has several virtual devices" : journal_broken();
+}
+
+bool protect_wants_thread(void)
+{
+    return atomic_load(&on);
+}
+
+bool protect_is_on(void)
+{
+    return atomic_load(&on) && !protect_refusal();
+}
+
+/* What has ended by now the program need not have been told: nothing of it is in the journal. All
+ * that was given has; where its driver says otherwise, as one does whose device is lost at this
+ * moment, it is in the journal alone. */
+static int protect_settle_events(void)
+{
+    uintptr_t cursor = 0;
+    struct event *event;
+    bool doubted = false;
+    for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
+        if (event_state(event) == EVENT_ISSUED && !event->parts) {
+            (void)event_status_inside(event);
+            doubted = doubted || event_is_doubted(event);
+        }
+    return doubted ? -EIO : 0;
+}
+
+/* What a snapshot is made for, besides. */
+struct beginning {
+    const struct snapshot_request *wanted;
+    struct journal_entry *former;
+    bool protects; /* it is the point of a protected program */
+};
+
+/* At the moment of a snapshot: what comes from here on is not in it. */
+static int protect_begin_journal(void *data, const struct snapshot *snapshot)
+{
+    struct beginning *beginning = data;
+    const struct snapshot_request *wanted = beginning->wanted;
+    bool protects = atomic_load(&on);
+    int error = protects ? protect_settle_events() : 0;
+    if (error == 0 && wanted->moment)
+        error = wanted->moment(wanted->data, snapshot);
+    if (error)
+        return error;
+    beginning->protects = protects;
+    if (protects)
+        beginning->former = journal_begin();
+    return 0;
+}
+
+static int protect_stand(void *data)
+{
+    const struct snapshot_request *wanted = ((const struct beginning *)data)->wanted;
+    return wanted->stand(wanted->data);
+}
+
+int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_report *ret_report)
+{
+    struct beginning beginning = {.wanted = wanted, .protects = atomic_load(&on)};
+    struct snapshot_request request = *wanted;
+    request.moment = protect_begin_journal;
+    request.stand = wanted->stand ? protect_stand : NULL;
+    request.data = &beginning;
+    uint64_t begun = clock_now_ns();
+    pthread_mutex_lock(&state.lock);
+    state.under_way++;
+    pthread_mutex_unlock(&state.lock);
+    int error = snapshot_make(&request, ret_report);
+    journal_free(beginning.former);
+    pthread_mutex_lock(&state.lock);
+    state.under_way--;
+    pthread_cond_broadcast(&state.changed);
+    if (beginning.protects) {
+        state.error = error;
+        state.begun_ns = begun;
+        state.tried_ns = clock_now_ns();
+        state.total_ns = ret_report->total_ns;
+        state.put_off_ns = wanted->most_ns != 0 ? ret_report->expected_ns : 0;
+    }
+    if (beginning.protects && error == 0) {
+        state.snapshots++;
+        state.at_ns = state.tried_ns;
+        state.downtime_ns = ret_report->downtime_ns;
+        state.paused_ns += ret_report->downtime_ns;
+    }
+    pthread_mutex_unlock(&state.lock);
+    return error;
+}
+
+static int protect_make(uint64_t most_ns)
+{
+    const struct snapshot_request request = {.most_ns = most_ns};
+    struct snapshot_report report;
+    return protect_snapshot(&request, &report);
+}
+
+int protect_now(void)
+{
+    return protect_make(0);
+}
+
+void protect_forget(void)
+{
+    if (!atomic_load(&on))
+        snapshot_forget();
+}
+
+/* What another thread took out of the journal is being let go: true once it is. */
+static bool protect_await_snapshots(void)
+{
+    pthread_mutex_lock(&state.lock);
+    bool waits = state.under_way != 0;
+    while (state.under_way != 0)
+        pthread_cond_wait(&state.changed, &state.lock);
+    pthread_mutex_unlock(&state.lock);
+    return waits;
+}
+
+/* So much of the time may snapshots take where the journal is not whole, or full before its time.
+ */
+#define HASTE 0.1
+
+/* When the next one is due, from when the last was begun: the budget is for what stops the program,
+ * and a tenth of it for the rest. Under the lock. */
+static uint64_t protect_due_at(bool hurries)
+{
+    uint64_t stopped = state.error == 0 ? state.downtime_ns : 0;
+    uint64_t cost = hurries ? state.total_ns : stopped + state.total_ns / 10;
+    uint64_t least = (uint64_t)((double)cost / (hurries ? HASTE : PROTECT_BUDGET));
+    uint64_t interval = hurries ? RETRY_NS : state.settings.interval_ns;
+    if (state.tried_ns == 0)
+        return 0;
+    if (state.error != 0 && state.put_off_ns == 0)
+        return state.tried_ns + FAILED_NS;
+    return state.begun_ns + (interval > least ? interval : least);
+}
+
+/* The same where somebody waits to be told that something is gone: after an interval, also where
+ * snapshots cost more than their budget. Under the lock. */
+static uint64_t protect_due_for_ends(void)
+{
+    uint64_t hasty = protect_due_at(true), interval = state.begun_ns + state.settings.interval_ns;
+    return hasty > interval ? hasty : interval;
+}
+
+/* The last snapshot is so near that with one more at its distance snapshots took too much of the
+ * time. */
+static bool protect_was_lately(void)
+{
+    pthread_mutex_lock(&state.lock);
+    bool lately = clock_now_ns() < protect_due_at(true);
+    pthread_mutex_unlock(&state.lock);
+    return lately;
+}
+
+/* Without a snapshot the journal is worth nothing, but nothing is kept for it any more. Where it is
+ * for a loss that there is no snapshot, the journal is needed first. */
+bool protect_relieve(bool anyway)
+{
+    uint64_t entries, bytes;
+    journal_size(&entries, &bytes);
+    if (!atomic_load(&on) || (!anyway && protect_was_lately()))
+        return false;
+    if (entries == 0)
+        return protect_await_snapshots();
+    uint64_t before;
+    int error;
+    do {
+        before = recovery_count();
+        error = protect_now();
+    } while (error != 0 && recovery_outlived(before, 0, NULL));
+    if (error != 0 && gate_close(0) == 0) {
+        struct journal_entry *former = journal_end();
+        gate_open();
+        journal_free(former);
+    }
+    (void)protect_await_snapshots();
+    return true;
+}
+
+/* What one that is made now may stop the program for: the budget, which it would use up for that
+ * long. Under the lock. */
+static uint64_t protect_most_now(void)
+{
+    uint64_t since = state.at_ns > state.since_ns ? state.at_ns : state.since_ns;
+    uint64_t most = (uint64_t)((double)(clock_now_ns() - since) * PROTECT_BUDGET);
+    return most > PROTECT_PAUSE_NS ? most : PROTECT_PAUSE_NS;
+}
+
+bool protect_is_waited_for(void)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    struct context *context;
+    bool waits = false;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        waits = waits || (object_refs(memory) == 0 && atomic_load(&memory->farewell));
+    cursor = 0;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
+        waits = waits || (object_refs(context) == 0 && atomic_load(&context->destructors));
+    return waits;
+}
+
+/* @ret_most_ns  Where it is due: what it may stop the program for; 0: however long, as without it
+ * the program would soon not be protected, or would wait. */
+static bool protect_is_due(uint64_t *ret_most_ns)
+{
+    uint64_t count, bytes;
+    journal_size(&count, &bytes);
+    pthread_mutex_lock(&state.lock);
+    bool hurries = journal_broken() || (double)bytes > NEARLY * (double)state.settings.bytes;
+    bool due = (hurries || count != 0) && clock_now_ns() >= protect_due_at(hurries);
+    bool in_time = due && state.put_off_ns == 0;
+    bool for_ends = !in_time && count != 0 && clock_now_ns() >= protect_due_for_ends();
+    *ret_most_ns = hurries ? 0 : protect_most_now();
+    pthread_mutex_unlock(&state.lock);
+    if (!for_ends || !protect_is_waited_for())
+        return due;
+    *ret_most_ns = 0;
+    return true;
+}
+
+static bool protect_has_snapshot(void)
+{
+    pthread_mutex_lock(&state.lock);
+    bool has = state.snapshots != 0;
+    pthread_mutex_unlock(&state.lock);
+    return has;
+}
+
+/* A driver's process that dies is what a snapshot is there for: the next one is not waited for. */
+static void protect_keep_standby(bool wanted)
+{
+    const struct device *device = the_vdev_count == 1 ? atomic_load(&the_vdevs[0]->device) : NULL;
+    if (device)
+        isolated_standby(device->platform, wanted);
+}
+
+void protect_make_if_due(void)
+{
+    uint64_t most_ns;
+    if (the_vdev_count == 1 && object_count(OBJECT_CONTEXT) != 0 && protect_is_due(&most_ns))
+        (void)protect_make(most_ns);
+    if (protect_has_snapshot())
+        protect_keep_standby(true);
+}
+
+int protect_begin(const struct protect_settings *settings)
+{
+    pthread_mutex_lock(&state.lock);
+    state.settings = *settings;
+    if (state.settings.interval_ns == 0)
+        state.settings.interval_ns = PROTECT_INTERVAL_NS;
+    if (state.settings.bytes == 0)
+        state.settings.bytes = PROTECT_BYTES;
+    atomic_store(&journal_limit, state.settings.bytes);
+    if (!atomic_exchange(&on, true)) {
+        state.paused_ns = 0;
+        state.since_ns = clock_now_ns();
+    }
+    pthread_mutex_unlock(&state.lock);
+    int error = recovery_start(settings->keys, settings->key_count);
+    if (error != 0)
+        atomic_store(&on, false);
+    /* Of a program that has nothing yet it is this at once. */
+    if (error == 0 && the_vdev_count != 0 && object_count(OBJECT_CONTEXT) == 0)
+        (void)protect_now();
+    return error;
+}
+
+void protect_end(void)
+{
+    atomic_store(&on, false);
+    recovery_await_end();
+    protect_keep_standby(false);
+    if (gate_close(0) == 0) {
+        struct journal_entry *former = journal_end();
+        gate_open();
+        journal_free(former);
+    }
+    snapshot_forget();
+}
+
+void protect_read(struct protect_status *ret_status)
+{
+    ret_status->on = atomic_load(&on);
+    ret_status->broken = protect_refusal();
+    ret_status->recovery = recovery_state();
+    journal_size(&ret_status->commands, &ret_status->bytes);
+    ret_status->snapshot_bytes = snapshot_bytes();
+    ret_status->differences = replay_differences();
+    ret_status->recoveries = recovery_count();
+    pthread_mutex_lock(&state.lock);
+    ret_status->snapshots = state.snapshots;
+    ret_status->at_ns = state.at_ns;
+    ret_status->downtime_ns = state.downtime_ns;
+    ret_status->paused_ns = state.paused_ns;
+    ret_status->since_ns = state.since_ns;
+    ret_status->put_off_ns = state.put_off_ns;
+    pthread_mutex_unlock(&state.lock);
+}
+
+/* The parent's thread is not here: a child is protected when it says so. */
+static void protect_in_child(void)
+{
+    atomic_store(&on, false);
+    state.under_way = 0;
+}
+
+FORK_PART = {.rank = FORK_OBJECT,
+             .lock = &state.lock,
+             .changed = {&state.changed},
+             .in_child = protect_in_child};

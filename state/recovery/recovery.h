@@ -1,0 +1,98 @@
+#ifndef RESEAT_STATE_RECOVERY_RECOVERY_H
+#define RESEAT_STATE_RECOVERY_RECOVERY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+#include "state/driver/driver.h"
+
+/*
+ * The state machine of a lost device: one in a process, since only programs with one virtual device
+ * are protected (protect.h).
+ *
+ * | state     | meaning                                              | events, and the next state |
+ * |-----------|------------------------------------------------------|----------------------------|
+ * | running   | the program has all that it needs                    | a residence is lost:
+ * noticed; a mover finds the device lost: opening | | noticed   | a residence was lost; nobody has
+ * looked what with it | the thread looks: running, choosing, failed; a mover: opening | | choosing
+ * | the program waits for another device                 | a mover: opening; the thread: failed,
+ * running | | opening   | a move makes the residence and its objects there     | COMMIT: restoring;
+ * the move fails: choosing | | restoring | the objects get the snapshot's bytes                 |
+ * copied: replaying; that fails: choosing | | replaying | the journal's commands are given again |
+ * all ended: running; that fails: choosing | | failed    | it cannot be recovered: its calls fail
+ * | a residence is lost: noticed; a mover: opening; the thread: running |
+ *
+ * Who causes the events:
+ * - any thread that a driver's error or a wait leads to residence_lose (state/object/lost.c);
+ * - the thread of this file, which looks at each loss and, unless the agent does, chooses a device
+ *   and moves the program there. In opening, restoring and replaying it only waits;
+ * - a mover: this thread, or the agent's request on its own thread. It holds the movers' lock from
+ *   opening on, and the gate is closed in restoring and replaying.
+ *
+ * The machine's lock is the innermost: movers take it with the gate closed. So nobody enters or
+ * closes the gate, calls a driver, or waits for a mover while holding it. A loss that comes in any
+ * other state than running and failed does not change the state; the thread looks again after it.
+ *
+ * A thread whose call met a lost residence waits (upcalls.h: await_recovery) until that residence
+ * is marked as `recovered`, or until the program is not protected any more; it does not look at the
+ * state. Residences are marked once the journal was replayed, also those of targets that were lost
+ * on the way.
+ */
+enum recovery_state {
+    RECOVERY_RUNNING,
+    RECOVERY_NOTICED,
+    RECOVERY_CHOOSING,
+    RECOVERY_OPENING,
+    RECOVERY_RESTORING,
+    RECOVERY_REPLAYING,
+    RECOVERY_FAILED,
+};
+
+/** Wait-free. */
+enum recovery_state recovery_state(void);
+/** In words, for an operator; "" for running. */
+const char *recovery_state_text(enum recovery_state state);
+/** The program waits for a device where what it did is done again, or that is being done. */
+static inline bool recovery_is_under_way(enum recovery_state state)
+{
+    return state >= RECOVERY_CHOOSING && state <= RECOVERY_REPLAYING;
+}
+
+/**
+ * Give the lower mechanisms what they may ask of the upper ones (upcalls.h). Once, before the
+ * program's first object.
+ *
+ * @agent_chooses  True while an agent chooses the device, and moves the program there. It is asked
+ *                 again and again. NULL: no agent ever does.
+ */
+void recovery_install(bool (*agent_chooses)(void));
+
+/** How often the program was recovered. Thread-safe. */
+uint64_t recovery_count(void);
+/**
+ * What a protected program asked for failed. If its device was lost, wait until the program was
+ * recovered. True: it was, and the request can be tried again.
+ *
+ * @count  recovery_count() before the request: the recovery may be over by now.
+ * @deadline_ns  CLOCK_MONOTONIC; 0: none. @cancel: may be NULL.
+ * Not inside the gate.
+ */
+bool recovery_outlived(uint64_t count, uint64_t deadline_ns, const atomic_bool *cancel);
+
+/*
+ * Of this folder alone.
+ */
+
+/** An event of the mover that replays: the next state. */
+void recovery_step(enum recovery_state state);
+
+/** Start the thread if it does not run. @keys: as in protect_settings, copied. 0, -ENOMEM, -EAGAIN.
+ *  One that runs looks at once whether protection is on. */
+MUST_CHECK int recovery_start(const struct device_key *keys, size_t key_count);
+/** Protection is off: wait until the thread has ended. */
+void recovery_await_end(void);
+
+#endif
