@@ -3,8 +3,8 @@
 
 #include "interpose/entry/calls.h"
 #include "interpose/entry/start.h"
-#include "state/base/info.h"
 #include "state/object/context.h"
+#include "state/opencl/info.h"
 
 /* What the hand-written entry points have in common. */
 

@@ -2,7 +2,7 @@
 #define RESEAT_REMOTE_DRIVER_ANSWER_H
 
 #include "remote/driver/handle.h"
-#include "state/base/info.h"
+#include "state/opencl/info.h"
 
 /** Answer with words, numbers, handles. */
 struct request {

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_BASE_INFO_H
-#define RESEAT_STATE_BASE_INFO_H
+#ifndef RESEAT_STATE_OPENCL_INFO_H
+#define RESEAT_STATE_OPENCL_INFO_H
 
 #include <CL/cl.h>
 #include <stddef.h>

@@ -1,11 +1,13 @@
-#ifndef RESEAT_STATE_OBJECT_IMAGE_SHAPE_H
-#define RESEAT_STATE_OBJECT_IMAGE_SHAPE_H
+#ifndef RESEAT_STATE_OPENCL_IMAGE_H
+#define RESEAT_STATE_OPENCL_IMAGE_H
 
 #include <CL/cl.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "state/opencl/image_format.h"
+/** Bytes per element of an image format (OpenCL 3.0, 5.3.1.1); 0 for an order and a type that do
+ * not go together, or that we do not know. Pure. */
+size_t image_element_size(const cl_image_format *format);
 
 /** Bytes [begin, end) of an object, as it lies in host memory. */
 struct range {
