@@ -79,7 +79,7 @@ cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_
         error = entry_context_collect_vdevs(num_devices, devices, vdevs, &count);
     if (error == CL_SUCCESS)
         error = entry_context_create(properties, count, vdevs, pfn_notify, user_data, &context);
-    return entry_created(context, error, errcode_ret);
+    return created(context, error, errcode_ret);
 }
 
 cl_context
@@ -97,30 +97,14 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
         error = device_select(device_type, vdevs, &count);
     if (error == CL_SUCCESS)
         error = entry_context_create(properties, count, vdevs, pfn_notify, user_data, &context);
-    return entry_created(context, error, errcode_ret);
+    return created(context, error, errcode_ret);
 }
 
-cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t param_value_size,
-                        void *param_value, size_t *param_value_size_ret)
+cl_int context_answer_devices(const struct context *context, const struct info_request *request)
 {
-    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    const struct context *c = context_get(context);
-    if (!c)
-        return CL_INVALID_CONTEXT;
-    switch (param_name) {
-    case CL_CONTEXT_REFERENCE_COUNT:
-        return info_uint(&request, object_refs(c));
-    case CL_CONTEXT_NUM_DEVICES:
-        return info_uint(&request, c->vdev_count);
-    case CL_CONTEXT_DEVICES:
-        for (cl_uint i = 0; i < c->vdev_count; i++)
-            object_lend(c->vdevs[i]);
-        return info_bytes(&request, c->vdevs, c->vdev_count * sizeof(c->vdevs[0]));
-    case CL_CONTEXT_PROPERTIES:
-        return info_bytes(&request, c->properties, c->property_count * sizeof(c->properties[0]));
-    default:
-        return CL_INVALID_VALUE;
-    }
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        object_lend(context->vdevs[i]);
+    return info_bytes(request, context->vdevs, context->vdev_count * sizeof(context->vdevs[0]));
 }
 
 cl_int clSetContextDestructorCallback(cl_context context,

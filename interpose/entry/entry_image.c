@@ -99,7 +99,7 @@ cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_form
     struct memory *memory = NULL;
     cl_int error =
         entry_image_create_image(context, NULL, flags, image_format, image_desc, host_ptr, &memory);
-    return entry_created(memory, error, errcode_ret);
+    return created(memory, error, errcode_ret);
 }
 
 cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *properties,
@@ -110,7 +110,7 @@ cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *
     struct memory *memory = NULL;
     cl_int error = entry_image_create_image(context, properties, flags, image_format, image_desc,
                                             host_ptr, &memory);
-    return entry_created(memory, error, errcode_ret);
+    return created(memory, error, errcode_ret);
 }
 
 /* The calls of 1.1 have sizes where 1.2 has a descriptor, and an error of their own for them. */
@@ -124,7 +124,7 @@ static cl_mem entry_image_create_sized(cl_context context, cl_mem_flags flags,
         error = entry_image_create_image(context, NULL, flags, format, desc, host_ptr, &memory);
     if (error == CL_INVALID_IMAGE_DESCRIPTOR)
         error = CL_INVALID_IMAGE_SIZE;
-    return entry_created(memory, error, errcode_ret);
+    return created(memory, error, errcode_ret);
 }
 
 cl_mem clCreateImage2D(cl_context context, cl_mem_flags flags, const cl_image_format *image_format,
@@ -168,66 +168,4 @@ cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,
         return CL_INVALID_CONTEXT;
     return present_image_formats(&the_present, flags, image_type, num_entries, image_formats,
                                  num_image_formats);
-}
-
-/* 5.3.6: of which types each extent and pitch is; 0 for the others. */
-static size_t entry_image_extent(const struct memory *memory, cl_image_info name)
-{
-    const struct image_shape *shape = memory->image;
-    bool array =
-        memory->type == CL_MEM_OBJECT_IMAGE1D_ARRAY || memory->type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
-    bool high = memory->type == CL_MEM_OBJECT_IMAGE2D || memory->type == CL_MEM_OBJECT_IMAGE3D ||
-                memory->type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
-    bool deep = memory->type == CL_MEM_OBJECT_IMAGE3D;
-    switch (name) {
-    case CL_IMAGE_HEIGHT:
-        return high ? shape->dims[1] : 0;
-    case CL_IMAGE_DEPTH:
-        return deep ? shape->dims[2] : 0;
-    case CL_IMAGE_ARRAY_SIZE:
-        return array ? shape->dims[high ? 2 : 1] : 0;
-    case CL_IMAGE_SLICE_PITCH:
-        return image_slice_argument(shape);
-    default:
-        return 0;
-    }
-}
-
-/* 5.3.6: the buffer that the image is made from; an image made from an image has none. */
-static struct memory *entry_image_source_buffer(const struct memory *memory)
-{
-    struct memory *source = memory->associated;
-    return source && source->type == CL_MEM_OBJECT_BUFFER ? source : NULL;
-}
-
-cl_int clGetImageInfo(cl_mem image, cl_image_info param_name, size_t param_value_size,
-                      void *param_value, size_t *param_value_size_ret)
-{
-    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    const struct memory *memory = memory_get(image);
-    if (!memory || !memory->image)
-        return CL_INVALID_MEM_OBJECT;
-    const struct image_shape *shape = memory->image;
-    switch (param_name) {
-    case CL_IMAGE_FORMAT:
-        return info_bytes(&request, &shape->format, sizeof(shape->format));
-    case CL_IMAGE_ELEMENT_SIZE:
-        return info_size(&request, shape->element_size);
-    case CL_IMAGE_ROW_PITCH:
-        return info_size(&request, image_row_answer(shape));
-    case CL_IMAGE_WIDTH:
-        return info_size(&request, shape->dims[0]);
-    case CL_IMAGE_HEIGHT:
-    case CL_IMAGE_DEPTH:
-    case CL_IMAGE_ARRAY_SIZE:
-    case CL_IMAGE_SLICE_PITCH:
-        return info_size(&request, entry_image_extent(memory, param_name));
-    case CL_IMAGE_BUFFER:
-        return info_object(&request, entry_image_source_buffer(memory));
-    case CL_IMAGE_NUM_MIP_LEVELS:
-    case CL_IMAGE_NUM_SAMPLES:
-        return info_uint(&request, 0);
-    default:
-        return CL_INVALID_VALUE;
-    }
 }

@@ -95,7 +95,7 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
                                                : entry_queue_check_properties(properties);
     if (error == CL_SUCCESS)
         error = queue_create(context_get(context), vdev_get(device), properties, NULL, 0, &queue);
-    return entry_created(queue, error, errcode_ret);
+    return created(queue, error, errcode_ret);
 }
 
 cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_device_id device,
@@ -111,7 +111,7 @@ cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_devic
     if (error == CL_SUCCESS)
         error =
             queue_create(context_get(context), vdev_get(device), bits, properties, count, &queue);
-    return entry_created(queue, error, errcode_ret);
+    return created(queue, error, errcode_ret);
 }
 
 /* 5.1: releasing flushes, so that what was enqueued ends without anyone waiting for it. */
@@ -123,35 +123,6 @@ cl_int clReleaseCommandQueue(cl_command_queue command_queue)
     cl_int error = queue_flush(queue);
     (void)error; /* the reference goes whatever the device says */
     return object_release(queue) ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE;
-}
-
-cl_int clGetCommandQueueInfo(cl_command_queue command_queue, cl_command_queue_info param_name,
-                             size_t param_value_size, void *param_value,
-                             size_t *param_value_size_ret)
-{
-    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    const struct queue *queue = queue_get(command_queue);
-    if (!queue)
-        return CL_INVALID_COMMAND_QUEUE;
-    switch (param_name) {
-    case CL_QUEUE_CONTEXT:
-        return info_object(&request, queue->context);
-    case CL_QUEUE_DEVICE:
-        return info_object(&request, queue->vdev);
-    case CL_QUEUE_REFERENCE_COUNT:
-        return info_uint(&request, object_refs(queue));
-    case CL_QUEUE_PROPERTIES:
-        return info_ulong(&request, queue->properties);
-    case CL_QUEUE_PROPERTIES_ARRAY:
-        return info_bytes(&request, queue->property_list,
-                          queue->property_count * sizeof(queue->property_list[0]));
-    case CL_QUEUE_DEVICE_DEFAULT:
-        return info_pointer(&request, NULL);
-    case CL_QUEUE_SIZE: /* 5.1: not a queue on the device */
-        return CL_INVALID_COMMAND_QUEUE;
-    default:
-        return CL_INVALID_VALUE;
-    }
 }
 
 /* Deprecated in 1.1, where devices may refuse it: all of ours do. */

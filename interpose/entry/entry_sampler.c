@@ -37,7 +37,7 @@ cl_sampler clCreateSampler(cl_context context, cl_bool normalized_coords,
     struct sampler *sampler = NULL;
     cl_int error = entry_sampler_create_sampler(context, NULL, 0, normalized_coords,
                                                 addressing_mode, filter_mode, &sampler);
-    return entry_created(sampler, error, errcode_ret);
+    return created(sampler, error, errcode_ret);
 }
 
 /* What the list says, over the defaults of 5.7.1. Each property once. */
@@ -88,30 +88,5 @@ cl_sampler clCreateSamplerWithProperties(cl_context context,
                                                    (cl_addressing_mode)choice.addressing,
                                                    (cl_filter_mode)choice.filter, &sampler)
                     : CL_INVALID_VALUE;
-    return entry_created(sampler, error, errcode_ret);
-}
-
-cl_int clGetSamplerInfo(cl_sampler sampler, cl_sampler_info param_name, size_t param_value_size,
-                        void *param_value, size_t *param_value_size_ret)
-{
-    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    const struct sampler *s = sampler_get(sampler);
-    if (!s)
-        return CL_INVALID_SAMPLER;
-    switch (param_name) {
-    case CL_SAMPLER_REFERENCE_COUNT:
-        return info_uint(&request, object_refs(s));
-    case CL_SAMPLER_CONTEXT:
-        return info_object(&request, s->context);
-    case CL_SAMPLER_NORMALIZED_COORDS:
-        return info_uint(&request, s->normalized);
-    case CL_SAMPLER_ADDRESSING_MODE:
-        return info_uint(&request, s->addressing);
-    case CL_SAMPLER_FILTER_MODE:
-        return info_uint(&request, s->filter);
-    case CL_SAMPLER_PROPERTIES:
-        return info_bytes(&request, s->properties, s->property_count * sizeof(s->properties[0]));
-    default:
-        return CL_INVALID_VALUE;
-    }
+    return created(sampler, error, errcode_ret);
 }

@@ -35,13 +35,6 @@ static inline cl_int request_handle(const struct request *request, const void *h
     return request_bytes(request, &handle, sizeof(handle));
 }
 
-/** What a call that creates returns. */
-static inline void *created(void *object, cl_int error, cl_int *errcode)
-{
-    if (errcode)
-        *errcode = error;
-    return error ? NULL : object;
-}
 /** An object was made, but its message was not posted: nothing of it stays. */
 static inline void *created_if(void *object, cl_int error, cl_int *errcode)
 {
