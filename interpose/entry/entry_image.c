@@ -93,15 +93,6 @@ static cl_int entry_image_create_image(cl_context context, const cl_mem_properti
     return memory_create_image(c, properties, flags, format, desc, host_ptr, ret_memory);
 }
 
-cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_format *image_format,
-                     const cl_image_desc *image_desc, void *host_ptr, cl_int *errcode_ret)
-{
-    struct memory *memory = NULL;
-    cl_int error =
-        entry_image_create_image(context, NULL, flags, image_format, image_desc, host_ptr, &memory);
-    return created(memory, error, errcode_ret);
-}
-
 cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *properties,
                                    cl_mem_flags flags, const cl_image_format *image_format,
                                    const cl_image_desc *image_desc, void *host_ptr,
@@ -111,53 +102,6 @@ cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *
     cl_int error = entry_image_create_image(context, properties, flags, image_format, image_desc,
                                             host_ptr, &memory);
     return created(memory, error, errcode_ret);
-}
-
-/* The calls of 1.1 have sizes where 1.2 has a descriptor, and an error of their own for them. */
-static cl_mem entry_image_create_sized(cl_context context, cl_mem_flags flags,
-                                       const cl_image_format *format, const cl_image_desc *desc,
-                                       bool sized, void *host_ptr, cl_int *errcode_ret)
-{
-    struct memory *memory = NULL;
-    cl_int error = context_get(context) ? CL_INVALID_IMAGE_SIZE : CL_INVALID_CONTEXT;
-    if (error != CL_INVALID_CONTEXT && sized)
-        error = entry_image_create_image(context, NULL, flags, format, desc, host_ptr, &memory);
-    if (error == CL_INVALID_IMAGE_DESCRIPTOR)
-        error = CL_INVALID_IMAGE_SIZE;
-    return created(memory, error, errcode_ret);
-}
-
-cl_mem clCreateImage2D(cl_context context, cl_mem_flags flags, const cl_image_format *image_format,
-                       size_t image_width, size_t image_height, size_t image_row_pitch,
-                       void *host_ptr, cl_int *errcode_ret)
-{
-    const cl_image_desc desc = {
-        .image_type = CL_MEM_OBJECT_IMAGE2D,
-        .image_width = image_width,
-        .image_height = image_height,
-        .image_row_pitch = image_row_pitch,
-    };
-    bool sized = image_width != 0 && image_height != 0;
-    return entry_image_create_sized(context, flags, image_format, &desc, sized, host_ptr,
-                                    errcode_ret);
-}
-
-cl_mem clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_format *image_format,
-                       size_t image_width, size_t image_height, size_t image_depth,
-                       size_t image_row_pitch, size_t image_slice_pitch, void *host_ptr,
-                       cl_int *errcode_ret)
-{
-    const cl_image_desc desc = {
-        .image_type = CL_MEM_OBJECT_IMAGE3D,
-        .image_width = image_width,
-        .image_height = image_height,
-        .image_depth = image_depth,
-        .image_row_pitch = image_row_pitch,
-        .image_slice_pitch = image_slice_pitch,
-    };
-    bool sized = image_width != 0 && image_height != 0 && image_depth > 1;
-    return entry_image_create_sized(context, flags, image_format, &desc, sized, host_ptr,
-                                    errcode_ret);
 }
 
 cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,

@@ -14,14 +14,6 @@ static cl_int entry_memory_create_buffer(cl_context context, const cl_mem_proper
     return memory_create_buffer(c, properties, flags, size, host_ptr, ret_memory);
 }
 
-cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void *host_ptr,
-                      cl_int *errcode_ret)
-{
-    struct memory *memory = NULL;
-    cl_int error = entry_memory_create_buffer(context, NULL, flags, size, host_ptr, &memory);
-    return created(memory, error, errcode_ret);
-}
-
 cl_mem clCreateBufferWithProperties(cl_context context, const cl_mem_properties *properties,
                                     cl_mem_flags flags, size_t size, void *host_ptr,
                                     cl_int *errcode_ret)

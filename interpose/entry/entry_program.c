@@ -322,12 +322,6 @@ cl_program clLinkProgram(cl_context context_handle, cl_uint num_devices,
     return (cl_program)program;
 }
 
-/* Compilers are the drivers' own affair: the program's wish to unload one is a hint (5.8.6). */
-cl_int clUnloadCompiler(void)
-{
-    return CL_SUCCESS;
-}
-
 cl_int clUnloadPlatformCompiler(cl_platform_id platform)
 {
     return object_get(platform, OBJECT_PLATFORM) ? CL_SUCCESS : CL_INVALID_PLATFORM;

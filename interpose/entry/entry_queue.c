@@ -125,15 +125,6 @@ cl_int clReleaseCommandQueue(cl_command_queue command_queue)
     return object_release(queue) ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE;
 }
 
-/* Deprecated in 1.1, where devices may refuse it: all of ours do. */
-cl_int clSetCommandQueueProperty(cl_command_queue command_queue,
-                                 cl_command_queue_properties properties, cl_bool enable,
-                                 cl_command_queue_properties *old_properties)
-{
-    (void)properties, (void)enable, (void)old_properties;
-    return queue_get(command_queue) ? CL_INVALID_OPERATION : CL_INVALID_COMMAND_QUEUE;
-}
-
 cl_int clFlush(cl_command_queue command_queue)
 {
     struct queue *queue = queue_get(command_queue);

@@ -15,7 +15,7 @@ HEADERS = ["cl.h", "cl_ext.h", "cl_gl.h", "cl_egl.h", "cl_icd.h", "cl_layer.h"]
 PREPARE = "#define CL_USE_DEPRECATED_OPENCL_1_0_APIS\n" + "".join(
     f"#include <CL/{name}>\n" for name in HEADERS
 )
-KINDS = ("written", "info", "retain", "release", "command", "alias", "refused", "absent")
+KINDS = ("written", "info", "retain", "release", "command", "alias", "derived", "refused", "absent")
 
 # Handle type -> our object's type (None: no such object exists), error, test sample.
 HANDLES = {
@@ -162,6 +162,10 @@ class Call:
         if len(words) < 2 or words[1] not in KINDS:
             fail(f"{where}: '{line}' is none of {', '.join(KINDS)}")
         self.name, self.kind, rest = words[0], words[1], words[2:]
+        self.expression = ""
+        if self.kind == "derived":
+            options = [w for w in rest if re.match(r"(optional|bad)=|hidden$", w)]
+            self.expression, rest = " ".join(w for w in rest if w not in options), options
         self.hidden = "hidden" in rest
         self.optional = {w.split("=")[1] for w in rest if w.startswith("optional=")}
         self.bad = dict(w.split("=")[1].split(":") for w in rest if w.startswith("bad="))
@@ -495,7 +499,8 @@ class Info:
         for name, *answers in self.rows:
             kind, _, what = answers[remote].partition(" ")
             lines += [f"    case {name}:", f"        return {self.answer(kind, what, references)};"]
-        return lines + ["    default:", "        return CL_INVALID_VALUE;", "    }", "}", ""]
+        lines += ["    default:", "        return CL_INVALID_VALUE;", "    }", "}", ""]
+        return [line.replace("$2", self.function.parameters[1].name) for line in lines]
 
     def answer(self, kind, what, references):
         if kind == "references":
@@ -556,7 +561,15 @@ def alias_entry(call):
     return f"{call.function.head()}\n{{\n    return {call.words[0]}({arguments});\n}}\n"
 
 
-def refused_entry(call):
+def derived_entry(call):
+    """Another call with other arguments; parameters that it leaves out are not used."""
+    lines = [call.function.head(), "{"]
+    lines += [f"    (void){p.name};" for p in call.function.parameters
+              if not re.search(rf"\b{p.name}\b", call.expression)]
+    return "\n".join(lines + [f"    return {call.expression};", "}", ""])
+
+
+def refused_entry(call, get="object_get", kind="OBJECT_"):
     function = call.function
     lines = [function.head(), "{"]
     used = set()
@@ -568,7 +581,7 @@ def refused_entry(call):
             return [f"{indent}return;"]
         if function.errcode:
             used.add(function.errcode)
-            return [f"{indent}return refuse({function.errcode}, {error});"]
+            return [f"{indent}return created(NULL, {error}, {function.errcode});"]
         return [f"{indent}return NULL;"]
 
     for p in function.parameters:
@@ -579,7 +592,7 @@ def refused_entry(call):
             break
         used.add(p.name)
         given = f"{p.name} && " if p.name in call.optional else ""
-        lines.append(f"    if ({given}!object_get({p.name}, {object_type}))")
+        lines.append(f"    if ({given}!{get}({p.name}, {object_type.replace('OBJECT_', kind)}))")
         lines += leave(error, "        ")
     last = leave(call.words[0], "    ")
     lines += [f"    (void){p.name};" for p in function.parameters if p.name not in used]
@@ -633,17 +646,11 @@ def generated_source(calls, members, commands, infos):
         '#include "state/program/kernel.h"',
         '#include "state/program/sampler.h"',
         '#include "state/opencl/checks.h"',
+        '#include "state/opencl/derived.h"',
         "",
         "static inline struct checked_memory checked_memory(const struct memory *memory)",
         "{",
         "    return (struct checked_memory){memory, memory->flags, memory->size, memory->origin, memory->root, memory->image};",
-        "}",
-        "",
-        "static void *refuse(cl_int *errcode, cl_int error)",
-        "{",
-        "    if (errcode)",
-        "        *errcode = error;",
-        "    return NULL;",
         "}",
         "",
         "static cl_int hold_uses(struct command *command)",
@@ -676,6 +683,8 @@ def generated_source(calls, members, commands, infos):
             lines.append(count_entry(call))
         elif call.kind == "alias":
             lines.append(alias_entry(call))
+        elif call.kind == "derived":
+            lines.append(derived_entry(call))
         elif call.kind == "refused":
             lines.append(refused_entry(call))
     return lines + dispatch_table(members, calls) + address_table(calls)

@@ -24,16 +24,16 @@ struct checked_memory {
 };
 
 /** May the host read, or write, the object? */
-static inline cl_int check_host_reads(struct checked_memory memory)
+static inline cl_int check_host_reads(cl_mem_flags flags)
 {
-    return memory.flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS) ? CL_INVALID_OPERATION
-                                                                           : CL_SUCCESS;
+    return flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS) ? CL_INVALID_OPERATION
+                                                                    : CL_SUCCESS;
 }
 
-static inline cl_int check_host_writes(struct checked_memory memory)
+static inline cl_int check_host_writes(cl_mem_flags flags)
 {
-    return memory.flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS) ? CL_INVALID_OPERATION
-                                                                          : CL_SUCCESS;
+    return flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS) ? CL_INVALID_OPERATION
+                                                                   : CL_SUCCESS;
 }
 
 /* ---- buffers ---- */
@@ -50,7 +50,7 @@ static inline cl_int check_read_buffer(struct checked_memory buffer, size_t offs
 {
     if (!ptr || !check_run_fits(buffer, offset, size, empty_allowed))
         return CL_INVALID_VALUE;
-    return check_host_reads(buffer);
+    return check_host_reads(buffer.flags);
 }
 
 static inline cl_int check_write_buffer(struct checked_memory buffer, size_t offset, size_t size,
@@ -58,7 +58,7 @@ static inline cl_int check_write_buffer(struct checked_memory buffer, size_t off
 {
     if (!ptr || !check_run_fits(buffer, offset, size, empty_allowed))
         return CL_INVALID_VALUE;
-    return check_host_writes(buffer);
+    return check_host_writes(buffer.flags);
 }
 
 static inline bool check_boxes_fit(struct checked_memory buffer, const size_t buffer_origin[3],
@@ -81,7 +81,7 @@ static inline cl_int check_read_buffer_rect(struct checked_memory buffer,
     if (!ptr || !check_boxes_fit(buffer, buffer_origin, host_origin, region, buffer_row,
                                  buffer_slice, host_row, host_slice))
         return CL_INVALID_VALUE;
-    return check_host_reads(buffer);
+    return check_host_reads(buffer.flags);
 }
 
 static inline cl_int check_write_buffer_rect(struct checked_memory buffer,
@@ -93,7 +93,7 @@ static inline cl_int check_write_buffer_rect(struct checked_memory buffer,
     if (!ptr || !check_boxes_fit(buffer, buffer_origin, host_origin, region, buffer_row,
                                  buffer_slice, host_row, host_slice))
         return CL_INVALID_VALUE;
-    return check_host_writes(buffer);
+    return check_host_writes(buffer.flags);
 }
 
 static inline cl_int check_fill_buffer(struct checked_memory buffer, size_t pattern_size,
@@ -157,7 +157,7 @@ static inline cl_int check_read_image(struct checked_memory image, const size_t 
     if (!ptr || !image_has(image.image, origin, region) ||
         !image_pitches_fit(image.image, region, row_pitch, slice_pitch))
         return CL_INVALID_VALUE;
-    return check_host_reads(image);
+    return check_host_reads(image.flags);
 }
 
 static inline cl_int check_write_image(struct checked_memory image, const size_t origin[3],
@@ -167,7 +167,7 @@ static inline cl_int check_write_image(struct checked_memory image, const size_t
     if (!ptr || !image_has(image.image, origin, region) ||
         !image_pitches_fit(image.image, region, row_pitch, slice_pitch))
         return CL_INVALID_VALUE;
-    return check_host_writes(image);
+    return check_host_writes(image.flags);
 }
 
 static inline cl_int check_fill_image(struct checked_memory image, const size_t origin[3],
@@ -224,7 +224,7 @@ static inline cl_int check_copy_buffer_to_image(struct checked_memory buffer,
 /* ---- maps ---- */
 
 /** What a map is allowed of an object (5.5.3). */
-static inline cl_int check_map_flags(struct checked_memory memory, cl_map_flags flags)
+static inline cl_int check_map_flags(cl_mem_flags memory, cl_map_flags flags)
 {
     const cl_map_flags writes = CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
     if ((flags & ~(CL_MAP_READ | writes)) ||
