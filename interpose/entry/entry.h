@@ -4,6 +4,7 @@
 #include "interpose/entry/calls.h"
 #include "interpose/entry/start.h"
 #include "state/object/context.h"
+#include "state/opencl/create.h"
 #include "state/opencl/info.h"
 
 /* What the hand-written entry points have in common. */

@@ -25,55 +25,17 @@ static cl_int entry_image_check_format(cl_mem_flags flags, const cl_image_format
                                       : CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
 }
 
-/* 5.3.1: the largest extents that the program was told of, for each type. */
-static const struct {
-    cl_mem_object_type type;
-    cl_device_info width, height, depth, layers; /* 0: the type has none */
-} largest[] = {
-    {CL_MEM_OBJECT_IMAGE1D, CL_DEVICE_IMAGE2D_MAX_WIDTH, 0, 0, 0},
-    {CL_MEM_OBJECT_IMAGE1D_BUFFER, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, 0, 0, 0},
-    {CL_MEM_OBJECT_IMAGE1D_ARRAY, CL_DEVICE_IMAGE2D_MAX_WIDTH, 0, 0,
-     CL_DEVICE_IMAGE_MAX_ARRAY_SIZE},
-    {CL_MEM_OBJECT_IMAGE2D, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE2D_MAX_HEIGHT, 0, 0},
-    {CL_MEM_OBJECT_IMAGE2D_ARRAY, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE2D_MAX_HEIGHT, 0,
-     CL_DEVICE_IMAGE_MAX_ARRAY_SIZE},
-    {CL_MEM_OBJECT_IMAGE3D, CL_DEVICE_IMAGE3D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_HEIGHT,
-     CL_DEVICE_IMAGE3D_MAX_DEPTH, 0},
-};
-
-/* Either is wrong in its own way: nothing at all, and more than there is. */
-static cl_int entry_image_check_extent(size_t extent, cl_device_info name)
+/* What the program was told of. */
+static uint64_t entry_image_most(const void *told, cl_device_info limit)
 {
-    if (name == 0)
-        return CL_SUCCESS;
-    if (extent == 0)
-        return CL_INVALID_IMAGE_DESCRIPTOR;
-    return extent <= devinfo_scalar(&the_present.device, name, UINT64_MAX) ? CL_SUCCESS
-                                                                           : CL_INVALID_IMAGE_SIZE;
-}
-
-static cl_int entry_image_check_extents(const cl_image_desc *desc)
-{
-    size_t i = 0;
-    while (i < ARRAY_SIZE(largest) && largest[i].type != desc->image_type)
-        i++;
-    if (i == ARRAY_SIZE(largest))
-        return CL_INVALID_IMAGE_DESCRIPTOR;
-    cl_int error = entry_image_check_extent(desc->image_width, largest[i].width);
-    if (error == CL_SUCCESS)
-        error = entry_image_check_extent(desc->image_height, largest[i].height);
-    if (error == CL_SUCCESS)
-        error = entry_image_check_extent(desc->image_depth, largest[i].depth);
-    return error == CL_SUCCESS ? entry_image_check_extent(desc->image_array_size, largest[i].layers)
-                               : error;
+    return devinfo_scalar(told, limit, UINT64_MAX);
 }
 
 /* Access flags that the image inherits from what it is made from, for its format's sake. */
 static cl_mem_flags entry_image_access_flags(cl_mem_flags flags, const cl_image_desc *desc)
 {
-    const cl_mem_flags access = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
     const struct memory *source = memory_get(desc->mem_object);
-    return (flags & access) || !source ? flags : flags | (source->flags & access);
+    return (flags & MEMORY_ACCESS) || !source ? flags : flags | (source->flags & MEMORY_ACCESS);
 }
 
 static cl_int entry_image_create_image(cl_context context, const cl_mem_properties *properties,
@@ -84,7 +46,8 @@ static cl_int entry_image_create_image(cl_context context, const cl_mem_properti
     struct context *c = context_get(context);
     if (!c)
         return CL_INVALID_CONTEXT;
-    cl_int error = desc ? entry_image_check_extents(desc) : CL_INVALID_IMAGE_DESCRIPTOR;
+    cl_int error = desc ? image_extents_check(desc, entry_image_most, &the_present.device)
+                        : CL_INVALID_IMAGE_DESCRIPTOR;
     if (error == CL_SUCCESS)
         error = entry_image_check_format(entry_image_access_flags(flags, desc), format,
                                          desc->image_type);

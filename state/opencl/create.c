@@ -8,26 +8,27 @@
 _Static_assert(sizeof(cl_context_properties) == sizeof(cl_properties),
                "all lists of properties are copied alike");
 
-void *properties_copy(const void *list, size_t *ret_count)
+size_t properties_count(const void *list)
 {
     const cl_properties *properties = list;
     size_t count = 0;
-    *ret_count = 0;
-    if (!properties)
-        return NULL;
-    while (properties[count] != 0)
+    while (properties && properties[count] != 0)
         count += 2;
-    count++;
-    void *copy = malloc(count * sizeof(*properties));
-    if (copy) {
-        memcpy(copy, list, count * sizeof(*properties));
-        *ret_count = count;
-    }
+    return properties ? count + 1 : 0;
+}
+
+void *properties_copy(const void *list, size_t *ret_count)
+{
+    size_t count = properties_count(list);
+    void *copy = count ? malloc(count * sizeof(cl_properties)) : NULL;
+    if (copy)
+        memcpy(copy, list, count * sizeof(cl_properties));
+    *ret_count = copy ? count : 0;
     return copy;
 }
 
 cl_int context_properties_check(const cl_context_properties *list,
-                                const void *(*get)(cl_platform_id platform),
+                                bool (*is_platform)(cl_platform_id platform),
                                 cl_platform_id *ret_platform)
 {
     bool sync = false;
@@ -37,7 +38,7 @@ cl_int context_properties_check(const cl_context_properties *list,
         case CL_CONTEXT_PLATFORM:
             if (*ret_platform)
                 return CL_INVALID_PROPERTY;
-            if (!list[1] || !get((cl_platform_id)list[1]))
+            if (!is_platform((cl_platform_id)list[1]))
                 return CL_INVALID_PLATFORM;
             *ret_platform = (cl_platform_id)list[1];
             break;
@@ -151,24 +152,6 @@ cl_int sampler_check(const struct sampler_choice *choice)
 }
 
 /* ---- memory objects ---- */
-
-static bool memory_more_than_one(cl_mem_flags flags)
-{
-    return (flags & (flags - 1)) != 0;
-}
-
-bool memory_flags_valid(cl_mem_flags flags, cl_mem_flags offered)
-{
-    return (flags & ~offered) == 0 && !memory_more_than_one(flags & MEMORY_ACCESS) &&
-           !memory_more_than_one(flags & MEMORY_HOST) &&
-           !((flags & CL_MEM_USE_HOST_PTR) &&
-             (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)));
-}
-
-bool memory_host_ptr_valid(cl_mem_flags flags, const void *host_ptr)
-{
-    return (host_ptr != NULL) == ((flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0);
-}
 
 bool memory_flags_inherit(cl_mem_flags source, cl_mem_flags own, cl_mem_flags *flags)
 {

@@ -12,18 +12,21 @@
  * the remote driver. Pure.
  */
 
-/** A list of pairs that ends with 0, copied; NULL for NULL, with @ret_count 0, or without memory.
- * @ret_count  Elements, the final 0 included. The caller's (free()). */
+/** Elements of a list of pairs, the 0 at its end included; 0 of NULL. */
+size_t properties_count(const void *list);
+/** The list copied, for the caller to free; NULL for NULL or without memory, then with @ret_count
+ * 0.
+ */
 void *properties_copy(const void *list, size_t *ret_count);
 
 /**
  * 4.4: each property once, each known, each value valid.
  *
- * @get  Is it a platform? NULL if not.
+ * @is_platform  Is it a valid handle?
  * @ret_platform  The one that is named, or NULL.
  */
 cl_int context_properties_check(const cl_context_properties *list,
-                                const void *(*get)(cl_platform_id platform),
+                                bool (*is_platform)(cl_platform_id platform),
                                 cl_platform_id *ret_platform);
 
 /** What queues of a device may have. */
@@ -53,9 +56,18 @@ cl_int sampler_check(const struct sampler_choice *choice);
 #define MEMORY_FLAGS (MEMORY_ACCESS | MEMORY_HOST | MEMORY_POINTER)
 
 /** 5.2.1: no flag but @offered, and none of those that exclude each other. */
-bool memory_flags_valid(cl_mem_flags flags, cl_mem_flags offered);
+static inline bool memory_flags_valid(cl_mem_flags flags, cl_mem_flags offered)
+{
+    cl_mem_flags access = flags & MEMORY_ACCESS, host = flags & MEMORY_HOST;
+    return (flags & ~offered) == 0 && (access & (access - 1)) == 0 && (host & (host - 1)) == 0 &&
+           !((flags & CL_MEM_USE_HOST_PTR) &&
+             (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)));
+}
 /** 5.2.1: a pointer is given where the flags say so, and nowhere else. */
-bool memory_host_ptr_valid(cl_mem_flags flags, const void *host_ptr);
+static inline bool memory_host_ptr_valid(cl_mem_flags flags, const void *host_ptr)
+{
+    return (host_ptr != NULL) == ((flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0);
+}
 /** 5.2.1 and 5.3.1, of sub-buffers and images made from an object with flags @source: what is not
  * said is inherited, and must not widen what the source has. @own: the flags that they may say. */
 bool memory_flags_inherit(cl_mem_flags source, cl_mem_flags own, cl_mem_flags *flags);

@@ -70,9 +70,9 @@ cl_int ending_add(struct client *client, struct ending **list, void (*call)(stru
 
 /* ---- calls ---- */
 
-static const void *context_find_platform(cl_platform_id platform)
+static bool context_is_platform(cl_platform_id platform)
 {
-    return platform_get(platform);
+    return platform_get(platform) != NULL;
 }
 
 static cl_int context_create_context(const cl_context_properties *properties, cl_uint count,
@@ -82,7 +82,7 @@ static cl_int context_create_context(const cl_context_properties *properties, cl
                                      void *data, struct context **ret_context)
 {
     cl_platform_id platform = NULL;
-    cl_int error = context_properties_check(properties, context_find_platform, &platform);
+    cl_int error = context_properties_check(properties, context_is_platform, &platform);
     if (error)
         return error;
     if (count == 0 || !devices || (!notify && data))
@@ -152,7 +152,7 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
     cl_device_id devices[256];
     cl_uint count = 0;
     struct context *context = NULL;
-    cl_int error = context_properties_check(properties, context_find_platform, &platform);
+    cl_int error = context_properties_check(properties, context_is_platform, &platform);
     if (error == CL_SUCCESS && !platform) {
         if (clients_platforms(&all) == 0)
             return created(NULL, CL_INVALID_PLATFORM, errcode_ret);
