@@ -3,8 +3,9 @@
 
 #include "interpose/entry/calls.h"
 #include "interpose/entry/start.h"
-#include "state/base/info.h"
 #include "state/object/context.h"
+#include "state/opencl/create.h"
+#include "state/opencl/info.h"
 
 /* What the hand-written entry points have in common. */
 
@@ -22,48 +23,25 @@ static inline struct context *context_get(cl_context handle)
     return object_get(handle, OBJECT_CONTEXT);
 }
 
-/** What a call that creates returns: @object, or NULL with the error. */
-static inline void *entry_created(void *object, cl_int error, cl_int *errcode_ret)
-{
-    if (errcode_ret)
-        *errcode_ret = error;
-    return error == CL_SUCCESS ? object : NULL;
-}
-
-/** The program's arguments of a clGet*Info call. */
-struct info_request {
-    size_t param_value_size;
-    void *param_value;
-    size_t *ret_size;
-};
-
-static inline cl_int info_bytes(const struct info_request *request, const void *value, size_t size)
-{
-    return info_answer(value, size, request->param_value_size, request->param_value,
-                       request->ret_size);
-}
-static inline cl_int info_uint(const struct info_request *request, cl_uint value)
-{
-    return info_bytes(request, &value, sizeof(value));
-}
-static inline cl_int info_size(const struct info_request *request, size_t value)
-{
-    return info_bytes(request, &value, sizeof(value));
-}
-/** Any 64-bit one: bit-fields and times. */
-static inline cl_int info_ulong(const struct info_request *request, cl_ulong value)
-{
-    return info_bytes(request, &value, sizeof(value));
-}
-/** The program's own pointer, or a handle that needs no reference to be valid. */
-static inline cl_int info_pointer(const struct info_request *request, const void *value)
-{
-    return info_bytes(request, &value, sizeof(value));
-}
 /** A handle to what an object is made of; NULL is allowed. */
 static inline cl_int info_object(const struct info_request *request, void *object)
 {
     return info_pointer(request, object_lend(object));
 }
+
+/* Answers of info.txt that are more than an expression. */
+struct event;
+struct kernel;
+struct program;
+cl_int context_answer_devices(const struct context *context, const struct info_request *request);
+cl_uint event_refs(const struct event *event);
+cl_int kernel_answer_attributes(struct kernel *kernel, const struct info_request *request);
+cl_int program_answer_binaries(struct program *program, const struct info_request *request);
+cl_int program_answer_binary_sizes(struct program *program, const struct info_request *request);
+cl_int program_answer_devices(const struct program *program, const struct info_request *request);
+cl_int program_answer_il(const struct program *program, const struct info_request *request);
+cl_int program_answer_kernels(struct program *program, cl_program_info name,
+                              const struct info_request *request);
+cl_int program_answer_source(const struct program *program, const struct info_request *request);
 
 #endif

@@ -2,30 +2,9 @@
 #include "interpose/entry/entry_device.h"
 #include "state/object/lost.h"
 
-/* 4.4: each property once, each known, each value valid. */
-static cl_int entry_context_check_properties(const cl_context_properties *properties)
+static bool entry_context_is_platform(cl_platform_id platform)
 {
-    bool platform = false, sync = false;
-    for (; properties && properties[0] != 0; properties += 2) {
-        switch (properties[0]) {
-        case CL_CONTEXT_PLATFORM:
-            if (platform)
-                return CL_INVALID_PROPERTY;
-            /* C asks for an integer here, of the size of a handle. */
-            if (!object_get((const void *)properties[1], OBJECT_PLATFORM))
-                return CL_INVALID_PLATFORM;
-            platform = true;
-            break;
-        case CL_CONTEXT_INTEROP_USER_SYNC:
-            if (sync || (properties[1] != CL_FALSE && properties[1] != CL_TRUE))
-                return CL_INVALID_PROPERTY;
-            sync = true;
-            break;
-        default:
-            return CL_INVALID_PROPERTY;
-        }
-    }
-    return CL_SUCCESS;
+    return object_get(platform, OBJECT_PLATFORM) != NULL;
 }
 
 /* The virtual devices that a list of handles names, each once. */
@@ -72,14 +51,15 @@ cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_
     struct context *context = NULL;
     struct vdev *vdevs[VDEVS];
     cl_uint count = 0;
-    cl_int error = entry_context_check_properties(properties);
+    cl_platform_id platform;
+    cl_int error = context_properties_check(properties, entry_context_is_platform, &platform);
     if (error == CL_SUCCESS && (!devices || num_devices == 0 || (!pfn_notify && user_data)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
         error = entry_context_collect_vdevs(num_devices, devices, vdevs, &count);
     if (error == CL_SUCCESS)
         error = entry_context_create(properties, count, vdevs, pfn_notify, user_data, &context);
-    return entry_created(context, error, errcode_ret);
+    return created(context, error, errcode_ret);
 }
 
 cl_context
@@ -90,37 +70,24 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
     struct context *context = NULL;
     struct vdev *vdevs[VDEVS];
     cl_uint count = 0;
-    cl_int error = start() == 0 ? entry_context_check_properties(properties) : CL_INVALID_PLATFORM;
+    cl_platform_id platform;
+    cl_int error = start() == 0
+                       ? context_properties_check(properties, entry_context_is_platform, &platform)
+                       : CL_INVALID_PLATFORM;
     if (error == CL_SUCCESS && !pfn_notify && user_data)
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
         error = device_select(device_type, vdevs, &count);
     if (error == CL_SUCCESS)
         error = entry_context_create(properties, count, vdevs, pfn_notify, user_data, &context);
-    return entry_created(context, error, errcode_ret);
+    return created(context, error, errcode_ret);
 }
 
-cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t param_value_size,
-                        void *param_value, size_t *param_value_size_ret)
+cl_int context_answer_devices(const struct context *context, const struct info_request *request)
 {
-    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    const struct context *c = context_get(context);
-    if (!c)
-        return CL_INVALID_CONTEXT;
-    switch (param_name) {
-    case CL_CONTEXT_REFERENCE_COUNT:
-        return info_uint(&request, object_refs(c));
-    case CL_CONTEXT_NUM_DEVICES:
-        return info_uint(&request, c->vdev_count);
-    case CL_CONTEXT_DEVICES:
-        for (cl_uint i = 0; i < c->vdev_count; i++)
-            object_lend(c->vdevs[i]);
-        return info_bytes(&request, c->vdevs, c->vdev_count * sizeof(c->vdevs[0]));
-    case CL_CONTEXT_PROPERTIES:
-        return info_bytes(&request, c->properties, c->property_count * sizeof(c->properties[0]));
-    default:
-        return CL_INVALID_VALUE;
-    }
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        object_lend(context->vdevs[i]);
+    return info_bytes(request, context->vdevs, context->vdev_count * sizeof(context->vdevs[0]));
 }
 
 cl_int clSetContextDestructorCallback(cl_context context,

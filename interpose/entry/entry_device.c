@@ -79,8 +79,8 @@ static cl_int entry_device_part_info(const struct vdev *vdev, cl_device_info nam
     case CL_DEVICE_PARTITION_MAX_SUB_DEVICES:
     case CL_DEVICE_PARTITION_PROPERTIES:
     case CL_DEVICE_PARTITION_AFFINITY_DOMAIN:
-        return part->device.cl->clGetDeviceInfo(part->device.id, name, request->param_value_size,
-                                                request->param_value, request->ret_size);
+        return part->device.cl->clGetDeviceInfo(part->device.id, name, request->size,
+                                                request->value, request->ret_size);
     default:
         return CL_INVALID_VALUE;
     }

@@ -29,7 +29,7 @@ cl_event clCreateUserEvent(cl_context context, cl_int *errcode_ret)
         else
             error = CL_OUT_OF_HOST_MEMORY;
     }
-    return entry_created(event, error, errcode_ret);
+    return created(event, error, errcode_ret);
 }
 
 cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
@@ -46,30 +46,11 @@ cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
              : CL_INVALID_EVENT;
 }
 
-cl_int clGetEventInfo(cl_event event, cl_event_info param_name, size_t param_value_size,
-                      void *param_value, size_t *param_value_size_ret)
+cl_uint event_refs(const struct event *event)
 {
-    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    struct event *e = event_get(event);
-    if (!e)
-        return CL_INVALID_EVENT;
-    switch (param_name) {
-    case CL_EVENT_COMMAND_QUEUE:
-        return info_object(&request, e->queue);
-    case CL_EVENT_CONTEXT:
-        return info_object(&request, e->context);
-    case CL_EVENT_COMMAND_TYPE:
-        return info_uint(&request, e->type);
-    case CL_EVENT_COMMAND_EXECUTION_STATUS:
-        return info_uint(&request, (cl_uint)event_status(e));
-    case CL_EVENT_REFERENCE_COUNT: {
-        /* In a callback of an event that the program released, ours is the one reference. */
-        cl_uint refs = object_refs(e) - atomic_load(&e->callback_refs);
-        return info_uint(&request, refs ? refs : 1);
-    }
-    default:
-        return CL_INVALID_VALUE;
-    }
+    /* In a callback of an event that the program released, ours is the one reference. */
+    cl_uint refs = object_refs(event) - atomic_load(&event->callback_refs);
+    return refs ? refs : 1;
 }
 
 cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info param_name,

@@ -25,55 +25,17 @@ static cl_int entry_image_check_format(cl_mem_flags flags, const cl_image_format
                                       : CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
 }
 
-/* 5.3.1: the largest extents that the program was told of, for each type. */
-static const struct {
-    cl_mem_object_type type;
-    cl_device_info width, height, depth, layers; /* 0: the type has none */
-} largest[] = {
-    {CL_MEM_OBJECT_IMAGE1D, CL_DEVICE_IMAGE2D_MAX_WIDTH, 0, 0, 0},
-    {CL_MEM_OBJECT_IMAGE1D_BUFFER, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, 0, 0, 0},
-    {CL_MEM_OBJECT_IMAGE1D_ARRAY, CL_DEVICE_IMAGE2D_MAX_WIDTH, 0, 0,
-     CL_DEVICE_IMAGE_MAX_ARRAY_SIZE},
-    {CL_MEM_OBJECT_IMAGE2D, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE2D_MAX_HEIGHT, 0, 0},
-    {CL_MEM_OBJECT_IMAGE2D_ARRAY, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE2D_MAX_HEIGHT, 0,
-     CL_DEVICE_IMAGE_MAX_ARRAY_SIZE},
-    {CL_MEM_OBJECT_IMAGE3D, CL_DEVICE_IMAGE3D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_HEIGHT,
-     CL_DEVICE_IMAGE3D_MAX_DEPTH, 0},
-};
-
-/* Either is wrong in its own way: nothing at all, and more than there is. */
-static cl_int entry_image_check_extent(size_t extent, cl_device_info name)
+/* What the program was told of. */
+static uint64_t entry_image_most(const void *told, cl_device_info limit)
 {
-    if (name == 0)
-        return CL_SUCCESS;
-    if (extent == 0)
-        return CL_INVALID_IMAGE_DESCRIPTOR;
-    return extent <= devinfo_scalar(&the_present.device, name, UINT64_MAX) ? CL_SUCCESS
-                                                                           : CL_INVALID_IMAGE_SIZE;
-}
-
-static cl_int entry_image_check_extents(const cl_image_desc *desc)
-{
-    size_t i = 0;
-    while (i < ARRAY_SIZE(largest) && largest[i].type != desc->image_type)
-        i++;
-    if (i == ARRAY_SIZE(largest))
-        return CL_INVALID_IMAGE_DESCRIPTOR;
-    cl_int error = entry_image_check_extent(desc->image_width, largest[i].width);
-    if (error == CL_SUCCESS)
-        error = entry_image_check_extent(desc->image_height, largest[i].height);
-    if (error == CL_SUCCESS)
-        error = entry_image_check_extent(desc->image_depth, largest[i].depth);
-    return error == CL_SUCCESS ? entry_image_check_extent(desc->image_array_size, largest[i].layers)
-                               : error;
+    return devinfo_scalar(told, limit, UINT64_MAX);
 }
 
 /* Access flags that the image inherits from what it is made from, for its format's sake. */
 static cl_mem_flags entry_image_access_flags(cl_mem_flags flags, const cl_image_desc *desc)
 {
-    const cl_mem_flags access = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
     const struct memory *source = memory_get(desc->mem_object);
-    return (flags & access) || !source ? flags : flags | (source->flags & access);
+    return (flags & MEMORY_ACCESS) || !source ? flags : flags | (source->flags & MEMORY_ACCESS);
 }
 
 static cl_int entry_image_create_image(cl_context context, const cl_mem_properties *properties,
@@ -84,22 +46,14 @@ static cl_int entry_image_create_image(cl_context context, const cl_mem_properti
     struct context *c = context_get(context);
     if (!c)
         return CL_INVALID_CONTEXT;
-    cl_int error = desc ? entry_image_check_extents(desc) : CL_INVALID_IMAGE_DESCRIPTOR;
+    cl_int error = desc ? image_extents_check(desc, entry_image_most, &the_present.device)
+                        : CL_INVALID_IMAGE_DESCRIPTOR;
     if (error == CL_SUCCESS)
         error = entry_image_check_format(entry_image_access_flags(flags, desc), format,
                                          desc->image_type);
     if (error != CL_SUCCESS)
         return error;
     return memory_create_image(c, properties, flags, format, desc, host_ptr, ret_memory);
-}
-
-cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_format *image_format,
-                     const cl_image_desc *image_desc, void *host_ptr, cl_int *errcode_ret)
-{
-    struct memory *memory = NULL;
-    cl_int error =
-        entry_image_create_image(context, NULL, flags, image_format, image_desc, host_ptr, &memory);
-    return entry_created(memory, error, errcode_ret);
 }
 
 cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *properties,
@@ -110,54 +64,7 @@ cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *
     struct memory *memory = NULL;
     cl_int error = entry_image_create_image(context, properties, flags, image_format, image_desc,
                                             host_ptr, &memory);
-    return entry_created(memory, error, errcode_ret);
-}
-
-/* The calls of 1.1 have sizes where 1.2 has a descriptor, and an error of their own for them. */
-static cl_mem entry_image_create_sized(cl_context context, cl_mem_flags flags,
-                                       const cl_image_format *format, const cl_image_desc *desc,
-                                       bool sized, void *host_ptr, cl_int *errcode_ret)
-{
-    struct memory *memory = NULL;
-    cl_int error = context_get(context) ? CL_INVALID_IMAGE_SIZE : CL_INVALID_CONTEXT;
-    if (error != CL_INVALID_CONTEXT && sized)
-        error = entry_image_create_image(context, NULL, flags, format, desc, host_ptr, &memory);
-    if (error == CL_INVALID_IMAGE_DESCRIPTOR)
-        error = CL_INVALID_IMAGE_SIZE;
-    return entry_created(memory, error, errcode_ret);
-}
-
-cl_mem clCreateImage2D(cl_context context, cl_mem_flags flags, const cl_image_format *image_format,
-                       size_t image_width, size_t image_height, size_t image_row_pitch,
-                       void *host_ptr, cl_int *errcode_ret)
-{
-    const cl_image_desc desc = {
-        .image_type = CL_MEM_OBJECT_IMAGE2D,
-        .image_width = image_width,
-        .image_height = image_height,
-        .image_row_pitch = image_row_pitch,
-    };
-    bool sized = image_width != 0 && image_height != 0;
-    return entry_image_create_sized(context, flags, image_format, &desc, sized, host_ptr,
-                                    errcode_ret);
-}
-
-cl_mem clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_format *image_format,
-                       size_t image_width, size_t image_height, size_t image_depth,
-                       size_t image_row_pitch, size_t image_slice_pitch, void *host_ptr,
-                       cl_int *errcode_ret)
-{
-    const cl_image_desc desc = {
-        .image_type = CL_MEM_OBJECT_IMAGE3D,
-        .image_width = image_width,
-        .image_height = image_height,
-        .image_depth = image_depth,
-        .image_row_pitch = image_row_pitch,
-        .image_slice_pitch = image_slice_pitch,
-    };
-    bool sized = image_width != 0 && image_height != 0 && image_depth > 1;
-    return entry_image_create_sized(context, flags, image_format, &desc, sized, host_ptr,
-                                    errcode_ret);
+    return created(memory, error, errcode_ret);
 }
 
 cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,
@@ -168,66 +75,4 @@ cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,
         return CL_INVALID_CONTEXT;
     return present_image_formats(&the_present, flags, image_type, num_entries, image_formats,
                                  num_image_formats);
-}
-
-/* 5.3.6: of which types each extent and pitch is; 0 for the others. */
-static size_t entry_image_extent(const struct memory *memory, cl_image_info name)
-{
-    const struct image_shape *shape = memory->image;
-    bool array =
-        memory->type == CL_MEM_OBJECT_IMAGE1D_ARRAY || memory->type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
-    bool high = memory->type == CL_MEM_OBJECT_IMAGE2D || memory->type == CL_MEM_OBJECT_IMAGE3D ||
-                memory->type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
-    bool deep = memory->type == CL_MEM_OBJECT_IMAGE3D;
-    switch (name) {
-    case CL_IMAGE_HEIGHT:
-        return high ? shape->dims[1] : 0;
-    case CL_IMAGE_DEPTH:
-        return deep ? shape->dims[2] : 0;
-    case CL_IMAGE_ARRAY_SIZE:
-        return array ? shape->dims[high ? 2 : 1] : 0;
-    case CL_IMAGE_SLICE_PITCH:
-        return image_slice_argument(shape);
-    default:
-        return 0;
-    }
-}
-
-/* 5.3.6: the buffer that the image is made from; an image made from an image has none. */
-static struct memory *entry_image_source_buffer(const struct memory *memory)
-{
-    struct memory *source = memory->associated;
-    return source && source->type == CL_MEM_OBJECT_BUFFER ? source : NULL;
-}
-
-cl_int clGetImageInfo(cl_mem image, cl_image_info param_name, size_t param_value_size,
-                      void *param_value, size_t *param_value_size_ret)
-{
-    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    const struct memory *memory = memory_get(image);
-    if (!memory || !memory->image)
-        return CL_INVALID_MEM_OBJECT;
-    const struct image_shape *shape = memory->image;
-    switch (param_name) {
-    case CL_IMAGE_FORMAT:
-        return info_bytes(&request, &shape->format, sizeof(shape->format));
-    case CL_IMAGE_ELEMENT_SIZE:
-        return info_size(&request, shape->element_size);
-    case CL_IMAGE_ROW_PITCH:
-        return info_size(&request, image_row_answer(shape));
-    case CL_IMAGE_WIDTH:
-        return info_size(&request, shape->dims[0]);
-    case CL_IMAGE_HEIGHT:
-    case CL_IMAGE_DEPTH:
-    case CL_IMAGE_ARRAY_SIZE:
-    case CL_IMAGE_SLICE_PITCH:
-        return info_size(&request, entry_image_extent(memory, param_name));
-    case CL_IMAGE_BUFFER:
-        return info_object(&request, entry_image_source_buffer(memory));
-    case CL_IMAGE_NUM_MIP_LEVELS:
-    case CL_IMAGE_NUM_SAMPLES:
-        return info_uint(&request, 0);
-    default:
-        return CL_INVALID_VALUE;
-    }
 }

@@ -15,7 +15,7 @@ cl_kernel clCreateKernel(cl_program program_handle, const char *name, cl_int *er
     cl_int error = !program ? CL_INVALID_PROGRAM
                    : !name  ? CL_INVALID_VALUE
                             : kernel_create(program, name, &kernel);
-    return entry_created(kernel, error, errcode_ret);
+    return created(kernel, error, errcode_ret);
 }
 
 /* The @i-th of names separated by semicolons; owned by the caller, NULL without memory. */
@@ -69,7 +69,7 @@ cl_kernel clCloneKernel(cl_kernel handle, cl_int *errcode_ret)
     struct kernel *source = kernel_get(handle);
     struct kernel *kernel = NULL;
     cl_int error = source ? kernel_clone(source, &kernel) : CL_INVALID_KERNEL;
-    return entry_created(kernel, error, errcode_ret);
+    return created(kernel, error, errcode_ret);
 }
 
 cl_int clSetKernelArg(cl_kernel handle, cl_uint index, size_t size, const void *value)
@@ -84,37 +84,16 @@ cl_int clSetKernelArg(cl_kernel handle, cl_uint index, size_t size, const void *
     return error;
 }
 
-cl_int clGetKernelInfo(cl_kernel handle, cl_kernel_info name, size_t param_value_size,
-                       void *param_value, size_t *ret_size)
+cl_int kernel_answer_attributes(struct kernel *kernel, const struct info_request *request)
 {
-    const struct info_request request = {param_value_size, param_value, ret_size};
-    struct kernel *kernel = kernel_get(handle);
-    if (!kernel)
-        return CL_INVALID_KERNEL;
-    switch (name) {
-    case CL_KERNEL_FUNCTION_NAME:
-        return info_bytes(&request, kernel->name, strlen(kernel->name) + 1);
-    case CL_KERNEL_NUM_ARGS:
-        return info_uint(&request, kernel->arg_count);
-    case CL_KERNEL_REFERENCE_COUNT:
-        return info_uint(&request, object_refs(kernel));
-    case CL_KERNEL_CONTEXT:
-        return info_object(&request, kernel->context);
-    case CL_KERNEL_PROGRAM:
-        return info_object(&request, kernel->program);
-    case CL_KERNEL_ATTRIBUTES: {
-        const void *value;
-        size_t size;
-        unsigned tries = 0;
-        cl_int error;
-        do
-            error = kernel_attributes(kernel, &value, &size);
-        while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries));
-        return error ? error : info_bytes(&request, value, size);
-    }
-    default:
-        return CL_INVALID_VALUE;
-    }
+    const void *value;
+    size_t size;
+    unsigned tries = 0;
+    cl_int error;
+    do
+        error = kernel_attributes(kernel, &value, &size);
+    while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries));
+    return error ? error : info_bytes(request, value, size);
 }
 
 cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info name,

@@ -26,7 +26,7 @@ void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
         error = map_enqueue(queue_get(command_queue), memory, map_flags, origin, region,
                             blocking_map != CL_FALSE, num_events_in_wait_list, event_wait_list,
                             event, NULL, NULL, &pointer);
-    return entry_created(pointer, error, errcode_ret);
+    return created(pointer, error, errcode_ret);
 }
 
 static bool entry_map_has_slices(const struct memory *image)
@@ -54,7 +54,7 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
                             event, image_row_pitch, &slice_pitch, &pointer);
     if (error == CL_SUCCESS && image_slice_pitch)
         *image_slice_pitch = entry_map_has_slices(memory) ? slice_pitch : 0;
-    return entry_created(pointer, error, errcode_ret);
+    return created(pointer, error, errcode_ret);
 }
 
 cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, void *mapped_ptr,

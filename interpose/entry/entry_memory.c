@@ -14,21 +14,13 @@ static cl_int entry_memory_create_buffer(cl_context context, const cl_mem_proper
     return memory_create_buffer(c, properties, flags, size, host_ptr, ret_memory);
 }
 
-cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void *host_ptr,
-                      cl_int *errcode_ret)
-{
-    struct memory *memory = NULL;
-    cl_int error = entry_memory_create_buffer(context, NULL, flags, size, host_ptr, &memory);
-    return entry_created(memory, error, errcode_ret);
-}
-
 cl_mem clCreateBufferWithProperties(cl_context context, const cl_mem_properties *properties,
                                     cl_mem_flags flags, size_t size, void *host_ptr,
                                     cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
     cl_int error = entry_memory_create_buffer(context, properties, flags, size, host_ptr, &memory);
-    return entry_created(memory, error, errcode_ret);
+    return created(memory, error, errcode_ret);
 }
 
 cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
@@ -42,7 +34,7 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
         error = memory_create_sub_buffer(
             parent, flags, buffer_create_type, buffer_create_info,
             devinfo_scalar(&the_present.device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 8) / 8, &memory);
-    return entry_created(memory, error, errcode_ret);
+    return created(memory, error, errcode_ret);
 }
 
 cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
@@ -62,40 +54,4 @@ cl_int clReleaseMemObject(cl_mem memobj)
 {
     struct memory *memory = memory_get(memobj);
     return memory && memory_release(memory) ? CL_SUCCESS : CL_INVALID_MEM_OBJECT;
-}
-
-cl_int clGetMemObjectInfo(cl_mem memobj, cl_mem_info param_name, size_t param_value_size,
-                          void *param_value, size_t *param_value_size_ret)
-{
-    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    const struct memory *memory = memory_get(memobj);
-    if (!memory)
-        return CL_INVALID_MEM_OBJECT;
-    switch (param_name) {
-    case CL_MEM_TYPE:
-        return info_uint(&request, memory->type);
-    case CL_MEM_FLAGS:
-        return info_ulong(&request, memory->flags);
-    case CL_MEM_SIZE:
-        return info_size(&request, memory->size);
-    case CL_MEM_HOST_PTR:
-        return info_pointer(&request, memory->host_ptr);
-    case CL_MEM_MAP_COUNT:
-        return info_uint(&request, atomic_load(&memory->map_count));
-    case CL_MEM_REFERENCE_COUNT:
-        return info_uint(&request, object_refs(memory));
-    case CL_MEM_CONTEXT:
-        return info_object(&request, memory->context);
-    case CL_MEM_ASSOCIATED_MEMOBJECT:
-        return info_object(&request, memory->associated);
-    case CL_MEM_OFFSET: /* an image over a sub-buffer has its bytes there, but is none itself */
-        return info_size(&request, memory->image ? 0 : memory->origin);
-    case CL_MEM_USES_SVM_POINTER:
-        return info_uint(&request, memory->uses_svm);
-    case CL_MEM_PROPERTIES:
-        return info_bytes(&request, memory->properties,
-                          memory->property_count * sizeof(memory->properties[0]));
-    default:
-        return CL_INVALID_VALUE;
-    }
 }

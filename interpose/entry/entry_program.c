@@ -84,7 +84,7 @@ static cl_program entry_program_create(struct context *context, uint32_t vdevs,
     struct program *program = NULL;
     cl_int error = program_create(context, vdevs, recipe, from_binary, &program);
     recipe_unref(recipe);
-    return entry_created(program, error, errcode_ret);
+    return created(program, error, errcode_ret);
 }
 
 cl_program clCreateProgramWithSource(cl_context context_handle, cl_uint count, const char **strings,
@@ -96,10 +96,10 @@ cl_program clCreateProgramWithSource(cl_context context_handle, cl_uint count, c
     for (cl_uint i = 0; given && i < count; i++)
         given = strings[i] != NULL;
     if (!context || !given)
-        return entry_created(NULL, context ? CL_INVALID_VALUE : CL_INVALID_CONTEXT, errcode_ret);
+        return created(NULL, context ? CL_INVALID_VALUE : CL_INVALID_CONTEXT, errcode_ret);
     int err = recipe_source(count, strings, lengths, &recipe);
     if (err)
-        return entry_created(NULL, entry_program_error_of(err), errcode_ret);
+        return created(NULL, entry_program_error_of(err), errcode_ret);
     return entry_program_create(context, entry_program_all_vdevs(context), recipe, false,
                                 errcode_ret);
 }
@@ -115,14 +115,14 @@ cl_program clCreateProgramWithIL(cl_context context_handle, const void *il, size
     struct context *context = context_get(context_handle);
     struct recipe *recipe;
     if (!context)
-        return entry_created(NULL, CL_INVALID_CONTEXT, errcode_ret);
+        return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
     if (!entry_program_has_il())
-        return entry_created(NULL, CL_INVALID_OPERATION, errcode_ret);
+        return created(NULL, CL_INVALID_OPERATION, errcode_ret);
     if (!il || length == 0)
-        return entry_created(NULL, CL_INVALID_VALUE, errcode_ret);
+        return created(NULL, CL_INVALID_VALUE, errcode_ret);
     int err = recipe_il(il, length, &recipe);
     if (err)
-        return entry_created(NULL, entry_program_error_of(err), errcode_ret);
+        return created(NULL, entry_program_error_of(err), errcode_ret);
     return entry_program_create(context, entry_program_all_vdevs(context), recipe, false,
                                 errcode_ret);
 }
@@ -187,7 +187,7 @@ cl_program clCreateProgramWithBinary(cl_context context_handle, cl_uint num_devi
             binary_status[i] = CL_INVALID_BINARY;
     }
 out:
-    return entry_created(program, error, errcode_ret);
+    return created(program, error, errcode_ret);
 }
 
 /* No device offers built-in kernels: they are hardware of one vendor. */
@@ -203,7 +203,7 @@ cl_program clCreateProgramWithBuiltInKernels(cl_context context_handle, cl_uint 
                                        devices, &vdevs);
     else if (context)
         error = CL_INVALID_VALUE;
-    return entry_created(NULL, error ? error : CL_INVALID_VALUE, errcode_ret);
+    return created(NULL, error ? error : CL_INVALID_VALUE, errcode_ret);
 }
 
 /* It is for programs with constructors and destructors of their own, which 3.0 has no more. */
@@ -312,7 +312,7 @@ cl_program clLinkProgram(cl_context context_handle, cl_uint num_devices,
         error = entry_program_programs_of(context, num_input_programs, input_programs,
                                           &inputs.programs);
     if (error != CL_SUCCESS)
-        return entry_created(NULL, error, errcode_ret);
+        return created(NULL, error, errcode_ret);
     error = program_link(context, vdevs, options, &inputs,
                          (struct program_notify){pfn_notify, user_data}, &program);
     free(inputs.programs);
@@ -320,12 +320,6 @@ cl_program clLinkProgram(cl_context context_handle, cl_uint num_devices,
         *errcode_ret = error;
     /* Also after a failure, where there is a log to read. */
     return (cl_program)program;
-}
-
-/* Compilers are the drivers' own affair: the program's wish to unload one is a hint (5.8.6). */
-cl_int clUnloadCompiler(void)
-{
-    return CL_SUCCESS;
 }
 
 cl_int clUnloadPlatformCompiler(cl_platform_id platform)
@@ -338,7 +332,7 @@ static cl_int entry_program_info_text(const struct info_request *request, char *
 {
     if (!text)
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = info_bytes(request, text, strlen(text) + 1);
+    cl_int error = info_text(request, text);
     free(text);
     return error;
 }
@@ -353,8 +347,7 @@ static cl_uint entry_program_list_vdevs(const struct program *program, cl_uint *
     return count;
 }
 
-static cl_int entry_program_binary_sizes(struct program *program,
-                                         const struct info_request *request)
+cl_int program_answer_binary_sizes(struct program *program, const struct info_request *request)
 {
     cl_uint indices[VDEVS];
     size_t sizes[VDEVS];
@@ -370,12 +363,12 @@ static cl_int entry_program_binary_sizes(struct program *program,
 
 /* 5.8.7: param_value is an array of pointers to the program's own buffers; NULL ones are skipped.
  */
-static cl_int entry_program_binaries(struct program *program, const struct info_request *request)
+cl_int program_answer_binaries(struct program *program, const struct info_request *request)
 {
     cl_uint indices[VDEVS];
     cl_uint count = entry_program_list_vdevs(program, indices);
-    unsigned char **buffers = request->param_value;
-    if (buffers && request->param_value_size < count * sizeof(buffers[0]))
+    unsigned char **buffers = request->value;
+    if (buffers && request->size < count * sizeof(buffers[0]))
         return CL_INVALID_VALUE;
     program_settle(program);
     for (cl_uint i = 0; buffers && i < count; i++) {
@@ -396,8 +389,8 @@ static cl_int entry_program_binaries(struct program *program, const struct info_
     return CL_SUCCESS;
 }
 
-static cl_int entry_program_kernels(struct program *program, cl_program_info name,
-                                    const struct info_request *request)
+cl_int program_answer_kernels(struct program *program, cl_program_info name,
+                              const struct info_request *request)
 {
     program_settle(program);
     if (!program_is_executable(program, ~0u))
@@ -407,8 +400,21 @@ static cl_int entry_program_kernels(struct program *program, cl_program_info nam
     return info_size(request, program_kernel_count(program));
 }
 
-static cl_int entry_program_devices_of(const struct program *program,
-                                       const struct info_request *request)
+cl_int program_answer_source(const struct program *program, const struct info_request *request)
+{
+    const struct recipe *base = program_base(program);
+    bool source = base && base->kind == RECIPE_SOURCE;
+    return info_bytes(request, source ? base->bytes : "", source ? base->size + 1 : 1);
+}
+
+cl_int program_answer_il(const struct program *program, const struct info_request *request)
+{
+    const struct recipe *base = program_base(program);
+    bool il = base && base->kind == RECIPE_IL;
+    return info_bytes(request, il ? base->bytes : NULL, il ? base->size : 0);
+}
+
+cl_int program_answer_devices(const struct program *program, const struct info_request *request)
 {
     cl_uint indices[VDEVS];
     cl_device_id devices[VDEVS];
@@ -416,44 +422,6 @@ static cl_int entry_program_devices_of(const struct program *program,
     for (cl_uint i = 0; i < count; i++)
         devices[i] = (cl_device_id)program->context->vdevs[indices[i]];
     return info_bytes(request, devices, count * sizeof(devices[0]));
-}
-
-cl_int clGetProgramInfo(cl_program handle, cl_program_info name, size_t param_value_size,
-                        void *param_value, size_t *ret_size)
-{
-    const struct info_request request = {param_value_size, param_value, ret_size};
-    struct program *program = program_get(handle);
-    if (!program)
-        return CL_INVALID_PROGRAM;
-    const struct recipe *base = program_base(program);
-    bool source = base && base->kind == RECIPE_SOURCE, il = base && base->kind == RECIPE_IL;
-    cl_uint indices[VDEVS];
-    switch (name) {
-    case CL_PROGRAM_REFERENCE_COUNT:
-        return info_uint(&request, object_refs(program));
-    case CL_PROGRAM_CONTEXT:
-        return info_object(&request, program->context);
-    case CL_PROGRAM_NUM_DEVICES:
-        return info_uint(&request, entry_program_list_vdevs(program, indices));
-    case CL_PROGRAM_DEVICES:
-        return entry_program_devices_of(program, &request);
-    case CL_PROGRAM_SOURCE:
-        return info_bytes(&request, source ? base->bytes : "", source ? base->size + 1 : 1);
-    case CL_PROGRAM_IL:
-        return info_bytes(&request, il ? base->bytes : NULL, il ? base->size : 0);
-    case CL_PROGRAM_BINARY_SIZES:
-        return entry_program_binary_sizes(program, &request);
-    case CL_PROGRAM_BINARIES:
-        return entry_program_binaries(program, &request);
-    case CL_PROGRAM_NUM_KERNELS:
-    case CL_PROGRAM_KERNEL_NAMES:
-        return entry_program_kernels(program, name, &request);
-    case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
-    case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
-        return info_uint(&request, CL_FALSE);
-    default:
-        return CL_INVALID_VALUE;
-    }
 }
 
 cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device, cl_program_build_info name,

@@ -68,43 +68,40 @@ clEnqueueSVMFree(cl_command_queue command_queue, cl_uint num_svm_pointers, void 
                             num_events_in_wait_list, event_wait_list, event);
 }
 
-cl_int check_svm_memcpy(const struct svm_memcpy *command)
+cl_int check_svm_memcpy(void *dst_ptr, const void *src_ptr, size_t size)
 {
-    const char *to = command->dst_ptr, *from = command->src_ptr;
+    const char *to = dst_ptr, *from = src_ptr;
     if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
     if (!to || !from)
         return CL_INVALID_VALUE;
-    bool overlap =
-        to < from ? (size_t)(from - to) < command->size : (size_t)(to - from) < command->size;
+    bool overlap = to < from ? (size_t)(from - to) < size : (size_t)(to - from) < size;
     return overlap ? CL_MEM_COPY_OVERLAP : CL_SUCCESS;
 }
 
-cl_int check_svm_mem_fill(const struct svm_mem_fill *command)
+cl_int check_svm_mem_fill(void *svm_ptr, size_t width, size_t size)
 {
-    size_t width = command->pattern_size;
     if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
-    return command->svm_ptr && width != 0 && (width & (width - 1)) == 0 &&
-                   (uintptr_t)command->svm_ptr % width == 0 && command->size % width == 0
+    return svm_ptr && width != 0 && (width & (width - 1)) == 0 && (uintptr_t)svm_ptr % width == 0 &&
+                   size % width == 0
                ? CL_SUCCESS
                : CL_INVALID_VALUE;
 }
 
-cl_int check_svm_map(const struct svm_map *command)
+cl_int check_svm_map(cl_map_flags flags, void *svm_ptr, size_t size)
 {
     const cl_map_flags known = CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
     if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
-    return command->svm_ptr && command->size != 0 && !(command->flags & ~known) ? CL_SUCCESS
-                                                                                : CL_INVALID_VALUE;
+    return svm_ptr && size != 0 && !(flags & ~known) ? CL_SUCCESS : CL_INVALID_VALUE;
 }
 
-cl_int check_svm_unmap(const struct svm_unmap *command)
+cl_int check_svm_unmap(void *svm_ptr)
 {
     if (!entry_svm_capabilities())
         return CL_INVALID_OPERATION;
-    return command->svm_ptr ? CL_SUCCESS : CL_INVALID_VALUE;
+    return svm_ptr ? CL_SUCCESS : CL_INVALID_VALUE;
 }
 
 struct migration {

@@ -103,33 +103,3 @@ cl_int clEnqueueBarrierWithWaitList(cl_command_queue command_queue, cl_uint num_
     return entry_sync_run(&barrier_ops, command_queue, num_events_in_wait_list, event_wait_list,
                           event);
 }
-
-cl_int clEnqueueMarker(cl_command_queue command_queue, cl_event *event)
-{
-    if (queue_get(command_queue) && !event)
-        return CL_INVALID_VALUE;
-    return entry_sync_run(&marker_ops, command_queue, 0, NULL, event);
-}
-
-cl_int clEnqueueBarrier(cl_command_queue command_queue)
-{
-    return entry_sync_run(&barrier_ops, command_queue, 0, NULL, NULL);
-}
-
-cl_int clEnqueueWaitForEvents(cl_command_queue command_queue, cl_uint num_events,
-                              const cl_event *event_list)
-{
-    const struct queue *queue = queue_get(command_queue);
-    if (!queue)
-        return CL_INVALID_COMMAND_QUEUE;
-    if (num_events == 0 || !event_list)
-        return CL_INVALID_VALUE;
-    for (cl_uint i = 0; i < num_events; i++) {
-        const struct event *event = event_get(event_list[i]);
-        if (!event)
-            return CL_INVALID_EVENT;
-        if (event->context != queue->context)
-            return CL_INVALID_CONTEXT;
-    }
-    return entry_sync_run(&barrier_ops, command_queue, num_events, event_list, NULL);
-}

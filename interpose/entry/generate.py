@@ -15,7 +15,7 @@ HEADERS = ["cl.h", "cl_ext.h", "cl_gl.h", "cl_egl.h", "cl_icd.h", "cl_layer.h"]
 PREPARE = "#define CL_USE_DEPRECATED_OPENCL_1_0_APIS\n" + "".join(
     f"#include <CL/{name}>\n" for name in HEADERS
 )
-KINDS = ("written", "retain", "release", "command", "alias", "refused", "absent")
+KINDS = ("written", "info", "retain", "release", "command", "alias", "derived", "refused", "absent")
 
 # Handle type -> our object's type (None: no such object exists), error, test sample.
 HANDLES = {
@@ -162,6 +162,10 @@ class Call:
         if len(words) < 2 or words[1] not in KINDS:
             fail(f"{where}: '{line}' is none of {', '.join(KINDS)}")
         self.name, self.kind, rest = words[0], words[1], words[2:]
+        self.expression = ""
+        if self.kind == "derived":
+            options = [w for w in rest if re.match(r"(optional|bad)=|hidden$", w)]
+            self.expression, rest = " ".join(w for w in rest if w not in options), options
         self.hidden = "hidden" in rest
         self.optional = {w.split("=")[1] for w in rest if w.startswith("optional=")}
         self.bad = dict(w.split("=")[1].split(":") for w in rest if w.startswith("bad="))
@@ -202,7 +206,7 @@ def snake(name):
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-# Entry points
+# Commands
 
 
 class Use:
@@ -260,16 +264,59 @@ class Command:
                 lines.append(f"    unsigned char {p.name}[{self.bytes[p.name].limit}];")
             else:
                 lines.append(f"    {p.declare()};")
-        lines += [
-            "};",
-            f"cl_int check_{self.name}(const struct {self.name} *command);",
-            "",
-        ]
-        if self.objects:
-            lines.insert(-1, f"command_ranger range_{self.name};")
-        if self.writes_from_host:
-            lines.insert(-1, f"struct range host_{self.name}(const struct {self.name} *command);")
-        return lines
+        lines += ["};"]
+        if not self.objects:
+            fields = ", ".join(p.declare() for p in self.fields if p.name not in self.bytes)
+            lines.append(f"cl_int check_{self.name}({fields});")
+        return lines + [""]
+
+    def named(self, names, prefix=""):
+        """The parameters of these names that the call has; None for each that it has not."""
+        own = {p.name for p in self.fields}
+        return [f"{prefix}{n}" if n in own else None for n in names]
+
+    def box(self, start):
+        """Origin, region and pitches of the box that begins with a prefix; None: it has none."""
+        names = self.named(
+            [f"{start}origin", "region", f"{start}row_pitch", f"{start}slice_pitch"], "command->"
+        )
+        return names if names[0] and names[2] else None
+
+    def range_of(self, use):
+        """Which bytes of an object the command names: a box counts as the run from its first byte to its last."""
+        start = re.match(r"(src_|dst_)?", use.parameter.name).group(0)
+        origin, region, offset = self.named([f"{start}origin", "region", f"{start}offset"], "command->")
+        image = next((i for i, u in enumerate(self.objects) if u.kind == "image"), None)
+        if use.kind == "image":
+            return f"image_range(base->uses[{self.objects.index(use)}]->image, {origin}, {region})"
+        box = self.box(start) or self.box("buffer_")
+        if box:
+            return f"box_range({', '.join(box)})"
+        if image is not None:
+            return f"image_packed_range(base->uses[{image}]->image, {region}, {offset})"
+        return f"(struct range){{{offset}, {offset} + command->size}}"
+
+    def ranger(self):
+        """Which bytes of each object: for replicas that are kept by ranges. What was checked before fits."""
+        ranges = [self.range_of(use) for use in self.objects]
+        choice = ranges[0] if len(ranges) == 1 else f"use == 0 ? {ranges[0]} : {ranges[1]}"
+        return f"""static void {self.name}_range(const struct command *base, unsigned use, struct range *range)
+{{
+    const struct {self.name} *command = (const struct {self.name} *)base;
+    (void)use;
+    *range = {choice};
+}}
+"""
+
+    def host_range(self):
+        """Which bytes of the program's memory are read, counted from the pointer that it gave."""
+        box = self.box("host_")
+        if box:
+            return f"box_range({', '.join(box)})"
+        if self.objects[0].kind == "image":
+            region, row, slice_pitch = self.named(["region", "input_row_pitch", "input_slice_pitch"], "command->")
+            return f"image_host_range(base->uses[0]->image, {region}, {row}, {slice_pitch})"
+        return "(struct range){0, command->size}"
 
     def issue(self):
         arguments = []
@@ -298,7 +345,7 @@ static const struct command_ops {self.name}_ops = {{
     .type = {self.type},
     .size = sizeof(struct {self.name}),
     .issue = {self.name}_issue,
-    .range = {f"range_{self.name}" if self.objects else "NULL"},
+    .range = {f"{self.name}_range" if self.objects else "NULL"},
     .defer = hold_uses,
     .drop = unhold_uses,
     .output = {f"{self.name}_output" if self.gives_run else "NULL"},
@@ -320,7 +367,8 @@ static const struct command_ops {self.name}_ops = {{
         return f"""static int {self.name}_record(const struct command *base, struct command **ret_command,
     char **ret_bytes, size_t *ret_size)
 {{
-    const struct range range = host_{self.name}((const struct {self.name} *)base);
+    const struct {self.name} *command = (const struct {self.name} *)base;
+    const struct range range = {self.host_range()};
     struct {self.name} *copy = malloc(sizeof(*copy));
     char *bytes = malloc(range.end - range.begin + 1);
     if (!copy || !bytes) {{
@@ -340,10 +388,12 @@ static const struct command_ops {self.name}_ops = {{
 }}
 """
 
-    def entry(self):
-        lines = [self.function.head(), "{"]
+    def opening(self, value, empty_allowed):
+        """What comes before a command: handles, and what is asked of the parameters. @value is where a field is."""
         queue = self.function.parameters[0].name
-        lines += [
+        lines = [
+            self.function.head(),
+            "{",
             f"    struct queue *queue = queue_get({queue});",
             "    if (UNLIKELY(!queue))",
             "        return CL_INVALID_COMMAND_QUEUE;",
@@ -365,9 +415,26 @@ static const struct command_ops {self.name}_ops = {{
         parameters = {p.name for p in self.function.parameters}
         sizes = {}
         for name, use in self.bytes.items():
-            sizes[name] = use.size if use.size in parameters else f"{use.size}(use0)"
+            sizes[name] = use.size if use.size in parameters else f"{use.size}(use0->image)"
             if use.size in parameters:
                 lines += [f"    if (UNLIKELY({use.size} > {use.limit}))", "        return CL_INVALID_VALUE;"]
+        views = {u.parameter.name: f"checked_memory(use{i})" for i, u in enumerate(self.objects)}
+        arguments = [
+            views.get(p.name) or value(p.name)
+            for p in self.function.parameters
+            if p.name not in self.FIXED and p.name not in self.bytes and p.name != self.blocking
+        ]
+        if self.objects and "size" in parameters and not self.bytes:
+            arguments.append(empty_allowed)
+        check = [
+            f"    cl_int error = check_{self.name}({', '.join(arguments)});",
+            "    if (UNLIKELY(error != CL_SUCCESS))",
+            "        return error;",
+        ]
+        return lines, sizes, check
+
+    def entry(self):
+        lines, sizes, check = self.opening(lambda name: f"command.{name}", "the_limits.empty_commands")
         writes = sum(1 << i for i, use in enumerate(self.objects) if use.writes)
         uses = ", ".join(f"use{i}" for i in range(len(self.objects))) or "NULL"
         lines += [
@@ -385,12 +452,91 @@ static const struct command_ops {self.name}_ops = {{
                 lines.append(f"    command.{p.name} = {p.name};")
         blocking = f"{self.blocking} != CL_FALSE" if self.blocking else "false"
         run = f"{blocking}, num_events_in_wait_list, event_wait_list, event);"
-        lines += [f"    cl_int error = check_{self.name}(&command);"]
-        lines += ["    if (UNLIKELY(error != CL_SUCCESS))", "        return error;"]
+        lines += check
         if self.may_be_empty:
             lines += ["    if (UNLIKELY(size == 0))", f"        return sync_empty(queue, {self.type}, {run}"]
         lines += [f"    return command_run(&command.base, {run}", "}", ""]
         return lines
+
+
+# Answers
+
+
+class Info:
+    """A clGet*Info call of info.txt."""
+
+    def __init__(self, name, function, only):
+        self.name, self.function, self.only = name, function, only
+        self.checks, self.rows = [], []
+
+    def row(self, line, where):
+        name, _, rest = line.partition(" ")
+        if name == "check":
+            self.checks.append(rest.strip())
+            return
+        answers = [part.strip() for part in rest.split(" ; ")]
+        if not re.fullmatch(r"CL_\w+", name) or len(answers) > 2:
+            fail(f"{where}: '{line}' is no answer")
+        self.rows.append((name, answers[0], answers[-1]))
+
+    def entry(self, remote, references):
+        parameter = self.function.parameters[0]
+        struct = {"cl_command_queue": "queue", "cl_mem": "memory", "cl_platform_id": "platform"}.get(
+            parameter.type, parameter.type.removeprefix("cl_")
+        )
+        lines = [
+            self.function.head(),
+            "{",
+            f"    const struct info_request request = {{{', '.join(p.name for p in self.function.parameters[-3:])}}};",
+            f"    struct {struct} *o = {struct}_get({parameter.name});",
+            "    if (!o)",
+            f"        return {HANDLES[parameter.type][1]};",
+        ]
+        for check in self.checks:
+            lines += ["    {", f"        cl_int error = {check};", "        if (error != CL_SUCCESS)",
+                      "            return error;", "    }"]
+        lines.append("    switch (param_name) {")
+        for name, *answers in self.rows:
+            kind, _, what = answers[remote].partition(" ")
+            lines += [f"    case {name}:", f"        return {self.answer(kind, what, references)};"]
+        lines += ["    default:", "        return CL_INVALID_VALUE;", "    }", "}", ""]
+        return [line.replace("$2", self.function.parameters[1].name) for line in lines]
+
+    def answer(self, kind, what, references):
+        if kind == "references":
+            return f"info_uint(&request, {references}(o))"
+        if kind == "uint":
+            return f"info_uint(&request, (cl_uint)({what}))"
+        if kind in ("size", "ulong", "text", "object", "pointer"):
+            return f"info_{kind}(&request, {what})"
+        if kind == "list":
+            pointer, _, count = what.rpartition(", ")
+            return f"info_bytes(&request, {pointer}, ({count}) * sizeof(({pointer})[0]))"
+        if kind == "bytes":
+            return f"info_bytes(&request, &{what}, sizeof({what}))"
+        if kind in ("answer", "error"):
+            return what
+        return fail(f"{self.name}: '{kind}' is no kind of answer")
+
+
+def read_info(path, functions):
+    infos = {}
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split("#")[0].split()
+            if not words:
+                continue
+            where = f"{path}:{number}"
+            if line[0] != " ":
+                if words[0] not in functions or words[0] in infos:
+                    fail(f"{where}: '{line.strip()}' is no call, or is there twice")
+                info = infos[words[0]] = Info(words[0], functions[words[0]], (words[1:] or [None])[0])
+            else:
+                info.row(" ".join(words), where)
+    return infos
+
+
+# Entry points
 
 
 def count_entry(call):
@@ -415,7 +561,15 @@ def alias_entry(call):
     return f"{call.function.head()}\n{{\n    return {call.words[0]}({arguments});\n}}\n"
 
 
-def refused_entry(call):
+def derived_entry(call):
+    """Another call with other arguments; parameters that it leaves out are not used."""
+    lines = [call.function.head(), "{"]
+    lines += [f"    (void){p.name};" for p in call.function.parameters
+              if not re.search(rf"\b{p.name}\b", call.expression)]
+    return "\n".join(lines + [f"    return {call.expression};", "}", ""])
+
+
+def refused_entry(call, get="object_get", kind="OBJECT_"):
     function = call.function
     lines = [function.head(), "{"]
     used = set()
@@ -427,7 +581,7 @@ def refused_entry(call):
             return [f"{indent}return;"]
         if function.errcode:
             used.add(function.errcode)
-            return [f"{indent}return refuse({function.errcode}, {error});"]
+            return [f"{indent}return created(NULL, {error}, {function.errcode});"]
         return [f"{indent}return NULL;"]
 
     for p in function.parameters:
@@ -438,7 +592,7 @@ def refused_entry(call):
             break
         used.add(p.name)
         given = f"{p.name} && " if p.name in call.optional else ""
-        lines.append(f"    if ({given}!object_get({p.name}, {object_type}))")
+        lines.append(f"    if ({given}!{get}({p.name}, {object_type.replace('OBJECT_', kind)}))")
         lines += leave(error, "        ")
     last = leave(call.words[0], "    ")
     lines += [f"    (void){p.name};" for p in function.parameters if p.name not in used]
@@ -479,7 +633,7 @@ def generated_header(commands):
     return lines + [f"#define CALLS_MAY_BE_EMPTY(X) {empty}", "", "#endif", ""]
 
 
-def generated_source(calls, members, commands):
+def generated_source(calls, members, commands, infos):
     lines = [
         '#include "calls_generated.h"',
         "",
@@ -487,14 +641,16 @@ def generated_source(calls, members, commands):
         "#include <stdlib.h>",
         "#include <string.h>",
         "",
-        '#include "interpose/entry/check.h"',
+        '#include "interpose/entry/entry.h"',
         '#include "interpose/entry/entry_sync.h"',
+        '#include "state/program/kernel.h"',
+        '#include "state/program/sampler.h"',
+        '#include "state/opencl/checks.h"',
+        '#include "state/opencl/derived.h"',
         "",
-        "static void *refuse(cl_int *errcode, cl_int error)",
+        "static inline struct checked_memory checked_memory(const struct memory *memory)",
         "{",
-        "    if (errcode)",
-        "        *errcode = error;",
-        "    return NULL;",
+        "    return (struct checked_memory){memory, memory->flags, memory->size, memory->origin, memory->root, memory->image};",
         "}",
         "",
         "static cl_int hold_uses(struct command *command)",
@@ -512,6 +668,8 @@ def generated_source(calls, members, commands):
         "",
     ]
     for command in commands:
+        if command.objects:
+            lines.append(command.ranger())
         if command.writes_from_host:
             lines.append(command.record())
         if command.gives_run:
@@ -519,10 +677,14 @@ def generated_source(calls, members, commands):
         lines.append(command.issue())
         lines += command.entry()
     for call in calls.values():
-        if call.kind in ("retain", "release"):
+        if call.kind == "info":
+            lines += infos[call.name].entry(False, "object_refs")
+        elif call.kind in ("retain", "release"):
             lines.append(count_entry(call))
         elif call.kind == "alias":
             lines.append(alias_entry(call))
+        elif call.kind == "derived":
+            lines.append(derived_entry(call))
         elif call.kind == "refused":
             lines.append(refused_entry(call))
     return lines + dispatch_table(members, calls) + address_table(calls)
@@ -633,6 +795,7 @@ def write(path, lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", required=True)
+    parser.add_argument("--info", required=True)
     parser.add_argument("--header", required=True)
     parser.add_argument("--source", required=True)
     parser.add_argument("--symbols", required=True)
@@ -644,7 +807,11 @@ def main():
     calls = read_table(options.table, functions, named)
     commands = [Command(call) for call in calls.values() if call.kind == "command"]
     write(options.header, generated_header(commands))
-    write(options.source, generated_source(calls, members, commands))
+    infos = read_info(options.info, functions)
+    for call in calls.values():
+        if (call.kind == "info") != (call.name in infos and infos[call.name].only != "remote"):
+            fail(f"{call.name} is in one of {options.table} and {options.info} alone")
+    write(options.source, generated_source(calls, members, commands, infos))
     write(options.symbols, version_script(calls))
     write(options.tried, tried_source(calls))
 

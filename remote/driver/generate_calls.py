@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Write the driver's dispatch table from interpose/entry/calls.txt and the OpenCL headers.
+"""Write the driver's calls and dispatch table from interpose/entry/calls.txt, info.txt beside it, commands.txt here, and
+the OpenCL headers.
 
-What the library's table says of a call holds here too: who counts references, which name is another
-call's, what is refused and how. What that table has written by hand or as a command is written by
-hand here; what is not offered stands below.
+What the library's table says of a call holds here too: who counts references, which name is another call's, what is
+refused and how, what comes before a command, what a question is answered. What that table has written by hand is
+written by hand here; what is not offered stands below.
 """
 
 import importlib.util
@@ -15,10 +16,30 @@ NOT_OFFERED = {
     "clEnqueueSVMMemcpy": "CL_INVALID_OPERATION", "clEnqueueSVMMemFill": "CL_INVALID_OPERATION",
     "clEnqueueSVMMap": "CL_INVALID_OPERATION", "clEnqueueSVMUnmap": "CL_INVALID_OPERATION",
     "clEnqueueSVMMigrateMem": "CL_INVALID_OPERATION", "clSetKernelArgSVMPointer": "CL_INVALID_OPERATION",
+    "clSetKernelExecInfo": "CL_INVALID_OPERATION", "clEnqueueNativeKernel": "CL_INVALID_OPERATION",
+    "clCreateSubDevices": "CL_INVALID_VALUE",
+}
+# What the library writes by hand, and is a word here.
+DERIVED = {
+    "clGetPlatformIDs": "clIcdGetPlatformIDsKHR(num_entries, platforms, num_platforms)",
+    "clUnloadPlatformCompiler": "platform_get(platform) ? CL_SUCCESS : CL_INVALID_PLATFORM",
+    "clRetainDevice": "device_get(device) ? CL_SUCCESS : CL_INVALID_DEVICE",
+    "clReleaseDevice": "device_get(device) ? CL_SUCCESS : CL_INVALID_DEVICE",
 }
 # A loader's, and what is found by address alone.
 HERE = {"clGetExtensionFunctionAddress", "clGetExtensionFunctionAddressForPlatform"}
-BY_HAND = {"clSetDefaultDeviceCommandQueue"}
+# Addresses that reseat's engine asks for.
+OWN = {"ISOLATED_ENTRY": "isolate_open", "ISOLATED_STANDBY": "isolate_standby", "BETWEEN_NAME": "between_enqueue",
+       "SERVED_ENTRY": "plug_open", "SERVED_ENDED": "plug_ended", "SERVED_LEAVE": "clients_leave"}
+INCLUDES = ("commands/command.h", "commands/transfer.h", "programs/kernel.h",
+            "servers/renew.h", "servers/servers.h")
+
+VIEW = """static inline struct checked_memory checked_memory(const struct memory *memory)
+{
+    const struct memory *root = memory->parent && !memory->image ? memory->parent : memory;
+    return (struct checked_memory){memory, memory->flags, memory->size, memory->origin, root, memory->image};
+}
+"""
 
 
 def load(path):
@@ -26,19 +47,6 @@ def load(path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def refuse(call, error):
-    function = call.function
-    lines = [f"static {function.head()}", "{"]
-    lines += [f"    (void){p.name};" for p in function.parameters]
-    if function.returns_error:
-        lines.append(f"    return {error};")
-    elif function.errcode:
-        lines += [f"    if ({function.errcode})", f"        *{function.errcode} = {error};", "    return NULL;"]
-    elif function.result != "void":
-        lines.append("    return NULL;")
-    return "\n".join(lines + ["}", ""])
 
 
 def count(call, handles):
@@ -52,15 +60,96 @@ def count(call, handles):
         "    return CL_SUCCESS;", "}", ""])
 
 
+def read_commands(path):
+    with open(path, encoding="utf-8") as file:
+        rows = [line.split("#")[0].split() for line in file]
+    return {words[0]: words[1:] for words in rows if words}
+
+
+class Forwarded:
+    """A command that is posted as a message."""
+
+    def __init__(self, command, words):
+        self.command, self.words = command, words
+        self.opening, self.sizes, self.check = command.opening(lambda name: name, "queue_takes_empty(queue)")
+        self.waits = "num_events_in_wait_list, event_wait_list, event"
+
+    def blocking(self):
+        return f"{self.command.blocking} != CL_FALSE" if self.command.blocking else "false"
+
+    def field(self, word):
+        field, _, name = word.partition("=")
+        name = name or field
+        parameter = self.command.function.parameter(name)
+        objects = [u.parameter.name for u in self.command.objects]
+        if name in objects:
+            return f".{field} = handle_id(use{objects.index(name)})"
+        if self.command.is_vector(parameter):
+            return f".{field} = {{{name}[0], {name}[1], {name}[2]}}"
+        if name in self.sizes:
+            return f".{field} = {name}, .{field}_size = {self.sizes[name]}"
+        return f".{field} = {name}"
+
+    def post(self, more=()):
+        fields = [".command = command.head"] + [self.field(word) for word in self.words[1:]] + list(more)
+        return f"    error = POST(queue->base.client, {self.words[0]}, {{{', '.join(fields)}}});"
+
+    def run(self):
+        return [f"    return transfer_run(&(struct transfer){{.queue = command_queue, .memory = use0, "
+                f".type = {self.command.type}, .blocking = {self.blocking()}, .offset = offset, .size = size, "
+                ".bytes = (void *)ptr, .count = num_events_in_wait_list, .waits = event_wait_list}, event);"]
+
+    def transfer(self):
+        box = self.command.box("host_")
+        start, shape = "0", "use0->image, "
+        if box:
+            start = f"box_range({', '.join(part.removeprefix('command->') for part in box)}).begin"
+            shape = ""
+        pitches = [p.name for p in self.command.fields if p.name.endswith("_pitch") and "buffer" not in p.name]
+        lines = [
+            f"    const struct layout layout = {'layout_of_box' if box else 'image_layout'}({shape}region, {', '.join(pitches)});",
+            "    struct command command;",
+            f"    error = command_begin_transfer(&command, command_queue, {self.command.type}, {self.command.blocking}, {self.waits});",
+            "    if (error)", "        return error;"]
+        if not self.command.writes_from_host:
+            return lines + [f"    command_aim(&command, (char *)ptr + {start}, &layout);", self.post(),
+                            "    return command_end(&command, error);"]
+        return lines + [
+            "    const void *content = NULL;", "    void *owned = NULL;", "    size_t size = 0;",
+            f"    error = command_fill(&command, (const char *)ptr + {start}, &layout, &content, &size, &owned);",
+            "    if (error)", "        return command_end(&command, error);",
+            self.post([".content = content", ".content_size = content ? size : 0"]),
+            "    free(owned);", "    return command_end(&command, error);"]
+
+    def entry(self):
+        lines = self.opening + self.check
+        if self.command.may_be_empty:
+            lines += ["    if (size == 0)",
+                      f"        return command_enqueue_nothing(command_queue, {self.command.type}, {self.blocking()}, {self.waits});"]
+        if self.words == ["run"]:
+            lines += self.run()
+        elif self.command.blocking:
+            lines += self.transfer()
+        else:
+            lines += ["    struct command command;",
+                      f"    error = command_begin(&command, command_queue, {self.command.type}, false, false, {self.waits});",
+                      "    if (error)", "        return error;", self.post(), "    return command_end(&command, error);"]
+        return "\n".join(lines + ["}", ""])
+
+
 def main():
-    generator, table, output, *compiler = sys.argv[1:]
+    generator, table, info, own, output, *compiler = sys.argv[1:]
     calls_py = load(generator)
     functions, named, members = calls_py.read_headers(compiler)
     calls = calls_py.read_table(table, functions, named)
+    infos = calls_py.read_info(info, functions)
+    forwarded = read_commands(own)
     counted = {"clReleaseCommandQueue", "clReleaseMemObject"}
     lines = ["#define CL_USE_DEPRECATED_OPENCL_1_0_APIS"]
     lines += [f"#include <CL/{name}>" for name in calls_py.HEADERS]
-    lines += ["#include <string.h>", "", '#include "remote/driver/commands/between.h"', '#include "remote/driver/objects/objects.h"', '#include "remote/driver/servers/isolate.h"', '#include "remote/driver/servers/plug.h"', ""]
+    lines += ["#include <stdlib.h>", "#include <string.h>", ""]
+    lines += [f'#include "remote/driver/{name}"' for name in INCLUDES] + [
+        '#include "state/opencl/checks.h"', '#include "state/opencl/derived.h"', "", VIEW]
     names, addresses = {}, []
     for call in calls.values():
         name = call.name
@@ -71,25 +160,27 @@ def main():
             call.kind = call.kind if call.kind == "retain" else "release"
             lines.append(count(call, calls_py.HANDLES).replace(name, f"own_{name}"))
             names[name] = f"own_{name}"
+        elif name in infos and infos[name].only != "library":
+            lines += infos[name].entry(True, "handle_count")
+        elif name in forwarded:
+            lines.append(Forwarded(calls_py.Command(call), forwarded.pop(name)).entry())
+        elif call.kind == "derived" or name in DERIVED:
+            call.expression = DERIVED.get(name, call.expression)
+            lines.append(calls_py.derived_entry(call))
         elif call.kind == "alias":
-            other = call.words[0]
-            arguments = ", ".join(p.name for p in call.function.parameters)
-            lines.append(f"static {call.function.head()}\n{{\n    return {other}({arguments});\n}}\n".replace(f"{name}(", f"own_{name}(", 1))
+            lines.append("static " + calls_py.alias_entry(call).replace(f"{name}(", f"own_{name}(", 1))
             names[name] = f"own_{name}"
-        elif (call.kind == "refused" and name not in BY_HAND) or name in NOT_OFFERED:
-            error = NOT_OFFERED.get(name, call.words[0])
-            lines.append(refuse(call, error).replace(f"{name}(", f"own_{name}(", 1))
+        elif call.kind == "refused" or name in NOT_OFFERED:
+            call.words = [NOT_OFFERED.get(name, call.words[0])]
+            lines.append("static " + calls_py.refused_entry(call, "handle_get", "ID_").replace(f"{name}(", f"own_{name}(", 1))
             names[name] = f"own_{name}"
         if call.kind != "refused" and not call.hidden and name not in HERE:
             addresses.append((name, names[name]))
+    if forwarded:
+        calls_py.fail(f"{own} has {', '.join(forwarded)}, which {table} does not have as commands")
     lines += ["static const struct {", "    const char *name;", "    void (*function)(void);", "} addresses[] = {",
-              '    {"clIcdGetPlatformIDsKHR", (void (*)(void))clIcdGetPlatformIDsKHR},',
-              "    {ISOLATED_ENTRY, (void (*)(void))isolate_open},",
-              "    {ISOLATED_STANDBY, (void (*)(void))isolate_standby},",
-               '    {BETWEEN_NAME, (void (*)(void))between_enqueue},',
-              "    {SERVED_ENTRY, (void (*)(void))plug_open},",
-              "    {SERVED_ENDED, (void (*)(void))plug_ended},",
-              "    {SERVED_LEAVE, (void (*)(void))plug_leave},"]
+              '    {"clIcdGetPlatformIDsKHR", (void (*)(void))clIcdGetPlatformIDsKHR},']
+    lines += [f"    {{{name}, (void (*)(void)){function}}}," for name, function in OWN.items()]
     lines += [f'    {{"{name}", (void (*)(void)){function}}},' for name, function in addresses]
     lines += ["};", "", "void *clGetExtensionFunctionAddress(const char *func_name)", "{",
               "    void *address = NULL;",

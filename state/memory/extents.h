@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "state/object/image_shape.h"
+#include "state/opencl/image.h"
 
 /*
  * Which bytes of a root are the latest where (invariants R1 to R4, for each extent).

@@ -11,32 +11,10 @@
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 #include "state/object/usage.h"
+#include "state/opencl/create.h"
 
-#define ACCESS_FLAGS      (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
-#define HOST_ACCESS_FLAGS (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
-#define POINTER_FLAGS     (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)
 /* Smaller buffers are copied sooner than given host memory of their own. */
 #define HOST_COPY_WORTH ((size_t)16 << 10)
-#define OFFERED_FLAGS   (ACCESS_FLAGS | HOST_ACCESS_FLAGS | POINTER_FLAGS)
-
-static bool memory_more_than_one(cl_mem_flags flags)
-{
-    return (flags & (flags - 1)) != 0;
-}
-
-/* 5.2.1: combinations that exclude each other. */
-static bool memory_flags_valid(cl_mem_flags flags, cl_mem_flags offered)
-{
-    return (flags & ~offered) == 0 && !memory_more_than_one(flags & ACCESS_FLAGS) &&
-           !memory_more_than_one(flags & HOST_ACCESS_FLAGS) &&
-           !((flags & CL_MEM_USE_HOST_PTR) &&
-             (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)));
-}
-
-static bool memory_host_ptr_valid(cl_mem_flags flags, const void *host_ptr)
-{
-    return (host_ptr != NULL) == ((flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0);
-}
 
 /* The list is kept for clGetMemObjectInfo; no property of it is one that we carry. */
 static cl_int memory_take_properties(struct memory *memory, const cl_mem_properties *properties)
@@ -89,7 +67,7 @@ static void memory_discard(struct memory *memory)
 /* The flags that the driver is told: what kernels may do, and nothing that would keep us out. */
 static cl_mem_flags memory_real_flags(const struct memory *memory)
 {
-    return memory->flags & (ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE);
+    return memory->flags & (MEMORY_ACCESS | CL_MEM_KERNEL_READ_AND_WRITE);
 }
 
 /* The program was told what the largest device takes, and an object up to that is not wrong: one
@@ -335,7 +313,7 @@ cl_int memory_create_buffer(struct context *context, const cl_mem_properties *pr
                             cl_mem_flags flags, size_t size, void *host_ptr,
                             struct memory **ret_memory)
 {
-    if (!memory_flags_valid(flags, OFFERED_FLAGS))
+    if (!memory_flags_valid(flags, MEMORY_FLAGS))
         return CL_INVALID_VALUE;
     if (size == 0)
         return CL_INVALID_BUFFER_SIZE;
@@ -358,27 +336,6 @@ cl_int memory_create_buffer(struct context *context, const cl_mem_properties *pr
     return error;
 }
 
-/* 5.2.1 and 5.3.1, of sub-buffers and images that are made from @source: what is not said is
- * inherited, and must not widen what the source has. */
-static bool memory_inherit_flags(const struct memory *source, cl_mem_flags own, cl_mem_flags *flags)
-{
-    cl_mem_flags access = *flags & ACCESS_FLAGS, host = *flags & HOST_ACCESS_FLAGS;
-    if (!memory_flags_valid(*flags, own) ||
-        ((source->flags & CL_MEM_WRITE_ONLY) &&
-         (access & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY))) ||
-        ((source->flags & CL_MEM_READ_ONLY) &&
-         (access & (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY))) ||
-        ((source->flags & CL_MEM_HOST_WRITE_ONLY) && (host & CL_MEM_HOST_READ_ONLY)) ||
-        ((source->flags & CL_MEM_HOST_READ_ONLY) && (host & CL_MEM_HOST_WRITE_ONLY)) ||
-        ((source->flags & CL_MEM_HOST_NO_ACCESS) &&
-         (host & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY))))
-        return false;
-    *flags = (access ? access : source->flags & ACCESS_FLAGS) |
-             (host ? host : source->flags & HOST_ACCESS_FLAGS) | (source->flags & POINTER_FLAGS) |
-             (*flags & CL_MEM_KERNEL_READ_AND_WRITE);
-    return true;
-}
-
 cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
                                 cl_buffer_create_type type, const void *info, size_t alignment,
                                 struct memory **ret_memory)
@@ -386,15 +343,11 @@ cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
     const cl_buffer_region *region = info;
     if (buffer->type != CL_MEM_OBJECT_BUFFER || buffer->root != buffer)
         return CL_INVALID_MEM_OBJECT;
-    if (!memory_inherit_flags(buffer, ACCESS_FLAGS | HOST_ACCESS_FLAGS, &flags) ||
-        type != CL_BUFFER_CREATE_TYPE_REGION || !region)
+    if (!memory_flags_inherit(buffer->flags, MEMORY_ACCESS | MEMORY_HOST, &flags))
         return CL_INVALID_VALUE;
-    if (region->size == 0)
-        return CL_INVALID_BUFFER_SIZE;
-    if (region->origin > buffer->size || region->size > buffer->size - region->origin)
-        return CL_INVALID_VALUE;
-    if (alignment != 0 && region->origin % alignment != 0)
-        return CL_MISALIGNED_SUB_BUFFER_OFFSET;
+    cl_int error = sub_buffer_check(buffer->size, type, info, alignment);
+    if (error != CL_SUCCESS)
+        return error;
     struct memory *memory = memory_new(buffer->context, CL_MEM_OBJECT_BUFFER, flags, buffer);
     if (!memory)
         return CL_OUT_OF_HOST_MEMORY;
@@ -404,7 +357,7 @@ cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
     memory->associated = buffer;
     memory->uses_svm = buffer->uses_svm;
     object_hold(buffer);
-    cl_int error = memory_settle(memory, NULL, ret_memory);
+    error = memory_settle(memory, NULL, ret_memory);
     if (error == CL_SUCCESS)
         usage_note_sub_buffer(region->origin);
     return error;
@@ -451,7 +404,7 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
                            cl_mem_flags flags, const cl_image_format *format,
                            const cl_image_desc *desc, void *host_ptr, struct memory **ret_memory)
 {
-    if (!memory_flags_valid(flags, OFFERED_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE))
+    if (!memory_flags_valid(flags, MEMORY_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE))
         return CL_INVALID_VALUE;
     if (!format || image_element_size(format) == 0)
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
@@ -464,8 +417,8 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
     if (source ? host_ptr != NULL : !memory_host_ptr_valid(flags, host_ptr))
         return CL_INVALID_HOST_PTR;
     if (source &&
-        !memory_inherit_flags(
-            source, ACCESS_FLAGS | HOST_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE, &flags))
+        !memory_flags_inherit(source->flags,
+                              MEMORY_ACCESS | MEMORY_HOST | CL_MEM_KERNEL_READ_AND_WRITE, &flags))
         return CL_INVALID_VALUE;
     if (!image_desc_valid(desc, image_element_size(format), host_ptr,
                           source && !source->image ? source->size : 0,

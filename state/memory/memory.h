@@ -4,7 +4,7 @@
 #include "state/base/threads/callback.h"
 #include "state/memory/extents.h"
 #include "state/object/context.h"
-#include "state/object/image_shape.h"
+#include "state/opencl/image.h"
 
 /*
  * Memory objects and their replicas (invariants R1 to R4).

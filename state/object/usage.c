@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "state/base/threads/fork.h"
-#include "state/object/image_shape.h"
+#include "state/opencl/image.h"
 
 /* More names than all extensions of OpenCL C; the rest is not claimed. */
 #define EXTENSIONS_MAX     64

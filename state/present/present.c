@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "state/base/cleanup.h"
-#include "state/base/info.h"
+#include "state/opencl/info.h"
 #include "state/present/common_answers.h"
 #include "state/present/prologue.h"
 #include "state/present/proposal.h"

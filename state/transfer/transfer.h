@@ -1,8 +1,8 @@
 #ifndef RESEAT_STATE_TRANSFER_TRANSFER_H
 #define RESEAT_STATE_TRANSFER_TRANSFER_H
 
-#include "state/object/image_shape.h"
 #include "state/object/residence.h"
+#include "state/opencl/image.h"
 #include "state/transfer/throttle.h"
 
 /*

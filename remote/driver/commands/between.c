@@ -1,4 +1,4 @@
-#include "remote/driver/commands/between.h"
+#include "remote/driver/commands/transfer.h"
 
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ static cl_int between_take_end(cl_command_queue queue, cl_mem memory, size_t off
         return CL_INVALID_MEM_OBJECT;
     if (end.memory->context != end.queue->context)
         return CL_INVALID_CONTEXT;
-    if (size == 0 || offset > end.memory->size || size > end.memory->size - offset)
+    if (size == 0 || !range_fits(offset, size, end.memory->size))
         return CL_INVALID_VALUE;
     *ret_end = end;
     return CL_SUCCESS;

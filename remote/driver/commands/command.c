@@ -100,6 +100,14 @@ cl_int command_post_nothing(const struct command *command)
     return POST(client, nothing, {.command = command->head});
 }
 
+cl_int command_enqueue_nothing(cl_command_queue queue, cl_command_type type, bool blocking,
+                               cl_uint count, const cl_event *waits, cl_event *event)
+{
+    struct command command;
+    cl_int error = command_begin(&command, queue, type, blocking, false, count, waits, event);
+    return error ? error : command_end(&command, command_post_nothing(&command));
+}
+
 cl_int command_end(struct command *command, cl_int error)
 {
     struct event *event = command->event;

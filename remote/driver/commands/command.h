@@ -5,6 +5,12 @@
 
 struct queue *queue_get(cl_command_queue queue);
 
+/** Is a transfer of no bytes, or a launch of no work-items, no error? Since OpenCL 2.1 (5.2.2). */
+static inline bool queue_takes_empty(const struct queue *queue)
+{
+    return queue->device->version >= CL_MAKE_VERSION(2, 1, 0);
+}
+
 /** A command on its way. */
 #define COMMAND_WAITS 16
 struct command {
@@ -45,6 +51,9 @@ cl_int command_fill(struct command *command, const void *source, const struct la
                     const void **ret_content, size_t *ret_size, void **ret_owned);
 /** The same of what is in a block already, which is the command's from now on. */
 void command_lend(struct command *command, struct bulk_block *block);
+/** Enqueue a transfer or fill of no bytes: a marker, of that type. */
+cl_int command_enqueue_nothing(cl_command_queue queue, cl_command_type type, bool blocking,
+                               cl_uint count, const cl_event *waits, cl_event *event);
 /** Post one that does nothing, after what it waits for. */
 cl_int command_post_nothing(const struct command *command);
 cl_int command_end(struct command *command, cl_int error);

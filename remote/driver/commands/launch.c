@@ -142,14 +142,3 @@ cl_int clEnqueueTask(cl_command_queue command_queue, cl_kernel kernel,
     return launch(command_queue, kernel, CL_COMMAND_TASK, 1, NULL, &one, &one,
                   num_events_in_wait_list, event_wait_list, event);
 }
-
-cl_int clEnqueueNativeKernel(cl_command_queue command_queue, void(CL_CALLBACK *user_func)(void *),
-                             void *args, size_t cb_args, cl_uint num_mem_objects,
-                             const cl_mem *mem_list, const void **args_mem_loc,
-                             cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                             cl_event *event)
-{
-    (void)user_func, (void)args, (void)cb_args, (void)num_mem_objects, (void)mem_list;
-    (void)args_mem_loc, (void)num_events_in_wait_list, (void)event_wait_list, (void)event;
-    return queue_get(command_queue) ? CL_INVALID_OPERATION : CL_INVALID_COMMAND_QUEUE;
-}

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "remote/driver/commands/command.h"
-#include "remote/driver/objects/image.h"
+#include "state/opencl/checks.h"
 
 /*
  * Maps. A map is a read into memory of this process, and an unmap of what may have been written is
@@ -44,18 +44,14 @@ static void *map_whole(struct memory *memory)
     return host ? host + memory->origin : NULL;
 }
 
-static cl_int map_check_map(const struct memory *memory, cl_map_flags flags)
+cl_uint map_count(struct memory *memory)
 {
-    const cl_map_flags known = CL_MAP_READ | WRITES;
-    cl_mem_flags no = CL_MEM_HOST_NO_ACCESS;
-    if ((flags & ~known) ||
-        ((flags & CL_MAP_WRITE_INVALIDATE_REGION) && (flags & (CL_MAP_READ | CL_MAP_WRITE))))
-        return CL_INVALID_VALUE;
-    if (flags & CL_MAP_READ)
-        no |= CL_MEM_HOST_WRITE_ONLY;
-    if (flags & WRITES)
-        no |= CL_MEM_HOST_READ_ONLY;
-    return memory->flags & no ? CL_INVALID_OPERATION : CL_SUCCESS;
+    cl_uint count = 0;
+    pthread_mutex_lock(&memory->lock);
+    for (const struct map *map = memory->maps; map; map = map->next)
+        count++;
+    pthread_mutex_unlock(&memory->lock);
+    return count;
 }
 
 /* Memory for a map of @size bytes, at @offset where the whole object has memory. */
@@ -164,7 +160,7 @@ static cl_int map_take_memory(cl_command_queue queue, cl_mem handle, bool image,
     struct memory *memory = memory_get(handle);
     if (!q)
         return CL_INVALID_COMMAND_QUEUE;
-    if (!memory || (memory->type != CL_MEM_OBJECT_BUFFER) != image)
+    if (!memory || (memory->image != NULL) != image)
         return CL_INVALID_MEM_OBJECT;
     *ret_memory = memory;
     return memory->context == q->context ? CL_SUCCESS : CL_INVALID_CONTEXT;
@@ -177,10 +173,10 @@ void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
 {
     struct memory *memory = NULL;
     cl_int error = map_take_memory(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS && (size == 0 || offset > memory->size || size > memory->size - offset))
+    if (error == CL_SUCCESS && (size == 0 || !range_fits(offset, size, memory->size)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = map_check_map(memory, map_flags);
+        error = check_map_flags(memory->flags, map_flags);
     struct map *map = error ? NULL : map_create(memory, map_flags, offset, size);
     if (!map)
         return created(NULL, error ? error : CL_MAP_FAILURE, errcode_ret);
@@ -198,34 +194,34 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
                         cl_event *event, cl_int *errcode_ret)
 {
     struct memory *memory = NULL;
-    struct layout layout;
-    size_t size = 0, offset = 0;
+    size_t size = 0;
     cl_int error = map_take_memory(command_queue, image, true, &memory);
     if (error)
         return created(NULL, error, errcode_ret);
-    bool flat = memory->slice_pitch == 0;
-    bool layered = memory->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
-    bool kept = memory->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR);
+    const struct image_shape *shape = memory->image;
+    size_t row = 0, slice = 0;
+    bool flat = image_slice_argument(shape) == 0;
     if (!origin || !region || !image_row_pitch || (!flat && !image_slice_pitch) ||
-        !image_has(memory, origin, region) ||
-        !image_layout(memory, region, kept ? memory->row_pitch : 0, kept ? memory->slice_pitch : 0,
-                      &layout) ||
-        !layout_size(&layout, &size))
+        !image_has(shape, origin, region))
         return created(NULL, CL_INVALID_VALUE, errcode_ret);
-    error = map_check_map(memory, map_flags);
+    if (memory->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) {
+        row = image_row_answer(shape);
+        slice = image_slice_argument(shape);
+    }
+    const struct layout layout = image_layout(shape, region, row, slice);
+    error =
+        layout_size(&layout, &size) ? check_map_flags(memory->flags, map_flags) : CL_INVALID_VALUE;
     if (error)
         return created(NULL, error, errcode_ret);
-    offset = origin[0] * memory->element +
-             origin[1] * (layered ? memory->slice_pitch : memory->row_pitch) +
-             origin[2] * memory->slice_pitch;
-    struct map *map = map_create(memory, map_flags, offset, size);
+    struct map *map = map_create(memory, map_flags, image_range(shape, origin, region).begin, size);
     if (!map)
         return created(NULL, CL_MAP_FAILURE, errcode_ret);
     memcpy(map->origin, origin, sizeof(map->origin));
     memcpy(map->region, region, sizeof(map->region));
     map->layout = layout;
-    size_t row = layered ? layout.row : layout.row_pitch;
-    *image_row_pitch = kept ? memory->row_pitch : row;
+    *image_row_pitch = row ? row : layout.row;
+    /* The layers of a 1D array are what the layout has as rows. */
+    bool layered = memory->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
     if (image_slice_pitch)
         *image_slice_pitch = flat ? 0 : layered ? layout.row_pitch : layout.slice_pitch;
     return map_enqueue_map(command_queue, memory, map, CL_COMMAND_MAP_IMAGE, blocking_map,

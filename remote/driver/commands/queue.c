@@ -12,29 +12,32 @@ static void queue_finish(struct object *object)
 {
     struct queue *queue = container_of(object, struct queue, base);
     (void)POST(object->client, release, {.object = object->id});
-    free(queue->list);
+    free(queue->property_list);
     pthread_mutex_destroy(&queue->lock);
     handle_unuse(queue->context);
 }
 
 static const struct object_class queue_class = {sizeof(struct queue), queue_finish};
 
-static cl_int queue_create_queue(cl_context context, cl_device_id device,
-                                 cl_command_queue_properties properties,
-                                 const cl_queue_properties *list, struct queue **ret_queue)
+/* The owners are checked, and the device says what it offers. */
+static cl_int queue_offer_of(cl_context context, cl_device_id device, struct queue_offer *ret_offer)
 {
-    const cl_command_queue_properties known =
-        CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
-    struct context *c = context_get(context);
-    struct device_object *d = device_get(device);
+    const struct context *c = context_get(context);
+    const struct device_object *d = device_get(device);
     if (!c)
         return CL_INVALID_CONTEXT;
     if (!context_has(c, d))
         return CL_INVALID_DEVICE;
-    if (properties & ~(known | CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT))
-        return CL_INVALID_VALUE;
-    if (properties & ~(known & device_number(d, CL_DEVICE_QUEUE_PROPERTIES)))
-        return CL_INVALID_QUEUE_PROPERTIES;
+    *ret_offer = (struct queue_offer){.properties = device_number(d, CL_DEVICE_QUEUE_PROPERTIES)};
+    return CL_SUCCESS;
+}
+
+static cl_int queue_create_queue(cl_context context, cl_device_id device,
+                                 cl_command_queue_properties properties,
+                                 const cl_queue_properties *list, struct queue **ret_queue)
+{
+    struct context *c = context_get(context);
+    struct device_object *d = device_get(device);
     struct queue *queue = handle_create(c->base.client, ID_QUEUE, &queue_class);
     if (!queue)
         return CL_OUT_OF_HOST_MEMORY;
@@ -47,7 +50,7 @@ static cl_int queue_create_queue(cl_context context, cl_device_id device,
     handle_use(c);
     queue->device = d;
     queue->properties = properties;
-    queue->list = list_copy(list, sizeof(*list), &queue->list_size);
+    queue->property_list = properties_copy(list, &queue->property_count);
     cl_int error = POST(c->base.client, create_queue,
                         {.queue = handle_id(queue),
                          .context = handle_id(c),
@@ -64,7 +67,12 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
                                       cl_command_queue_properties properties, cl_int *errcode_ret)
 {
     struct queue *queue = NULL;
-    cl_int error = queue_create_queue(context, device, properties, NULL, &queue);
+    struct queue_offer offer;
+    cl_int error = queue_offer_of(context, device, &offer);
+    if (error == CL_SUCCESS)
+        error = queue_bits_check(properties, &offer);
+    if (error == CL_SUCCESS)
+        error = queue_create_queue(context, device, properties, NULL, &queue);
     return created(queue, error, errcode_ret);
 }
 
@@ -73,65 +81,14 @@ cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_devic
                                                     cl_int *errcode_ret)
 {
     struct queue *queue = NULL;
-    cl_command_queue_properties wanted = 0;
-    cl_int error = CL_SUCCESS;
-    for (const cl_queue_properties *at = properties; at && at[0]; at += 2)
-        if (at[0] == CL_QUEUE_PROPERTIES)
-            wanted = at[1];
-        else
-            error = CL_INVALID_VALUE; /* Sizes are of queues on devices, which are not offered. */
-    if (!context_get(context))
-        error = CL_INVALID_CONTEXT;
-    else if (!context_has(context_get(context), device_get(device)))
-        error = CL_INVALID_DEVICE;
+    struct queue_offer offer;
+    cl_command_queue_properties bits = 0;
+    cl_int error = queue_offer_of(context, device, &offer);
     if (error == CL_SUCCESS)
-        error = queue_create_queue(context, device, wanted, properties, &queue);
+        error = queue_properties_read(properties, &offer, &bits);
+    if (error == CL_SUCCESS)
+        error = queue_create_queue(context, device, bits, properties, &queue);
     return created(queue, error, errcode_ret);
-}
-
-cl_int clSetCommandQueueProperty(cl_command_queue command_queue,
-                                 cl_command_queue_properties properties, cl_bool enable,
-                                 cl_command_queue_properties *old_properties)
-{
-    (void)properties, (void)enable, (void)old_properties;
-    return queue_get(command_queue) ? CL_INVALID_OPERATION : CL_INVALID_COMMAND_QUEUE;
-}
-
-cl_int clSetDefaultDeviceCommandQueue(cl_context context, cl_device_id device,
-                                      cl_command_queue command_queue)
-{
-    (void)command_queue;
-    if (!context_get(context))
-        return CL_INVALID_CONTEXT;
-    return device_get(device) ? CL_INVALID_OPERATION : CL_INVALID_DEVICE;
-}
-
-cl_int clGetCommandQueueInfo(cl_command_queue command_queue, cl_command_queue_info param_name,
-                             size_t param_value_size, void *param_value,
-                             size_t *param_value_size_ret)
-{
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
-    const struct queue *queue = queue_get(command_queue);
-    if (!queue)
-        return CL_INVALID_COMMAND_QUEUE;
-    switch (param_name) {
-    case CL_QUEUE_CONTEXT:
-        return request_handle(&request, queue->context);
-    case CL_QUEUE_DEVICE:
-        return request_handle(&request, queue->device);
-    case CL_QUEUE_REFERENCE_COUNT:
-        return request_uint(&request, handle_count(queue));
-    case CL_QUEUE_PROPERTIES:
-        return request_ulong(&request, queue->properties);
-    case CL_QUEUE_PROPERTIES_ARRAY:
-        return request_bytes(&request, queue->list, queue->list_size);
-    case CL_QUEUE_DEVICE_DEFAULT:
-        return request_handle(&request, NULL);
-    case CL_QUEUE_SIZE:
-        return CL_INVALID_COMMAND_QUEUE; /* Of queues on devices. */
-    default:
-        return CL_INVALID_VALUE;
-    }
 }
 
 cl_int clFlush(cl_command_queue command_queue)
@@ -209,29 +166,4 @@ cl_int clEnqueueBarrierWithWaitList(cl_command_queue command_queue, cl_uint num_
 {
     return queue_enqueue_point(command_queue, CL_COMMAND_BARRIER, num_events_in_wait_list,
                                event_wait_list, event);
-}
-
-cl_int clEnqueueMarker(cl_command_queue command_queue, cl_event *event)
-{
-    if (!queue_get(command_queue))
-        return CL_INVALID_COMMAND_QUEUE;
-    return event ? queue_enqueue_point(command_queue, CL_COMMAND_MARKER, 0, NULL, event)
-                 : CL_INVALID_VALUE;
-}
-
-cl_int clEnqueueBarrier(cl_command_queue command_queue)
-{
-    return queue_enqueue_point(command_queue, CL_COMMAND_BARRIER, 0, NULL, NULL);
-}
-
-cl_int clEnqueueWaitForEvents(cl_command_queue command_queue, cl_uint num_events,
-                              const cl_event *event_list)
-{
-    if (!queue_get(command_queue))
-        return CL_INVALID_COMMAND_QUEUE;
-    if (num_events == 0 || !event_list)
-        return CL_INVALID_VALUE;
-    cl_int error =
-        queue_enqueue_point(command_queue, CL_COMMAND_BARRIER, num_events, event_list, NULL);
-    return error == CL_INVALID_EVENT_WAIT_LIST ? CL_INVALID_EVENT : error;
 }

@@ -1,528 +1,249 @@
+#include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "remote/driver/commands/command.h"
+
 #include "remote/driver/commands/transfer.h"
-#include "remote/driver/objects/image.h"
-#include "state/opencl/box.h"
+#include "state/base/memory/past_caches.h"
 
-/* Reads, writes, fills, copies, moves of memory objects. What the specification asks of their
-   parameters is asked here, so that its errors come at the call. */
+/*
+ * What is long is given in parts, so that copying one, or sending it over a link, and the device's
+ * part in the next are done at the same time. All of them are given without another
+ * command in between, and each ends after the one before it, as the queue's commands do; the last
+ * one's event is the program's. Where the queue has no order it is one command.
+ *
+ * Through blocks (block.h), where there are threads that copy (copy.h), they take part: what is
+ * written they copy ahead of who gives the parts; what is read they copy when it came
+ * (client_done()).
+ */
 
-static struct layout transfer_box_layout(const struct box *box, const size_t region[3])
+#define PART_LEAST ((size_t)1 << 20)
+#define LINK_PART  ((size_t)4 << 20) /* At least, over a link: a message for each, and its end. */
+#define PARTS_MOST 64 /* Or fewer than twice as many, as each is whole units of PART_LEAST. */
+/* Of a part, that several threads copy at once: the device waits for the first part as a whole. */
+#define PIECES 4
+
+/* Parts that are copied by several threads, and posted by one. */
+struct ahead {
+    struct copy_team team;
+    const struct transfer *transfer;
+    size_t part;    /* Bytes of each but the last. */
+    unsigned count; /* That there were blocks for. */
+    struct bulk_block blocks[2 * PARTS_MOST];
+    atomic_uint copied[2 * PARTS_MOST]; /* Pieces of each. */
+    atomic_uint next;                   /* Piece to be copied, of all parts. */
+};
+
+static size_t transfer_part_size(const struct transfer *transfer)
 {
-    return (struct layout){.row = region[0],
-                           .rows = region[1],
-                           .slices = region[2],
-                           .row_pitch = box->row,
-                           .slice_pitch = box->slice};
+    size_t least = transfer->memory->base.client->bulk ? PART_LEAST : LINK_PART;
+    size_t size = transfer->size / PARTS_MOST & ~(PART_LEAST - 1);
+    return size < least ? least : size;
 }
 
-static cl_int transfer_host_access(const struct memory *memory, bool writes)
+/* False: each was, or is being. */
+static bool transfer_copy_next(struct copy_team *team)
 {
-    cl_mem_flags no =
-        CL_MEM_HOST_NO_ACCESS | (writes ? CL_MEM_HOST_READ_ONLY : CL_MEM_HOST_WRITE_ONLY);
-    return memory->flags & no ? CL_INVALID_OPERATION : CL_SUCCESS;
+    struct ahead *ahead = container_of(team, struct ahead, team);
+    unsigned piece = atomic_fetch_add(&ahead->next, 1), i = piece / PIECES;
+    if (i >= ahead->count)
+        return false;
+    size_t size = ahead->part / PIECES, at = piece % PIECES * size;
+    size_t begin = i * ahead->part + at, all = ahead->transfer->size;
+    if (begin < all) /* The last part may have fewer pieces. */
+        copy_past_caches((char *)ahead->blocks[i].bytes + at,
+                         (const char *)ahead->transfer->bytes + begin,
+                         size < all - begin ? size : all - begin);
+    atomic_fetch_add(&ahead->copied[i], 1);
+    return true;
 }
 
-/* A buffer, or an image, of the queue's context. */
-static cl_int transfer_take_object(cl_command_queue queue, cl_mem handle, bool image,
-                                   struct memory **ret_memory)
+/* Memory for all parts, as far as there is, and others who copy. */
+static void transfer_ahead_begin(struct ahead *ahead, const struct transfer *transfer)
 {
-    const struct queue *q = queue_get(queue);
-    struct memory *memory = memory_get(handle);
-    if (!q)
-        return CL_INVALID_COMMAND_QUEUE;
-    if (!memory || (memory->type != CL_MEM_OBJECT_BUFFER) != image)
-        return CL_INVALID_MEM_OBJECT;
-    if (memory->context != q->context)
-        return CL_INVALID_CONTEXT;
-    *ret_memory = memory;
-    return CL_SUCCESS;
-}
-
-/* ---- buffers ---- */
-
-/* None is no error since 2.1 (5.2.2). */
-static bool transfer_run_fits(cl_command_queue queue, const struct memory *buffer, size_t offset,
-                              size_t size)
-{
-    cl_version version = queue_get(queue)->device->version;
-    return range_fits(offset, size, buffer->size) &&
-           (size != 0 || version >= CL_MAKE_VERSION(2, 1, 0));
-}
-
-/* A transfer of no bytes, or a fill: a marker, of that type. */
-static cl_int transfer_enqueue_empty(cl_command_queue queue, cl_command_type type, cl_bool blocking,
-                                     cl_uint count, const cl_event *waits, cl_event *event)
-{
-    struct command command;
-    cl_int error =
-        command_begin(&command, queue, type, blocking != CL_FALSE, false, count, waits, event);
-    if (error)
-        return error;
-    error = command_post_nothing(&command);
-    return command_end(&command, error);
-}
-
-cl_int clEnqueueReadBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool blocking_read,
-                           size_t offset, size_t size, void *ptr, cl_uint num_events_in_wait_list,
-                           const cl_event *event_wait_list, cl_event *event)
-{
-    struct memory *memory = NULL;
-    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS && (!ptr || !transfer_run_fits(command_queue, memory, offset, size)))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = transfer_host_access(memory, false);
-    if (error == CL_SUCCESS && size == 0)
-        return transfer_enqueue_empty(command_queue, CL_COMMAND_READ_BUFFER, blocking_read,
-                                      num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    return transfer_run(&(struct transfer){.queue = command_queue,
-                                           .memory = memory,
-                                           .type = CL_COMMAND_READ_BUFFER,
-                                           .blocking = blocking_read != CL_FALSE,
-                                           .offset = offset,
-                                           .size = size,
-                                           .bytes = ptr,
-                                           .count = num_events_in_wait_list,
-                                           .waits = event_wait_list},
-                        event);
-}
-
-cl_int clEnqueueWriteBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool blocking_write,
-                            size_t offset, size_t size, const void *ptr,
-                            cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                            cl_event *event)
-{
-    struct memory *memory = NULL;
-    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS && (!ptr || !transfer_run_fits(command_queue, memory, offset, size)))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = transfer_host_access(memory, true);
-    if (error == CL_SUCCESS && size == 0)
-        return transfer_enqueue_empty(command_queue, CL_COMMAND_WRITE_BUFFER, blocking_write,
-                                      num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    return transfer_run(&(struct transfer){.queue = command_queue,
-                                           .memory = memory,
-                                           .type = CL_COMMAND_WRITE_BUFFER,
-                                           .blocking = blocking_write != CL_FALSE,
-                                           .offset = offset,
-                                           .size = size,
-                                           .bytes = (void *)ptr,
-                                           .count = num_events_in_wait_list,
-                                           .waits = event_wait_list},
-                        event);
-}
-
-#define SIZE3(array)                                                                               \
-    {                                                                                              \
-        (array)[0], (array)[1], (array)[2]                                                         \
+    const struct context *context = queue_get(transfer->queue)->context;
+    ahead->transfer = transfer;
+    ahead->part = transfer_part_size(transfer);
+    ahead->count = 0;
+    atomic_init(&ahead->next, 0);
+    for (size_t at = 0; at < transfer->size && ahead->count < ARRAY_SIZE(ahead->blocks);
+         at += ahead->part) {
+        size_t left = transfer->size - at;
+        if (!block_take(context->base.client, context->areas_before,
+                        left < ahead->part ? left : ahead->part, &ahead->blocks[ahead->count]))
+            break;
+        atomic_init(&ahead->copied[ahead->count++], 0);
     }
-
-cl_int clEnqueueReadBufferRect(cl_command_queue command_queue, cl_mem buffer, cl_bool blocking_read,
-                               const size_t *buffer_origin, const size_t *host_origin,
-                               const size_t *region, size_t buffer_row_pitch,
-                               size_t buffer_slice_pitch, size_t host_row_pitch,
-                               size_t host_slice_pitch, void *ptr, cl_uint num_events_in_wait_list,
-                               const cl_event *event_wait_list, cl_event *event)
-{
-    struct memory *memory = NULL;
-    struct command command;
-    struct box device, host;
-    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS &&
-        (!ptr || !box_init(&device, buffer_origin, region, buffer_row_pitch, buffer_slice_pitch) ||
-         !box_init(&host, host_origin, region, host_row_pitch, host_slice_pitch) ||
-         device.end > memory->size))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = transfer_host_access(memory, false);
-    if (error == CL_SUCCESS)
-        error =
-            command_begin_transfer(&command, command_queue, CL_COMMAND_READ_BUFFER_RECT,
-                                   blocking_read, num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    const struct layout layout = transfer_box_layout(&host, region);
-    command_aim(&command, (char *)ptr + host.start, &layout);
-    error = POST(memory->base.client, read_rect,
-                 {.command = command.head,
-                  .buffer = handle_id(memory),
-                  .origin = SIZE3(buffer_origin),
-                  .region = SIZE3(region),
-                  .row_pitch = device.row,
-                  .slice_pitch = device.slice});
-    return command_end(&command, error);
+    copy_team_begin(&ahead->team, transfer_copy_next, (size_t)ahead->count * PIECES);
 }
 
-cl_int clEnqueueWriteBufferRect(cl_command_queue command_queue, cl_mem buffer,
-                                cl_bool blocking_write, const size_t *buffer_origin,
-                                const size_t *host_origin, const size_t *region,
-                                size_t buffer_row_pitch, size_t buffer_slice_pitch,
-                                size_t host_row_pitch, size_t host_slice_pitch, const void *ptr,
-                                cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                                cl_event *event)
+/* The next part's block, with its bytes; of 0 bytes: it has none. */
+static struct bulk_block transfer_ahead_take(struct ahead *ahead, unsigned i)
 {
-    struct memory *memory = NULL;
-    struct command command;
-    struct box device, host;
+    struct bulk_block block = {0};
+    if (i >= ahead->count)
+        return block;
+    while (atomic_load(&ahead->copied[i]) < PIECES)
+        if (!transfer_copy_next(&ahead->team))
+            sched_yield(); /* Somebody is copying it. */
+    block = ahead->blocks[i];
+    ahead->blocks[i].size = 0;
+    return block;
+}
+
+/* Nobody copies any more, and blocks that were not used are given back. */
+static void transfer_ahead_end(struct ahead *ahead, struct client *client)
+{
+    atomic_store(&ahead->next, ahead->count * PIECES);
+    copy_team_end(&ahead->team);
+    for (unsigned i = 0; i < ahead->count; i++)
+        block_give(client, &ahead->blocks[i]);
+}
+
+static bool transfer_pays(const struct transfer *transfer, const struct queue *queue)
+{
+    uint32_t area;
+    uint64_t place;
+    struct client *client = queue->base.client;
+    return transfer->size >= 2 * transfer_part_size(transfer) &&
+           !(queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) &&
+           !block_find(client, transfer->bytes, transfer->size, &area, &place);
+}
+
+static cl_int transfer_post_read(const struct transfer *part, struct command *command)
+{
+    const struct layout run = {part->size, 1, 1, part->size, part->size};
+    command_aim(command, part->bytes, &run);
+    return POST(part->memory->base.client, read_buffer,
+                {.command = command->head,
+                 .buffer = handle_id(part->memory),
+                 .offset = part->offset,
+                 .size = part->size});
+}
+
+static cl_int transfer_post_write(struct transfer *part, struct command *command)
+{
+    const struct layout run = {part->size, 1, 1, part->size, part->size};
     const void *content = NULL;
-    size_t size = 0;
     void *owned = NULL;
-    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS &&
-        (!ptr || !box_init(&device, buffer_origin, region, buffer_row_pitch, buffer_slice_pitch) ||
-         !box_init(&host, host_origin, region, host_row_pitch, host_slice_pitch) ||
-         device.end > memory->size))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = transfer_host_access(memory, true);
-    if (error == CL_SUCCESS)
-        error =
-            command_begin_transfer(&command, command_queue, CL_COMMAND_WRITE_BUFFER_RECT,
-                                   blocking_write, num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    const struct layout layout = transfer_box_layout(&host, region);
-    error =
-        command_fill(&command, (const char *)ptr + host.start, &layout, &content, &size, &owned);
-    if (error)
-        return command_end(&command, error);
-    error = POST(memory->base.client, write_rect,
-                 {.command = command.head,
-                  .buffer = handle_id(memory),
-                  .origin = SIZE3(buffer_origin),
-                  .region = SIZE3(region),
-                  .row_pitch = device.row,
-                  .slice_pitch = device.slice,
-                  .content = content,
-                  .content_size = content ? size : 0});
-    free(owned);
-    return command_end(&command, error);
-}
-
-cl_int clEnqueueFillBuffer(cl_command_queue command_queue, cl_mem buffer, const void *pattern,
-                           size_t pattern_size, size_t offset, size_t size,
-                           cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                           cl_event *event)
-{
-    struct memory *memory = NULL;
-    struct command command;
-    cl_int error = transfer_take_object(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS && (!pattern || pattern_size == 0 || pattern_size > 128 ||
-                                (pattern_size & (pattern_size - 1)) || offset % pattern_size ||
-                                size % pattern_size || !range_fits(offset, size, memory->size)))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS && size == 0)
-        return transfer_enqueue_empty(command_queue, CL_COMMAND_FILL_BUFFER, CL_FALSE,
-                                      num_events_in_wait_list, event_wait_list, event);
-    if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_FILL_BUFFER, false, false,
-                              num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    error = POST(memory->base.client, fill_buffer,
-                 {.command = command.head,
-                  .buffer = handle_id(memory),
-                  .offset = offset,
-                  .size = size,
-                  .pattern = pattern,
-                  .pattern_size = pattern_size});
-    return command_end(&command, error);
-}
-
-static const struct memory *transfer_root(const struct memory *memory)
-{
-    return memory->type == CL_MEM_OBJECT_BUFFER && memory->parent ? memory->parent : memory;
-}
-
-cl_int clEnqueueCopyBuffer(cl_command_queue command_queue, cl_mem src_buffer, cl_mem dst_buffer,
-                           size_t src_offset, size_t dst_offset, size_t size,
-                           cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                           cl_event *event)
-{
-    struct memory *source = NULL, *target = NULL;
-    struct command command;
-    cl_int error = transfer_take_object(command_queue, src_buffer, false, &source);
-    if (error == CL_SUCCESS)
-        error = transfer_take_object(command_queue, dst_buffer, false, &target);
-    if (error == CL_SUCCESS && (!transfer_run_fits(command_queue, source, src_offset, size) ||
-                                !transfer_run_fits(command_queue, target, dst_offset, size)))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS && transfer_root(source) == transfer_root(target)) {
-        size_t a = source->origin + src_offset, b = target->origin + dst_offset;
-        if (a < b + size && b < a + size)
-            error = CL_MEM_COPY_OVERLAP;
+    size_t size = part->size;
+    cl_int error = CL_SUCCESS;
+    if (part->block.size) {
+        command_lend(command, &part->block);
+    } else {
+        error = command_fill(command, part->bytes, &run, &content, &size, &owned);
+        if (error)
+            return error;
     }
-    if (error == CL_SUCCESS && size == 0)
-        return transfer_enqueue_empty(command_queue, CL_COMMAND_COPY_BUFFER, CL_FALSE,
-                                      num_events_in_wait_list, event_wait_list, event);
-    if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_COPY_BUFFER, false, false,
-                              num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    error = POST(source->base.client, copy_buffer,
-                 {.command = command.head,
-                  .source = handle_id(source),
-                  .target = handle_id(target),
-                  .source_offset = src_offset,
-                  .target_offset = dst_offset,
-                  .size = size});
-    return command_end(&command, error);
+    return POST(part->memory->base.client, write_buffer,
+                {.command = command->head,
+                 .buffer = handle_id(part->memory),
+                 .offset = part->offset,
+                 .size = size,
+                 .content = content,
+                 .content_size = content ? size : 0});
 }
 
-cl_int clEnqueueCopyBufferRect(cl_command_queue command_queue, cl_mem src_buffer, cl_mem dst_buffer,
-                               const size_t *src_origin, const size_t *dst_origin,
-                               const size_t *region, size_t src_row_pitch, size_t src_slice_pitch,
-                               size_t dst_row_pitch, size_t dst_slice_pitch,
-                               cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                               cl_event *event)
+/* @follows: it is one of several parts. */
+static cl_int transfer_begin(const struct transfer *part, bool follows, struct command *command,
+                             cl_event *event)
 {
-    struct memory *source = NULL, *target = NULL;
+    /* Small writes are in the message, and need nobody to hear of their end. */
+    bool told = part->type == CL_COMMAND_READ_BUFFER || follows ||
+                (part->memory->base.client->bulk && part->size >= BLOCK_LEAST);
+    return told ? command_begin_transfer(command, part->queue, part->type, part->blocking,
+                                         part->count, part->waits, event)
+                : command_begin(command, part->queue, part->type, part->blocking, false,
+                                part->count, part->waits, event);
+}
+
+static cl_int transfer_post(struct transfer *part, struct command *command)
+{
+    return part->type == CL_COMMAND_READ_BUFFER ? transfer_post_read(part, command)
+                                                : transfer_post_write(part, command);
+}
+
+/* One that is not the last. *before is used; then it is this one. */
+static cl_int transfer_give_part(struct transfer *part, struct event **before)
+{
     struct command command;
-    struct box a, b;
-    cl_int error = transfer_take_object(command_queue, src_buffer, false, &source);
-    if (error == CL_SUCCESS)
-        error = transfer_take_object(command_queue, dst_buffer, false, &target);
-    if (error == CL_SUCCESS && (!box_init(&a, src_origin, region, src_row_pitch, src_slice_pitch) ||
-                                !box_init(&b, dst_origin, region, dst_row_pitch, dst_slice_pitch) ||
-                                a.end > source->size || b.end > target->size ||
-                                (source == target && (a.row != b.row || a.slice != b.slice))))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS && transfer_root(source) == transfer_root(target) && a.row == b.row &&
-        a.slice == b.slice) {
-        struct box from = a, to = b;
-        from.start += source->origin;
-        from.end += source->origin;
-        to.start += target->origin;
-        to.end += target->origin;
-        if (box_overlaps(&from, &to, region))
-            error = CL_MEM_COPY_OVERLAP;
+    cl_int error = transfer_begin(part, true, &command, NULL);
+    if (error)
+        return error;
+    struct event *event = command.event;
+    handle_use(event);
+    event->before = *before;
+    *before = event;
+    return command_end(&command, transfer_post(part, &command));
+}
+
+/* All but the last, which is left in @part. */
+static cl_int transfer_give_parts(const struct transfer *transfer, struct transfer *part,
+                                  struct ahead *ahead, struct event **before)
+{
+    cl_int error = CL_SUCCESS;
+    unsigned i = 0;
+    part->size = transfer_part_size(transfer);
+    part->blocking = false;
+    for (size_t left = transfer->size; error == CL_SUCCESS && left > part->size;
+         left -= part->size) {
+        if (ahead)
+            part->block = transfer_ahead_take(ahead, i++);
+        error = transfer_give_part(part, before);
+        part->offset += part->size;
+        part->bytes = (char *)part->bytes + part->size;
     }
-    if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_COPY_BUFFER_RECT, false, false,
-                              num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    error = POST(source->base.client, copy_rect,
-                 {.command = command.head,
-                  .source = handle_id(source),
-                  .target = handle_id(target),
-                  .source_origin = SIZE3(src_origin),
-                  .target_origin = SIZE3(dst_origin),
-                  .region = SIZE3(region),
-                  .source_row = a.row,
-                  .source_slice = a.slice,
-                  .target_row = b.row,
-                  .target_slice = b.slice});
-    return command_end(&command, error);
-}
-
-/* ---- images ---- */
-
-cl_int clEnqueueReadImage(cl_command_queue command_queue, cl_mem image, cl_bool blocking_read,
-                          const size_t *origin, const size_t *region, size_t row_pitch,
-                          size_t slice_pitch, void *ptr, cl_uint num_events_in_wait_list,
-                          const cl_event *event_wait_list, cl_event *event)
-{
-    struct memory *memory = NULL;
-    struct command command;
-    struct layout layout;
-    cl_int error = transfer_take_object(command_queue, image, true, &memory);
-    if (error == CL_SUCCESS && (!ptr || !origin || !region || !image_has(memory, origin, region) ||
-                                !image_layout(memory, region, row_pitch, slice_pitch, &layout)))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = transfer_host_access(memory, false);
-    if (error == CL_SUCCESS)
-        error =
-            command_begin_transfer(&command, command_queue, CL_COMMAND_READ_IMAGE, blocking_read,
-                                   num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    command_aim(&command, ptr, &layout);
-    error = POST(memory->base.client, read_image,
-                 {.command = command.head,
-                  .image = handle_id(memory),
-                  .origin = SIZE3(origin),
-                  .region = SIZE3(region)});
-    return command_end(&command, error);
-}
-
-cl_int clEnqueueWriteImage(cl_command_queue command_queue, cl_mem image, cl_bool blocking_write,
-                           const size_t *origin, const size_t *region, size_t input_row_pitch,
-                           size_t input_slice_pitch, const void *ptr,
-                           cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                           cl_event *event)
-{
-    struct memory *memory = NULL;
-    struct command command;
-    struct layout layout;
-    const void *content = NULL;
-    size_t size = 0;
-    void *owned = NULL;
-    cl_int error = transfer_take_object(command_queue, image, true, &memory);
-    if (error == CL_SUCCESS &&
-        (!ptr || !origin || !region || !image_has(memory, origin, region) ||
-         !image_layout(memory, region, input_row_pitch, input_slice_pitch, &layout)))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = transfer_host_access(memory, true);
-    if (error == CL_SUCCESS)
-        error =
-            command_begin_transfer(&command, command_queue, CL_COMMAND_WRITE_IMAGE, blocking_write,
-                                   num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    error = command_fill(&command, ptr, &layout, &content, &size, &owned);
-    if (error)
-        return command_end(&command, error);
-    error = POST(memory->base.client, write_image,
-                 {.command = command.head,
-                  .image = handle_id(memory),
-                  .origin = SIZE3(origin),
-                  .region = SIZE3(region),
-                  .content = content,
-                  .content_size = content ? size : 0});
-    free(owned);
-    return command_end(&command, error);
-}
-
-cl_int clEnqueueFillImage(cl_command_queue command_queue, cl_mem image, const void *fill_color,
-                          const size_t *origin, const size_t *region,
-                          cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                          cl_event *event)
-{
-    struct memory *memory = NULL;
-    struct command command;
-    cl_int error = transfer_take_object(command_queue, image, true, &memory);
-    if (error == CL_SUCCESS &&
-        (!fill_color || !origin || !region || !image_has(memory, origin, region)))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_FILL_IMAGE, false, false,
-                              num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    bool depth = memory->format.image_channel_order == CL_DEPTH;
-    error = POST(memory->base.client, fill_image,
-                 {.command = command.head,
-                  .image = handle_id(memory),
-                  .origin = SIZE3(origin),
-                  .region = SIZE3(region),
-                  .color = fill_color,
-                  .color_size = depth ? sizeof(cl_float) : sizeof(cl_float4)});
-    return command_end(&command, error);
-}
-
-cl_int clEnqueueCopyImage(cl_command_queue command_queue, cl_mem src_image, cl_mem dst_image,
-                          const size_t *src_origin, const size_t *dst_origin, const size_t *region,
-                          cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                          cl_event *event)
-{
-    struct memory *source = NULL, *target = NULL;
-    struct command command;
-    cl_int error = transfer_take_object(command_queue, src_image, true, &source);
-    if (error == CL_SUCCESS)
-        error = transfer_take_object(command_queue, dst_image, true, &target);
-    if (error == CL_SUCCESS && memcmp(&source->format, &target->format, sizeof(source->format)))
-        error = CL_IMAGE_FORMAT_MISMATCH;
-    if (error == CL_SUCCESS &&
-        (!src_origin || !dst_origin || !region || !image_has(source, src_origin, region) ||
-         !image_has(target, dst_origin, region)))
-        error = CL_INVALID_VALUE;
-    bool overlap = error == CL_SUCCESS && source == target;
-    for (int i = 0; overlap && i < 3; i++)
-        overlap =
-            src_origin[i] < dst_origin[i] + region[i] && dst_origin[i] < src_origin[i] + region[i];
-    if (overlap)
-        error = CL_MEM_COPY_OVERLAP;
-    if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_COPY_IMAGE, false, false,
-                              num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    error = POST(source->base.client, copy_image,
-                 {.command = command.head,
-                  .source = handle_id(source),
-                  .target = handle_id(target),
-                  .source_origin = SIZE3(src_origin),
-                  .target_origin = SIZE3(dst_origin),
-                  .region = SIZE3(region)});
-    return command_end(&command, error);
-}
-
-/* A region of an image, and as many bytes of a buffer, packed. */
-static cl_int transfer_take_both(cl_command_queue queue, cl_mem image, cl_mem buffer,
-                                 const size_t *origin, const size_t *region, size_t offset,
-                                 struct memory **ret_image, struct memory **ret_buffer)
-{
-    struct layout layout;
-    size_t size = 0;
-    cl_int error = transfer_take_object(queue, image, true, ret_image);
-    if (error == CL_SUCCESS)
-        error = transfer_take_object(queue, buffer, false, ret_buffer);
-    if (error == CL_SUCCESS &&
-        (!origin || !region || !image_has(*ret_image, origin, region) ||
-         !image_layout(*ret_image, region, 0, 0, &layout) || !layout_size(&layout, &size) ||
-         !range_fits(offset, size, (*ret_buffer)->size)))
-        error = CL_INVALID_VALUE;
+    part->size = transfer->offset + transfer->size - part->offset;
+    part->blocking = transfer->blocking;
+    if (ahead && error == CL_SUCCESS)
+        part->block = transfer_ahead_take(ahead, i);
     return error;
 }
 
-cl_int clEnqueueCopyImageToBuffer(cl_command_queue command_queue, cl_mem src_image,
-                                  cl_mem dst_buffer, const size_t *src_origin, const size_t *region,
-                                  size_t dst_offset, cl_uint num_events_in_wait_list,
-                                  const cl_event *event_wait_list, cl_event *event)
+static cl_int transfer_parts(const struct transfer *transfer, bool parted, struct ahead *ahead,
+                             cl_event *event)
 {
-    struct memory *image = NULL, *buffer = NULL;
+    struct queue *queue = queue_get(transfer->queue);
+    struct transfer part = *transfer;
     struct command command;
-    cl_int error = transfer_take_both(command_queue, src_image, dst_buffer, src_origin, region,
-                                      dst_offset, &image, &buffer);
+    struct event *before = NULL;
+    cl_int error = CL_SUCCESS;
+    if (parted) {
+        pthread_mutex_lock(&queue->lock);
+        error = transfer_give_parts(transfer, &part, ahead, &before);
+    }
     if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_COPY_IMAGE_TO_BUFFER, false,
-                              false, num_events_in_wait_list, event_wait_list, event);
-    if (error)
+        error = transfer_begin(&part, before != NULL, &command, event);
+    if (error) {
+        if (ahead)
+            transfer_ahead_end(ahead, queue->base.client);
+        if (parted)
+            pthread_mutex_unlock(&queue->lock);
+        if (before)
+            handle_unuse(before);
+        block_give(queue->base.client, &part.block);
         return error;
-    error = POST(image->base.client, copy_to_buffer,
-                 {.command = command.head,
-                  .image = handle_id(image),
-                  .buffer = handle_id(buffer),
-                  .origin = SIZE3(src_origin),
-                  .region = SIZE3(region),
-                  .offset = dst_offset});
+    }
+    if (before)
+        command.event->before = before;
+    error = transfer_post(&part, &command);
+    if (ahead) /* Before it waits, where its thread may be cancelled. */
+        transfer_ahead_end(ahead, queue->base.client);
+    if (parted)
+        pthread_mutex_unlock(&queue->lock);
     return command_end(&command, error);
 }
 
-cl_int clEnqueueCopyBufferToImage(cl_command_queue command_queue, cl_mem src_buffer,
-                                  cl_mem dst_image, size_t src_offset, const size_t *dst_origin,
-                                  const size_t *region, cl_uint num_events_in_wait_list,
-                                  const cl_event *event_wait_list, cl_event *event)
+cl_int transfer_run(const struct transfer *transfer, cl_event *event)
 {
-    struct memory *image = NULL, *buffer = NULL;
-    struct command command;
-    cl_int error = transfer_take_both(command_queue, dst_image, src_buffer, dst_origin, region,
-                                      src_offset, &image, &buffer);
-    if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_COPY_BUFFER_TO_IMAGE, false,
-                              false, num_events_in_wait_list, event_wait_list, event);
-    if (error)
-        return error;
-    error = POST(image->base.client, copy_to_image,
-                 {.command = command.head,
-                  .buffer = handle_id(buffer),
-                  .image = handle_id(image),
-                  .offset = src_offset,
-                  .origin = SIZE3(dst_origin),
-                  .region = SIZE3(region)});
-    return command_end(&command, error);
+    const struct queue *queue = queue_get(transfer->queue);
+    bool parted = transfer_pays(transfer, queue);
+    if (!parted || !queue->base.client->bulk || transfer->type != CL_COMMAND_WRITE_BUFFER ||
+        copy_threads() == 0)
+        return transfer_parts(transfer, parted, NULL, event);
+    struct ahead ahead = {0};
+    transfer_ahead_begin(&ahead, transfer);
+    return transfer_parts(transfer, true, &ahead, event);
 }
 
 cl_int clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint num_mem_objects,

@@ -29,24 +29,6 @@ static void context_finish(struct object *object)
 
 static const struct object_class context_class = {sizeof(struct context), context_finish};
 
-void *list_copy(const void *list, size_t element, size_t *ret_size)
-{
-    const char *at = list;
-    const char zeros[16] = {0};
-    size_t size = element;
-    *ret_size = 0;
-    if (!list)
-        return NULL;
-    for (; memcmp(at, zeros, element) != 0; at += 2 * element)
-        size += 2 * element;
-    void *copy = malloc(size);
-    if (copy) {
-        memcpy(copy, list, size);
-        *ret_size = size;
-    }
-    return copy;
-}
-
 /* ---- callbacks at the end of an object ---- */
 
 static void context_ending_call(void *data)
@@ -88,30 +70,9 @@ cl_int ending_add(struct client *client, struct ending **list, void (*call)(stru
 
 /* ---- calls ---- */
 
-/* The platform that properties name; NULL: none. */
-static cl_int context_check_properties(const cl_context_properties *properties,
-                                       cl_platform_id *ret_platform)
+static bool context_is_platform(cl_platform_id platform)
 {
-    bool seen_sync = false;
-    *ret_platform = NULL;
-    for (; properties && properties[0]; properties += 2)
-        switch (properties[0]) {
-        case CL_CONTEXT_PLATFORM:
-            if (!platform_get((cl_platform_id)properties[1]))
-                return CL_INVALID_PLATFORM;
-            if (*ret_platform)
-                return CL_INVALID_PROPERTY;
-            *ret_platform = (cl_platform_id)properties[1];
-            break;
-        case CL_CONTEXT_INTEROP_USER_SYNC:
-            if (seen_sync || (properties[1] != CL_TRUE && properties[1] != CL_FALSE))
-                return CL_INVALID_PROPERTY;
-            seen_sync = true;
-            break;
-        default:
-            return CL_INVALID_PROPERTY;
-        }
-    return CL_SUCCESS;
+    return platform_get(platform) != NULL;
 }
 
 static cl_int context_create_context(const cl_context_properties *properties, cl_uint count,
@@ -121,7 +82,7 @@ static cl_int context_create_context(const cl_context_properties *properties, cl
                                      void *data, struct context **ret_context)
 {
     cl_platform_id platform = NULL;
-    cl_int error = context_check_properties(properties, &platform);
+    cl_int error = context_properties_check(properties, context_is_platform, &platform);
     if (error)
         return error;
     if (count == 0 || !devices || (!notify && data))
@@ -153,7 +114,7 @@ static cl_int context_create_context(const cl_context_properties *properties, cl
         ids[context->device_count] = handle_id(device);
         context->devices[context->device_count++] = device;
     }
-    context->properties = list_copy(properties, sizeof(*properties), &context->properties_size);
+    context->properties = properties_copy(properties, &context->property_count);
     context->notify = notify;
     context->data = data;
     error = POST(
@@ -191,7 +152,7 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
     cl_device_id devices[256];
     cl_uint count = 0;
     struct context *context = NULL;
-    cl_int error = context_check_properties(properties, &platform);
+    cl_int error = context_properties_check(properties, context_is_platform, &platform);
     if (error == CL_SUCCESS && !platform) {
         if (clients_platforms(&all) == 0)
             return created(NULL, CL_INVALID_PLATFORM, errcode_ret);
@@ -204,27 +165,6 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
                                        count < ARRAY_SIZE(devices) ? count : ARRAY_SIZE(devices),
                                        devices, pfn_notify, user_data, &context);
     return created(context, error, errcode_ret);
-}
-
-cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t param_value_size,
-                        void *param_value, size_t *param_value_size_ret)
-{
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
-    const struct context *c = context_get(context);
-    if (!c)
-        return CL_INVALID_CONTEXT;
-    switch (param_name) {
-    case CL_CONTEXT_REFERENCE_COUNT:
-        return request_uint(&request, handle_count(c));
-    case CL_CONTEXT_NUM_DEVICES:
-        return request_uint(&request, c->device_count);
-    case CL_CONTEXT_DEVICES:
-        return request_bytes(&request, c->devices, c->device_count * sizeof(cl_device_id));
-    case CL_CONTEXT_PROPERTIES:
-        return request_bytes(&request, c->properties, c->properties_size);
-    default:
-        return CL_INVALID_VALUE;
-    }
 }
 
 static void context_call_destructor(struct ending *ending)

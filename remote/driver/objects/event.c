@@ -48,7 +48,7 @@ struct event *event_make(struct context *context, struct queue *queue, cl_comman
         return NULL;
     event->context = context;
     event->queue = queue;
-    event->command = command;
+    event->type = command;
     handle_use(context);
     if (queue)
         handle_use(queue);
@@ -399,29 +399,12 @@ cl_int clWaitForEvents(cl_uint num_events, const cl_event *event_list)
     return result;
 }
 
-cl_int clGetEventInfo(cl_event event, cl_event_info param_name, size_t param_value_size,
-                      void *param_value, size_t *param_value_size_ret)
+cl_int event_check_profile(const struct event *event)
 {
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
-    const struct event *e = event_get(event);
-    if (!e)
-        return CL_INVALID_EVENT;
-    switch (param_name) {
-    case CL_EVENT_COMMAND_QUEUE:
-        return request_handle(&request, e->queue);
-    case CL_EVENT_CONTEXT:
-        return request_handle(&request, e->context);
-    case CL_EVENT_COMMAND_TYPE:
-        return request_uint(&request, e->command);
-    case CL_EVENT_COMMAND_EXECUTION_STATUS: {
-        cl_int status = atomic_load(&e->status);
-        return request_bytes(&request, &status, sizeof(status));
-    }
-    case CL_EVENT_REFERENCE_COUNT:
-        return request_uint(&request, handle_count(e));
-    default:
-        return CL_INVALID_VALUE;
-    }
+    return event->queue && (event->queue->properties & CL_QUEUE_PROFILING_ENABLE) &&
+                   atomic_load(&event->status) == CL_COMPLETE
+               ? CL_SUCCESS
+               : CL_PROFILING_INFO_NOT_AVAILABLE;
 }
 
 cl_event clCreateUserEvent(cl_context context, cl_int *errcode_ret)
@@ -497,30 +480,4 @@ cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
     pthread_mutex_unlock(&client->lock);
     client_flush(client);
     return CL_SUCCESS;
-}
-
-cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info param_name,
-                               size_t param_value_size, void *param_value,
-                               size_t *param_value_size_ret)
-{
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
-    const struct event *e = event_get(event);
-    if (!e)
-        return CL_INVALID_EVENT;
-    if (!e->queue || !(e->queue->properties & CL_QUEUE_PROFILING_ENABLE) ||
-        atomic_load(&e->status) != CL_COMPLETE)
-        return CL_PROFILING_INFO_NOT_AVAILABLE;
-    switch (param_name) {
-    case CL_PROFILING_COMMAND_QUEUED:
-        return request_ulong(&request, e->times[0]);
-    case CL_PROFILING_COMMAND_SUBMIT:
-        return request_ulong(&request, e->times[1]);
-    case CL_PROFILING_COMMAND_START:
-        return request_ulong(&request, e->times[2]);
-    case CL_PROFILING_COMMAND_END:
-    case CL_PROFILING_COMMAND_COMPLETE:
-        return request_ulong(&request, e->times[3]);
-    default:
-        return CL_INVALID_VALUE;
-    }
 }

@@ -1,10 +1,12 @@
 #ifndef RESEAT_REMOTE_DRIVER_OBJECTS_OBJECTS_H
 #define RESEAT_REMOTE_DRIVER_OBJECTS_OBJECTS_H
 
-#include "remote/driver/answer.h"
 #include "remote/driver/copy.h"
 #include "remote/driver/layout.h"
 #include "remote/driver/session/session.h"
+#include "state/opencl/create.h"
+#include "state/opencl/image.h"
+#include "state/opencl/info.h"
 
 /* What the files of this folder know of each other's objects, and those above it of them. */
 
@@ -13,7 +15,7 @@ struct context {
     struct device_object **devices;
     cl_uint device_count;
     cl_context_properties *properties;
-    size_t properties_size;
+    size_t property_count;
     uint32_t areas_before;  /**< block.h */
     struct ending *endings; /**< Guarded by client->lock. */
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
@@ -40,8 +42,8 @@ struct queue {
     struct context *context;
     struct device_object *device;
     cl_command_queue_properties properties;
-    cl_queue_properties *list; /**< As it was given. */
-    size_t list_size;
+    cl_queue_properties *property_list; /**< As it was given. */
+    size_t property_count;
     pthread_mutex_t lock;  /**< Commands are posted in the order in which they are listed. A thread
                                 that gives one in parts takes it again. */
     uint64_t given;        /**< Commands so far, and the number of the last one without an event. */
@@ -55,7 +57,7 @@ struct event {
     struct object base;
     struct context *context;
     struct queue *queue; /**< NULL: a user event. */
-    cl_command_type command;
+    cl_command_type type;
     bool named;            /**< The server has it under its id. */
     uint64_t covers;       /**< All commands of its queue up to this number end before it. */
     _Atomic cl_int status; /**< As the program is told. */
@@ -122,11 +124,9 @@ struct memory {
     struct bulk_block host_block; /**< That `host` is. */
     struct memory *parent;        /**< Sub-buffer, or image made from another object. */
     size_t origin;
-    cl_mem_properties *list;
-    size_t list_size;
-    cl_image_format format;
-    cl_image_desc desc;
-    size_t element, dims[3], row_pitch, slice_pitch;
+    cl_mem_properties *properties;
+    size_t property_count;
+    struct image_shape *image; /**< Owned; NULL of a buffer. */
     pthread_mutex_t lock;
     struct map *maps;       /**< Guarded by lock. */
     struct ending *endings; /**< Guarded by client->lock. */
@@ -138,8 +138,8 @@ struct sampler {
     cl_bool normalized;
     cl_addressing_mode addressing;
     cl_filter_mode filter;
-    cl_sampler_properties *list;
-    size_t list_size;
+    cl_sampler_properties *properties;
+    size_t property_count;
 };
 
 struct context *context_get(cl_context context);
@@ -147,7 +147,32 @@ bool context_has(const struct context *context, const struct device_object *devi
 struct memory *memory_get(cl_mem memory);
 struct event *event_get(cl_event event);
 
-/** A list of pairs that ends with 0, copied; bytes with the end. */
-void *list_copy(const void *list, size_t element, size_t *ret_size);
+struct sampler *sampler_get(cl_sampler sampler);
+
+/** CL_MEM_MAP_COUNT. */
+cl_uint map_count(struct memory *memory);
+/** Has its command ended, on a queue that keeps its times? */
+cl_int event_check_profile(const struct event *event);
+
+/** The largest number that a device of the context has for @name. */
+uint64_t memory_largest(const struct context *context, cl_device_info name);
+struct memory *memory_create(struct context *context, cl_mem_object_type type, cl_mem_flags flags,
+                             struct memory *parent);
+/** How a region of an image lies in host memory with these pitches, 0: packed. They fit it. */
+struct layout image_layout(const struct image_shape *shape, const size_t region[3],
+                           size_t row_pitch, size_t slice_pitch);
+
+/** A handle, or NULL. */
+static inline cl_int info_object(const struct info_request *request, const void *handle)
+{
+    return info_pointer(request, handle);
+}
+/** What a call returns whose message was posted, or was not: then nothing of the object stays. */
+static inline void *created_if(void *object, cl_int error, cl_int *errcode)
+{
+    if (error && object)
+        handle_release(object);
+    return created(object, error, errcode);
+}
 
 #endif

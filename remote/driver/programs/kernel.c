@@ -493,57 +493,11 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, cons
 
 /* ---- answers ---- */
 
-cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info param_name, size_t param_value_size,
-                       void *param_value, size_t *param_value_size_ret)
+cl_int kernel_check_arg_info(const struct kernel *kernel, cl_uint index)
 {
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
-    const struct kernel *k = kernel_get(kernel);
-    if (!k)
-        return CL_INVALID_KERNEL;
-    switch (param_name) {
-    case CL_KERNEL_FUNCTION_NAME:
-        return request_text(&request, k->facts->name);
-    case CL_KERNEL_NUM_ARGS:
-        return request_uint(&request, k->facts->count);
-    case CL_KERNEL_REFERENCE_COUNT:
-        return request_uint(&request, handle_count(k));
-    case CL_KERNEL_CONTEXT:
-        return request_handle(&request, k->program->context);
-    case CL_KERNEL_PROGRAM:
-        return request_handle(&request, k->program);
-    case CL_KERNEL_ATTRIBUTES:
-        return request_text(&request, k->facts->attributes);
-    default:
-        return CL_INVALID_VALUE;
-    }
-}
-
-cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_index, cl_kernel_arg_info param_name,
-                          size_t param_value_size, void *param_value, size_t *param_value_size_ret)
-{
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
-    const struct kernel *k = kernel_get(kernel);
-    if (!k)
-        return CL_INVALID_KERNEL;
-    if (arg_index >= k->facts->count)
+    if (index >= kernel->facts->count)
         return CL_INVALID_ARG_INDEX;
-    const struct argument_facts *argument = &k->facts->arguments[arg_index];
-    if (!argument->address)
-        return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
-    switch (param_name) {
-    case CL_KERNEL_ARG_ADDRESS_QUALIFIER:
-        return request_uint(&request, argument->address);
-    case CL_KERNEL_ARG_ACCESS_QUALIFIER:
-        return request_uint(&request, argument->access);
-    case CL_KERNEL_ARG_TYPE_QUALIFIER:
-        return request_ulong(&request, argument->qualifiers);
-    case CL_KERNEL_ARG_TYPE_NAME:
-        return request_text(&request, argument->type);
-    case CL_KERNEL_ARG_NAME:
-        return request_text(&request, argument->name);
-    default:
-        return CL_INVALID_VALUE;
-    }
+    return kernel->facts->arguments[index].address ? CL_SUCCESS : CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
 }
 
 /* The device that is meant, where NULL means the only one. */
@@ -599,7 +553,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
                                 cl_kernel_work_group_info param_name, size_t param_value_size,
                                 void *param_value, size_t *param_value_size_ret)
 {
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
     struct kernel *k = kernel_get(kernel);
     struct msg_kernel_group group;
     if (!k)
@@ -612,18 +566,18 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
         return error;
     switch (param_name) {
     case CL_KERNEL_WORK_GROUP_SIZE:
-        return request_size(&request, group.size);
+        return info_size(&request, group.size);
     case CL_KERNEL_COMPILE_WORK_GROUP_SIZE:
-        return request_bytes(&request, group.compiled, sizeof(group.compiled));
+        return info_bytes(&request, group.compiled, sizeof(group.compiled));
     case CL_KERNEL_LOCAL_MEM_SIZE: {
         /* Some drivers count what was set on the kernel that was asked first. */
         size_t set = kernel_local_arguments(k);
-        return request_ulong(&request, group.local_memory + set);
+        return info_ulong(&request, group.local_memory + set);
     }
     case CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE:
-        return request_size(&request, group.multiple);
+        return info_size(&request, group.multiple);
     case CL_KERNEL_PRIVATE_MEM_SIZE:
-        return request_ulong(&request, group.private_memory);
+        return info_ulong(&request, group.private_memory);
     default:
         return CL_INVALID_VALUE; /* CL_KERNEL_GLOBAL_WORK_SIZE: of custom devices and built-in
                                     kernels. */
@@ -649,7 +603,7 @@ cl_int clGetKernelSubGroupInfo(cl_kernel kernel, cl_device_id device,
                                const void *input_value, size_t param_value_size, void *param_value,
                                size_t *param_value_size_ret)
 {
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
     struct kernel *k = kernel_get(kernel);
     struct call *call = NULL;
     if (!k)
@@ -669,14 +623,7 @@ cl_int clGetKernelSubGroupInfo(cl_kernel kernel, cl_device_id device,
     size_t size = call->size;
     if (param_name == CL_KERNEL_LOCAL_SIZE_FOR_SUB_GROUP_COUNT && param_value_size < size)
         size = param_value_size;
-    error = request_bytes(&request, call->content, size);
+    error = info_bytes(&request, call->content, size);
     handle_release(call);
     return error;
-}
-
-cl_int clSetKernelExecInfo(cl_kernel kernel, cl_kernel_exec_info param_name,
-                           size_t param_value_size, const void *param_value)
-{
-    (void)param_name, (void)param_value_size, (void)param_value;
-    return kernel_get(kernel) ? CL_INVALID_OPERATION : CL_INVALID_KERNEL;
 }

@@ -30,6 +30,8 @@ struct kernel {
 };
 
 struct kernel *kernel_get(cl_kernel kernel);
+/** Is there an argument of that number, and was it told of? */
+cl_int kernel_check_arg_info(const struct kernel *kernel, cl_uint index);
 /** Of a whole list. */
 void kernel_facts_destroy(struct kernel_facts *facts);
 /** What a device says of a kernel; asked once. */

@@ -381,75 +381,58 @@ static cl_int program_fetch_binaries(struct program *program)
     return error;
 }
 
-static cl_int program_answer_binaries(struct program *program, const struct request *request)
+/* With the program's lock, where there is no error: its binaries are there. */
+static cl_int program_lock_binaries(struct program *program)
+{
+    pthread_mutex_lock(&program->lock);
+    while (!program->binary_sizes) {
+        pthread_mutex_unlock(&program->lock);
+        cl_int error = program_fetch_binaries(program);
+        if (error)
+            return error;
+        pthread_mutex_lock(&program->lock);
+    }
+    return CL_SUCCESS;
+}
+
+cl_int program_answer_binary_sizes(struct program *program, const struct info_request *request)
+{
+    cl_int error = program_lock_binaries(program);
+    if (error)
+        return error;
+    error = info_bytes(request, program->binary_sizes, program->device_count * sizeof(size_t));
+    pthread_mutex_unlock(&program->lock);
+    return error;
+}
+
+cl_int program_answer_binaries(struct program *program, const struct info_request *request)
 {
     size_t size = program->device_count * sizeof(unsigned char *);
     unsigned char **targets = request->value;
     if (targets && request->size < size)
         return CL_INVALID_VALUE;
+    cl_int error = program_lock_binaries(program);
+    if (error)
+        return error;
     for (cl_uint i = 0; targets && i < program->device_count; i++)
         if (targets[i])
             memcpy(targets[i], program->binaries[i], program->binary_sizes[i]);
+    pthread_mutex_unlock(&program->lock);
     if (request->ret_size)
         *request->ret_size = size;
     return CL_SUCCESS;
 }
 
-static cl_int program_answer_program(struct program *program, cl_program_info name,
-                                     const struct request *request)
+cl_int program_answer_kernels(struct program *program, cl_program_info name,
+                              const struct info_request *request)
 {
-    switch (name) {
-    case CL_PROGRAM_REFERENCE_COUNT:
-        return request_uint(request, handle_count(program));
-    case CL_PROGRAM_CONTEXT:
-        return request_handle(request, program->context);
-    case CL_PROGRAM_NUM_DEVICES:
-        return request_uint(request, program->device_count);
-    case CL_PROGRAM_DEVICES:
-        return request_bytes(request, program->devices,
-                             program->device_count * sizeof(cl_device_id));
-    case CL_PROGRAM_SOURCE:
-        return program->source ? request_bytes(request, program->source, program->source_size)
-                               : request_text(request, "");
-    case CL_PROGRAM_IL:
-        return request_bytes(request, program->il, program->il_size);
-    case CL_PROGRAM_BINARY_SIZES:
-        return request_bytes(request, program->binary_sizes,
-                             program->device_count * sizeof(size_t));
-    case CL_PROGRAM_BINARIES:
-        return program_answer_binaries(program, request);
-    case CL_PROGRAM_NUM_KERNELS:
-        return program->built ? request_size(request, program->kernels)
-                              : CL_INVALID_PROGRAM_EXECUTABLE;
-    case CL_PROGRAM_KERNEL_NAMES:
-        return program->built ? request_text(request, program->names ? program->names : "")
-                              : CL_INVALID_PROGRAM_EXECUTABLE;
-    case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
-    case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
-        return request_uint(request, CL_FALSE);
-    default:
-        return CL_INVALID_VALUE;
-    }
-}
-
-cl_int clGetProgramInfo(cl_program program, cl_program_info param_name, size_t param_value_size,
-                        void *param_value, size_t *param_value_size_ret)
-{
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
-    struct program *p = program_get(program);
-    cl_int error = CL_SUCCESS;
-    if (!p)
-        return CL_INVALID_PROGRAM;
-    if (param_name == CL_PROGRAM_BINARY_SIZES || param_name == CL_PROGRAM_BINARIES) {
-        pthread_mutex_lock(&p->lock);
-        bool known = p->binary_sizes;
-        pthread_mutex_unlock(&p->lock);
-        error = known ? CL_SUCCESS : program_fetch_binaries(p);
-    }
-    pthread_mutex_lock(&p->lock);
-    if (error == CL_SUCCESS)
-        error = program_answer_program(p, param_name, &request);
-    pthread_mutex_unlock(&p->lock);
+    cl_int error = CL_INVALID_PROGRAM_EXECUTABLE;
+    pthread_mutex_lock(&program->lock);
+    if (program->built)
+        error = name == CL_PROGRAM_NUM_KERNELS
+                    ? info_size(request, program->kernels)
+                    : info_text(request, program->names ? program->names : "");
+    pthread_mutex_unlock(&program->lock);
     return error;
 }
 
@@ -457,7 +440,7 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
                              cl_program_build_info param_name, size_t param_value_size,
                              void *param_value, size_t *param_value_size_ret)
 {
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
     struct program *p = program_get(program);
     cl_int error;
     if (!p)
@@ -469,19 +452,19 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
     const struct build_state *state = &p->builds[index];
     switch (param_name) {
     case CL_PROGRAM_BUILD_STATUS:
-        error = request_bytes(&request, &state->status, sizeof(state->status));
+        error = info_bytes(&request, &state->status, sizeof(state->status));
         break;
     case CL_PROGRAM_BUILD_OPTIONS:
-        error = request_text(&request, state->options ? state->options : "");
+        error = info_text(&request, state->options ? state->options : "");
         break;
     case CL_PROGRAM_BUILD_LOG:
-        error = request_text(&request, state->log ? state->log : "");
+        error = info_text(&request, state->log ? state->log : "");
         break;
     case CL_PROGRAM_BINARY_TYPE:
-        error = request_uint(&request, state->binary_type);
+        error = info_uint(&request, state->binary_type);
         break;
     case CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE:
-        error = request_size(&request, state->globals);
+        error = info_size(&request, state->globals);
         break;
     default:
         error = CL_INVALID_VALUE;

@@ -43,4 +43,10 @@ void program_forget_binaries(struct program *program);
 cl_int program_check_devices(const struct context *context, cl_uint count,
                              const cl_device_id *devices);
 
+/* Answers of interpose/entry/info.txt. */
+cl_int program_answer_binaries(struct program *program, const struct info_request *request);
+cl_int program_answer_binary_sizes(struct program *program, const struct info_request *request);
+cl_int program_answer_kernels(struct program *program, cl_program_info name,
+                              const struct info_request *request);
+
 #endif

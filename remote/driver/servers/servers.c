@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "remote/driver/answer.h"
+#include "remote/driver/servers/renew.h"
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"
 
@@ -89,6 +89,47 @@ cl_uint clients_platforms(struct platform ***ret_platforms)
     return all_count;
 }
 
+static int servers_open(const char *server, const char *icd, cl_uint room,
+                        cl_platform_id *ret_platforms, cl_uint *ret_count)
+{
+    struct client *client = NULL;
+    int error = client_open(server, icd, &client);
+    if (error)
+        return error;
+    cl_uint count = client->platform_count < room ? client->platform_count : room;
+    for (cl_uint i = 0; i < count; i++)
+        ret_platforms[i] = (cl_platform_id)&client->platforms[i];
+    *ret_count = count;
+    return 0;
+}
+
+int isolate_open(const char *server, const char *icd, cl_uint room, cl_platform_id *ret_platforms,
+                 cl_uint *ret_count)
+{
+    int error = servers_open(server, icd, room, ret_platforms, ret_count);
+    return error ? error : *ret_count ? 0 : -ENODEV;
+}
+
+void isolate_standby(cl_platform_id platform, bool wanted)
+{
+    const struct platform *known = platform_get(platform);
+    if (known)
+        client_keep_standby(known->client, wanted);
+}
+
+int plug_open(const char *address, cl_uint room, cl_platform_id *ret_platforms, cl_uint *ret_count)
+{
+    if (!address || !ret_platforms || room == 0)
+        return -EINVAL;
+    return servers_open(address, NULL, room, ret_platforms, ret_count);
+}
+
+bool plug_ended(cl_platform_id platform)
+{
+    const struct platform *known = platform_get(platform);
+    return !known || client_state(known->client) != CL_SUCCESS;
+}
+
 cl_int clIcdGetPlatformIDsKHR(cl_uint num_entries, cl_platform_id *platforms,
                               cl_uint *num_platforms)
 {
@@ -101,9 +142,4 @@ cl_int clIcdGetPlatformIDsKHR(cl_uint num_entries, cl_platform_id *platforms,
     if (num_platforms)
         *num_platforms = count;
     return count ? CL_SUCCESS : CL_PLATFORM_NOT_FOUND_KHR;
-}
-
-cl_int clGetPlatformIDs(cl_uint num_entries, cl_platform_id *platforms, cl_uint *num_platforms)
-{
-    return clIcdGetPlatformIDsKHR(num_entries, platforms, num_platforms);
 }

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/driver/answer.h"
 #include "remote/driver/session/session.h"
 #include "state/base/clock.h"
 #include "state/driver/devinfo.h"
+#include "state/opencl/info.h"
 
 /* Platforms and devices: told by the server once, answered here. */
 
@@ -142,49 +142,7 @@ uint64_t device_number(const struct device_object *device, cl_device_info name)
 
 /* ---- platforms ---- */
 
-#define ICD_VERSION_1 CL_MAKE_VERSION(1, 0, 0)
-
-cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info param_name,
-                         size_t param_value_size, void *param_value, size_t *param_value_size_ret)
-{
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
-    const struct platform *p = platform_get(platform);
-    static const cl_name_version extensions[] = {{ICD_VERSION_1, "cl_khr_icd"}};
-    if (!p)
-        return CL_INVALID_PLATFORM;
-    switch (param_name) {
-    case CL_PLATFORM_PROFILE:
-        return request_text(&request, "FULL_PROFILE");
-    case CL_PLATFORM_VERSION:
-        return request_text(&request, p->version);
-    case CL_PLATFORM_NUMERIC_VERSION:
-        return request_uint(&request, p->numeric);
-    case CL_PLATFORM_NAME:
-        return request_text(&request, p->name);
-    case CL_PLATFORM_VENDOR:
-        return request_text(&request, "reseat");
-    case CL_PLATFORM_EXTENSIONS:
-        return request_text(&request, "cl_khr_icd");
-    case CL_PLATFORM_EXTENSIONS_WITH_VERSION:
-        return request_bytes(&request, extensions, sizeof(extensions));
-    case CL_PLATFORM_ICD_SUFFIX_KHR:
-        return request_text(&request, "RESEAT");
-    case CL_PLATFORM_HOST_TIMER_RESOLUTION:
-        return request_ulong(&request, 1);
-    default:
-        return CL_INVALID_VALUE;
-    }
-}
-
-cl_int clUnloadPlatformCompiler(cl_platform_id platform)
-{
-    return platform_get(platform) ? CL_SUCCESS : CL_INVALID_PLATFORM;
-}
-
-cl_int clUnloadCompiler(void)
-{
-    return CL_SUCCESS;
-}
+const cl_name_version platform_extensions[1] = {{CL_MAKE_VERSION(1, 0, 0), "cl_khr_icd"}};
 
 /* ---- devices ---- */
 
@@ -223,7 +181,7 @@ cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type device_type, cl_ui
 
 /* Names with versions, without those that are not offered. */
 static cl_int platform_answer_names(const struct device_object *device, cl_device_info name,
-                                    const struct request *request)
+                                    const struct info_request *request)
 {
     const struct devinfo_value *value = devinfo_find(&device->answers->info, name);
     size_t count = devinfo_list_count(value), kept = 0;
@@ -241,17 +199,17 @@ static cl_int platform_answer_names(const struct device_object *device, cl_devic
         if (offered)
             names[kept++] = entry;
     }
-    cl_int error = request_bytes(request, names, kept * sizeof(*names));
+    cl_int error = info_bytes(request, names, kept * sizeof(*names));
     free(names);
     return error;
 }
 
 /* 0, in as many bytes as the device's own answer has: what is not offered. */
 static cl_int platform_answer_nothing(const struct devinfo_value *value,
-                                      const struct request *request)
+                                      const struct info_request *request)
 {
     void *zeros = calloc(1, (size_t)value->size + 1);
-    cl_int error = zeros ? request_bytes(request, zeros, value->size) : CL_OUT_OF_HOST_MEMORY;
+    cl_int error = zeros ? info_bytes(request, zeros, value->size) : CL_OUT_OF_HOST_MEMORY;
     free(zeros);
     return error;
 }
@@ -262,7 +220,7 @@ static cl_int platform_answer_nothing(const struct devinfo_value *value,
 #endif
 
 static cl_int platform_answer_free_memory(const struct device_object *device,
-                                          const struct request *request)
+                                          const struct info_request *request)
 {
     const struct client *client = device->base.client;
     size_t place = (size_t)(device->answers - client->inventory.entries);
@@ -271,41 +229,41 @@ static cl_int platform_answer_free_memory(const struct device_object *device,
         place < FREE_MEMORY_MAX ? ~atomic_load(&client->free_memory[place]) : UINT64_MAX;
     const size_t free_kib[2] = {(heard < all ? heard : all) >> 10,
                                 (heard < all ? heard : all) >> 10};
-    return request_bytes(request, free_kib, sizeof(free_kib));
+    return info_bytes(request, free_kib, sizeof(free_kib));
 }
 
 static cl_int platform_answer_device(const struct device_object *device, cl_device_info name,
-                                     const struct request *request)
+                                     const struct info_request *request)
 {
     static const cl_device_partition_property none[] = {0};
     switch (name) {
     case CL_DEVICE_PLATFORM:
-        return request_handle(request, device->platform);
+        return info_pointer(request, device->platform);
     case CL_DEVICE_GLOBAL_FREE_MEMORY_AMD:
         return platform_answer_free_memory(device, request);
     case CL_DEVICE_PARENT_DEVICE:
-        return request_handle(request, NULL);
+        return info_pointer(request, NULL);
     case CL_DEVICE_REFERENCE_COUNT:
-        return request_uint(request, 1);
+        return info_uint(request, 1);
     case CL_DEVICE_EXTENSIONS:
-        return request_text(request, device->extensions);
+        return info_text(request, device->extensions);
     case CL_DEVICE_EXTENSIONS_WITH_VERSION:
     case CL_DEVICE_OPENCL_C_FEATURES:
         return platform_answer_names(device, name, request);
     case CL_DEVICE_BUILT_IN_KERNELS:
-        return request_text(request, "");
+        return info_text(request, "");
     case CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION:
-        return request_bytes(request, none, 0);
+        return info_bytes(request, none, 0);
     case CL_DEVICE_PARTITION_PROPERTIES:
-        return request_bytes(request, none, sizeof(none));
+        return info_bytes(request, none, sizeof(none));
     case CL_DEVICE_PARTITION_TYPE:
-        return request_bytes(request, none, 0);
+        return info_bytes(request, none, 0);
     case CL_DEVICE_PARTITION_MAX_SUB_DEVICES:
-        return request_uint(request, 0);
+        return info_uint(request, 0);
     case CL_DEVICE_HOST_UNIFIED_MEMORY:
-        return request_uint(request, CL_FALSE);
+        return info_uint(request, CL_FALSE);
     case CL_DEVICE_EXECUTION_CAPABILITIES:
-        return request_ulong(request, CL_EXEC_KERNEL);
+        return info_ulong(request, CL_EXEC_KERNEL);
     default:
         break;
     }
@@ -321,35 +279,18 @@ static cl_int platform_answer_device(const struct device_object *device, cl_devi
     if (!who && (param->rule == DEVINFO_NONE || param->rule == DEVINFO_PINS))
         return platform_answer_nothing(value, request);
     if (param->size == 0) /* The NUL of a string is not counted. */
-        return request_bytes(request, value->bytes,
-                             value->size +
-                                 (value->size == 0 || value->bytes[value->size - 1] != '\0'));
-    return request_bytes(request, value->bytes, value->size);
+        return info_bytes(request, value->bytes,
+                          value->size +
+                              (value->size == 0 || value->bytes[value->size - 1] != '\0'));
+    return info_bytes(request, value->bytes, value->size);
 }
 
 cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t param_value_size,
                        void *param_value, size_t *param_value_size_ret)
 {
-    const struct request request = {param_value_size, param_value, param_value_size_ret};
+    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
     const struct device_object *d = device_get(device);
     return d ? platform_answer_device(d, param_name, &request) : CL_INVALID_DEVICE;
-}
-
-cl_int clRetainDevice(cl_device_id device)
-{
-    return device_get(device) ? CL_SUCCESS : CL_INVALID_DEVICE;
-}
-
-cl_int clReleaseDevice(cl_device_id device)
-{
-    return device_get(device) ? CL_SUCCESS : CL_INVALID_DEVICE;
-}
-
-cl_int clCreateSubDevices(cl_device_id in_device, const cl_device_partition_property *properties,
-                          cl_uint num_devices, cl_device_id *out_devices, cl_uint *num_devices_ret)
-{
-    (void)properties, (void)num_devices, (void)out_devices, (void)num_devices_ret;
-    return device_get(in_device) ? CL_INVALID_VALUE : CL_INVALID_DEVICE;
 }
 
 cl_int clGetDeviceAndHostTimer(cl_device_id device, cl_ulong *device_timestamp,

@@ -45,6 +45,8 @@ struct device_object {
     cl_version version;
 };
 
+extern const cl_name_version platform_extensions[1];
+
 /** As many devices of a server are told of. */
 #define FREE_MEMORY_MAX 64
 

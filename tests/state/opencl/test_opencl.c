@@ -2,7 +2,7 @@
 #include <stdint.h>
 
 #include "state/opencl/box.h"
-#include "state/opencl/image_format.h"
+#include "state/opencl/image.h"
 
 Test(opencl, a_format_has_a_size_only_where_order_and_type_go_together)
 {

@@ -1,4 +1,69 @@
-#include "state/object/image_shape.h"
+#include "state/opencl/image.h"
+
+static size_t image_format_channels(cl_channel_order order)
+{
+    switch (order) {
+    case CL_R:
+    case CL_A:
+    case CL_INTENSITY:
+    case CL_LUMINANCE:
+    case CL_DEPTH:
+    case CL_Rx:
+    case CL_DEPTH_STENCIL:
+        return 1;
+    case CL_RG:
+    case CL_RA:
+    case CL_RGx:
+        return 2;
+    case CL_RGB:
+    case CL_RGBx:
+    case CL_sRGB:
+        return 3;
+    case CL_RGBA:
+    case CL_BGRA:
+    case CL_ARGB:
+    case CL_ABGR:
+    case CL_sRGBx:
+    case CL_sRGBA:
+    case CL_sBGRA:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+size_t image_element_size(const cl_image_format *format)
+{
+    size_t channels = image_format_channels(format->image_channel_order);
+    switch (format->image_channel_data_type) {
+    case CL_SNORM_INT8:
+    case CL_UNORM_INT8:
+    case CL_SIGNED_INT8:
+    case CL_UNSIGNED_INT8:
+        return channels;
+    case CL_SNORM_INT16:
+    case CL_UNORM_INT16:
+    case CL_SIGNED_INT16:
+    case CL_UNSIGNED_INT16:
+    case CL_HALF_FLOAT:
+        return 2 * channels;
+    case CL_SIGNED_INT32:
+    case CL_UNSIGNED_INT32:
+    case CL_FLOAT:
+        return 4 * channels;
+    case CL_UNORM_SHORT_565: /* packed: the whole pixel */
+    case CL_UNORM_SHORT_555:
+        return channels == 3 ? 2 : 0;
+    case CL_UNORM_INT_101010:
+        return channels == 3 ? 4 : 0;
+    case CL_UNORM_INT_101010_2:
+        return channels == 4 ? 4 : 0;
+    case CL_UNORM_INT24:
+        return channels == 1 ? 4 : 0;
+    default:
+        return 0;
+    }
+}
 
 static size_t image_shape_at_least_one(size_t n)
 {
@@ -134,4 +199,72 @@ size_t image_row_answer(const struct image_shape *shape)
         return shape->row_pitch;
     return shape->desc.image_row_pitch ? shape->desc.image_row_pitch
                                        : shape->dims[0] * shape->element_size;
+}
+
+struct range image_packed_range(const struct image_shape *shape, const size_t region[3],
+                                size_t offset)
+{
+    return (struct range){offset, offset + shape->element_size * region[0] * region[1] * region[2]};
+}
+
+bool image_pitches_fit(const struct image_shape *shape, const size_t region[3], size_t row,
+                       size_t slice)
+{
+    size_t least = region[0] * shape->element_size;
+    if (row != 0 && row < least)
+        return false;
+    if (slice == 0)
+        return true;
+    switch (shape->desc.image_type) {
+    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
+    case CL_MEM_OBJECT_IMAGE3D:
+        return multiply_add(row != 0 ? row : least, region[1], 0, &least) && slice >= least;
+    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
+        return slice >= (row != 0 ? row : least);
+    default:
+        return false;
+    }
+}
+
+struct image_pitches image_host_pitches(const struct image_shape *shape, const size_t region[3],
+                                        size_t row, size_t slice)
+{
+    row = row ? row : region[0] * shape->element_size;
+    /* The layers of a 1D array are a slice pitch apart, and dims[1] counts them. */
+    if (shape->desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY && slice)
+        row = slice;
+    return (struct image_pitches){row, slice ? slice : row * region[1]};
+}
+
+struct range image_host_range(const struct image_shape *shape, const size_t region[3], size_t row,
+                              size_t slice)
+{
+    struct image_pitches pitches = image_host_pitches(shape, region, row, slice);
+    return (struct range){0, (region[2] - 1) * pitches.slice + (region[1] - 1) * pitches.row +
+                                 region[0] * shape->element_size};
+}
+
+size_t image_extent(const struct image_shape *shape, cl_image_info name)
+{
+    switch (shape->desc.image_type) {
+    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
+        return name == CL_IMAGE_ARRAY_SIZE ? shape->dims[1] : 0;
+    case CL_MEM_OBJECT_IMAGE2D:
+        return name == CL_IMAGE_HEIGHT ? shape->dims[1] : 0;
+    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
+        return name == CL_IMAGE_HEIGHT       ? shape->dims[1]
+               : name == CL_IMAGE_ARRAY_SIZE ? shape->dims[2]
+                                             : 0;
+    case CL_MEM_OBJECT_IMAGE3D:
+        return name == CL_IMAGE_HEIGHT  ? shape->dims[1]
+               : name == CL_IMAGE_DEPTH ? shape->dims[2]
+                                        : 0;
+    default:
+        return 0;
+    }
+}
+
+size_t image_color_size(const struct image_shape *shape)
+{
+    return shape->format.image_channel_order == CL_DEPTH ? sizeof(cl_float) : sizeof(cl_float4);
 }

@@ -1,6 +1,6 @@
 #include <criterion/criterion.h>
 
-#include "state/base/info.h"
+#include "state/opencl/info.h"
 #include "tests/support/leaks.h"
 
 TestSuite(info, .fini = leaks_check, .timeout = 60);
