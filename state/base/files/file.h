@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_IMAGE_IMAGE_FILE_H
-#define RESEAT_STATE_IMAGE_IMAGE_FILE_H
+#ifndef RESEAT_STATE_BASE_FILES_FILE_H
+#define RESEAT_STATE_BASE_FILES_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
  */
 
 /** One of the parts that a file is made of. */
-struct image_part {
+struct file_part {
     const void *bytes;
     size_t size;
 };
@@ -24,8 +24,8 @@ struct image_part {
  *
  * Returns 0, -EEXIST, -EFBIG (RLIMIT_FSIZE), -ENOSPC, or -errno.
  */
-MUST_CHECK int image_file_write(const struct owned *folder, const char *name,
-                                const struct image_part *parts, size_t count);
+MUST_CHECK int file_make(const struct owned *folder, const char *name,
+                         const struct file_part *parts, size_t count);
 /**
  * Read up to @room bytes of a file, from its beginning.
  *
@@ -33,22 +33,21 @@ MUST_CHECK int image_file_write(const struct owned *folder, const char *name,
  * Returns 0, -ENOENT, -EPERM (it is not the user's own, or not a regular file), -EBADMSG (it ended
  * sooner than it said), or -errno.
  */
-MUST_CHECK int image_file_read(const struct owned *folder, const char *name, void *bytes,
-                               size_t room, uint64_t *ret_size);
+MUST_CHECK int file_read(const struct owned *folder, const char *name, void *bytes, size_t room,
+                         uint64_t *ret_size);
 /** Have what was renamed, made and removed in @folder be on the disk. 0 or -errno. */
-MUST_CHECK int image_file_sync(const struct owned *folder);
+MUST_CHECK int file_sync(const struct owned *folder);
 
 /** Open a folder in @folder that is the user's alone. 0, -ENOENT, -EPERM or -errno. */
-MUST_CHECK int image_file_folder(const struct owned *folder, const char *name,
-                                 struct owned *ret_folder);
+MUST_CHECK int file_folder(const struct owned *folder, const char *name, struct owned *ret_folder);
 /** The names in @folder, in the order of bytes, without "." and "..".
- * @ret_names  The caller's (image_names_finish).
+ * @ret_names  The caller's (file_names_finish).
  * Returns 0, -ENOMEM or -errno. */
-struct image_names {
+struct file_names {
     char **names;
     size_t count;
 };
-MUST_CHECK int image_file_names(const struct owned *folder, struct image_names *ret_names);
-void image_names_finish(struct image_names *names);
+MUST_CHECK int file_names(const struct owned *folder, struct file_names *ret_names);
+void file_names_finish(struct file_names *names);
 
 #endif

@@ -1,4 +1,4 @@
-#include "state/image/image_file.h"
+#include "state/base/files/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,8 +10,8 @@
 
 #include "state/base/array.h"
 
-int image_file_write(const struct owned *folder, const char *name, const struct image_part *parts,
-                     size_t count)
+int file_make(const struct owned *folder, const char *name, const struct file_part *parts,
+              size_t count)
 {
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
     int error = owned_take(
@@ -30,8 +30,8 @@ int image_file_write(const struct owned *folder, const char *name, const struct 
     return error;
 }
 
-int image_file_read(const struct owned *folder, const char *name, void *bytes, size_t room,
-                    uint64_t *ret_size)
+int file_read(const struct owned *folder, const char *name, void *bytes, size_t room,
+              uint64_t *ret_size)
 {
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
     struct stat stat;
@@ -58,12 +58,12 @@ int image_file_read(const struct owned *folder, const char *name, void *bytes, s
     return 0;
 }
 
-int image_file_sync(const struct owned *folder)
+int file_sync(const struct owned *folder)
 {
     return fsync(owned_fd(folder)) == 0 ? 0 : -errno;
 }
 
-int image_file_folder(const struct owned *folder, const char *name, struct owned *ret_folder)
+int file_folder(const struct owned *folder, const char *name, struct owned *ret_folder)
 {
     struct owned opened = OWNED_NONE;
     struct stat stat;
@@ -82,12 +82,12 @@ int image_file_folder(const struct owned *folder, const char *name, struct owned
     return error;
 }
 
-static int image_file_by_name(const void *a, const void *b)
+static int file_by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int image_file_add_name(struct image_names *names, const char *name)
+static int file_add_name(struct file_names *names, const char *name)
 {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return 0;
@@ -98,9 +98,9 @@ static int image_file_add_name(struct image_names *names, const char *name)
     return 0;
 }
 
-int image_file_names(const struct owned *folder, struct image_names *ret_names)
+int file_names(const struct owned *folder, struct file_names *ret_names)
 {
-    struct image_names names = {0};
+    struct file_names names = {0};
     struct owned again = OWNED_NONE;
     /* A descriptor of its own: reading moves it on, and closes it. */
     int error =
@@ -116,26 +116,26 @@ int image_file_names(const struct owned *folder, struct image_names *ret_names)
     const struct dirent *entry;
     errno = 0;
     while (!error && (entry = readdir(list))) {
-        error = image_file_add_name(&names, entry->d_name);
+        error = file_add_name(&names, entry->d_name);
         errno = 0;
     }
     if (!error)
         error = -errno;
     closedir(list);
     if (error) {
-        image_names_finish(&names);
+        file_names_finish(&names);
         return error;
     }
     if (names.count)
-        qsort(names.names, names.count, sizeof(*names.names), image_file_by_name);
+        qsort(names.names, names.count, sizeof(*names.names), file_by_name);
     *ret_names = names;
     return 0;
 }
 
-void image_names_finish(struct image_names *names)
+void file_names_finish(struct file_names *names)
 {
     for (size_t i = 0; i < names->count; i++)
         free(names->names[i]);
     free(names->names);
-    *names = (struct image_names){0};
+    *names = (struct file_names){0};
 }
