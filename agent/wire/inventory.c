@@ -2,9 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <msgpack.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,7 +10,8 @@
 
 #include "state/base/bytes/msgcheck.h"
 #include "state/base/bytes/text.h"
-#include "state/base/files/owned.h"
+#include "state/base/cleanup.h"
+#include "state/base/files/file.h"
 
 /*
  * [MAGIC, VERSION, [entry...]] with entry = [name, icd, platform, device, ordinal, uuid, pci,
@@ -24,11 +23,6 @@
 #define DEPTH        5
 #define VALUES_MAX   1024
 #define LISTS_MAX    256 /* Of image formats. */
-
-static void inventory_free_pointer(void *pointer)
-{
-    free(*(void **)pointer);
-}
 
 static void inventory_pack_text(msgpack_packer *packer, const char *text)
 {
@@ -272,110 +266,35 @@ int inventory_decode(const char *data, size_t size, struct inventory *ret_inv)
     return 0;
 }
 
-static int inventory_read_all(const struct owned *file, char *data, size_t size)
-{
-    for (size_t used = 0; used < size;) {
-        ssize_t got = read(owned_fd(file), data + used, size - used);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (!got)
-            return -EPROTO;
-        used += (size_t)got;
-    }
-    return 0;
-}
-
-static int inventory_read_file(const struct owned *file, struct inventory *ret_inv)
-{
-    char CLEANUP(inventory_free_pointer) *data = NULL;
-    struct stat status;
-    int err;
-
-    if (fstat(owned_fd(file), &status) < 0)
-        return -errno;
-    /* It names the driver libraries that are opened. */
-    if ((status.st_uid != geteuid() && status.st_uid != 0) || status.st_mode & 022)
-        return -EPERM;
-    if (!S_ISREG(status.st_mode) || status.st_size <= 0 || status.st_size > INVENTORY_SIZE_MAX)
-        return -EPROTO;
-    data = malloc((size_t)status.st_size);
-    if (!data)
-        return -ENOMEM;
-    err = inventory_read_all(file, data, (size_t)status.st_size);
-    return err ? err : inventory_decode(data, (size_t)status.st_size, ret_inv);
-}
-
 int inventory_read(const char *path, struct inventory *ret_inv)
 {
     /* O_NONBLOCK: not to hang on a FIFO. */
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    char *CLEANUP(cleanup_free) data = NULL;
+    struct stat status;
+    size_t size;
     int err = owned_take(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), &file);
 
-    return err ? err : inventory_read_file(&file, ret_inv);
-}
-
-static int inventory_write_all(int fd, const char *data, size_t size)
-{
-    while (size) {
-        ssize_t put = write(fd, data, size);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return -errno;
-        data += put;
-        size -= (size_t)put;
-    }
-    return fsync(fd) < 0 ? -errno : 0;
-}
-
-/* A rename is on the disk once its folder is. Errors only cost what a crash would lose. */
-static void inventory_sync_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
-    int fd;
-
-    if (slash == path)
-        slash++;
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)fsync(fd);
-    close(fd);
+    if (err)
+        return err;
+    if (fstat(owned_fd(&file), &status) < 0)
+        return -errno;
+    /* It names the driver libraries that are opened. */
+    if ((status.st_uid != geteuid() && status.st_uid != 0) || status.st_mode & 022)
+        return -EPERM;
+    err = file_load(owned_fd(&file), INVENTORY_SIZE_MAX, &data, &size);
+    if (err == -EINVAL || err == -EFBIG)
+        return -EPROTO;
+    return err ? err : inventory_decode(data, size, ret_inv);
 }
 
 int inventory_write(const char *path, const struct inventory *inv)
 {
-    char CLEANUP(inventory_free_pointer) *data = NULL;
-    char temporary[PATH_MAX];
+    char *CLEANUP(cleanup_free) data = NULL;
     size_t size;
-    int fd, err, length;
+    int err = inventory_encode(inv, &data, &size);
 
-    length = snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
-    if (length < 0 || (size_t)length >= sizeof(temporary))
-        return -ENAMETOOLONG;
-    err = inventory_encode(inv, &data, &size);
-    if (err)
-        return err;
-    fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    err = inventory_write_all(fd, data, size);
-    if (close(fd) < 0 && !err)
-        err = -errno;
-    if (!err && rename(temporary, path) < 0)
-        err = -errno;
-    if (err) {
-        unlink(temporary);
-        return err;
-    }
-    inventory_sync_folder(path);
-    return 0;
+    return err ? err : file_replace_path(path, data, size);
 }
 
 int inventory_append(struct inventory *inv, struct inventory *more)

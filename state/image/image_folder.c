@@ -176,14 +176,8 @@ static int image_folder_open_parts(struct image_folder *folder, enum image_use u
                                    char *ret_problem)
 {
     bool make = use == IMAGE_TO_WRITE;
-    struct stat stat;
     const char *part = "";
-    int error = owned_take(open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
-                           &folder->folder);
-    if (!error && fstat(owned_fd(&folder->folder), &stat) != 0)
-        error = -errno;
-    if (!error && (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0))
-        error = -EPERM;
+    int error = file_folder(NULL, folder->path, &folder->folder);
     if (!error && make)
         error = image_folder_check_empty(folder);
     if (error == -ENOTEMPTY)
@@ -359,7 +353,7 @@ int image_folder_manifest(const struct image_folder *folder, const char *name,
     struct owned CLEANUP(owned_close) image = OWNED_NONE;
     char *CLEANUP(cleanup_free) bytes = NULL;
     char file[IMAGE_NAME_MAX + sizeof(IMAGE_MANIFEST) + 1], why[IMAGE_PROBLEM_MAX];
-    uint64_t size = 0;
+    size_t size = 0;
     if (!image_name_is_valid(name))
         return image_folder_refuse(ret_problem, -ENOENT, folder->path, "",
                                    "an image has no such name");
@@ -367,19 +361,12 @@ int image_folder_manifest(const struct image_folder *folder, const char *name,
     int error = file_folder(&folder->folder, name, &image);
     if (error)
         return image_folder_refuse_error(ret_problem, error, folder->path, name);
-    error = file_read(&image, IMAGE_MANIFEST, NULL, 0, &size);
-    if (!error && size > IMAGE_MANIFEST_MAX)
+    error = file_read_all(&image, IMAGE_MANIFEST, IMAGE_MANIFEST_MAX, &bytes, &size);
+    if (error == -EFBIG)
         return image_folder_refuse(ret_problem, -EBADMSG, folder->path, file, "it is too long");
-    if (!error && !(bytes = malloc((size_t)size + 1)))
-        error = -ENOMEM;
-    uint64_t again = 0;
-    if (!error)
-        error = file_read(&image, IMAGE_MANIFEST, bytes, (size_t)size, &again);
-    if (!error && again != size)
-        error = -EBADMSG;
     if (error)
         return image_folder_refuse_error(ret_problem, error, folder->path, file);
-    error = image_manifest_decode(bytes, (size_t)size, ret_manifest, why);
+    error = image_manifest_decode(bytes, size, ret_manifest, why);
     if (error)
         image_folder_refuse(ret_problem, error, folder->path, file,
                             error == -EBADMSG ? why : strerror(-error));

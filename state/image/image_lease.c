@@ -45,14 +45,9 @@ static int image_lease_random_id(char ret_id[LEASE_ID_MAX])
 static int image_lease_open_leases(const char *path, bool make, struct owned *ret_leases)
 {
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
-    struct stat stat;
-    int error = owned_take(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &folder);
+    int error = file_folder(NULL, path, &folder);
     if (error)
         return error;
-    if (fstat(owned_fd(&folder), &stat) != 0)
-        return -errno;
-    if (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0)
-        return -EPERM;
     if (make && mkdirat(owned_fd(&folder), LEASES, 0700) != 0 && errno != EEXIST)
         return -errno;
     return file_folder(&folder, LEASES, ret_leases);

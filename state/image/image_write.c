@@ -14,9 +14,6 @@
 #include "state/base/clock.h"
 #include "state/image/image_work.h"
 
-/* Until it is whole. */
-#define NEW_MANIFEST "new-manifest"
-
 /* Before as much was packed and written nobody knows what is faster. */
 #define MEASURED (4 * IMAGE_CHUNK)
 
@@ -490,15 +487,9 @@ static int image_write_publish(const struct writer *w)
     int error = image_manifest_encode(w->plan->manifest, &bytes, &size);
     if (error)
         return error;
-    const struct file_part part = {bytes, size};
     error = file_sync(&w->folder->chunks);
     if (!error)
-        error = file_make(&w->image, NEW_MANIFEST, &part, 1);
-    if (!error &&
-        renameat(owned_fd(&w->image), NEW_MANIFEST, owned_fd(&w->image), IMAGE_MANIFEST) != 0)
-        error = -errno;
-    if (!error)
-        error = file_sync(&w->image);
+        error = file_replace(&w->image, IMAGE_MANIFEST, bytes, size, true);
     return error ? error : file_sync(&w->folder->folder);
 }
 
