@@ -11,6 +11,7 @@
 #include "agent/wire/device_key.h"
 #include "policy/place.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/file.h"
 
 #define NAMES_FILE_MAX (1u << 20)
 #define NUMBER_MAX     10000
@@ -101,7 +102,7 @@ int device_names_save(const char *path, const struct device_names *names)
     }
     if (fclose(file))
         return -ENOMEM;
-    return paths_write(path, text, size);
+    return file_replace_path(path, text, size);
 }
 
 void device_names_finish(struct device_names *names)

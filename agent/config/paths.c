@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "state/base/cleanup.h"
+#include "state/base/files/file.h"
 #include "state/base/files/folder.h"
 
 #define SOCKET_NAME "agent.sock"
@@ -280,68 +281,11 @@ int paths_measure(char ret[PATH_MAX])
     return paths_beside("RESEAT_MEASURE", candidates, ret);
 }
 
-static int paths_write_all(int fd, const char *bytes, size_t size)
-{
-    while (size) {
-        ssize_t written = write(fd, bytes, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return -errno;
-        bytes += written;
-        size -= (size_t)written;
-    }
-    return 0;
-}
-
-int paths_write(const char *path, const void *bytes, size_t size)
-{
-    char temporary[PATH_MAX];
-    int error = paths_put(temporary, sizeof(temporary), path, ".XXXXXX");
-
-    if (error)
-        return error;
-    CLEANUP(cleanup_close) int fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    error = paths_write_all(fd, bytes, size);
-    if (!error && (fsync(fd) || rename(temporary, path)))
-        error = -errno;
-    if (error)
-        unlink(temporary);
-    return error;
-}
-
 int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size)
 {
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat stat;
 
-    if (fd < 0 || fstat(fd, &stat))
-        return -errno;
-    if (!S_ISREG(stat.st_mode))
-        return -EINVAL;
-    if (stat.st_size < 0 || (size_t)stat.st_size > limit)
-        return -EFBIG;
-    CLEANUP(cleanup_free) char *bytes = malloc((size_t)stat.st_size + 1);
-    size_t used = 0;
-    if (!bytes)
-        return -ENOMEM;
-    while (used < (size_t)stat.st_size) {
-        ssize_t count = read(fd, bytes + used, (size_t)stat.st_size - used);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -errno;
-        if (count == 0)
-            break;
-        used += (size_t)count;
-    }
-    bytes[used] = '\0';
-    *ret_size = used;
-    *ret_bytes = bytes;
-    bytes = NULL;
-    return 0;
+    return fd < 0 ? -errno : file_load(fd, limit, ret_bytes, ret_size);
 }
 
 int paths_remote(char ret[PATH_MAX])

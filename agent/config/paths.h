@@ -92,9 +92,6 @@ MUST_CHECK int paths_mdns(char ret[PATH_MAX]);
 /** Our driver in front of device servers. */
 MUST_CHECK int paths_remote(char ret[PATH_MAX]);
 
-/** Write a small file by way of a temporary one and rename(). Returns 0 or -errno. */
-MUST_CHECK int paths_write(const char *path, const void *bytes, size_t size);
-
 /** Read a file of at most @limit bytes, with a NUL after it. Returns 0 or -errno (-EFBIG). */
 MUST_CHECK int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size);
 

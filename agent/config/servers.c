@@ -10,6 +10,7 @@
 #include "agent/config/paths.h"
 #include "remote/identity/address.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/file.h"
 #include "state/base/files/folder.h"
 
 #define FILE_MAX (64u << 10)
@@ -142,5 +143,5 @@ int servers_write(const char *path, const struct server_line *lines, size_t coun
                 lines[i].leaves ? " leaves" : "");
     if (fclose(file))
         return -ENOMEM;
-    return paths_write(path, text, size);
+    return file_replace_path(path, text, size);
 }

@@ -13,6 +13,7 @@
 #include "remote/identity/private_file.h"
 #include "remote/identity/revoked.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/file.h"
 
 #define ISSUED     "issued"
 #define LOCK       "lock"
@@ -162,7 +163,7 @@ static int ca_replace_list(const struct ca *ca, const char *name, const struct l
     if (list->size)
         memcpy(bytes, list->bytes, list->size);
     memcpy(bytes + list->size, lines, more + 1);
-    int error = private_file_replace(path, bytes, list->size + more);
+    int error = file_replace_path(path, bytes, list->size + more);
     return error ? ca_refuse_error(ret_problem, error, path) : 0;
 }
 
@@ -239,7 +240,7 @@ static int ca_write_credentials(const char *path, const struct credentials *cred
     int error = credentials_print(credentials, &bytes, &size);
 
     if (!error) {
-        error = private_file_create(path, bytes, size);
+        error = file_make(NULL, path, &(struct file_part){bytes, size}, 1);
         private_file_free(bytes, size);
     }
     return error == -EEXIST ? ca_refuse(ret_problem, error, path, "is there already")

@@ -25,16 +25,4 @@ MUST_CHECK int private_file_read(const char *path, size_t limit, char **ret_byte
                                  char ret_problem[FOLDER_PROBLEM_MAX]);
 void private_file_free(char *bytes, size_t size);
 
-/**
- * Write a file that is not there yet, mode 0600, and have it on the disk. Nothing stays of one that
- * could not be written. Returns 0, -EEXIST, or -errno.
- */
-MUST_CHECK int private_file_create(const char *path, const void *bytes, size_t size);
-
-/**
- * The same in place of one that is there, in one step: who reads it finds the old or the new one.
- * The folder must be nobody else's. Returns 0 or -errno.
- */
-MUST_CHECK int private_file_replace(const char *path, const void *bytes, size_t size);
-
 #endif

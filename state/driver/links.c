@@ -5,14 +5,13 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "state/base/files/file.h"
 #include "state/base/files/folder.h"
-#include "state/base/files/owned.h"
 #include "state/base/log.h"
 
 struct links the_links;
@@ -115,11 +114,9 @@ static int links_open_folder(const struct links *links, struct owned *ret_folder
     if (!links->folder[0])
         return -ENOENT;
     int err = folder_make_private(links->folder, path, problem);
-    if (err) {
+    if (err)
         log_info("figures of links are not kept: %s", problem);
-        return err;
-    }
-    return owned_take(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), ret_folder);
+    return err ? err : file_folder(NULL, path, ret_folder);
 }
 
 static void links_name_of(const struct record *record, char ret[NAME_MAX_HERE])
@@ -134,18 +131,11 @@ static int links_read_record(const struct owned *folder, const struct record *wa
 {
     char name[NAME_MAX_HERE];
     struct record record;
-    struct stat status;
-    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    uint64_t size;
     links_name_of(wanted, name);
-    /* O_NONBLOCK: not to hang on a FIFO. */
-    if (owned_take(openat(owned_fd(folder), name,
-                          O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY),
-                   &file) ||
-        fstat(owned_fd(&file), &status) || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
-        status.st_mode & 022 || status.st_size != sizeof(record))
+    if (file_read(folder, name, &record, sizeof(record), &size) != 0)
         return -ENOENT;
-    if (read(owned_fd(&file), &record, sizeof(record)) != (ssize_t)sizeof(record) ||
-        record.check != links_check_of(&record) ||
+    if (size != sizeof(record) || record.check != links_check_of(&record) ||
         memcmp(record.magic, wanted->magic, sizeof(record.magic)) != 0 ||
         memcmp(record.of, wanted->of, sizeof(record.of)) != 0 || record.count != wanted->count ||
         !links_is_plausible(&record)) {
@@ -167,23 +157,10 @@ static int links_find_record(const struct links *links, struct record *record)
     return err ? err : links_read_record(&folder, record, record);
 }
 
-static int links_write_record(const struct owned *folder, const char *name,
-                              const struct record *record)
-{
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    struct owned CLEANUP(owned_close) file = OWNED_NONE;
-    int err = owned_take(openat(owned_fd(folder), name, flags, 0600), &file);
-    /* One that a thread with our number left; or has, in another container: then one of us both
-     * fails, or what is renamed is cut short and says so by its checksum. */
-    if (err == -EEXIST && unlinkat(owned_fd(folder), name, 0) == 0)
-        err = owned_take(openat(owned_fd(folder), name, flags, 0600), &file);
-    return err ? err : owned_append(&file, record, sizeof(*record));
-}
-
 static int links_keep_record(const struct links *links, struct record *record)
 {
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
-    char name[NAME_MAX_HERE], unfinished[NAME_MAX_HERE + 32];
+    char name[NAME_MAX_HERE];
     record->measured_s = (uint64_t)time(NULL);
     record->check = links_check_of(record);
     if (!links_is_plausible(record))
@@ -192,14 +169,10 @@ static int links_keep_record(const struct links *links, struct record *record)
     if (err)
         return err;
     links_name_of(record, name);
-    snprintf(unfinished, sizeof(unfinished), "%s-%d", name, (int)gettid());
-    err = links_write_record(&folder, unfinished, record);
-    if (!err && renameat(owned_fd(&folder), unfinished, owned_fd(&folder), name) != 0)
-        err = -errno;
-    if (err) {
-        (void)unlinkat(owned_fd(&folder), unfinished, 0);
+    file_sweep(&folder);
+    err = file_replace(&folder, name, record, sizeof(*record), false);
+    if (err)
         log_info("figures of links could not be kept in %s: %s", links->folder, strerror(-err));
-    }
     return err;
 }
 

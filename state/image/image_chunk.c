@@ -6,6 +6,7 @@
 #include <openssl/sha.h>
 #include <zstd.h>
 
+#include "state/base/bytes/hex.h"
 #include "state/base/bytes/little_endian.h"
 
 #define VERSION 2u
@@ -95,34 +96,12 @@ struct image_digest image_chunk_digest(const void *bytes, size_t size)
 
 void image_chunk_name(const struct image_digest *digest, char ret[IMAGE_CHUNK_NAME])
 {
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < IMAGE_DIGEST; i++) {
-        ret[2 * i] = digits[digest->bytes[i] >> 4];
-        ret[2 * i + 1] = digits[digest->bytes[i] & 15];
-    }
-    ret[IMAGE_CHUNK_NAME - 1] = '\0';
-}
-
-static int image_chunk_digit(char character)
-{
-    if (character >= '0' && character <= '9')
-        return character - '0';
-    return character >= 'a' && character <= 'f' ? character - 'a' + 10 : -1;
+    hex_put(ret, digest->bytes, IMAGE_DIGEST);
 }
 
 bool image_chunk_name_read(const char *name, struct image_digest *ret_digest)
 {
-    struct image_digest digest;
-    if (strlen(name) != IMAGE_CHUNK_NAME - 1)
-        return false;
-    for (size_t i = 0; i < IMAGE_DIGEST; i++) {
-        int high = image_chunk_digit(name[2 * i]), low = image_chunk_digit(name[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        digest.bytes[i] = (unsigned char)(high << 4 | low);
-    }
-    *ret_digest = digest;
-    return true;
+    return hex_get(ret_digest->bytes, name, IMAGE_DIGEST);
 }
 
 bool image_parts_are_few(uint32_t parts, size_t size)

@@ -93,21 +93,21 @@ static int image_folder_open_chunks(struct image_folder *folder, bool make)
 {
     if (make && mkdirat(owned_fd(&folder->folder), CHUNKS, 0700) != 0 && errno != EEXIST)
         return -errno;
-    return image_file_folder(&folder->folder, CHUNKS, &folder->chunks);
+    return file_folder(&folder->folder, CHUNKS, &folder->chunks);
 }
 
 /* Somebody's documents would be mixed with images, and swept with them. */
 static int image_folder_check_empty(const struct image_folder *folder)
 {
-    struct image_names names;
+    struct file_names names;
     struct stat stat;
     if (fstatat(owned_fd(&folder->folder), LOCK, &stat, AT_SYMLINK_NOFOLLOW) == 0)
         return 0;
-    int error = image_file_names(&folder->folder, &names);
+    int error = file_names(&folder->folder, &names);
     if (error)
         return error;
     error = names.count != 0 ? -ENOTEMPTY : 0;
-    image_names_finish(&names);
+    file_names_finish(&names);
     return error;
 }
 
@@ -144,13 +144,13 @@ static int image_folder_lock_to_write(struct image_folder *folder)
     char ignored[IMAGE_PROBLEM_MAX];
     struct image_swept swept;
     if (image_folder_take_lock(&folder->lock, LOCK_EX, 0) == 0) {
-        struct image_names names;
+        struct file_names names;
         bool unfinished = false;
         lease_sweep(&folder->folder);
         if (image_folder_names(folder, &names) == 0) {
             for (size_t i = 0; i < names.count; i++)
                 unfinished = unfinished || !image_folder_is_whole(folder, names.names[i]);
-            image_names_finish(&names);
+            file_names_finish(&names);
         }
         /* What cannot be removed now is in nobody's way. */
         if (unfinished)
@@ -176,14 +176,8 @@ static int image_folder_open_parts(struct image_folder *folder, enum image_use u
                                    char *ret_problem)
 {
     bool make = use == IMAGE_TO_WRITE;
-    struct stat stat;
     const char *part = "";
-    int error = owned_take(open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
-                           &folder->folder);
-    if (!error && fstat(owned_fd(&folder->folder), &stat) != 0)
-        error = -errno;
-    if (!error && (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0))
-        error = -EPERM;
+    int error = file_folder(NULL, folder->path, &folder->folder);
     if (!error && make)
         error = image_folder_check_empty(folder);
     if (error == -ENOTEMPTY)
@@ -264,10 +258,10 @@ bool image_name_is_valid(const char *name)
     return true;
 }
 
-int image_folder_names(const struct image_folder *folder, struct image_names *ret_names)
+int image_folder_names(const struct image_folder *folder, struct file_names *ret_names)
 {
-    struct image_names all;
-    int error = image_file_names(&folder->folder, &all);
+    struct file_names all;
+    int error = file_names(&folder->folder, &all);
     if (error)
         return error;
     size_t count = 0;
@@ -329,7 +323,7 @@ static uint64_t image_folder_ms_of(const char *name)
 int image_folder_begin(struct image_folder *folder, char ret_name[IMAGE_NAME_MAX],
                        struct owned *ret_image)
 {
-    struct image_names names;
+    struct file_names names;
     int error = image_folder_names(folder, &names);
     if (error)
         return error;
@@ -338,7 +332,7 @@ int image_folder_begin(struct image_folder *folder, char ret_name[IMAGE_NAME_MAX
         uint64_t ms = image_folder_ms_of(names.names[i]);
         first = ms >= first ? ms + 1 : first;
     }
-    image_names_finish(&names);
+    file_names_finish(&names);
     error = -EEXIST;
     for (uint64_t ms = first; error == -EEXIST && ms < first + NAMES; ms++) {
         error = image_folder_name_of(ms, ret_name);
@@ -347,7 +341,7 @@ int image_folder_begin(struct image_folder *folder, char ret_name[IMAGE_NAME_MAX
     }
     if (error)
         return error;
-    error = image_file_folder(&folder->folder, ret_name, ret_image);
+    error = file_folder(&folder->folder, ret_name, ret_image);
     if (error)
         (void)!unlinkat(owned_fd(&folder->folder), ret_name, AT_REMOVEDIR);
     return error;
@@ -359,27 +353,20 @@ int image_folder_manifest(const struct image_folder *folder, const char *name,
     struct owned CLEANUP(owned_close) image = OWNED_NONE;
     char *CLEANUP(cleanup_free) bytes = NULL;
     char file[IMAGE_NAME_MAX + sizeof(IMAGE_MANIFEST) + 1], why[IMAGE_PROBLEM_MAX];
-    uint64_t size = 0;
+    size_t size = 0;
     if (!image_name_is_valid(name))
         return image_folder_refuse(ret_problem, -ENOENT, folder->path, "",
                                    "an image has no such name");
     snprintf(file, sizeof(file), "%s/%s", name, IMAGE_MANIFEST);
-    int error = image_file_folder(&folder->folder, name, &image);
+    int error = file_folder(&folder->folder, name, &image);
     if (error)
         return image_folder_refuse_error(ret_problem, error, folder->path, name);
-    error = image_file_read(&image, IMAGE_MANIFEST, NULL, 0, &size);
-    if (!error && size > IMAGE_MANIFEST_MAX)
+    error = file_read_all(&image, IMAGE_MANIFEST, IMAGE_MANIFEST_MAX, &bytes, &size);
+    if (error == -EFBIG)
         return image_folder_refuse(ret_problem, -EBADMSG, folder->path, file, "it is too long");
-    if (!error && !(bytes = malloc((size_t)size + 1)))
-        error = -ENOMEM;
-    uint64_t again = 0;
-    if (!error)
-        error = image_file_read(&image, IMAGE_MANIFEST, bytes, (size_t)size, &again);
-    if (!error && again != size)
-        error = -EBADMSG;
     if (error)
         return image_folder_refuse_error(ret_problem, error, folder->path, file);
-    error = image_manifest_decode(bytes, (size_t)size, ret_manifest, why);
+    error = image_manifest_decode(bytes, size, ret_manifest, why);
     if (error)
         image_folder_refuse(ret_problem, error, folder->path, file,
                             error == -EBADMSG ? why : strerror(-error));
@@ -390,7 +377,7 @@ int image_folder_hold(const struct image_folder *folder, const char *name, struc
 {
     struct owned CLEANUP(owned_close) image = OWNED_NONE;
     struct owned hold = OWNED_NONE;
-    int error = image_file_folder(&folder->folder, name, &image);
+    int error = file_folder(&folder->folder, name, &image);
     if (!error)
         error = owned_take(openat(owned_fd(&image), IMAGE_MANIFEST,
                                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
@@ -410,17 +397,17 @@ int image_folder_hold(const struct image_folder *folder, const char *name, struc
 static int image_folder_remove_folder(const struct image_folder *folder, const char *name)
 {
     struct owned CLEANUP(owned_close) image = OWNED_NONE;
-    struct image_names names;
-    int error = image_file_folder(&folder->folder, name, &image);
+    struct file_names names;
+    int error = file_folder(&folder->folder, name, &image);
     if (error)
         return error;
-    error = image_file_names(&image, &names);
+    error = file_names(&image, &names);
     if (error)
         return error;
     for (size_t i = 0; !error && i < names.count; i++)
         if (unlinkat(owned_fd(&image), names.names[i], 0) != 0 && errno != ENOENT)
             error = -errno;
-    image_names_finish(&names);
+    file_names_finish(&names);
     if (!error && unlinkat(owned_fd(&folder->folder), name, AT_REMOVEDIR) != 0)
         error = -errno;
     return error;
@@ -432,7 +419,7 @@ int image_folder_remove(struct image_folder *folder, const char *name)
     struct owned CLEANUP(owned_close) manifest = OWNED_NONE;
     if (!image_name_is_valid(name))
         return -ENOENT;
-    int error = image_file_folder(&folder->folder, name, &image);
+    int error = file_folder(&folder->folder, name, &image);
     if (!error)
         error = owned_take(openat(owned_fd(&image), IMAGE_MANIFEST,
                                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
@@ -442,7 +429,7 @@ int image_folder_remove(struct image_folder *folder, const char *name)
     /* From here on it is none. */
     if (!error && unlinkat(owned_fd(&image), IMAGE_MANIFEST, 0) != 0)
         error = -errno;
-    return error ? error : image_file_sync(&image);
+    return error ? error : file_sync(&image);
 }
 
 /* The digests that some image names. */
@@ -478,7 +465,7 @@ static int image_folder_add_named(struct named *named, const struct image_manife
 }
 
 static int image_folder_find_named(const struct image_folder *folder,
-                                   const struct image_names *images, struct named *ret_named,
+                                   const struct file_names *images, struct named *ret_named,
                                    char *ret_problem)
 {
     char why[IMAGE_PROBLEM_MAX];
@@ -508,8 +495,8 @@ static int image_folder_find_named(const struct image_folder *folder,
 static int image_folder_sweep_chunks(const struct image_folder *folder, const struct named *named,
                                      struct image_swept *swept)
 {
-    struct image_names names;
-    int error = image_file_names(&folder->chunks, &names);
+    struct file_names names;
+    int error = file_names(&folder->chunks, &names);
     if (error)
         return error;
     for (size_t i = 0; !error && i < names.count; i++) {
@@ -527,14 +514,14 @@ static int image_folder_sweep_chunks(const struct image_folder *folder, const st
         swept->chunks++;
         swept->bytes += (uint64_t)stat.st_size;
     }
-    image_names_finish(&names);
+    file_names_finish(&names);
     return error;
 }
 
 int image_folder_sweep(struct image_folder *folder, struct image_swept *ret_swept,
                        char ret_problem[IMAGE_PROBLEM_MAX])
 {
-    struct image_names images;
+    struct file_names images;
     struct image_swept swept = {0};
     struct named named = {0};
     ret_problem[0] = '\0';
@@ -556,7 +543,7 @@ int image_folder_sweep(struct image_folder *folder, struct image_swept *ret_swep
         error = image_folder_remove_folder(folder, images.names[i]);
         swept.images += !error;
     }
-    image_names_finish(&images);
+    file_names_finish(&images);
     if (!error)
         *ret_swept = swept;
     return error;
@@ -567,12 +554,11 @@ void image_folder_abandon(struct image_folder *folder, const char *name)
     struct owned CLEANUP(owned_close) image = OWNED_NONE;
     char ignored[IMAGE_PROBLEM_MAX];
     struct image_swept swept;
-    struct image_names names;
-    if (image_file_folder(&folder->folder, name, &image) == 0 &&
-        image_file_names(&image, &names) == 0) {
+    struct file_names names;
+    if (file_folder(&folder->folder, name, &image) == 0 && file_names(&image, &names) == 0) {
         for (size_t i = 0; i < names.count; i++)
             (void)!unlinkat(owned_fd(&image), names.names[i], 0);
-        image_names_finish(&names);
+        file_names_finish(&names);
     }
     if (image_folder_take_lock(&folder->lock, LOCK_EX, 0) == 0)
         (void)!image_folder_sweep(folder, &swept, ignored);

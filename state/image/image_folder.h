@@ -3,8 +3,8 @@
 
 #include <limits.h>
 
+#include "state/base/files/file.h"
 #include "state/base/files/owned.h"
-#include "state/image/image_file.h"
 #include "state/image/image_manifest.h"
 
 /*
@@ -49,8 +49,8 @@ void image_folder_close(struct image_folder *folder);
 /** True when @name is one that an image can have. */
 bool image_name_is_valid(const char *name);
 
-/** The names of what may be images, the oldest first, whole or not. As image_file_names(). */
-MUST_CHECK int image_folder_names(const struct image_folder *folder, struct image_names *ret_names);
+/** The names of what may be images, the oldest first, whole or not. As file_names(). */
+MUST_CHECK int image_folder_names(const struct image_folder *folder, struct file_names *ret_names);
 /** True when it has a manifest. */
 bool image_folder_is_whole(const struct image_folder *folder, const char *name);
 

@@ -37,7 +37,7 @@ int image_keep_last(const char *path, const char *image, uint64_t keep,
                     char ret_problem[IMAGE_PROBLEM_MAX])
 {
     struct image_folder *folder;
-    struct image_names names = {0};
+    struct file_names names = {0};
     struct image_manifest of;
     struct image_swept swept;
     uint64_t later = 0;
@@ -58,7 +58,7 @@ int image_keep_last(const char *path, const char *image, uint64_t keep,
         removed += error == 0;
         error = error == -EBUSY ? 0 : error;
     }
-    image_names_finish(&names);
+    file_names_finish(&names);
     image_manifest_finish(&of);
     if (!error && removed)
         error = image_folder_sweep(folder, &swept, ret_problem);

@@ -45,17 +45,12 @@ static int image_lease_random_id(char ret_id[LEASE_ID_MAX])
 static int image_lease_open_leases(const char *path, bool make, struct owned *ret_leases)
 {
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
-    struct stat stat;
-    int error = owned_take(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &folder);
+    int error = file_folder(NULL, path, &folder);
     if (error)
         return error;
-    if (fstat(owned_fd(&folder), &stat) != 0)
-        return -errno;
-    if (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0)
-        return -EPERM;
     if (make && mkdirat(owned_fd(&folder), LEASES, 0700) != 0 && errno != EEXIST)
         return -errno;
-    return image_file_folder(&folder, LEASES, ret_leases);
+    return file_folder(&folder, LEASES, ret_leases);
 }
 
 /* ---- what is in a file ---- */
@@ -134,7 +129,7 @@ static void image_lease_name_of(const char *id, uint64_t generation, char ret_na
 static int image_lease_make_file(const struct owned *leases, const struct lease *lease)
 {
     char block[BLOCK], name[NAME_MAX_BYTES], before[NAME_MAX_BYTES], random[LEASE_ID_MAX];
-    const struct image_part part = {block, BLOCK};
+    const struct file_part part = {block, BLOCK};
     struct stat stat;
     int error = image_lease_random_id(random);
     if (error)
@@ -142,7 +137,7 @@ static int image_lease_make_file(const struct owned *leases, const struct lease 
     image_lease_name_of(lease->id, lease->generation, name);
     (void)!snprintf(before, sizeof(before), NEW "%s", random);
     image_lease_write_block(&lease->holder, block);
-    error = image_file_write(leases, before, &part, 1);
+    error = file_make(leases, before, &part, 1);
     if (error)
         return error;
     /* What a server answers may be lost, and the call made again: the number of links tells. */
@@ -153,20 +148,20 @@ static int image_lease_make_file(const struct owned *leases, const struct lease 
             error = 0;
     }
     (void)!unlinkat(owned_fd(leases), before, 0);
-    return error ? error : image_file_sync(leases);
+    return error ? error : file_sync(leases);
 }
 
 void lease_sweep(const struct owned *folder)
 {
     struct owned CLEANUP(owned_close) leases = OWNED_NONE;
-    struct image_names names;
-    if (image_file_folder(folder, LEASES, &leases) != 0 || image_file_names(&leases, &names) != 0)
+    struct file_names names;
+    if (file_folder(folder, LEASES, &leases) != 0 || file_names(&leases, &names) != 0)
         return;
     for (size_t i = 0; i < names.count; i++)
         if (strncmp(names.names[i], NEW, strlen(NEW)) == 0 &&
             lease_id_is_valid(names.names[i] + strlen(NEW)))
             (void)!unlinkat(owned_fd(&leases), names.names[i], 0);
-    image_names_finish(&names);
+    file_names_finish(&names);
 }
 
 int lease_begin(const char *path, uint32_t lease_ms, struct lease *ret_lease)
@@ -199,8 +194,8 @@ static int image_lease_find_latest(const struct owned *leases, const char *id,
                                    uint64_t *ret_generation)
 {
     size_t length = strlen(id);
-    struct image_names names;
-    int error = image_file_names(leases, &names);
+    struct file_names names;
+    int error = file_names(leases, &names);
     if (error)
         return error;
     for (size_t i = 0; i < names.count; i++) {
@@ -213,7 +208,7 @@ static int image_lease_find_latest(const struct owned *leases, const char *id,
         if (strcmp(name, again) == 0 && generation <= GENERATIONS && generation > *ret_generation)
             *ret_generation = generation;
     }
-    image_names_finish(&names);
+    file_names_finish(&names);
     return 0;
 }
 
@@ -238,7 +233,7 @@ int lease_find(const char *path, const char *id, struct lease *ret_lease)
            image_lease_is_there(&leases, id, lease.generation + 1))
         lease.generation++;
     image_lease_name_of(id, lease.generation, name);
-    error = image_file_read(&leases, name, block, BLOCK, &size);
+    error = file_read(&leases, name, block, BLOCK, &size);
     if (!error)
         error = size == BLOCK ? lease_decode(block, &lease.holder) : -EBADMSG;
     if (!error)

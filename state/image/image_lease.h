@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "state/image/image_file.h"
+#include "state/base/files/file.h"
 #include "state/image/image_record.h"
 
 /*

@@ -46,8 +46,7 @@ static int image_read_file(struct reader *r, struct image_worker *worker, const 
                            const char *name, size_t *ret_size)
 {
     uint64_t file_size;
-    int error =
-        image_file_read(&r->folder->chunks, name, worker->room, IMAGE_CHUNK_FILE_MAX, &file_size);
+    int error = file_read(&r->folder->chunks, name, worker->room, IMAGE_CHUNK_FILE_MAX, &file_size);
     if (error)
         return image_read_refuse(r, job, name, error,
                                  error == -ENOENT  ? "it is missing"

@@ -7,149 +7,141 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/bytes/msgcheck.h"
+#include "state/base/bytes/schema.h"
 #include "state/base/bytes/text.h"
 
 /* A record is an array: its type's name, its version, and a map of its fields. */
 #define DEPTH 2
 
-/* Of a text, bytes without the NUL. */
-#define TEXT_MOST 1023
 /* Of a list of properties. */
 #define LIST_MOST 4096
-
-enum field_kind { NUMBER, TEXT, BLOB };
-
-struct field {
-    const char *key; /* NULL: the rows end */
-    enum field_kind kind;
-    size_t offset;
-    uint64_t most; /* a number, or of bytes */
-};
 
 struct record_type {
     const char *name;
     uint32_t version;
-    size_t size;
-    const struct field *fields;
-    const char *(*check)(const void *body); /* what is wrong as a whole, or NULL; may be NULL */
+    struct schema schema;
     void (*describe)(const void *body, image_say *say, void *data); /* NULL: field by field */
 };
 
-#define ROW(type, member, kind, most)                                                              \
-    {                                                                                              \
-#member, kind, offsetof(struct type, member), most                                         \
-    }
+#define BLOB(type, member, most)                                                                   \
+#member, SCHEMA_IS_BYTES, offsetof(struct type, member.bytes), 1, most,                        \
+        SCHEMA_MEMBER(type, member.size)
 
-static const struct field about_fields[] = {
-    ROW(image_about, created_ms, NUMBER, UINT64_MAX >> 1),
-    ROW(image_about, program, TEXT, TEXT_MOST),
-    ROW(image_about, pid, NUMBER, INT32_MAX),
-    ROW(image_about, host, TEXT, TEXT_MOST),
-    ROW(image_about, release, TEXT, TEXT_MOST),
-    ROW(image_about, reason, TEXT, TEXT_MOST),
+static const struct schema_field about_fields[] = {
+    {SCHEMA_NUMBER(image_about, created_ms, UINT64_MAX >> 1)},
+    {SCHEMA_TEXT(image_about, program, SCHEMA_TEXT_MAX)},
+    {SCHEMA_NUMBER(image_about, pid, INT32_MAX)},
+    {SCHEMA_TEXT(image_about, host, SCHEMA_TEXT_MAX)},
+    {SCHEMA_TEXT(image_about, release, SCHEMA_TEXT_MAX)},
+    {SCHEMA_TEXT(image_about, reason, SCHEMA_TEXT_MAX)},
     {NULL},
 };
 
-static const struct field context_fields[] = {
-    ROW(image_context, id, NUMBER, UINT64_MAX),
-    ROW(image_context, vdevs, NUMBER, UINT32_MAX),
-    ROW(image_context, properties, BLOB, LIST_MOST),
+static const struct schema_field context_fields[] = {
+    {SCHEMA_NUMBER(image_context, id, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_context, vdevs, UINT32_MAX)},
+    {BLOB(image_context, properties, LIST_MOST)},
     {NULL},
 };
 
-static const struct field queue_fields[] = {
-    ROW(image_queue, id, NUMBER, UINT64_MAX),   ROW(image_queue, context, NUMBER, UINT64_MAX),
-    ROW(image_queue, vdev, NUMBER, UINT32_MAX), ROW(image_queue, properties, NUMBER, UINT64_MAX),
-    ROW(image_queue, list, BLOB, LIST_MOST),    {NULL},
-};
-
-static const struct field program_fields[] = {
-    ROW(image_program, id, NUMBER, UINT64_MAX),    ROW(image_program, context, NUMBER, UINT64_MAX),
-    ROW(image_program, vdevs, NUMBER, UINT32_MAX), ROW(image_program, base, BLOB, UINT32_MAX),
-    ROW(image_program, built, BLOB, UINT32_MAX),   {NULL},
-};
-
-static const struct field kernel_fields[] = {
-    ROW(image_kernel, id, NUMBER, UINT64_MAX),
-    ROW(image_kernel, context, NUMBER, UINT64_MAX),
-    ROW(image_kernel, program, NUMBER, UINT64_MAX),
-    ROW(image_kernel, name, TEXT, TEXT_MOST),
-    ROW(image_kernel, arguments, NUMBER, UINT32_MAX),
+static const struct schema_field queue_fields[] = {
+    {SCHEMA_NUMBER(image_queue, id, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_queue, context, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_queue, vdev, UINT32_MAX)},
+    {SCHEMA_NUMBER(image_queue, properties, UINT64_MAX)},
+    {BLOB(image_queue, list, LIST_MOST)},
     {NULL},
 };
 
-static const struct field argument_fields[] = {
-    ROW(image_argument, kernel, NUMBER, UINT64_MAX),
-    ROW(image_argument, index, NUMBER, UINT32_MAX),
-    ROW(image_argument, kind, NUMBER, UINT8_MAX),
-    ROW(image_argument, size, NUMBER, UINT32_MAX),
-    ROW(image_argument, object, NUMBER, UINT64_MAX),
-    ROW(image_argument, value, BLOB, UINT32_MAX),
+static const struct schema_field program_fields[] = {
+    {SCHEMA_NUMBER(image_program, id, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_program, context, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_program, vdevs, UINT32_MAX)},
+    {BLOB(image_program, base, UINT32_MAX)},
+    {BLOB(image_program, built, UINT32_MAX)},
     {NULL},
 };
 
-static const struct field sampler_fields[] = {
-    ROW(image_sampler, id, NUMBER, UINT64_MAX),
-    ROW(image_sampler, context, NUMBER, UINT64_MAX),
-    ROW(image_sampler, normalized, NUMBER, 1),
-    ROW(image_sampler, addressing, NUMBER, UINT32_MAX),
-    ROW(image_sampler, filter, NUMBER, UINT32_MAX),
-    ROW(image_sampler, properties, BLOB, LIST_MOST),
+static const struct schema_field kernel_fields[] = {
+    {SCHEMA_NUMBER(image_kernel, id, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_kernel, context, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_kernel, program, UINT64_MAX)},
+    {SCHEMA_TEXT(image_kernel, name, SCHEMA_TEXT_MAX)},
+    {SCHEMA_NUMBER(image_kernel, arguments, UINT32_MAX)},
     {NULL},
 };
 
-static const struct field memory_fields[] = {
-    ROW(image_memory, id, NUMBER, UINT64_MAX),
-    ROW(image_memory, context, NUMBER, UINT64_MAX),
-    ROW(image_memory, root, NUMBER, UINT64_MAX),
-    ROW(image_memory, origin, NUMBER, IMAGE_SIZE_MAX),
-    ROW(image_memory, size, NUMBER, IMAGE_SIZE_MAX),
-    ROW(image_memory, type, NUMBER, UINT32_MAX),
-    ROW(image_memory, flags, NUMBER, UINT64_MAX),
-    ROW(image_memory, user_memory, NUMBER, 1),
-    ROW(image_memory, channel_order, NUMBER, UINT32_MAX),
-    ROW(image_memory, channel_type, NUMBER, UINT32_MAX),
-    ROW(image_memory, width, NUMBER, IMAGE_SIZE_MAX),
-    ROW(image_memory, height, NUMBER, IMAGE_SIZE_MAX),
-    ROW(image_memory, depth, NUMBER, IMAGE_SIZE_MAX),
-    ROW(image_memory, array_size, NUMBER, IMAGE_SIZE_MAX),
-    ROW(image_memory, row_pitch, NUMBER, IMAGE_SIZE_MAX),
-    ROW(image_memory, slice_pitch, NUMBER, IMAGE_SIZE_MAX),
+static const struct schema_field argument_fields[] = {
+    {SCHEMA_NUMBER(image_argument, kernel, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_argument, index, UINT32_MAX)},
+    {SCHEMA_NUMBER(image_argument, kind, UINT8_MAX)},
+    {SCHEMA_NUMBER(image_argument, size, UINT32_MAX)},
+    {SCHEMA_NUMBER(image_argument, object, UINT64_MAX)},
+    {BLOB(image_argument, value, UINT32_MAX)},
     {NULL},
 };
 
-static const struct field contents_fields[] = {
-    ROW(image_contents, id, NUMBER, UINT64_MAX),
-    ROW(image_contents, size, NUMBER, IMAGE_SIZE_MAX),
-    ROW(image_contents, written, NUMBER, 1),
-    ROW(image_contents, small, BLOB, IMAGE_SMALL),
-    ROW(image_contents, digests, BLOB, UINT32_MAX),
+static const struct schema_field sampler_fields[] = {
+    {SCHEMA_NUMBER(image_sampler, id, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_sampler, context, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_sampler, normalized, 1)},
+    {SCHEMA_NUMBER(image_sampler, addressing, UINT32_MAX)},
+    {SCHEMA_NUMBER(image_sampler, filter, UINT32_MAX)},
+    {BLOB(image_sampler, properties, LIST_MOST)},
     {NULL},
 };
 
-static const struct field name_fields[] = {
-    ROW(image_name, id, NUMBER, UINT64_MAX),
-    ROW(image_name, name, TEXT, IMAGE_OBJECT_NAME_MAX),
+static const struct schema_field memory_fields[] = {
+    {SCHEMA_NUMBER(image_memory, id, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_memory, context, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_memory, root, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_memory, origin, IMAGE_SIZE_MAX)},
+    {SCHEMA_NUMBER(image_memory, size, IMAGE_SIZE_MAX)},
+    {SCHEMA_NUMBER(image_memory, type, UINT32_MAX)},
+    {SCHEMA_NUMBER(image_memory, flags, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_memory, user_memory, 1)},
+    {SCHEMA_NUMBER(image_memory, channel_order, UINT32_MAX)},
+    {SCHEMA_NUMBER(image_memory, channel_type, UINT32_MAX)},
+    {SCHEMA_NUMBER(image_memory, width, IMAGE_SIZE_MAX)},
+    {SCHEMA_NUMBER(image_memory, height, IMAGE_SIZE_MAX)},
+    {SCHEMA_NUMBER(image_memory, depth, IMAGE_SIZE_MAX)},
+    {SCHEMA_NUMBER(image_memory, array_size, IMAGE_SIZE_MAX)},
+    {SCHEMA_NUMBER(image_memory, row_pitch, IMAGE_SIZE_MAX)},
+    {SCHEMA_NUMBER(image_memory, slice_pitch, IMAGE_SIZE_MAX)},
     {NULL},
 };
 
-static const struct field progress_fields[] = {
-    ROW(image_progress, bytes, BLOB, IMAGE_PROGRESS_MAX),
+static const struct schema_field contents_fields[] = {
+    {SCHEMA_NUMBER(image_contents, id, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_contents, size, IMAGE_SIZE_MAX)},
+    {SCHEMA_NUMBER(image_contents, written, 1)},
+    {BLOB(image_contents, small, IMAGE_SMALL)},
+    {BLOB(image_contents, digests, UINT32_MAX)},
     {NULL},
 };
 
-static const struct field command_fields[] = {
-    ROW(image_command, executable, BLOB, PATH_MAX - 1),
-    ROW(image_command, directory, BLOB, PATH_MAX - 1),
-    ROW(image_command, arguments, BLOB, IMAGE_COMMAND_MAX),
-    ROW(image_command, environment, BLOB, IMAGE_COMMAND_MAX),
+static const struct schema_field name_fields[] = {
+    {SCHEMA_NUMBER(image_name, id, UINT64_MAX)},
+    {SCHEMA_TEXT(image_name, name, IMAGE_OBJECT_NAME_MAX)},
     {NULL},
 };
 
-static const struct field lease_fields[] = {
-    ROW(image_lease, id, TEXT, LEASE_ID_MAX - 1),
-    ROW(image_lease, generation, NUMBER, UINT32_MAX),
+static const struct schema_field progress_fields[] = {
+    {BLOB(image_progress, bytes, IMAGE_PROGRESS_MAX)},
+    {NULL},
+};
+
+static const struct schema_field command_fields[] = {
+    {BLOB(image_command, executable, PATH_MAX - 1)},
+    {BLOB(image_command, directory, PATH_MAX - 1)},
+    {BLOB(image_command, arguments, IMAGE_COMMAND_MAX)},
+    {BLOB(image_command, environment, IMAGE_COMMAND_MAX)},
+    {NULL},
+};
+
+static const struct schema_field lease_fields[] = {
+    {SCHEMA_TEXT(image_lease, id, LEASE_ID_MAX - 1)},
+    {SCHEMA_NUMBER(image_lease, generation, UINT32_MAX)},
     {NULL},
 };
 
@@ -179,7 +171,7 @@ static void image_record_describe_command(const void *body, image_say *say, void
 {
     const struct image_command *command = body;
     uint64_t arguments = 0, variables = 0;
-    char path[TEXT_MOST + 1];
+    char path[SCHEMA_TEXT_MAX + 1];
     text_make_safe(path, sizeof(path), (const char *)command->executable.bytes,
                    command->executable.size);
     for (size_t i = 0; i < command->arguments.size; i++)
@@ -191,20 +183,20 @@ static void image_record_describe_command(const void *body, image_say *say, void
     say(data, "variables", variables, NULL);
 }
 
-static const struct field process_fields[] = {
-    ROW(image_process, box, NUMBER, UINT64_MAX),
-    ROW(image_process, session, NUMBER, 1),
+static const struct schema_field process_fields[] = {
+    {SCHEMA_NUMBER(image_process, box, UINT64_MAX)},
+    {SCHEMA_NUMBER(image_process, session, 1)},
     {NULL},
 };
 
-static const struct field file_fields[] = {
-    ROW(image_file, id, NUMBER, UINT64_MAX),
-    ROW(image_file, name, TEXT, TEXT_MOST),
+static const struct schema_field file_fields[] = {
+    {SCHEMA_NUMBER(image_file, id, UINT64_MAX)},
+    {SCHEMA_TEXT(image_file, name, SCHEMA_TEXT_MAX)},
     {NULL},
 };
 
-static const struct field bases_fields[] = {
-    ROW(image_bases, digests, BLOB, UINT32_MAX),
+static const struct schema_field bases_fields[] = {
+    {BLOB(image_bases, digests, UINT32_MAX)},
     {NULL},
 };
 
@@ -258,25 +250,31 @@ static void image_record_describe_contents(const void *body, image_say *say, voi
 }
 
 static const struct record_type types[IMAGE_RECORD_KINDS] = {
-    [IMAGE_ABOUT] = {"about", 1, sizeof(struct image_about), about_fields, NULL, NULL},
-    [IMAGE_CONTEXT] = {"context", 1, sizeof(struct image_context), context_fields, NULL, NULL},
-    [IMAGE_QUEUE] = {"queue", 1, sizeof(struct image_queue), queue_fields, NULL, NULL},
-    [IMAGE_PROGRAM] = {"program", 1, sizeof(struct image_program), program_fields, NULL, NULL},
-    [IMAGE_KERNEL] = {"kernel", 1, sizeof(struct image_kernel), kernel_fields, NULL, NULL},
-    [IMAGE_ARGUMENT] = {"argument", 1, sizeof(struct image_argument), argument_fields, NULL, NULL},
-    [IMAGE_SAMPLER] = {"sampler", 1, sizeof(struct image_sampler), sampler_fields, NULL, NULL},
-    [IMAGE_MEMORY] = {"memory", 1, sizeof(struct image_memory), memory_fields, NULL, NULL},
-    [IMAGE_CONTENTS] = {"contents", 1, sizeof(struct image_contents), contents_fields,
-                        image_record_check_contents, image_record_describe_contents},
-    [IMAGE_NAME] = {"name", 1, sizeof(struct image_name), name_fields, NULL, NULL},
-    [IMAGE_PROGRESS] = {"progress", 1, sizeof(struct image_progress), progress_fields, NULL, NULL},
-    [IMAGE_COMMAND] = {"command", 1, sizeof(struct image_command), command_fields,
-                       image_record_check_command, image_record_describe_command},
-    [IMAGE_LEASE] = {"right", 1, sizeof(struct image_lease), lease_fields, NULL, NULL},
-    [IMAGE_PROCESS] = {"process", 1, sizeof(struct image_process), process_fields, NULL, NULL},
-    [IMAGE_FILE] = {"file", 1, sizeof(struct image_file), file_fields, image_record_check_file,
-                    NULL},
-    [IMAGE_BASES] = {"bases", 1, sizeof(struct image_bases), bases_fields, image_record_check_bases,
+    [IMAGE_ABOUT] = {"about", 1, {sizeof(struct image_about), about_fields}},
+    [IMAGE_CONTEXT] = {"context", 1, {sizeof(struct image_context), context_fields}},
+    [IMAGE_QUEUE] = {"queue", 1, {sizeof(struct image_queue), queue_fields}},
+    [IMAGE_PROGRAM] = {"program", 1, {sizeof(struct image_program), program_fields}},
+    [IMAGE_KERNEL] = {"kernel", 1, {sizeof(struct image_kernel), kernel_fields}},
+    [IMAGE_ARGUMENT] = {"argument", 1, {sizeof(struct image_argument), argument_fields}},
+    [IMAGE_SAMPLER] = {"sampler", 1, {sizeof(struct image_sampler), sampler_fields}},
+    [IMAGE_MEMORY] = {"memory", 1, {sizeof(struct image_memory), memory_fields}},
+    [IMAGE_CONTENTS] = {"contents",
+                        1,
+                        {sizeof(struct image_contents), contents_fields,
+                         image_record_check_contents},
+                        image_record_describe_contents},
+    [IMAGE_NAME] = {"name", 1, {sizeof(struct image_name), name_fields}},
+    [IMAGE_PROGRESS] = {"progress", 1, {sizeof(struct image_progress), progress_fields}},
+    [IMAGE_COMMAND] = {"command",
+                       1,
+                       {sizeof(struct image_command), command_fields, image_record_check_command},
+                       image_record_describe_command},
+    [IMAGE_LEASE] = {"right", 1, {sizeof(struct image_lease), lease_fields}},
+    [IMAGE_PROCESS] = {"process", 1, {sizeof(struct image_process), process_fields}},
+    [IMAGE_FILE] = {"file", 1, {sizeof(struct image_file), file_fields, image_record_check_file}},
+    [IMAGE_BASES] = {"bases",
+                     1,
+                     {sizeof(struct image_bases), bases_fields, image_record_check_bases},
                      image_record_describe_bases},
 };
 
@@ -294,78 +292,31 @@ const char *image_record_name(enum image_record_kind kind)
 
 int image_record_init(struct image_record *record, enum image_record_kind kind)
 {
-    void *body = calloc(1, types[kind].size);
+    void *body = calloc(1, types[kind].schema.size);
     if (!body)
         return -ENOMEM;
     *record = (struct image_record){.kind = kind, .body = body};
     return 0;
 }
 
-static void *image_record_at(const struct image_record *record, const struct field *field)
-{
-    return (char *)record->body + field->offset;
-}
-
 void image_record_finish(struct image_record *record)
 {
-    for (const struct field *field = types[record->kind].fields; record->body && field->key;
-         field++)
-        if (field->kind == TEXT)
-            free(*(char **)image_record_at(record, field));
-        else if (field->kind == BLOB)
-            free(((struct image_blob *)image_record_at(record, field))->bytes);
+    if (record->body)
+        schema_finish(&types[record->kind].schema, record->body);
     free(record->body);
     record->body = NULL;
-}
-
-static int image_record_put_text(msgpack_packer *packer, const char *text)
-{
-    char safe[TEXT_MOST + 1] = "";
-    if (text)
-        text_make_safe(safe, sizeof(safe), text, strlen(text));
-    int error = msgpack_pack_str(packer, strlen(safe));
-    return error ? error : msgpack_pack_str_body(packer, safe, strlen(safe));
-}
-
-static int image_record_put_field(msgpack_packer *packer, const struct field *field,
-                                  const void *value)
-{
-    const struct image_blob *blob = value;
-    int error = image_record_put_text(packer, field->key);
-    if (error)
-        return error;
-    switch (field->kind) {
-    case NUMBER:
-        return msgpack_pack_uint64(packer, *(const uint64_t *)value);
-    case TEXT:
-        return image_record_put_text(packer, *(char *const *)value);
-    case BLOB:
-        break;
-    }
-    error = msgpack_pack_bin(packer, blob->size);
-    return error || blob->size == 0 ? error
-                                    : msgpack_pack_bin_body(packer, blob->bytes, blob->size);
 }
 
 int image_record_encode(const struct image_record *record, msgpack_sbuffer *buffer)
 {
     const struct record_type *type = &types[record->kind];
-    size_t count = 0;
     msgpack_packer packer;
-    while (type->fields[count].key)
-        count++;
     msgpack_packer_init(&packer, buffer, msgpack_sbuffer_write);
-    int error = msgpack_pack_array(&packer, 3);
-    if (!error)
-        error = image_record_put_text(&packer, type->name);
-    if (!error)
-        error = msgpack_pack_uint32(&packer, type->version);
-    if (!error)
-        error = msgpack_pack_map(&packer, count);
-    for (size_t i = 0; !error && i < count; i++)
-        error = image_record_put_field(&packer, &type->fields[i],
-                                       image_record_at(record, &type->fields[i]));
-    return error ? -ENOMEM : 0;
+    if (msgpack_pack_array(&packer, 3) != 0 || msgpack_pack_str(&packer, strlen(type->name)) != 0 ||
+        msgpack_pack_str_body(&packer, type->name, strlen(type->name)) != 0 ||
+        msgpack_pack_uint32(&packer, type->version) != 0)
+        return -ENOMEM;
+    return schema_put(&packer, &type->schema, record->body, true);
 }
 
 /* ---- decoding ---- */
@@ -378,101 +329,15 @@ static int image_record_wrong(char *ret_problem, const char *name, const char *k
     return -EBADMSG;
 }
 
-static bool image_record_is_string(const msgpack_object *object, const char *text)
-{
-    return object->type == MSGPACK_OBJECT_STR && object->via.str.size == strlen(text) &&
-           memcmp(object->via.str.ptr, text, object->via.str.size) == 0;
-}
-
-/* Exactly one. */
-static const msgpack_object *image_record_find(const msgpack_object_map *map, const char *key)
-{
-    const msgpack_object *found = NULL;
-    for (uint32_t i = 0; i < map->size; i++) {
-        if (!image_record_is_string(&map->ptr[i].key, key))
-            continue;
-        if (found)
-            return NULL;
-        found = &map->ptr[i].val;
-    }
-    return found;
-}
-
-/* A copy with a NUL behind it. */
-static void *image_record_copy(const char *bytes, size_t size)
-{
-    char *kept = malloc(size + 1);
-    if (kept) {
-        if (size)
-            memcpy(kept, bytes, size);
-        kept[size] = '\0';
-    }
-    return kept;
-}
-
-/* NULL, or what is wrong; "" without memory. */
-static const char *image_record_take(const struct field *field, const msgpack_object *value,
-                                     void *ret)
-{
-    struct image_blob *blob = ret;
-    switch (field->kind) {
-    case NUMBER:
-        if (value->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
-            return "it is no number";
-        if (value->via.u64 > field->most)
-            return "the number is too large";
-        *(uint64_t *)ret = value->via.u64;
-        return NULL;
-    case TEXT:
-        if (value->type != MSGPACK_OBJECT_STR)
-            return "it is no text";
-        if (value->via.str.size > field->most ||
-            !text_is_safe(value->via.str.ptr, value->via.str.size))
-            return "the text is too long, or has more than text in it";
-        *(char **)ret = image_record_copy(value->via.str.ptr, value->via.str.size);
-        return *(char **)ret ? NULL : "";
-    case BLOB:
-        break;
-    }
-    if (value->type != MSGPACK_OBJECT_BIN)
-        return "it is no bytes";
-    if (value->via.bin.size > field->most)
-        return "there are too many bytes";
-    blob->bytes = image_record_copy(value->via.bin.ptr, value->via.bin.size);
-    blob->size = value->via.bin.size;
-    return blob->bytes ? NULL : "";
-}
-
-static int image_record_take_fields(const msgpack_object_map *map, struct image_record *record,
-                                    char *ret_problem)
-{
-    const struct record_type *type = &types[record->kind];
-    const char *why = NULL;
-    size_t count = 0;
-    for (const struct field *field = type->fields; field->key; field++, count++) {
-        const msgpack_object *value = image_record_find(map, field->key);
-        why = value ? image_record_take(field, value, image_record_at(record, field))
-                    : "it is missing, or there twice";
-        if (why)
-            return *why ? image_record_wrong(ret_problem, type->name, field->key, why) : -ENOMEM;
-    }
-    if (map->size != count)
-        return image_record_wrong(ret_problem, type->name, NULL,
-                                  "it has a field that is not known");
-    why = type->check ? type->check(record->body) : NULL;
-    return why ? image_record_wrong(ret_problem, type->name, NULL, why) : 0;
-}
-
 static int image_record_unpack(const msgpack_object *object, struct image_record *ret_record,
                                char *ret_problem)
 {
     const msgpack_object *parts = object->via.array.ptr;
     if (object->type != MSGPACK_OBJECT_ARRAY || object->via.array.size != 3 ||
-        parts[0].type != MSGPACK_OBJECT_STR || parts[1].type != MSGPACK_OBJECT_POSITIVE_INTEGER ||
-        parts[2].type != MSGPACK_OBJECT_MAP)
+        parts[0].type != MSGPACK_OBJECT_STR || parts[1].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
         return image_record_wrong(ret_problem, "", NULL, "it is not a name, a version and fields");
     size_t kind = 0;
-    while (kind < IMAGE_RECORD_KINDS && !image_record_is_string(&parts[0], types[kind].name))
+    while (kind < IMAGE_RECORD_KINDS && !schema_is_text(&parts[0], types[kind].name))
         kind++;
     if (kind == IMAGE_RECORD_KINDS) {
         char name[61];
@@ -484,10 +349,13 @@ static int image_record_unpack(const msgpack_object *object, struct image_record
         return image_record_wrong(ret_problem, types[kind].name, NULL,
                                   "its version is not known: another release made it");
     struct image_record record;
+    struct schema_problem problem;
     int error = image_record_init(&record, (enum image_record_kind)kind);
     if (error)
         return error;
-    error = image_record_take_fields(&parts[2].via.map, &record, ret_problem);
+    error = schema_take(&parts[2], &types[kind].schema, record.body, true, &problem);
+    if (error == -EBADMSG)
+        image_record_wrong(ret_problem, types[kind].name, problem.key, problem.what);
     if (error)
         image_record_finish(&record);
     else
@@ -498,18 +366,11 @@ static int image_record_unpack(const msgpack_object *object, struct image_record
 int image_record_decode(const void *bytes, size_t size, struct image_record *ret_record,
                         char ret_problem[IMAGE_PROBLEM_MAX])
 {
-    msgpack_object object;
-    size_t offset = 0;
-    if (msgcheck(bytes, size, DEPTH) != 0)
+    msgpack_unpacked CLEANUP(msgpack_unpacked_destroy) unpacked;
+    int error = schema_unpack(bytes, size, DEPTH, &unpacked);
+    if (error == -EBADMSG)
         return image_record_wrong(ret_problem, "", NULL, "it is no msgpack");
-    msgpack_zone *zone = msgpack_zone_new(MSGPACK_ZONE_CHUNK_SIZE);
-    if (!zone)
-        return -ENOMEM;
-    int error = msgpack_unpack(bytes, size, &offset, zone, &object) == MSGPACK_UNPACK_SUCCESS
-                    ? image_record_unpack(&object, ret_record, ret_problem)
-                    : image_record_wrong(ret_problem, "", NULL, "it is no msgpack");
-    msgpack_zone_free(zone);
-    return error;
+    return error ? error : image_record_unpack(&unpacked.data, ret_record, ret_problem);
 }
 
 void image_record_describe(const struct image_record *record, image_say *say, void *data)
@@ -519,14 +380,9 @@ void image_record_describe(const struct image_record *record, image_say *say, vo
         type->describe(record->body, say, data);
         return;
     }
-    for (const struct field *field = type->fields; field->key; field++) {
-        const void *value = image_record_at(record, field);
-        if (field->kind == TEXT)
-            say(data, field->key, 0, *(char *const *)value);
+    for (const struct schema_field *field = type->schema.fields; field->key; field++)
+        if (field->kind == SCHEMA_IS_TEXT)
+            say(data, field->key, 0, schema_text(field, record->body));
         else
-            say(data, field->key,
-                field->kind == NUMBER ? *(const uint64_t *)value
-                                      : ((const struct image_blob *)value)->size,
-                NULL);
-    }
+            say(data, field->key, schema_number(field, record->body), NULL);
 }

@@ -14,9 +14,6 @@
 #include "state/base/clock.h"
 #include "state/image/image_work.h"
 
-/* Until it is whole. */
-#define NEW_MANIFEST "new-manifest"
-
 /* Before as much was packed and written nobody knows what is faster. */
 #define MEASURED (4 * IMAGE_CHUNK)
 
@@ -137,7 +134,7 @@ static bool image_write_has_file(const struct writer *w, const struct image_dige
     char name[IMAGE_CHUNK_NAME];
     uint64_t file_size;
     image_chunk_name(digest, name);
-    return image_file_read(&w->folder->chunks, name, header, sizeof(header), &file_size) == 0 &&
+    return file_read(&w->folder->chunks, name, header, sizeof(header), &file_size) == 0 &&
            !image_chunk_check(header, file_size, size, ret_form);
 }
 
@@ -210,7 +207,7 @@ static int image_write_store(struct writer *w, struct image_worker *worker,
 {
     unsigned char header[IMAGE_CHUNK_HEADER];
     size_t size = form->parts ? image_parts_size(form->parts, form->size) : form->size;
-    struct image_part parts[] = {{header, sizeof(header)}, {bytes, size}};
+    struct file_part parts[] = {{header, sizeof(header)}, {bytes, size}};
     char temporary[32], name[IMAGE_CHUNK_NAME];
     size_t packed =
         image_write_packs(w) ? image_write_pack(w, worker, bytes, size, &parts[1].bytes) : 0;
@@ -223,7 +220,7 @@ static int image_write_store(struct writer *w, struct image_worker *worker,
     image_chunk_name(digest, name);
     snprintf(temporary, sizeof(temporary), form->parts ? "new-%zu-parts" : "new-%zu", index);
     uint64_t began = clock_now_ns();
-    int error = image_file_write(&w->image, temporary, parts, ARRAY_SIZE(parts));
+    int error = file_make(&w->image, temporary, parts, ARRAY_SIZE(parts));
     if (!error)
         error = image_write_give_name(w, temporary, name, !form->parts);
     if (error)
@@ -490,16 +487,10 @@ static int image_write_publish(const struct writer *w)
     int error = image_manifest_encode(w->plan->manifest, &bytes, &size);
     if (error)
         return error;
-    const struct image_part part = {bytes, size};
-    error = image_file_sync(&w->folder->chunks);
+    error = file_sync(&w->folder->chunks);
     if (!error)
-        error = image_file_write(&w->image, NEW_MANIFEST, &part, 1);
-    if (!error &&
-        renameat(owned_fd(&w->image), NEW_MANIFEST, owned_fd(&w->image), IMAGE_MANIFEST) != 0)
-        error = -errno;
-    if (!error)
-        error = image_file_sync(&w->image);
-    return error ? error : image_file_sync(&w->folder->folder);
+        error = file_replace(&w->image, IMAGE_MANIFEST, bytes, size, true);
+    return error ? error : file_sync(&w->folder->folder);
 }
 
 static int image_write_all(struct writer *w)

@@ -1,3 +1,5 @@
+#include "state/library/library.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -7,16 +9,67 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/array.h"
+#include "state/base/bytes/hex.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
+#include "state/base/files/file.h"
+#include "state/base/files/folder.h"
 #include "state/base/log.h"
-#include "state/library/library_priv.h"
+#include "state/library/library_entry.h"
+#include "state/recipe/recipe_hash.h"
 
 struct library the_library;
 
-/* Names of one process that are tried before it gives up: others of the same number may run in
- * other namespaces of the same folder. */
-#define TRIES 16
+/* A part of every key: to be changed where entries mean something else from then on. */
+#define FORMAT "reseat library 1"
+
+/* What decides what a compiler makes: the device's model and its driver's version, and what it says
+ * that it can, which settings of the driver change. Not which of several alike it is. */
+static void library_hash_device(const struct device_key *device, const struct devinfo *info,
+                                struct content_hash *hash)
+{
+    static const cl_device_info strings[] = {
+        CL_DEVICE_NAME,    CL_DEVICE_VENDOR,           CL_DEVICE_VERSION,
+        CL_DRIVER_VERSION, CL_DEVICE_OPENCL_C_VERSION, CL_DEVICE_EXTENSIONS};
+    const struct devinfo_value *features = devinfo_find(info, CL_DEVICE_OPENCL_C_FEATURES);
+    size_t count = devinfo_list_count(features);
+
+    content_hash_string(hash, device->platform);
+    for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
+        content_hash_string(hash, devinfo_string(info, strings[i]));
+    content_hash_number(hash, devinfo_scalar(info, CL_DEVICE_ADDRESS_BITS, 0));
+    content_hash_number(hash, count);
+    for (size_t i = 0; i < count; i++) {
+        const cl_name_version entry = devinfo_list_entry(features, i);
+        content_hash_string(hash, entry.name);
+        content_hash_number(hash, entry.version);
+    }
+}
+
+int library_key(const struct recipe *recipe, const char *prologue, const struct device_key *device,
+                const struct devinfo *info, struct library_key *ret_key)
+{
+    struct content_hash hash;
+    content_hash_begin(&hash);
+    content_hash_string(&hash, FORMAT);
+    library_hash_device(device, info, &hash);
+    int err = recipe_hash(recipe, prologue, &hash);
+    if (err)
+        return err;
+    content_hash_end(&hash, ret_key->bytes);
+    return 0;
+}
+
+void library_name(const struct library_key *key, char ret[LIBRARY_NAME_MAX])
+{
+    hex_put(ret, key->bytes, sizeof(key->bytes));
+}
+
+bool library_key_read(const char *name, struct library_key *ret_key)
+{
+    return hex_get(ret_key->bytes, name, sizeof(ret_key->bytes));
+}
 
 /* One line for all that is the matter with the folder: each build would say the same. */
 static void library_complain(const char *problem)
@@ -30,26 +83,17 @@ static void library_complain(const char *problem)
         log_debug("the library of device binaries: %s", problem);
 }
 
-int library_open(const struct library *library, struct owned *ret_folder,
-                 char ret_problem[FOLDER_PROBLEM_MAX])
+static int library_open(const struct library *library, struct owned *ret_folder,
+                        char ret_problem[FOLDER_PROBLEM_MAX])
 {
     char path[PATH_MAX];
-    struct stat stat;
     int err = folder_make_private(library->folder, path, ret_problem);
     if (err)
         return err;
-    struct owned folder = OWNED_NONE;
-    err = owned_take(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &folder);
-    if (!err && (fstat(owned_fd(&folder), &stat) != 0 || stat.st_uid != geteuid() ||
-                 (stat.st_mode & 077) != 0))
-        err = -EPERM;
-    if (err) {
+    err = file_folder(NULL, path, ret_folder);
+    if (err)
         snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: %s", path, strerror(-err));
-        owned_close(&folder);
-        return err;
-    }
-    *ret_folder = folder;
-    return 0;
+    return err;
 }
 
 static int library_open_or_complain(const struct library *library, struct owned *ret_folder)
@@ -61,79 +105,32 @@ static int library_open_or_complain(const struct library *library, struct owned 
     return err;
 }
 
-/* As much as there is, up to @size. */
-static int library_read_bytes(const struct owned *file, unsigned char *bytes, size_t size)
-{
-    for (size_t used = 0; used < size;) {
-        ssize_t count = read(owned_fd(file), bytes + used, size - used);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return count < 0 ? -errno : -EBADMSG;
-        used += (size_t)count;
-    }
-    return 0;
-}
-
-int library_read_file(const struct owned *folder, const char *name, size_t limit, bool used,
-                      unsigned char **ret_bytes, size_t *ret_size, uint64_t *ret_file_size)
-{
-    static const struct timespec now[] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
-    struct owned CLEANUP(owned_close) file = OWNED_NONE;
-    struct stat stat;
-    /* Only what is noted below counts as used, not that it was listed. */
-    int err = owned_take(
-        openat(owned_fd(folder), name, O_RDONLY | O_NOATIME | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
-        &file);
-    if (err)
-        return err;
-    if (fstat(owned_fd(&file), &stat) != 0)
-        return -errno;
-    if (!S_ISREG(stat.st_mode) || stat.st_uid != geteuid() || (stat.st_mode & 022) != 0)
-        return -EPERM;
-    if (stat.st_size <= 0 || (uint64_t)stat.st_size > LIBRARY_ENTRY_MAX)
-        return -EBADMSG;
-    size_t size = (size_t)stat.st_size < limit ? (size_t)stat.st_size : limit;
-    unsigned char *CLEANUP(cleanup_free) bytes = malloc(size);
-    if (!bytes)
-        return -ENOMEM;
-    err = library_read_bytes(&file, bytes, size);
-    if (err)
-        return err;
-    /* Its order among those to be removed; where that cannot be written it stays as it is. */
-    if (used)
-        (void)!futimens(owned_fd(&file), now);
-    *ret_bytes = bytes;
-    *ret_size = size;
-    *ret_file_size = (uint64_t)stat.st_size;
-    bytes = NULL;
-    return 0;
-}
-
 int library_find(const struct library *library, const struct library_key *key,
                  struct library_entry *ret_entry)
 {
+    static const struct timespec now[] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
-    unsigned char *bytes = NULL;
+    char *CLEANUP(cleanup_free) bytes = NULL;
     char name[LIBRARY_NAME_MAX];
-    uint64_t file_size;
     size_t size;
     int err = library_open_or_complain(library, &folder);
     if (err)
         return err;
     library_name(key, name);
-    err = library_read_file(&folder, name, SIZE_MAX, true, &bytes, &size, &file_size);
+    err = file_read_all(&folder, name, LIBRARY_ENTRY_MAX, &bytes, &size);
     if (!err)
-        err = library_entry_read(bytes, size, file_size, key, ret_entry);
+        err = library_entry_read((const unsigned char *)bytes, size, size, key, ret_entry);
     if (!err) {
+        /* Entries are removed in the order of this time. */
+        (void)!utimensat(owned_fd(&folder), name, now, AT_SYMLINK_NOFOLLOW);
         ret_entry->bytes = bytes;
+        bytes = NULL;
         return 0;
     }
-    free(bytes);
-    if (err == -EBADMSG) {
+    if (err == -EBADMSG || err == -EFBIG) {
         log_warn("the entry %s of the library of device binaries is damaged: removed", name);
         (void)!unlinkat(owned_fd(&folder), name, 0);
-    } else if (err == -EPERM || err == -ELOOP) {
+    } else if (err == -EPERM) {
         log_warn("the entry %s of the library of device binaries can be written by others: not "
                  "used",
                  name);
@@ -141,19 +138,66 @@ int library_find(const struct library *library, const struct library_key *key,
     return err == -ENOMEM ? err : -ENOENT;
 }
 
-/* A name that nobody else writes to. */
-static int library_create(const struct owned *folder, struct owned *ret_file, char ret_name[64])
+/* One file of the folder. */
+struct library_file {
+    char name[LIBRARY_NAME_MAX];
+    uint64_t size, used_ns;
+};
+
+static uint64_t library_time_ns(const struct timespec *time)
 {
-    static atomic_uint serial;
-    int err = -EEXIST;
-    for (int i = 0; err == -EEXIST && i < TRIES; i++) {
-        snprintf(ret_name, 64, LIBRARY_UNFINISHED "%lx-%x-%llx", (long)getpid(),
-                 atomic_fetch_add(&serial, 1), (unsigned long long)clock_now_ns());
-        err = owned_take(openat(owned_fd(folder), ret_name,
-                                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600),
-                         ret_file);
+    return (uint64_t)time->tv_sec * NS_PER_S + (uint64_t)time->tv_nsec;
+}
+
+static int library_by_use(const void *a, const void *b)
+{
+    const struct library_file *one = a, *other = b;
+    if (one->used_ns != other->used_ns)
+        return one->used_ns < other->used_ns ? -1 : 1;
+    return strcmp(one->name, other->name);
+}
+
+static int library_add_file(const struct owned *folder, const char *name,
+                            struct library_file **files, size_t *count)
+{
+    struct library_key key;
+    struct stat stat;
+    if (fstatat(owned_fd(folder), name, &stat, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(stat.st_mode))
+        return 0;
+    if (!library_key_read(name, &key))
+        return 0;
+    if (!array_make_room(files, *count, sizeof(**files)))
+        return -ENOMEM;
+    struct library_file *file = &(*files)[(*count)++];
+    uint64_t read = library_time_ns(&stat.st_atim), written = library_time_ns(&stat.st_mtim);
+    file->size = (uint64_t)stat.st_size;
+    file->used_ns = read > written ? read : written;
+    strcpy(file->name, name);
+    return 0;
+}
+
+/* All entries' files, those not used for the longest first. @ret_files: the caller's (free()). */
+static int library_files(const struct owned *folder, struct library_file **ret_files,
+                         size_t *ret_count)
+{
+    struct library_file *files = NULL;
+    struct file_names names;
+    size_t count = 0;
+    int err = file_names(folder, &names);
+    if (err)
+        return err;
+    for (size_t i = 0; !err && i < names.count; i++)
+        err = library_add_file(folder, names.names[i], &files, &count);
+    file_names_finish(&names);
+    if (err) {
+        free(files);
+        return err;
     }
-    return err;
+    if (count)
+        qsort(files, count, sizeof(*files), library_by_use);
+    *ret_files = files;
+    *ret_count = count;
+    return 0;
 }
 
 /* What was not used for the longest goes first. Others may be doing the same. */
@@ -173,22 +217,6 @@ static void library_keep_to_limit(const struct library *library, const struct ow
     }
 }
 
-static int library_put(const struct owned *folder, const char *name, const unsigned char *bytes,
-                       size_t size)
-{
-    struct owned CLEANUP(owned_close) file = OWNED_NONE;
-    char unfinished[64];
-    int err = library_create(folder, &file, unfinished);
-    if (err)
-        return err;
-    err = owned_append(&file, bytes, size);
-    if (!err && renameat(owned_fd(folder), unfinished, owned_fd(folder), name) != 0)
-        err = -errno;
-    if (err)
-        (void)!unlinkat(owned_fd(folder), unfinished, 0);
-    return err;
-}
-
 int library_keep(const struct library *library, const struct library_key *key,
                  const struct library_entry *entry)
 {
@@ -204,8 +232,9 @@ int library_keep(const struct library *library, const struct library_key *key,
     if (!bytes || size > library->limit)
         return -E2BIG;
     library_name(key, name);
-    err = library_put(&folder, name, bytes, size);
+    err = file_replace(&folder, name, bytes, size, false);
     if (!err) {
+        file_sweep(&folder);
         library_keep_to_limit(library, &folder);
         return 0;
     }
@@ -235,4 +264,98 @@ void library_drop(const struct library *library, const struct library_key *key)
     int err = library_is_on(library) ? library_remove(library, name) : 0;
     if (err && err != -ENOENT)
         log_debug("the entry %s of the library of device binaries stays: %s", name, strerror(-err));
+}
+
+/* ---- for operators ---- */
+
+/* Keep the strings of a listing, and nothing else of the file. */
+static int library_keep_strings(struct library_item *item)
+{
+    const char **const strings[] = {&item->entry.device, &item->entry.platform, &item->entry.driver,
+                                    &item->entry.kernels};
+    size_t size = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
+        size += strlen(*strings[i]) + 1;
+    char *at = malloc(size);
+    if (!at)
+        return -ENOMEM;
+    item->entry.bytes = at;
+    for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
+        size_t length = strlen(*strings[i]) + 1;
+        *strings[i] = memcpy(at, *strings[i], length);
+        at += length;
+    }
+    item->entry.log = "";
+    item->entry.binary = NULL;
+    return 0;
+}
+
+/* Its front; all of it where @whole, or where the front is longer than most. */
+static int library_read_item(const struct owned *folder, bool whole, struct library_item *item)
+{
+    struct library_key key;
+    char *CLEANUP(cleanup_free) bytes = NULL;
+    uint64_t file_size = 0;
+    size_t size = LIBRARY_FRONT_SIZE;
+    if (!library_key_read(item->name, &key))
+        return -EINVAL;
+    if (!whole && !(bytes = malloc(size)))
+        return -ENOMEM;
+    int err = whole ? file_read_all(folder, item->name, LIBRARY_ENTRY_MAX, &bytes, &size)
+                    : file_read(folder, item->name, bytes, size, &file_size);
+    if (err)
+        return err;
+    if (whole)
+        file_size = size;
+    size = file_size < size ? (size_t)file_size : size;
+    err = library_entry_read((const unsigned char *)bytes, size, file_size, &key, &item->entry);
+    if (err == -EBADMSG && size != file_size)
+        return library_read_item(folder, true, item);
+    return err ? err : library_keep_strings(item);
+}
+
+int library_list(const struct library *library, bool whole, struct library_list *ret_list,
+                 char *ret_problem)
+{
+    struct owned CLEANUP(owned_close) folder = OWNED_NONE;
+    struct library_file *CLEANUP(cleanup_free) files = NULL;
+    struct library_list list = {0};
+    size_t count = 0;
+    int err = library_open(library, &folder, ret_problem);
+    if (err)
+        return err;
+    err = library_files(&folder, &files, &count);
+    if (!err && count && !(list.items = calloc(count, sizeof(*list.items))))
+        err = -ENOMEM;
+    for (size_t i = count; !err && i-- > 0;) {
+        struct library_item *item = &list.items[list.count];
+        strcpy(item->name, files[i].name);
+        item->size = files[i].size;
+        item->used_ms = files[i].used_ns / NS_PER_MS;
+        int read = library_read_item(&folder, whole, item);
+        /* Another process removed it. */
+        if (read == -ENOENT)
+            continue;
+        err = read == -ENOMEM ? read : 0;
+        item->damaged = read != 0;
+        if (read)
+            item->entry = (struct library_entry){0};
+        list.size += item->size;
+        list.count++;
+    }
+    if (err) {
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: %s", library->folder, strerror(-err));
+        library_list_finish(&list);
+        return err;
+    }
+    *ret_list = list;
+    return 0;
+}
+
+void library_list_finish(struct library_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        library_entry_finish(&list->items[i].entry);
+    free(list->items);
+    *list = (struct library_list){0};
 }

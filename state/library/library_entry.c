@@ -6,7 +6,7 @@
 #include <xxhash.h>
 
 #include "state/base/bytes/little_endian.h"
-#include "state/library/library_priv.h"
+#include "state/library/library_entry.h"
 
 /*
  * An entry's file, little-endian: a header of fixed size, then the strings, each with its NUL, then

@@ -13,7 +13,7 @@
 #include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/work.h"
-#include "state/graph/graph.h"
+#include "state/image/image_graph.h"
 #include "state/image/image_read.h"
 #include "state/image/image_write.h"
 #include "state/memory/mapping.h"

@@ -34,8 +34,8 @@ static cl_int program_build_recipe(struct program_job *job)
         struct recipe **headers;
         error = program_job_recipes(job, true, &headers);
         if (error == CL_SUCCESS) {
-            err = recipe_compiled(details->base, job->options, job->parts.count, headers,
-                                  job->parts.names, constants, count, &job->recipe);
+            err = recipe_step(RECIPE_COMPILED, details->base, job->options, job->parts.count,
+                              headers, job->parts.names, constants, count, &job->recipe);
             program_recipes_free(headers, job->parts.count);
         }
     }

@@ -29,86 +29,212 @@ enum {
     HEADER_SIZE = 32,
 };
 
-struct writer {
-    FILE *stream;
-    size_t size;
-    uint32_t steps;
-    int err; /* the first; writing stops there */
+/* Where a container is written to or read from. The functions below do either, so that the format
+ * is said once. What is written is a recipe that others may read meanwhile: it is not changed. What
+ * is read goes into a zeroed one. */
+struct codec {
+    FILE *out;               /* NULL: it is read... */
+    const unsigned char *in; /* ...from here on */
+    size_t size;             /* written, or left to be read */
+    uint32_t steps, version;
+    int err; /* the first; nothing is written or read behind it, and numbers are 0 */
 };
 
-static void container_put(struct writer *writer, const void *bytes, size_t size)
+static void container_fail(struct codec *codec, int err)
 {
-    if (!writer->err && size > CONTAINER_SIZE_MAX - writer->size)
-        writer->err = -E2BIG;
-    if (writer->err)
-        return;
-    if (fwrite(bytes, 1, size, writer->stream) != size)
-        writer->err = -ENOMEM;
-    writer->size += size;
+    codec->err = codec->err ? codec->err : err;
 }
 
-static void container_put_number(struct writer *writer, uint64_t value, unsigned size)
+/* What is over a limit is not written, and was not written by us. */
+static void container_require(struct codec *codec, bool holds)
 {
-    unsigned char bytes[8];
+    if (!holds)
+        container_fail(codec, codec->out ? -E2BIG : -EBADMSG);
+}
+
+/* Read, *bytes are set to where they are. */
+static void container_bytes(struct codec *codec, const void **bytes, uint64_t size)
+{
+    container_require(codec, size <= (codec->out ? CONTAINER_SIZE_MAX - codec->size : codec->size));
+    if (codec->err)
+        return;
+    if (codec->out) {
+        if (fwrite(*bytes, 1, size, codec->out) != size)
+            container_fail(codec, -ENOMEM);
+        codec->size += size;
+        return;
+    }
+    *bytes = codec->in;
+    codec->in += size;
+    codec->size -= size;
+}
+
+/* Write @value, or return what is read. */
+static uint64_t container_number(struct codec *codec, uint64_t value, unsigned size)
+{
+    unsigned char bytes[8] = {0};
+    const void *at = bytes;
     little_endian_put(bytes, value, size);
-    container_put(writer, bytes, size);
+    container_bytes(codec, &at, size);
+    return codec->err ? 0 : little_endian_get(at, size);
 }
 
-static void container_put_string(struct writer *writer, const char *string, size_t limit)
+/* Read, it is the caller's (free()). */
+static void container_string(struct codec *codec, char **string, size_t limit)
 {
-    size_t length = strlen(string);
-    if (length > limit) {
-        writer->err = writer->err ? writer->err : -E2BIG;
+    size_t length = container_number(codec, codec->out ? strlen(*string) : 0, 4);
+    const void *bytes = *string;
+    container_require(codec, length <= limit);
+    container_bytes(codec, &bytes, length);
+    if (codec->out || codec->err)
         return;
-    }
-    container_put_number(writer, length, 4);
-    container_put(writer, string, length);
+    container_require(codec, !memchr(bytes, '\0', length));
+    if (!codec->err && !(*string = strndup(bytes, length)))
+        container_fail(codec, -ENOMEM);
 }
 
-static void container_put_headers(struct writer *writer, const struct headers *headers)
+/* Room for @count elements of @size that are read. Each takes more than a byte: what is left bounds
+ * what is allocated. */
+static void *container_room(struct codec *codec, uint64_t count, size_t size)
 {
-    uint32_t count = headers ? headers->count : 0;
-    if (headers && headers->partial)
-        writer->err = writer->err ? writer->err : -E2BIG;
-    container_put_number(writer, count, 4);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct header *header = &headers->list[i];
-        container_put_string(writer, header->path, HEADER_PATH_MAX - 1);
-        container_put_number(writer, header->same, 4);
-        if (header->same != i)
+    container_require(codec, count <= codec->size);
+    void *room = codec->err ? NULL : calloc(count ? count : 1, size);
+    if (!room)
+        container_fail(codec, -ENOMEM);
+    return room;
+}
+
+/* What is the same as another names the first of them, so that nothing has two forms. */
+static void container_header(struct codec *codec, struct headers *headers, uint32_t i)
+{
+    struct header header = codec->out ? headers->list[i] : (struct header){0};
+    const void *bytes = header.bytes;
+    container_string(codec, &header.path, HEADER_PATH_MAX - 1);
+    header.same = (uint32_t)container_number(codec, header.same, 4);
+    container_require(codec, header.same <= i && (header.same == i ||
+                                                  headers->list[header.same].same == header.same));
+    if (!codec->err && header.same == i) {
+        header.size = container_number(codec, header.size, 8);
+        container_bytes(codec, &bytes, header.size);
+    }
+    if (codec->out)
+        return;
+    container_require(codec, header.path && header.path[0]);
+    if (!codec->err)
+        container_fail(codec, headers_add(headers, header.path, header.same, bytes, header.size));
+    free(header.path);
+}
+
+static void container_headers(struct codec *codec, struct recipe *recipe)
+{
+    struct headers *headers = recipe->headers;
+    container_require(codec, !headers || !headers->partial);
+    uint32_t count = (uint32_t)container_number(codec, headers ? headers->count : 0, 4);
+    container_require(codec, count <= HEADERS_MAX);
+    if (!codec->out && !codec->err && count)
+        recipe->headers = headers = container_room(codec, 1, sizeof(*headers));
+    for (uint32_t i = 0; !codec->err && i < count; i++)
+        container_header(codec, headers, i);
+}
+
+static void container_constants(struct codec *codec, struct recipe *step)
+{
+    uint32_t count = (uint32_t)container_number(codec, step->constant_count, 4);
+    if (!codec->out)
+        step->constants = container_room(codec, count, sizeof(*step->constants));
+    for (uint32_t i = 0; !codec->err && i < count; i++) {
+        struct recipe_constant constant = step->constants[i];
+        const void *bytes = constant.bytes;
+        constant.id = (cl_uint)container_number(codec, constant.id, 4);
+        constant.size = (uint32_t)container_number(codec, constant.size, 4);
+        container_require(codec, constant.size != 0 && constant.size <= sizeof(constant.bytes));
+        container_bytes(codec, &bytes, constant.size);
+        if (codec->out || codec->err)
             continue;
-        container_put_number(writer, header->size, 8);
-        container_put(writer, header->bytes, header->size);
+        memcpy(constant.bytes, bytes, constant.size);
+        step->constants[i] = constant;
+        step->constant_count = i + 1;
     }
 }
 
-static void container_put_recipe(struct writer *writer, const struct recipe *recipe)
+static struct recipe *container_recipe(struct codec *codec, struct recipe *recipe, unsigned depth);
+
+static void container_inputs(struct codec *codec, struct recipe *step, unsigned depth)
 {
-    if (++writer->steps > CONTAINER_STEPS_MAX || recipe->input_count > INPUTS_MAX)
-        writer->err = writer->err ? writer->err : -E2BIG;
-    if (writer->err)
-        return;
-    container_put_number(writer, recipe->kind, 1);
-    if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL) {
-        container_put_number(writer, recipe->size, 8);
-        container_put(writer, recipe->bytes, recipe->size);
-        return;
+    uint32_t count = (uint32_t)container_number(codec, step->input_count, 4);
+    container_require(codec, count != 0 && count <= INPUTS_MAX &&
+                                 (step->kind != RECIPE_BUILT || count == 1));
+    if (!codec->out) {
+        step->inputs = container_room(codec, count, sizeof(struct recipe *));
+        step->names = container_room(codec, count, sizeof(*step->names));
+        step->input_count = codec->err ? 0 : count;
     }
-    container_put_string(writer, recipe->options, OPTIONS_MAX);
-    container_put_number(writer, recipe->constant_count, 4);
-    for (uint32_t i = 0; i < recipe->constant_count; i++) {
-        container_put_number(writer, recipe->constants[i].id, 4);
-        container_put_number(writer, recipe->constants[i].size, 4);
-        container_put(writer, recipe->constants[i].bytes, recipe->constants[i].size);
+    for (uint32_t i = 0; !codec->err && i < count; i++) {
+        if (step->kind == RECIPE_COMPILED && i > 0)
+            container_string(codec, &step->names[i], NAME_MAX_LEN);
+        struct recipe *input = container_recipe(codec, step->inputs[i], depth + 1);
+        if (!codec->out)
+            step->inputs[i] = input;
     }
-    container_put_number(writer, recipe->input_count, 4);
-    for (uint32_t i = 0; i < recipe->input_count; i++) {
-        if (recipe->kind == RECIPE_COMPILED && i > 0)
-            container_put_string(writer, recipe->names[i], NAME_MAX_LEN);
-        container_put_recipe(writer, recipe->inputs[i]);
-    }
-    if (recipe_is_of_source(recipe))
-        container_put_headers(writer, recipe->headers);
+}
+
+/* The recipe that a step is whose parts were read; it takes references and copies of its own. */
+static struct recipe *container_make_step(struct codec *codec, const struct recipe *step)
+{
+    struct recipe *recipe = NULL;
+    for (uint32_t i = 0; !codec->err && step->kind == RECIPE_COMPILED && i < step->input_count; i++)
+        container_require(codec, step->inputs[i]->kind == RECIPE_SOURCE ||
+                                     (i == 0 && step->inputs[i]->kind == RECIPE_IL));
+    container_require(codec, step->kind != RECIPE_LINKED || step->constant_count == 0);
+    if (codec->err)
+        return NULL;
+    container_fail(codec, recipe_again(step, step->options, step->inputs, &recipe));
+    return recipe;
+}
+
+static struct recipe *container_step(struct codec *codec, struct recipe *recipe, unsigned depth)
+{
+    struct recipe *made = NULL;
+    container_string(codec, &recipe->options, OPTIONS_MAX);
+    container_constants(codec, recipe);
+    container_inputs(codec, recipe, depth);
+    if (!codec->out)
+        made = container_make_step(codec, recipe);
+    if (codec->err || !recipe_is_of_source(recipe))
+        return made;
+    if (codec->version == WITHOUT_HEADERS)
+        container_fail(codec, recipe_keep_headers(made));
+    else
+        container_headers(codec, made ? made : recipe);
+    return made;
+}
+
+static struct recipe *container_leaf(struct codec *codec, const struct recipe *recipe)
+{
+    const void *bytes = recipe->bytes;
+    struct recipe *made = NULL;
+    uint64_t size = container_number(codec, recipe->size, 8);
+    container_bytes(codec, &bytes, size);
+    if (!codec->out && !codec->err)
+        container_fail(codec, recipe_il(bytes, size, &made));
+    if (made)
+        made->kind = recipe->kind;
+    return made;
+}
+
+/* Write @recipe; or, where that is NULL, return what is read, the caller's, which may be less than
+ * all after an error. */
+static struct recipe *container_recipe(struct codec *codec, struct recipe *recipe, unsigned depth)
+{
+    struct recipe CLEANUP(recipe_finish) parts = {0};
+    container_require(codec, depth <= RECIPE_DEPTH_MAX && ++codec->steps <= CONTAINER_STEPS_MAX);
+    uint64_t kind = container_number(codec, recipe ? recipe->kind : 0, 1);
+    container_require(codec, kind >= RECIPE_SOURCE && kind <= RECIPE_BUILT);
+    if (codec->err)
+        return NULL;
+    parts.kind = (enum recipe_kind)kind;
+    recipe = recipe ? recipe : &parts;
+    return kind <= RECIPE_IL ? container_leaf(codec, recipe) : container_step(codec, recipe, depth);
 }
 
 /* The header before the checksum is its seed, so that nothing is left out of it. */
@@ -119,19 +245,20 @@ static uint64_t container_checksum(const unsigned char *bytes, size_t size)
 
 int container_write(const struct recipe *recipe, unsigned char **ret_bytes, size_t *ret_size)
 {
-    const unsigned char blank[HEADER_SIZE] = {0};
+    static const unsigned char blank[HEADER_SIZE];
+    const void *header = blank;
     unsigned char *bytes = NULL;
     size_t size;
-    struct writer writer = {.stream = open_memstream((char **)&bytes, &size)};
-    if (!writer.stream)
+    struct codec codec = {.out = open_memstream((char **)&bytes, &size), .version = VERSION};
+    if (!codec.out)
         return -ENOMEM;
-    container_put(&writer, blank, sizeof(blank));
-    container_put_recipe(&writer, recipe);
-    if (fclose(writer.stream) != 0 && !writer.err)
-        writer.err = -ENOMEM;
-    if (writer.err) {
+    container_bytes(&codec, &header, sizeof(blank));
+    (void)container_recipe(&codec, (struct recipe *)(uintptr_t)recipe, 1);
+    if (fclose(codec.out) != 0)
+        container_fail(&codec, -ENOMEM);
+    if (codec.err) {
         free(bytes);
-        return writer.err;
+        return codec.err;
     }
     memcpy(bytes, magic, sizeof(magic));
     little_endian_put(bytes + VERSION_OFFSET, VERSION, 4);
@@ -140,224 +267,6 @@ int container_write(const struct recipe *recipe, unsigned char **ret_bytes, size
     *ret_bytes = bytes;
     *ret_size = size;
     return 0;
-}
-
-struct reader {
-    const unsigned char *bytes;
-    size_t left;
-    uint32_t steps, version;
-};
-
-static int container_get_number(struct reader *reader, unsigned size, uint64_t *ret_value)
-{
-    if (reader->left < size)
-        return -EBADMSG;
-    *ret_value = little_endian_get(reader->bytes, size);
-    reader->bytes += size;
-    reader->left -= size;
-    return 0;
-}
-
-/* @size bytes of what is left. */
-static int container_get_bytes(struct reader *reader, uint64_t size,
-                               const unsigned char **ret_bytes)
-{
-    if (size > reader->left)
-        return -EBADMSG;
-    *ret_bytes = reader->bytes;
-    reader->bytes += size;
-    reader->left -= (size_t)size;
-    return 0;
-}
-
-static int container_get_string(struct reader *reader, size_t limit, char **ret_string)
-{
-    uint64_t length;
-    const unsigned char *bytes;
-    if (container_get_number(reader, 4, &length) || length > limit ||
-        container_get_bytes(reader, length, &bytes) || memchr(bytes, '\0', (size_t)length))
-        return -EBADMSG;
-    char *string = strndup((const char *)bytes, (size_t)length);
-    if (!string)
-        return -ENOMEM;
-    *ret_string = string;
-    return 0;
-}
-
-/* A step's inputs while it is read; the recipe takes references of its own. */
-struct parts {
-    char *options;
-    struct recipe_constant *constants;
-    uint32_t constant_count;
-    struct recipe **inputs;
-    char **names; /* one less than inputs: of headers */
-    uint32_t input_count;
-};
-
-static void container_parts_finish(struct parts *parts)
-{
-    for (uint32_t i = 0; i < parts->input_count; i++) {
-        if (parts->inputs)
-            recipe_unref(parts->inputs[i]);
-        if (parts->names)
-            free(parts->names[i]);
-    }
-    free(parts->inputs);
-    free(parts->names);
-    free(parts->constants);
-    free(parts->options);
-}
-
-static int container_get_constants(struct reader *reader, struct parts *parts)
-{
-    uint64_t count, id, size;
-    const unsigned char *bytes;
-    /* Each takes more than a byte: what is left bounds what is allocated. */
-    if (container_get_number(reader, 4, &count) || count > reader->left)
-        return -EBADMSG;
-    parts->constants = calloc(count ? count : 1, sizeof(*parts->constants));
-    if (!parts->constants)
-        return -ENOMEM;
-    for (uint64_t i = 0; i < count; i++) {
-        struct recipe_constant *constant = &parts->constants[i];
-        if (container_get_number(reader, 4, &id) || container_get_number(reader, 4, &size) ||
-            size == 0 || size > sizeof(constant->bytes) ||
-            container_get_bytes(reader, size, &bytes))
-            return -EBADMSG;
-        constant->id = (cl_uint)id;
-        constant->size = (uint32_t)size;
-        memcpy(constant->bytes, bytes, (size_t)size);
-    }
-    parts->constant_count = (uint32_t)count;
-    return 0;
-}
-
-static int container_get_recipe(struct reader *reader, unsigned depth, struct recipe **ret_recipe);
-
-static int container_get_inputs(struct reader *reader, enum recipe_kind kind, unsigned depth,
-                                struct parts *parts)
-{
-    uint64_t count;
-    int err = 0;
-    if (container_get_number(reader, 4, &count) || count == 0 || count > INPUTS_MAX ||
-        count > reader->left || (kind == RECIPE_BUILT && count != 1))
-        return -EBADMSG;
-    parts->inputs = calloc(count, sizeof(struct recipe *));
-    parts->names = calloc(count, sizeof(*parts->names));
-    if (!parts->inputs || !parts->names)
-        return -ENOMEM;
-    parts->input_count = (uint32_t)count;
-    for (uint32_t i = 0; !err && i < count; i++) {
-        if (kind == RECIPE_COMPILED && i > 0)
-            err = container_get_string(reader, NAME_MAX_LEN, &parts->names[i - 1]);
-        if (!err)
-            err = container_get_recipe(reader, depth + 1, &parts->inputs[i]);
-    }
-    return err;
-}
-
-/* What is the same as another names the first of them, so that nothing has two forms. */
-static int container_get_header(struct reader *reader, struct headers *headers)
-{
-    uint64_t same, size = 0;
-    const unsigned char *bytes = NULL;
-    char *CLEANUP(cleanup_free) path = NULL;
-    int err = container_get_string(reader, HEADER_PATH_MAX - 1, &path);
-    if (err)
-        return err;
-    if (!path[0] || container_get_number(reader, 4, &same) || same > headers->count ||
-        (same < headers->count && headers->list[same].same != same) ||
-        (same == headers->count &&
-         (container_get_number(reader, 8, &size) || container_get_bytes(reader, size, &bytes))))
-        return -EBADMSG;
-    return headers_add(headers, path, (uint32_t)same, bytes, (size_t)size);
-}
-
-static int container_get_headers(struct reader *reader, struct recipe *recipe)
-{
-    uint64_t count;
-    int err = 0;
-    if (container_get_number(reader, 4, &count) || count > HEADERS_MAX)
-        return -EBADMSG;
-    recipe->headers = count ? calloc(1, sizeof(*recipe->headers)) : NULL;
-    if (count && !recipe->headers)
-        return -ENOMEM;
-    for (uint64_t i = 0; !err && i < count; i++)
-        err = container_get_header(reader, recipe->headers);
-    return err;
-}
-
-static int container_make_step(enum recipe_kind kind, const struct parts *parts,
-                               struct recipe **ret_recipe)
-{
-    if (kind == RECIPE_BUILT)
-        return recipe_built(parts->inputs[0], parts->options, parts->constants,
-                            parts->constant_count, ret_recipe);
-    if (kind == RECIPE_LINKED)
-        return parts->constant_count
-                   ? -EBADMSG
-                   : recipe_linked(parts->input_count, parts->inputs, parts->options, ret_recipe);
-    for (uint32_t i = 0; i < parts->input_count; i++)
-        if (parts->inputs[i]->kind != RECIPE_SOURCE &&
-            (i > 0 || parts->inputs[i]->kind != RECIPE_IL))
-            return -EBADMSG;
-    return recipe_compiled(parts->inputs[0], parts->options, parts->input_count - 1,
-                           parts->inputs + 1, (const char *const *)parts->names, parts->constants,
-                           parts->constant_count, ret_recipe);
-}
-
-static int container_get_step(struct reader *reader, enum recipe_kind kind, unsigned depth,
-                              struct recipe **ret_recipe)
-{
-    struct parts CLEANUP(container_parts_finish) parts = {0};
-    int err = container_get_string(reader, OPTIONS_MAX, &parts.options);
-    if (!err)
-        err = container_get_constants(reader, &parts);
-    if (!err)
-        err = container_get_inputs(reader, kind, depth, &parts);
-    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    if (!err)
-        err = container_make_step(kind, &parts, &recipe);
-    if (!err && recipe_is_of_source(recipe))
-        err = reader->version == WITHOUT_HEADERS ? recipe_keep_headers(recipe)
-                                                 : container_get_headers(reader, recipe);
-    if (err)
-        return err;
-    *ret_recipe = recipe;
-    recipe = NULL;
-    return 0;
-}
-
-static int container_get_leaf(struct reader *reader, enum recipe_kind kind,
-                              struct recipe **ret_recipe)
-{
-    uint64_t size;
-    const unsigned char *bytes;
-    if (container_get_number(reader, 8, &size) || container_get_bytes(reader, size, &bytes))
-        return -EBADMSG;
-    int err = recipe_il(bytes, (size_t)size, ret_recipe);
-    if (!err)
-        (*ret_recipe)->kind = kind;
-    return err;
-}
-
-static int container_get_recipe(struct reader *reader, unsigned depth, struct recipe **ret_recipe)
-{
-    uint64_t kind;
-    if (depth > RECIPE_DEPTH_MAX || ++reader->steps > CONTAINER_STEPS_MAX ||
-        container_get_number(reader, 1, &kind))
-        return -EBADMSG;
-    switch (kind) {
-    case RECIPE_SOURCE:
-    case RECIPE_IL:
-        return container_get_leaf(reader, (enum recipe_kind)kind, ret_recipe);
-    case RECIPE_COMPILED:
-    case RECIPE_LINKED:
-    case RECIPE_BUILT:
-        return container_get_step(reader, (enum recipe_kind)kind, depth, ret_recipe);
-    default:
-        return -EBADMSG;
-    }
 }
 
 int container_read(const void *bytes, size_t size, struct recipe **ret_recipe)
@@ -373,16 +282,15 @@ int container_read(const void *bytes, size_t size, struct recipe **ret_recipe)
         little_endian_get(header + PAYLOAD_OFFSET, 8) != size - HEADER_SIZE ||
         little_endian_get(header + CHECKSUM_OFFSET, 8) != container_checksum(header, size))
         return -EBADMSG;
-    struct reader reader = {
-        .bytes = header + HEADER_SIZE, .left = size - HEADER_SIZE, .version = version};
-    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    int err = container_get_recipe(&reader, 1, &recipe);
-    if (err)
-        return err == -E2BIG ? -EBADMSG : err;
-    if (reader.left != 0)
-        return -EBADMSG;
+    struct codec codec = {
+        .in = header + HEADER_SIZE, .size = size - HEADER_SIZE, .version = version};
+    struct recipe *recipe = container_recipe(&codec, NULL, 1);
+    container_require(&codec, codec.size == 0);
+    if (codec.err) {
+        recipe_unref(recipe);
+        return codec.err == -E2BIG ? -EBADMSG : codec.err;
+    }
     *ret_recipe = recipe;
-    recipe = NULL;
     return 0;
 }
 

@@ -292,13 +292,8 @@ static int headers_stage_recipe(struct walk *walk, struct staged *staged)
     err = inputs ? err : -ENOMEM;
     for (uint32_t i = 0; !err && i < recipe->input_count; i++)
         err = headers_stage_input(walk, staged, i, &inputs[i]);
-    if (!err && recipe->kind == RECIPE_BUILT)
-        err = recipe_built(inputs[0], options, recipe->constants, recipe->constant_count,
-                           &staged->recipe);
-    else if (!err)
-        err = recipe_compiled(inputs[0], options, recipe->input_count - 1, inputs + 1,
-                              (const char *const *)recipe->names + 1, recipe->constants,
-                              recipe->constant_count, &staged->recipe);
+    if (!err)
+        err = recipe_again(recipe, options, inputs, &staged->recipe);
     for (uint32_t i = 0; inputs && i < recipe->input_count; i++)
         recipe_unref(inputs[i]);
     free(inputs);

@@ -14,10 +14,8 @@ bool recipes_print(void)
     return atomic_load(&prints);
 }
 
-void recipe_unref(struct recipe *recipe)
+void recipe_finish(struct recipe *recipe)
 {
-    if (!recipe || atomic_fetch_sub_explicit(&recipe->refs, 1, memory_order_acq_rel) != 1)
-        return;
     for (uint32_t i = 0; i < recipe->input_count; i++) {
         recipe_unref(recipe->inputs[i]);
         if (recipe->names)
@@ -29,6 +27,13 @@ void recipe_unref(struct recipe *recipe)
     free(recipe->constants);
     free(recipe->options);
     free(recipe->bytes);
+}
+
+void recipe_unref(struct recipe *recipe)
+{
+    if (!recipe || atomic_fetch_sub_explicit(&recipe->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    recipe_finish(recipe);
     free(recipe);
 }
 
@@ -48,6 +53,17 @@ static struct recipe *recipe_new(enum recipe_kind kind)
     return recipe;
 }
 
+/* A leaf with room for @size bytes, and the NUL behind them. NULL without memory. */
+static struct recipe *recipe_leaf(enum recipe_kind kind, size_t size)
+{
+    struct recipe *recipe = size == SIZE_MAX ? NULL : recipe_new(kind);
+    if (recipe && !(recipe->bytes = calloc(1, size + 1))) {
+        recipe_unref(recipe);
+        return NULL;
+    }
+    return recipe;
+}
+
 static size_t recipe_string_length(const char *const *strings, const size_t *lengths, cl_uint i)
 {
     return lengths && lengths[i] ? lengths[i] : strlen(strings[i]);
@@ -60,134 +76,72 @@ int recipe_source(cl_uint count, const char *const *strings, const size_t *lengt
     for (cl_uint i = 0; i < count; i++)
         if (__builtin_add_overflow(size, recipe_string_length(strings, lengths, i), &size))
             return -ENOMEM;
-    struct recipe *CLEANUP(recipe_unref_pointer) recipe = recipe_new(RECIPE_SOURCE);
-    if (!recipe || size == SIZE_MAX || !(recipe->bytes = malloc(size + 1)))
+    struct recipe *recipe = recipe_leaf(RECIPE_SOURCE, size);
+    if (!recipe)
         return -ENOMEM;
     for (cl_uint i = 0; i < count; i++) {
         size_t length = recipe_string_length(strings, lengths, i);
         memcpy(recipe->bytes + recipe->size, strings[i], length);
         recipe->size += length;
     }
-    recipe->bytes[recipe->size] = '\0';
     if (memmem(recipe->bytes, recipe->size, "printf", strlen("printf")))
         atomic_store(&prints, true);
     *ret_recipe = recipe;
-    recipe = NULL;
     return 0;
 }
 
 int recipe_il(const void *bytes, size_t size, struct recipe **ret_recipe)
 {
-    struct recipe *CLEANUP(recipe_unref_pointer) recipe = recipe_new(RECIPE_IL);
-    if (!recipe || size == SIZE_MAX || !(recipe->bytes = malloc(size + 1)))
+    struct recipe *recipe = recipe_leaf(RECIPE_IL, size);
+    if (!recipe)
         return -ENOMEM;
     memcpy(recipe->bytes, bytes, size);
-    recipe->bytes[size] = '\0';
     recipe->size = size;
     atomic_store(&prints, true);
     *ret_recipe = recipe;
-    recipe = NULL;
     return 0;
 }
 
-/* Room for @count inputs, and the options. */
-static int recipe_step_new(enum recipe_kind kind, const char *options, size_t count,
-                           struct recipe **ret_recipe)
+int recipe_step(enum recipe_kind kind, struct recipe *base, const char *options, uint32_t count,
+                struct recipe *const *more, const char *const *names,
+                const struct recipe_constant *constants, uint32_t constant_count,
+                struct recipe **ret_recipe)
 {
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = recipe_new(kind);
+    bool named = kind == RECIPE_COMPILED;
     if (!recipe)
         return -ENOMEM;
-    recipe->inputs = calloc(count, sizeof(struct recipe *));
+    recipe->inputs = calloc((size_t)count + 1, sizeof(struct recipe *));
+    recipe->names = named ? calloc((size_t)count + 1, sizeof(*recipe->names)) : NULL;
     recipe->options = strdup(options ? options : "");
-    if (!recipe->inputs || !recipe->options)
+    recipe->constants = constant_count ? calloc(constant_count, sizeof(*constants)) : NULL;
+    if (!recipe->inputs || (named && !recipe->names) || !recipe->options ||
+        (constant_count && !recipe->constants))
         return -ENOMEM;
-    *ret_recipe = recipe;
-    recipe = NULL;
-    return 0;
-}
-
-static int recipe_step_add(struct recipe *recipe, struct recipe *input)
-{
-    if (input->depth >= RECIPE_DEPTH_MAX)
-        return -E2BIG;
-    if (recipe->depth <= input->depth)
-        recipe->depth = input->depth + 1;
-    recipe->inputs[recipe->input_count++] = recipe_ref(input);
-    return 0;
-}
-
-static int recipe_step_constants(struct recipe *recipe, const struct recipe_constant *constants,
-                                 uint32_t count)
-{
-    if (count == 0)
-        return 0;
-    recipe->constants = calloc(count, sizeof(*constants));
-    if (!recipe->constants)
-        return -ENOMEM;
-    memcpy(recipe->constants, constants, count * sizeof(*constants));
-    recipe->constant_count = count;
-    return 0;
-}
-
-int recipe_compiled(struct recipe *base, const char *options, uint32_t header_count,
-                    struct recipe *const *headers, const char *const *names,
-                    const struct recipe_constant *constants, uint32_t constant_count,
-                    struct recipe **ret_recipe)
-{
-    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    int err = recipe_step_new(RECIPE_COMPILED, options, (size_t)header_count + 1, &recipe);
-    if (!err)
-        err = recipe_step_constants(recipe, constants, constant_count);
-    if (!err)
-        err = recipe_step_add(recipe, base);
-    if (err)
-        return err;
-    recipe->names = calloc((size_t)header_count + 1, sizeof(*recipe->names));
-    if (!recipe->names)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < header_count; i++) {
-        recipe->names[i + 1] = strdup(names[i]);
-        if (!recipe->names[i + 1])
+    for (uint32_t i = 0; i <= count; i++) {
+        struct recipe *input = i == 0 ? base : more[i - 1];
+        if (input->depth >= RECIPE_DEPTH_MAX)
+            return -E2BIG;
+        if (recipe->depth <= input->depth)
+            recipe->depth = input->depth + 1;
+        recipe->inputs[recipe->input_count++] = recipe_ref(input);
+        if (named && i > 0 && !(recipe->names[i] = strdup(names[i - 1])))
             return -ENOMEM;
-        err = recipe_step_add(recipe, headers[i]);
-        if (err) {
-            free(recipe->names[i + 1]);
-            return err;
-        }
     }
+    if (constant_count)
+        memcpy(recipe->constants, constants, constant_count * sizeof(*constants));
+    recipe->constant_count = constant_count;
     *ret_recipe = recipe;
     recipe = NULL;
     return 0;
 }
 
-int recipe_linked(uint32_t count, struct recipe *const *inputs, const char *options,
-                  struct recipe **ret_recipe)
+int recipe_again(const struct recipe *recipe, const char *options, struct recipe *const *inputs,
+                 struct recipe **ret_recipe)
 {
-    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    int err = recipe_step_new(RECIPE_LINKED, options, count, &recipe);
-    for (uint32_t i = 0; !err && i < count; i++)
-        err = recipe_step_add(recipe, inputs[i]);
-    if (err)
-        return err;
-    *ret_recipe = recipe;
-    recipe = NULL;
-    return 0;
-}
-
-int recipe_built(struct recipe *base, const char *options, const struct recipe_constant *constants,
-                 uint32_t constant_count, struct recipe **ret_recipe)
-{
-    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    int err = recipe_step_new(RECIPE_BUILT, options, 1, &recipe);
-    if (!err)
-        err = recipe_step_constants(recipe, constants, constant_count);
-    if (!err)
-        err = recipe_step_add(recipe, base);
-    if (err)
-        return err;
-    *ret_recipe = recipe;
-    recipe = NULL;
-    return 0;
+    return recipe_step(recipe->kind, inputs[0], options, recipe->input_count - 1, inputs + 1,
+                       recipe->names ? (const char *const *)recipe->names + 1 : NULL,
+                       recipe->constants, recipe->constant_count, ret_recipe);
 }
 
 /* What options include comes in front of everything. */
@@ -214,55 +168,20 @@ static int recipe_source_prefixed(const struct recipe *source, const char *text,
     return recipe_source(source->size ? 2 : 1, texts, sizes, ret_recipe);
 }
 
-/* The headers of a compilation are text within its source. */
-static int recipe_inputs_prefixed(struct recipe *recipe, const char *text, struct recipe *step)
-{
-    uint32_t count = recipe->kind == RECIPE_COMPILED ? 1 : recipe->input_count;
-    int err = 0;
-    for (uint32_t i = 0; !err && i < recipe->input_count; i++) {
-        struct recipe *CLEANUP(recipe_unref_pointer) input = NULL;
-        if (i < count)
-            err = recipe_prefixed(recipe->inputs[i], text, &input);
-        else
-            input = recipe_ref(recipe->inputs[i]);
-        if (!err)
-            err = recipe_step_add(step, input);
-    }
-    return err;
-}
-
-static int recipe_step_names(struct recipe *step, const struct recipe *recipe)
-{
-    if (!recipe->names)
-        return 0;
-    step->names = calloc(recipe->input_count, sizeof(*step->names));
-    if (!step->names)
-        return -ENOMEM;
-    for (uint32_t i = 1; i < step->input_count; i++)
-        if (!(step->names[i] = strdup(recipe->names[i])))
-            return -ENOMEM;
-    return 0;
-}
-
-int recipe_prefixed(struct recipe *recipe, const char *text, struct recipe **ret_recipe)
+/* The step with @text in front of the sources that it compiles. The headers of a compilation are
+ * text within its source. */
+static int recipe_step_prefixed(const struct recipe *recipe, const char *text,
+                                struct recipe **inputs, struct recipe **ret_recipe)
 {
     struct recipe *CLEANUP(recipe_unref_pointer) step = NULL;
-    bool includes;
-    if (recipe->kind == RECIPE_SOURCE)
-        return recipe_source_prefixed(recipe, text, ret_recipe);
-    if (recipe->kind == RECIPE_IL)
-        return -ENOTSUP;
-    int err = recipe_includes_first(recipe->options, &includes);
-    if (!err && includes)
-        err = -ENOTSUP;
+    int err = 0;
+    for (uint32_t i = 0; !err && i < recipe->input_count; i++)
+        if (recipe->kind != RECIPE_COMPILED || i == 0)
+            err = recipe_prefixed(recipe->inputs[i], text, &inputs[i]);
+        else
+            inputs[i] = recipe_ref(recipe->inputs[i]);
     if (!err)
-        err = recipe_step_new(recipe->kind, recipe->options, recipe->input_count, &step);
-    if (!err)
-        err = recipe_inputs_prefixed(recipe, text, step);
-    if (!err)
-        err = recipe_step_names(step, recipe);
-    if (!err)
-        err = recipe_step_constants(step, recipe->constants, recipe->constant_count);
+        err = recipe_again(recipe, recipe->options, inputs, &step);
     if (!err)
         err = headers_copy(recipe->headers, &step->headers);
     if (err)
@@ -270,6 +189,26 @@ int recipe_prefixed(struct recipe *recipe, const char *text, struct recipe **ret
     *ret_recipe = step;
     step = NULL;
     return 0;
+}
+
+int recipe_prefixed(struct recipe *recipe, const char *text, struct recipe **ret_recipe)
+{
+    bool includes;
+    if (recipe->kind == RECIPE_SOURCE)
+        return recipe_source_prefixed(recipe, text, ret_recipe);
+    if (recipe->kind == RECIPE_IL)
+        return -ENOTSUP;
+    int err = recipe_includes_first(recipe->options, &includes);
+    if (err || includes)
+        return err ? err : -ENOTSUP;
+    struct recipe **inputs = calloc(recipe->input_count, sizeof(struct recipe *));
+    if (!inputs)
+        return -ENOMEM;
+    err = recipe_step_prefixed(recipe, text, inputs, ret_recipe);
+    for (uint32_t i = 0; i < recipe->input_count; i++)
+        recipe_unref(inputs[i]);
+    free(inputs);
+    return err;
 }
 
 bool recipe_is_of_source(const struct recipe *recipe)

@@ -56,6 +56,8 @@ static inline struct recipe *recipe_ref(struct recipe *recipe)
 }
 void recipe_unref(struct recipe *recipe); /**< NULL is allowed. */
 void recipe_unref_pointer(struct recipe **recipe);
+/** Release what @recipe owns, which is not of the heap. */
+void recipe_finish(struct recipe *recipe);
 
 /*
  * Each creator copies what it is given, refers to the inputs and returns the recipe with one
@@ -66,16 +68,28 @@ void recipe_unref_pointer(struct recipe **recipe);
 MUST_CHECK int recipe_source(cl_uint count, const char *const *strings, const size_t *lengths,
                              struct recipe **ret_recipe);
 MUST_CHECK int recipe_il(const void *bytes, size_t size, struct recipe **ret_recipe);
-/** @names[i] belongs to @headers[i]. */
-MUST_CHECK int recipe_compiled(struct recipe *base, const char *options, uint32_t header_count,
-                               struct recipe *const *headers, const char *const *names,
-                               const struct recipe_constant *constants, uint32_t constant_count,
-                               struct recipe **ret_recipe);
-MUST_CHECK int recipe_linked(uint32_t count, struct recipe *const *inputs, const char *options,
-                             struct recipe **ret_recipe);
-MUST_CHECK int recipe_built(struct recipe *base, const char *options,
-                            const struct recipe_constant *constants, uint32_t constant_count,
-                            struct recipe **ret_recipe);
+/** COMPILED: @more are the headers, and @names[i] belongs to @more[i]. Of other kinds @names is not
+ * read. */
+MUST_CHECK int recipe_step(enum recipe_kind kind, struct recipe *base, const char *options,
+                           uint32_t count, struct recipe *const *more, const char *const *names,
+                           const struct recipe_constant *constants, uint32_t constant_count,
+                           struct recipe **ret_recipe);
+/** The step that @recipe is, without its headers from the disk, of other inputs: as many. */
+MUST_CHECK int recipe_again(const struct recipe *recipe, const char *options,
+                            struct recipe *const *inputs, struct recipe **ret_recipe);
+MUST_CHECK static inline int recipe_linked(uint32_t count, struct recipe *const *inputs,
+                                           const char *options, struct recipe **ret_recipe)
+{
+    return recipe_step(RECIPE_LINKED, inputs[0], options, count - 1, inputs + 1, NULL, NULL, 0,
+                       ret_recipe);
+}
+MUST_CHECK static inline int recipe_built(struct recipe *base, const char *options,
+                                          const struct recipe_constant *constants,
+                                          uint32_t constant_count, struct recipe **ret_recipe)
+{
+    return recipe_step(RECIPE_BUILT, base, options, 0, NULL, NULL, constants, constant_count,
+                       ret_recipe);
+}
 
 /**
  * The same steps with the same headers, and @text in front of all source that is compiled; it ends

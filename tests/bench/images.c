@@ -145,7 +145,7 @@ static void clear(const char *path)
 {
     char problem[IMAGE_PROBLEM_MAX];
     struct image_folder *images;
-    struct image_names names;
+    struct file_names names;
     struct image_swept swept;
     int error = image_folder_open(path, IMAGE_TO_SWEEP, &images, problem);
     if (!error)
@@ -153,7 +153,7 @@ static void clear(const char *path)
     for (size_t i = 0; !error && i < names.count; i++)
         error = image_folder_remove(images, names.names[i]);
     if (!error) {
-        image_names_finish(&names);
+        file_names_finish(&names);
         error = image_folder_sweep(images, &swept, problem);
     }
     if (error)

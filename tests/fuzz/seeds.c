@@ -69,8 +69,8 @@ static void containers(void)
     ok(recipe_source(1, &source_text, NULL, &source));
     ok(recipe_source(1, &nothing, NULL, &header));
     ok(recipe_il(module, sizeof(module), &il));
-    ok(recipe_compiled(il, "", 0, NULL, NULL, &constant, 1, &parts[0]));
-    ok(recipe_compiled(source, "-DA=\"b c\"", 1, &header, &name, NULL, 0, &parts[1]));
+    ok(recipe_step(RECIPE_COMPILED, il, "", 0, NULL, NULL, &constant, 1, &parts[0]));
+    ok(recipe_step(RECIPE_COMPILED, source, "-DA=\"b c\"", 1, &header, &name, NULL, 0, &parts[1]));
     ok(recipe_built(source, "-I inc -Ddir=inc", NULL, 0, &included));
     included->headers = calloc(1, sizeof(*included->headers));
     if (!included->headers)

@@ -24,7 +24,7 @@ int images_name_folder(const struct output *output, const char *word, char ret_p
 
 void images_close(struct images *images)
 {
-    image_names_finish(&images->names);
+    file_names_finish(&images->names);
     image_folder_close(images->folder);
 }
 

@@ -13,7 +13,7 @@ int images_name_folder(const struct output *output, const char *word, char ret_p
 /** Some folder's images, the oldest first. */
 struct images {
     struct image_folder *folder;
-    struct image_names names;
+    struct file_names names;
 };
 
 /** Those that are whole. 0: to be closed; or an exit status, which was said. */

@@ -62,7 +62,7 @@ static int restore_take_image(struct restore *restore, const char *name)
 
 static int restore_choose(struct restore *restore)
 {
-    const struct image_names *names = &restore->images.names;
+    const struct file_names *names = &restore->images.names;
     int error = restore->image ? restore_take_image(restore, restore->image) : -ENOENT;
     bool named = restore->image;
 
@@ -123,7 +123,7 @@ static int restore_check_claim(const struct restore *restore)
 {
     char text[CLAIM_MAX + 1] = "", own[65];
     uint64_t size;
-    int error = image_file_read(&restore->folder, CLAIM, text, CLAIM_MAX, &size);
+    int error = file_read(&restore->folder, CLAIM, text, CLAIM_MAX, &size);
 
     if (error == -ENOENT)
         return 0;
@@ -145,7 +145,7 @@ static int restore_claim(struct restore *restore)
     char own[65];
 
     restore_host_name(own, sizeof(own));
-    const struct image_part part = {own, strlen(own)};
+    const struct file_part part = {own, strlen(own)};
     /* Whose claim there is, is looked at and changed by one at a time, until its process is there.
      */
     if (flock(owned_fd(&restore->folder), LOCK_EX | LOCK_NB))
@@ -154,7 +154,7 @@ static int restore_claim(struct restore *restore)
     int status = restore_check_claim(restore);
     if (status)
         return status;
-    int error = image_file_write(&restore->folder, CLAIM, &part, 1);
+    int error = file_make(&restore->folder, CLAIM, &part, 1);
     return error ? output_fail(restore->output, error == -EEXIST ? ERR_REFUSED : ERR_FAILED,
                                "%s: %s", restore->image,
                                error == -EEXIST ? "somebody else restores it" : strerror(-error))
@@ -191,8 +191,7 @@ static int restore_prepare(struct restore *restore)
                            "to see what is missing",
                            geteuid() != 0 ? ", where you are not root" : "", problem);
     }
-    int error =
-        image_file_folder(&restore->images.folder->folder, restore->image, &restore->folder);
+    int error = file_folder(&restore->images.folder->folder, restore->image, &restore->folder);
     if (!error)
         error = process_files_begin(restore->images.folder, &restore->files);
     if (error)

@@ -15,6 +15,7 @@
 #include "policy/settings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/file.h"
 #include "state/driver/isolated.h"
 
 /* Listing devices for the first time starts every driver of the machine. */
@@ -450,7 +451,7 @@ static int run_find_vendors(const struct run *run, char ret_folder[PATH_MAX])
     size_t size;
     if (!paths_read(file, sizeof(line), &old, &size) && strcmp(old, line) == 0)
         return 0;
-    return paths_write(file, line, strlen(line));
+    return file_replace_path(file, line, strlen(line));
 }
 
 /** Put @item in front of a list, unless that mentions @known already. */

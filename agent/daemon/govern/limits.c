@@ -10,6 +10,7 @@
 #include "agent/wire/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
+#include "state/base/files/file.h"
 
 /* Tell programs where there is more of a device than @before (bytes, as ledger_lasting()). */
 static void limits_capacity_notify_more(const struct agent *agent,
@@ -128,7 +129,7 @@ int limits_save(const struct agent *agent)
     }
     if (fclose(file))
         return -ENOMEM;
-    return paths_write(governor->state_path, text, size);
+    return file_replace_path(governor->state_path, text, size);
 }
 
 static void limits_put_amount(struct frame *frame, const char *key, uint64_t bytes)

@@ -4,6 +4,7 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/wire/access.h"
+#include "state/base/files/file.h"
 #include "state/base/memory/host_memory.h"
 
 /* Of the host's memory, that a program keeps warm of which nothing is said, and the most of it. */
@@ -72,7 +73,7 @@ void programs_save(const struct agent *agent, const struct program *program)
     program_put_queued(agent, program, &frame);
     int error;
     if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||
-        (error = paths_write(path, frame.buffer.data, frame.buffer.size))) {
+        (error = file_replace_path(path, frame.buffer.data, frame.buffer.size))) {
         agent_log("%s: cannot note the program (%s); the next agent will not know it until it "
                   "connects",
                   program->id, strerror(-error));

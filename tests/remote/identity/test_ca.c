@@ -14,6 +14,7 @@
 #include "remote/identity/private_file.h"
 #include "remote/identity/revoked.h"
 #include "remote/server/listener/authority.h"
+#include "state/base/files/file.h"
 #include "tests/support/folder.h"
 #include "tests/support/leaks.h"
 
@@ -399,13 +400,13 @@ Test(ca, lists_that_are_damaged_stop_it)
     create(&place);
     path_of(&place, "issued", path);
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        cr_assert_eq(private_file_replace(path, rows[i], strlen(rows[i])), 0);
+        cr_assert_eq(file_replace_path(path, rows[i], strlen(rows[i])), 0);
         cr_expect_eq(issue_at(&place, "laptop", NULL, time(NULL), problem), -EINVAL, "%s", rows[i]);
         cr_expect_not_null(strstr(problem, "damaged list \"issued\""), "%s", problem);
     }
-    cr_assert_eq(private_file_replace(path, "4a00 99999999999 laptop\n", 24), 0);
+    cr_assert_eq(file_replace_path(path, "4a00 99999999999 laptop\n", 24), 0);
     path_of(&place, CA_REVOKED, path);
-    cr_assert_eq(private_file_replace(path, "4a00", 4), 0);
+    cr_assert_eq(file_replace_path(path, "4a00", 4), 0);
     cr_expect_eq(issue_at(&place, "laptop", NULL, time(NULL), problem), -EINVAL);
     cr_expect_not_null(strstr(problem, "damaged list \"revoked\""), "%s", problem);
 }

@@ -9,6 +9,7 @@
 #include "remote/identity/private_file.h"
 #include "remote/link/link_tcp.h"
 #include "remote/link/link_vsock.h"
+#include "state/base/files/file.h"
 #include "tests/remote/link/tls_rig.h"
 #include "tests/support/leaks.h"
 
@@ -161,7 +162,7 @@ Test(admission, a_client_is_no_server_and_a_server_no_client)
     credentials_finish(&credentials);
     /* Whoever has a client's credentials sets a server up with them. */
     cr_assert_eq(private_file_read(rig.client, 65536, &bytes, &size, problem), 0);
-    cr_assert_eq(private_file_replace(path, bytes, size), 0);
+    cr_assert_eq(file_replace_path(path, bytes, size), 0);
     private_file_free(bytes, size);
     cr_assert_eq(tls_server_open(rig.ca, problem), 0, "%s", problem);
     credentials = rig_load(rig.client);

@@ -315,7 +315,7 @@ Test(checkpoint, writes_what_changed_since_the_one_before, .timeout = 120)
 /* What stays is whole, though chunks of it were first written for one that went. */
 Test(checkpoint, removes_older_ones_when_it_is_there, .timeout = 120)
 {
-    struct image_names names;
+    struct file_names names;
     open_program();
     keep = 2;
     for (unsigned i = 0; i < 4; i++) {
@@ -328,7 +328,7 @@ Test(checkpoint, removes_older_ones_when_it_is_there, .timeout = 120)
     open_image();
     cr_assert_eq(image_folder_names(folder, &names), 0);
     cr_expect_eq(names.count, 2);
-    image_names_finish(&names);
+    file_names_finish(&names);
     cr_expect_eq(added(), 3);
     close_image();
     close_program();

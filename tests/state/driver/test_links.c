@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -346,11 +347,13 @@ Test(links, a_process_that_died_while_it_wrote_is_in_nobodys_way)
 {
     struct links links;
     struct link_figures found;
+    const struct timespec long_ago[] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     char left[PATH_MAX + 300];
     begin(&links);
     keep(&links, 5);
-    snprintf(left, sizeof(left), "%s-%d", only_file(&links), (int)getpid());
+    snprintf(left, sizeof(left), "%s.new-1-0-0", only_file(&links));
     write_file(left, (const unsigned char *)"torn", 4);
+    cr_assert_eq(utimensat(AT_FDCWD, left, long_ago, 0), 0);
     keep(&links, 6);
     cr_assert_eq(find(&links, &found), 0);
     cr_assert_eq(found.read.bandwidth, 6e9);

@@ -183,11 +183,11 @@ int rig_compare(const struct rig *rig, const char *path, const char *name,
     return error;
 }
 
-struct image_names rig_whole(const char *path)
+struct file_names rig_whole(const char *path)
 {
     char problem[IMAGE_PROBLEM_MAX];
     struct image_folder *folder;
-    struct image_names names;
+    struct file_names names;
     cr_assert_eq(image_folder_open(path, IMAGE_TO_READ, &folder, problem), 0, "%s", problem);
     cr_assert_eq(image_folder_names(folder, &names), 0);
     size_t count = 0;

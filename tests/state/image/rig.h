@@ -51,7 +51,7 @@ int rig_write(struct rig *rig, const char *path, enum image_packing packing, boo
 int rig_compare(const struct rig *rig, const char *path, const char *name,
                 char ret_problem[IMAGE_PROBLEM_MAX]);
 /** Names of the images that are whole. */
-struct image_names rig_whole(const char *path);
+struct file_names rig_whole(const char *path);
 /** Files in its folder of chunks; and folders of images that are not whole. */
 unsigned rig_chunks(const char *path);
 unsigned rig_unfinished(const char *path);

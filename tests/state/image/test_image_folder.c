@@ -75,9 +75,9 @@ Test(image, follows_no_link_and_waits_at_no_pipe)
     cr_assert_eq(rename(file, elsewhere), 0);
     cr_assert_eq(symlink(elsewhere, file), 0);
     cr_expect_eq(rig_compare(&rig, images, written.name, problem), -EPERM);
-    struct image_names names = rig_whole(images);
+    struct file_names names = rig_whole(images);
     cr_expect_eq(names.count, 0, "a link is no image");
-    image_names_finish(&names);
+    file_names_finish(&names);
 }
 
 Test(image, has_a_name_of_one_shape)
@@ -141,13 +141,13 @@ Test(image, is_not_removed_while_it_is_held)
 static size_t images_there(void)
 {
     struct image_folder *folder;
-    struct image_names names;
+    struct file_names names;
     size_t whole = 0;
     cr_assert_eq(image_folder_open(images, IMAGE_TO_READ, &folder, problem), 0, "%s", problem);
     cr_assert_eq(image_folder_names(folder, &names), 0);
     for (size_t i = 0; i < names.count; i++)
         whole += image_folder_is_whole(folder, names.names[i]);
-    image_names_finish(&names);
+    file_names_finish(&names);
     image_folder_close(folder);
     return whole;
 }

@@ -34,14 +34,14 @@ static int write_with_fault(enum fault fault, unsigned at, int error)
 /* The first image is there, and any other is whole. */
 static void expect_whole(const struct rig *before, const char *first, unsigned at)
 {
-    struct image_names names = rig_whole(images);
+    struct file_names names = rig_whole(images);
     cr_assert_geq(names.count, 1, "at %u", at);
     cr_assert_str_eq(names.names[0], first, "at %u", at);
     cr_assert_eq(rig_compare(before, images, first, problem), 0, "at %u: %s", at, problem);
     for (size_t i = 1; i < names.count; i++)
         cr_assert_eq(rig_compare(&rig, images, names.names[i], problem), 0, "at %u, %s: %s", at,
                      names.names[i], problem);
-    image_names_finish(&names);
+    file_names_finish(&names);
 }
 
 /* All but the first go, so that each try begins with the same. */
@@ -49,13 +49,13 @@ static void remove_others(void)
 {
     struct image_folder *folder;
     struct image_swept swept;
-    struct image_names names;
+    struct file_names names;
     cr_assert_eq(image_folder_open(images, IMAGE_TO_SWEEP, &folder, problem), 0, "%s", problem);
     cr_assert_eq(image_folder_names(folder, &names), 0);
     for (size_t i = 1; i < names.count; i++)
         if (image_folder_is_whole(folder, names.names[i]))
             cr_assert_eq(image_folder_remove(folder, names.names[i]), 0);
-    image_names_finish(&names);
+    file_names_finish(&names);
     cr_assert_eq(image_folder_sweep(folder, &swept, problem), 0);
     cr_assert_str_eq(problem, "");
     image_folder_close(folder);

@@ -294,10 +294,10 @@ Test(library, unfinished_files_go_when_they_are_old)
     char fresh[PATH_MAX], old[PATH_MAX];
     const struct timespec times[] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     cr_assert_eq(keep(1, 10), 0);
-    folder_put(library.folder, "new-1-0-0", "half");
-    folder_put(library.folder, "new-2-0-0", "half");
-    snprintf(fresh, sizeof(fresh), "%.1000s/new-1-0-0", library.folder);
-    snprintf(old, sizeof(old), "%.1000s/new-2-0-0", library.folder);
+    folder_put(library.folder, "a.new-1-0-0", "half");
+    folder_put(library.folder, "a.new-2-0-0", "half");
+    snprintf(fresh, sizeof(fresh), "%.1000s/a.new-1-0-0", library.folder);
+    snprintf(old, sizeof(old), "%.1000s/a.new-2-0-0", library.folder);
     cr_assert_eq(utimensat(AT_FDCWD, old, times, 0), 0);
     cr_assert_eq(keep(2, 10), 0);
     cr_assert_eq(access(fresh, F_OK), 0);

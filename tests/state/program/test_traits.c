@@ -474,7 +474,7 @@ Test(traits, il_is_not_cut_and_neither_is_what_was_linked_with_it)
     struct kernel_traits traits;
     cr_assert_eq(recipe_il(module, sizeof(module), &il), 0);
     cr_assert_eq(recipe_source(1, &source, NULL, &text), 0);
-    cr_assert_eq(recipe_compiled(text, "", 0, NULL, NULL, NULL, 0, &compiled), 0);
+    cr_assert_eq(recipe_step(RECIPE_COMPILED, text, "", 0, NULL, NULL, NULL, 0, &compiled), 0);
     parts[0] = parts[1] = compiled;
     cr_assert_eq(recipe_linked(2, parts, "", &linked), 0);
     cr_assert_eq(kernel_traits_read(linked, "k", &traits), 0);

@@ -131,7 +131,8 @@ Test(variables, of_inputs_are_those_of_what_is_linked)
     cr_assert_eq(recipe_source(1, &with, NULL, &leaves[0]), 0);
     cr_assert_eq(recipe_source(1, &without, NULL, &leaves[1]), 0);
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(recipe_compiled(leaves[i], "", 0, NULL, NULL, NULL, 0, &compiled[i]), 0);
+        cr_assert_eq(
+            recipe_step(RECIPE_COMPILED, leaves[i], "", 0, NULL, NULL, NULL, 0, &compiled[i]), 0);
     cr_assert_eq(recipe_linked(2, compiled, "", &linked), 0);
     cr_expect(recipe_keeps_variables(linked));
     cr_expect_not(recipe_keeps_variables(compiled[1]));

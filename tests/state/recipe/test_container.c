@@ -29,8 +29,10 @@ static struct recipe *everything(void)
     struct recipe *il, *parts[2], *text = source("#include \"dir/h.h\"\n"), *header = source("");
     struct recipe *linked, *built;
     cr_assert_eq(recipe_il(module, sizeof(module), &il), 0);
-    cr_assert_eq(recipe_compiled(il, "", 0, NULL, NULL, &constant, 1, &parts[0]), 0);
-    cr_assert_eq(recipe_compiled(text, "-DA=\"b c\"", 1, &header, &name, NULL, 0, &parts[1]), 0);
+    cr_assert_eq(recipe_step(RECIPE_COMPILED, il, "", 0, NULL, NULL, &constant, 1, &parts[0]), 0);
+    cr_assert_eq(
+        recipe_step(RECIPE_COMPILED, text, "-DA=\"b c\"", 1, &header, &name, NULL, 0, &parts[1]),
+        0);
     parts[1]->headers = calloc(1, sizeof(*parts[1]->headers));
     cr_assert_eq(headers_add(parts[1]->headers, "inc/a.h", 0, "a", 1), 0);
     cr_assert_eq(headers_add(parts[1]->headers, "inc/../inc/a.h", 0, NULL, 0), 0);

@@ -49,8 +49,9 @@ Test(recipe, text_comes_in_front_of_each_source_that_is_linked_and_of_no_header)
     struct recipe *main = source("a"), *header = source("h"), *other = source(""), *parts[2];
     struct recipe *linked, *made;
     const char *name = "h.h";
-    cr_assert_eq(recipe_compiled(main, "-DA", 1, &header, &name, NULL, 0, &parts[0]), 0);
-    cr_assert_eq(recipe_compiled(other, "", 0, NULL, NULL, NULL, 0, &parts[1]), 0);
+    cr_assert_eq(recipe_step(RECIPE_COMPILED, main, "-DA", 1, &header, &name, NULL, 0, &parts[0]),
+                 0);
+    cr_assert_eq(recipe_step(RECIPE_COMPILED, other, "", 0, NULL, NULL, NULL, 0, &parts[1]), 0);
     cr_assert_eq(recipe_linked(2, parts, "-cl-fast-relaxed-math", &linked), 0);
     cr_assert_eq(recipe_prefixed(linked, TEXT, &made), 0);
     cr_expect_eq(made->kind, RECIPE_LINKED);

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_GRAPH_GRAPH_H
-#define RESEAT_STATE_GRAPH_GRAPH_H
+#ifndef RESEAT_STATE_IMAGE_IMAGE_GRAPH_H
+#define RESEAT_STATE_IMAGE_IMAGE_GRAPH_H
 
 #include "state/image/image_manifest.h"
 

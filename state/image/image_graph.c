@@ -1,4 +1,4 @@
-#include "state/graph/graph.h"
+#include "state/image/image_graph.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/command/command.h"
-#include "state/graph/names.h"
+#include "state/image/image_names.h"
 #include "state/memory/memory.h"
 #include "state/program/kernel.h"
 #include "state/program/program.h"

@@ -1,4 +1,4 @@
-#include "state/graph/names.h"
+#include "state/image/image_names.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "state/graph/command_line.h"
+#include "state/image/image_command.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "state/restore/restore.h"
+#include "state/checkpoint/restore.h"
 
 #include <errno.h>
 #include <pthread.h>

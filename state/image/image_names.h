@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_GRAPH_NAMES_H
-#define RESEAT_STATE_GRAPH_NAMES_H
+#ifndef RESEAT_STATE_IMAGE_IMAGE_NAMES_H
+#define RESEAT_STATE_IMAGE_IMAGE_NAMES_H
 
 #include "state/image/image_manifest.h"
 #include "state/memory/memory.h"

@@ -1,0 +1,272 @@
+#include "state/base/files/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "state/base/array.h"
+#include "state/base/clock.h"
+
+/* Times that a name is tried for an unfinished file: a process of another PID namespace may have
+ * the same process ID. */
+#define TRIES 16
+/* In the name of an unfinished file. */
+#define UNFINISHED ".new-"
+/* Nobody writes to a file any more that was begun so long ago. */
+#define UNFINISHED_S 3600
+
+/* A new file. On failure there is none. */
+static int file_write(const struct owned *folder, const char *name, const struct file_part *parts,
+                      size_t count, bool sync)
+{
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    int at = folder ? owned_fd(folder) : AT_FDCWD;
+    int error = owned_take(
+        openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600), &file);
+    if (error)
+        return error;
+    for (size_t i = 0; !error && i < count; i++)
+        error = owned_append(&file, parts[i].bytes, parts[i].size);
+    if (!error && sync && fsync(owned_fd(&file)) != 0)
+        error = -errno;
+    if (error)
+        (void)!unlinkat(at, name, 0);
+    else if (sync)
+        (void)!posix_fadvise(owned_fd(&file), 0, 0, POSIX_FADV_DONTNEED);
+    return error;
+}
+
+int file_make(const struct owned *folder, const char *name, const struct file_part *parts,
+              size_t count)
+{
+    return file_write(folder, name, parts, count, true);
+}
+
+int file_replace(const struct owned *folder, const char *name, const void *bytes, size_t size,
+                 bool sync)
+{
+    static atomic_uint serial;
+    const struct file_part part = {bytes, size};
+    char unfinished[NAME_MAX + 1];
+    int error = -EEXIST;
+    for (int i = 0; error == -EEXIST && i < TRIES; i++) {
+        if (snprintf(unfinished, sizeof(unfinished), "%s" UNFINISHED "%x-%x-%llx", name,
+                     (unsigned)getpid(), atomic_fetch_add(&serial, 1),
+                     (unsigned long long)clock_now_ns()) >= (int)sizeof(unfinished))
+            return -ENAMETOOLONG;
+        error = file_write(folder, unfinished, &part, 1, sync);
+    }
+    if (error)
+        return error;
+    if (renameat(owned_fd(folder), unfinished, owned_fd(folder), name) != 0) {
+        error = -errno;
+        (void)!unlinkat(owned_fd(folder), unfinished, 0);
+        return error;
+    }
+    return sync ? file_sync(folder) : 0;
+}
+
+int file_replace_path(const char *path, const void *bytes, size_t size)
+{
+    struct owned CLEANUP(owned_close) folder = OWNED_NONE;
+    const char *slash = strrchr(path, '/');
+    char above[PATH_MAX] = ".";
+    int length =
+        slash ? snprintf(above, sizeof(above), "%.*s", slash > path ? (int)(slash - path) : 1, path)
+              : 1;
+    if ((size_t)length >= sizeof(above))
+        return -ENAMETOOLONG;
+    int error = owned_take(open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC), &folder);
+    return error ? error : file_replace(&folder, slash ? slash + 1 : path, bytes, size, true);
+}
+
+static int file_open_own(const struct owned *folder, const char *name, struct owned *ret_file,
+                         uint64_t *ret_size)
+{
+    struct stat stat;
+    /* O_NONBLOCK: not to hang on a FIFO. O_NOATIME: the owner of the time decides what counts as
+     * used. */
+    int error =
+        owned_take(openat(owned_fd(folder), name,
+                          O_RDONLY | O_NOATIME | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC),
+                   ret_file);
+    if (error)
+        return error == -ELOOP ? -EPERM : error;
+    if (fstat(owned_fd(ret_file), &stat) != 0)
+        return -errno;
+    if (!S_ISREG(stat.st_mode) || stat.st_uid != geteuid() || (stat.st_mode & 022) != 0)
+        return -EPERM;
+    *ret_size = (uint64_t)stat.st_size;
+    return 0;
+}
+
+/* Up to @size bytes; of a file that has become shorter, those that there are. */
+static int file_read_from(int fd, char *bytes, size_t size, size_t *ret_size)
+{
+    size_t used = 0;
+    while (used < size) {
+        ssize_t got = read(fd, bytes + used, size - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        used += (size_t)got;
+    }
+    *ret_size = used;
+    return 0;
+}
+
+int file_read(const struct owned *folder, const char *name, void *bytes, size_t room,
+              uint64_t *ret_size)
+{
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    uint64_t size;
+    size_t got = 0;
+    int error = file_open_own(folder, name, &file, &size);
+    size_t wanted = !error && size < room ? (size_t)size : room;
+    if (!error)
+        error = file_read_from(owned_fd(&file), bytes, wanted, &got);
+    if (!error && got != wanted)
+        error = -EBADMSG;
+    if (!error)
+        *ret_size = size;
+    return error;
+}
+
+int file_load(int fd, size_t limit, char **ret_bytes, size_t *ret_size)
+{
+    struct stat stat;
+    if (fstat(fd, &stat) != 0)
+        return -errno;
+    if (!S_ISREG(stat.st_mode))
+        return -EINVAL;
+    if (stat.st_size < 0 || (uint64_t)stat.st_size > limit)
+        return -EFBIG;
+    char *bytes = malloc((size_t)stat.st_size + 1);
+    if (!bytes)
+        return -ENOMEM;
+    int error = file_read_from(fd, bytes, (size_t)stat.st_size, ret_size);
+    if (error) {
+        free(bytes);
+        return error;
+    }
+    bytes[*ret_size] = '\0';
+    *ret_bytes = bytes;
+    return 0;
+}
+
+int file_read_all(const struct owned *folder, const char *name, size_t limit, char **ret_bytes,
+                  size_t *ret_size)
+{
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    uint64_t size;
+    int error = file_open_own(folder, name, &file, &size);
+    return error ? error : file_load(owned_fd(&file), limit, ret_bytes, ret_size);
+}
+
+int file_sync(const struct owned *folder)
+{
+    return fsync(owned_fd(folder)) == 0 ? 0 : -errno;
+}
+
+int file_folder(const struct owned *folder, const char *name, struct owned *ret_folder)
+{
+    struct owned opened = OWNED_NONE;
+    struct stat stat;
+    int error = owned_take(openat(folder ? owned_fd(folder) : AT_FDCWD, name,
+                                  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+                           &opened);
+    if (error)
+        return error == -ELOOP || error == -ENOTDIR ? -EPERM : error;
+    if (fstat(owned_fd(&opened), &stat) != 0)
+        error = -errno;
+    else if (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0)
+        error = -EPERM;
+    if (error)
+        owned_close(&opened);
+    else
+        *ret_folder = opened;
+    return error;
+}
+
+static int file_by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int file_add_name(struct file_names *names, const char *name)
+{
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return 0;
+    if (!array_make_room(&names->names, names->count, sizeof(*names->names)) ||
+        !(names->names[names->count] = strdup(name)))
+        return -ENOMEM;
+    names->count++;
+    return 0;
+}
+
+int file_names(const struct owned *folder, struct file_names *ret_names)
+{
+    struct file_names names = {0};
+    struct owned again = OWNED_NONE;
+    /* A descriptor of its own: reading moves it on, and closes it. */
+    int error =
+        owned_take(openat(owned_fd(folder), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), &again);
+    if (error)
+        return error;
+    DIR *list = fdopendir(owned_fd(&again));
+    if (!list) {
+        error = -errno;
+        owned_close(&again);
+        return error;
+    }
+    const struct dirent *entry;
+    errno = 0;
+    while (!error && (entry = readdir(list))) {
+        error = file_add_name(&names, entry->d_name);
+        errno = 0;
+    }
+    if (!error)
+        error = -errno;
+    closedir(list);
+    if (error) {
+        file_names_finish(&names);
+        return error;
+    }
+    if (names.count)
+        qsort(names.names, names.count, sizeof(*names.names), file_by_name);
+    *ret_names = names;
+    return 0;
+}
+
+void file_names_finish(struct file_names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->names[i]);
+    free(names->names);
+    *names = (struct file_names){0};
+}
+
+void file_sweep(const struct owned *folder)
+{
+    uint64_t now_s = clock_wall_ms() / 1000;
+    struct file_names names;
+    struct stat stat;
+    if (file_names(folder, &names) != 0)
+        return;
+    for (size_t i = 0; i < names.count; i++)
+        if (strstr(names.names[i], UNFINISHED) &&
+            fstatat(owned_fd(folder), names.names[i], &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+            (uint64_t)stat.st_mtim.tv_sec + UNFINISHED_S < now_s)
+            (void)!unlinkat(owned_fd(folder), names.names[i], 0);
+    file_names_finish(&names);
+}

@@ -1,0 +1,83 @@
+#ifndef RESEAT_STATE_BASE_FILES_FILE_H
+#define RESEAT_STATE_BASE_FILES_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state/base/files/owned.h"
+
+/*
+ * Files of ours: each is complete or absent, and is read only where it is a regular file of the
+ * user's that nobody else can write. In a folder that is open no link is followed. Thread-safe; all
+ * block on the disk.
+ */
+
+/** One of the parts that a file is made of. */
+struct file_part {
+    const void *bytes;
+    size_t size;
+};
+
+/**
+ * Make a file of @parts, of the mode 0600, which is on the disk when this returns, and no longer in
+ * the kernel's page cache. On failure there is none.
+ *
+ * @folder  Or NULL: @name is a path.
+ *
+ * Returns 0, -EEXIST, -EFBIG (RLIMIT_FSIZE), -ENOSPC, or -errno.
+ */
+MUST_CHECK int file_make(const struct owned *folder, const char *name,
+                         const struct file_part *parts, size_t count);
+
+/** Remove what processes that were killed left of files that file_replace was to make: those of an
+ * hour ago. What cannot be removed stays. */
+void file_sweep(const struct owned *folder);
+/**
+ * Put a file of the mode 0600 in the place of @name: who opens it finds the old one or the new one.
+ *
+ * @sync  The new one is on the disk when this returns. Else a crash of the machine may cut it
+ * short. Returns 0, -EFBIG (RLIMIT_FSIZE), -ENOSPC, or -errno: then all is as it was.
+ */
+MUST_CHECK int file_replace(const struct owned *folder, const char *name, const void *bytes,
+                            size_t size, bool sync);
+/** The same with a path, the folders of which may be links; synced. */
+MUST_CHECK int file_replace_path(const char *path, const void *bytes, size_t size);
+
+/**
+ * Read up to @room bytes of a file, from its beginning.
+ *
+ * @ret_size  Of the file.
+ * Returns 0, -ENOENT, -EPERM (it is not the user's own, or not a regular file), -EBADMSG (it ended
+ * sooner than it said), or -errno.
+ */
+MUST_CHECK int file_read(const struct owned *folder, const char *name, void *bytes, size_t room,
+                         uint64_t *ret_size);
+/**
+ * Read all of a file of at most @limit bytes.
+ *
+ * @ret_bytes  The caller's (free()); a NUL follows that @ret_size does not count.
+ * Returns as file_read, -EFBIG or -ENOMEM.
+ */
+MUST_CHECK int file_read_all(const struct owned *folder, const char *name, size_t limit,
+                             char **ret_bytes, size_t *ret_size);
+/** The same of what @fd leads to, whoever may write it; -EINVAL: it is not a regular file. */
+MUST_CHECK int file_load(int fd, size_t limit, char **ret_bytes, size_t *ret_size);
+
+/** Have what was renamed, made and removed in @folder be on the disk. 0 or -errno. */
+MUST_CHECK int file_sync(const struct owned *folder);
+
+/** Open the folder @name that is the user's alone: in @folder, or, where that is NULL, a path. 0,
+ * -ENOENT, -EPERM or -errno. */
+MUST_CHECK int file_folder(const struct owned *folder, const char *name, struct owned *ret_folder);
+/** The names in @folder, in the order of bytes, without "." and "..".
+ * @ret_names  The caller's (file_names_finish).
+ * Returns 0, -ENOMEM or -errno. */
+struct file_names {
+    char **names;
+    size_t count;
+};
+MUST_CHECK int file_names(const struct owned *folder, struct file_names *ret_names);
+void file_names_finish(struct file_names *names);
+
+#endif
