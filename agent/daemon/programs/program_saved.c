@@ -3,7 +3,7 @@
 
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 #include "state/base/memory/host_memory.h"
 
 /* Of the host's memory, that a program keeps warm of which nothing is said, and the most of it. */
