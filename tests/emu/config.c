@@ -68,7 +68,7 @@ static int parse_type(const char *value, cl_device_type *ret_type)
 
 static int parse_callbacks(const char *value, enum emu_callbacks *ret_callbacks)
 {
-    static const char *const names[] = {"kept", "never", "backwards", "late"};
+    static const char *const names[] = {"kept", "never", "backwards", "late", "succeed"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         if (strcmp(value, names[i]) == 0) {
             *ret_callbacks = (enum emu_callbacks)i;

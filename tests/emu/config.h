@@ -24,6 +24,7 @@ enum emu_callbacks {
     EMU_CALLBACKS_NEVER,     /**< Registered without an error, and never called. */
     EMU_CALLBACKS_BACKWARDS, /**< Those for CL_COMPLETE first, the others after them. */
     EMU_CALLBACKS_LATE,      /**< Those for CL_COMPLETE a while after that. */
+    EMU_CALLBACKS_SUCCEED,   /**< With CL_COMPLETE also for a command that failed. */
 };
 
 /** One emulated device as its section describes it. 0 means the wrapped device's own value. */

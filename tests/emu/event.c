@@ -204,12 +204,11 @@ static void notify(struct event_notice *notice, cl_int status)
         free(notice); /* it is never called, and the event stays */
         return;
     }
-    if (emu_event_lost(event))
-        status = LOST_STATUS;
-    else if (status == CL_COMPLETE && event->fails)
-        status = CL_OUT_OF_RESOURCES;
-    else if (status == CL_COMPLETE)
+    bool failed = emu_event_lost(event) || (status == CL_COMPLETE && event->fails);
+    if (!failed && status == CL_COMPLETE)
         atomic_store(&event->done, true);
+    if (failed && event->object.device->config.callbacks != EMU_CALLBACKS_SUCCEED)
+        status = LOST_STATUS;
     notice->function((cl_event)event, status, notice->data);
     pthread_mutex_lock(&late_lock);
     struct event_notice *late = notice->type == CL_COMPLETE ? event->late : NULL;
