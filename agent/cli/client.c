@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "agent/config/config.h"
-#include "agent/wire/access.h"
 #include "state/base/clock.h"
+#include "state/base/files/access.h"
 
 #define HELLO_MS        5000
 #define SEND_MS         5000

@@ -4,7 +4,7 @@
 
 #include "agent/config/config_priv.h"
 #include "agent/config/servers.h"
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 
 /* What entries of "devices", "programs" and "servers" may say. */
 

@@ -7,7 +7,7 @@
 
 #include "agent/config/config_priv.h"
 #include "agent/config/nearest.h"
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 
 /* From libconfig's settings to ours. Nothing is taken that is not known, and of its type and range.

@@ -8,10 +8,10 @@
 
 #include "agent/config/paths.h"
 #include "agent/config/servers.h"
-#include "agent/wire/device_key.h"
 #include "policy/place.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
+#include "state/driver/device_key.h"
 
 #define NAMES_FILE_MAX (1u << 20)
 #define NUMBER_MAX     10000

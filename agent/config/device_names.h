@@ -1,9 +1,9 @@
 #ifndef RESEAT_AGENT_CONFIG_DEVICE_NAMES_H
 #define RESEAT_AGENT_CONFIG_DEVICE_NAMES_H
 
-#include "agent/wire/inventory.h"
 #include "agent/wire/protocol.h"
 #include "state/base/compiler.h"
+#include "state/driver/inventory.h"
 
 /*
  * Short names of devices (gpu0, cpu1): given once to a device, by its identity, and never to

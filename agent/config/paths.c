@@ -316,14 +316,14 @@ int paths_server(char ret[PATH_MAX])
 
 int paths_watch(char ret[PATH_MAX])
 {
-    static const char *const candidates[] = {CANDIDATES("remote", LISTER, "reseat-watch")};
+    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-watch")};
 
     return paths_beside("RESEAT_WATCH", candidates, ret);
 }
 
 int paths_mdns(char ret[PATH_MAX])
 {
-    static const char *const candidates[] = {CANDIDATES("remote", LISTER, "reseat-mdns")};
+    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-mdns")};
 
     return paths_beside("RESEAT_MDNS", candidates, ret);
 }

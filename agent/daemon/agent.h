@@ -9,9 +9,9 @@
 #include "agent/config/device_names.h"
 #include "agent/config/paths.h"
 #include "agent/daemon/devices/ledger.h"
-#include "agent/wire/inventory.h"
 #include "agent/wire/protocol.h"
 #include "state/base/compiler.h"
+#include "state/driver/inventory.h"
 
 /*
  * The agent: one loop, one thread. Peers (connections) own their sockets, programs are the

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 void client_no_memory(struct peer *client)
 {

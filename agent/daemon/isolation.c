@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 #define BACKLOG  64
 #define RETRY_MS 1000

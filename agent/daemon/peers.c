@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 #define BACKLOG    128
 #define PEERS_MAX  4096

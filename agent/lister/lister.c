@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/wire/inventory.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/driver/icd.h"
+#include "state/driver/inventory.h"
 
 /*
  * reseat-lister [--timeout SECONDS] OUTPUT: write an inventory of every device that a loader would

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 
 /* Digits only. UINT64_MAX: it is no number, or a larger one than any that counts. */
 static uint64_t protection_number_of(const char *text)

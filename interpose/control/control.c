@@ -10,7 +10,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "agent/wire/device_key.h"
 #include "agent/wire/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_budget.h"
@@ -27,6 +26,7 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/checkpoint/lease_renewer.h"
+#include "state/driver/device_key.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/park.h"

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/wire/device_key.h"
 #include "state/base/bytes/text.h"
 #include "state/base/memory/pages.h"
+#include "state/driver/device_key.h"
 
 static void control_frames_put_limits(struct frame *frame, const char *key,
                                       const struct reseat_limits *limits)

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/wire/device_key.h"
 #include "interpose/control/control.h"
 #include "interpose/control/control_protect.h"
 #include "state/base/clock.h"
 #include "state/checkpoint/lease_renewer.h"
+#include "state/driver/device_key.h"
 #include "state/image/image_lease.h"
 #include "state/move/park.h"
 #include "state/move/status.h"

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 #define OUT_MAX (8u << 20)
 

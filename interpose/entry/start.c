@@ -10,16 +10,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "agent/wire/device_key.h"
-#include "agent/wire/inventory.h"
 #include "agent/wire/protocol.h"
-#include "agent/wire/size.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
 #include "interpose/control/control_budget.h"
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_protect.h"
 #include "interpose/entry/calls.h"
+#include "state/base/bytes/size.h"
 #include "state/base/log.h"
 #include "state/base/threads/callback.h"
 #include "state/base/threads/cancel.h"
@@ -28,6 +26,8 @@
 #include "state/base/threads/work.h"
 #include "state/budget/budget.h"
 #include "state/command/watch.h"
+#include "state/driver/device_key.h"
+#include "state/driver/inventory.h"
 #include "state/driver/isolated.h"
 #include "state/driver/links.h"
 #include "state/driver/served.h"

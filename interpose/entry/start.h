@@ -18,7 +18,7 @@
 #define START_ENV_LINKS     "RESEAT_LINKS"  /**< Where figures of links are kept; or nowhere. */
 #define START_ENV_REMOTE    "RESEAT_REMOTE" /**< Our driver in front of device servers. */
 #define START_ENV_MEMORY                                                                           \
-    "RESEAT_MEMORY" /**< A size (agent/wire/size.h): device memory to tell.                        \
+    "RESEAT_MEMORY" /**< A size (state/base/bytes/size.h): device memory to tell.                  \
                      */
 #define START_ENV_SLICE                                                                            \
     "RESEAT_SLICE" /**< Milliseconds that a piece of a long launch takes; 0: none is cut. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 #include "state/base/bytes/text.h"
 
 #define MAGIC     "reseat-grant-1"

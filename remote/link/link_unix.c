@@ -10,9 +10,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/wire/access.h"
 #include "remote/link/link_unix.h"
 #include "state/base/clock.h"
+#include "state/base/files/access.h"
 #include "state/base/files/folder.h"
 #include "state/base/files/owned.h"
 

@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_AGENT_FAKE_DEVICES_H
 #define RESEAT_TESTS_AGENT_FAKE_DEVICES_H
 
-#include "agent/wire/inventory.h"
+#include "state/driver/inventory.h"
 
 #define FAKE_DEVICES_MAX 16
 

@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/wire/device_key.h"
 #include "agent/wire/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
@@ -17,6 +16,7 @@
 #include "state/base/threads/work.h"
 #include "state/checkpoint/checkpoint.h"
 #include "state/checkpoint/lease_renewer.h"
+#include "state/driver/device_key.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/park.h"

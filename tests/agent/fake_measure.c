@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/config/paths.h"
-#include "agent/wire/device_key.h"
+#include "state/driver/device_key.h"
 #include "state/driver/links.h"
 
 /*

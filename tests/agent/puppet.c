@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/wire/device_key.h"
 #include "policy/decide.h"
+#include "state/driver/device_key.h"
 #include "tests/agent/harness.h"
 
 #define PUPPETS_MAX 24

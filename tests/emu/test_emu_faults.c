@@ -359,6 +359,33 @@ Test(emu_faults, another_process_controls_through_the_file)
     unlink(getenv("EMU_CONFIG"));
 }
 
+Test(emu_faults, a_callback_can_say_that_a_command_succeeded_which_failed)
+{
+    struct emu_rig rig;
+    struct emu_vdev vdev;
+    struct notice notice = {0};
+    cl_int err, status = CL_COMPLETE, value = 7;
+    cl_event event;
+    emu_rig_open(&rig, "[a] callbacks=complete");
+    emu_vdev_open(&rig, 0, NULL, &vdev);
+    cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
+    cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clEnqueueWriteBuffer", EMU_ERROR_AT_END), 0);
+    cr_assert_eq(
+        rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, 4, &value, 0, NULL, &event),
+        CL_SUCCESS);
+    cr_assert_eq(rig.cl->clSetEventCallback(event, CL_COMPLETE, on_event, &notice), CL_SUCCESS);
+    await_calls(&notice, 1);
+    cr_assert_eq(atomic_load(&notice.status), CL_COMPLETE);
+    cr_assert_eq(rig.cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
+                                        &status, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(status, CL_OUT_OF_RESOURCES);
+    rig.cl->clReleaseEvent(event);
+    cr_assert_eq(rig.cl->clReleaseMemObject(mem), CL_SUCCESS);
+    emu_vdev_close(&rig, &vdev);
+    await_nothing(&rig, "a");
+}
+
 Test(emu_faults, callbacks_bring_the_programs_own_handles)
 {
     struct emu_rig rig;

@@ -16,7 +16,7 @@
 #include "agent/daemon/govern/govern.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/wire/device_key.h"
+#include "state/driver/device_key.h"
 
 #define PROCESSES 5
 #define FIRST_PID 101

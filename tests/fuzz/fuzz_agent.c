@@ -10,7 +10,7 @@
 #include "agent/daemon/govern/govern.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/wire/device_key.h"
+#include "state/driver/device_key.h"
 #include "tests/fuzz/agent_world.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "agent/config/config_priv.h"
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 #include "tests/fuzz/fuzz.h"
 
 /*

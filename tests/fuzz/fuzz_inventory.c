@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "agent/config/device_names.h"
-#include "agent/wire/device_key.h"
-#include "agent/wire/inventory.h"
+#include "state/driver/device_key.h"
+#include "state/driver/inventory.h"
 #include "state/driver/offer.h"
 #include "state/present/present.h"
 #include "tests/fuzz/fuzz.h"

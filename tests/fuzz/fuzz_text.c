@@ -7,7 +7,7 @@
 
 #include "agent/config/device_names.h"
 #include "agent/config/environment.h"
-#include "agent/wire/device_key.h"
+#include "state/driver/device_key.h"
 #include "state/driver/driver.h"
 #include "state/driver/icd.h"
 #include "state/object/usage.h"

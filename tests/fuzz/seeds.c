@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 
 #include "agent/config/config.h"
-#include "agent/wire/device_key.h"
-#include "agent/wire/inventory.h"
 #include "agent/wire/protocol.h"
 #include "remote/identity/certificate.h"
+#include "state/driver/device_key.h"
+#include "state/driver/inventory.h"
 #include "state/image/image_manifest.h"
 #include "state/recipe/container.h"
 

@@ -57,6 +57,15 @@ static void make_folder(struct served *served)
     served->ca[0] = '\0';
 }
 
+/* What was written to the log so far; the caller's. */
+static char *read_log(const struct served *served)
+{
+    off_t size = lseek(served->log, 0, SEEK_END);
+    char *log = calloc(1, (size_t)size + 1);
+    cr_assert(log && pread(served->log, log, (size_t)size, 0) == size);
+    return log;
+}
+
 static void launch(struct served *served, const char *const *options)
 {
     int ends[2];
@@ -69,7 +78,8 @@ static void launch(struct served *served, const char *const *options)
     if (served->pid == 0)
         become(served, options, ends[1]);
     close(ends[1]);
-    cr_assert(read(ends[0], line, sizeof(line) - 1) > 0, "the server did not start");
+    cr_assert(read(ends[0], line, sizeof(line) - 1) > 0, "the server did not start: %s",
+              read_log(served));
     close(ends[0]);
 }
 
@@ -153,9 +163,7 @@ void served_stop(struct served *served)
 
 bool served_wrote(const struct served *served, const char *text)
 {
-    off_t size = lseek(served->log, 0, SEEK_END);
-    char *log = calloc(1, (size_t)size + 1);
-    cr_assert(log && pread(served->log, log, (size_t)size, 0) == size);
+    char *log = read_log(served);
     bool wrote = strstr(log, text);
     if (wrote)
         fputs(log, stderr);
@@ -212,10 +220,8 @@ pid_t served_keeper(const struct served *served)
 
 unsigned served_lines(const struct served *served)
 {
-    off_t size = lseek(served->log, 0, SEEK_END);
-    char *log = calloc(1, (size_t)size + 1);
+    char *log = read_log(served);
     unsigned lines = 0;
-    cr_assert(log && pread(served->log, log, (size_t)size, 0) == size);
     for (const char *at = log; (at = strchr(at, '\n')) != NULL; at++)
         lines++;
     free(log);

@@ -249,6 +249,42 @@ Test(remote_emulated, ends_are_seen_soon_beside_a_command_that_is_looked_at_rare
     stand_up(&served, seat, kernel);
 }
 
+/* The callback says that a read succeeded; only the event's status tells of its error. */
+static void must_fail(const char *rings)
+{
+    struct served served;
+    setenv("RESEAT_RINGS", rings, 1);
+    struct seat seat = seat_take(emulated_device(&served, "callbacks=complete"));
+    for (int i = 0; i < READS; i++) {
+        cl_uint value = 0;
+        cl_int status = CL_COMPLETE;
+        cl_event event;
+        cr_assert_eq(emu_shared_arm(emulated, "emu", 1, "clEnqueueReadBuffer", EMU_ERROR_AT_END),
+                     0);
+        cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, sizeof(value),
+                                         &value, 0, NULL, &event),
+                     CL_SUCCESS);
+        cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+        cr_assert_eq(
+            clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
+            CL_SUCCESS);
+        cr_assert_eq(status, CL_OUT_OF_RESOURCES);
+        cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    }
+    seat_leave(seat);
+    emulated_stop(&served);
+}
+
+Test(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_a_link)
+{
+    must_fail("no");
+}
+
+Test(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_rings)
+{
+    must_fail("yes");
+}
+
 Test(remote_emulated, a_driver_of_unified_memory_is_not_asked_all_the_time)
 {
     struct served served;

@@ -157,12 +157,19 @@ static void cut_everywhere(enum proxy_way way, uint64_t step)
     live(&p);
     uint64_t all = proxy_bytes(proxies[0], way) - before;
     cr_assert_gt(all, 1000);
+    unsigned lives = 0, cuts = 0;
     for (uint64_t after = 1; after < all; after += step) {
         unsigned connections = proxy_connections(proxies[0]);
+        before = proxy_bytes(proxies[0], way);
         proxy_cut_in(proxies[0], way, after);
         live(&p);
-        cr_assert_geq(proxy_connections(proxies[0]), connections + 1, "it was not cut");
+        bool cut = proxy_connections(proxies[0]) > connections;
+        /* Acknowledgements depend on time, so that some lives have fewer bytes than the first. */
+        cr_assert(cut || proxy_bytes(proxies[0], way) - before <= after, "it was not cut");
+        lives++;
+        cuts += cut;
     }
+    cr_assert_gt(cuts, lives / 2);
     stop();
 }
 
@@ -365,7 +372,11 @@ Test(remote_resume, a_relay_that_is_killed_is_replaced, .timeout = 120)
         launch(&p, 5);
         check(&p);
         pid_t children[8];
-        unsigned count = served_children(&served, children, 8);
+        unsigned count;
+        /* The relay before this one may not have ended yet. */
+        for (uint64_t until = clock_now_ns() + LIMIT_NS;
+             (count = served_children(&served, children, 8)) != 2 && clock_now_ns() < until;)
+            clock_sleep(10 * NS_PER_MS);
         cr_assert_eq(count, 2, "%u processes", count);
         cr_assert(children[0] == session || children[1] == session);
         kill(children[children[0] == session], SIGKILL);

@@ -16,12 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/wire/inventory.h"
+#include "agent/watch/contact.h"
 #include "agent/wire/protocol.h"
 #include "remote/identity/ca.h"
 #include "remote/link/link.h"
-#include "remote/watch/contact.h"
 #include "state/base/clock.h"
+#include "state/driver/inventory.h"
 #include "state/driver/served.h"
 #include "tests/remote/greeter.h"
 #include "tests/remote/served.h"

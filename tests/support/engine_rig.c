@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/wire/device_key.h"
 #include "interpose/control/control.h"
 #include "interpose/entry/start.h"
+#include "state/driver/device_key.h"
 #include "tests/support/folder.h"
 
 static struct device *find(const struct engine_rig *rig, const char *name)

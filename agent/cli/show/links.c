@@ -11,10 +11,10 @@
 #include <time.h>
 
 #include "agent/config/paths.h"
-#include "agent/wire/device_key.h"
-#include "agent/wire/inventory.h"
 #include "state/base/clock.h"
 #include "state/driver/cost.h"
+#include "state/driver/device_key.h"
+#include "state/driver/inventory.h"
 #include "state/driver/links.h"
 
 #define LOOK_MS 5

@@ -9,7 +9,7 @@
 
 #include "agent/config/paths.h"
 #include "agent/wire/protocol.h"
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 #include "state/base/compiler.h"
 
 /* What the command line prints: one line for a person, or one JSON object for a program. */

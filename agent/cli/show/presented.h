@@ -2,7 +2,7 @@
 #define RESEAT_AGENT_CLI_SHOW_PRESENTED_H
 
 #include "agent/cli/show/output.h"
-#include "agent/wire/inventory.h"
+#include "state/driver/inventory.h"
 #include "state/present/present.h"
 
 /* Answers of devices and the reasons for them, in words and as JSON. Pure. */

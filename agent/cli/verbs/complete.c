@@ -3,7 +3,7 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 #include "agent/config/servers.h"
-#include "agent/wire/inventory.h"
+#include "state/driver/inventory.h"
 
 /* Names for a shell to complete. Nothing is started for it, and nothing said where there is none.
  */

@@ -10,12 +10,12 @@
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
-#include "agent/wire/device_key.h"
 #include "agent/wire/protection.h"
 #include "policy/settings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
+#include "state/driver/device_key.h"
 #include "state/driver/isolated.h"
 
 /* Listing devices for the first time starts every driver of the machine. */

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 
 /** The virtual devices of @request that would come to @device; those that are there stay. */
 static unsigned admit_arriving(const struct request *request, uint32_t device)

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 #define WITHHOLDS_MS 10000
 

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/wire/access.h"
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
+#include "state/base/files/access.h"
 #include "state/base/files/file.h"
 
 /* Tell programs where there is more of a device than @before (bytes, as ledger_lasting()). */

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/wire/device_key.h"
+#include "state/driver/device_key.h"
 
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
 static void moving_move_starting(struct peer *client, struct program *program, size_t vdev,

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "agent/wire/device_key.h"
+#include "state/driver/device_key.h"
 
 /*
  * Devices that programs are made ready for. It costs such a device a context and the compiled

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/wire/device_key.h"
 #include "state/base/clock.h"
+#include "state/driver/device_key.h"
 
 #define ASK_SWEEPS     4
 #define UNANSWERED_MAX 20

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/govern/govern.h"
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 #define WHO_MAX 600
 /* A program may end of the loss of its device before anybody else knows of it. */

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/wire/device_key.h"
+#include "state/driver/device_key.h"
 
 /*
  * Programs whose long launches are done on other devices too. What a launch uses is copied there,

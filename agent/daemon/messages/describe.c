@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "agent/daemon/govern/govern.h"
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 void describe_entry(const struct agent *agent, const struct ledger_device *device,
                     struct frame *frame)

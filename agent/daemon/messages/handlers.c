@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/govern/govern.h"
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 void hello_handle(struct peer *peer, struct message *message)
 {

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/govern/govern.h"
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 const struct message_handler message_handlers[] = {
     {MSG_HELLO, PEER_UNKNOWN, hello_handle},

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "agent/daemon/govern/govern.h"
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 /* What the ledger and the policy know, told to clients. */
 

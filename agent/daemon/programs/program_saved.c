@@ -3,7 +3,7 @@
 
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 #include "state/base/files/file.h"
 #include "state/base/memory/host_memory.h"
 

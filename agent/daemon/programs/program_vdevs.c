@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "agent/daemon/programs/registry.h"
-#include "agent/wire/device_key.h"
+#include "state/driver/device_key.h"
 
 /* What is known of programs' virtual devices, and how it is told. */
 

@@ -8,8 +8,8 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/peers.h"
-#include "agent/wire/access.h"
-#include "agent/wire/device_key.h"
+#include "state/base/files/access.h"
+#include "state/driver/device_key.h"
 
 #define PROGRAM_FILE_MAX 65536
 #define LOST_MS          1000

@@ -7,7 +7,7 @@
 #include "state/base/compiler.h"
 
 /*
- * A process that looks after one device server (remote/watch/), so that nothing a server does, or
+ * A process that looks after one device server (agent/watch/), so that nothing a server does, or
  * does not do, makes the agent wait.
  */
 

@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "agent/wire/inventory.h"
 #include "messages.h"
 #include "remote/driver/handle.h"
 #include "remote/driver/session/block.h"
 #include "state/base/threads/callback.h"
 #include "state/driver/devinfo.h"
+#include "state/driver/inventory.h"
 
 /*
  * The driver: an OpenCL implementation whose devices are a device server's. What a program makes is

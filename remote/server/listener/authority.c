@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 
 static int authority_say(char *ret_text, int error, const char *format, ...) PRINTF(3, 4);
 static int authority_say(char *ret_text, int error, const char *format, ...)

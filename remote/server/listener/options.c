@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/wire/size.h"
 #include "remote/link/link.h"
+#include "state/base/bytes/size.h"
 
 #define CLIENTS_MAX  65536
 #define LINGER_MAX_S 86400

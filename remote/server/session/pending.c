@@ -170,13 +170,25 @@ static void pending_tell_end(const struct given *given, cl_event event, cl_int s
         pacing_ended(given->pace, given->began_ns);
 }
 
+/* CL_QUEUED where the driver does not say. */
+static cl_int pending_status(const struct given *given)
+{
+    cl_int status = CL_QUEUED;
+    return given->cl->clGetEventInfo(given->event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                     sizeof(status), &status, NULL)
+               ? CL_QUEUED
+               : status;
+}
+
 /* Until it is called the driver may write what it was given, whoever told of the end: it is held.
  */
 static void CL_CALLBACK pending_on_end(cl_event event, cl_int status, void *data)
 {
     struct given *given = data;
+    cl_int asked = pending_status(given);
+    /* After a memory fault of a kernel NVIDIA's driver calls back with CL_COMPLETE. */
     if (pending_take_end(given))
-        pending_tell_end(given, event, status);
+        pending_tell_end(given, event, status == CL_COMPLETE && asked < 0 ? asked : status);
     pending_given_put(given);
 }
 
@@ -267,10 +279,8 @@ static size_t pending_list_oldest(bool closely, struct given *givens[LOOKED_AT])
 /* Has it ended? Then that is told. */
 static bool pending_look_at(struct given *given)
 {
-    cl_int status = CL_QUEUED;
-    if (given->cl->clGetEventInfo(given->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
-                                  &status, NULL) ||
-        status > CL_COMPLETE)
+    cl_int status = pending_status(given);
+    if (status > CL_COMPLETE)
         return false;
     if (pending_take_end(given))
         pending_tell_end(given, given->event, status);

@@ -69,6 +69,19 @@ static int sandbox_space_map_user(uid_t user, gid_t group)
     return error ? error : sandbox_space_put("/proc/self/gid_map", text);
 }
 
+/* Nothing that is mounted on /dev/shm here is seen outside of this namespace. The root of a chroot
+   is often no mount, so that its propagation cannot be changed; that of a mount below it can. */
+static int sandbox_space_hide_mounts(void)
+{
+    static const char *const mounts[] = {"/", "/dev/shm", "/dev"};
+    for (size_t i = 0; i < ARRAY_SIZE(mounts); i++)
+        if (mount(NULL, mounts[i], NULL, MS_REC | MS_SLAVE, NULL) == 0)
+            return 0;
+        else if (errno != EINVAL) /* It is a mount. */
+            break;
+    return -errno;
+}
+
 int sandbox_space(void)
 {
     const int spaces = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS;
@@ -77,8 +90,8 @@ int sandbox_space(void)
     if (unshare(user ? spaces | CLONE_NEWUSER : spaces))
         return -errno;
     int error = user ? sandbox_space_map_user(user, group) : 0;
-    if (error == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
-        error = -errno;
+    if (error == 0)
+        error = sandbox_space_hide_mounts();
     if (error == 0 && mount("reseat", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, SHARED_MEMORY))
         error = -errno;
     has_memory = error == 0;

@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "agent/wire/inventory.h"
 #include "remote/link/tls.h"
 #include "remote/server/session/connector.h"
 #include "remote/server/session/greeting.h"
@@ -23,6 +22,7 @@
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
+#include "state/driver/inventory.h"
 
 #define POOL_MOST ((size_t)64 << 20)
 #define POOL_OF   16

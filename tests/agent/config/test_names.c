@@ -9,7 +9,7 @@
 #include "agent/config/device_names.h"
 #include "agent/config/environment.h"
 #include "agent/config/paths.h"
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 #include "tests/scratch.h"
 
 static cl_device_type gpu = CL_DEVICE_TYPE_GPU, cpu = CL_DEVICE_TYPE_CPU;

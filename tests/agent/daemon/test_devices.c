@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/wire/inventory.h"
+#include "state/driver/inventory.h"
 #include "tests/agent/harness.h"
 
 /* What devices there are, and what programs are told of them. */

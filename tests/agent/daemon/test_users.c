@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/wire/device_key.h"
 #include "agent/wire/protocol.h"
+#include "state/driver/device_key.h"
 #include "tests/agent/harness.h"
 
 /*

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "agent/wire/inventory.h"
 #include "state/base/bytes/msgcheck.h"
+#include "state/driver/inventory.h"
 #include "tests/support/folder.h"
 #include "tests/support/leaks.h"
 

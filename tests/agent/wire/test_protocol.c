@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/wire/device_key.h"
 #include "agent/wire/protocol.h"
 #include "state/base/bytes/text.h"
+#include "state/driver/device_key.h"
 
 static void make(struct frame *frame)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 #include "tests/support/leaks.h"
 
 TestSuite(size, .fini = leaks_check, .timeout = 60);

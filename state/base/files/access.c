@@ -1,4 +1,4 @@
-#include "agent/wire/access.h"
+#include "state/base/files/access.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-#include "remote/watch/listing.h"
+#include "agent/watch/listing.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/wire/inventory.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
+#include "state/driver/inventory.h"
 
 /* Measured with more and more bytes, until they take long enough to tell, or are enough. */
 #define FIRST_BYTES ((size_t)64 << 10)

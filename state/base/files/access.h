@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_WIRE_ACCESS_H
-#define RESEAT_AGENT_WIRE_ACCESS_H
+#ifndef RESEAT_STATE_BASE_FILES_ACCESS_H
+#define RESEAT_STATE_BASE_FILES_ACCESS_H
 
 #include <stdbool.h>
 #include <sys/types.h>

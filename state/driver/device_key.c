@@ -1,4 +1,4 @@
-#include "agent/wire/device_key.h"
+#include "state/driver/device_key.h"
 
 #include <errno.h>
 #include <stdio.h>

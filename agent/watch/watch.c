@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/watch/contact.h"
+#include "agent/watch/listing.h"
 #include "agent/wire/protocol.h"
-#include "remote/watch/contact.h"
-#include "remote/watch/listing.h"
 #include "state/base/clock.h"
 #include "state/driver/served.h"
 

@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_WIRE_INVENTORY_H
-#define RESEAT_AGENT_WIRE_INVENTORY_H
+#ifndef RESEAT_STATE_DRIVER_INVENTORY_H
+#define RESEAT_STATE_DRIVER_INVENTORY_H
 
 #include <stdbool.h>
 #include <stddef.h>

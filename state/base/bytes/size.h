@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_WIRE_SIZE_H
-#define RESEAT_AGENT_WIRE_SIZE_H
+#ifndef RESEAT_STATE_BASE_BYTES_SIZE_H
+#define RESEAT_STATE_BASE_BYTES_SIZE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "agent/wire/size.h"
+#include "state/base/bytes/size.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_WIRE_DEVICE_KEY_H
-#define RESEAT_AGENT_WIRE_DEVICE_KEY_H
+#ifndef RESEAT_STATE_DRIVER_DEVICE_KEY_H
+#define RESEAT_STATE_DRIVER_DEVICE_KEY_H
 
 #include "state/driver/driver.h"
 

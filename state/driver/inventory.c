@@ -1,4 +1,4 @@
-#include "agent/wire/inventory.h"
+#include "state/driver/inventory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "remote/watch/contact.h"
+#include "agent/watch/contact.h"
 
 #include <errno.h>
 #include <stdarg.h>
