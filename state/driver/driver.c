@@ -11,7 +11,6 @@
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
 #include "state/base/log.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/work.h"
 #include "state/driver/icd.h"
@@ -409,7 +408,6 @@ static int driver_open(const char *icd, struct driver **ret_driver)
     struct driver *driver = NULL;
     bool over = true;
     int err = 0;
-    int before = cancel_hold();
 
     for (int tries = 0; !err && over && tries < 2; tries++) {
         err = driver_find(icd, &driver);
@@ -423,7 +421,6 @@ static int driver_open(const char *icd, struct driver **ret_driver)
         driver->over = over;
         pthread_mutex_unlock(&drivers_lock);
     }
-    cancel_allow(before);
     if (err || over)
         return err ? err : -ENOENT;
     *ret_driver = driver;
