@@ -16,12 +16,64 @@
 /* Words that are looked at for all that a program pastes: some 0.1 s. */
 #define LOOKED_MAX ((size_t)1 << 26)
 
+/* All words of a source by where they stand, so that calls of a macro are found without reading all
+ * of it again. */
+struct pasting {
+    const struct kernel_source *s;
+    uint32_t *first;  /* of each bucket of words with one hash, plus one; 0: there is none */
+    uint32_t *next;   /* for each word, likewise */
+    uint32_t *around; /* for each word: the macro in whose definition it is, plus one; or 0 */
+    size_t mask;      /* of hashes */
+    size_t looked;
+};
+
 struct values {
     struct token list[VALUES_MAX];
     size_t count;
-    size_t *looked;
     bool unknown;
 };
+
+static size_t kernel_paste_hash(struct token token)
+{
+    size_t hash = token.length;
+    for (size_t i = 0; i < token.length; i++)
+        hash = hash * 31 + (unsigned char)token.text[i];
+    return hash;
+}
+
+static void kernel_paste_finish(struct pasting *p)
+{
+    free(p->first);
+    free(p->next);
+    free(p->around);
+}
+
+/* 0, -ENOMEM or -ENOTSUP: too long. */
+static int kernel_paste_begin(const struct kernel_source *s, struct pasting *ret_pasting)
+{
+    struct pasting p = {.s = s, .mask = 1};
+    if (s->count >= UINT32_MAX)
+        return -ENOTSUP;
+    while (p.mask < s->count)
+        p.mask = 2 * p.mask + 1;
+    p.first = calloc(p.mask + 1, sizeof(*p.first));
+    p.next = calloc(s->count + 1, sizeof(*p.next));
+    p.around = calloc(s->count + 1, sizeof(*p.around));
+    if (!p.first || !p.next || !p.around) {
+        kernel_paste_finish(&p);
+        return -ENOMEM;
+    }
+    for (size_t i = s->count; i-- > 0;) {
+        uint32_t *first = &p.first[kernel_paste_hash(s->tokens[i]) & p.mask];
+        p.next[i] = *first;
+        *first = (uint32_t)i + 1;
+    }
+    for (size_t u = 0; u < s->unit_count; u++)
+        for (size_t i = s->units[u].first - 1; s->units[u].macro && i < s->units[u].end; i++)
+            p.around[i] = (uint32_t)u + 1;
+    *ret_pasting = p;
+    return 0;
+}
 
 static void kernel_paste_add_value(struct values *values, struct token token)
 {
@@ -50,16 +102,13 @@ static int kernel_paste_parameter_of(const struct kernel_source *s, const struct
 }
 
 /* The macro in whose definition @at is, NULL where it is in none. */
-static const struct unit *kernel_paste_macro_around(const struct kernel_source *s, size_t at)
+static const struct unit *kernel_paste_macro_around(const struct pasting *p, size_t at)
 {
-    for (size_t u = 0; u < s->unit_count; u++)
-        if (s->units[u].macro && at + 1 >= s->units[u].first && at < s->units[u].end)
-            return &s->units[u];
-    return NULL;
+    return p->around[at] ? &p->s->units[p->around[at] - 1] : NULL;
 }
 
-static void kernel_paste_add_parameter(const struct kernel_source *s, const struct unit *macro,
-                                       int index, unsigned depth, struct values *values);
+static void kernel_paste_add_parameter(struct pasting *p, const struct unit *macro, int index,
+                                       unsigned depth, struct values *values);
 
 /* A word that a macro is called with, or what that stands for. */
 static void kernel_paste_add_word(const struct kernel_source *s, struct token token, unsigned depth,
@@ -81,13 +130,14 @@ static void kernel_paste_add_word(const struct kernel_source *s, struct token to
 }
 
 /* The argument of the call at @at with this index. */
-static void kernel_paste_add_argument(const struct kernel_source *s, size_t at, int index,
-                                      unsigned depth, struct values *values)
+static void kernel_paste_add_argument(struct pasting *p, size_t at, int index, unsigned depth,
+                                      struct values *values)
 {
-    *values->looked += s->unit_count;
-    const struct unit *around = kernel_paste_macro_around(s, at);
+    const struct kernel_source *s = p->s;
+    const struct unit *around = kernel_paste_macro_around(p, at);
     size_t end = around ? around->end : s->count;
     size_t close = kernel_source_behind(s, at + 1, end, "(", ")") - 1, first = at + 2, open = 0;
+    p->looked += close - at;
     if (at + 1 >= end || !token_is(s->tokens[at + 1], "(") || !token_is(s->tokens[close], ")")) {
         values->unknown = true;
         return;
@@ -108,7 +158,7 @@ static void kernel_paste_add_argument(const struct kernel_source *s, size_t at, 
     int outer =
         single && around ? kernel_paste_parameter_of(s, around, s->tokens[first], values) : -1;
     if (outer >= 0)
-        kernel_paste_add_parameter(s, around, outer, depth + 1, values);
+        kernel_paste_add_parameter(p, around, outer, depth + 1, values);
     else if (single)
         kernel_paste_add_word(s, s->tokens[first], depth, values);
     else
@@ -116,19 +166,18 @@ static void kernel_paste_add_argument(const struct kernel_source *s, size_t at, 
 }
 
 /* All that a parameter of @macro is called with. */
-static void kernel_paste_add_parameter(const struct kernel_source *s, const struct unit *macro,
-                                       int index, unsigned depth, struct values *values)
+static void kernel_paste_add_parameter(struct pasting *p, const struct unit *macro, int index,
+                                       unsigned depth, struct values *values)
 {
-    *values->looked += s->count;
-    values->unknown = values->unknown || depth == CALLS_DEEP || *values->looked > LOOKED_MAX;
-    for (size_t i = 0; i < s->count && !values->unknown; i++) {
-        const struct unit *around = NULL;
-        if (!token_same(s->tokens[i], macro->name))
-            continue;
-        around = kernel_paste_macro_around(s, i);
+    values->unknown = values->unknown || depth == CALLS_DEEP;
+    for (uint32_t i = p->first[kernel_paste_hash(macro->name) & p->mask]; i && !values->unknown;
+         i = p->next[i - 1]) {
+        const struct unit *around = kernel_paste_macro_around(p, i - 1);
+        values->unknown = ++p->looked > LOOKED_MAX;
         /* Not where it is defined. */
-        if (!around || i + 1 != around->first)
-            kernel_paste_add_argument(s, i, index, depth, values);
+        if (!values->unknown && token_same(p->s->tokens[i - 1], macro->name) &&
+            (!around || i != around->first))
+            kernel_paste_add_argument(p, i - 1, index, depth, values);
     }
 }
 
@@ -142,13 +191,13 @@ static size_t kernel_paste_end(const struct kernel_source *s, size_t at, size_t 
 
 /* Put each value of the part at @at behind each of the words so far, which are in one text with
  * blanks between. 0, -ENOMEM, or -ENOTSUP where the values are not known. */
-static int kernel_paste_part(const struct kernel_source *s, const struct unit *macro, size_t at,
-                             size_t *looked, char **words)
+static int kernel_paste_part(struct pasting *p, const struct unit *macro, size_t at, char **words)
 {
-    struct values values = {.looked = looked};
+    const struct kernel_source *s = p->s;
+    struct values values = {0};
     int index = kernel_paste_parameter_of(s, macro, s->tokens[at], &values);
     if (index >= 0)
-        kernel_paste_add_parameter(s, macro, index, 0, &values);
+        kernel_paste_add_parameter(p, macro, index, 0, &values);
     else
         kernel_paste_add_value(&values, s->tokens[at]);
     size_t size = 0, count = 0;
@@ -185,9 +234,9 @@ static bool kernel_paste_makes_calls(const struct kernel_source *s, const char *
 }
 
 /* Write to @out what @macro pastes, as another definition of it that has all those words. */
-static int kernel_paste_in(const struct kernel_source *s, const struct unit *macro, size_t *looked,
-                           FILE *out)
+static int kernel_paste_in(struct pasting *p, const struct unit *macro, FILE *out)
 {
+    const struct kernel_source *s = p->s;
     int err = 0;
     for (size_t i = macro->body; !err && i < macro->end; i++) {
         size_t end = kernel_paste_end(s, i, macro->end);
@@ -200,7 +249,7 @@ static int kernel_paste_in(const struct kernel_source *s, const struct unit *mac
         }
         err = words ? 0 : -ENOMEM;
         for (size_t at = i; !err && at < end; at += 2)
-            err = kernel_paste_part(s, macro, at, looked, &words);
+            err = kernel_paste_part(p, macro, at, &words);
         if (!err && kernel_paste_makes_calls(s, words))
             err = -ENOTSUP;
         if (!err)
@@ -213,13 +262,14 @@ static int kernel_paste_in(const struct kernel_source *s, const struct unit *mac
 
 int kernel_paste(const struct kernel_source *s, char **ret_text, size_t *ret_size)
 {
-    size_t looked = 0;
-    int err = 0;
+    struct pasting p;
+    int err = kernel_paste_begin(s, &p);
+    if (err)
+        return err;
     FILE *out = open_memstream(ret_text, ret_size);
-    if (!out)
-        return -ENOMEM;
-    for (size_t u = 0; u < s->unit_count && !err; u++)
+    for (size_t u = 0; out && u < s->unit_count && !err; u++)
         if (s->units[u].macro)
-            err = kernel_paste_in(s, &s->units[u], &looked, out);
-    return fclose(out) != 0 || !*ret_text ? -ENOMEM : err;
+            err = kernel_paste_in(&p, &s->units[u], out);
+    kernel_paste_finish(&p);
+    return !out || fclose(out) != 0 || !*ret_text ? -ENOMEM : err;
 }
