@@ -7,7 +7,6 @@
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/threads/fork.h"
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/work.h"
 #include "state/checkpoint/lease_renewer.h"
@@ -31,13 +30,6 @@ static struct {
     struct image_known known;
     bool keeps; /* a snapshot */
 } last;
-
-static void checkpoint_in_child(void)
-{
-    long_lock_init(&residency_token);
-}
-
-FORK_PART = {.rank = FORK_TABLE, .in_child = checkpoint_in_child};
 
 static const struct checkpoint_partner *_Atomic partner;
 
