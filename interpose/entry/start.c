@@ -28,7 +28,6 @@
 #include "state/base/threads/work.h"
 #include "state/budget/budget.h"
 #include "state/command/watch.h"
-#include "state/driver/isolated.h"
 #include "state/driver/links.h"
 #include "state/driver/served.h"
 #include "state/library/library.h"

@@ -15,7 +15,7 @@
 #include "policy/settings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
-#include "state/driver/isolated.h"
+#include "state/driver/served.h"
 
 /* Listing devices for the first time starts every driver of the machine. */
 #define REGISTER_MS     60000

@@ -1,7 +1,7 @@
 #ifndef RESEAT_REMOTE_DRIVER_SERVERS_ISOLATE_H
 #define RESEAT_REMOTE_DRIVER_SERVERS_ISOLATE_H
 
-#include "state/driver/isolated.h"
+#include "state/driver/served.h"
 
 /* What reseat's engine asks for by clGetExtensionFunctionAddress(). */
 
