@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/thread_own.h"
@@ -46,9 +45,7 @@ unsigned aware_due(uint32_t vdev)
 
 void aware_wait(uint64_t until_ns)
 {
-    int before = cancel_hold();
-    clock_wait(&aware.changed, &aware.lock, until_ns);
-    cancel_allow(before);
+    (void)clock_wait(&aware.changed, &aware.lock, until_ns);
 }
 
 /* ---- the thread that calls the program back ---- */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/budget/budget.h"

@@ -1,7 +1,6 @@
 #include "interpose/control/control_trace.h"
 
 #include "state/base/span.h"
-#include "state/base/threads/fork.h"
 
 /* The engine keeps what comes in a few turns. */
 #define TURN_MS    20
@@ -87,10 +86,3 @@ void control_trace_drop(void)
     span_stop();
     trace.on = false;
 }
-
-static void control_trace_in_child(void)
-{
-    trace.on = false;
-}
-
-FORK_PART = {.rank = FORK_TABLE, .in_child = control_trace_in_child};

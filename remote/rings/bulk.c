@@ -11,8 +11,8 @@
 #include "remote/rings/process.h"
 #include "state/base/cleanup.h"
 #include "state/base/memory/pages.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
 
 /* A hole between blocks. */
 struct hole {

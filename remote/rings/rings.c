@@ -8,9 +8,9 @@
 #include "remote/rings/area.h"
 #include "remote/rings/process.h"
 #include "state/base/clock.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/long_lock.h"
+#include "state/base/threads/thread.h"
 
 /* At the beginning of the area; behind it the rings, each with a page of its own in front. */
 struct shared {

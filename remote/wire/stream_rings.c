@@ -10,7 +10,6 @@
 #include "remote/rings/lookout.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/tsan.h"
 

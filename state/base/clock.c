@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "state/base/threads/thread.h"
+
 /* What a process that was restored from an image adds to its host's clock. */
 static _Atomic uint64_t ahead;
 /* A kernel that waits until some time is not told that the clock is another: it waits no longer. */
@@ -50,12 +52,13 @@ uint64_t clock_wall_ms(void)
 int clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
-    if (deadline_ns == 0)
-        return pthread_cond_wait(cond, lock);
     bool far = deadline_ns > now && deadline_ns - now > WAIT_NS;
     uint64_t at = far ? now + WAIT_NS : deadline_ns, shift = atomic_load(&ahead);
     const struct timespec until = clock_timespec(at > shift ? at - shift : 0);
-    int error = pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
+    int before = cancel_hold();
+    int error = deadline_ns == 0 ? pthread_cond_wait(cond, lock)
+                                 : pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
+    cancel_allow(before);
     return far && error == ETIMEDOUT ? 0 : error;
 }
 

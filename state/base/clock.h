@@ -37,8 +37,9 @@ void clock_resume(uint64_t last_ns);
 /** What another process of the host, which was not restored, calls @host_ns. */
 uint64_t clock_of_host(uint64_t host_ns);
 
-/** Wait for @cond, whose lock the caller holds, until @deadline_ns; 0: for ever. 0 (also for
- *  nothing, as pthread_cond_wait) or ETIMEDOUT. */
+/** Wait for @cond, whose lock the caller holds, until @deadline_ns; 0: for ever. A thread that is
+ * canceled meanwhile goes on waiting: this is no cancellation point. 0 (also for nothing, as
+ * pthread_cond_wait) or ETIMEDOUT. */
 int clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns);
 /** Take @lock, which is held for a moment only, unless a thread that is stopped holds it: 0, or
  * EBUSY at @deadline_ns. By looking again and again: pthread_mutex_clocklock is unknown to

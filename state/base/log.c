@@ -14,7 +14,7 @@
 #include "state/base/bytes/text.h"
 #include "state/base/files/own_file.h"
 #include "state/base/files/owned.h"
-#include "state/base/threads/cancel.h"
+#include "state/base/threads/thread.h"
 
 #define LINE_MAX_BYTES 1024
 

@@ -7,8 +7,6 @@
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/threads/cancel.h"
-#include "state/base/threads/fork.h"
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/work.h"
 #include "state/checkpoint/lease_renewer.h"
@@ -32,13 +30,6 @@ static struct {
     struct image_known known;
     bool keeps; /* a snapshot */
 } last;
-
-static void checkpoint_in_child(void)
-{
-    long_lock_init(&residency_token);
-}
-
-FORK_PART = {.rank = FORK_TABLE, .in_child = checkpoint_in_child};
 
 static const struct checkpoint_partner *_Atomic partner;
 
@@ -339,7 +330,6 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
 {
     struct making m = {.request = request, .report = ret_report};
     uint64_t begun = clock_now_ns();
-    int before = cancel_hold();
     *ret_report = (struct checkpoint_report){0};
     int error = -ETIMEDOUT;
     if (long_lock_take(&residency_token, request->deadline_ns)) {
@@ -353,7 +343,6 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
         long_lock_release(&residency_token);
     }
     image_manifest_finish(&m.manifest);
-    cancel_allow(before);
     ret_report->result = error == -ENOTSUP ? MOVE_REFUSED : move_result_of(error);
     ret_report->total_ns = clock_now_ns() - begun;
     if (error && !ret_report->reason[0])
@@ -365,9 +354,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
 
 void checkpoint_end(void)
 {
-    int before = cancel_hold();
     (void)long_lock_take(&residency_token, 0);
     checkpoint_let_go();
     long_lock_release(&residency_token);
-    cancel_allow(before);
 }

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "state/base/memory/pages.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/gate.h"
 #include "state/base/threads/long_lock.h"
+#include "state/base/threads/thread.h"
 #include "state/checkpoint/lease_renewer.h"
 #include "state/image/image_read.h"
 #include "state/memory/compare.h"

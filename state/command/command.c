@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/cancel.h"
+#include "state/base/threads/thread.h"
 #include "state/command/elsewhere.h"
 #include "state/command/journal.h"
 #include "state/command/residency_token.h"

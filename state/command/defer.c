@@ -3,8 +3,8 @@
 
 #include "state/base/clock.h"
 #include "state/base/threads/callback.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
 #include "state/command/elsewhere.h"
 #include "state/command/journal.h"
 #include "state/command/parts.h"

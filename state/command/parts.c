@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/command/command.h"
 #include "state/command/watch.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/threads/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 #include "state/command/command.h"
 #include "state/command/parts.h"
@@ -35,7 +35,7 @@ static void queue_begin_beside_others(void)
     pthread_mutex_lock(&engine_lock);
     queue_count++;
     while (alone_count != 0)
-        pthread_cond_wait(&engine_changed, &engine_lock);
+        (void)clock_wait(&engine_changed, &engine_lock, 0);
     pthread_mutex_unlock(&engine_lock);
 }
 
@@ -152,9 +152,7 @@ cl_int queue_create(struct context *context, struct vdev *vdev,
         return CL_OUT_OF_HOST_MEMORY;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     unsigned tries = 0;
-    int before = cancel_hold();
     queue_begin_beside_others();
-    cancel_allow(before);
     queue->context = context;
     queue->vdev = vdev;
     queue->vdev_index = context_vdev_index(context, vdev);

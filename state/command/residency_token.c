@@ -1,6 +1,6 @@
 #include "state/command/residency_token.h"
 
-#include "state/base/threads/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 
 static struct {
@@ -22,14 +22,12 @@ bool residency_token_has(const struct command *command)
 
 void residency_token_take(struct command *command)
 {
-    int before = cancel_hold();
     pthread_mutex_lock(&residency_token.lock);
     while (!residency_token_has(command) && residency_token.current != 0)
-        pthread_cond_wait(&residency_token.free, &residency_token.lock);
+        (void)clock_wait(&residency_token.free, &residency_token.lock, 0);
     if (residency_token.current == 0)
         residency_token.current = command->residency_token = ++residency_token.last;
     pthread_mutex_unlock(&residency_token.lock);
-    cancel_allow(before);
 }
 
 void residency_token_release_of(uint64_t serial)

@@ -11,11 +11,9 @@
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
 #include "state/base/log.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/work.h"
 #include "state/driver/icd.h"
-#include "state/driver/isolated.h"
 #include "state/driver/locked.h"
 #include "state/driver/rebind.h"
 #include "state/driver/served.h"
@@ -288,29 +286,13 @@ static int driver_list_devices(const struct driver *driver, const cl_platform_id
     return 0;
 }
 
-/* The one way in that every driver has (cl_khr_icd): by its extension function, or by its name. */
-static clIcdGetPlatformIDsKHR_fn driver_find_entry(void *handle)
+/* A driver's extension function, or NULL. */
+static void *driver_find_function(void *handle, const char *name)
 {
     void *(CL_API_CALL * address)(const char *);
-    clIcdGetPlatformIDsKHR_fn entry = NULL;
 
     *(void **)&address = dlsym(handle, "clGetExtensionFunctionAddress");
-    if (address)
-        *(void **)&entry = address("clIcdGetPlatformIDsKHR");
-    if (!entry)
-        *(void **)&entry = dlsym(handle, "clIcdGetPlatformIDsKHR");
-    return entry;
-}
-
-static served_leave_fn driver_find_leave(void *handle)
-{
-    void *(CL_API_CALL * address)(const char *);
-    served_leave_fn leave = NULL;
-
-    *(void **)&address = dlsym(handle, "clGetExtensionFunctionAddress");
-    if (address)
-        *(void **)&leave = address(SERVED_LEAVE);
-    return leave;
+    return address ? address(name) : NULL;
 }
 
 static int driver_library_platforms(struct driver *driver, cl_platform_id *ret_platforms,
@@ -318,6 +300,7 @@ static int driver_library_platforms(struct driver *driver, cl_platform_id *ret_p
 {
     const char *icd = driver->icd;
     clIcdGetPlatformIDsKHR_fn entry;
+    served_leave_fn leave;
     void *handle;
     cl_int status;
 
@@ -333,14 +316,18 @@ static int driver_library_platforms(struct driver *driver, cl_platform_id *ret_p
         return -ENOENT;
     }
     rebind_own_calls(handle);
-    entry = driver_find_entry(handle);
+    /* The one way in that every driver has (cl_khr_icd): by that function, or by its name. */
+    *(void **)&entry = driver_find_function(handle, "clIcdGetPlatformIDsKHR");
+    if (!entry)
+        *(void **)&entry = dlsym(handle, "clIcdGetPlatformIDsKHR");
     if (!entry) {
         log_warn("driver %s not used: it has no clIcdGetPlatformIDsKHR", icd);
         dlclose(handle);
         return -ENOENT;
     }
-    atomic_store(&driver->leave, driver_find_leave(handle));
-    atomic_store(&driver->stays, !atomic_load(&driver->leave));
+    *(void **)&leave = driver_find_function(handle, SERVED_LEAVE);
+    atomic_store(&driver->leave, leave);
+    atomic_store(&driver->stays, !leave);
     status = entry(PLATFORMS_MAX, ret_platforms, ret_count);
     if (status || !*ret_count) {
         log_info("driver %s has no platform (%d)", icd, status);
@@ -409,7 +396,6 @@ static int driver_open(const char *icd, struct driver **ret_driver)
     struct driver *driver = NULL;
     bool over = true;
     int err = 0;
-    int before = cancel_hold();
 
     for (int tries = 0; !err && over && tries < 2; tries++) {
         err = driver_find(icd, &driver);
@@ -423,7 +409,6 @@ static int driver_open(const char *icd, struct driver **ret_driver)
         driver->over = over;
         pthread_mutex_unlock(&drivers_lock);
     }
-    cancel_allow(before);
     if (err || over)
         return err ? err : -ENOENT;
     *ret_driver = driver;
@@ -595,8 +580,6 @@ int driver_leave_all(char *ret_reason, size_t size)
     if (error)
         return error;
     error = leave ? leave() : 0;
-    if (!error)
-        error = isolated_leave();
     if (!error)
         error = served_leave();
     if (error)

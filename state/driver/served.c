@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -12,11 +13,41 @@
 
 #define LIBRARY "libreseat-remote.so"
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char library[PATH_MAX]; /* Written before the first server is opened. */
+static pthread_once_t once = PTHREAD_ONCE_INIT, isolated_once = PTHREAD_ONCE_INIT;
+/* Written before the first server, or isolated driver, is opened. */
+static char library[PATH_MAX], isolated_library[PATH_MAX], isolated_server[PATH_MAX];
+
+/* What our driver has; all of one are there, or none. */
 static served_open_fn open_server;
 static served_ended_fn server_ended;
-static served_leave_fn server_leave;
+static served_leave_fn server_leave, leave_isolated;
+static isolated_open_fn open_isolated;
+static isolated_standby_fn standby_isolated;
+
+struct served_function {
+    const char *name;
+    void **at;
+};
+
+/* Load our driver, and set where its functions are. NULL, or why it cannot be used. */
+static const char *served_load_driver(const char *path, const struct served_function *functions,
+                                      size_t count)
+{
+    void *(CL_API_CALL * address)(const char *) = NULL;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    bool all = true;
+
+    if (!handle)
+        return dlerror();
+    *(void **)&address = dlsym(handle, "clGetExtensionFunctionAddress");
+    for (size_t i = 0; i < count; i++) {
+        *functions[i].at = address ? address(functions[i].name) : NULL;
+        all = all && *functions[i].at;
+    }
+    for (size_t i = 0; !all && i < count; i++)
+        *functions[i].at = NULL;
+    return all ? NULL : "our driver is another release's";
+}
 
 bool served_is_address(const char *icd)
 {
@@ -50,25 +81,16 @@ static void served_find_beside(void)
 
 static void served_load(void)
 {
-    void *(CL_API_CALL * address)(const char *) = NULL;
+    const struct served_function functions[] = {{SERVED_ENTRY, (void **)&open_server},
+                                                {SERVED_ENDED, (void **)&server_ended},
+                                                {SERVED_LEAVE, (void **)&server_leave}};
 
     if (!library[0])
         served_find_beside();
-    if (!library[0]) {
-        log_warn("devices of servers cannot be used: it is not known where the driver is");
-        return;
-    }
-    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (handle)
-        *(void **)&address = dlsym(handle, "clGetExtensionFunctionAddress");
-    if (address) {
-        *(void **)&open_server = address(SERVED_ENTRY);
-        *(void **)&server_ended = address(SERVED_ENDED);
-        *(void **)&server_leave = address(SERVED_LEAVE);
-    }
-    if (!open_server || !server_ended || !server_leave)
-        log_warn("devices of servers cannot be used: %s",
-                 handle ? "the driver is another release's" : dlerror());
+    const char *problem = library[0] ? served_load_driver(library, functions, ARRAY_SIZE(functions))
+                                     : "it is not known where the driver is";
+    if (problem)
+        log_warn("devices of servers cannot be used: %s", problem);
 }
 
 int served_open(const char *address, cl_uint room, cl_platform_id *ret_platforms,
@@ -78,7 +100,7 @@ int served_open(const char *address, cl_uint room, cl_platform_id *ret_platforms
     if (getauxval(AT_SECURE))
         return -ENOENT;
     pthread_once(&once, served_load);
-    if (!open_server || !server_ended || !server_leave)
+    if (!open_server)
         return -ENOENT;
     int error = open_server(address, room, ret_platforms, ret_count);
     return error == -ENOMEM ? error : error ? -ENOENT : 0;
@@ -86,10 +108,55 @@ int served_open(const char *address, cl_uint room, cl_platform_id *ret_platforms
 
 int served_leave(void)
 {
-    return server_leave ? server_leave() : 0;
+    int error = leave_isolated ? leave_isolated() : 0;
+    return error == 0 && server_leave ? server_leave() : error;
 }
 
 bool served_ended(cl_platform_id platform)
 {
     return server_ended(platform);
+}
+
+void isolated_init(void)
+{
+    const char *driver = getenv(ISOLATED_ENV_DRIVER), *server = getenv(ISOLATED_ENV_SERVER);
+
+    if (getauxval(AT_SECURE) || !driver || driver[0] != '/' || !server ||
+        strlen(driver) >= sizeof(isolated_library) || strlen(server) >= sizeof(isolated_server))
+        return;
+    strcpy(isolated_library, driver);
+    strcpy(isolated_server, server);
+}
+
+bool isolated_is_on(void)
+{
+    return isolated_library[0] != '\0';
+}
+
+static void isolated_load(void)
+{
+    const struct served_function functions[] = {{ISOLATED_ENTRY, (void **)&open_isolated},
+                                                {ISOLATED_STANDBY, (void **)&standby_isolated},
+                                                {SERVED_LEAVE, (void **)&leave_isolated}};
+    const char *problem = served_load_driver(isolated_library, functions, ARRAY_SIZE(functions));
+
+    if (problem)
+        log_error("drivers cannot be opened in another process: %s", problem);
+}
+
+int isolated_open(const char *icd, cl_uint room, cl_platform_id *ret_platforms, cl_uint *ret_count)
+{
+    pthread_once(&isolated_once, isolated_load);
+    int error = open_isolated ? open_isolated(isolated_server, icd, room, ret_platforms, ret_count)
+                              : -ENOSYS;
+    if (error)
+        log_warn("driver %s not used: %s opens it for nobody (%s)", icd, isolated_server,
+                 strerror(-error));
+    return error ? -ENOENT : 0;
+}
+
+void isolated_standby(cl_platform_id platform, bool wanted)
+{
+    if (standby_isolated)
+        standby_isolated(platform, wanted);
 }

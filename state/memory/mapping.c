@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "state/base/threads/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 #include "state/memory/mapping_priv.h"
 
@@ -223,12 +223,10 @@ void map_visit_end(struct memory *root)
 
 void map_visit_await(struct memory *root)
 {
-    int before = cancel_hold();
     pthread_mutex_lock(&lock);
     while (root->visited)
-        pthread_cond_wait(&visit_ended, &lock);
+        (void)clock_wait(&visit_ended, &lock, 0);
     pthread_mutex_unlock(&lock);
-    cancel_allow(before);
 }
 
 bool map_written(struct memory *root)

@@ -10,7 +10,6 @@
 #include "state/base/files/owned.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/work.h"
 #include "state/budget/budget.h"
 #include "state/command/journal.h"
@@ -485,7 +484,6 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
     struct device *device = NULL;
     if (target && driver_open_device(target, &device) != 0)
         return -ENOENT;
-    int before = cancel_hold();
     int error = move_lock_until(deadline_ns, false) ? 0 : -ETIMEDOUT;
     if (error == 0) {
         /* Once the process ends, what there is goes with it. */
@@ -493,7 +491,6 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
         work_end();
         move_unlock();
     }
-    cancel_allow(before);
     return error;
 }
 
@@ -516,10 +513,8 @@ static void move_trace_whole(const struct move_request *request, uint64_t begun,
 void move_run(const struct move_request *request, struct move_report *ret_report)
 {
     uint64_t start = clock_now_ns();
-    int before = cancel_hold();
     memset(ret_report, 0, sizeof(*ret_report));
     reconfigure_run(request, ret_report);
-    cancel_allow(before);
     ret_report->total_ns = clock_now_ns() - start;
     move_trace_whole(request, start, ret_report);
     log_info("%s to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",

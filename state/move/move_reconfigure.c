@@ -7,7 +7,6 @@
 #include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/threads/fork.h"
 #include "state/budget/budget.h"
 #include "state/memory/memory.h"
 #include "state/move/move_priv.h"
@@ -263,11 +262,3 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
     if (report->result == MOVE_DONE && !request->dry_run)
         partner->told(request, MOVE_NEWS_MOVED);
 }
-
-static void move_reconfigure_in_child(void)
-{
-    saved.list = NULL;
-    saved.count = 0;
-}
-
-FORK_PART = {.rank = FORK_TABLE, .in_child = move_reconfigure_in_child};

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/command/command.h"
@@ -112,11 +111,3 @@ void move_undo(struct move *move)
         vacant = entry->context->at[entry->to];
     }
 }
-
-static void move_undo_in_child(void)
-{
-    vacant = NULL;
-    releasing = false;
-}
-
-FORK_PART = {.rank = FORK_TABLE, .in_child = move_undo_in_child};

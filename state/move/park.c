@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/gate.h"
 #include "state/base/threads/work.h"
 #include "state/move/move_priv.h"
@@ -70,7 +69,6 @@ static int park(uint64_t deadline_ns, char *ret_reason, size_t size)
 
 int park_begin(uint64_t deadline_ns, char *ret_reason, size_t size)
 {
-    int before = cancel_hold();
     ret_reason[0] = '\0';
     if (!deadline_ns)
         deadline_ns = clock_now_ns() + PARK_NS;
@@ -82,7 +80,6 @@ int park_begin(uint64_t deadline_ns, char *ret_reason, size_t size)
         else
             parked_ns = clock_now_ns();
     }
-    cancel_allow(before);
     if (error && !ret_reason[0])
         (void)!snprintf(ret_reason, size, "%s", strerror(-error));
     return error;

@@ -10,7 +10,6 @@
 #include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/work.h"
 #include "state/image/image_graph.h"
@@ -322,7 +321,6 @@ static int stored_put_image(struct storing *s)
 void stored_put(const struct stored_request *request, struct stored_report *ret_report)
 {
     struct storing s = {.request = request, .report = ret_report};
-    int before = cancel_hold();
     *ret_report = (struct stored_report){0};
     int error = -ETIMEDOUT;
     if (move_lock_until(request->deadline_ns, false)) {
@@ -331,7 +329,6 @@ void stored_put(const struct stored_request *request, struct stored_report *ret_
         stored_let_go(&s);
         move_unlock();
     }
-    cancel_allow(before);
     ret_report->result = move_result_of(error);
     if (error && !ret_report->reason[0])
         (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "%s", strerror(-error));

@@ -6,8 +6,8 @@
 
 #include "state/base/clock.h"
 #include "state/base/threads/callback.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
 #include "state/object/retry.h"
 #include "state/object/sub_device.h"
 
@@ -182,12 +182,10 @@ void context_enter_slow(struct context *context, uint32_t vdevs)
 {
     while (context_suspended(context, vdevs)) {
         gate_leave();
-        int before = cancel_hold();
         pthread_mutex_lock(&wake_lock);
         while (context_suspended(context, vdevs))
-            pthread_cond_wait(&woken, &wake_lock);
+            (void)clock_wait(&woken, &wake_lock, 0);
         pthread_mutex_unlock(&wake_lock);
-        cancel_allow(before);
         gate_enter();
     }
 }
@@ -205,12 +203,10 @@ static bool context_vdevs_placed(cl_uint count, struct vdev *const *vdevs,
 
 void vdevs_wait(cl_uint count, struct vdev *const *vdevs, struct device **ret_devices)
 {
-    int before = cancel_hold();
     pthread_mutex_lock(&wake_lock);
     while (!context_vdevs_placed(count, vdevs, ret_devices))
-        pthread_cond_wait(&woken, &wake_lock);
+        (void)clock_wait(&woken, &wake_lock, 0);
     pthread_mutex_unlock(&wake_lock);
-    cancel_allow(before);
 }
 
 bool vdev_is_lost(const struct vdev *vdev)

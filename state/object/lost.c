@@ -6,7 +6,6 @@
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/work.h"
-#include "state/driver/isolated.h"
 #include "state/driver/lost_calls.h"
 #include "state/driver/served.h"
 #include "state/object/await.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "state/base/log.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 #include "state/program/kernel_priv.h"

@@ -2,11 +2,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "state/base/array.h"
+#include "state/program/kernel_paste.h"
 
 /* As compilers have it: with "$", and letters of all alphabets. */
 static bool kernel_source_is_word(char c)
@@ -45,10 +45,14 @@ bool token_is_one_of(struct token token, const char *const *words, size_t count)
     return false;
 }
 
+bool token_is_word(struct token token)
+{
+    return token.length > 0 && kernel_source_is_word(*token.text);
+}
+
 bool token_is_name(struct token token)
 {
-    return token.length > 0 && kernel_source_is_word(*token.text) &&
-           !isdigit((unsigned char)*token.text);
+    return token_is_word(token) && !isdigit((unsigned char)*token.text);
 }
 
 bool token_is_attribute(struct token token)
@@ -552,228 +556,12 @@ static void kernel_source_sort_units(struct kernel_source *s)
         qsort(s->units, s->unit_count, sizeof(s->units[0]), kernel_source_by_name);
 }
 
-/* ---- pasted names ---- */
-
-/*
- * What "a##b" in a macro makes is found from all that the macro is called with anywhere. That has
- * to be one word, a macro of one word, or a parameter of another macro; where it is anything else,
- * what is pasted is not known, and nothing of the program is cut.
- */
-#define PASTED_MAX 256
-#define VALUES_MAX 64
-#define CALLS_DEEP 16
-/* Words that are looked at for all that a program pastes: some 0.1 s. */
-#define LOOKED_MAX ((size_t)1 << 26)
-
-struct values {
-    struct token list[VALUES_MAX];
-    size_t count;
-    size_t *looked;
-    bool unknown;
-};
-
-static void kernel_source_add_value(struct values *values, struct token token)
-{
-    for (size_t i = 0; i < values->count; i++)
-        if (token_same(values->list[i], token))
-            return;
-    values->unknown = values->unknown || values->count == VALUES_MAX ||
-                      (token.length > 0 && !kernel_source_is_word(*token.text));
-    if (!values->unknown)
-        values->list[values->count++] = token;
-}
-
-/* Which parameter of @macro it is, or -1. Those of macros that take any number are not told apart.
- */
-static int kernel_source_parameter_of(const struct kernel_source *s, const struct unit *macro,
-                                      struct token name, struct values *values)
-{
-    int index = 0, found = -1;
-    for (size_t i = macro->first; i < macro->body; i++) {
-        values->unknown = values->unknown || token_is(s->tokens[i], ".");
-        if (token_same(s->tokens[i], name))
-            found = index;
-        index += token_is(s->tokens[i], ",");
-    }
-    return found;
-}
-
-/* The macro in whose definition @at is, NULL where it is in none. */
-static const struct unit *kernel_source_macro_around(const struct kernel_source *s, size_t at)
-{
-    for (size_t u = 0; u < s->unit_count; u++)
-        if (s->units[u].macro && at + 1 >= s->units[u].first && at < s->units[u].end)
-            return &s->units[u];
-    return NULL;
-}
-
-static void kernel_source_add_parameter(const struct kernel_source *s, const struct unit *macro,
-                                        int index, unsigned depth, struct values *values);
-
-/* A word that a macro is called with, or what that stands for. */
-static void kernel_source_add_word(const struct kernel_source *s, struct token token,
-                                   unsigned depth, struct values *values)
-{
-    kernel_source_add_value(values, token);
-    size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
-    for (; u < s->unit_count && token_same(s->units[u].name, token); u++) {
-        const struct unit *macro = &s->units[u];
-        size_t size = macro->end - macro->body;
-        if (!macro->macro || macro->body != macro->first)
-            continue;
-        values->unknown = values->unknown || size > 1 || depth == CALLS_DEEP;
-        if (size == 0)
-            kernel_source_add_value(values, (struct token){"", 0});
-        else if (!values->unknown)
-            kernel_source_add_word(s, s->tokens[macro->body], depth + 1, values);
-    }
-}
-
-/* The argument of the call at @at with this index. */
-static void kernel_source_add_argument(const struct kernel_source *s, size_t at, int index,
-                                       unsigned depth, struct values *values)
-{
-    *values->looked += s->unit_count;
-    const struct unit *around = kernel_source_macro_around(s, at);
-    size_t end = around ? around->end : s->count;
-    size_t close = kernel_source_behind(s, at + 1, end, "(", ")") - 1, first = at + 2, open = 0;
-    if (at + 1 >= end || !token_is(s->tokens[at + 1], "(") || !token_is(s->tokens[close], ")")) {
-        values->unknown = true;
-        return;
-    }
-    for (size_t i = first; i < close && index > 0; i++) {
-        open += token_is(s->tokens[i], "(");
-        open -= token_is(s->tokens[i], ")");
-        if (open == 0 && token_is(s->tokens[i], ",")) {
-            index--;
-            first = i + 1;
-        }
-    }
-    bool ends = first >= close || token_is(s->tokens[first], ",");
-    bool single = !ends && (first + 1 == close || token_is(s->tokens[first + 1], ","));
-    values->unknown = values->unknown || index > 0 || (!ends && !single);
-    if (values->unknown)
-        return;
-    int outer =
-        single && around ? kernel_source_parameter_of(s, around, s->tokens[first], values) : -1;
-    if (outer >= 0)
-        kernel_source_add_parameter(s, around, outer, depth + 1, values);
-    else if (single)
-        kernel_source_add_word(s, s->tokens[first], depth, values);
-    else
-        kernel_source_add_value(values, (struct token){"", 0});
-}
-
-/* All that a parameter of @macro is called with. */
-static void kernel_source_add_parameter(const struct kernel_source *s, const struct unit *macro,
-                                        int index, unsigned depth, struct values *values)
-{
-    *values->looked += s->count;
-    values->unknown = values->unknown || depth == CALLS_DEEP || *values->looked > LOOKED_MAX;
-    for (size_t i = 0; i < s->count && !values->unknown; i++) {
-        const struct unit *around = NULL;
-        if (!token_same(s->tokens[i], macro->name))
-            continue;
-        around = kernel_source_macro_around(s, i);
-        /* Not where it is defined. */
-        if (!around || i + 1 != around->first)
-            kernel_source_add_argument(s, i, index, depth, values);
-    }
-}
-
-/* Behind what "##" puts together from @at on. */
-static size_t kernel_source_pasted_end(const struct kernel_source *s, size_t at, size_t end)
-{
-    while (at + 2 < end && token_is(s->tokens[at + 1], "##"))
-        at += 2;
-    return at + 1;
-}
-
-/* Put each value of the part at @at behind each of the words so far, which are in one text with
- * blanks between. 0, -ENOMEM, or -ENOTSUP where the values are not known. */
-static int kernel_source_paste_part(const struct kernel_source *s, const struct unit *macro,
-                                    size_t at, size_t *looked, char **words)
-{
-    struct values values = {.looked = looked};
-    int index = kernel_source_parameter_of(s, macro, s->tokens[at], &values);
-    if (index >= 0)
-        kernel_source_add_parameter(s, macro, index, 0, &values);
-    else
-        kernel_source_add_value(&values, s->tokens[at]);
-    size_t size = 0, count = 0;
-    char *text = NULL;
-    FILE *out = values.unknown ? NULL : open_memstream(&text, &size);
-    for (const char *word = *words, *next; out && word; word = next ? next + 1 : NULL) {
-        next = strchr(word, ' ');
-        for (size_t v = 0; v < values.count; v++, count++)
-            fprintf(out, "%s%.*s%.*s", count ? " " : "", (int)strcspn(word, " "), word,
-                    (int)values.list[v].length, values.list[v].text);
-    }
-    int err = out && fclose(out) == 0 && text ? 0 : values.unknown ? -ENOTSUP : -ENOMEM;
-    if (!err && count > PASTED_MAX)
-        err = -ENOTSUP;
-    free(*words);
-    *words = err ? NULL : text;
-    if (err)
-        free(text);
-    return err;
-}
-
-/* Is one of them a macro with parameters? What stands for those is not seen then. */
-static bool kernel_source_makes_calls(const struct kernel_source *s, const char *words)
-{
-    bool any = false;
-    while (*words && !any) {
-        const struct token word = {words, strcspn(words, " ")};
-        size_t u = kernel_source_find(s, word);
-        for (; u < s->unit_count && token_same(s->units[u].name, word); u++)
-            any = any || (s->units[u].macro && s->units[u].body != s->units[u].first);
-        words += word.length + (words[word.length] == ' ');
-    }
-    return any;
-}
-
-/* Write to @out what @macro pastes, as another definition of it that has all those words. */
-static int kernel_source_paste_in(const struct kernel_source *s, const struct unit *macro,
-                                  size_t *looked, FILE *out)
-{
-    int err = 0;
-    for (size_t i = macro->body; !err && i < macro->end; i++) {
-        size_t end = kernel_source_pasted_end(s, i, macro->end);
-        char *words = end > i + 1 ? strdup("") : NULL;
-        if (token_is(s->tokens[i], "##"))
-            err = -ENOTSUP;
-        if (end == i + 1 || err) {
-            free(words);
-            continue;
-        }
-        err = words ? 0 : -ENOMEM;
-        for (size_t at = i; !err && at < end; at += 2)
-            err = kernel_source_paste_part(s, macro, at, looked, &words);
-        if (!err && kernel_source_makes_calls(s, words))
-            err = -ENOTSUP;
-        if (!err)
-            fprintf(out, "#define %.*s %s\n", (int)macro->name.length, macro->name.text, words);
-        free(words);
-        i = end - 1;
-    }
-    return err;
-}
-
-/* Sorted before and after. */
+/* What macros paste together, as text of its own. Sorted before and after. */
 static int kernel_source_add_pasted(struct kernel_source *s)
 {
     char *text = NULL;
-    size_t size = 0, looked = 0;
-    int err = 0;
-    FILE *out = open_memstream(&text, &size);
-    if (!out)
-        return -ENOMEM;
-    for (size_t u = 0; u < s->unit_count && !err; u++)
-        if (s->units[u].macro)
-            err = kernel_source_paste_in(s, &s->units[u], &looked, out);
-    if (fclose(out) != 0 || !text)
-        err = -ENOMEM;
+    size_t size = 0;
+    int err = kernel_paste(s, &text, &size);
     if (err == -ENOTSUP) {
         kernel_source_refuse(s, "its source pastes names together that cannot be read");
         err = 0;

@@ -23,6 +23,8 @@ bool token_begins(struct token token, const char *word);
 bool token_same(struct token a, struct token b);
 bool token_is_one_of(struct token token, const char *const *words, size_t count);
 #define IS_ONE_OF(token, words) token_is_one_of(token, words, ARRAY_SIZE(words))
+/** Of letters and digits, rather than a sign. */
+bool token_is_word(struct token token);
 /** A word that begins with no digit. */
 bool token_is_name(struct token token);
 bool token_is_attribute(struct token token);

@@ -6,7 +6,6 @@
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/program/program_priv.h"
@@ -244,12 +243,11 @@ void program_cut_start(struct program *program, int vdev)
 
 void program_cut_await(struct program *program, uint64_t deadline_ns)
 {
-    int before = cancel_hold(), error = 0;
+    int error = 0;
     pthread_mutex_lock(&program->lock);
     while (atomic_load(&program->details->cutting) && error == 0)
         error = clock_wait(&program->details->built, &program->lock, deadline_ns);
     pthread_mutex_unlock(&program->lock);
-    cancel_allow(before);
 }
 
 void program_cut_begin(struct program *program)

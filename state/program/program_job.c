@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
@@ -21,12 +21,10 @@
 
 void program_settle(struct program *program)
 {
-    int before = cancel_hold();
     pthread_mutex_lock(&program->lock);
     while (program->details->building)
-        pthread_cond_wait(&program->details->built, &program->lock);
+        (void)clock_wait(&program->details->built, &program->lock, 0);
     pthread_mutex_unlock(&program->lock);
-    cancel_allow(before);
 }
 
 /* Copies of the names, and a hold on each part. */

@@ -13,7 +13,7 @@
 #include "state/base/threads/work.h"
 #include "state/budget/budget.h"
 #include "state/command/journal.h"
-#include "state/driver/isolated.h"
+#include "state/driver/served.h"
 #include "state/move/move.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"

@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <strings.h>
 
-#include "state/base/threads/fork.h"
 #include "state/transfer/transfer_priv.h"
 
 /* So long a span of chunks is at least, so that there are never more of them than a ring of spans
@@ -90,11 +89,3 @@ void trace_end(const struct transfer *transfer, struct slot *slot)
         transfer_trace_put_steps(transfer, slot, now);
     trace_flush(transfer, slot);
 }
-
-/* The transfers of other threads are the parent's. */
-static void transfer_trace_in_child(void)
-{
-    atomic_store(&ids, 0);
-}
-
-FORK_PART = {.rank = FORK_TABLE, .in_child = transfer_trace_in_child};

@@ -19,7 +19,6 @@
 #include "remote/rings/area.h"
 #include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
-#include "state/driver/isolated.h"
 #include "state/driver/served.h"
 #include "tests/remote/seat.h"
 

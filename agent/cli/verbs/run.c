@@ -16,7 +16,7 @@
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
 #include "state/driver/device_key.h"
-#include "state/driver/isolated.h"
+#include "state/driver/served.h"
 
 /* Listing devices for the first time starts every driver of the machine. */
 #define REGISTER_MS     60000

@@ -2,7 +2,6 @@
 #define RESEAT_REMOTE_DRIVER_SERVERS_SERVERS_H
 
 #include "remote/driver/session/session.h"
-#include "state/driver/isolated.h"
 #include "state/driver/served.h"
 
 /** The platforms of the servers that the environment names, after connecting at the first call. */

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/thread_own.h"

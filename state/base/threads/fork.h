@@ -4,9 +4,16 @@
 #include <pthread.h>
 
 /*
- * The program forks. The child has the thread that forked, and of the others what they were in the
- * middle of. Each module with a lock, a thread or anything else that is one process's says so
- * beside it, with FORK_PART, and nowhere else.
+ * The program forks. A child that was forked before the program used OpenCL is a program like any
+ * other. One that was forked later may execute another program, exit, ask what is known of the
+ * objects that it inherited, retain and release them, and defer commands; calls that reach a driver
+ * do what the driver does in a child, which natively is little. It has no agent: nothing in it is
+ * moved, made ready, protected, checkpointed or traced. What other threads were doing at the fork
+ * is the parent's.
+ *
+ * So no call may find a lock that a thread of the parent's had, or wait for such a thread. A module
+ * with a lock, a thread or a descriptor that calls in a child may meet says so beside it, with
+ * FORK_PART; what only movers and the agent's requests use needs none.
  *
  * Before a fork all locks are taken that nobody keeps for long, in the order gate, table, object;
  * so what they guard is whole in the child. Locks that are kept while a driver is waited for are

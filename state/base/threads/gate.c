@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/cancel.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/long_lock.h"
+#include "state/base/threads/thread.h"
 
 _Atomic uint32_t gate_closed;
 

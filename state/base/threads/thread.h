@@ -6,6 +6,36 @@
 
 #include "state/base/compiler.h"
 
+/*
+ * No thread of ours is ever canceled by us. The program may cancel its own (pthread_cancel), which
+ * then end at the next call that waits, reads or writes: within a call of OpenCL, that may be ours
+ * or its driver's, with our locks held. So whatever of a program's thread may wait in a driver,
+ * read or write runs between cancel_hold() and cancel_allow(); clock_wait() needs neither. What
+ * nothing but the program ends, the wait for a user event, can be canceled, and cleans up after
+ * itself.
+ */
+
+/** A thread that is canceled goes on until cancel_allow(), which wants the result. Nests. The type
+ * is set too: the C library (2.36) may cancel a thread right after that refused, unless the thread
+ * is deferred. */
+static inline int cancel_hold(void)
+{
+    int state, type;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    return (state == PTHREAD_CANCEL_DISABLE ? 1 : 0) |
+           (type == PTHREAD_CANCEL_ASYNCHRONOUS ? 2 : 0);
+}
+
+static inline void cancel_allow(int before)
+{
+    int ignored;
+    if (before & 2)
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &ignored);
+    if (!(before & 1))
+        pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &ignored);
+}
+
 /**
  * Start a thread of ours in the program. Signals are the program's: none is delivered to it, nor to
  * what a driver starts from it, but those of faults, which the program's handlers may mend.
