@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "state/base/bytes/text.h"
 
@@ -104,6 +105,14 @@ bool member_bool(const json_t *object, const char *name)
     return json_is_true(json_object_get(object, name));
 }
 
+int output_print_members(const struct output *output, const json_t *answer, const char *names)
+{
+    json_t *object = output_object(output, STATUS_DONE);
+
+    output_add_members(object, answer, names);
+    return output_print(object, STATUS_DONE);
+}
+
 void output_add_error(json_t *object, const char *code, const char *message)
 {
     json_object_set_new(object, "error",
@@ -150,6 +159,14 @@ int output_status_of(const char *code)
     return STATUS_ROLLED_BACK;
 }
 
+const char *output_code_of(const char *result)
+{
+    return strcmp(result, RESULT_REFUSED) == 0   ? ERR_REFUSED
+           : strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED
+           : strcmp(result, RESULT_ENDED) == 0   ? ERR_GONE
+                                                 : ERR_FAILED;
+}
+
 void words_add(struct words *words, const char *format, ...)
 {
     va_list arguments;
@@ -163,6 +180,17 @@ void words_add(struct words *words, const char *format, ...)
         char *added = words->text + words->used;
         text_make_safe(added, room, added, strlen(added));
         words->used += strlen(added);
+    }
+}
+
+void words_add_names(struct words *words, const json_t *list, const char *between)
+{
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach(list, i, name)
+    {
+        words_add(words, "%s%s", i ? between : "", json_string_value(name));
     }
 }
 
@@ -268,6 +296,18 @@ const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX])
     snprintf(ret, OUTPUT_PROGRAM_MAX, "%s (pid %llu)", member_text(program, "name"),
              member_number(program, "pid"));
     return ret;
+}
+
+void output_add_users(const json_t *object, struct words *words)
+{
+    const json_t *app;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, "apps"), i, app)
+    {
+        words_add(words, "%s%s(%llu)", i ? " " : "", member_text(app, "name"),
+                  member_number(app, "pid"));
+    }
 }
 
 const char *output_place(const char *name)
@@ -379,7 +419,7 @@ void table_put(struct table *table, size_t column, const char *text)
         scols_line_set_data(table->last, column, *text ? text : "-");
 }
 
-static void output_put_limit(const json_t *entry, const char *field, char *ret, size_t size)
+static void table_limit_text(const json_t *entry, const char *field, char *ret, size_t size)
 {
     if (member_bool(entry, "drained")) {
         snprintf(ret, size, "drained");
@@ -391,6 +431,15 @@ static void output_put_limit(const json_t *entry, const char *field, char *ret, 
     }
 }
 
+static void table_date_text(uint64_t ms, char *ret, size_t size)
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm local;
+
+    if (ms && localtime_r(&seconds, &local))
+        strftime(ret, size, "%Y-%m-%d %H:%M:%S", &local);
+}
+
 void table_add(struct table *table, const json_t *entry)
 {
     if (!table || !table->lines)
@@ -398,12 +447,17 @@ void table_add(struct table *table, const json_t *entry)
     table->last = scols_table_new_line(table->lines, NULL);
     for (size_t i = 0; i < table->count; i++) {
         const char *field = table->columns[i].field;
+        struct words words = {0};
         char text[64] = "";
         if (!field)
             continue;
         switch (table->columns[i].kind) {
         case TABLE_TEXT:
             table_put(table, i, member_text(entry, field));
+            continue;
+        case TABLE_NAMES:
+            words_add_names(&words, json_object_get(entry, field), ",");
+            table_put(table, i, words.text);
             continue;
         case TABLE_NUMBER:
             snprintf(text, sizeof(text), "%llu", member_number(entry, field));
@@ -412,10 +466,15 @@ void table_add(struct table *table, const json_t *entry)
             bytes_text(member_number(entry, field), text, sizeof(text));
             break;
         case TABLE_LIMIT:
-            output_put_limit(entry, field, text, sizeof(text));
+            table_limit_text(entry, field, text, sizeof(text));
+            break;
+        case TABLE_DATE:
+            table_date_text(member_number(entry, field), text, sizeof(text));
             break;
         }
-        table_put(table, i, text);
+        /* What an entry does not say is no 0. */
+        bool said = !json_is_null(json_object_get(entry, field));
+        table_put(table, i, said ? text : "");
     }
 }
 
@@ -426,4 +485,21 @@ int table_print(struct table *table)
     scols_unref_table(table ? table->lines : NULL);
     free(table);
     return failed ? STATUS_ROLLED_BACK : output_done();
+}
+
+int output_print_list(const struct output *output, json_t *object, const char *key,
+                      const struct table_column *columns, size_t count, int status)
+{
+    const json_t *entry;
+    size_t i;
+
+    if (output->json)
+        return output_print(object, status);
+    struct table *table = table_create(columns, count);
+    json_array_foreach(json_object_get(object, key), i, entry)
+    {
+        table_add(table, entry);
+    }
+    json_decref(object);
+    return table_print(table) ? STATUS_ROLLED_BACK : status;
 }

@@ -35,7 +35,8 @@ static int agent_print_agent(const struct output *output, json_t *about, const c
 
 static int agent_show(const struct output *output, bool launch)
 {
-    const struct question question = {MSG_AGENT, "tell about itself", launch, ANSWER_MS};
+    const struct question question = {
+        .type = MSG_AGENT, .what = "tell about itself", .launch = launch, .timeout_ms = ANSWER_MS};
     struct frame frame;
     json_t *answer;
 

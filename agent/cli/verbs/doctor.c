@@ -12,8 +12,8 @@
 #include "agent/doctor/doctor.h"
 #include "state/base/cleanup.h"
 
-#define LIST_MS   30000
-#define NAMES_MAX 6
+#define LIST_MS      30000
+#define OFFERS_SHOWN 6
 
 static bool doctor_line(FILE *to, bool good, const char *what, const char *detail,
                         const char *advice)
@@ -77,7 +77,7 @@ static void doctor_say_cost(FILE *to, const struct inventory *inventory)
         if (reason->by[0] || (reason->rule != REASON_MISSING && reason->rule != REASON_LEAST &&
                               reason->rule != REASON_COMMON))
             continue;
-        if (named && extensions++ < NAMES_MAX)
+        if (named && extensions++ < OFFERS_SHOWN)
             words_add(&names, "%s%s", names.used ? ", " : "", reason->name);
         limits += reason->kind == REASON_ANSWER;
     }
@@ -99,7 +99,7 @@ static void doctor_say_cost(FILE *to, const struct inventory *inventory)
             "devices that have them\n",
             devices.text, strchr(devices.text, ',') ? "are" : "is", extensions,
             presented.devices[0]->name, names.used ? names.text : "none",
-            extensions > NAMES_MAX ? "..." : "", limits);
+            extensions > OFFERS_SHOWN ? "..." : "", limits);
     }
     presented_finish(&presented);
 }

@@ -16,17 +16,13 @@ static void explain_print_line(const char *text)
 /** Which devices do a part of its launches, and whether that came to anything. */
 static void explain_print_spread(const json_t *answer)
 {
-    const json_t *spread = json_object_get(answer, "spread"), *name;
+    const json_t *spread = json_object_get(answer, "spread");
     struct words words = {0};
-    size_t i;
 
     if (json_array_size(spread) == 0)
         return;
     words_add(&words, "its long launches are done on ");
-    json_array_foreach(spread, i, name)
-    {
-        words_add(&words, "%s%s", i ? ", " : "", json_string_value(name));
-    }
+    words_add_names(&words, spread, ", ");
     words_add(&words, " too");
     if (!member_number(answer, "slice_ns") && strcmp(member_text(answer, "state"), "starting") != 0)
         words_add(&words, ", but they are not given in pieces (reseat run --slice)");
@@ -208,7 +204,8 @@ static void explain_print_explanation(const json_t *answer)
 
 static int explain_run(struct call *call)
 {
-    static const struct question question = {MSG_EXPLAIN, "explain a program", false, EXPLAIN_MS};
+    static const struct question question = {
+        .type = MSG_EXPLAIN, .what = "explain a program", .timeout_ms = EXPLAIN_MS};
     struct frame frame;
     json_t *answer;
 

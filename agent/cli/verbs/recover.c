@@ -16,9 +16,7 @@
 
 /* Programs that a host took with it, started again from their images: once, on whichever host. */
 
-#define LOOK_NS     (50 * NS_PER_MS)
-#define TIMEOUT_MS  120000
-#define TIMEOUT_MAX 3600000
+#define LOOK_NS (50 * NS_PER_MS)
 
 struct recover {
     const char *from, *device;
@@ -48,11 +46,6 @@ struct losses {
     struct lost *lost;
     size_t count;
 };
-
-static void recover_prepare(void *options)
-{
-    ((struct recover *)options)->timeout_ms = TIMEOUT_MS;
-}
 
 static void recover_conclude(struct lost *lost, enum outcome outcome, const char *reason)
 {
@@ -377,44 +370,26 @@ static json_t *recover_loss_json(const struct lost *lost)
 
 static int recover_print(const struct losses *losses)
 {
-    static const struct table_column columns[] = {
-        {"PROGRAM"}, {"IMAGE"}, {"OUTCOME"}, {"PID", .right = true}, {"WHY"}};
-    const struct output *output = losses->output;
-    struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
+    static const struct table_column columns[] = {{"PROGRAM", "program"},
+                                                  {"IMAGE", "image"},
+                                                  {"OUTCOME", "outcome"},
+                                                  {"PID", "pid", TABLE_NUMBER, true},
+                                                  {"WHY", "reason"}};
     json_t *list = json_array();
     bool failed = false;
 
     for (size_t i = 0; i < losses->count; i++) {
-        const struct lost *lost = &losses->lost[i];
-        char pid[16] = "";
-        failed = failed || lost->outcome == CANNOT;
-        if (output->json) {
-            json_array_append_new(list, recover_loss_json(lost));
-            continue;
-        }
-        if (lost->pid)
-            snprintf(pid, sizeof(pid), "%d", (int)lost->pid);
-        table_add(table, NULL);
-        table_put(table, 0, lost->summary.about->program);
-        table_put(table, 1, lost->image);
-        table_put(table, 2, outcome_names[lost->outcome]);
-        table_put(table, 3, pid);
-        table_put(table, 4, lost->reason);
+        failed = failed || losses->lost[i].outcome == CANNOT;
+        json_array_append_new(list, recover_loss_json(&losses->lost[i]));
     }
     int status = failed ? STATUS_ROLLED_BACK : STATUS_DONE;
-    if (output->json) {
-        json_t *object = output_object(output, status);
-        json_object_set_new(object, "folder", output_text(losses->path));
-        json_object_set(object, "programs", list);
-        if (failed)
-            output_add_error(object, ERR_FAILED, "not all can be recovered");
-        status = output_print(object, status);
-    } else {
-        int printed = table_print(table);
-        status = printed || output_done() ? STATUS_ROLLED_BACK : status;
-    }
-    json_decref(list);
-    return status;
+    json_t *object = output_object(losses->output, status);
+    json_object_set_new(object, "folder", output_text(losses->path));
+    json_object_set_new(object, "programs", list);
+    if (failed)
+        output_add_error(object, ERR_FAILED, "not all can be recovered");
+    return output_print_list(losses->output, object, "programs", columns, ARRAY_SIZE(columns),
+                             status);
 }
 
 static int recover_run(struct call *call)
@@ -449,8 +424,7 @@ static const struct verb_option options[] = {
     {"dry-run", NULL, "Say which are lost, and start none.", OPTION_VALUE(struct recover, dry_run)},
     {"timeout", "SECONDS",
      "End a program that has not asked for its progress by then. Default: 120.",
-     OPTION_VALUE(struct recover, timeout_ms), .number = "a number of seconds over 0", .places = 3,
-     .least = 1, .most = TIMEOUT_MAX},
+     OPTION_SECONDS(struct recover, timeout_ms, 3, 1, 3600000), .initial = 120000},
     {NULL}};
 
 const struct verb verb_recover = {
@@ -466,6 +440,5 @@ const struct verb verb_recover = {
         "output of this command.",
     .options = options,
     .size = sizeof(struct recover),
-    .prepare = recover_prepare,
     .run = recover_run,
 };

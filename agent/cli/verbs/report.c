@@ -156,7 +156,8 @@ static int report_print_report(const struct output *output, const json_t *answer
 static int report_verb_run(struct call *call)
 {
     static const struct question question = {
-        MSG_USE, "report use", false, REPORT_MS, "devices[] apps[] ended[]", report_print_report};
+        MSG_USE, "report use", false, REPORT_MS, "devices[] apps[] ended[]", report_print_report,
+        NULL};
     struct frame frame;
 
     frame_init(&frame, MSG_USE);

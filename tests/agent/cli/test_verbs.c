@@ -227,7 +227,7 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         {{"move", "app", "cpu0", "--timeout"}, "option --timeout lacks its value"},
         {{"move", "app", "--dry-run=yes", "cpu0"}, "option --dry-run=yes takes no value"},
         {{"move", "app", "cpu0", "--json=yes"}, "option --json=yes takes no value"},
-        {{"move", "app", "cpu0", "--timeout=0"}, "--timeout is a number of seconds over 0"},
+        {{"move", "app", "cpu0", "--timeout=0"}, "--timeout must be 0.001 to 10000000 seconds"},
         {{"move", "app"}, "DEVICE is missing"},
         {{"-v"}, "option -v is unknown; options follow the command"},
         {{"xy"}, "there is no command \"xy\"; see reseat --help"},
@@ -237,7 +237,8 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         {{"notify", "app", "nothing"}, "there is no \"nothing\"; say device-added|"},
         {{"limit", "cpu0"}, "give --memory SIZE or --off"},
         {{"run", "--device=a", "--device=b", "true"}, "--device is given once: names with commas"},
-        {{"run", "--present", "toaster", "true"}, "--present is gpu|cpu|accelerator|native, not"},
+        {{"run", "--present", "toaster", "true"},
+         "--present must be gpu|cpu|accelerator|native, not"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
