@@ -261,7 +261,7 @@ static int recover_give(const struct recovery *r, struct journal_entry *entry,
         return 0;
     if (command->ops->is_current && !command->ops->is_current(command)) {
         journal_break("a program was built anew");
-        return recover_fail(r, -ESTALE, "a program was built anew since the last point");
+        return recover_fail(r, -ESTALE, "a program was built anew since the last snapshot");
     }
     struct residence *residence = context->at[residence_index];
     cl_command_queue real = queue ? queue->real : residence->io;

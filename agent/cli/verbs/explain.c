@@ -37,7 +37,7 @@ static void explain_print_protection(const json_t *answer)
 {
     const json_t *protection = json_object_get(answer, "protection");
     const json_t *loss = json_object_get(answer, "loss");
-    uint64_t age = member_number(protection, "point_age_ns"),
+    uint64_t age = member_number(protection, "snapshot_age_ns"),
              all = member_number(protection, "protected_ns"),
              differences = member_number(protection, "differences");
     char ago[32], bytes[32], stop[32];
@@ -55,12 +55,12 @@ static void explain_print_protection(const json_t *answer)
         words_add(&words, "it is protected, and has nothing yet to be copied");
     } else {
         output_seconds(age, ago, sizeof(ago));
-        bytes_text(member_number(protection, "point_bytes"), bytes, sizeof(bytes));
-        output_seconds(member_number(protection, "point_downtime_ns"), stop, sizeof(stop));
+        bytes_text(member_number(protection, "snapshot_bytes"), bytes, sizeof(bytes));
+        output_seconds(member_number(protection, "snapshot_downtime_ns"), stop, sizeof(stop));
         words_add(&words,
                   "it is protected: the last copy, of %s, was made %s ago and paused it for %s; "
                   "copies so far: %llu, paused for %.2f%% of its time",
-                  bytes, ago, stop, member_number(protection, "points"),
+                  bytes, ago, stop, member_number(protection, "snapshots"),
                   all ? 100.0 * (double)member_number(protection, "paused_ns") / (double)all : 0.0);
     }
     if (member_number(protection, "put_off_ns")) {
@@ -167,7 +167,7 @@ static void explain_print_explanation(const json_t *answer)
     {
         const char *device = member_text(item, "device");
         if (json_array_size(devices) > 1 || named) {
-            printf("virtual device %llu, %s:\n", member_number(item, "seat"),
+            printf("virtual device %llu, %s:\n", member_number(item, "vdev"),
                    device[0] ? device : "on none");
         }
         json_array_foreach(json_object_get(item, "lines"), j, line)

@@ -244,7 +244,7 @@ static int move_print_json(const struct change *change, const json_t *report, co
     output_add_members(
         object, report,
         "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
-        "bytes left build_ns built drain_ns aim_ns starting already seats");
+        "bytes left build_ns built drain_ns aim_ns starting already vdevs");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
     if (change->to)
         output_add_members(object, report, "image image_bytes image_written freed not_stored");

@@ -9,7 +9,7 @@ static void ps_places(const json_t *app, struct words *words)
     const json_t *vdev;
     size_t i;
 
-    json_array_foreach(json_object_get(app, "seats"), i, vdev)
+    json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
     {
         const char *name = member_text(vdev, "device");
         name = name[0] ? name : member_text(vdev, "device_driver_name");
@@ -29,7 +29,7 @@ static void ps_sources(const json_t *app, const char *first, struct words *words
     const json_t *vdev, *source;
     size_t i, j;
 
-    json_array_foreach(json_object_get(app, "seats"), i, vdev)
+    json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
     {
         json_array_foreach(json_object_get(vdev, "sources"), j, source)
         {
@@ -43,7 +43,7 @@ static void ps_sources(const json_t *app, const char *first, struct words *words
 static void ps_protection(const json_t *app, char *ret, size_t size)
 {
     const json_t *protection = json_object_get(app, "protection");
-    uint64_t age = member_number(protection, "point_age_ns");
+    uint64_t age = member_number(protection, "snapshot_age_ns");
 
     ret[0] = '\0';
     if (!member_bool(protection, "on"))
@@ -62,7 +62,7 @@ static void ps_state(const json_t *app, struct words *words)
     const json_t *vdev;
     size_t i;
 
-    json_array_foreach(json_object_get(app, "seats"), i, vdev)
+    json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
     {
         fetched += member_number(vdev, "fetched_bytes");
         all += member_number(vdev, "to_fetch_bytes");
@@ -94,7 +94,7 @@ static int ps_print(const struct output *output, const json_t *answer)
         {"STATE"},
         {"MOVES", "moves", TABLE_NUMBER, true},
         {"LAST DOWNTIME", NULL, TABLE_TEXT, true},
-        {"POINT AGE", NULL, TABLE_TEXT, true},
+        {"SNAPSHOT AGE", NULL, TABLE_TEXT, true},
         {"LOSSES", "losses", TABLE_NUMBER, true},
         {"PINNED BY", "pinned"},
     };
