@@ -241,7 +241,7 @@ static int links_print_links(const json_t *links)
 {
     static const struct table_column columns[] = {
         {"NAME", "name"},
-        {"DEVICE", "device"},
+        {"DEVICE", "device", .wrap = true},
         {"READ GB/s", NULL, TABLE_TEXT, true},
         {"WRITE GB/s", NULL, TABLE_TEXT, true},
         {"PLAIN READ", NULL, TABLE_TEXT, true},

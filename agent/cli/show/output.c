@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+#include <wchar.h>
 
 #include "state/base/bytes/text.h"
 
@@ -371,6 +373,36 @@ void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
         snprintf(ret, size, "%.2f s", seconds);
 }
 
+/** The next character, and how many bytes it has: one that the locale does not have is a '?'. */
+static wchar_t output_next(const char *text, size_t *ret_size)
+{
+    mbstate_t state = {0};
+    wchar_t character;
+    size_t size = mbrtowc(&character, text, MB_CUR_MAX, &state);
+    bool known = size && size <= MB_CUR_MAX && wcwidth(character) >= 0;
+
+    *ret_size = known ? size : 1;
+    return known ? character : L'?';
+}
+
+int output_columns(const char *text)
+{
+    int columns = 0;
+
+    for (size_t size; *text; text += size)
+        columns += wcwidth(output_next(text, &size));
+    return columns;
+}
+
+void output_padded(const char *text, int width)
+{
+    int left = width - output_columns(text);
+
+    for (size_t size; *text; text += size)
+        printf("%lc", (wint_t)output_next(text, &size));
+    printf("%*s", left > 0 ? left : 0, "");
+}
+
 void output_wrapped(FILE *to, int width, int used, int indent, const char *text)
 {
     bool begins = true;
@@ -397,6 +429,7 @@ struct table {
     size_t count;
     struct libscols_table *lines;
     struct libscols_line *last;
+    uint32_t said; /* Columns in which a line says something: a bit each. */
 };
 
 struct table *table_create(const struct table_column *columns, size_t count)
@@ -408,15 +441,20 @@ struct table *table_create(const struct table_column *columns, size_t count)
     *table = (struct table){.columns = columns, .count = count, .lines = scols_new_table()};
     for (size_t i = 0; table->lines && i < count; i++) {
         scols_table_new_column(table->lines, columns[i].title, 0,
-                               columns[i].right ? SCOLS_FL_RIGHT : 0);
+                               columns[i].right  ? SCOLS_FL_RIGHT
+                               : columns[i].wrap ? SCOLS_FL_WRAP
+                                                 : 0);
     }
     return table;
 }
 
 void table_put(struct table *table, size_t column, const char *text)
 {
-    if (table && table->last)
-        scols_line_set_data(table->last, column, *text ? text : "-");
+    if (!table || !table->last)
+        return;
+    scols_line_set_data(table->last, column, *text ? text : "-");
+    if (*text)
+        table->said |= 1u << column;
 }
 
 static void table_limit_text(const json_t *entry, const char *field, char *ret, size_t size)
@@ -437,7 +475,7 @@ static void table_date_text(uint64_t ms, char *ret, size_t size)
     struct tm local;
 
     if (ms && localtime_r(&seconds, &local))
-        strftime(ret, size, "%Y-%m-%d %H:%M:%S", &local);
+        strftime(ret, size, "%Y-%m-%d %H:%M", &local);
 }
 
 void table_add(struct table *table, const json_t *entry)
@@ -480,7 +518,12 @@ void table_add(struct table *table, const json_t *entry)
 
 int table_print(struct table *table)
 {
-    bool failed = !table || !table->lines || scols_print_table(table->lines);
+    bool failed = !table || !table->lines;
+
+    for (size_t i = table ? table->count : 0; !failed && isatty(STDOUT_FILENO) && i-- > 1;)
+        if (!(table->said & 1u << i))
+            scols_column_set_flags(scols_table_get_column(table->lines, i), SCOLS_FL_HIDDEN);
+    failed = failed || scols_print_table(table->lines);
 
     scols_unref_table(table ? table->lines : NULL);
     free(table);

@@ -99,6 +99,11 @@ void output_link(const json_t *server, char *ret, size_t size);
 /** "12.3 ms". */
 void output_seconds(uint64_t nanoseconds, char *ret, size_t size);
 
+/** How many columns of a terminal a text takes. */
+int output_columns(const char *text);
+/** Print a text and blanks up to @width columns; ? for what the locale does not have. */
+void output_padded(const char *text, int width);
+
 /** Of text: any terminal has as many. */
 #define OUTPUT_COLUMNS 79
 /**
@@ -110,7 +115,8 @@ void output_seconds(uint64_t nanoseconds, char *ret, size_t size);
  */
 void output_wrapped(FILE *to, int width, int used, int indent, const char *text);
 
-/* Tables of what the agent answers, one line an entry. */
+/* Tables of what the agent answers, one line an entry. On a terminal a column is left out in which
+ * no line says anything. */
 
 enum table_kind {
     TABLE_TEXT,
@@ -126,6 +132,7 @@ struct table_column {
     const char *field; /**< Of an entry; NULL: put by hand. */
     enum table_kind kind;
     bool right;
+    bool wrap; /**< A text that may have several lines where a terminal is too narrow. */
 };
 
 struct table;

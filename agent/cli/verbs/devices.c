@@ -51,8 +51,8 @@ static int devices_print_devices(const json_t *devices)
     static const struct table_column columns[] = {
         {"NAME", "name"},
         {"KIND", "kind"},
-        {"DEVICE", "device"},
-        {"VENDOR", "vendor"},
+        {"DEVICE", "device", .wrap = true},
+        {"VENDOR", "vendor", .wrap = true},
         {"UNITS", "compute_units", TABLE_NUMBER, true},
         {"MEMORY", "memory_bytes", TABLE_BYTES, true},
         {"IN USE", "used_bytes", TABLE_BYTES, true},
@@ -61,7 +61,7 @@ static int devices_print_devices(const json_t *devices)
         {"HOST"},
         {"LINK"},
         {"STATE"},
-        {"BY"},
+        {"BY", .wrap = true},
         {"UUID/PCI"},
     };
     struct table *table = table_create(columns, ARRAY_SIZE(columns));

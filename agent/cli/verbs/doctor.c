@@ -267,13 +267,15 @@ static int doctor_run(struct call *call)
 
     FILE *to = output->json ? open_memstream(&text, &size) : stdout;
     if (!to)
-        return output_fail(output, ERR_FAILED, "no memory");
+        return output_fail(output, ERR_FAILED, "there is not enough memory");
     bool setup = !call->count;
     bool good = setup ? doctor_check_setup(to) : true;
     int status = setup ? 0 : doctor_run_look(output, call->words, to, &road);
     doctor_check_limit(to);
-    good = good && road != ROAD_NONE && !fflush(to);
+    good = good && road != ROAD_NONE;
     if (output->json && fclose(to))
+        return output_fail(output, ERR_FAILED, "there is not enough memory");
+    if (!output->json && output_done())
         return STATUS_ROLLED_BACK;
     if (status)
         return status;

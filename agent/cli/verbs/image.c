@@ -31,9 +31,9 @@ static int image_print_list(const json_t *images)
 {
     enum { OBJECTS = 4, SIZE, STATE };
     static const struct table_column columns[] = {{"NAME", "name"},
-                                                  {"PROGRAM", "program"},
+                                                  {"PROGRAM", "program", .wrap = true},
                                                   {"MADE", "created_ms", TABLE_DATE},
-                                                  {"REASON", "reason"},
+                                                  {"REASON", "reason", .wrap = true},
                                                   {"OBJECTS", "objects", TABLE_NUMBER, true},
                                                   {"SIZE", "size_bytes", TABLE_BYTES, true},
                                                   {"STATE"}};

@@ -120,11 +120,11 @@ static int library_print_items(const struct contents *contents, const json_t *en
     enum { KEY, KERNELS = 6 };
     static const struct table_column columns[] = {{"KEY"},
                                                   {"ORIGIN", "origin"},
-                                                  {"DEVICE", "device"},
-                                                  {"DRIVER", "driver"},
+                                                  {"DEVICE", "device", .wrap = true},
+                                                  {"DRIVER", "driver", .wrap = true},
                                                   {"SIZE", "size_bytes", TABLE_BYTES, true},
                                                   {"USED", "used_ms", TABLE_DATE},
-                                                  {"KERNELS"}};
+                                                  {"KERNELS", .wrap = true}};
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
     char size[32], limit[32];
     const json_t *entry;

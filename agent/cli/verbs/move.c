@@ -7,6 +7,8 @@
 
 #define BAR_WIDTH 30
 #define CANCEL_MS 10000
+/* How the reason of a program that cannot leave its device begins (state/move/move_lock.c). */
+#define PINNED "the program is pinned to its device"
 
 /** move, suspend, resume or prewarm. */
 struct change {
@@ -38,7 +40,8 @@ struct change {
 #define BANDWIDTH                                                                                  \
     OPTION_BANDWIDTH(                                                                              \
         struct change,                                                                             \
-        "Copy no more than that a second (100MiB, 2GiB) while the program runs. What is copied "   \
+        "Copy no more than that a second (100MiB, 2GiB) while the program runs. Between "          \
+        "devices that use host memory, as CPUs do, nothing is copied. What is copied "             \
         "while it is stopped goes as fast as it can. Default: that of the configuration, no "      \
         "limit.")
 
@@ -182,13 +185,16 @@ static bool move_is_not_stored(const struct change *change, const json_t *report
 }
 
 /** What to do next, for one that did not move. */
-static const char *move_hint_for(const char *result, const char *to)
+static const char *move_hint_for(const char *result, const char *to, const char *reason)
 {
+    bool pinned = strncmp(reason, PINNED, strlen(PINNED)) == 0;
+
     if (strcmp(result, RESULT_EXPIRED) == 0)
         return "; try again with a longer --timeout";
-    /* What is wrong with an image is wrong on every device. */
-    return strcmp(result, RESULT_REFUSED) == 0 && to[0] ? "; choose another device (reseat devices)"
-                                                        : "";
+    /* What is wrong with an image, or pins a program, is wrong on every device. */
+    return strcmp(result, RESULT_REFUSED) == 0 && to[0] && !pinned
+               ? "; choose another device (reseat devices)"
+               : "";
 }
 
 /** Where it is now, and what to do next, for one that did not move. */
@@ -196,7 +202,7 @@ static void move_explain(const struct change *change, const json_t *report, stru
 {
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
-    const char *hint = move_hint_for(result, to);
+    const char *hint = move_hint_for(result, to, reason);
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
     bool canceled = strcmp(result, RESULT_CANCELED) == 0;
     char name[OUTPUT_PROGRAM_MAX];
@@ -307,7 +313,8 @@ static void move_print_causes(const json_t *report, bool stops)
         printf(" (target %s; %s of it waiting for launched commands to end)", aimed, time);
     }
     bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
-    printf("; %s copied", bytes);
+    printf("; %s", member_number(report, "bytes") ? bytes : "nothing");
+    fputs(" copied", stdout);
     output_seconds(member_number(report, "predicted_ns"), time, sizeof(time));
     if (rounds > 1)
         printf(" in %llu rounds, the last of which predicted a pause of %s", rounds, time);

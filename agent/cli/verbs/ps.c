@@ -91,12 +91,12 @@ static int ps_print(const struct output *output, const json_t *answer)
         {"MEMORY", "device_bytes", TABLE_BYTES, true},
         {"GRANTED", "granted_bytes", TABLE_BYTES, true},
         {"LIMIT", "quota_bytes", TABLE_LIMIT, true},
-        {"STATE"},
+        {"STATE", .wrap = true},
         {"MOVES", "moves", TABLE_NUMBER, true},
         {"LAST DOWNTIME", NULL, TABLE_TEXT, true},
         {"SNAPSHOT AGE", NULL, TABLE_TEXT, true},
         {"LOSSES", "losses", TABLE_NUMBER, true},
-        {"PINNED BY", "pinned"},
+        {"PINNED BY", "pinned", .wrap = true},
     };
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
     const json_t *apps = json_object_get(answer, "apps");

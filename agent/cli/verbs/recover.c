@@ -374,7 +374,7 @@ static int recover_print(const struct losses *losses)
                                                   {"IMAGE", "image"},
                                                   {"OUTCOME", "outcome"},
                                                   {"PID", "pid", TABLE_NUMBER, true},
-                                                  {"WHY", "reason"}};
+                                                  {"WHY", "reason", .wrap = true}};
     json_t *list = json_array();
     bool failed = false;
 

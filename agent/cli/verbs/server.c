@@ -203,9 +203,9 @@ static int server_print_list(const json_t *servers)
         {"ADDRESS", "address"},
         {"STATE", "state"},
         {"LINK"},
-        {"DEVICES", "devices", TABLE_NAMES},
-        {"BY"},
-        {"PROBLEM"},
+        {"DEVICES", "devices", TABLE_NAMES, .wrap = true},
+        {"BY", .wrap = true},
+        {"PROBLEM", .wrap = true},
     };
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
     json_t *server;

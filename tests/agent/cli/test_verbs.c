@@ -140,6 +140,11 @@ Test(verbs, completion_offers_the_words_of_an_argument)
     expect_offered("reseat run true /proc/self/oom_score_", "/proc/self/oom_score_adj");
     expect_offered("reseat run -- /proc/self/oom_score_", "/proc/self/oom_score_adj");
     expect_offered("reseat version nothing", "");
+    expect_offered("reseat --", "--user");
+    expect_offered("reseat --user daemo", "daemon");
+    expect_offered("reseat --user daemon mo", "move");
+    expect_offered("reseat --user daemon move --dr", "--dry-run");
+    cr_expect(strstr(RESEAT("help")->out, "reseat --user USER COMMAND"));
 }
 
 Test(verbs, completion_offers_devices_and_programs_and_starts_nothing)
@@ -164,8 +169,25 @@ Test(verbs, completion_offers_devices_and_programs_and_starts_nothing)
 /* Whatever prints, it is told that nothing could be written. */
 Test(verbs, output_that_cannot_be_written_is_an_error)
 {
-    static const char *const lines[] = {"version",     "help",    "move --help", "config print",
-                                        "config path", "devices", "library list"};
+    static const char *const lines[] = {"version",
+                                        "help",
+                                        "move --help",
+                                        "config print",
+                                        "config path",
+                                        "devices",
+                                        "library list",
+                                        "doctor",
+                                        "doctor /bin/true",
+                                        "agent status",
+                                        "report",
+                                        "config validate",
+                                        "simulate --models",
+                                        "complete devices",
+                                        "devices --links",
+                                        "server list",
+                                        "ps --json",
+                                        "doctor --json",
+                                        "help --json"};
     char command[1024];
 
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
