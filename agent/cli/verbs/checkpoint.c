@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/image/checkpoint_process.h"
+#include "agent/cli/image/process.h"
 #include "agent/cli/image/images.h"
 #include "agent/cli/verb.h"
 #include "state/image/image_keep.h"

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/image/criu.h"
+#include "agent/cli/image/process.h"
 #include "agent/cli/show/presented.h"
 #include "agent/cli/show/server_looks.h"
 #include "agent/cli/verb.h"

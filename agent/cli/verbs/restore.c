@@ -7,10 +7,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "agent/cli/image/checkpoint_process.h"
-#include "agent/cli/image/criu.h"
+#include "agent/cli/image/process.h"
 #include "agent/cli/image/images.h"
-#include "agent/cli/image/process_image.h"
 #include "agent/cli/verb.h"
 #include "state/base/cleanup.h"
 

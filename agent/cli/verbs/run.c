@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/image/restore.h"
+#include "agent/cli/image/images.h"
 #include "agent/cli/isolate.h"
 #include "agent/cli/verb.h"
 #include "agent/config/config.h"

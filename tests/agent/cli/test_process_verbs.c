@@ -90,7 +90,7 @@ Test(process_verbs, without_criu_nothing_is_asked_of_the_program)
     expect_refused(RESEAT("checkpoint", "kept", "--process", "--to", folder, "--criu", "/no/criu"),
                    4, "/no/criu is not here");
     setenv("FAKE_CRIU", "check", 1);
-    expect_refused(KEEP(criu), 4, "check is wrong");
+    expect_refused(KEEP(criu), 4, "check is wrong; run criu check as root to see what is missing");
     cr_expect_eq(access(folder, F_OK), -1, "nothing was made for it");
     harness_end(program);
 }

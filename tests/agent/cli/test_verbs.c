@@ -200,6 +200,16 @@ Test(verbs, output_that_cannot_be_written_is_an_error)
     }
 }
 
+Test(verbs, a_server_without_an_authority_says_how_to_make_one)
+{
+    struct result *result = RESEAT("serve", "tcp:127.0.0.1:0", "--ca", harness_path("no-ca"));
+
+    cr_assert_eq(result->status, 1, "%s", result->err);
+    cr_expect(strstr(result->err, "no-ca/revoked cannot be read: No such file or directory; make "
+                                  "an authority first: reseat serve --init-ca"),
+              "%s", result->err);
+}
+
 Test(verbs, the_manual_has_every_verb_and_option)
 {
     json_t *object, *verb, *option, *verbs = rows(&object);
