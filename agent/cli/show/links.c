@@ -84,7 +84,7 @@ static void links_measure(const struct output *output, struct link *link, uint64
     char path[PATH_MAX], key[DEVICE_KEY_TEXT_MAX];
     pid_t helper;
     int status = 0;
-    int error = paths_measure(path);
+    int error = paths_of(PATHS_MEASURE, path);
 
     device_key_format(&link->entry->key, key);
     if (!error)

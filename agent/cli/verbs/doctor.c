@@ -188,13 +188,15 @@ static bool doctor_check_setup(FILE *to)
 
     const char *advice = "reinstall reseat, so that its files lie beside each other";
     char library[PATH_MAX];
-    bool no_library = paths_library(library) != 0;
+    bool no_library = paths_of(PATHS_LIBRARY, library) != 0;
     good &= doctor_line(to, !no_library, "library",
                         no_library ? "libreseat.so is not beside this binary" : library, advice);
-    good &= doctor_line(to, !paths_agent(found), "reseatd",
-                        paths_agent(found) ? "it is not beside this binary" : found, advice);
-    good &= doctor_line(to, !paths_lister(found), "reseat-lister",
-                        paths_lister(found) ? "it is not beside this binary" : found, advice);
+    good &=
+        doctor_line(to, !paths_of(PATHS_AGENT, found), "reseatd",
+                    paths_of(PATHS_AGENT, found) ? "it is not beside this binary" : found, advice);
+    good &=
+        doctor_line(to, !paths_of(PATHS_LISTER, found), "reseat-lister",
+                    paths_of(PATHS_LISTER, found) ? "it is not beside this binary" : found, advice);
     if (!error) {
         bool answers = doctor_check_agent(to, &paths);
         doctor_check_inventory(to, &paths, answers);
@@ -246,7 +248,8 @@ static int doctor_run_look(const struct output *output, char **command, FILE *to
                            enum road *ret_road)
 {
     char library[PATH_MAX];
-    int error = doctor_program(command, paths_library(library) ? NULL : library, to, ret_road);
+    int error =
+        doctor_program(command, paths_of(PATHS_LIBRARY, library) ? NULL : library, to, ret_road);
 
     if (error == -ENOENT) {
         return output_fail(output, ERR_NO_APP,

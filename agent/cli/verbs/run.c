@@ -510,7 +510,7 @@ static int run_set_remote(void)
 {
     char driver[PATH_MAX];
 
-    return run_set_or_clear("RESEAT_REMOTE", paths_remote(driver) ? NULL : driver);
+    return run_set_or_clear("RESEAT_REMOTE", paths_of(PATHS_REMOTE, driver) ? NULL : driver);
 }
 
 static int run_set_environment(const struct run *run, const char *name)
@@ -574,7 +574,7 @@ static int run_program(struct call *call)
     int status = run_check(run);
     if (status)
         return status;
-    if (paths_library(run->library)) {
+    if (paths_of(PATHS_LIBRARY, run->library)) {
         return output_fail(run->output, ERR_FAILED,
                            "libreseat.so is not installed beside this binary; reinstall reseat, or "
                            "name it in RESEAT_LIBRARY");

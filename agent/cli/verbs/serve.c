@@ -85,7 +85,7 @@ static int serve_run(struct call *call)
     char path[PATH_MAX];
     size_t count = 0;
 
-    if (paths_server(path))
+    if (paths_of(PATHS_SERVER, path))
         return output_fail(&call->output, ERR_FAILED, "reseat-serve is not beside this binary: %s",
                            path);
     words[count++] = path;
