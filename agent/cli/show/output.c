@@ -245,10 +245,9 @@ int output_fail_message(const struct output *output, const struct message *messa
 
     if (!field_string(&message->root, "code", code, sizeof(code)) ||
         !field_text(&message->root, "message", line, sizeof(line))) {
-        return output_fail_write(
-            output, ERR_PROTOCOL,
-            "the agent's answer cannot be understood: it may be of another release. Restart it "
-            "with reseat agent stop and reseat agent start");
+        return output_fail_write(output, ERR_PROTOCOL,
+                                 "the agent's answer is not understood; it may be of another "
+                                 "release. Restart it: reseat agent stop, then reseat agent start");
     }
     return output_fail_write(output, code, line);
 }
@@ -262,11 +261,10 @@ int output_fail_agent(const struct output *output, int error, const char *what)
             "reseat run");
     }
     if (error == -EPIPE) {
-        return output_fail(
-            output, ERR_NO_AGENT,
-            "the agent ended while it was to %s; programs run on; start another with "
-            "reseat agent start and look with reseat ps",
-            what);
+        return output_fail(output, ERR_NO_AGENT,
+                           "the agent ended before it could %s; programs run on. Start another "
+                           "with reseat agent start, then see reseat ps",
+                           what);
     }
     if (error == -ETIMEDOUT) {
         return output_fail(output, ERR_NO_AGENT,

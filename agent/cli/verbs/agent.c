@@ -29,7 +29,8 @@ static int agent_print_agent(const struct output *output, json_t *about, const c
                member_number(about, "apps"), member_text(about, "folder"));
     }
     if (problem[0])
-        output_note(output, "it keeps an older configuration; the last is refused: %s", problem);
+        output_note(output, "it uses its previous configuration; the new one was refused: %s",
+                    problem);
     return output_done();
 }
 

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/image/process.h"
 #include "agent/cli/image/images.h"
+#include "agent/cli/image/process.h"
 #include "agent/cli/verb.h"
 #include "state/image/image_keep.h"
 
@@ -93,7 +93,7 @@ static int checkpoint_take_report(const struct checkpoint *checkpoint, const jso
     if (strcmp(result, RESULT_DONE) == 0 && member_text(report, "image")[0]) {
         status = checkpoint_print(checkpoint, report);
         if (member_text(report, "not_removed")[0])
-            output_note(checkpoint->output, "older images stay: %s",
+            output_note(checkpoint->output, "older images were not removed: %s",
                         member_text(report, "not_removed"));
     } else {
         status = output_fail(
@@ -147,7 +147,7 @@ static void checkpoint_keep_last(const struct checkpoint *checkpoint, const char
 
     if (checkpoint->keep &&
         image_keep_last(checkpoint->folder, image, checkpoint->keep, problem) != 0)
-        output_note(checkpoint->output, "older images stay: %s", problem);
+        output_note(checkpoint->output, "older images were not removed: %s", problem);
 }
 
 static int checkpoint_keep_process(const struct call *call, const struct checkpoint *checkpoint)

@@ -269,7 +269,7 @@ static int config_say_reloaded(const struct output *output, const json_t *answer
     snprintf(error.reason, sizeof(error.reason), "%s", member_text(answer, "reason"));
     if (!json_is_false(json_object_get(answer, "refused"))) {
         if (!output->json)
-            fputs("reseat config: refused, the agent keeps the one before: ", stderr);
+            fputs("reseat config: refused, the agent keeps its previous configuration: ", stderr);
         return config_refuse(output, &error);
     }
     if (output->json)

@@ -20,7 +20,7 @@ static const struct verb_option devices_options[] = {
      "for the portable profile and a program that starts where programs start by default.",
      OPTION_VALUE(struct devices, presented)},
     {"links", NULL,
-     "Say instead what the links to devices were measured to do, from and to registered memory and "
+     "Show instead what was measured of the links to devices, from and to registered memory and "
      "plain memory, and how 1 MiB, 64 MiB and 1 GiB go each way, and in which time: the chunks, "
      "how "
      "many of them, and the threads that copy; or straight from and to the program's memory.",

@@ -44,15 +44,15 @@ static void explain_print_protection(const json_t *answer)
     struct words words = {0}, lost = {0};
 
     if (!member_bool(protection, "on") && strcmp(member_text(protection, "protect"), "off") != 0) {
-        words_add(&words, "it is to be protected, and has not said yet that it is");
+        words_add(&words, "protection was asked for; the program has not confirmed it yet");
     } else if (!member_bool(protection, "on")) {
         words_add(&words, "it is not protected: it would lose with its device what only that has "
                           "(reseat protect)");
     } else if (member_text(protection, "broken")[0]) {
-        words_add(&words, "it is to be protected, but is not now: %s",
+        words_add(&words, "protection is on, but the program is not protected now: %s",
                   member_text(protection, "broken"));
     } else if (!age) {
-        words_add(&words, "it is protected, and has nothing yet to be copied");
+        words_add(&words, "it is protected; it has no data to copy yet");
     } else {
         output_seconds(age, ago, sizeof(ago));
         bytes_text(member_number(protection, "snapshot_bytes"), bytes, sizeof(bytes));
@@ -77,7 +77,7 @@ static void explain_print_protection(const json_t *answer)
     words_add(&lost, "it lost %s %s ago: %s", member_text(loss, "device"), ago,
               member_text(loss, "reason"));
     if (member_number(protection, "recoveries"))
-        words_add(&lost, "; it went on elsewhere %llu time%s",
+        words_add(&lost, "; it was recovered on another device %llu time%s",
                   member_number(protection, "recoveries"),
                   member_number(protection, "recoveries") == 1 ? "" : "s");
     if (member_number(protection, "recoveries") && differences)
@@ -86,7 +86,7 @@ static void explain_print_protection(const json_t *answer)
                   "may differ from a run without losses",
                   differences);
     else if (member_number(protection, "recoveries"))
-        words_add(&lost, ", and all that it had read came out the same when done again");
+        words_add(&lost, "; all reads that were repeated returned the same bytes");
     explain_print_line(lost.text);
 }
 
@@ -119,7 +119,7 @@ static void explain_print_right(const json_t *answer)
         words_add(&words, "it is fenced, so that it does not run twice, and its calls wait: %s",
                   problem);
     else if (problem[0])
-        words_add(&words, "%s; its calls wait once its lease has passed", problem);
+        words_add(&words, "%s; when its lease expires, its calls will wait", problem);
     if (words.text[0])
         explain_print_line(words.text);
 }

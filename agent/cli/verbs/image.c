@@ -83,9 +83,8 @@ const struct verb verb_image_list = {
     .name = "image list",
     .arguments = "FOLDER",
     .summary = "List the images of programs in a folder, the last one first.",
-    .text =
-        "STATE is that of what an image says of its program; whether all of its bytes are good "
-        "is for image verify to find out. What a program that died left unfinished is no image.",
+    .text = "STATE is that of the image's records; image verify also checks all of its bytes. "
+            "Unfinished images are not listed.",
     .run = image_run_list,
 };
 
@@ -166,7 +165,7 @@ static int image_run_inspect(struct call *call)
 const struct verb verb_image_inspect = {
     .name = "image inspect",
     .arguments = "FOLDER [IMAGE]",
-    .summary = "Show what an image says of its program: each of its records.",
+    .summary = "Show the records of an image.",
     .text = "Without IMAGE, a name that image list shows, the last one.",
     .run = image_run_inspect,
 };
@@ -221,9 +220,8 @@ const struct verb verb_image_verify = {
     .name = "image verify",
     .arguments = "FOLDER [IMAGE]",
     .summary = "Read images, and compare all of their bytes with their digests.",
-    .text =
-        "Without IMAGE, all. The exit status is 1 where some are damaged; then it is said which "
-        "file is, and in what.",
+    .text = "Without IMAGE, all. The exit status is 1 where some are damaged; each damaged file is "
+            "named, with what is wrong.",
     .run = image_run_verify,
 };
 

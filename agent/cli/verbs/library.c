@@ -278,7 +278,7 @@ static const struct verb_option prune_options[] = {
     {"older", "DAYS", "Remove what was not used for as many days.",
      OPTION_VALUE(struct prune, days), .kind = OPTION_NUMBER, .unit = "days", .most = 36500,
      .initial = OPTION_UNSAID},
-    {"device", "TEXT", "Remove what is for devices whose driver calls them so, or with that in it.",
+    {"device", "TEXT", "Remove entries for devices whose driver name contains TEXT.",
      OPTION_VALUE(struct prune, device)},
     {"all", NULL, "Remove everything.", OPTION_VALUE(struct prune, all)},
     {NULL}};
@@ -415,8 +415,8 @@ static int library_keep_file(const struct output *output, const struct add *add,
     int error = library_key(recipe, "", &device->key, &device->info, &key);
     if (error == -ENOTSUP) {
         return output_fail(output, ERR_REFUSED,
-                           "that source is something else each time: it names the date or the "
-                           "time, or includes more than can be kept");
+                           "the source cannot be recognised again: it uses the date or the time, "
+                           "or includes more than can be kept");
     }
     error = error ? error : library_keep(&library, &key, &entry);
     if (error) {

@@ -75,10 +75,10 @@ const struct verb verb_limit = {
     .name = "limit",
     .arguments = "DEVICE|APP",
     .summary = "Set how much memory programs may have of a device, or one program of any.",
-    .text = "That of a device is for all programs together. Who has more makes room: it spills, "
-            "moves or is suspended. A program that spills has what its largest command needs "
-            "whatever its own limit is. That of a device outlives the agent, that of a program "
-            "ends with it.",
+    .text = "The limit of a device is for all programs together. A program that has more makes "
+            "room: it spills, moves or is suspended. A program that spills has what its largest "
+            "command needs, whatever its own limit is. The limit of a device outlives the agent, "
+            "that of a program ends with it.",
     .options = limit_options,
     .size = sizeof(struct limit),
     .users = true,

@@ -28,7 +28,7 @@ static const struct verb_option options[] = {
      "Copy what it has each so many seconds, if that stops it for no more than a hundredth of its "
      "time; or let what it does in between take so much memory. Default: 10 seconds and 256MiB.",
      .take = protect_take_every},
-    {"off", NULL, "Protect it no more: nothing of it is kept or costs anything from then on.",
+    {"off", NULL, "End the protection: from then on nothing is copied or kept.",
      OPTION_VALUE(struct protect, off)},
     {"timeout", "SECONDS",
      "Wait no longer for the first copy; it is made later, where it can be. Default: 60.",
@@ -50,8 +50,8 @@ static int protect_print(const struct call *call, const json_t *report)
     output_program(json_object_get(report, "app"), name);
     if (why[0]) {
         return output_fail(&call->output, ERR_REFUSED,
-                           "%s is not protected now: %s; it will be once that has passed, or until "
-                           "reseat protect --off",
+                           "%s is not protected now: %s; it will be as soon as that has passed "
+                           "(reseat protect --off ends it)",
                            name, why);
     }
     if (call->output.json) {
@@ -104,7 +104,7 @@ static int protect_verb_run(struct call *call)
 const struct verb verb_protect = {
     .name = MSG_PROTECT,
     .arguments = "APP",
-    .summary = "Have a program outlive the loss of its device, while it runs.",
+    .summary = "Protect a running program from the loss of its device.",
     .text = "What it has is copied to the host, and again and again from then on, and what it does "
             "in between is kept: when its device is lost, another one goes on from there. reseat "
             "explain says when the last copy was made, what copies cost, and what became of the "

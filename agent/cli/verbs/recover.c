@@ -112,25 +112,24 @@ static void recover_look_at(struct losses *losses, struct lost *lost)
     const struct image_manifest *manifest = &lost->summary.manifest;
 
     if (!lost->by) {
-        recover_conclude(
-            lost, CANNOT,
-            "it was checkpointed without --lease, so that nobody knows whether it runs; "
-            "reseat run --restore starts it again");
+        recover_conclude(lost, CANNOT,
+                         "it was checkpointed without --lease, so whether it still runs is "
+                         "unknown; reseat run --restore starts it again");
         return;
     }
     int error = lease_find(losses->path, lost->by->id, &lost->lease);
     if (error)
         recover_conclude(lost, CANNOT,
-                         error == -EBADMSG  ? "its right to run is damaged"
-                         : error == -ENOENT ? "its right to run is missing"
-                         : error == -EPERM  ? "its right to run is not yours alone"
+                         error == -EBADMSG  ? "its lease is damaged"
+                         : error == -ENOENT ? "its lease is missing"
+                         : error == -EPERM  ? "other users can change its lease"
                                             : strerror(-error));
     else if (lost->lease.holder.state == LEASE_ENDED)
         recover_conclude(lost, ENDED, "it ended by itself");
     else if (!image_manifest_find(manifest, IMAGE_PROGRESS))
         /* An image of a whole process would be recovered here. */
         recover_conclude(lost, CANNOT,
-                         "its image has no progress: it has no save callback (reseat.h)");
+                         "its image has no progress: the program has no save callback (reseat.h)");
     else if (!image_manifest_find(manifest, IMAGE_COMMAND))
         recover_conclude(
             lost, CANNOT,
@@ -150,7 +149,7 @@ static int recover_collect(struct losses *losses, const char *folder)
         snprintf(lost.image, sizeof(lost.image), "%s", images.names.names[i]);
         image_summarize(&images, lost.image, &lost.summary);
         if (lost.summary.damaged) {
-            output_note(losses->output, "%s is left out: %s", lost.image, lost.summary.problem);
+            output_note(losses->output, "%s is ignored: %s", lost.image, lost.summary.problem);
             continue;
         }
         const struct image_record *by = image_manifest_find(&lost.summary.manifest, IMAGE_LEASE);
@@ -190,7 +189,7 @@ static void recover_watch(struct losses *losses)
             char text[PROTOCOL_TEXT_MAX];
             uint64_t lease = lost->lease.holder.lease_ms * NS_PER_MS;
             int error = lease_find(losses->path, lost->lease.id, &now);
-            snprintf(text, sizeof(text), "it lives on %s, as process %llu", now.holder.host,
+            snprintf(text, sizeof(text), "it runs on %s as process %llu", now.holder.host,
                      (unsigned long long)now.holder.pid);
             if (error)
                 recover_conclude(lost, CANNOT, strerror(-error));
@@ -305,7 +304,7 @@ static void recover_await(const struct losses *losses, struct lost *lost, struct
         }
         if (ended) {
             char text[PROTOCOL_TEXT_MAX];
-            snprintf(text, sizeof(text), "it ended (%s %d) before it asked for its progress",
+            snprintf(text, sizeof(text), "it ended (%s %d) before it read its progress",
                      WIFEXITED(status) ? "status" : "signal",
                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
             recover_conclude(lost, CANNOT, text);
@@ -314,8 +313,8 @@ static void recover_await(const struct losses *losses, struct lost *lost, struct
         if (over || clock_now_ns() >= until) {
             recover_end(pid);
             recover_conclude(lost, over ? ELSEWHERE : CANNOT,
-                             over ? "somebody else recovers it"
-                                  : "it did not ask for its progress in time, and was ended");
+                             over ? "another reseat recover is starting it"
+                                  : "it did not read its progress in time and was ended");
             return;
         }
         if (clock_now_ns() >= due) {
@@ -339,7 +338,8 @@ static void recover_one(const struct losses *losses, struct lost *lost)
     image_folder_close(folder);
     if (error) {
         recover_conclude(lost, error == -EEXIST ? ELSEWHERE : CANNOT,
-                         error == -EEXIST ? "somebody else recovers it" : strerror(-error));
+                         error == -EEXIST ? "another reseat recover is starting it"
+                                          : strerror(-error));
         return;
     }
     fflush(NULL);
@@ -422,15 +422,14 @@ static const struct verb_option options[] = {
     {"device", "DEVICE", "Where they start. Default: as reseat run chooses.",
      OPTION_VALUE(struct recover, device)},
     {"dry-run", NULL, "Say which are lost, and start none.", OPTION_VALUE(struct recover, dry_run)},
-    {"timeout", "SECONDS",
-     "End a program that has not asked for its progress by then. Default: 120.",
+    {"timeout", "SECONDS", "End a program that has not read its progress by then. Default: 120.",
      OPTION_SECONDS(struct recover, timeout_ms, 3, 1, 3600000), .initial = 120000},
     {NULL}};
 
 const struct verb verb_recover = {
     .name = "recover",
     .arguments = "FOLDER",
-    .summary = "Start the programs again here that another host took with it.",
+    .summary = "Start the programs of a host that is gone again on this one.",
     .text =
         "FOLDER is where reseat checkpoint --lease made images of them, on a disk that both hosts "
         "have. It is watched for as long as the leases are: what is heard of there lives, and is "

@@ -171,8 +171,8 @@ const struct verb verb_report = {
     .name = "report",
     .arguments = "[DEVICE|APP]",
     .summary = "Show use of device memory over time.",
-    .text = "It is what was granted, what is held, the most that ever was, and how much of its "
-            "device each program wanted at most, held there or not, also those that ended.",
+    .text = "Shown are the memory that is granted and held, the peak, and how much of its device "
+            "each program needed at most, also of programs that ended.",
     .users = true,
     .run = report_verb_run,
 };

@@ -336,13 +336,12 @@ static int run_find_agent(struct run *run, const char *name)
                           : result == -ETIMEDOUT                 ? "it does not answer"
                           : result == -EPERM                     ? "it is owned by another user"
                                                                  : strerror(-result);
-    output_note(run->output, "the agent cannot be reached (%s); %s runs without it and %s", problem,
+    output_note(run->output, "cannot reach the agent (%s); %s runs without it and %s", problem,
                 name,
                 run->paths.socket[0] ? "can be moved when one runs (reseat agent start)"
                                      : "cannot be moved");
     if (run->spread.count)
-        output_note(run->output, "its launches are done on one device: what --spread says, an "
-                                 "agent tells it");
+        output_note(run->output, "--spread needs an agent: launches are done on one device");
     return run_resolve_alone(run);
 }
 

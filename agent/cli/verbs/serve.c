@@ -30,13 +30,13 @@ static int serve_take(struct call *call, const struct verb_option *option, const
 }
 
 static const struct verb_option serve_options[] = {
-    {"device", "NAME", "Offer only the device that its driver calls so.", .take = serve_take},
+    {"device", "NAME", "Offer only the device with this driver name.", .take = serve_take},
     {"memory", "SIZE",
      "What the process of each client may have of addresses, such as 64GiB. With --issue: what "
      "each "
      "of its sessions may have of the devices' memory.",
      .take = serve_take},
-    {"clients", "NUMBER", "Turn clients away beyond as many. Default: 256.", .take = serve_take},
+    {"clients", "NUMBER", "Clients at once; more are refused. Default: 256.", .take = serve_take},
     {"announce", NULL,
      "Announce the server in the local network (mDNS), where Avahi runs, by the names of machine "
      "and "
@@ -51,7 +51,8 @@ static const struct verb_option serve_options[] = {
     {"issue", "NAME", "Make a client's certificate and write its credentials to NAME.pem.",
      .take = serve_take},
     {"out", "FILE", "With --issue: write them there.", .take = serve_take},
-    {"days", "NUMBER", "With --issue: how long it counts. Default: 365.", .take = serve_take},
+    {"days", "NUMBER", "With --issue: how many days it is valid. Default: 365.",
+     .take = serve_take},
     {"devices", "LIST", "With --issue: the devices it is for, such as gpu0,gpu1. Default: all.",
      .take = serve_take},
     {"sessions", "NUMBER", "With --issue: how many sessions it may have at once.",
@@ -60,21 +61,20 @@ static const struct verb_option serve_options[] = {
      "With --issue: its weight where clients compete for a device's time, 1 to 1000. Default: 100.",
      .take = serve_take},
     {"reserve", "SIZE",
-     "Of each device's memory, what no client is promised. Default: a sixty-fourth.",
+     "Memory of each device that is promised to no client. Default: a sixty-fourth.",
      .take = serve_take},
-    {"local-memory", "SIZE", "Of each session by a Unix socket, as --memory of --issue.",
+    {"local-memory", "SIZE", "Memory of each session by a Unix socket, as --memory with --issue.",
      .take = serve_take},
-    {"local-sessions", "NUMBER", "By Unix sockets, as many sessions of a user at once.",
+    {"local-sessions", "NUMBER", "Sessions that a user may have at once by Unix sockets.",
      .take = serve_take},
-    {"local-share", "NUMBER", "Of each session by a Unix socket, as --share of --issue.",
+    {"local-share", "NUMBER", "Weight of each session by a Unix socket, as --share with --issue.",
      .take = serve_take},
     {"no-sandbox", NULL,
-     "Let sessions' processes do what you may, for a driver that needs it: reseat-serve(8).",
+     "Do not confine the processes of sessions, for a driver that needs it: reseat-serve(8).",
      .take = serve_take},
     {"for-server", NULL, "With --issue: it is for another server, not a client.",
      .take = serve_take},
-    {"revoke", "NAME", "Let a certificate not count any more, and end the sessions that it has.",
-     .take = serve_take},
+    {"revoke", "NAME", "Revoke a certificate, and end its sessions.", .take = serve_take},
     {0},
 };
 

@@ -63,7 +63,7 @@ static int server_say_added(const struct output *output, json_t *server)
         return server_print_one(output, server);
     words_add_names(&devices, json_object_get(server, "devices"), ", ");
     if (strcmp(member_text(server, "state"), "up") == 0)
-        printf("%s is there: %s\n", member_text(server, "name"), devices.text);
+        printf("%s is up: %s\n", member_text(server, "name"), devices.text);
     else
         printf("%s is added\n", member_text(server, "name"));
     if (problem[0])
@@ -141,12 +141,11 @@ static int server_say_stays(const struct output *output, const json_t *server)
         words_add(&who, "%s%s stays: %s", i ? "; " : "", output_program(program, name),
                   member_text(program, "reason"));
     if (!who.used)
-        words_add(&who, "what was made ready on its devices is not given up yet");
+        words_add(&who, "prewarmed devices of it are not released yet");
     return output_fail(
         output, ERR_REFUSED,
-        "%s is not removed yet: %s; it takes no programs, and goes when these have "
-        "left. reseat server remove %s --now leaves them there, reseat server add %s "
-        "%s takes it back",
+        "%s is not removed yet: %s; it takes no new programs and is removed when these have left. "
+        "reseat server remove %s --now leaves them there; reseat server add %s %s keeps it",
         member_text(server, "name"), who.text, member_text(server, "name"),
         member_text(server, "address"), member_text(server, "name"));
 }

@@ -204,8 +204,8 @@ static int simulate_load(struct simulate *simulate, struct sim_trace *trace)
                      (name[strlen(SYNTHETIC)] == ':' || !name[strlen(SYNTHETIC)]);
 
     if (!name && !(simulate->nodes && simulate->tasks)) {
-        return output_usage(simulate->output, "no trace is named: a folder, --nodes and --tasks, "
-                                              "or synthetic");
+        return output_usage(simulate->output,
+                            "give a trace: a folder, --nodes and --tasks, or synthetic");
     }
     if (synthetic && (simulate->nodes || simulate->tasks))
         return output_usage(simulate->output, "a synthetic trace has no --nodes and no --tasks");
@@ -351,7 +351,7 @@ static int simulate_run(struct call *call)
 const struct verb verb_simulate = {
     .name = "simulate",
     .arguments = "[TRACE]",
-    .summary = "Run a trace of a cluster under the policy, and compare what comes of it.",
+    .summary = "Simulate a trace of a cluster under the policy, and compare regimes.",
     .text = "It runs under five regimes, from today's termination to reconfiguration, at several "
             "levels of reclaim, with the policy that the agent has. Nothing is run, no agent is "
             "asked. The same trace, options and seed give the same output to the byte.\n"

@@ -9,7 +9,7 @@ struct spread {
 };
 
 static const struct verb_option spread_options[] = {
-    {"off", NULL, "Have them done where the program is, and there alone.",
+    {"off", NULL, "Do launches only on the program's own device.",
      OPTION_VALUE(struct spread, off)},
     {NULL}};
 
@@ -23,7 +23,7 @@ static int spread_print_spread(const struct output *output, const json_t *answer
     output_program(json_object_get(answer, "app"), program);
     words_add_names(&devices, names, ", ");
     if (json_array_size(names) == 0)
-        printf("%s: launches are done where it is\n", program);
+        printf("%s: launches are done on its own device only\n", program);
     else
         printf("%s: long launches %s done on %s too\n", program,
                member_bool(answer, "starting") ? "will be" : "are", devices.text);
@@ -56,7 +56,7 @@ static int spread_verb_run(struct call *call)
 const struct verb verb_spread = {
     .name = MSG_SPREAD,
     .arguments = "APP [DEVICE[,DEVICE]]",
-    .summary = "Have the long launches of a program done on other devices too.",
+    .summary = "Split the long launches of a program over other devices too.",
     .text =
         "A launch that takes long enough goes on where the program is, while these devices do "
         "work-groups from its end; what they wrote is brought home before it ends. What was named "

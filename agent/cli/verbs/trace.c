@@ -251,7 +251,8 @@ static int trace_write_file(struct trace *trace, const json_t *answer)
     printf("%s: %zu spans in %s%s\n", name, trace->count, trace->file,
            strcmp(member_text(answer, "ended_by"), "program") == 0 ? ", to its end" : "");
     if (lost)
-        output_note(trace->output, "%llu more came faster than they could be kept", lost);
+        output_note(trace->output,
+                    "%llu more were dropped: they came faster than they could be recorded", lost);
     return output_done();
 }
 
@@ -284,7 +285,7 @@ static int trace_run(struct call *call)
 const struct verb verb_trace = {
     .name = "trace",
     .arguments = "APP",
-    .summary = "Write down what goes on in a program, as a picture of its time.",
+    .summary = "Record a timeline of what a program does.",
     .text =
         "The file is for ui.perfetto.dev, or Chrome's about:tracing: the phases of moves and how "
         "long the program was kept out, copies, builds, spills and what is brought back, and "

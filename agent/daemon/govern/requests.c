@@ -357,7 +357,7 @@ static void requests_start_over(struct agent *agent, struct request *request)
     if (request->ours || !request->client) {
         /* The policy sees for itself. */
         requests_end_request(agent, request, 0, RESULT_AGAIN,
-                             "it allocated more meanwhile, which is to be decided anew", false);
+                             "it allocated more meanwhile; the decision is made again", false);
         return;
     }
     admit_settle(agent, request, 0, RESULT_AGAIN, "", false);

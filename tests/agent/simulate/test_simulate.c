@@ -391,7 +391,7 @@ Test(simulate, bad_arguments_are_refused)
         expect_refused(RESEAT("simulate", SMALL, cases[i].option, cases[i].value), cases[i].reason);
     for (size_t i = 0; i < sizeof(traces) / sizeof(*traces); i++)
         expect_refused(RESEAT("simulate", traces[i]), "reseat simulate: ");
-    expect_refused(RESEAT("simulate"), "no trace is named");
+    expect_refused(RESEAT("simulate"), "give a trace");
     struct result *result = RESEAT("simulate", "synthetic:devices=0", "--json");
     json_t *object = parse(result->out);
     cr_expect_eq(number(object, "status"), 2);
