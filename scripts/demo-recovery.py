@@ -47,9 +47,9 @@ class View(threading.Thread):
         while not self.over:
             app = self.lab.app(self.process.pid)
             if app:
-                lost = any(seat["lost"] for seat in app["seats"])
+                lost = any(vdev["lost"] for vdev in app["vdevs"])
                 self.samples.append((self.now(), "" if lost else app["device"],
-                                     app["protection"]["point_age_ns"] / 1e9))
+                                     app["protection"]["snapshot_age_ns"] / 1e9))
                 self.app = app
             time.sleep(SAMPLE_SECONDS)
 
@@ -83,7 +83,7 @@ def kill_it(lab, view, number):
     victim = lab.driver_process()
     if not victim:
         raise SystemExit("demo: no process has the program's driver")
-    loss["age"], loss["at"] = view.app["protection"]["point_age_ns"] / 1e9, view.now()
+    loss["age"], loss["at"] = view.app["protection"]["snapshot_age_ns"] / 1e9, view.now()
     os.kill(victim, signal.SIGKILL)
     print(f"{loss['at']:6.1f} s  kill -9 {victim}: the process that has {loss['device']}'s driver",
           flush=True)
@@ -141,7 +141,7 @@ def main():
                           "--protect=1", "--"] + program)
         try:
             view.start()
-            view.wait_for("its first copy", lambda app: app["protection"]["point_age_ns"] > 0)
+            view.wait_for("its first copy", lambda app: app["protection"]["snapshot_age_ns"] > 0)
             losses = []
             for number in range(1, LOSSES + 1):
                 time.sleep(options.stay)

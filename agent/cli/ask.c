@@ -2,10 +2,13 @@
 
 #include <errno.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "agent/config/environment.h"
+#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
 #define LAUNCHES        50
@@ -86,9 +89,13 @@ int ask(const struct output *output, const struct question *question, struct fra
         client_close(&client);
         return status;
     }
-    int result = client_send(&client, frame);
-    if (!result)
-        result = client_receive(&client, question->timeout_ms, -1, &message);
+    int result;
+    if (question->news) {
+        result = ask_follow(&client, frame, question->news, &message);
+    } else {
+        result = client_send(&client, frame);
+        result = result ? result : client_receive(&client, question->timeout_ms, -1, &message);
+    }
     client_close(&client);
     if (result != 1)
         return output_fail_agent(output, result ? result : -EPROTO, question->what);
@@ -118,21 +125,72 @@ int ask_print(const struct output *output, const struct question *question, stru
     return status;
 }
 
+void ask_block_signals(sigset_t *ret_blocked)
+{
+    sigemptyset(ret_blocked);
+    sigaddset(ret_blocked, SIGINT);
+    sigaddset(ret_blocked, SIGTERM);
+    sigaddset(ret_blocked, SIGHUP);
+    sigprocmask(SIG_BLOCK, ret_blocked, NULL);
+}
+
+static int ask_open_signals(sigset_t *ret_blocked)
+{
+    ask_block_signals(ret_blocked);
+    return signalfd(-1, ret_blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/** A second signal ends us as it would have. */
+static int ask_cancel(struct client *client, int signals, const sigset_t *caught,
+                      const struct news *news)
+{
+    struct signalfd_siginfo info;
+    struct frame frame;
+
+    if (read(signals, &info, sizeof(info)) != sizeof(info))
+        return 0;
+    client->canceled = true;
+    sigprocmask(SIG_UNBLOCK, caught, NULL);
+    if (news->canceling)
+        news->canceling(news->context);
+    frame_init(&frame, MSG_CANCEL);
+    return client_send(client, &frame);
+}
+
+static bool ask_take_news(const struct news *news, const struct message *message)
+{
+    if (news->take)
+        return news->take(news->context, message);
+    return field_is(&message->root, "type", MSG_PROGRESS) ||
+           field_is(&message->root, "type", MSG_NOTICE);
+}
+
 int ask_follow(struct client *client, struct frame *frame, const struct news *news,
                struct message *ret_message)
 {
+    bool cancels = news->cancels && !client->canceled;
+    sigset_t caught;
+    CLEANUP(cleanup_close) int signals = cancels ? ask_open_signals(&caught) : -1;
     int result = frame ? client_send(client, frame) : 0;
 
     while (!result) {
-        result = client_follow(client, PATIENCE_MS, news->other, ret_message);
+        result = client_follow(client, PATIENCE_MS, signals, ret_message);
         if (result == 0) {
-            result = news->on_other(news->context, client);
-        } else if (result == 1 && news->take(news->context, ret_message)) {
+            result = ask_cancel(client, signals, &caught, news);
+        } else if (result == 1 && ask_take_news(news, ret_message)) {
             message_finish(ret_message);
             result = 0;
         }
     }
     return result;
+}
+
+void ask_put_texts(struct frame *frame, const char *key, const char *const *texts, size_t count)
+{
+    frame_array(frame, key);
+    for (size_t i = 0; i < count; i++)
+        frame_string(frame, NULL, texts[i]);
+    frame_end(frame);
 }
 
 void ask_put_environment(struct frame *frame)
@@ -143,9 +201,6 @@ void ask_put_environment(struct frame *frame)
     /* Ours says nothing of what another user's programs see. */
     if ((whose.named && whose.user != geteuid()) || environment_of_drivers(&variables, &count))
         return;
-    frame_array(frame, "environment");
-    for (size_t i = 0; i < count; i++)
-        frame_string(frame, NULL, variables[i]);
-    frame_end(frame);
+    ask_put_texts(frame, "environment", variables, count);
     free(variables);
 }

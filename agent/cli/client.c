@@ -181,7 +181,7 @@ static int client_launch(void)
     posix_spawn_file_actions_t actions;
     int status;
     pid_t child;
-    int error = paths_agent(path);
+    int error = paths_of(PATHS_AGENT, path);
 
     if (error)
         return error;

@@ -1,6 +1,8 @@
 #ifndef RESEAT_AGENT_CLI_CLIENT_H
 #define RESEAT_AGENT_CLI_CLIENT_H
 
+#include <signal.h>
+
 #include "agent/cli/show/output.h"
 #include "agent/config/paths.h"
 #include "agent/wire/protocol.h"
@@ -10,6 +12,7 @@ struct client {
     int fd; /**< -1: none. */
     struct frame_reader reader;
     char problem[PROTOCOL_TEXT_MAX]; /**< What MSG_ERROR said when a hello was refused. */
+    bool canceled;                   /**< MSG_CANCEL was sent: ask_follow(). */
 };
 
 /*
@@ -55,14 +58,25 @@ MUST_CHECK int client_launch_agent(char *ret_why, size_t why_size);
 
 /* What verbs ask the agent. What goes wrong is said here; a verb only passes the status on. */
 
+/** What comes while the agent carries out something long. */
+struct news {
+    /** True: it is not the answer yet, and was told. NULL: progress and notices are not told. */
+    bool (*take)(void *context, const struct message *message);
+    void *context;
+    bool cancels; /**< Ctrl-C has the agent cancel it; a second one ends this process. */
+    void (*canceling)(void *context); /**< It was told so; or NULL. */
+};
+
 struct question {
-    const char *type; /**< MSG_..., of the question and of its answer. */
-    const char *what; /**< What the agent is to do, in messages: "list devices". */
-    bool launch;      /**< Start an agent where none runs. */
-    int timeout_ms;
+    const char *type;    /**< MSG_..., of the answer. */
+    const char *what;    /**< What the agent is to do, in messages: "list devices". */
+    bool launch;         /**< Start an agent where none runs. */
+    int timeout_ms;      /**< For the answer, without news. */
     const char *members; /**< What of the answer --json prints, as output_add_members(). */
     /** Prints the answer for people; returns an exit status. */
     int (*print)(const struct output *output, const json_t *answer);
+    const struct news
+        *news; /**< It may take long: the answer is waited for as ask_follow() does. */
 };
 
 /**
@@ -91,15 +105,6 @@ MUST_CHECK int ask(const struct output *output, const struct question *question,
 MUST_CHECK int ask_print(const struct output *output, const struct question *question,
                          struct frame *frame);
 
-/** What comes while the agent carries out something long. */
-struct news {
-    void *context;
-    /** True: it is not the answer yet, and was told. */
-    bool (*take)(void *context, const struct message *message);
-    int other; /**< A descriptor to wait for, too; -1: none. */
-    /** It is readable. Returns 0 or -errno. */
-    int (*on_other)(void *context, struct client *client);
-};
 /**
  * Send @frame and finish it, and wait for the answer for as long as the agent is alive.
  *
@@ -109,6 +114,10 @@ struct news {
 MUST_CHECK int ask_follow(struct client *client, struct frame *frame, const struct news *news,
                           struct message *ret_message);
 
+/** SIGINT, SIGTERM and SIGHUP wait from now on. */
+void ask_block_signals(sigset_t *ret_blocked);
+
+void ask_put_texts(struct frame *frame, const char *key, const char *const *texts, size_t count);
 /** Put the environment of OpenCL's drivers into a question. */
 void ask_put_environment(struct frame *frame);
 

@@ -74,6 +74,13 @@ _reseat() {
     [[ $line == *[[:space:]] ]] && words+=("")
     current=${words[-1]}
     COMPREPLY=()
+    if [[ ${words[1]} == --user ]] && ((${#words[@]} > 2)); then
+        if ((${#words[@]} == 3)); then
+            mapfile -t COMPREPLY < <(compgen -u -- "$current")
+            return
+        fi
+        words=("${words[0]}" "${words[@]:3}")
+    fi
     if ((${#words[@]} < 3)); then
         _reseat_offer "@NAMES@" "$current"
         return
@@ -153,7 +160,7 @@ def main():
         if " " in verb["name"]:
             first, second = verb["name"].split()
             values[first] = (values.get(first, "") + "\n" + second).strip()
-    script = SCRIPT.replace("@NAMES@", "\n".join(names(verbs)))
+    script = SCRIPT.replace("@NAMES@", "\n".join(names(verbs) + ["--user"]))
     script = script.replace("@VERBS@", "\n".join(rows))
     script = script.replace("@VALUES@", "\n".join(f'        {shlex.quote(name)}) echo "{words}" ;;' for name, words in values.items()))
     sys.stdout.write(script)

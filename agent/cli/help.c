@@ -116,7 +116,8 @@ void help_print_all(const struct verb *const *verbs, FILE *to)
         if (!verbs[i]->hidden)
             help_print_labelled(to, label, LABEL_MAX, verbs[i]->summary);
     }
-    fputs("\nreseat help COMMAND says more. Most take --json.\n"
+    fputs("\nreseat help COMMAND says more. Most take --json. Root asks another user's agent by\n"
+          "reseat --user USER COMMAND.\n"
           "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "
           "agent;\n"
           "4 refused, the device cannot run it or has no room; 5 deadline passed.\n",

@@ -19,7 +19,7 @@ static int isolate_launch(const char *address, int output)
     posix_spawnattr_t attributes;
     sigset_t none;
     pid_t child;
-    int error = paths_server(path);
+    int error = paths_of(PATHS_SERVER, path);
 
     if (error)
         return error;
@@ -61,7 +61,7 @@ int isolate_find(const struct paths *paths, bool alone, char ret_driver[PATH_MAX
                  char ret_address[PATH_MAX])
 {
     char socket[PATH_MAX], name[32], address[PATH_MAX];
-    int error = paths->folder[0] ? paths_remote(ret_driver) : -ENOENT;
+    int error = paths->folder[0] ? paths_of(PATHS_REMOTE, ret_driver) : -ENOENT;
 
     if (error)
         return error;

@@ -9,7 +9,7 @@
 #include "agent/config/nearest.h"
 
 #define OPTIONS_MAX 128
-#define NAMES_MAX   128
+#define VERBS_MAX   128
 #define NEAR        2   /* Letters that a slip of the fingers changes. */
 #define ROW         256 /* What getopt returns for each of our rows: no character. */
 
@@ -74,54 +74,146 @@ static int verb_check_arguments(const struct call *call)
 
 /* ---- values ---- */
 
-bool verb_parse_number(const char *text, const struct verb_option *option, uint64_t *ret_value)
+/** 1500 with 3 places: "1.5". */
+static const char *verb_amount(uint64_t value, unsigned places, char ret[32])
 {
-    uint64_t value, unit = 1;
+    double unit = 1;
 
-    if (!isdigit((unsigned char)*text) || text[strspn(text, "0123456789.")])
-        return false;
-    for (unsigned i = 0; i < option->places; i++)
+    for (unsigned i = 0; i < places; i++)
         unit *= 10;
+    if (places)
+        snprintf(ret, 32, "%.15g", (double)value / unit);
+    else
+        snprintf(ret, 32, "%llu", (unsigned long long)value);
+    return ret;
+}
+
+/** The seconds that a unit of time stands for; 0: it is none. */
+static unsigned verb_seconds_of(const char *unit)
+{
+    static const struct {
+        const char *unit;
+        unsigned seconds;
+    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+        if (strcmp(units[i].unit, unit) == 0)
+            return units[i].seconds;
+    return 0;
+}
+
+static bool verb_parse_number(const char *text, const struct verb_option *option,
+                              uint64_t *ret_value)
+{
+    char digits[64];
+    size_t length = strspn(text, "0123456789.");
+    unsigned unit = option->kind == OPTION_TIME ? verb_seconds_of(text + length) : !text[length];
+    uint64_t value;
     char *end;
+
+    if (!isdigit((unsigned char)*text) || !unit || length >= sizeof(digits))
+        return false;
+    snprintf(digits, sizeof(digits), "%.*s", (int)length, text);
     errno = 0;
     if (option->places) {
-        double number = strtod(text, &end) * (double)unit;
+        double number = strtod(digits, &end) * unit;
+        for (unsigned i = 0; i < option->places; i++)
+            number *= 10;
         value = number < 1.8e19 ? (uint64_t)(number + 0.5) : UINT64_MAX;
     } else {
-        value = strtoull(text, &end, 10);
+        value = strtoull(digits, &end, 10) * unit;
     }
     *ret_value = value;
     return !*end && !errno && value >= option->least && value <= option->most;
 }
 
+static int verb_take_number(const struct call *call, const struct verb_option *option,
+                            const char *text, uint64_t *ret_value)
+{
+    bool none = strstr(option->argument, "|none");
+    char least[32], most[32];
+
+    if (none && strcmp(text, "none") == 0)
+        *ret_value = OPTION_NONE;
+    else if (!verb_parse_number(text, option, ret_value))
+        return output_usage(&call->output, "--%s must be %s to %s%s%s%s, not \"%s\"", option->name,
+                            verb_amount(option->least, option->places, least),
+                            verb_amount(option->most, option->places, most),
+                            option->unit ? " " : "", option->unit ? option->unit : "",
+                            none ? " or none" : "", text);
+    return 0;
+}
+
+static int verb_take_size(const struct call *call, const struct verb_option *option,
+                          const char *text, uint64_t *ret_bytes)
+{
+    char reason[PROTOCOL_TEXT_MAX];
+
+    if (size_parse(text, ret_bytes, reason, sizeof(reason)))
+        return output_usage(&call->output, "--%s: %s", option->name, reason);
+    return *ret_bytes ? 0 : output_usage(&call->output, "--%s must be above 0", option->name);
+}
+
+int verb_take_names(const struct call *call, const char *what, char *text, size_t most,
+                    struct names *ret_names)
+{
+    struct names names = {.count = 0};
+
+    for (char *name = strsep(&text, ","); name; name = strsep(&text, ",")) {
+        if (!*name)
+            return output_usage(&call->output, "a name in the list of %s is empty", what);
+        if (names.count == most)
+            return output_usage(&call->output, "%s takes at most %zu names", what, most);
+        names.items[names.count++] = name;
+    }
+    *ret_names = names;
+    return 0;
+}
+
+static void verb_put_number(const struct verb_option *option, void *options, uint64_t number)
+{
+    uint32_t narrow = (uint32_t)number;
+    bool small = option->size == sizeof(narrow);
+
+    memcpy((char *)options + option->offset, small ? (void *)&narrow : &number, option->size);
+}
+
 static int verb_take(struct call *call, const struct verb_option *option, const char *text)
 {
-    char *field = (char *)call->options + option->offset;
+    void *field = (char *)call->options + option->offset;
     uint64_t number;
+    char name[64];
+    int status = 0;
 
     if (option->take)
         return option->take(call, option, text);
-    if (!option->argument) {
-        *(bool *)field = true;
-        return 0;
+    snprintf(name, sizeof(name), "--%s", option->name);
+    switch (option->kind) {
+    case OPTION_NAMES:
+        if (((struct names *)field)->count)
+            return output_usage(&call->output, "%s is given once: names with commas", name);
+        /* A word of the command line is ours to change. */
+        return verb_take_names(call, name, (char *)text, (size_t)option->most, field);
+    case OPTION_TEXT:
+        if (!option->argument)
+            *(bool *)field = true;
+        else if (verb_is_choice(option->argument) && !verb_is_one_of(option->argument, text))
+            status = output_usage(&call->output, "%s must be %s, not \"%s\"", name,
+                                  option->argument, text);
+        else
+            memcpy(field, &text, sizeof(text));
+        return status;
+    case OPTION_SIZE:
+        status = verb_take_size(call, option, text, &number);
+        break;
+    case OPTION_NUMBER:
+    case OPTION_TIME:
+        status = verb_take_number(call, option, text, &number);
+        break;
     }
-    if (!option->number) {
-        if (verb_is_choice(option->argument) && !verb_is_one_of(option->argument, text)) {
-            return output_usage(&call->output, "--%s is %s, not \"%s\"", option->name,
-                                option->argument, text);
-        }
-        memcpy(field, &text, sizeof(text));
-        return 0;
-    }
-    if (!verb_parse_number(text, option, &number)) {
-        return output_usage(&call->output, "--%s is %s, not \"%s\"", option->name, option->number,
-                            text);
-    }
-    if (option->size == sizeof(uint32_t))
-        *(uint32_t *)field = (uint32_t)number;
-    else
-        memcpy(field, &number, sizeof(number));
-    return 0;
+    if (!status)
+        verb_put_number(option, call->options, number);
+    return status;
 }
 
 /* ---- words ---- */
@@ -187,6 +279,9 @@ int verb_parse(struct call *call, int argc, char **argv)
     int result, index, status;
 
     verb_make_getopt(call->verb, options);
+    for (const struct verb_option *option = verb_options(call->verb); option->name; option++)
+        if (option->initial)
+            verb_put_number(option, call->options, option->initial);
     opterr = 0;
     optind = 0;
     while ((result = getopt_long(argc, argv, letters, options, (index = -1, &index))) >= 0) {
@@ -217,11 +312,11 @@ int verb_parse(struct call *call, int argc, char **argv)
 const struct verb *verb_find(const struct verb *const *verbs, const struct output *output,
                              char **words, size_t count, size_t *ret_taken, int *ret_status)
 {
-    const char *names[NAMES_MAX], *first = words[0], *nearest;
+    const char *names[VERBS_MAX], *first = words[0], *nearest;
     char seconds[256] = "";
     size_t name_count = 0, used = 0;
 
-    for (size_t i = 0; verbs[i] && name_count < NAMES_MAX; i++) {
+    for (size_t i = 0; verbs[i] && name_count < VERBS_MAX; i++) {
         size_t length = strcspn(verbs[i]->name, " ");
         const char *second = verbs[i]->name[length] ? verbs[i]->name + length + 1 : NULL;
         if (strlen(first) != length || strncmp(verbs[i]->name, first, length)) {

@@ -16,27 +16,68 @@
 
 struct call;
 
+/** How the value of an option is read, and what it sets. */
+enum option_kind {
+    OPTION_TEXT,   /**< A const char *; without an argument a flag: a bool. */
+    OPTION_NUMBER, /**< A number of 4 or 8 bytes. */
+    OPTION_TIME,   /**< The same of seconds, "1.5"; or "90s", "10m", "2h", "1d". */
+    OPTION_SIZE,   /**< A uint64_t, bytes, above 0: "512MiB". */
+    OPTION_NAMES,  /**< A struct names. */
+};
+
+/** Of a number: nothing was given, and "none" was. No other value is as large. */
+#define OPTION_UNSAID UINT64_MAX
+#define OPTION_NONE   (UINT64_MAX - 1)
+
+/** Names with commas between. */
+#define NAMES_MAX 8
+struct names {
+    const char *items[NAMES_MAX]; /**< Borrowed. */
+    size_t count;
+};
+
 struct verb_option {
     const char *name;     /**< Without the dashes; NULL ends the rows. */
     const char *argument; /**< As above; NULL: a flag. "[FILE]" may be left out. */
     const char *help;     /**< Sentences, for --help and the manual. */
 
-    /* Where its value goes in the verb's options: a bool, a const char *, a number of 4 or 8 bytes.
-     * The last one given counts. */
-    size_t offset, size;
+    enum option_kind kind;
+    size_t offset, size; /**< Of the value in the verb's options. The last one given counts. */
     bool required;
 
-    const char *number; /**< It is a number: which, "seconds, 0 to 60"; NULL: it is none. */
-    unsigned places;    /**< It is kept in units of 10^-places. */
-    uint64_t least, most;
+    const char *unit;     /**< Of a number, in messages; NULL: it has none. */
+    unsigned places;      /**< A number is kept in units of 10^-places. */
+    uint64_t least, most; /**< Of a number, in these units; most names. */
+    uint64_t initial;     /**< A number that was not given. */
 
-    /** Takes any other value, and NULL for one that is left out. 0, or an exit status. */
+    /** Takes a value that is none of these, and NULL for one that is left out. 0, or an exit
+     *  status. */
     int (*take)(struct call *call, const struct verb_option *option, const char *text);
 };
 
 /** Where an option's value goes, in its row. */
 #define OPTION_VALUE(type, member)                                                                 \
     .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
+/** A time that is kept in units of 10^-digits seconds: milliseconds or nanoseconds. */
+#define OPTION_SECONDS(type, member, digits, from, to)                                             \
+    .kind = OPTION_TIME, OPTION_VALUE(type, member), .unit = "seconds", .places = digits,          \
+    .least = from, .most = to
+
+/* What several verbs have. */
+#define TIMEOUT_MAX_MS 10000000000
+#define OPTION_TIMEOUT(type, text)                                                                 \
+    {                                                                                              \
+        "timeout", "SECONDS", text, OPTION_SECONDS(type, timeout_ms, 3, 1, TIMEOUT_MAX_MS)         \
+    }
+#define OPTION_MAX_DOWNTIME(type, text)                                                            \
+    {                                                                                              \
+        "max-downtime", "MS", text, OPTION_VALUE(type, max_downtime_ms),                           \
+            .kind = OPTION_NUMBER, .unit = "milliseconds", .least = 1, .most = 3600000             \
+    }
+#define OPTION_BANDWIDTH(type, text)                                                               \
+    {                                                                                              \
+        "bandwidth", "SIZE", text, .kind = OPTION_SIZE, OPTION_VALUE(type, bandwidth)              \
+    }
 
 struct verb {
     const char *name;      /**< "move", or "config print" of several that begin alike. */
@@ -50,8 +91,8 @@ struct verb {
 
     /** For options that are in a table already; instead of `options`. */
     const struct verb_option *(*other_options)(void);
-    size_t size;                  /**< Of what the options set. It is zero unless... */
-    void (*prepare)(void *value); /**< ...this, which may be NULL, says otherwise. */
+    size_t size;                  /**< Of what the options set: zero, but for initial numbers... */
+    void (*prepare)(void *value); /**< ...and what this sets; or NULL. */
 
     /** Returns an exit status. */
     int (*run)(struct call *call);
@@ -82,8 +123,9 @@ bool verb_takes_program(const struct verb *verb);
 const struct verb *verb_find(const struct verb *const *verbs, const struct output *output,
                              char **words, size_t count, size_t *ret_taken, int *ret_status);
 
-/** A number as an option's row bounds it. False: @text is none. */
-bool verb_parse_number(const char *text, const struct verb_option *option, uint64_t *ret_value);
+/** Split @text at its commas, in place: of @most names none is empty. 0, or an exit status. */
+MUST_CHECK int verb_take_names(const struct call *call, const char *what, char *text, size_t most,
+                               struct names *ret_names);
 
 /** Help was asked for. */
 #define VERB_HELP (-1)

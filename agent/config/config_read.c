@@ -450,10 +450,11 @@ int config_read_text(const char *text, struct config *config, struct config_erro
         const char *said = config_error_text(&parsed);
         bool twice = said && strstr(said, "duplicate");
         unsigned line = (unsigned)config_error_line(&parsed), last = config_read_last_line(text);
-        error = config_wrong(ret_error, line < last ? line : last, "%s",
-                             twice ? "this name is given a second time"
-                                   : "this is no NAME = VALUE; is something missing here, or a "
-                                     "\";\" at the end of the line before?");
+        error =
+            config_wrong(ret_error, line < last ? line : last, "%s",
+                         twice ? "this name is given a second time"
+                               : "this is no NAME = VALUE; texts and sizes are in \"quotes\"; is "
+                                 "a \";\" missing here or at the end of the line before?");
     }
     config_destroy(&parsed);
     return error;

@@ -223,15 +223,31 @@ int paths_links(char ret[PATH_MAX])
     return error ? error : paths_join(above, "links", ret);
 }
 
-/** Beside the program, in the build's folders, and where meson.build says that it is installed. */
-#define CANDIDATES(build, what, name)                                                              \
-    name, "../" build "/" name, what##_FROM_BIN "/" name, what##_INSTALLED "/" name, NULL
-
-int paths_library(char ret[PATH_MAX])
+int paths_of(enum paths_file file, char ret[PATH_MAX])
 {
-    static const char *const candidates[] = {CANDIDATES("interpose", LIBRARY, "libreseat.so")};
+/** Beside the program, in the build's folders, and where meson.build says that it is installed. */
+#define FILE_OF(variable, build, what, name)                                                       \
+    {                                                                                              \
+        variable,                                                                                  \
+        {                                                                                          \
+            name, "../" build "/" name, what##_FROM_BIN "/" name, what##_INSTALLED "/" name, NULL  \
+        }                                                                                          \
+    }
+    static const struct {
+        const char *variable;
+        const char *candidates[5];
+    } files[] = {
+        [PATHS_LIBRARY] = FILE_OF("RESEAT_LIBRARY", "interpose", LIBRARY, "libreseat.so"),
+        [PATHS_AGENT] = FILE_OF("RESEAT_AGENT", "agent", AGENT, "reseatd"),
+        [PATHS_LISTER] = FILE_OF("RESEAT_LISTER", "agent", LISTER, "reseat-lister"),
+        [PATHS_MEASURE] = FILE_OF("RESEAT_MEASURE", "agent", LISTER, "reseat-measure"),
+        [PATHS_REMOTE] = FILE_OF("RESEAT_REMOTE", "remote", LIBRARY, "libreseat-remote.so"),
+        [PATHS_SERVER] = FILE_OF("RESEAT_SERVE", "remote", LISTER, "reseat-serve"),
+        [PATHS_WATCH] = FILE_OF("RESEAT_WATCH", "remote", LISTER, "reseat-watch"),
+        [PATHS_MDNS] = FILE_OF("RESEAT_MDNS", "remote", LISTER, "reseat-mdns"),
+    };
 
-    return paths_beside("RESEAT_LIBRARY", candidates, ret);
+    return paths_beside(files[file].variable, files[file].candidates, ret);
 }
 
 /** True when the file of that path names @library in its first line. */
@@ -260,39 +276,11 @@ int paths_vendors(const char *library, char ret[PATH_MAX])
     return -ENOENT;
 }
 
-int paths_agent(char ret[PATH_MAX])
-{
-    static const char *const candidates[] = {CANDIDATES("agent", AGENT, "reseatd")};
-
-    return paths_beside("RESEAT_AGENT", candidates, ret);
-}
-
-int paths_lister(char ret[PATH_MAX])
-{
-    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-lister")};
-
-    return paths_beside("RESEAT_LISTER", candidates, ret);
-}
-
-int paths_measure(char ret[PATH_MAX])
-{
-    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-measure")};
-
-    return paths_beside("RESEAT_MEASURE", candidates, ret);
-}
-
 int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size)
 {
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     return fd < 0 ? -errno : file_load(fd, limit, ret_bytes, ret_size);
-}
-
-int paths_remote(char ret[PATH_MAX])
-{
-    static const char *const candidates[] = {CANDIDATES("remote", LIBRARY, "libreseat-remote.so")};
-
-    return paths_beside("RESEAT_REMOTE", candidates, ret);
 }
 
 int paths_isolated(const struct paths *paths, char ret[PATH_MAX])
@@ -305,25 +293,4 @@ int paths_isolated(const struct paths *paths, char ret[PATH_MAX])
     if (!error)
         strcpy(ret, path);
     return error;
-}
-
-int paths_server(char ret[PATH_MAX])
-{
-    static const char *const candidates[] = {CANDIDATES("remote", LISTER, "reseat-serve")};
-
-    return paths_beside("RESEAT_SERVE", candidates, ret);
-}
-
-int paths_watch(char ret[PATH_MAX])
-{
-    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-watch")};
-
-    return paths_beside("RESEAT_WATCH", candidates, ret);
-}
-
-int paths_mdns(char ret[PATH_MAX])
-{
-    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-mdns")};
-
-    return paths_beside("RESEAT_MDNS", candidates, ret);
 }

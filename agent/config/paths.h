@@ -80,17 +80,19 @@ MUST_CHECK int paths_links(char ret[PATH_MAX]);
 /** Where the agent listens for who wants drivers opened in another process. 0 or -ENAMETOOLONG. */
 MUST_CHECK int paths_isolated(const struct paths *paths, char ret[PATH_MAX]);
 
-/** libreseat.so, reseatd, reseat-lister, reseat-measure, reseat-serve, by paths_beside(). Return 0
- * or -ENOENT. */
-MUST_CHECK int paths_library(char ret[PATH_MAX]);
-MUST_CHECK int paths_agent(char ret[PATH_MAX]);
-MUST_CHECK int paths_lister(char ret[PATH_MAX]);
-MUST_CHECK int paths_measure(char ret[PATH_MAX]);
-MUST_CHECK int paths_server(char ret[PATH_MAX]);
-MUST_CHECK int paths_watch(char ret[PATH_MAX]);
-MUST_CHECK int paths_mdns(char ret[PATH_MAX]);
-/** Our driver in front of device servers. */
-MUST_CHECK int paths_remote(char ret[PATH_MAX]);
+/** What was built and is installed with the running binary. */
+enum paths_file {
+    PATHS_LIBRARY, /**< libreseat.so */
+    PATHS_AGENT,   /**< reseatd */
+    PATHS_LISTER,
+    PATHS_MEASURE,
+    PATHS_REMOTE, /**< libreseat-remote.so, our driver in front of device servers. */
+    PATHS_SERVER, /**< reseat-serve */
+    PATHS_WATCH,
+    PATHS_MDNS,
+};
+/** Where it is, by paths_beside(). Returns 0 or -ENOENT. */
+MUST_CHECK int paths_of(enum paths_file file, char ret[PATH_MAX]);
 
 /** Read a file of at most @limit bytes, with a NUL after it. Returns 0 or -errno (-EFBIG). */
 MUST_CHECK int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size);

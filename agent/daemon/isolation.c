@@ -56,7 +56,7 @@ static int isolation_spawn_server(struct agent *agent)
         .stdio = stdio,
         .stdio_count = INHERITED + 1,
     };
-    int error = paths_server(path);
+    int error = paths_of(PATHS_SERVER, path);
 
     if (error)
         return error;

@@ -48,7 +48,7 @@ int main(int argc, char **argv)
         return 2;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    served_set_library(paths_remote(driver) ? NULL : driver);
+    served_set_library(paths_of(PATHS_REMOTE, driver) ? NULL : driver);
     int error = paths_links(the_links.folder);
     int status = error ? measure_fail("figures cannot be kept", strerror(-error)) : measure(&key);
     /* Drivers' exit handlers are one more chance to hang. */

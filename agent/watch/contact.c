@@ -103,23 +103,22 @@ static bool contact_not_connected(const struct address *address, int error, stru
     switch (error) {
     case -EACCES:
         if (strstr(said, "revoked"))
-            return contact_wrong(
-                contact, "revoked",
-                "the server does not count our certificate any more: it was revoked there "
-                "(reseat serve --issue makes another)");
+            return contact_wrong(contact, "revoked",
+                                 "the server has revoked our certificate "
+                                 "(reseat serve --issue makes another)");
         return contact_wrong(contact, "refused", "the server does not admit us: %s", said);
     case -EPERM:
         if (address->kind == ADDRESS_UNIX)
             return contact_wrong(
                 contact, "permission",
-                "whoever listens there is another user: a socket is for the devices of the "
+                "the socket there is owned by another user: a socket is for the devices of the "
                 "same user, in a folder that is theirs alone (mode 0700)");
-        return contact_wrong(
-            contact, "unbelieved",
-            "whoever answers there is not the server that our credentials are for: %s", said);
+        return contact_wrong(contact, "unbelieved",
+                             "the server there is not the one that our credentials are for: %s",
+                             said);
     case -EPROTO:
     case -EPIPE:
-        return contact_wrong(contact, "protocol", "whoever answers there is no device server: %s",
+        return contact_wrong(contact, "protocol", "what answers there is not a device server: %s",
                              said);
     case -ETIMEDOUT:
         if (said[0])
@@ -156,9 +155,9 @@ static bool contact_greet(struct link *link, uint64_t deadline_ns, struct contac
     struct unpack body = {message.body, message.body + message.size, false};
     if (message.type == MSG_REFUSED && unpack_refused(&body, &refused))
         return contact_wrong(contact, strstr(refused.reason, "version") ? "version" : "busy",
-                             "it is there, and refuses: %.300s", refused.reason);
+                             "the server refuses: %.300s", refused.reason);
     if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome))
-        return contact_wrong(contact, "protocol", "whoever answers there is no device server");
+        return contact_wrong(contact, "protocol", "what answers there is not a device server");
     if (welcome.version != WIRE_VERSION)
         return contact_wrong(contact, "version",
                              "it speaks version %u of the protocol, and we version %u",

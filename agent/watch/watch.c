@@ -163,7 +163,7 @@ static bool watch_look_once(struct watch *watch)
         } else if (!watch->listed) {
             there = false;
             strcpy(contact.code, "no-devices");
-            strcpy(contact.problem, "it is there, and has no device for us, or could not tell them "
+            strcpy(contact.problem, "the server has no device for us, or could not list them "
                                     "within 75 s; its own log says more");
         }
     }

@@ -456,7 +456,7 @@ static void control_take_notice(const msgpack_object *map)
         {NOTICE_QUOTA, RESEAT_QUOTA},
     };
     char text[PROTOCOL_TEXT_MAX];
-    uint64_t vdev = field_u64(map, "seat", UINT32_MAX);
+    uint64_t vdev = field_u64(map, "vdev", UINT32_MAX);
 
     (void)field_text(map, "text", text, sizeof(text));
     for (size_t i = 0; i < ARRAY_SIZE(whats); i++) {

@@ -184,7 +184,7 @@ static void control_budget_send_needs(void *data, void (*send)(void *data, struc
             need->sent = true;
             frame_init(&frame, MSG_NEED);
             frame_u64(&frame, "id", need->id);
-            frame_u64(&frame, "seat", need->asked->vdev);
+            frame_u64(&frame, "vdev", need->asked->vdev);
             frame_u64(&frame, "total", need->asked->total);
             frame_u64(&frame, "least", need->asked->least);
             frame_u64(&frame, "wanted", need->asked->wanted);
@@ -258,7 +258,7 @@ bool control_budget_serve(bool waits, void *data, void (*send)(void *data, struc
             continue;
         struct frame frame;
         frame_init(&frame, MSG_RETURN);
-        frame_u64(&frame, "seat", vdev);
+        frame_u64(&frame, "vdev", vdev);
         frame_u64(&frame, "bytes", bytes);
         send(data, &frame);
     }
@@ -318,7 +318,7 @@ void control_budget_answer(const msgpack_object *map)
 
 void control_budget_granted(const msgpack_object *map)
 {
-    uint64_t vdev = field_u64(map, "seat", PROTOCOL_VDEVS_MAX);
+    uint64_t vdev = field_u64(map, "vdev", PROTOCOL_VDEVS_MAX);
     uint64_t bytes = field_u64(map, "bytes", UINT64_MAX);
 
     if (vdev < PROTOCOL_VDEVS_MAX && bytes != UINT64_MAX)
@@ -327,7 +327,7 @@ void control_budget_granted(const msgpack_object *map)
 
 void control_budget_shrink(const msgpack_object *map)
 {
-    uint64_t vdev = field_u64(map, "seat", PROTOCOL_VDEVS_MAX);
+    uint64_t vdev = field_u64(map, "vdev", PROTOCOL_VDEVS_MAX);
 
     if (vdev < PROTOCOL_VDEVS_MAX)
         control_budget_take_shrink((uint32_t)vdev, field_u64(map, "bytes", UINT64_MAX));

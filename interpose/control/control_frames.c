@@ -57,7 +57,7 @@ void control_frame_status(struct frame *frame, const struct spread_status *sprea
     frame_u64(frame, "slice_ns", spread->slice_ns);
     frame_u64(frame, "spread_launches", spread->launches);
     frame_u64(frame, "spread_items", spread->items);
-    frame_array(frame, "seats");
+    frame_array(frame, "vdevs");
 }
 
 static void control_frames_put_sources(struct frame *frame, const struct vdev_status *status)
@@ -82,7 +82,7 @@ void control_frame_vdev(struct frame *frame, uint32_t vdev, const struct vdev_st
     if (status->device.icd[0])
         device_key_format(&status->device, key);
     frame_map(frame, NULL);
-    frame_u64(frame, "seat", vdev);
+    frame_u64(frame, "vdev", vdev);
     frame_string(frame, "device", key);
     frame_bool(frame, "suspended", status->suspended);
     frame_bool(frame, "moving", status->moving);
@@ -149,10 +149,10 @@ void control_frame_protect(struct frame *frame, const char *as, const struct pro
     frame_string(frame, "broken", status->on && status->broken ? status->broken : "");
     frame_bool(frame, "seeks", recovery_is_under_way(status->recovery));
     frame_string(frame, "recovery", recovery_state_text(status->recovery));
-    frame_u64(frame, "points", status->snapshots);
+    frame_u64(frame, "snapshots", status->snapshots);
     frame_u64(frame, "recoveries", status->recoveries);
     frame_u64(frame, "differences", status->differences);
-    frame_u64(frame, "point_bytes", status->on ? status->snapshot_bytes : 0);
+    frame_u64(frame, "snapshot_bytes", status->on ? status->snapshot_bytes : 0);
     frame_u64(frame, "at_ns", status->on ? status->at_ns : 0);
     frame_u64(frame, "downtime_ns", status->downtime_ns);
     frame_u64(frame, "paused_ns", status->paused_ns);
@@ -279,10 +279,10 @@ void control_frame_report(struct frame *frame, uint64_t request,
     }
     if (report->parked)
         frame_u64(frame, "box", report->box);
-    frame_array(frame, "seats");
+    frame_array(frame, "vdevs");
     for (uint32_t i = 0; i < report->count; i++) {
         frame_map(frame, NULL);
-        frame_u64(frame, "seat", report->each[i].vdev);
+        frame_u64(frame, "vdev", report->each[i].vdev);
         const struct move_report *one = &report->each[i].report;
         control_frames_put_report(frame, control_frames_result_word(one->result), one);
         frame_end(frame);

@@ -76,7 +76,7 @@ static const char *control_job_read_protection(const msgpack_object *map,
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request)
 {
     struct control_request *request = ret_request;
-    uint64_t vdev = field_u64(map, "seat", CONTROL_ALL_VDEVS);
+    uint64_t vdev = field_u64(map, "vdev", CONTROL_ALL_VDEVS);
     /* While it starts nobody knows how many it will have; move_run will. */
     uint32_t count = status_vdev_count();
     if (vdev != CONTROL_ALL_VDEVS && vdev >= (count == 0 ? PROTOCOL_VDEVS_MAX : count))

@@ -71,7 +71,7 @@ int tls_connect_ticket_to(const char *scheme, const char *where, tls_dial dial,
 int tls_listen_address(const char *scheme, const char *where, struct address *ret_address)
 {
     if (!tls_server_is_open()) {
-        log_error("without an authority nobody can be let in by %s: reseat serve --init-ca",
+        log_error("without an authority no client can be admitted by %s: reseat serve --init-ca",
                   scheme);
         return -EPERM;
     }

@@ -154,7 +154,7 @@ static int checkpoint_make_point(struct making *m)
         snapshot_unpin(m->snapshot);
         m->snapshot = NULL;
     }
-    return checkpoint_fail(m, -EBUSY, "points are made faster than one can be looked at");
+    return checkpoint_fail(m, -EBUSY, "snapshots are made faster than one can be looked at");
 }
 
 /* ---- its bytes ---- */

@@ -71,7 +71,7 @@ static void lease_renewer_name_problem(const struct lease *lease, int error,
                         now.holder.pid, now.holder.host, lease->path);
     else
         (void)!snprintf(ret_problem, LEASE_RENEWER_PROBLEM_MAX,
-                        "somebody took its right to run, of the images in %.300s", lease->path);
+                        "another process took its lease, of the images in %.300s", lease->path);
 }
 
 static void lease_renewer_renew(bool ends)

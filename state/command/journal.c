@@ -16,7 +16,7 @@ _Atomic uint64_t journal_limit;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct journal_entry *first, **last = &first;
 static _Atomic uint64_t count, bytes;
-static const char *_Atomic broken = "no point was made yet";
+static const char *_Atomic broken = "no snapshot was made yet";
 
 static struct journal_entry *journal_take_all(void)
 {
@@ -39,7 +39,7 @@ struct journal_entry *journal_begin(void)
 struct journal_entry *journal_end(void)
 {
     atomic_store(&journal_is_kept, false);
-    atomic_store(&broken, "no point was made yet");
+    atomic_store(&broken, "no snapshot was made yet");
     return journal_take_all();
 }
 
@@ -72,7 +72,7 @@ void journal_break(const char *why)
 {
     const char *whole = NULL;
     if (atomic_load(&journal_is_kept) && atomic_compare_exchange_strong(&broken, &whole, why))
-        log_info("the program is not protected until the next point: %s", why);
+        log_info("the program is not protected until the next snapshot: %s", why);
 }
 
 const char *journal_broken(void)
@@ -139,7 +139,7 @@ static void journal_append(struct journal_entry *entry)
     last = &entry->next;
     atomic_fetch_add(&count, 1);
     if (atomic_fetch_add(&bytes, entry->cost) + entry->cost > limit && limit != 0)
-        journal_break("what it did since the last point takes more memory than it may");
+        journal_break("what it did since the last snapshot takes more memory than it may");
 }
 
 bool journal_add(struct journal_entry *entry, struct command *command, struct event *event)
@@ -363,7 +363,7 @@ static void journal_in_child(void)
 {
     (void)journal_take_all();
     atomic_store(&journal_is_kept, false);
-    atomic_store(&broken, "no point was made yet");
+    atomic_store(&broken, "no snapshot was made yet");
 }
 
 FORK_PART = {.rank = FORK_OBJECT, .long_lock = &lock, .in_child = journal_in_child};

@@ -234,7 +234,7 @@ static const char *image_chunk_take(struct image_packer *packer, const unsigned 
     }
     size_t unpacked = ZSTD_decompressDCtx(packer->unpack, ret, has, bytes, there);
     if (ZSTD_isError(unpacked))
-        return "what it has cannot be unpacked";
+        return "its contents cannot be unpacked";
     return unpacked == has ? NULL : "it has fewer bytes than the image says";
 }
 

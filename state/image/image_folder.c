@@ -475,10 +475,8 @@ static int image_folder_find_named(const struct image_folder *folder,
             continue;
         int error = image_folder_manifest(folder, images->names[i], &manifest, why);
         if (error) {
-            snprintf(
-                ret_problem, IMAGE_PROBLEM_MAX,
-                "chunks stay where they are, because nobody knows which an image names: %.800s",
-                why);
+            snprintf(ret_problem, IMAGE_PROBLEM_MAX,
+                     "chunks are kept, because it is unknown which ones images use: %.800s", why);
             return error;
         }
         error = image_folder_add_named(ret_named, &manifest);

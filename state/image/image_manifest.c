@@ -164,7 +164,7 @@ static int image_manifest_take_record(const unsigned char *bytes, size_t size, s
     bool is_about = manifest->records[manifest->count++].kind == IMAGE_ABOUT;
     if (first != is_about)
         return image_manifest_wrong(ret_problem, *offset,
-                                    "what it is an image of has to be there once, and first");
+                                    "the record of what the image is of must come first, and once");
     if (again)
         return image_manifest_wrong(ret_problem, *offset,
                                     "a record is there twice that may be there once");

@@ -294,7 +294,7 @@ static bool recovery_move_to(const struct device_key *key)
         log_info("%s: %s", key->device, report.reason);
         return false;
     }
-    log_warn("what the program did since its last point was done again on %s", key->device);
+    log_warn("what the program did since its last snapshot was done again on %s", key->device);
     return true;
 }
 

@@ -259,7 +259,7 @@ static int replay_give(const struct replay *r, struct journal_entry *entry, stru
         return 0;
     if (command->ops->is_current && !command->ops->is_current(command)) {
         journal_break("a program was built anew");
-        return replay_fail(r, -ESTALE, "a program was built anew since the last point");
+        return replay_fail(r, -ESTALE, "a program was built anew since the last snapshot");
     }
     struct residence *residence = context->at[residence_index];
     cl_command_queue real = queue ? queue->real : residence->io;

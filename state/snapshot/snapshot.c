@@ -310,7 +310,7 @@ int snapshot_make(const struct snapshot_request *request, struct snapshot_report
     cancel_allow(before);
     ret_report->error = error;
     ret_report->total_ns = clock_now_ns() - start;
-    log_info("point: %s%s, %.3f ms in all, %.3f ms paused, %llu bytes copied, %llu kept",
+    log_info("snapshot: %s%s, %.3f ms in all, %.3f ms paused, %llu bytes copied, %llu kept",
              error == 0 ? "made" : "not made: ", error == 0 ? "" : ret_report->reason,
              (double)ret_report->total_ns / 1e6, (double)ret_report->downtime_ns / 1e6,
              (unsigned long long)ret_report->copied, (unsigned long long)ret_report->shared);

@@ -289,7 +289,7 @@ static int snapshot_making_make_room(struct making *making, uint64_t bytes)
     return most == 0 || snapshot_bytes() + bytes <= most
                ? 0
                : move_fail(&making->move, -ENOMEM,
-                           "points may have %.1f MB of host memory, and it would have more",
+                           "snapshots may have %.1f MB of host memory, and it would have more",
                            (double)most / 1e6);
 }
 

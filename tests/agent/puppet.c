@@ -122,12 +122,12 @@ static void put_vdevs(const struct puppet *puppet, struct frame *frame)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
-    frame_array(frame, "seats");
+    frame_array(frame, "vdevs");
     for (unsigned i = 0; i < puppet->vdev_count; i++) {
         const struct puppet_vdev *vdev = &puppet->vdevs[i];
         key_of(vdev->device, key);
         frame_map(frame, NULL);
-        frame_u64(frame, "seat", i);
+        frame_u64(frame, "vdev", i);
         frame_string(frame, "device", key);
         frame_bool(frame, "suspended", vdev->suspended);
         frame_bool(frame, "lost", vdev->lost);
@@ -215,7 +215,7 @@ void puppet_need(struct puppet *puppet, unsigned vdev, uint64_t bytes, bool fail
 
     frame_init(&frame, MSG_NEED);
     frame_u64(&frame, "id", ++id);
-    frame_u64(&frame, "seat", vdev);
+    frame_u64(&frame, "vdev", vdev);
     uint64_t granted = 0;
     for (unsigned i = 0; i < puppet->vdev_count; i++) {
         granted += strcmp(puppet->vdevs[i].device, puppet->vdevs[vdev].device) == 0
@@ -236,7 +236,7 @@ void puppet_return(struct puppet *puppet, unsigned vdev, uint64_t bytes)
 
     puppet->vdevs[vdev].granted -= bytes;
     frame_init(&frame, MSG_RETURN);
-    frame_u64(&frame, "seat", vdev);
+    frame_u64(&frame, "vdev", vdev);
     frame_u64(&frame, "bytes", bytes);
     puppet_send(puppet, &frame);
 }
@@ -468,7 +468,7 @@ static void go(struct puppet *puppet, struct puppet_vdev *vdev, const msgpack_ob
 
 static void report(struct puppet *puppet, const msgpack_object *map)
 {
-    uint64_t which = field_u64(map, "seat", UINT64_MAX);
+    uint64_t which = field_u64(map, "vdev", UINT64_MAX);
     bool again = puppet->outgrows != 0 && field_get(map, "wanted");
     bool done = !again && strcmp(puppet->move, RESULT_DONE) == 0;
     bool dry = field_bool(map, "dry_run", false);
@@ -498,7 +498,7 @@ static void report(struct puppet *puppet, const msgpack_object *map)
 
 static void shrink(struct puppet *puppet, const msgpack_object *map)
 {
-    struct puppet_vdev *vdev = &puppet->vdevs[field_u64(map, "seat", 0)];
+    struct puppet_vdev *vdev = &puppet->vdevs[field_u64(map, "vdev", 0)];
     uint64_t bytes = field_u64(map, "bytes", 0);
     uint64_t gives = vdev->granted > bytes && !puppet->stubborn ? vdev->granted - bytes : 0;
 
@@ -506,7 +506,7 @@ static void shrink(struct puppet *puppet, const msgpack_object *map)
     if (vdev->held > vdev->granted - gives)
         vdev->held = vdev->granted - gives;
     vdev->spilled = vdev->wanted > vdev->held ? vdev->wanted - vdev->held : 0;
-    puppet_return(puppet, (unsigned)field_u64(map, "seat", 0), gives);
+    puppet_return(puppet, (unsigned)field_u64(map, "vdev", 0), gives);
     if (!puppet->greedy)
         puppet_say(puppet);
 }
@@ -517,7 +517,7 @@ static void take_notice(struct puppet *puppet, const msgpack_object *map)
 
     field_string(map, "what", notice->what, sizeof(notice->what));
     field_string(map, "text", notice->text, sizeof(notice->text));
-    notice->vdev = field_u64(map, "seat", UINT64_MAX);
+    notice->vdev = field_u64(map, "vdev", UINT64_MAX);
     notice->in_ns = field_u64(map, "in_ns", 0);
     notice->value = field_u64(map, "value", 0);
     puppet->notices++;
@@ -526,7 +526,7 @@ static void take_notice(struct puppet *puppet, const msgpack_object *map)
 static void obey(struct puppet *puppet, const msgpack_object *map)
 {
     if (field_is(map, "type", MSG_GRANT)) {
-        puppet->vdevs[field_u64(map, "seat", 0)].granted += field_u64(map, "bytes", 0);
+        puppet->vdevs[field_u64(map, "vdev", 0)].granted += field_u64(map, "bytes", 0);
         puppet->grants++;
     } else if (field_is(map, "type", MSG_ANSWER)) {
         field_string(map, "way", puppet->way, sizeof(puppet->way));

@@ -154,7 +154,7 @@ class Bench:
         """(Seconds, points that were made)"""
         program, points = Program(self, self.solver, *how), 0
         while program.process.poll() is None:
-            points = max(points, ((program.app() or {}).get("protection") or {}).get("points", 0))
+            points = max(points, ((program.app() or {}).get("protection") or {}).get("snapshots", 0))
             try:
                 program.process.wait(5 * POLL_SECONDS)
             except subprocess.TimeoutExpired:
@@ -187,10 +187,10 @@ class Bench:
         seen, last = [], 0
         end = time.monotonic() + self.options.seconds
         while time.monotonic() < end:
-            said = program.await_app("its first point", lambda app: app["protection"]["points"])["protection"]
-            if said["points"] != last:
-                seen.append(said["point_downtime_ns"] / 1e6)
-            last = said["points"]
+            said = program.await_app("its first point", lambda app: app["protection"]["snapshots"])["protection"]
+            if said["snapshots"] != last:
+                seen.append(said["snapshot_downtime_ns"] / 1e6)
+            last = said["snapshots"]
             time.sleep(POLL_SECONDS)
         program.end(self.BUSY)
         if len(seen) < 3:
@@ -201,7 +201,7 @@ class Bench:
 
     def kill(self, program):
         """What was known of it then."""
-        app = program.await_app("a point", lambda app: app["protection"]["points"])
+        app = program.await_app("a point", lambda app: app["protection"]["snapshots"])
         os.kill(self.lab.driver_process() or fail("no process has the program's driver"), signal.SIGKILL)
         return app
 
@@ -216,7 +216,7 @@ class Bench:
             undisturbed, _ = self.solve(*how)
             program = Program(self, self.solver, *how)
             time.sleep(undisturbed * 0.6)
-            age = self.kill(program)["protection"]["point_age_ns"] / 1e9
+            age = self.kill(program)["protection"]["snapshot_age_ns"] / 1e9
             program.await_app("its recovery", lambda app: app["protection"]["recoveries"] == 1)
             took = program.end(self.solved)
             whole.append((took - undisturbed) / undisturbed)
@@ -271,9 +271,9 @@ class Bench:
         for _ in range(self.options.rounds):
             program = Program(self, self.busy(), "--isolate", "--protect=1")
             program.ready()
-            before = program.app()["protection"]["points"]
+            before = program.app()["protection"]["snapshots"]
             program.await_app("a point of all of it", lambda app, before=before: (
-                app["protection"]["points"] > before + 1))
+                app["protection"]["snapshots"] > before + 1))
             after = {}
 
             def lose(program=program, after=after):

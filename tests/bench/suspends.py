@@ -137,7 +137,7 @@ class World:
     def fetched(self):
         """Everything is on the device: host memory has none of it."""
         app = self.ask("ps")["apps"][0]
-        return app["seats"][0]["to_fetch_bytes"] == 0
+        return app["vdevs"][0]["to_fetch_bytes"] == 0
 
     def finish(self):
         self.program.kill()

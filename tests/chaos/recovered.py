@@ -100,7 +100,7 @@ def expect_outcome(what, got, status, outcome, reason=""):
 def loses_a_host(disk, program, native):
     with Host(disk, program) as first, Host(disk, program) as second:
         first.begin("host")
-        expect_outcome("while it lives", recover(second, "host"), DONE, "alive", f"it lives on {HOST}")
+        expect_outcome("while it lives", recover(second, "host"), DONE, "alive", f"it runs on {HOST}")
         first.kill()
         expect_outcome("to be sure", recover(second, "host", "--dry-run"), DONE, "lost")
         several = [second.recovery("host") for _ in range(3)]

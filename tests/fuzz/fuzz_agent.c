@@ -89,7 +89,7 @@ static void put_vdev(struct frame *frame, struct input *input)
 
 static void put_status(struct frame *frame, struct input *input)
 {
-    frame_array(frame, "seats");
+    frame_array(frame, "vdevs");
     put_vdev(frame, input);
     for (unsigned i = input_byte(input) % 5; i > 0; i--)
         put_vdev(frame, input);
@@ -100,7 +100,7 @@ static void put_memory(struct frame *frame, struct input *input)
 {
     uint8_t flags = input_byte(input);
     frame_u64(frame, "id", input_byte(input));
-    frame_u64(frame, "seat", input_byte(input) % 6);
+    frame_u64(frame, "vdev", input_byte(input) % 6);
     frame_u64(frame, "bytes", amount(input));
     frame_u64(frame, "least", amount(input));
     frame_u64(frame, "wanted", amount(input));

@@ -202,7 +202,7 @@ static void put_message(struct stream *stream, const char *type, const char *dev
     frame_init(&frame, type);
     frame_u64(&frame, "version", PROTOCOL_VERSION);
     frame_u64(&frame, "request", 7);
-    frame_u64(&frame, "seat", 0);
+    frame_u64(&frame, "vdev", 0);
     frame_string(&frame, "device", device);
     frame_u64(&frame, "deadline_ns", 1ull << 40);
     frame_bool(&frame, "dry_run", false);
@@ -213,9 +213,9 @@ static void put_status(struct stream *stream)
 {
     struct frame frame;
     frame_init(&frame, MSG_STATUS);
-    frame_array(&frame, "seats");
+    frame_array(&frame, "vdevs");
     frame_map(&frame, NULL);
-    frame_u64(&frame, "seat", 0);
+    frame_u64(&frame, "vdev", 0);
     frame_bool(&frame, "suspended", true);
     frame_string(&frame, "pinned", "why");
     frame_end(&frame);

@@ -77,7 +77,7 @@ static void no_object_as_value(uint32_t index)
 {
     rogue_make_kernel(&rogue, all_kinds);
     set_value(index, sizeof(void *));
-    ended_for("an argument of a kernel is set as what it is not");
+    ended_for("the kernel argument has another type");
 }
 
 Test(remote_rules, no_bytes_are_taken_for_a_buffer)
@@ -135,7 +135,7 @@ Test(remote_rules, a_buffer_is_no_image)
                                                                          .index = AN_IMAGE,
                                                                          .memory = BUFFER}),
                  0);
-    ended_for("an argument of a kernel is set as what it is not");
+    ended_for("the kernel argument has another type");
 }
 
 Test(remote_rules, a_value_is_no_local_memory)
@@ -145,7 +145,7 @@ Test(remote_rules, a_value_is_no_local_memory)
         post_set_local(&rogue.stream,
                        &(struct msg_set_local){.kernel = KERNEL, .index = AN_INT, .size = 64}),
         0);
-    ended_for("an argument of a kernel is set as what it is not");
+    ended_for("the kernel argument has another type");
 }
 
 /* Of two arguments, the one that could not be set decides, whatever comes after it. */

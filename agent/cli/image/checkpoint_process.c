@@ -1,4 +1,4 @@
-#include "agent/cli/image/checkpoint_process.h"
+#include "agent/cli/image/process.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,8 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/cli/image/criu.h"
-#include "agent/cli/image/process_image.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 

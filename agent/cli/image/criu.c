@@ -1,4 +1,4 @@
-#include "agent/cli/image/criu.h"
+#include "agent/cli/image/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "agent/cli/image/park.h"
+#include "agent/cli/image/process.h"
 
 #include <errno.h>
 #include <stdbool.h>

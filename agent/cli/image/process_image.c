@@ -1,4 +1,4 @@
-#include "agent/cli/image/process_image.h"
+#include "agent/cli/image/process.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,9 +1,8 @@
-#include "agent/cli/image/restore.h"
+#include "agent/cli/image/images.h"
 
 #include <string.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/image/images.h"
 
 /* Which image a new process goes on from. */
 

@@ -84,7 +84,7 @@ static void links_measure(const struct output *output, struct link *link, uint64
     char path[PATH_MAX], key[DEVICE_KEY_TEXT_MAX];
     pid_t helper;
     int status = 0;
-    int error = paths_measure(path);
+    int error = paths_of(PATHS_MEASURE, path);
 
     device_key_format(&link->entry->key, key);
     if (!error)
@@ -146,21 +146,18 @@ static json_t *links_json_stage(const struct cost_stage *stage, bool measured)
 static json_t *links_json_link(const struct link *link)
 {
     const struct link_figures *figures = &link->figures;
-    json_t *object = json_object();
+    const struct inventory_entry *entry = link->entry;
+    bool measured = link->measured;
 
-    json_object_set_new(object, "name", output_text(link->entry->name));
-    json_object_set_new(object, "device", output_text(link->entry->key.device));
-    json_object_set_new(object, "measured", json_boolean(link->measured));
-    json_object_set_new(object, "measured_s",
-                        link->measured ? json_integer((json_int_t)link->measured_s) : json_null());
-    json_object_set_new(object, "problem", output_text(link->problem));
-    json_object_set_new(object, "read", links_json_stage(&figures->read, link->measured));
-    json_object_set_new(object, "write", links_json_stage(&figures->write, link->measured));
-    json_object_set_new(object, "plain_read",
-                        links_json_stage(&figures->plain_read, link->measured));
-    json_object_set_new(object, "plain_write",
-                        links_json_stage(&figures->plain_write, link->measured));
-    return object;
+    return json_pack(
+        "{s:o, s:o, s:b, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "name", output_text(entry->name),
+        "device", output_text(entry->key.device), "measured", (int)measured, "measured_s",
+        measured ? json_integer((json_int_t)link->measured_s) : json_null(), "measured_ms",
+        measured ? (json_int_t)link->measured_s * 1000 : (json_int_t)0, "problem",
+        output_text(link->problem), "read", links_json_stage(&figures->read, measured), "write",
+        links_json_stage(&figures->write, measured), "plain_read",
+        links_json_stage(&figures->plain_read, measured), "plain_write",
+        links_json_stage(&figures->plain_write, measured));
 }
 
 static bool links_has_link(const struct link *link)
@@ -180,18 +177,14 @@ static json_t *links_json_way(const struct links_known *known, const struct link
                                  .link = links_has_link(from) || links_has_link(to)};
     struct cost_choice choice;
     struct cost_places places;
-    json_t *object = json_object();
 
     cost_route(&way, &choice, &places);
-    json_object_set_new(object, "from", from ? output_text(from->entry->name) : json_null());
-    json_object_set_new(object, "to", to ? output_text(to->entry->name) : json_null());
-    json_object_set_new(object, "bytes", json_integer((json_int_t)size));
-    json_object_set_new(object, "straight", json_boolean(choice.chunk == 0));
-    json_object_set_new(object, "chunk_bytes", json_integer((json_int_t)choice.chunk));
-    json_object_set_new(object, "chunks", json_integer(choice.chunks));
-    json_object_set_new(object, "threads", json_integer(cost_threads(&choice)));
-    json_object_set_new(object, "predicted_ns", json_integer((json_int_t)(choice.seconds * 1e9)));
-    return object;
+    return json_pack("{s:o, s:o, s:I, s:b, s:I, s:i, s:i, s:I}", "from",
+                     from ? output_text(from->entry->name) : json_null(), "to",
+                     to ? output_text(to->entry->name) : json_null(), "bytes", (json_int_t)size,
+                     "straight", (int)(choice.chunk == 0), "chunk_bytes", (json_int_t)choice.chunk,
+                     "chunks", (int)choice.chunks, "threads", (int)cost_threads(&choice),
+                     "predicted_ns", (json_int_t)(choice.seconds * 1e9));
 }
 
 static json_t *links_json_ways(const struct links_known *known)
@@ -213,27 +206,14 @@ static json_t *links_json_ways(const struct links_known *known)
 
 /* ---- for people ---- */
 
-static void links_put_rate(struct table *table, size_t column, const json_t *link,
-                           const char *member)
+/** "12.3", or "" where nothing was measured. */
+static void links_put_scaled(struct table *table, size_t column, const json_t *stage,
+                             const char *member, double scale)
 {
-    const json_t *stage = json_object_get(link, member);
     char text[32] = "";
 
     if (json_is_object(stage))
-        snprintf(text, sizeof(text), "%.1f", (double)member_number(stage, "bytes_per_s") * 1e-9);
-    table_put(table, column, text);
-}
-
-static void links_put_age(struct table *table, size_t column, const json_t *link)
-{
-    uint64_t then = member_number(link, "measured_s"), now = (uint64_t)time(NULL);
-    uint64_t minutes = now > then ? (now - then) / 60 : 0;
-    char text[32] = "";
-
-    if (member_bool(link, "measured") && minutes < 120)
-        snprintf(text, sizeof(text), "%llu min ago", (unsigned long long)minutes);
-    else if (member_bool(link, "measured"))
-        snprintf(text, sizeof(text), "%llu h ago", (unsigned long long)(minutes / 60));
+        snprintf(text, sizeof(text), "%.1f", (double)member_number(stage, member) * scale);
     table_put(table, column, text);
 }
 
@@ -241,31 +221,25 @@ static int links_print_links(const json_t *links)
 {
     static const struct table_column columns[] = {
         {"NAME", "name"},
-        {"DEVICE", "device"},
+        {"DEVICE", "device", .wrap = true},
         {"READ GB/s", NULL, TABLE_TEXT, true},
         {"WRITE GB/s", NULL, TABLE_TEXT, true},
         {"PLAIN READ", NULL, TABLE_TEXT, true},
         {"PLAIN WRITE", NULL, TABLE_TEXT, true},
         {"SET-UP us", NULL, TABLE_TEXT, true},
-        {"MEASURED"},
+        {"MEASURED", "measured_ms", TABLE_DATE},
     };
+    static const char *const stages[] = {"read", "write", "plain_read", "plain_write"};
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
     const json_t *link;
     size_t i;
 
     json_array_foreach(links, i, link)
     {
-        const json_t *read = json_object_get(link, "read");
-        char setup[32] = "";
         table_add(table, link);
-        links_put_rate(table, 2, link, "read");
-        links_put_rate(table, 3, link, "write");
-        links_put_rate(table, 4, link, "plain_read");
-        links_put_rate(table, 5, link, "plain_write");
-        if (json_is_object(read))
-            snprintf(setup, sizeof(setup), "%.1f", (double)member_number(read, "setup_ns") * 1e-3);
-        table_put(table, 6, setup);
-        links_put_age(table, 7, link);
+        for (size_t j = 0; j < ARRAY_SIZE(stages); j++)
+            links_put_scaled(table, 2 + j, json_object_get(link, stages[j]), "bytes_per_s", 1e-9);
+        links_put_scaled(table, 6, json_object_get(link, "read"), "setup_ns", 1e-3);
     }
     return table_print(table);
 }
@@ -346,16 +320,16 @@ int links_print(const struct output *output, const char *file, uint64_t limit_ms
     json_t *object = output_object(output, STATUS_DONE), *links = json_array();
     for (size_t i = 0; i < known.count; i++)
         json_array_append_new(links, links_json_link(&known.links[i]));
-    json_object_set_new(object, "links", links);
-    json_object_set_new(object, "copy", links_json_stage(&known.host.copy, known.host_measured));
-    json_object_set_new(object, "out", links_json_stage(&known.host.out, known.host_measured));
-    json_object_set_new(object, "fresh", links_json_stage(&known.host.fresh, known.host_measured));
-    json_object_set_new(object, "ring", links_json_stage(&known.host.ring, known.host_measured));
-    json_object_set_new(object, "hand_ns",
-                        known.host_measured
-                            ? json_integer((json_int_t)(known.host.hand.setup * 1e9))
-                            : json_null());
-    json_object_set_new(object, "ways", links_json_ways(&known));
+    bool measured = known.host_measured;
+    json_object_update_new(
+        object,
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "links", links, "copy",
+                  links_json_stage(&known.host.copy, measured), "out",
+                  links_json_stage(&known.host.out, measured), "fresh",
+                  links_json_stage(&known.host.fresh, measured), "ring",
+                  links_json_stage(&known.host.ring, measured), "hand_ns",
+                  measured ? json_integer((json_int_t)(known.host.hand.setup * 1e9)) : json_null(),
+                  "ways", links_json_ways(&known)));
     int status;
     if (output->json) {
         status = output_print(object, STATUS_DONE);

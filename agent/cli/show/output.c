@@ -5,6 +5,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
 
 #include "state/base/bytes/text.h"
 
@@ -104,6 +107,14 @@ bool member_bool(const json_t *object, const char *name)
     return json_is_true(json_object_get(object, name));
 }
 
+int output_print_members(const struct output *output, const json_t *answer, const char *names)
+{
+    json_t *object = output_object(output, STATUS_DONE);
+
+    output_add_members(object, answer, names);
+    return output_print(object, STATUS_DONE);
+}
+
 void output_add_error(json_t *object, const char *code, const char *message)
 {
     json_object_set_new(object, "error",
@@ -150,6 +161,14 @@ int output_status_of(const char *code)
     return STATUS_ROLLED_BACK;
 }
 
+const char *output_code_of(const char *result)
+{
+    return strcmp(result, RESULT_REFUSED) == 0   ? ERR_REFUSED
+           : strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED
+           : strcmp(result, RESULT_ENDED) == 0   ? ERR_GONE
+                                                 : ERR_FAILED;
+}
+
 void words_add(struct words *words, const char *format, ...)
 {
     va_list arguments;
@@ -163,6 +182,17 @@ void words_add(struct words *words, const char *format, ...)
         char *added = words->text + words->used;
         text_make_safe(added, room, added, strlen(added));
         words->used += strlen(added);
+    }
+}
+
+void words_add_names(struct words *words, const json_t *list, const char *between)
+{
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach(list, i, name)
+    {
+        words_add(words, "%s%s", i ? between : "", json_string_value(name));
     }
 }
 
@@ -215,10 +245,9 @@ int output_fail_message(const struct output *output, const struct message *messa
 
     if (!field_string(&message->root, "code", code, sizeof(code)) ||
         !field_text(&message->root, "message", line, sizeof(line))) {
-        return output_fail_write(
-            output, ERR_PROTOCOL,
-            "the agent's answer cannot be understood: it may be of another release. Restart it "
-            "with reseat agent stop and reseat agent start");
+        return output_fail_write(output, ERR_PROTOCOL,
+                                 "the agent's answer is not understood; it may be of another "
+                                 "release. Restart it: reseat agent stop, then reseat agent start");
     }
     return output_fail_write(output, code, line);
 }
@@ -232,11 +261,10 @@ int output_fail_agent(const struct output *output, int error, const char *what)
             "reseat run");
     }
     if (error == -EPIPE) {
-        return output_fail(
-            output, ERR_NO_AGENT,
-            "the agent ended while it was to %s; programs run on; start another with "
-            "reseat agent start and look with reseat ps",
-            what);
+        return output_fail(output, ERR_NO_AGENT,
+                           "the agent ended before it could %s; programs run on. Start another "
+                           "with reseat agent start, then see reseat ps",
+                           what);
     }
     if (error == -ETIMEDOUT) {
         return output_fail(output, ERR_NO_AGENT,
@@ -268,6 +296,18 @@ const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX])
     snprintf(ret, OUTPUT_PROGRAM_MAX, "%s (pid %llu)", member_text(program, "name"),
              member_number(program, "pid"));
     return ret;
+}
+
+void output_add_users(const json_t *object, struct words *words)
+{
+    const json_t *app;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, "apps"), i, app)
+    {
+        words_add(words, "%s%s(%llu)", i ? " " : "", member_text(app, "name"),
+                  member_number(app, "pid"));
+    }
 }
 
 const char *output_place(const char *name)
@@ -331,6 +371,36 @@ void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
         snprintf(ret, size, "%.2f s", seconds);
 }
 
+/** The next character, and how many bytes it has: one that the locale does not have is a '?'. */
+static wchar_t output_next(const char *text, size_t *ret_size)
+{
+    mbstate_t state = {0};
+    wchar_t character;
+    size_t size = mbrtowc(&character, text, MB_CUR_MAX, &state);
+    bool known = size && size <= MB_CUR_MAX && wcwidth(character) >= 0;
+
+    *ret_size = known ? size : 1;
+    return known ? character : L'?';
+}
+
+int output_columns(const char *text)
+{
+    int columns = 0;
+
+    for (size_t size; *text; text += size)
+        columns += wcwidth(output_next(text, &size));
+    return columns;
+}
+
+void output_padded(const char *text, int width)
+{
+    int left = width - output_columns(text);
+
+    for (size_t size; *text; text += size)
+        printf("%lc", (wint_t)output_next(text, &size));
+    printf("%*s", left > 0 ? left : 0, "");
+}
+
 void output_wrapped(FILE *to, int width, int used, int indent, const char *text)
 {
     bool begins = true;
@@ -357,6 +427,7 @@ struct table {
     size_t count;
     struct libscols_table *lines;
     struct libscols_line *last;
+    uint32_t said; /* Columns in which a line says something: a bit each. */
 };
 
 struct table *table_create(const struct table_column *columns, size_t count)
@@ -368,18 +439,23 @@ struct table *table_create(const struct table_column *columns, size_t count)
     *table = (struct table){.columns = columns, .count = count, .lines = scols_new_table()};
     for (size_t i = 0; table->lines && i < count; i++) {
         scols_table_new_column(table->lines, columns[i].title, 0,
-                               columns[i].right ? SCOLS_FL_RIGHT : 0);
+                               columns[i].right  ? SCOLS_FL_RIGHT
+                               : columns[i].wrap ? SCOLS_FL_WRAP
+                                                 : 0);
     }
     return table;
 }
 
 void table_put(struct table *table, size_t column, const char *text)
 {
-    if (table && table->last)
-        scols_line_set_data(table->last, column, *text ? text : "-");
+    if (!table || !table->last)
+        return;
+    scols_line_set_data(table->last, column, *text ? text : "-");
+    if (*text)
+        table->said |= 1u << column;
 }
 
-static void output_put_limit(const json_t *entry, const char *field, char *ret, size_t size)
+static void table_limit_text(const json_t *entry, const char *field, char *ret, size_t size)
 {
     if (member_bool(entry, "drained")) {
         snprintf(ret, size, "drained");
@@ -391,6 +467,15 @@ static void output_put_limit(const json_t *entry, const char *field, char *ret, 
     }
 }
 
+static void table_date_text(uint64_t ms, char *ret, size_t size)
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm local;
+
+    if (ms && localtime_r(&seconds, &local))
+        strftime(ret, size, "%Y-%m-%d %H:%M", &local);
+}
+
 void table_add(struct table *table, const json_t *entry)
 {
     if (!table || !table->lines)
@@ -398,12 +483,17 @@ void table_add(struct table *table, const json_t *entry)
     table->last = scols_table_new_line(table->lines, NULL);
     for (size_t i = 0; i < table->count; i++) {
         const char *field = table->columns[i].field;
+        struct words words = {0};
         char text[64] = "";
         if (!field)
             continue;
         switch (table->columns[i].kind) {
         case TABLE_TEXT:
             table_put(table, i, member_text(entry, field));
+            continue;
+        case TABLE_NAMES:
+            words_add_names(&words, json_object_get(entry, field), ",");
+            table_put(table, i, words.text);
             continue;
         case TABLE_NUMBER:
             snprintf(text, sizeof(text), "%llu", member_number(entry, field));
@@ -412,18 +502,45 @@ void table_add(struct table *table, const json_t *entry)
             bytes_text(member_number(entry, field), text, sizeof(text));
             break;
         case TABLE_LIMIT:
-            output_put_limit(entry, field, text, sizeof(text));
+            table_limit_text(entry, field, text, sizeof(text));
+            break;
+        case TABLE_DATE:
+            table_date_text(member_number(entry, field), text, sizeof(text));
             break;
         }
-        table_put(table, i, text);
+        /* What an entry does not say is no 0. */
+        bool said = !json_is_null(json_object_get(entry, field));
+        table_put(table, i, said ? text : "");
     }
 }
 
 int table_print(struct table *table)
 {
-    bool failed = !table || !table->lines || scols_print_table(table->lines);
+    bool failed = !table || !table->lines;
+
+    for (size_t i = table ? table->count : 0; !failed && isatty(STDOUT_FILENO) && i-- > 1;)
+        if (!(table->said & 1u << i))
+            scols_column_set_flags(scols_table_get_column(table->lines, i), SCOLS_FL_HIDDEN);
+    failed = failed || scols_print_table(table->lines);
 
     scols_unref_table(table ? table->lines : NULL);
     free(table);
     return failed ? STATUS_ROLLED_BACK : output_done();
+}
+
+int output_print_list(const struct output *output, json_t *object, const char *key,
+                      const struct table_column *columns, size_t count, int status)
+{
+    const json_t *entry;
+    size_t i;
+
+    if (output->json)
+        return output_print(object, status);
+    struct table *table = table_create(columns, count);
+    json_array_foreach(json_object_get(object, key), i, entry)
+    {
+        table_add(table, entry);
+    }
+    json_decref(object);
+    return table_print(table) ? STATUS_ROLLED_BACK : status;
 }

@@ -37,6 +37,8 @@ struct words {
     size_t used;
 };
 void words_add(struct words *words, const char *format, ...) PRINTF(2, 3);
+/** "cpu0, cpu1": a list of texts. */
+void words_add_names(struct words *words, const json_t *list, const char *between);
 
 /** {"schema": 1, "command": ..., "status": ...}. NULL without memory. */
 json_t *output_object(const struct output *output, int status);
@@ -54,6 +56,8 @@ void output_add_members(json_t *object, const json_t *answer, const char *names)
 const char *member_text(const json_t *object, const char *name);
 unsigned long long member_number(const json_t *object, const char *name);
 bool member_bool(const json_t *object, const char *name);
+/** Print those members of @answer as JSON. Returns an exit status. */
+int output_print_members(const struct output *output, const json_t *answer, const char *names);
 /** Add "error". */
 void output_add_error(json_t *object, const char *code, const char *message);
 /** Print a JSON object on stdout and drop it. Returns @status, or 1 when it cannot be written. */
@@ -76,10 +80,14 @@ int output_fail_agent(const struct output *output, int error, const char *what);
 int output_usage(const struct output *output, const char *format, ...) PRINTF(2, 3);
 
 int output_status_of(const char *code);
+/** ERR_... for a report's RESULT_..., of something that was not done. */
+const char *output_code_of(const char *result);
 
 /** "name (pid 12)": a program, as the agent describes it. */
 #define OUTPUT_PROGRAM_MAX (PROTOCOL_WORD_MAX + 32)
 const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX]);
+/** "a(12) b(13)": the programs of "apps". */
+void output_add_users(const json_t *object, struct words *words);
 /** Where something is: a device's name, or "host memory" for "". */
 const char *output_place(const char *name);
 
@@ -90,6 +98,11 @@ void output_moving(const json_t *move, struct words *words);
 void output_link(const json_t *server, char *ret, size_t size);
 /** "12.3 ms". */
 void output_seconds(uint64_t nanoseconds, char *ret, size_t size);
+
+/** How many columns of a terminal a text takes. */
+int output_columns(const char *text);
+/** Print a text and blanks up to @width columns; ? for what the locale does not have. */
+void output_padded(const char *text, int width);
 
 /** Of text: any terminal has as many. */
 #define OUTPUT_COLUMNS 79
@@ -102,13 +115,16 @@ void output_seconds(uint64_t nanoseconds, char *ret, size_t size);
  */
 void output_wrapped(FILE *to, int width, int used, int indent, const char *text);
 
-/* Tables of what the agent answers, one line an entry. */
+/* Tables of what the agent answers, one line an entry. On a terminal a column is left out in which
+ * no line says anything. */
 
 enum table_kind {
     TABLE_TEXT,
     TABLE_NUMBER,
     TABLE_BYTES,
     TABLE_LIMIT, /**< Bytes, "-" where nobody set a limit; that it is drained says more. */
+    TABLE_DATE,  /**< Milliseconds since 1970, "-" for 0. */
+    TABLE_NAMES, /**< A list of texts. */
 };
 
 struct table_column {
@@ -116,6 +132,7 @@ struct table_column {
     const char *field; /**< Of an entry; NULL: put by hand. */
     enum table_kind kind;
     bool right;
+    bool wrap; /**< A text that may have several lines where a terminal is too narrow. */
 };
 
 struct table;
@@ -128,5 +145,13 @@ void table_add(struct table *table, const json_t *entry);
 void table_put(struct table *table, size_t column, const char *text);
 /** Print and destroy it. Returns an exit status. */
 int table_print(struct table *table);
+
+/**
+ * Print @object and drop it: as JSON, or its list @key as a table.
+ *
+ * Returns @status, or 1 when it cannot be written.
+ */
+int output_print_list(const struct output *output, json_t *object, const char *key,
+                      const struct table_column *columns, size_t count, int status);
 
 #endif

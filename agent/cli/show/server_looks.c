@@ -147,7 +147,7 @@ bool server_looks(FILE *to)
 
     if (!count)
         return true;
-    if (paths_watch(program)) {
+    if (paths_of(PATHS_WATCH, program)) {
         fprintf(to, "stop  reseat-watch: it is not beside this binary, so that no server is used; "
                     "reinstall reseat\n");
         return false;
@@ -172,7 +172,7 @@ bool server_looks(FILE *to)
             fprintf(to,
                     "%-5s server %s: stands for those that are announced; reseat server list "
                     "shows them\n",
-                    paths_mdns(program) ? "note" : "ok", lines[i].name);
+                    paths_of(PATHS_MDNS, program) ? "note" : "ok", lines[i].name);
         frame_reader_finish(&looks[i].reader);
     }
     return good;

@@ -29,13 +29,15 @@ static int agent_print_agent(const struct output *output, json_t *about, const c
                member_number(about, "apps"), member_text(about, "folder"));
     }
     if (problem[0])
-        output_note(output, "it keeps an older configuration; the last is refused: %s", problem);
+        output_note(output, "it uses its previous configuration; the new one was refused: %s",
+                    problem);
     return output_done();
 }
 
 static int agent_show(const struct output *output, bool launch)
 {
-    const struct question question = {MSG_AGENT, "tell about itself", launch, ANSWER_MS};
+    const struct question question = {
+        .type = MSG_AGENT, .what = "tell about itself", .launch = launch, .timeout_ms = ANSWER_MS};
     struct frame frame;
     json_t *answer;
 

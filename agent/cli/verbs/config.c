@@ -269,14 +269,11 @@ static int config_say_reloaded(const struct output *output, const json_t *answer
     snprintf(error.reason, sizeof(error.reason), "%s", member_text(answer, "reason"));
     if (!json_is_false(json_object_get(answer, "refused"))) {
         if (!output->json)
-            fputs("reseat config: refused, the agent keeps the one before: ", stderr);
+            fputs("reseat config: refused, the agent keeps its previous configuration: ", stderr);
         return config_refuse(output, &error);
     }
-    if (output->json) {
-        json_t *object = output_object(output, STATUS_DONE);
-        output_add_members(object, answer, "file");
-        return output_print(object, STATUS_DONE);
-    }
+    if (output->json)
+        return output_print_members(output, answer, "file");
     if (file[0])
         printf("the agent uses %s\n", file);
     else
@@ -286,8 +283,8 @@ static int config_say_reloaded(const struct output *output, const json_t *answer
 
 static int config_run_reload(struct call *call)
 {
-    static const struct question question = {MSG_RELOAD, "read its configuration again", false,
-                                             RELOAD_MS};
+    static const struct question question = {
+        .type = MSG_RELOAD, .what = "read its configuration again", .timeout_ms = RELOAD_MS};
     struct frame frame;
     json_t *answer;
 

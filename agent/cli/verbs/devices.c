@@ -12,11 +12,6 @@ struct devices {
     uint64_t timeout_ms;
 };
 
-static void devices_prepare(void *value)
-{
-    *(struct devices *)value = (struct devices){.timeout_ms = 60000};
-}
-
 static const struct verb_option devices_options[] = {
     {"presented", NULL,
      "Say what programs are told of their device instead, and why: for each answer the rule and "
@@ -25,7 +20,7 @@ static const struct verb_option devices_options[] = {
      "for the portable profile and a program that starts where programs start by default.",
      OPTION_VALUE(struct devices, presented)},
     {"links", NULL,
-     "Say instead what the links to devices were measured to do, from and to registered memory and "
+     "Show instead what was measured of the links to devices, from and to registered memory and "
      "plain memory, and how 1 MiB, 64 MiB and 1 GiB go each way, and in which time: the chunks, "
      "how "
      "many of them, and the threads that copy; or straight from and to the program's memory.",
@@ -35,21 +30,8 @@ static const struct verb_option devices_options[] = {
      "for a week.",
      OPTION_VALUE(struct devices, measure)},
     {"timeout", "SECONDS", "For each device that is measured. Default: 60.",
-     OPTION_VALUE(struct devices, timeout_ms), .number = "a number of seconds, 1 to 3600",
-     .places = 3, .least = 1000, .most = 3600000},
+     OPTION_SECONDS(struct devices, timeout_ms, 3, 1000, 3600000), .initial = 60000},
     {NULL}};
-
-static void devices_users(const json_t *device, struct words *words)
-{
-    const json_t *app;
-    size_t i;
-
-    json_array_foreach(json_object_get(device, "apps"), i, app)
-    {
-        words_add(words, "%s%s(%llu)", i ? " " : "", member_text(app, "name"),
-                  member_number(app, "pid"));
-    }
-}
 
 /** What an operator said of it says more than that it is there. */
 static const char *devices_state_of(const json_t *device)
@@ -69,8 +51,8 @@ static int devices_print_devices(const json_t *devices)
     static const struct table_column columns[] = {
         {"NAME", "name"},
         {"KIND", "kind"},
-        {"DEVICE", "device"},
-        {"VENDOR", "vendor"},
+        {"DEVICE", "device", .wrap = true},
+        {"VENDOR", "vendor", .wrap = true},
         {"UNITS", "compute_units", TABLE_NUMBER, true},
         {"MEMORY", "memory_bytes", TABLE_BYTES, true},
         {"IN USE", "used_bytes", TABLE_BYTES, true},
@@ -79,7 +61,7 @@ static int devices_print_devices(const json_t *devices)
         {"HOST"},
         {"LINK"},
         {"STATE"},
-        {"BY"},
+        {"BY", .wrap = true},
         {"UUID/PCI"},
     };
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
@@ -96,7 +78,7 @@ static int devices_print_devices(const json_t *devices)
         table_put(table, HOST, host[0] ? host : "here");
         table_put(table, LINK, link);
         table_put(table, STATE, devices_state_of(device));
-        devices_users(device, &by);
+        output_add_users(device, &by);
         table_put(table, BY, by.text);
         table_put(table, UUID, pci[0] ? pci : member_text(device, "uuid"));
     }
@@ -116,11 +98,8 @@ static int devices_print(const struct call *call, const json_t *answer)
     if (wanted->links && json_array_size(devices))
         return links_print(&call->output, member_text(answer, "inventory"),
                            wanted->measure ? wanted->timeout_ms : 0);
-    if (call->output.json) {
-        json_t *object = output_object(&call->output, STATUS_DONE);
-        output_add_members(object, answer, "devices[]");
-        return output_print(object, STATUS_DONE);
-    }
+    if (call->output.json)
+        return output_print_members(&call->output, answer, "devices[]");
     if (!json_array_size(devices)) {
         return output_fail(&call->output, ERR_NO_DEVICE,
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
@@ -133,7 +112,8 @@ static int devices_print(const struct call *call, const json_t *answer)
 
 static int devices_run(struct call *call)
 {
-    static const struct question question = {MSG_DEVICES, "list devices", true, LIST_MS};
+    static const struct question question = {
+        .type = MSG_DEVICES, .what = "list devices", .launch = true, .timeout_ms = LIST_MS};
     const struct devices *wanted = call->options;
     struct frame frame;
     json_t *answer;
@@ -157,7 +137,6 @@ const struct verb verb_devices = {
     .summary = "List every device of every OpenCL driver, what is in use of it, and by whom.",
     .options = devices_options,
     .size = sizeof(struct devices),
-    .prepare = devices_prepare,
     .users = true,
     .run = devices_run,
 };

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/image/criu.h"
+#include "agent/cli/image/process.h"
 #include "agent/cli/show/presented.h"
 #include "agent/cli/show/server_looks.h"
 #include "agent/cli/verb.h"
@@ -12,8 +12,8 @@
 #include "agent/doctor/doctor.h"
 #include "state/base/cleanup.h"
 
-#define LIST_MS   30000
-#define NAMES_MAX 6
+#define LIST_MS      30000
+#define OFFERS_SHOWN 6
 
 static bool doctor_line(FILE *to, bool good, const char *what, const char *detail,
                         const char *advice)
@@ -77,7 +77,7 @@ static void doctor_say_cost(FILE *to, const struct inventory *inventory)
         if (reason->by[0] || (reason->rule != REASON_MISSING && reason->rule != REASON_LEAST &&
                               reason->rule != REASON_COMMON))
             continue;
-        if (named && extensions++ < NAMES_MAX)
+        if (named && extensions++ < OFFERS_SHOWN)
             words_add(&names, "%s%s", names.used ? ", " : "", reason->name);
         limits += reason->kind == REASON_ANSWER;
     }
@@ -99,7 +99,7 @@ static void doctor_say_cost(FILE *to, const struct inventory *inventory)
             "devices that have them\n",
             devices.text, strchr(devices.text, ',') ? "are" : "is", extensions,
             presented.devices[0]->name, names.used ? names.text : "none",
-            extensions > NAMES_MAX ? "..." : "", limits);
+            extensions > OFFERS_SHOWN ? "..." : "", limits);
     }
     presented_finish(&presented);
 }
@@ -188,13 +188,15 @@ static bool doctor_check_setup(FILE *to)
 
     const char *advice = "reinstall reseat, so that its files lie beside each other";
     char library[PATH_MAX];
-    bool no_library = paths_library(library) != 0;
+    bool no_library = paths_of(PATHS_LIBRARY, library) != 0;
     good &= doctor_line(to, !no_library, "library",
                         no_library ? "libreseat.so is not beside this binary" : library, advice);
-    good &= doctor_line(to, !paths_agent(found), "reseatd",
-                        paths_agent(found) ? "it is not beside this binary" : found, advice);
-    good &= doctor_line(to, !paths_lister(found), "reseat-lister",
-                        paths_lister(found) ? "it is not beside this binary" : found, advice);
+    good &=
+        doctor_line(to, !paths_of(PATHS_AGENT, found), "reseatd",
+                    paths_of(PATHS_AGENT, found) ? "it is not beside this binary" : found, advice);
+    good &=
+        doctor_line(to, !paths_of(PATHS_LISTER, found), "reseat-lister",
+                    paths_of(PATHS_LISTER, found) ? "it is not beside this binary" : found, advice);
     if (!error) {
         bool answers = doctor_check_agent(to, &paths);
         doctor_check_inventory(to, &paths, answers);
@@ -246,7 +248,8 @@ static int doctor_run_look(const struct output *output, char **command, FILE *to
                            enum road *ret_road)
 {
     char library[PATH_MAX];
-    int error = doctor_program(command, paths_library(library) ? NULL : library, to, ret_road);
+    int error =
+        doctor_program(command, paths_of(PATHS_LIBRARY, library) ? NULL : library, to, ret_road);
 
     if (error == -ENOENT) {
         return output_fail(output, ERR_NO_APP,
@@ -267,13 +270,15 @@ static int doctor_run(struct call *call)
 
     FILE *to = output->json ? open_memstream(&text, &size) : stdout;
     if (!to)
-        return output_fail(output, ERR_FAILED, "no memory");
+        return output_fail(output, ERR_FAILED, "there is not enough memory");
     bool setup = !call->count;
     bool good = setup ? doctor_check_setup(to) : true;
     int status = setup ? 0 : doctor_run_look(output, call->words, to, &road);
     doctor_check_limit(to);
-    good = good && road != ROAD_NONE && !fflush(to);
+    good = good && road != ROAD_NONE;
     if (output->json && fclose(to))
+        return output_fail(output, ERR_FAILED, "there is not enough memory");
+    if (!output->json && output_done())
         return STATUS_ROLLED_BACK;
     if (status)
         return status;

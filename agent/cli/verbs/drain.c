@@ -5,8 +5,6 @@
 
 /* reseat drain and reseat rebalance: moves that the policy chooses, shown as they end. */
 
-#define SECONDS_MAX_NS 10000000000000000
-
 struct steps {
     const struct output *output;
     const char *device; /**< NULL: a rebalance. */
@@ -22,8 +20,7 @@ static const struct verb_option drain_options[] = {
      "reseat.h are told at once. One that answers with a wish says that now is a good time: it is "
      "moved as soon as another device has room. When all have left, the device is drained, "
      "whatever is left of the time. An agent that is started again keeps to the time.",
-     OPTION_VALUE(struct steps, in_ns), .number = "a number of seconds", .places = 9,
-     .most = SECONDS_MAX_NS},
+     OPTION_SECONDS(struct steps, in_ns, 9, 0, 10000000000000000)},
     {"off", NULL,
      "Let it take programs again, also before the time has come; those that were told are told so. "
      "A command that waits for the drain fails.",
@@ -134,16 +131,6 @@ static int drain_finish(struct steps *steps, const json_t *answer)
     return output_done();
 }
 
-static int drain_take_answer(struct steps *steps, const struct message *message)
-{
-    if (field_is(&message->root, "type", MSG_ERROR))
-        return output_fail_message(steps->output, message);
-    json_t *answer = output_answer(message);
-    int status = drain_finish(steps, answer);
-    json_decref(answer);
-    return status;
-}
-
 static bool drain_take_news(void *context, const struct message *message)
 {
     bool step = field_is(&message->root, "type", MSG_STEP);
@@ -159,16 +146,11 @@ static bool drain_take_news(void *context, const struct message *message)
 static int drain_carry_out(struct call *call, const char *type, const char *what, bool launch)
 {
     struct steps *steps = call->options;
-    const struct news news = {steps, drain_take_news, -1, NULL};
-    struct client client;
-    struct message message;
+    const struct news news = {.take = drain_take_news, .context = steps};
+    const struct question question = {type, what, launch, 0, NULL, NULL, &news};
     struct frame frame;
-    int status = ask_connect(&call->output, launch, what, &client);
+    json_t *answer;
 
-    if (status) {
-        client_close(&client);
-        return status;
-    }
     steps->output = &call->output;
     steps->device = call->words[0];
     steps->list = call->output.json ? json_array() : NULL;
@@ -179,16 +161,13 @@ static int drain_carry_out(struct call *call, const char *type, const char *what
     frame_u64(&frame, "in_ns", steps->in_ns);
     frame_bool(&frame, "dry_run", steps->dry_run);
     ask_put_environment(&frame);
-    int result = ask_follow(&client, &frame, &news, &message);
-    if (result == 1) {
-        status = drain_take_answer(steps, &message);
-        message_finish(&message);
-    } else {
-        status = output_fail_agent(&call->output, result, what);
+    int status = ask(&call->output, &question, &frame, &answer);
+    if (!status) {
+        status = drain_finish(steps, answer);
+        json_decref(answer);
     }
     json_decref(steps->list);
     json_decref(steps->announced);
-    client_close(&client);
     return status;
 }
 

@@ -16,17 +16,13 @@ static void explain_print_line(const char *text)
 /** Which devices do a part of its launches, and whether that came to anything. */
 static void explain_print_spread(const json_t *answer)
 {
-    const json_t *spread = json_object_get(answer, "spread"), *name;
+    const json_t *spread = json_object_get(answer, "spread");
     struct words words = {0};
-    size_t i;
 
     if (json_array_size(spread) == 0)
         return;
     words_add(&words, "its long launches are done on ");
-    json_array_foreach(spread, i, name)
-    {
-        words_add(&words, "%s%s", i ? ", " : "", json_string_value(name));
-    }
+    words_add_names(&words, spread, ", ");
     words_add(&words, " too");
     if (!member_number(answer, "slice_ns") && strcmp(member_text(answer, "state"), "starting") != 0)
         words_add(&words, ", but they are not given in pieces (reseat run --slice)");
@@ -41,30 +37,30 @@ static void explain_print_protection(const json_t *answer)
 {
     const json_t *protection = json_object_get(answer, "protection");
     const json_t *loss = json_object_get(answer, "loss");
-    uint64_t age = member_number(protection, "point_age_ns"),
+    uint64_t age = member_number(protection, "snapshot_age_ns"),
              all = member_number(protection, "protected_ns"),
              differences = member_number(protection, "differences");
     char ago[32], bytes[32], stop[32];
     struct words words = {0}, lost = {0};
 
     if (!member_bool(protection, "on") && strcmp(member_text(protection, "protect"), "off") != 0) {
-        words_add(&words, "it is to be protected, and has not said yet that it is");
+        words_add(&words, "protection was asked for; the program has not confirmed it yet");
     } else if (!member_bool(protection, "on")) {
         words_add(&words, "it is not protected: it would lose with its device what only that has "
                           "(reseat protect)");
     } else if (member_text(protection, "broken")[0]) {
-        words_add(&words, "it is to be protected, but is not now: %s",
+        words_add(&words, "protection is on, but the program is not protected now: %s",
                   member_text(protection, "broken"));
     } else if (!age) {
-        words_add(&words, "it is protected, and has nothing yet to be copied");
+        words_add(&words, "it is protected; it has no data to copy yet");
     } else {
         output_seconds(age, ago, sizeof(ago));
-        bytes_text(member_number(protection, "point_bytes"), bytes, sizeof(bytes));
-        output_seconds(member_number(protection, "point_downtime_ns"), stop, sizeof(stop));
+        bytes_text(member_number(protection, "snapshot_bytes"), bytes, sizeof(bytes));
+        output_seconds(member_number(protection, "snapshot_downtime_ns"), stop, sizeof(stop));
         words_add(&words,
                   "it is protected: the last copy, of %s, was made %s ago and paused it for %s; "
                   "copies so far: %llu, paused for %.2f%% of its time",
-                  bytes, ago, stop, member_number(protection, "points"),
+                  bytes, ago, stop, member_number(protection, "snapshots"),
                   all ? 100.0 * (double)member_number(protection, "paused_ns") / (double)all : 0.0);
     }
     if (member_number(protection, "put_off_ns")) {
@@ -83,7 +79,7 @@ static void explain_print_protection(const json_t *answer)
     if (member_text(protection, "recovery")[0])
         words_add(&lost, "; %s", member_text(protection, "recovery"));
     if (member_number(protection, "recoveries"))
-        words_add(&lost, "; it went on elsewhere %llu time%s",
+        words_add(&lost, "; it was recovered on another device %llu time%s",
                   member_number(protection, "recoveries"),
                   member_number(protection, "recoveries") == 1 ? "" : "s");
     if (member_number(protection, "recoveries") && differences)
@@ -92,7 +88,7 @@ static void explain_print_protection(const json_t *answer)
                   "may differ from a run without losses",
                   differences);
     else if (member_number(protection, "recoveries"))
-        words_add(&lost, ", and all that it had read came out the same when done again");
+        words_add(&lost, "; all reads that were repeated returned the same bytes");
     explain_print_line(lost.text);
 }
 
@@ -125,7 +121,7 @@ static void explain_print_right(const json_t *answer)
         words_add(&words, "it is fenced, so that it does not run twice, and its calls wait: %s",
                   problem);
     else if (problem[0])
-        words_add(&words, "%s; its calls wait once its lease has passed", problem);
+        words_add(&words, "%s; when its lease expires, its calls will wait", problem);
     if (words.text[0])
         explain_print_line(words.text);
 }
@@ -173,7 +169,7 @@ static void explain_print_explanation(const json_t *answer)
     {
         const char *device = member_text(item, "device");
         if (json_array_size(devices) > 1 || named) {
-            printf("virtual device %llu, %s:\n", member_number(item, "seat"),
+            printf("virtual device %llu, %s:\n", member_number(item, "vdev"),
                    device[0] ? device : "on none");
         }
         json_array_foreach(json_object_get(item, "lines"), j, line)
@@ -210,7 +206,8 @@ static void explain_print_explanation(const json_t *answer)
 
 static int explain_run(struct call *call)
 {
-    static const struct question question = {MSG_EXPLAIN, "explain a program", false, EXPLAIN_MS};
+    static const struct question question = {
+        .type = MSG_EXPLAIN, .what = "explain a program", .timeout_ms = EXPLAIN_MS};
     struct frame frame;
     json_t *answer;
 

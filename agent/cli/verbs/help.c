@@ -30,7 +30,7 @@ static int help(struct call *call)
 const struct verb verb_help = {
     .name = "help",
     .arguments = "[COMMAND] [SUBCOMMAND]",
-    .summary = "Say what there is, or what a command does.",
+    .summary = "List the commands, or explain one.",
     .run = help,
 };
 
@@ -48,6 +48,6 @@ static int help_version(struct call *call)
 
 const struct verb verb_version = {
     .name = "version",
-    .summary = "Say which release this is.",
+    .summary = "Print the version.",
     .run = help_version,
 };

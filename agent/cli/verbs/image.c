@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
@@ -14,95 +13,78 @@
 
 static json_t *image_summary_json(const char *name, const struct image_summary *summary)
 {
-    json_t *object = json_object();
+    static const struct image_about none = {.program = "", .host = "", .reason = ""};
+    const struct image_about *about = summary->about ? summary->about : &none;
 
-    json_object_set_new(object, "name", json_string(name));
-    json_object_set_new(object, "damaged", json_boolean(summary->damaged));
-    json_object_set_new(object, "problem", output_text(summary->problem));
-    json_object_set_new(object, "program",
-                        output_text(summary->about ? summary->about->program : ""));
-    json_object_set_new(object, "host", output_text(summary->about ? summary->about->host : ""));
-    json_object_set_new(object, "reason",
-                        output_text(summary->about ? summary->about->reason : ""));
-    json_object_set_new(object, "pid",
-                        json_integer(summary->about ? (json_int_t)summary->about->pid : 0));
-    json_object_set_new(object, "created_ms",
-                        json_integer(summary->about ? (json_int_t)summary->about->created_ms : 0));
-    json_object_set_new(object, "objects", json_integer((json_int_t)summary->objects));
-    json_object_set_new(object, "size_bytes", json_integer((json_int_t)summary->bytes));
-    json_object_set_new(object, "chunks", json_integer((json_int_t)summary->chunks));
-    return object;
+    return json_pack("{s:o, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "name",
+                     output_text(name), "damaged", (int)summary->damaged, "problem",
+                     output_text(summary->problem), "program", output_text(about->program), "host",
+                     output_text(about->host), "reason", output_text(about->reason), "pid",
+                     (json_int_t)about->pid, "created_ms", (json_int_t)about->created_ms, "objects",
+                     (json_int_t)summary->objects, "size_bytes", (json_int_t)summary->bytes,
+                     "chunks", (json_int_t)summary->chunks);
 }
 
 /* ---- list ---- */
 
-static void image_list_row(struct table *table, const char *name,
-                           const struct image_summary *summary)
+static int image_print_list(const json_t *images)
 {
-    enum { NAME, PROGRAM, MADE, REASON, OBJECTS, SIZE, STATE };
-    char made[32] = "", size[32], objects[32];
-    struct tm local;
-    time_t created = summary->about ? (time_t)(summary->about->created_ms / 1000) : 0;
+    enum { OBJECTS = 4, SIZE, STATE };
+    static const struct table_column columns[] = {{"NAME", "name"},
+                                                  {"PROGRAM", "program", .wrap = true},
+                                                  {"MADE", "created_ms", TABLE_DATE},
+                                                  {"REASON", "reason", .wrap = true},
+                                                  {"OBJECTS", "objects", TABLE_NUMBER, true},
+                                                  {"SIZE", "size_bytes", TABLE_BYTES, true},
+                                                  {"STATE"}};
+    struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    const json_t *image;
+    size_t i;
 
-    if (summary->about && localtime_r(&created, &local))
-        strftime(made, sizeof(made), "%Y-%m-%d %H:%M:%S", &local);
-    bytes_text(summary->bytes, size, sizeof(size));
-    snprintf(objects, sizeof(objects), "%llu", (unsigned long long)summary->objects);
-    table_add(table, NULL);
-    table_put(table, NAME, name);
-    table_put(table, PROGRAM, summary->about ? summary->about->program : "");
-    table_put(table, MADE, made);
-    table_put(table, REASON, summary->about ? summary->about->reason : "");
-    table_put(table, OBJECTS, summary->about ? objects : "");
-    table_put(table, SIZE, summary->about ? size : "");
-    table_put(table, STATE, summary->damaged ? "damaged" : "good");
+    json_array_foreach(images, i, image)
+    {
+        bool damaged = member_bool(image, "damaged");
+        table_add(table, image);
+        table_put(table, STATE, damaged ? "damaged" : "good");
+        if (damaged) {
+            table_put(table, OBJECTS, "");
+            table_put(table, SIZE, "");
+        }
+    }
+    return table_print(table);
 }
 
 static int image_run_list(struct call *call)
 {
-    static const struct table_column columns[] = {{"NAME"},
-                                                  {"PROGRAM"},
-                                                  {"MADE"},
-                                                  {"REASON"},
-                                                  {"OBJECTS", .right = true},
-                                                  {"SIZE", .right = true},
-                                                  {"STATE"}};
     const struct output *output = &call->output;
     struct images images;
     int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
 
     if (status)
         return status;
-    struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
-    json_t *object = output->json ? output_object(output, 0) : NULL, *list = json_array();
+    json_t *object = output_object(output, 0), *list = json_array();
     for (size_t i = images.names.count; i-- > 0;) {
         struct image_summary summary = {0};
         image_summarize(&images, images.names.names[i], &summary);
-        if (output->json)
-            json_array_append_new(list, image_summary_json(images.names.names[i], &summary));
-        else
-            image_list_row(table, images.names.names[i], &summary);
+        json_array_append_new(list, image_summary_json(images.names.names[i], &summary));
         image_summary_finish(&summary);
     }
-    if (output->json) {
-        json_object_set_new(object, "folder", output_text(images.folder->path));
-        json_object_set(object, "images", list);
-        status = output_print(object, 0);
-    } else {
-        status = table_print(table);
-    }
-    json_decref(list);
+    json_object_set_new(object, "folder", output_text(images.folder->path));
+    json_object_set_new(object, "images", list);
     images_close(&images);
-    return status ? status : output_done();
+    if (output->json)
+        return output_print(object, 0);
+    status = image_print_list(list);
+    json_decref(object);
+    return status;
 }
 
 const struct verb verb_image_list = {
     .name = "image list",
     .arguments = "FOLDER",
     .summary = "List the images of programs in a folder, the last one first.",
-    .text =
-        "STATE is that of what an image says of its program; whether all of its bytes are good "
-        "is for image verify to find out. What a program that died left unfinished is no image.",
+    .text = "STATE is that of the image's records; image verify also checks all of its bytes. "
+            "Unfinished images are not listed.",
     .run = image_run_list,
 };
 
@@ -183,7 +165,7 @@ static int image_run_inspect(struct call *call)
 const struct verb verb_image_inspect = {
     .name = "image inspect",
     .arguments = "FOLDER [IMAGE]",
-    .summary = "Show what an image says of its program: each of its records.",
+    .summary = "Show the records of an image.",
     .text = "Without IMAGE, a name that image list shows, the last one.",
     .run = image_run_inspect,
 };
@@ -211,11 +193,9 @@ static int image_run_verify(struct call *call)
             summary.damaged = error != 0;
         }
         damaged += summary.damaged;
-        json_t *one = json_object();
-        json_object_set_new(one, "name", output_text(name));
-        json_object_set_new(one, "damaged", json_boolean(summary.damaged));
-        json_object_set_new(one, "problem", output_text(summary.damaged ? summary.problem : ""));
-        json_array_append_new(list, one);
+        json_array_append_new(list, json_pack("{s:o, s:b, s:o}", "name", output_text(name),
+                                              "damaged", (int)summary.damaged, "problem",
+                                              output_text(summary.damaged ? summary.problem : "")));
         if (!output->json)
             printf("%s: %s\n", name, summary.damaged ? summary.problem : "good");
     }
@@ -240,9 +220,8 @@ const struct verb verb_image_verify = {
     .name = "image verify",
     .arguments = "FOLDER [IMAGE]",
     .summary = "Read images, and compare all of their bytes with their digests.",
-    .text =
-        "Without IMAGE, all. The exit status is 1 where some are damaged; then it is said which "
-        "file is, and in what.",
+    .text = "Without IMAGE, all. The exit status is 1 where some are damaged; each damaged file is "
+            "named, with what is wrong.",
     .run = image_run_verify,
 };
 
@@ -296,37 +275,23 @@ static size_t image_compare(const struct image_manifest *from, const struct imag
 static int image_print_differences(const struct output *output,
                                    const struct difference *differences, size_t count)
 {
-    static const struct table_column columns[] = {{"OBJECT"}, {"CHANGE"}, {"SIZE", .right = true}};
-    struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
-    json_t *list = json_array();
+    static const struct table_column columns[] = {
+        {"OBJECT", "id"}, {"CHANGE", "change"}, {"SIZE", "bytes", TABLE_BYTES, true}};
+    json_t *object = output_object(output, 0), *list = json_array();
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < count; i++) {
-        char id[32], size[32];
-        json_t *one = json_object();
+        char id[32];
         snprintf(id, sizeof(id), "%#llx", (unsigned long long)differences[i].id);
-        bytes_text(differences[i].bytes, size, sizeof(size));
-        json_object_set_new(one, "object", json_integer((json_int_t)differences[i].id));
-        json_object_set_new(one, "change", json_string(differences[i].what));
-        json_object_set_new(one, "bytes", json_integer((json_int_t)differences[i].bytes));
-        json_array_append_new(list, one);
+        json_array_append_new(list, json_pack("{s:I, s:s, s:s, s:I}", "object",
+                                              (json_int_t)differences[i].id, "id", id, "change",
+                                              differences[i].what, "bytes",
+                                              (json_int_t)differences[i].bytes));
         bytes += differences[i].bytes;
-        if (output->json)
-            continue;
-        table_add(table, NULL);
-        table_put(table, 0, id);
-        table_put(table, 1, differences[i].what);
-        table_put(table, 2, size);
     }
-    if (output->json) {
-        json_t *object = output_object(output, 0);
-        json_object_set_new(object, "objects", list);
-        json_object_set_new(object, "bytes", json_integer((json_int_t)bytes));
-        return output_print(object, 0);
-    }
-    json_decref(list);
-    int status = table_print(table);
-    return status ? status : output_done();
+    json_object_set_new(object, "objects", list);
+    json_object_set_new(object, "bytes", json_integer((json_int_t)bytes));
+    return output_print_list(output, object, "objects", columns, ARRAY_SIZE(columns), 0);
 }
 
 static int image_diff_run(const struct output *output, const struct image_manifest *one,
@@ -375,25 +340,14 @@ const struct verb verb_image_diff = {
 /* ---- prune ---- */
 
 struct prune {
-    uint64_t keep;
-    bool limited; /**< --keep was given. */
+    uint64_t keep; /**< OPTION_UNSAID: all. */
     bool damaged;
 };
 
-static int image_take_keep(struct call *call, const struct verb_option *option, const char *text)
-{
-    static const struct verb_option number = {.number = "a number", .least = 0, .most = 1000000};
-    struct prune *prune = call->options;
-
-    if (!verb_parse_number(text, &number, &prune->keep))
-        return output_usage(&call->output, "--%s takes a number of images, 0 to 1000000",
-                            option->name);
-    prune->limited = true;
-    return 0;
-}
-
 static const struct verb_option prune_options[] = {
-    {"keep", "N", "Remove all but the last N images of each program.", .take = image_take_keep},
+    {"keep", "N", "Remove all but the last N images of each program.",
+     OPTION_VALUE(struct prune, keep), .kind = OPTION_NUMBER, .unit = "images", .most = 1000000,
+     .initial = OPTION_UNSAID},
     {"damaged", NULL, "Remove images whose manifest is damaged.",
      OPTION_VALUE(struct prune, damaged)},
     {NULL}};
@@ -402,7 +356,7 @@ static int image_run_prune(struct call *call)
 {
     const struct output *output = &call->output;
     const struct prune *wanted = call->options;
-    struct images_prune prune = {.limited = wanted->limited,
+    struct images_prune prune = {.limited = wanted->keep != OPTION_UNSAID,
                                  .keep = wanted->keep,
                                  .damaged = wanted->damaged,
                                  .removed = json_array()};
@@ -415,11 +369,11 @@ static int image_run_prune(struct call *call)
         images_close(&images);
         if (!status && output->json) {
             json_t *object = output_object(output, 0);
-            json_object_set(object, "removed", prune.removed);
-            json_object_set_new(object, "unfinished", json_integer((json_int_t)prune.swept.images));
-            json_object_set_new(object, "chunks", json_integer((json_int_t)prune.swept.chunks));
-            json_object_set_new(object, "removed_bytes",
-                                json_integer((json_int_t)prune.swept.bytes));
+            json_object_update_new(object,
+                                   json_pack("{s:O, s:I, s:I, s:I}", "removed", prune.removed,
+                                             "unfinished", (json_int_t)prune.swept.images, "chunks",
+                                             (json_int_t)prune.swept.chunks, "removed_bytes",
+                                             (json_int_t)prune.swept.bytes));
             status = output_print(object, 0);
         } else if (!status) {
             bytes_text(prune.swept.bytes, text, sizeof(text));

@@ -1,8 +1,6 @@
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
@@ -83,23 +81,19 @@ static const char *library_origin_name(const struct library_item *item)
 static json_t *library_item_json(const struct library_item *item)
 {
     const struct library_entry *entry = &item->entry;
-    json_t *object = json_object(), *kernels = json_array();
-    char *CLEANUP(cleanup_free) names = strdup(item->damaged ? "" : entry->kernels);
+    bool good = !item->damaged;
+    json_t *kernels = json_array();
+    char *CLEANUP(cleanup_free) names = strdup(good ? entry->kernels : "");
 
     for (char *rest = names, *name = strsep(&rest, ";"); name; name = strsep(&rest, ";"))
         if (*name)
             json_array_append_new(kernels, output_text(name));
-    json_object_set_new(object, "key", output_text(item->name));
-    json_object_set_new(object, "origin", json_string(library_origin_name(item)));
-    json_object_set_new(object, "device", output_text(item->damaged ? "" : entry->device));
-    json_object_set_new(object, "platform", output_text(item->damaged ? "" : entry->platform));
-    json_object_set_new(object, "driver", output_text(item->damaged ? "" : entry->driver));
-    json_object_set_new(object, "kernels", kernels);
-    json_object_set_new(object, "size_bytes", json_integer((json_int_t)item->size));
-    json_object_set_new(object, "used_ms", json_integer((json_int_t)item->used_ms));
-    json_object_set_new(object, "created_ms",
-                        json_integer(item->damaged ? 0 : (json_int_t)entry->created_ms));
-    return object;
+    return json_pack(
+        "{s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "key", output_text(item->name), "origin",
+        library_origin_name(item), "device", output_text(good ? entry->device : ""), "platform",
+        output_text(good ? entry->platform : ""), "driver", output_text(good ? entry->driver : ""),
+        "kernels", kernels, "size_bytes", (json_int_t)item->size, "used_ms",
+        (json_int_t)item->used_ms, "created_ms", (json_int_t)(good ? entry->created_ms : 0));
 }
 
 /** All entries, or those that are chosen. */
@@ -120,49 +114,39 @@ static json_t *library_contents_json(const struct output *output, int status,
 
 /* ---- list ---- */
 
-/** As many names as a line has room for; --json has all. */
-static void library_put_kernels(struct table *table, size_t column, const struct library_item *item)
+/** What is too long for a line ends in three points there; --json has all of it. */
+static int library_print_items(const struct contents *contents, const json_t *entries)
 {
-    const char *names = item->damaged ? "" : item->entry.kernels;
-    char text[KERNELS_SHOWN + 4];
-    bool cut = strlen(names) > KERNELS_SHOWN;
-
-    snprintf(text, sizeof(text), "%.*s%s", KERNELS_SHOWN, names, cut ? "..." : "");
-    table_put(table, column, text);
-}
-
-static int library_print_items(const struct library *library, const struct library_list *list)
-{
-    enum { KEY, ORIGIN, DEVICE, DRIVER, SIZE, USED, KERNELS };
-    static const struct table_column columns[] = {
-        {"KEY"},  {"ORIGIN"}, {"DEVICE"}, {"DRIVER"}, {"SIZE", .right = true},
-        {"USED"}, {"KERNELS"}};
+    enum { KEY, KERNELS = 6 };
+    static const struct table_column columns[] = {{"KEY"},
+                                                  {"ORIGIN", "origin"},
+                                                  {"DEVICE", "device", .wrap = true},
+                                                  {"DRIVER", "driver", .wrap = true},
+                                                  {"SIZE", "size_bytes", TABLE_BYTES, true},
+                                                  {"USED", "used_ms", TABLE_DATE},
+                                                  {"KERNELS", .wrap = true}};
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
     char size[32], limit[32];
+    const json_t *entry;
+    size_t i;
 
-    for (size_t i = 0; i < list->count; i++) {
-        const struct library_item *item = &list->items[i];
-        time_t used = (time_t)(item->used_ms / 1000);
-        char key[KEY_SHOWN + 1], day[32] = "";
-        struct tm local;
-        snprintf(key, sizeof(key), "%.*s", KEY_SHOWN, item->name);
-        bytes_text(item->size, size, sizeof(size));
-        if (localtime_r(&used, &local))
-            strftime(day, sizeof(day), "%Y-%m-%d %H:%M", &local);
-        table_add(table, NULL);
-        table_put(table, KEY, key);
-        table_put(table, ORIGIN, library_origin_name(item));
-        table_put(table, DEVICE, item->damaged ? "" : item->entry.device);
-        table_put(table, DRIVER, item->damaged ? "" : item->entry.driver);
-        table_put(table, SIZE, size);
-        table_put(table, USED, day);
-        library_put_kernels(table, KERNELS, item);
+    json_array_foreach(entries, i, entry)
+    {
+        char text[KERNELS_SHOWN + 4];
+        struct words kernels = {0};
+        words_add_names(&kernels, json_object_get(entry, "kernels"), ";");
+        table_add(table, entry);
+        snprintf(text, sizeof(text), "%.*s", KEY_SHOWN, member_text(entry, "key"));
+        table_put(table, KEY, text);
+        snprintf(text, sizeof(text), "%.*s%s", KERNELS_SHOWN, kernels.text,
+                 kernels.used > KERNELS_SHOWN ? "..." : "");
+        table_put(table, KERNELS, text);
     }
     int status = table_print(table);
-    bytes_text(list->size, size, sizeof(size));
-    bytes_text(library->limit, limit, sizeof(limit));
-    printf("%zu %s, %s of at most %s in %s\n", list->count, list->count == 1 ? "entry" : "entries",
-           size, limit, library->folder);
+    bytes_text(contents->list.size, size, sizeof(size));
+    bytes_text(contents->library.limit, limit, sizeof(limit));
+    printf("%zu %s, %s of at most %s in %s\n", i, i == 1 ? "entry" : "entries", size, limit,
+           contents->library.folder);
     return status ? status : output_done();
 }
 
@@ -173,9 +157,13 @@ static int library_run_list(struct call *call)
 
     if (status)
         return status;
-    status = call->output.json
-                 ? output_print(library_contents_json(&call->output, 0, &contents, true), 0)
-                 : library_print_items(&contents.library, &contents.list);
+    json_t *object = library_contents_json(&call->output, 0, &contents, true);
+    if (call->output.json) {
+        status = output_print(object, 0);
+    } else {
+        status = library_print_items(&contents, json_object_get(object, "entries"));
+        json_decref(object);
+    }
     library_contents_finish(&contents);
     return status;
 }
@@ -281,26 +269,16 @@ const struct verb verb_library_verify = {
 };
 
 struct prune {
-    uint64_t days;
-    bool limited; /**< --older was given. */
+    uint64_t days; /**< OPTION_UNSAID: not said. */
     const char *device;
     bool all;
 };
 
-static int library_take_older(struct call *call, const struct verb_option *option, const char *text)
-{
-    static const struct verb_option days = {.number = "days", .least = 0, .most = 36500};
-    struct prune *prune = call->options;
-
-    if (!verb_parse_number(text, &days, &prune->days))
-        return output_usage(&call->output, "--%s takes a number of days, 0 to 36500", option->name);
-    prune->limited = true;
-    return 0;
-}
-
 static const struct verb_option prune_options[] = {
-    {"older", "DAYS", "Remove what was not used for as many days.", .take = library_take_older},
-    {"device", "TEXT", "Remove what is for devices whose driver calls them so, or with that in it.",
+    {"older", "DAYS", "Remove what was not used for as many days.",
+     OPTION_VALUE(struct prune, days), .kind = OPTION_NUMBER, .unit = "days", .most = 36500,
+     .initial = OPTION_UNSAID},
+    {"device", "TEXT", "Remove entries for devices whose driver name contains TEXT.",
      OPTION_VALUE(struct prune, device)},
     {"all", NULL, "Remove everything.", OPTION_VALUE(struct prune, all)},
     {NULL}};
@@ -309,17 +287,18 @@ static const struct verb_option prune_options[] = {
 static void library_choose(const struct prune *prune, struct contents *contents)
 {
     uint64_t now = clock_wall_ms(), kept = contents->list.size;
+    bool aged = prune->days != OPTION_UNSAID;
 
     for (size_t i = contents->list.count; i-- > 0;) {
         const struct library_item *item = &contents->list.items[i];
-        if (!prune->limited && !prune->device && !prune->all) {
+        if (!aged && !prune->device && !prune->all) {
             contents->chosen[i] = kept > contents->library.limit;
             kept -= contents->chosen[i] ? item->size : 0;
             continue;
         }
         contents->chosen[i] =
             prune->all ||
-            ((!prune->limited || item->used_ms + prune->days * DAY_MS <= now) &&
+            ((!aged || item->used_ms + prune->days * DAY_MS <= now) &&
              (!prune->device || (!item->damaged && strstr(item->entry.device, prune->device))));
     }
 }
@@ -436,8 +415,8 @@ static int library_keep_file(const struct output *output, const struct add *add,
     int error = library_key(recipe, "", &device->key, &device->info, &key);
     if (error == -ENOTSUP) {
         return output_fail(output, ERR_REFUSED,
-                           "that source is something else each time: it names the date or the "
-                           "time, or includes more than can be kept");
+                           "the source cannot be recognised again: it uses the date or the time, "
+                           "or includes more than can be kept");
     }
     error = error ? error : library_keep(&library, &key, &entry);
     if (error) {
@@ -459,7 +438,8 @@ static int library_keep_file(const struct output *output, const struct add *add,
 
 static int library_run_add(struct call *call)
 {
-    static const struct question question = {MSG_DEVICES, "list devices", true, LIST_MS};
+    static const struct question question = {
+        .type = MSG_DEVICES, .what = "list devices", .launch = true, .timeout_ms = LIST_MS};
     const struct output *output = &call->output;
     const struct add *add = call->options;
     const struct inventory_entry *device;

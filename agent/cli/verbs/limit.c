@@ -6,29 +6,15 @@
 #define LIMIT_MS 10000
 
 struct limit {
-    bool limited, off;
-    uint64_t bytes;
+    bool off;
+    uint64_t bytes; /**< 0: not said. */
 };
 
-static int limit_take_memory(struct call *call, const struct verb_option *option, const char *text)
-{
-    struct limit *limit = call->options;
-    char reason[PROTOCOL_TEXT_MAX];
-
-    limit->limited = true;
-    if (size_parse(text, &limit->bytes, reason, sizeof(reason)))
-        return output_usage(&call->output, "--%s: %s", option->name, reason);
-    if (!limit->bytes) {
-        return output_usage(&call->output,
-                            "--%s: the limit must be above 0 (to empty a device: reseat drain; to "
-                            "take a program off its device: reseat suspend)",
-                            option->name);
-    }
-    return 0;
-}
-
 static const struct verb_option limit_options[] = {
-    {"memory", "SIZE", "Such as 512MiB or 2GiB.", .take = limit_take_memory},
+    {"memory", "SIZE",
+     "Such as 512MiB or 2GiB, above 0. To empty a device there is reseat drain, and to take a "
+     "program off its device reseat suspend.",
+     OPTION_VALUE(struct limit, bytes), .kind = OPTION_SIZE},
     {"off", NULL, "No limit but the memory that there is.", OPTION_VALUE(struct limit, off)},
     {NULL}};
 
@@ -70,15 +56,16 @@ static int limit_run(struct call *call)
         true,
         LIMIT_MS,
         "app device limited memory_bytes capacity_bytes granted_bytes held_bytes least_bytes",
-        limit_print_limit};
+        limit_print_limit,
+        NULL};
     const struct limit *limit = call->options;
     struct frame frame;
 
-    if (limit->off == limit->limited)
+    if (limit->off == (limit->bytes != 0))
         return output_usage(&call->output, "give --memory SIZE or --off");
     frame_init(&frame, MSG_LIMIT);
     frame_string(&frame, "what", call->words[0]);
-    frame_bool(&frame, "limited", limit->limited);
+    frame_bool(&frame, "limited", limit->bytes != 0);
     frame_u64(&frame, "memory_bytes", limit->bytes);
     ask_put_environment(&frame);
     return ask_print(&call->output, &question, &frame);
@@ -88,10 +75,10 @@ const struct verb verb_limit = {
     .name = "limit",
     .arguments = "DEVICE|APP",
     .summary = "Set how much memory programs may have of a device, or one program of any.",
-    .text = "That of a device is for all programs together. Who has more makes room: it spills, "
-            "moves or is suspended. A program that spills has what its largest command needs "
-            "whatever its own limit is. That of a device outlives the agent, that of a program "
-            "ends with it.",
+    .text = "The limit of a device is for all programs together. A program that has more makes "
+            "room: it spills, moves or is suspended. A program that spills has what its largest "
+            "command needs, whatever its own limit is. The limit of a device outlives the agent, "
+            "that of a program ends with it.",
     .options = limit_options,
     .size = sizeof(struct limit),
     .users = true,

@@ -1,19 +1,14 @@
-#include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
 #include "agent/cli/verb.h"
-#include "state/base/cleanup.h"
 
-#define TIMEOUT_MAX_MS 10000000000
-#define DOWNTIME_MAX   3600000
-#define BAR_WIDTH      30
-#define CANCEL_MS      10000
+#define BAR_WIDTH 30
+#define CANCEL_MS 10000
+/* How the reason of a program that cannot leave its device begins (state/move/move_lock.c). */
+#define PINNED "the program is pinned to its device"
 
 /** move, suspend, resume or prewarm. */
 struct change {
@@ -27,63 +22,40 @@ struct change {
     bool whole;        /**< Of resume. */
     bool non_blocking; /**< Of move. */
     bool prewarms;
-    bool cancels;    /**< Of move: what moves the program, whoever asked for it. */
-    const char *to;  /**< Of suspend: the folder of an image; or NULL. */
-    bool drop;       /**< Of prewarm: let go of what was made. */
-    bool taken;      /**< Whatever a program that registered says to it. */
-    bool bar;        /**< A progress bar is on the terminal. */
-    int signals;     /**< Ctrl-C and the like, as something to wait for. */
-    sigset_t caught; /**< Which. */
+    bool cancels;         /**< Of move: what moves the program, whoever asked for it. */
+    const char *to;       /**< Of suspend: the folder of an image; or NULL. */
+    bool drop;            /**< Of prewarm: let go of what was made. */
+    bool taken;           /**< Whatever a program that registered says to it. */
+    bool bar;             /**< A progress bar is on the terminal. */
+    struct names devices; /**< Of prewarm. */
 };
 
-#define TIMEOUT                                                                                    \
-    OPTION_VALUE(struct change, timeout_ms), .number = "a number of seconds over 0", .places = 3,  \
-                                             .least = 1, .most = TIMEOUT_MAX_MS
 #define MAX_DOWNTIME                                                                               \
-    {                                                                                              \
-        "max-downtime", "MS",                                                                      \
-            "Stop the program for no longer than so many milliseconds, or give up and say why: "   \
-            "what it "                                                                             \
-            "writes meanwhile is copied in rounds until the rest takes no longer; with --timeout " \
-            "rounds "                                                                              \
-            "that do not help are made until then. Default: that of the configuration, 50, which " \
-            "is aimed "                                                                            \
-            "at: where rounds do not help the program is stopped for longer.",                     \
-            OPTION_VALUE(struct change, max_downtime_ms),                                          \
-            .number = "a number of milliseconds over 0", .least = 1, .most = DOWNTIME_MAX          \
-    }
+    OPTION_MAX_DOWNTIME(                                                                           \
+        struct change,                                                                             \
+        "Stop the program for no longer than so many milliseconds, or give up and say why: what "  \
+        "it writes meanwhile is copied in rounds until the rest takes no longer; with --timeout "  \
+        "rounds that do not help are made until then. Default: that of the configuration, 50, "    \
+        "which is aimed at: where rounds do not help the program is stopped for longer.")
 #define BANDWIDTH                                                                                  \
-    {                                                                                              \
-        "bandwidth", "SIZE",                                                                       \
-            "Copy no more than that a second (100MiB, 2GiB) while the program runs. What is "      \
-            "copied while "                                                                        \
-            "it is stopped goes as fast as it can. Default: that of the configuration, no limit.", \
-            .take = move_take_bandwidth                                                            \
-    }
+    OPTION_BANDWIDTH(                                                                              \
+        struct change,                                                                             \
+        "Copy no more than that a second (100MiB, 2GiB) while the program runs. Between "          \
+        "devices that use host memory, as CPUs do, nothing is copied. What is copied "             \
+        "while it is stopped goes as fast as it can. Default: that of the configuration, no "      \
+        "limit.")
 
 #define TAKEN                                                                                      \
     "The device that it has is taken away. A program that registered with reseat.h is asked as "   \
     "ever, but where a callback of it fails or is late it is moved all the same, as one that did " \
     "not register."
 
-static int move_take_bandwidth(struct call *call, const struct verb_option *option,
-                               const char *text)
-{
-    struct change *change = call->options;
-    char reason[PROTOCOL_TEXT_MAX];
-
-    if (size_parse(text, &change->bandwidth, reason, sizeof(reason)))
-        return output_usage(&call->output, "--%s: %s", option->name, reason);
-    if (!change->bandwidth)
-        return output_usage(&call->output, "--%s must be above 0", option->name);
-    return 0;
-}
-
 static const struct verb_option move_options[] = {
-    {"timeout", "SECONDS",
-     "Roll back when it has not moved by then. Default: no limit, as long as the program answers: "
-     "one that is stopped, or hangs, is given up after five seconds, with exit status 5.",
-     TIMEOUT},
+    OPTION_TIMEOUT(
+        struct change,
+        "Roll back when it has not moved by then. Default: no limit, as long as the program "
+        "answers: "
+        "one that is stopped, or hangs, is given up after five seconds, with exit status 5."),
     {"dry-run", NULL,
      "Only say whether the device would serve what the program has used so far; of a program that "
      "registered with reseat.h, what it asks for.",
@@ -118,16 +90,16 @@ static const struct verb_option suspend_options[] = {
      "program's own memory, stays there in any case. resume reads it back. FOLDER is made where it "
      "is missing, and has to be the user's alone.",
      OPTION_VALUE(struct change, to)},
-    {"timeout", "SECONDS", "Roll back when it is not suspended by then. Default: as of move.",
-     TIMEOUT},
+    OPTION_TIMEOUT(struct change,
+                   "Roll back when it is not suspended by then. Default: as of move."),
     MAX_DOWNTIME,
     BANDWIDTH,
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     {NULL}};
 
 static const struct verb_option resume_options[] = {
-    {"timeout", "SECONDS", "Leave it suspended when it has not resumed by then. Default: no limit.",
-     TIMEOUT},
+    OPTION_TIMEOUT(struct change,
+                   "Leave it suspended when it has not resumed by then. Default: no limit."),
     {"queue", NULL,
      "Do not wait: hand the program back to the policy, which resumes it when there is room.",
      OPTION_VALUE(struct change, queue)},
@@ -147,8 +119,9 @@ static const struct verb_option prewarm_options[] = {
      "and "
      "the programs built there.",
      OPTION_VALUE(struct change, drop)},
-    {"timeout", "SECONDS",
-     "Let go of what was made for a device that is not ready by then. Default: no limit.", TIMEOUT},
+    OPTION_TIMEOUT(
+        struct change,
+        "Let go of what was made for a device that is not ready by then. Default: no limit."),
     {NULL}};
 
 static void move_show_progress(struct change *change, const json_t *progress)
@@ -204,15 +177,6 @@ static void move_end_bar(struct change *change)
     }
 }
 
-static const char *move_code_of(const char *result)
-{
-    if (strcmp(result, RESULT_REFUSED) == 0)
-        return ERR_REFUSED;
-    return strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED
-           : strcmp(result, RESULT_ENDED) == 0 ? ERR_GONE
-                                               : ERR_FAILED;
-}
-
 /** It was to go to an image, and did not. */
 static bool move_is_not_stored(const struct change *change, const json_t *report)
 {
@@ -221,13 +185,16 @@ static bool move_is_not_stored(const struct change *change, const json_t *report
 }
 
 /** What to do next, for one that did not move. */
-static const char *move_hint_for(const char *result, const char *to)
+static const char *move_hint_for(const char *result, const char *to, const char *reason)
 {
+    bool pinned = strncmp(reason, PINNED, strlen(PINNED)) == 0;
+
     if (strcmp(result, RESULT_EXPIRED) == 0)
         return "; try again with a longer --timeout";
-    /* What is wrong with an image is wrong on every device. */
-    return strcmp(result, RESULT_REFUSED) == 0 && to[0] ? "; choose another device (reseat devices)"
-                                                        : "";
+    /* What is wrong with an image, or pins a program, is wrong on every device. */
+    return strcmp(result, RESULT_REFUSED) == 0 && to[0] && !pinned
+               ? "; choose another device (reseat devices)"
+               : "";
 }
 
 /** Where it is now, and what to do next, for one that did not move. */
@@ -235,7 +202,7 @@ static void move_explain(const struct change *change, const json_t *report, stru
 {
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
-    const char *hint = move_hint_for(result, to);
+    const char *hint = move_hint_for(result, to, reason);
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
     bool canceled = strcmp(result, RESULT_CANCELED) == 0;
     char name[OUTPUT_PROGRAM_MAX];
@@ -283,7 +250,7 @@ static int move_print_json(const struct change *change, const json_t *report, co
     output_add_members(
         object, report,
         "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
-        "bytes left build_ns built drain_ns aim_ns starting already seats");
+        "bytes left build_ns built drain_ns aim_ns starting already vdevs");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
     if (change->to)
         output_add_members(object, report, "image image_bytes image_written freed not_stored");
@@ -298,7 +265,7 @@ static int move_print_json(const struct change *change, const json_t *report, co
         json_object_set_new(object, "devices", devices);
     }
     if (status)
-        output_add_error(object, move_code_of(member_text(report, "result")), explanation);
+        output_add_error(object, output_code_of(member_text(report, "result")), explanation);
     return output_print(object, status);
 }
 
@@ -346,7 +313,8 @@ static void move_print_causes(const json_t *report, bool stops)
         printf(" (target %s; %s of it waiting for launched commands to end)", aimed, time);
     }
     bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
-    printf("; %s copied", bytes);
+    printf("; %s", member_number(report, "bytes") ? bytes : "nothing");
+    fputs(" copied", stdout);
     output_seconds(member_number(report, "predicted_ns"), time, sizeof(time));
     if (rounds > 1)
         printf(" in %llu rounds, the last of which predicted a pause of %s", rounds, time);
@@ -418,7 +386,7 @@ static int move_status_of(const struct change *change, const json_t *report)
 
     if (move_is_not_stored(change, report))
         return STATUS_ROLLED_BACK;
-    return done ? STATUS_DONE : output_status_of(move_code_of(result));
+    return done ? STATUS_DONE : output_status_of(output_code_of(result));
 }
 
 /** The first that failed decides. */
@@ -442,7 +410,7 @@ static int move_finish(struct change *change, const json_t *reports)
             continue;
         }
         move_explain(change, report, &explanation);
-        (void)output_fail(change->output, move_code_of(member_text(report, "result")), "%s",
+        (void)output_fail(change->output, output_code_of(member_text(report, "result")), "%s",
                           explanation.text);
     }
     int status = move_status_of(change, decides);
@@ -467,31 +435,13 @@ static int move_take_answer(const struct change *change, const struct message *m
     return 0;
 }
 
-/** A second one ends us as it would have. */
-static int move_open_signals(sigset_t *ret_set)
-{
-    sigemptyset(ret_set);
-    sigaddset(ret_set, SIGINT);
-    sigaddset(ret_set, SIGTERM);
-    sigaddset(ret_set, SIGHUP);
-    sigprocmask(SIG_BLOCK, ret_set, NULL);
-    return signalfd(-1, ret_set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-static int move_cancel(void *context, struct client *client)
+static void move_say_canceling(void *context)
 {
     struct change *change = context;
-    struct signalfd_siginfo info;
-    struct frame frame;
 
-    if (read(change->signals, &info, sizeof(info)) != sizeof(info))
-        return 0;
-    sigprocmask(SIG_UNBLOCK, &change->caught, NULL);
     move_end_bar(change);
     if (!change->output->json)
         output_note(change->output, "canceling; press Ctrl-C again to leave without waiting");
-    frame_init(&frame, MSG_CANCEL);
-    return client_send(client, &frame);
 }
 
 static bool move_take_news(void *context, const struct message *message)
@@ -506,39 +456,6 @@ static bool move_take_news(void *context, const struct message *message)
     return true;
 }
 
-/** Names with commas. */
-static void move_put_devices(const struct call *call, struct frame *frame)
-{
-    const char *at = call->count > 1 ? call->words[1] : "";
-
-    frame_array(frame, "devices");
-    while (*at) {
-        char name[PROTOCOL_WORD_MAX];
-        size_t length = strcspn(at, ",");
-        snprintf(name, sizeof(name), "%.*s", (int)length, at);
-        frame_string(frame, NULL, name);
-        at += length + (at[length] == ',');
-    }
-    frame_end(frame);
-}
-
-/** Of prewarm. 0: there are none; SIZE_MAX: one of them is empty. */
-static size_t move_count_devices(const struct call *call)
-{
-    const char *list = call->count > 1 ? call->words[1] : "";
-    size_t count = 0, length;
-
-    for (const char *at = list; *list; at += length + 1) {
-        length = strcspn(at, ",");
-        if (!length)
-            return SIZE_MAX;
-        count++;
-        if (!at[length])
-            break;
-    }
-    return count;
-}
-
 static void move_make_request(const struct call *call, struct frame *ret_frame)
 {
     const struct change *change = call->options;
@@ -546,7 +463,7 @@ static void move_make_request(const struct call *call, struct frame *ret_frame)
     frame_init(ret_frame, call->verb->name);
     frame_string(ret_frame, "app", call->words[0]);
     if (change->prewarms)
-        move_put_devices(call, ret_frame);
+        ask_put_texts(ret_frame, "devices", change->devices.items, change->devices.count);
     else
         frame_string(ret_frame, "device", call->count > 1 ? call->words[1] : "");
     frame_u64(ret_frame, "timeout_ms", change->timeout_ms);
@@ -571,7 +488,7 @@ static void move_make_request(const struct call *call, struct frame *ret_frame)
 static int move_take_answers(struct call *call, struct client *client, const struct news *news)
 {
     struct change *change = call->options;
-    size_t devices = change->prewarms ? move_count_devices(call) : 1, count = devices ? devices : 1;
+    size_t count = change->devices.count ? change->devices.count : 1;
     json_t *reports = json_array();
     struct message message;
     struct frame frame;
@@ -605,8 +522,8 @@ static int move_print_canceled(const struct output *output, const json_t *answer
 
 static int move_cancel_other(const struct call *call)
 {
-    static const struct question question = {MSG_CANCEL, "cancel a move", false,
-                                             CANCEL_MS,  "app",           move_print_canceled};
+    static const struct question question = {MSG_CANCEL, "cancel a move",     false, CANCEL_MS,
+                                             "app",      move_print_canceled, NULL};
     struct frame frame;
 
     frame_init(&frame, MSG_CANCEL);
@@ -630,24 +547,21 @@ static int move_verb_run(struct call *call)
     if (change->prewarms && !change->drop && call->count < 2)
         return output_fail(&call->output, ERR_USAGE,
                            "prewarm needs a DEVICE to make ready (reseat devices), or --off");
-    if (change->prewarms && move_count_devices(call) == SIZE_MAX)
-        return output_usage(&call->output, "a DEVICE in the list is empty");
-    if (change->prewarms && move_count_devices(call) > PROTOCOL_PREWARM_MAX)
-        return output_usage(&call->output, "give at most %d devices", PROTOCOL_PREWARM_MAX);
     if (change->on_demand && change->non_blocking)
         return output_usage(&call->output, "give --on-demand or --non-blocking, not both");
     if (change->on_demand && change->whole)
         return output_usage(&call->output, "give --on-demand or --whole, not both");
     int status = change->to ? images_name_folder(&call->output, change->to, folder) : 0;
+    if (!status && change->prewarms && call->count > 1)
+        status =
+            verb_take_names(call, "DEVICE", call->words[1], PROTOCOL_PREWARM_MAX, &change->devices);
     if (status)
         return status;
     change->to = change->to ? folder : NULL;
     status = ask_connect(&call->output, false, "reach the program", &client);
 
     if (!status) {
-        CLEANUP(cleanup_close) int signals = move_open_signals(&change->caught);
-        const struct news news = {change, move_take_news, signals, move_cancel};
-        change->signals = signals;
+        const struct news news = {move_take_news, change, true, move_say_canceling};
         status = move_take_answers(call, &client, &news);
     }
     client_close(&client);

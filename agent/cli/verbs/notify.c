@@ -3,36 +3,14 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
-#define ANSWER_MS      5000
-#define SECONDS_MAX_NS 10000000000000000
-#define TEXT_MAX       256 /* Of a notice's line: programs log it. */
+#define ANSWER_MS 5000
+#define TEXT_MAX  256 /* Of a notice's line: programs log it. */
 
 /** What a program that registered is told. */
 struct notice {
     const char *text;
-    uint64_t in_ns; /**< UINT64_MAX: not said. */
-    bool has_value;
-    uint64_t value; /**< UINT64_MAX: none. */
+    uint64_t in_ns, value; /**< OPTION_UNSAID: not said. */
 };
-
-static void notify_prepare(void *options)
-{
-    *(struct notice *)options = (struct notice){.text = "", .in_ns = UINT64_MAX};
-}
-
-static int notify_take_value(struct call *call, const struct verb_option *option, const char *text)
-{
-    struct notice *notice = call->options;
-
-    notice->has_value = true;
-    if (strcmp(text, "none") == 0) {
-        notice->value = UINT64_MAX;
-        return 0;
-    }
-    return verb_parse_number(text, option, &notice->value)
-               ? 0
-               : output_usage(&call->output, "--value is %s, not \"%s\"", option->number, text);
-}
 
 static int notify_take_text(struct call *call, const struct verb_option *option, const char *text)
 {
@@ -52,11 +30,11 @@ static int notify_take_text(struct call *call, const struct verb_option *option,
 
 static const struct verb_option notify_options[] = {
     {"in", "SECONDS", "When: of device-taken, which needs it; 0: now.",
-     OPTION_VALUE(struct notice, in_ns), .number = "a number of seconds", .places = 9,
-     .most = SECONDS_MAX_NS},
+     OPTION_SECONDS(struct notice, in_ns, 9, 0, 10000000000000000), .initial = OPTION_UNSAID},
     {"value", "N|none",
      "Milliwatts of power, bytes of quota (or none), which need it; bytes of device-added.",
-     .number = "a whole number of at most 63 bits", .most = INT64_MAX, .take = notify_take_value},
+     OPTION_VALUE(struct notice, value), .kind = OPTION_NUMBER, .most = INT64_MAX,
+     .initial = OPTION_UNSAID},
     {"text", "TEXT", "One line for it to log.", .take = notify_take_text},
     {NULL}};
 
@@ -73,18 +51,18 @@ static int notify_check(const struct output *output, const char *what, const str
         {NOTICE_POWER, false, true, "how much: --value MILLIWATTS"},
         {NOTICE_QUOTA, false, true, "how much: --value BYTES, or --value none"},
     };
-    bool has_in = notice->in_ns != UINT64_MAX;
+    bool has_in = notice->in_ns != OPTION_UNSAID, has_value = notice->value != OPTION_UNSAID;
     size_t i = 0;
 
     while (strcmp(notices[i].what, what))
         i++;
     if (has_in && !notices[i].takes_in)
         return output_usage(output, "%s has no --in", what);
-    if (notice->has_value && !notices[i].takes_value)
+    if (has_value && !notices[i].takes_value)
         return output_usage(output, "%s has no --value", what);
-    if (notice->value == UINT64_MAX && strcmp(what, NOTICE_QUOTA))
+    if (notice->value == OPTION_NONE && strcmp(what, NOTICE_QUOTA))
         return output_usage(output, "--value none is for quota only");
-    return notices[i].needs && !has_in && !notice->has_value
+    return notices[i].needs && !has_in && !has_value
                ? output_usage(output, "%s says %s", what, notices[i].needs)
                : 0;
 }
@@ -101,8 +79,8 @@ static int notify_report(const struct output *output, const json_t *answer)
 
 static int notify_run(struct call *call)
 {
-    static const struct question question = {MSG_NOTICE, "notify a program", false,
-                                             ANSWER_MS,  "app what",         notify_report};
+    static const struct question question = {MSG_NOTICE, "notify a program", false, ANSWER_MS,
+                                             "app what", notify_report,      NULL};
     const struct notice *notice = call->options;
     struct frame frame;
     int status = notify_check(&call->output, call->words[1], notice);
@@ -112,10 +90,10 @@ static int notify_run(struct call *call)
     frame_init(&frame, MSG_NOTICE);
     frame_string(&frame, "app", call->words[0]);
     frame_string(&frame, "what", call->words[1]);
-    frame_u64(&frame, "in_ns", notice->in_ns == UINT64_MAX ? 0 : notice->in_ns);
-    if (notice->has_value)
-        frame_u64(&frame, "value", notice->value);
-    frame_string(&frame, "text", notice->text);
+    frame_u64(&frame, "in_ns", notice->in_ns == OPTION_UNSAID ? 0 : notice->in_ns);
+    if (notice->value != OPTION_UNSAID)
+        frame_u64(&frame, "value", notice->value == OPTION_NONE ? UINT64_MAX : notice->value);
+    frame_string(&frame, "text", notice->text ? notice->text : "");
     return ask_print(&call->output, &question, &frame);
 }
 
@@ -123,10 +101,9 @@ const struct verb verb_notify = {
     .name = "notify",
     .arguments = "APP[:N] " NOTICE_ADDED "|" NOTICE_TAKEN "|" NOTICE_POWER "|" NOTICE_QUOTA,
     .summary = "Tell a program that registered with reseat.h something it may want to know.",
-    .text = "It is only told; what it does about it is its own.",
+    .text = "The program is only told; it decides what to do.",
     .options = notify_options,
     .size = sizeof(struct notice),
-    .prepare = notify_prepare,
     .users = true,
     .run = notify_run,
 };

@@ -10,13 +10,6 @@ struct protect {
     uint64_t timeout_ms;
 };
 
-#define TIMEOUT_MAX 10000000000
-
-static void protect_prepare(void *options)
-{
-    ((struct protect *)options)->timeout_ms = 60000;
-}
-
 static int protect_take_every(struct call *call, const struct verb_option *option, const char *text)
 {
     struct protection protection;
@@ -35,18 +28,16 @@ static const struct verb_option options[] = {
      "Copy what it has each so many seconds, if that stops it for no more than a hundredth of its "
      "time; or let what it does in between take so much memory. Default: 10 seconds and 256MiB.",
      .take = protect_take_every},
-    {"off", NULL, "Protect it no more: nothing of it is kept or costs anything from then on.",
+    {"off", NULL, "End the protection: from then on nothing is copied or kept.",
      OPTION_VALUE(struct protect, off)},
     {"timeout", "SECONDS",
      "Wait no longer for the first copy; it is made later, where it can be. Default: 60.",
-     OPTION_VALUE(struct protect, timeout_ms), .number = "a number of seconds over 0", .places = 3,
-     .least = 1, .most = TIMEOUT_MAX},
+     OPTION_SECONDS(struct protect, timeout_ms, 3, 1, TIMEOUT_MAX_MS), .initial = 60000},
     {NULL}};
 
-static bool protect_take_news(void *context, const struct message *message)
+static const char *protect_word(const struct protect *protect)
 {
-    (void)context;
-    return field_is(&message->root, "type", MSG_PROGRESS);
+    return protect->off ? "off" : protect->every ? protect->every : "on";
 }
 
 static int protect_print(const struct call *call, const json_t *report)
@@ -59,17 +50,14 @@ static int protect_print(const struct call *call, const json_t *report)
     output_program(json_object_get(report, "app"), name);
     if (why[0]) {
         return output_fail(&call->output, ERR_REFUSED,
-                           "%s is not protected now: %s; it will be once that has passed, or until "
-                           "reseat protect --off",
+                           "%s is not protected now: %s; it will be as soon as that has passed "
+                           "(reseat protect --off ends it)",
                            name, why);
     }
     if (call->output.json) {
         json_t *object = output_object(&call->output, STATUS_DONE);
         output_add_members(object, report, "app starting bytes total_ns downtime_ns");
-        json_object_set_new(object, "protect",
-                            output_text(protect->off     ? "off"
-                                        : protect->every ? protect->every
-                                                         : "on"));
+        json_object_set_new(object, "protect", output_text(protect_word(protect)));
         return output_print(object, STATUS_DONE);
     }
     if (starting || protect->off) {
@@ -84,58 +72,39 @@ static int protect_print(const struct call *call, const json_t *report)
     return output_done();
 }
 
-static int protect_take_report(const struct call *call, const struct message *message)
+static int protect_verb_run(struct call *call)
 {
-    if (!field_is(&message->root, "type", MSG_REPORT))
-        return output_fail_message(&call->output, message);
-    json_t *report = output_answer(message);
+    static const struct news news = {.cancels = false};
+    static const struct question question = {
+        .type = MSG_REPORT, .what = MSG_PROTECT, .news = &news};
+    const struct protect *protect = call->options;
     char name[OUTPUT_PROGRAM_MAX];
-    int status;
+    struct frame frame;
+    json_t *report;
+
+    if (protect->off && protect->every)
+        return output_usage(&call->output, "give --every or --off, not both");
+    frame_init(&frame, MSG_PROTECT);
+    frame_string(&frame, "app", call->words[0]);
+    frame_string(&frame, "protect", protect_word(protect));
+    frame_u64(&frame, "timeout_ms", protect->timeout_ms);
+    int status = ask(&call->output, &question, &frame, &report);
+    if (status)
+        return status;
     if (strcmp(member_text(report, "result"), RESULT_DONE) == 0)
         status = protect_print(call, report);
     else
-        status = output_fail(
-            &call->output,
-            strcmp(member_text(report, "result"), RESULT_EXPIRED) == 0 ? ERR_EXPIRED : ERR_FAILED,
-            "%s: %s", output_program(json_object_get(report, "app"), name),
-            member_text(report, "reason"));
+        status = output_fail(&call->output, output_code_of(member_text(report, "result")), "%s: %s",
+                             output_program(json_object_get(report, "app"), name),
+                             member_text(report, "reason"));
     json_decref(report);
-    return status;
-}
-
-static int protect_verb_run(struct call *call)
-{
-    static const struct news news = {NULL, protect_take_news, -1, NULL};
-    const struct protect *protect = call->options;
-    struct client client;
-    struct message message;
-    struct frame frame;
-
-    if (protect->off && protect->every)
-        return output_usage(&call->output, "--every or --off, not both");
-    int status = ask_connect(&call->output, false, "reach the program", &client);
-    if (!status) {
-        frame_init(&frame, MSG_PROTECT);
-        frame_string(&frame, "app", call->words[0]);
-        frame_string(&frame, "protect",
-                     protect->off     ? "off"
-                     : protect->every ? protect->every
-                                      : "on");
-        frame_u64(&frame, "timeout_ms", protect->timeout_ms);
-        int result = ask_follow(&client, &frame, &news, &message);
-        status = result == 1 ? protect_take_report(call, &message)
-                             : output_fail_agent(&call->output, result, MSG_PROTECT);
-        if (result == 1)
-            message_finish(&message);
-    }
-    client_close(&client);
     return status;
 }
 
 const struct verb verb_protect = {
     .name = MSG_PROTECT,
     .arguments = "APP",
-    .summary = "Have a program outlive the loss of its device, while it runs.",
+    .summary = "Protect a running program from the loss of its device.",
     .text = "What it has is copied to the host, and again and again from then on, and what it does "
             "in between is kept: when its device is lost, another one goes on from there. reseat "
             "explain says when the last copy was made, what copies cost, and what became of the "
@@ -143,7 +112,6 @@ const struct verb verb_protect = {
             "says. reseat run --protect says what cannot be protected.",
     .options = options,
     .size = sizeof(struct protect),
-    .prepare = protect_prepare,
     .users = true,
     .run = protect_verb_run,
 };

@@ -9,7 +9,7 @@ static void ps_places(const json_t *app, struct words *words)
     const json_t *vdev;
     size_t i;
 
-    json_array_foreach(json_object_get(app, "seats"), i, vdev)
+    json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
     {
         const char *name = member_text(vdev, "device");
         name = name[0] ? name : member_text(vdev, "device_driver_name");
@@ -29,7 +29,7 @@ static void ps_sources(const json_t *app, const char *first, struct words *words
     const json_t *vdev, *source;
     size_t i, j;
 
-    json_array_foreach(json_object_get(app, "seats"), i, vdev)
+    json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
     {
         json_array_foreach(json_object_get(vdev, "sources"), j, source)
         {
@@ -43,7 +43,7 @@ static void ps_sources(const json_t *app, const char *first, struct words *words
 static void ps_protection(const json_t *app, char *ret, size_t size)
 {
     const json_t *protection = json_object_get(app, "protection");
-    uint64_t age = member_number(protection, "point_age_ns");
+    uint64_t age = member_number(protection, "snapshot_age_ns");
 
     ret[0] = '\0';
     if (!member_bool(protection, "on"))
@@ -62,7 +62,7 @@ static void ps_state(const json_t *app, struct words *words)
     const json_t *vdev;
     size_t i;
 
-    json_array_foreach(json_object_get(app, "seats"), i, vdev)
+    json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
     {
         fetched += member_number(vdev, "fetched_bytes");
         all += member_number(vdev, "to_fetch_bytes");
@@ -79,36 +79,24 @@ static void ps_state(const json_t *app, struct words *words)
     ps_sources(app, all ? " from " : ", with memory on ", words);
 }
 
-/** Devices that it could go to with nothing to make first. */
-static void ps_ready(const json_t *app, struct words *words)
-{
-    const json_t *name;
-    size_t i;
-
-    json_array_foreach(json_object_get(app, "ready"), i, name)
-    {
-        words_add(words, "%s%s", i ? "," : "", json_string_value(name));
-    }
-}
-
 static int ps_print(const struct output *output, const json_t *answer)
 {
-    enum { DEVICE = 3, READY = 4, STATE = 8, DOWNTIME = 10, POINT = 11 };
+    enum { DEVICE = 3, STATE = 8, DOWNTIME = 10, POINT = 11 };
     static const struct table_column columns[] = {
         {"ID", "id"},
         {"NAME", "name"},
         {"PID", "pid", TABLE_NUMBER, true},
         {"DEVICE"},
-        {"READY"},
+        {"READY", "ready", TABLE_NAMES},
         {"MEMORY", "device_bytes", TABLE_BYTES, true},
         {"GRANTED", "granted_bytes", TABLE_BYTES, true},
         {"LIMIT", "quota_bytes", TABLE_LIMIT, true},
-        {"STATE"},
+        {"STATE", .wrap = true},
         {"MOVES", "moves", TABLE_NUMBER, true},
         {"LAST DOWNTIME", NULL, TABLE_TEXT, true},
-        {"POINT AGE", NULL, TABLE_TEXT, true},
+        {"SNAPSHOT AGE", NULL, TABLE_TEXT, true},
         {"LOSSES", "losses", TABLE_NUMBER, true},
-        {"PINNED BY", "pinned"},
+        {"PINNED BY", "pinned", .wrap = true},
     };
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
     const json_t *apps = json_object_get(answer, "apps");
@@ -119,14 +107,12 @@ static int ps_print(const struct output *output, const json_t *answer)
     /* The agent keeps the newest first. */
     for (size_t i = count; i-- > 0;) {
         const json_t *app = json_array_get(apps, i);
-        struct words devices = {0}, others = {0}, how = {0};
+        struct words devices = {0}, how = {0};
         char downtime[32] = "", point[32];
         table_add(table, app);
         ps_places(app, &devices);
-        ps_ready(app, &others);
         ps_state(app, &how);
         table_put(table, DEVICE, devices.text);
-        table_put(table, READY, others.text);
         table_put(table, STATE, how.text);
         if (member_number(app, "moves"))
             output_seconds(member_number(app, "last_downtime_ns"), downtime, sizeof(downtime));
@@ -139,8 +125,8 @@ static int ps_print(const struct output *output, const json_t *answer)
 
 static int ps_run(struct call *call)
 {
-    static const struct question question = {MSG_APPS, "list programs", false,
-                                             LIST_MS,  "apps[]",        ps_print};
+    static const struct question question = {MSG_APPS, "list programs", false, LIST_MS,
+                                             "apps[]", ps_print,        NULL};
     struct frame frame;
 
     frame_init(&frame, MSG_APPS);

@@ -16,9 +16,7 @@
 
 /* Programs that a host took with it, started again from their images: once, on whichever host. */
 
-#define LOOK_NS     (50 * NS_PER_MS)
-#define TIMEOUT_MS  120000
-#define TIMEOUT_MAX 3600000
+#define LOOK_NS (50 * NS_PER_MS)
 
 struct recover {
     const char *from, *device;
@@ -48,11 +46,6 @@ struct losses {
     struct lost *lost;
     size_t count;
 };
-
-static void recover_prepare(void *options)
-{
-    ((struct recover *)options)->timeout_ms = TIMEOUT_MS;
-}
 
 static void recover_conclude(struct lost *lost, enum outcome outcome, const char *reason)
 {
@@ -119,25 +112,24 @@ static void recover_look_at(struct losses *losses, struct lost *lost)
     const struct image_manifest *manifest = &lost->summary.manifest;
 
     if (!lost->by) {
-        recover_conclude(
-            lost, CANNOT,
-            "it was checkpointed without --lease, so that nobody knows whether it runs; "
-            "reseat run --restore starts it again");
+        recover_conclude(lost, CANNOT,
+                         "it was checkpointed without --lease, so whether it still runs is "
+                         "unknown; reseat run --restore starts it again");
         return;
     }
     int error = lease_find(losses->path, lost->by->id, &lost->lease);
     if (error)
         recover_conclude(lost, CANNOT,
-                         error == -EBADMSG  ? "its right to run is damaged"
-                         : error == -ENOENT ? "its right to run is missing"
-                         : error == -EPERM  ? "its right to run is not yours alone"
+                         error == -EBADMSG  ? "its lease is damaged"
+                         : error == -ENOENT ? "its lease is missing"
+                         : error == -EPERM  ? "other users can change its lease"
                                             : strerror(-error));
     else if (lost->lease.holder.state == LEASE_ENDED)
         recover_conclude(lost, ENDED, "it ended by itself");
     else if (!image_manifest_find(manifest, IMAGE_PROGRESS))
         /* An image of a whole process would be recovered here. */
         recover_conclude(lost, CANNOT,
-                         "its image has no progress: it has no save callback (reseat.h)");
+                         "its image has no progress: the program has no save callback (reseat.h)");
     else if (!image_manifest_find(manifest, IMAGE_COMMAND))
         recover_conclude(
             lost, CANNOT,
@@ -157,7 +149,7 @@ static int recover_collect(struct losses *losses, const char *folder)
         snprintf(lost.image, sizeof(lost.image), "%s", images.names.names[i]);
         image_summarize(&images, lost.image, &lost.summary);
         if (lost.summary.damaged) {
-            output_note(losses->output, "%s is left out: %s", lost.image, lost.summary.problem);
+            output_note(losses->output, "%s is ignored: %s", lost.image, lost.summary.problem);
             continue;
         }
         const struct image_record *by = image_manifest_find(&lost.summary.manifest, IMAGE_LEASE);
@@ -197,7 +189,7 @@ static void recover_watch(struct losses *losses)
             char text[PROTOCOL_TEXT_MAX];
             uint64_t lease = lost->lease.holder.lease_ms * NS_PER_MS;
             int error = lease_find(losses->path, lost->lease.id, &now);
-            snprintf(text, sizeof(text), "it lives on %s, as process %llu", now.holder.host,
+            snprintf(text, sizeof(text), "it runs on %s as process %llu", now.holder.host,
                      (unsigned long long)now.holder.pid);
             if (error)
                 recover_conclude(lost, CANNOT, strerror(-error));
@@ -312,7 +304,7 @@ static void recover_await(const struct losses *losses, struct lost *lost, struct
         }
         if (ended) {
             char text[PROTOCOL_TEXT_MAX];
-            snprintf(text, sizeof(text), "it ended (%s %d) before it asked for its progress",
+            snprintf(text, sizeof(text), "it ended (%s %d) before it read its progress",
                      WIFEXITED(status) ? "status" : "signal",
                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
             recover_conclude(lost, CANNOT, text);
@@ -321,8 +313,8 @@ static void recover_await(const struct losses *losses, struct lost *lost, struct
         if (over || clock_now_ns() >= until) {
             recover_end(pid);
             recover_conclude(lost, over ? ELSEWHERE : CANNOT,
-                             over ? "somebody else recovers it"
-                                  : "it did not ask for its progress in time, and was ended");
+                             over ? "another reseat recover is starting it"
+                                  : "it did not read its progress in time and was ended");
             return;
         }
         if (clock_now_ns() >= due) {
@@ -346,7 +338,8 @@ static void recover_one(const struct losses *losses, struct lost *lost)
     image_folder_close(folder);
     if (error) {
         recover_conclude(lost, error == -EEXIST ? ELSEWHERE : CANNOT,
-                         error == -EEXIST ? "somebody else recovers it" : strerror(-error));
+                         error == -EEXIST ? "another reseat recover is starting it"
+                                          : strerror(-error));
         return;
     }
     fflush(NULL);
@@ -377,44 +370,26 @@ static json_t *recover_loss_json(const struct lost *lost)
 
 static int recover_print(const struct losses *losses)
 {
-    static const struct table_column columns[] = {
-        {"PROGRAM"}, {"IMAGE"}, {"OUTCOME"}, {"PID", .right = true}, {"WHY"}};
-    const struct output *output = losses->output;
-    struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
+    static const struct table_column columns[] = {{"PROGRAM", "program"},
+                                                  {"IMAGE", "image"},
+                                                  {"OUTCOME", "outcome"},
+                                                  {"PID", "pid", TABLE_NUMBER, true},
+                                                  {"WHY", "reason", .wrap = true}};
     json_t *list = json_array();
     bool failed = false;
 
     for (size_t i = 0; i < losses->count; i++) {
-        const struct lost *lost = &losses->lost[i];
-        char pid[16] = "";
-        failed = failed || lost->outcome == CANNOT;
-        if (output->json) {
-            json_array_append_new(list, recover_loss_json(lost));
-            continue;
-        }
-        if (lost->pid)
-            snprintf(pid, sizeof(pid), "%d", (int)lost->pid);
-        table_add(table, NULL);
-        table_put(table, 0, lost->summary.about->program);
-        table_put(table, 1, lost->image);
-        table_put(table, 2, outcome_names[lost->outcome]);
-        table_put(table, 3, pid);
-        table_put(table, 4, lost->reason);
+        failed = failed || losses->lost[i].outcome == CANNOT;
+        json_array_append_new(list, recover_loss_json(&losses->lost[i]));
     }
     int status = failed ? STATUS_ROLLED_BACK : STATUS_DONE;
-    if (output->json) {
-        json_t *object = output_object(output, status);
-        json_object_set_new(object, "folder", output_text(losses->path));
-        json_object_set(object, "programs", list);
-        if (failed)
-            output_add_error(object, ERR_FAILED, "not all can be recovered");
-        status = output_print(object, status);
-    } else {
-        int printed = table_print(table);
-        status = printed || output_done() ? STATUS_ROLLED_BACK : status;
-    }
-    json_decref(list);
-    return status;
+    json_t *object = output_object(losses->output, status);
+    json_object_set_new(object, "folder", output_text(losses->path));
+    json_object_set_new(object, "programs", list);
+    if (failed)
+        output_add_error(object, ERR_FAILED, "not all can be recovered");
+    return output_print_list(losses->output, object, "programs", columns, ARRAY_SIZE(columns),
+                             status);
 }
 
 static int recover_run(struct call *call)
@@ -447,16 +422,14 @@ static const struct verb_option options[] = {
     {"device", "DEVICE", "Where they start. Default: as reseat run chooses.",
      OPTION_VALUE(struct recover, device)},
     {"dry-run", NULL, "Say which are lost, and start none.", OPTION_VALUE(struct recover, dry_run)},
-    {"timeout", "SECONDS",
-     "End a program that has not asked for its progress by then. Default: 120.",
-     OPTION_VALUE(struct recover, timeout_ms), .number = "a number of seconds over 0", .places = 3,
-     .least = 1, .most = TIMEOUT_MAX},
+    {"timeout", "SECONDS", "End a program that has not read its progress by then. Default: 120.",
+     OPTION_SECONDS(struct recover, timeout_ms, 3, 1, 3600000), .initial = 120000},
     {NULL}};
 
 const struct verb verb_recover = {
     .name = "recover",
     .arguments = "FOLDER",
-    .summary = "Start the programs again here that another host took with it.",
+    .summary = "Start the programs of a host that is gone again on this one.",
     .text =
         "FOLDER is where reseat checkpoint --lease made images of them, on a disk that both hosts "
         "have. It is watched for as long as the leases are: what is heard of there lives, and is "
@@ -466,6 +439,5 @@ const struct verb verb_recover = {
         "output of this command.",
     .options = options,
     .size = sizeof(struct recover),
-    .prepare = recover_prepare,
     .run = recover_run,
 };

@@ -5,7 +5,7 @@
 #include "agent/cli/verb.h"
 
 #define REPORT_MS 10000
-#define GRAPH     32 /* Columns of a graph: with names and sizes it fits a terminal. */
+#define GRAPH     26 /* Columns of a graph: with names and sizes it fits a terminal. */
 
 /** Bars of eighths, the newest to the right, each the most of what falls into it. */
 static void report_draw(const json_t *one, uint64_t full)
@@ -55,7 +55,7 @@ static void report_print_line(const json_t *one, int width, const char *const fi
 {
     char text[32];
 
-    printf("%-*s", width, member_text(one, "name"));
+    output_padded(member_text(one, "name"), width);
     for (size_t i = 0; i < 4; i++) {
         bytes_text(member_number(one, fields[i]), text, sizeof(text));
         printf("%9s", text);
@@ -100,7 +100,8 @@ static void report_print_app(const json_t *app, int width)
 
 static void report_print_ended(const json_t *one, int width)
 {
-    printf("%-*s ended; ", width, member_text(one, "name"));
+    output_padded(member_text(one, "name"), width);
+    fputs(" ended; ", stdout);
     report_print_needed(one);
     putchar('\n');
 }
@@ -113,7 +114,7 @@ static int report_width_of(const json_t *items, int width)
 
     json_array_foreach(items, i, item)
     {
-        int length = (int)strlen(member_text(item, "name")) + 1;
+        int length = output_columns(member_text(item, "name")) + 1;
         width = length > width ? length : width;
     }
     return width;
@@ -156,7 +157,8 @@ static int report_print_report(const struct output *output, const json_t *answer
 static int report_verb_run(struct call *call)
 {
     static const struct question question = {
-        MSG_USE, "report use", false, REPORT_MS, "devices[] apps[] ended[]", report_print_report};
+        MSG_USE, "report use", false, REPORT_MS, "devices[] apps[] ended[]", report_print_report,
+        NULL};
     struct frame frame;
 
     frame_init(&frame, MSG_USE);
@@ -169,8 +171,8 @@ const struct verb verb_report = {
     .name = "report",
     .arguments = "[DEVICE|APP]",
     .summary = "Show use of device memory over time.",
-    .text = "It is what was granted, what is held, the most that ever was, and how much of its "
-            "device each program wanted at most, held there or not, also those that ended.",
+    .text = "Shown are the memory that is granted and held, the peak, and how much of its device "
+            "each program needed at most, also of programs that ended.",
     .users = true,
     .run = report_verb_run,
 };

@@ -7,10 +7,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "agent/cli/image/checkpoint_process.h"
-#include "agent/cli/image/criu.h"
 #include "agent/cli/image/images.h"
-#include "agent/cli/image/process_image.h"
+#include "agent/cli/image/process.h"
 #include "agent/cli/verb.h"
 #include "state/base/cleanup.h"
 
@@ -99,13 +97,13 @@ static int restore_check_pid(const struct restore *restore)
     char name[64];
 
     if (pid <= 0)
-        return output_fail(restore->output, ERR_FAILED, "%s: it does not say which process it was",
+        return output_fail(restore->output, ERR_FAILED, "%s does not record the pid of its process",
                            restore->image);
     if (!restore_runs(pid, name, sizeof(name)))
         return 0;
     return output_fail(restore->output, ERR_REFUSED,
-                       "pid %d, which %s has in %s, is in use here, by %s: it runs still, or again "
-                       "(reseat ps), or another process has it",
+                       "pid %d, which %s had in %s, is in use here by %s: it still runs (reseat "
+                       "ps), or another process has its pid",
                        (int)pid, restore->summary.about->program, restore->image, name);
 }
 
@@ -130,8 +128,7 @@ static int restore_check_claim(const struct restore *restore)
     restore_host_name(own, sizeof(own));
     if (error || (strcmp(text, own) != 0 && !restore->again)) {
         return output_fail(restore->output, ERR_REFUSED,
-                           "%s was restored already, on %s; where it does not run any more: "
-                           "--again",
+                           "%s was already restored on %s; if it no longer runs there, use --again",
                            restore->image, error ? "some host" : text);
     }
     return unlinkat(owned_fd(&restore->folder), CLAIM, 0) == 0 || errno == ENOENT
@@ -149,7 +146,7 @@ static int restore_claim(struct restore *restore)
     /* Whose claim there is, is looked at and changed by one at a time, until its process is there.
      */
     if (flock(owned_fd(&restore->folder), LOCK_EX | LOCK_NB))
-        return output_fail(restore->output, ERR_REFUSED, "%s: somebody else restores it",
+        return output_fail(restore->output, ERR_REFUSED, "%s is being restored by another process",
                            restore->image);
     int status = restore_check_claim(restore);
     if (status)
@@ -239,10 +236,11 @@ static int restore_resume(struct restore *restore, struct client *client, json_t
         return status;
     if (restore->device) {
         return output_fail(output, ERR_FAILED,
-                           "pid %d was restored, and is suspended: it does not resume on %s: %s",
+                           "pid %d was restored and stays suspended; it cannot resume on %s: %s",
                            (int)pid, restore->device, member_text(*ret_report, "reason"));
     }
-    output_note(output, "it does not go on where it was: %s", member_text(*ret_report, "reason"));
+    output_note(output, "it cannot resume on its previous device: %s",
+                member_text(*ret_report, "reason"));
     json_decref(*ret_report);
     *ret_report = NULL;
     return checkpoint_resume(output, client, pid, NULL, true, ret_report);
@@ -279,8 +277,8 @@ static int restore_process(struct restore *restore, struct client *client, const
     int error = park_go(&restore->parked, socket);
     if (error) {
         output_note(restore->output,
-                    "pid %d cannot be told that it was restored (%s): it looks "
-                    "for its agent in a while, where it was",
+                    "pid %d cannot be told that it was restored (%s); it will look for its old "
+                    "agent by itself",
                     (int)restore->parked.pid, strerror(-error));
     }
     status = restore_resume(restore, client, &report);

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/image/restore.h"
+#include "agent/cli/image/images.h"
 #include "agent/cli/isolate.h"
 #include "agent/cli/verb.h"
 #include "agent/config/config.h"
@@ -45,20 +45,20 @@
 struct run {
     const struct output *output;
     const char *name, *present, *profile;
-    const char *memory;  /**< What it is told of; NULL: not said, as the rest. */
+    uint64_t memory;     /**< What it is told of; 0: not said, as the rest. */
     uint32_t devices;    /**< 0: not said. */
-    const char *slice;   /**< Milliseconds. */
+    uint32_t slice_ms;   /**< UINT32_MAX: not said. */
     const char *protect; /**< As agent/wire/protection.h takes it; NULL: not said. */
     const char *restore; /**< A folder of images, or an image. */
     const char *priority;
-    uint64_t quota;         /**< UINT64_MAX: not said. */
+    uint64_t quota;         /**< 0: not said. */
     unsigned ways;          /**< enum policy_way. */
     bool preemptible, full; /**< --preemptible, --on-full. */
     bool isolate, whole;    /**< --isolate, --no-isolate. */
     bool alone;             /**< No agent was reached. */
+    struct names where,
+        spread; /**< Devices that it starts on, and has its long launches done on. */
     struct device_wish wish;
-    const char *spread[PROTOCOL_SPREAD_MAX]; /**< Devices that its long launches are done on too. */
-    size_t spread_count;
     char library[PATH_MAX], image[PATH_MAX];
     struct paths paths;
     char id[64], inventory[PATH_MAX];
@@ -66,44 +66,6 @@ struct run {
 };
 
 /* ---- options ---- */
-
-static void run_prepare(void *options)
-{
-    ((struct run *)options)->quota = UINT64_MAX;
-}
-
-/** Names separated by commas, in place. */
-static int run_take_device(struct call *call, const struct verb_option *option, const char *text)
-{
-    struct device_wish *wish = &((struct run *)call->options)->wish;
-    char *names = (char *)text; /* A word of the command line is ours. */
-
-    if (wish->named)
-        return output_usage(&call->output, "--%s is given once: names with commas", option->name);
-    for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
-        if (!*name || wish->named == PROTOCOL_VDEVS_MAX) {
-            return output_usage(&call->output, "--%s takes at most %d names, none empty",
-                                option->name, PROTOCOL_VDEVS_MAX);
-        }
-        wish->names[wish->named++] = name;
-    }
-    return 0;
-}
-
-static int run_take_spread(struct call *call, const struct verb_option *option, const char *text)
-{
-    struct run *run = call->options;
-    char *names = (char *)text;
-
-    for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
-        if (!*name || run->spread_count == PROTOCOL_SPREAD_MAX) {
-            return output_usage(&call->output, "--%s takes at most %d names, none empty",
-                                option->name, PROTOCOL_SPREAD_MAX);
-        }
-        run->spread[run->spread_count++] = name;
-    }
-    return 0;
-}
 
 static int run_take_name(struct call *call, const struct verb_option *option, const char *text)
 {
@@ -118,48 +80,16 @@ static int run_take_name(struct call *call, const struct verb_option *option, co
     return 0;
 }
 
-static int run_take_size(struct call *call, const struct verb_option *option, const char *text)
-{
-    struct run *run = call->options;
-    char reason[PROTOCOL_TEXT_MAX];
-    uint64_t bytes;
-
-    if (size_parse(text, &bytes, reason, sizeof(reason)))
-        return output_usage(&call->output, "--%s: %s", option->name, reason);
-    if (!bytes)
-        return output_usage(&call->output, "--%s: a program needs more than nothing", option->name);
-    if (strcmp(option->name, "quota") == 0)
-        run->quota = bytes;
-    else
-        run->memory = text;
-    return 0;
-}
-
 static int run_take_priority(struct call *call, const struct verb_option *option, const char *text)
 {
     char *end;
     long value = strtol(text, &end, 10);
 
     if (end == text || *end || value < -1000 || value > 1000) {
-        return output_usage(&call->output, "--%s is a number from -1000 to 1000, not \"%s\"",
-                            option->name, text);
+        return output_usage(&call->output, "--%s must be -1000 to 1000, not \"%s\"", option->name,
+                            text);
     }
     ((struct run *)call->options)->priority = text;
-    return 0;
-}
-
-/** As the library reads it: interpose/entry/start.h. */
-static int run_take_slice(struct call *call, const struct verb_option *option, const char *text)
-{
-    char *end;
-    unsigned long ms = strtoul(text, &end, 10);
-
-    if (text[0] < '0' || text[0] > '9' || *end || ms > 60000) {
-        return output_usage(&call->output,
-                            "--%s is a number of milliseconds from 0 to 60000, not \"%s\"",
-                            option->name, text);
-    }
-    ((struct run *)call->options)->slice = text;
     return 0;
 }
 
@@ -186,7 +116,7 @@ static int run_take_ways(struct call *call, const struct verb_option *option, co
         unsigned way = policy_way_of(at, length);
         if (!way) {
             return output_usage(&call->output,
-                                "--%s is refuse, or some of upgrade, spill, wait and suspend "
+                                "--%s must be refuse, or some of upgrade, spill, wait and suspend "
                                 "with commas, not \"%s\"",
                                 option->name, text);
         }
@@ -202,11 +132,11 @@ static const struct verb_option run_options[] = {
      "Where to start, one name for each virtual device. "
      "Default, and for those that are not named: spread over the GPUs, or over all devices where "
      "there is no GPU; several on one device where there are fewer.",
-     .take = run_take_device},
+     OPTION_VALUE(struct run, where), .kind = OPTION_NAMES, .most = PROTOCOL_VDEVS_MAX},
     {"devices", "N",
      "How many virtual devices the program has, 1 to 4. Each starts somewhere and moves by itself. "
      "Default: as many as --device names, else 1.",
-     OPTION_VALUE(struct run, devices), .number = "a number from 1 to 4", .least = 1,
+     OPTION_VALUE(struct run, devices), .kind = OPTION_NUMBER, .least = 1,
      .most = PROTOCOL_VDEVS_MAX},
     {"name", "NAME",
      "What to call it: 1 to 63 bytes of UTF-8, without control characters. Default: the program's "
@@ -224,11 +154,11 @@ static const struct verb_option run_options[] = {
     {"memory", "SIZE",
      "The device memory that it is told of. Default: that of the largest device that it may be "
      "moved to. Sizes are a number and a unit: 512MiB, 2GiB.",
-     .take = run_take_size},
+     OPTION_VALUE(struct run, memory), .kind = OPTION_SIZE},
     {"quota", "SIZE",
      "The device memory that it may have, at most; reseat limit changes it. What is more spills, "
      "or is refused; a kernel that needs more at once waits, suspended, until it may have it.",
-     .take = run_take_size},
+     OPTION_VALUE(struct run, quota), .kind = OPTION_SIZE},
     {"priority", "N",
      "From -1000 to 1000, 0 by default. Higher goes first, and displaces lower ones that run where "
      "nothing else helps; these come back by themselves.",
@@ -246,13 +176,14 @@ static const struct verb_option run_options[] = {
      "than two of these is given to the device in pieces of whole work-groups, each about this "
      "long, where that cannot be told from one launch; reseat explain says of which kernels it "
      "can. 0: launches stay whole. Default: as the configuration says, slice in reseat.conf(5).",
-     .take = run_take_slice},
+     OPTION_VALUE(struct run, slice_ms), .kind = OPTION_NUMBER, .unit = "milliseconds",
+     .most = 60000, .initial = UINT32_MAX},
     {"spread", "DEVICE[,DEVICE]",
      "Have its long launches done on these devices too, each by as much as it has time for, where "
      "the kernel allows that (reseat explain). Each of them holds what such a launch uses, which "
      "no limit counts. Launches are then given in pieces also where the configuration has them "
      "stay whole. reseat spread changes it while the program runs.",
-     .take = run_take_spread},
+     OPTION_VALUE(struct run, spread), .kind = OPTION_NAMES, .most = PROTOCOL_SPREAD_MAX},
     {"protect", "[SECONDS|SIZE|off]",
      "Have it outlive its device: its memory is copied to the host again and again while it runs, "
      "and what it does in between is kept, so that it is done again on another device when its own "
@@ -280,15 +211,19 @@ static const struct verb_option run_options[] = {
 /** What options say of each other. */
 static int run_check(struct run *run)
 {
-    if (run->devices && run->wish.named > run->devices) {
+    const struct names *where = &run->where;
+
+    if (run->devices && where->count > run->devices) {
         return output_usage(run->output, "--device names %zu devices, --devices asks for %u",
-                            run->wish.named, run->devices);
+                            where->count, run->devices);
     }
     if (run->isolate && run->whole)
-        return output_usage(run->output, "--isolate or --no-isolate, not both");
-    if (run->spread_count && run->slice && strtoul(run->slice, NULL, 10) == 0)
+        return output_usage(run->output, "give --isolate or --no-isolate, not both");
+    if (run->spread.count && run->slice_ms == 0)
         return output_usage(run->output, "--spread needs launches in pieces, --slice 0 has none");
-    run->wish.count = run->devices ? run->devices : run->wish.named ? run->wish.named : 1;
+    memcpy(run->wish.names, where->items, where->count * sizeof(*where->items));
+    run->wish.named = where->count;
+    run->wish.count = run->devices ? run->devices : where->count ? where->count : 1;
     return 0;
 }
 
@@ -314,21 +249,15 @@ static int run_register_program(struct run *run, struct client *client, const ch
     frame_string(&frame, "name", name);
     frame_bool(&frame, "named", run->name != NULL);
     frame_u64(&frame, "count", run->wish.count);
-    frame_array(&frame, "devices");
-    for (size_t i = 0; i < run->wish.named; i++)
-        frame_string(&frame, NULL, run->wish.names[i]);
-    frame_end(&frame);
-    frame_array(&frame, "spread");
-    for (size_t i = 0; i < run->spread_count; i++)
-        frame_string(&frame, NULL, run->spread[i]);
-    frame_end(&frame);
+    ask_put_texts(&frame, "devices", run->where.items, run->where.count);
+    ask_put_texts(&frame, "spread", run->spread.items, run->spread.count);
     if (run->priority)
         frame_string(&frame, "priority", run->priority);
     if (run->preemptible)
         frame_bool(&frame, "preemptible", true);
     if (run->full)
         frame_u64(&frame, "ways", run->ways);
-    if (run->quota != UINT64_MAX)
+    if (run->quota)
         frame_u64(&frame, "quota", run->quota);
     if (run->protect)
         frame_string(&frame, "protect", run->protect);
@@ -408,13 +337,12 @@ static int run_find_agent(struct run *run, const char *name)
                           : result == -ETIMEDOUT                 ? "it does not answer"
                           : result == -EPERM                     ? "it is owned by another user"
                                                                  : strerror(-result);
-    output_note(run->output, "the agent cannot be reached (%s); %s runs without it and %s", problem,
+    output_note(run->output, "cannot reach the agent (%s); %s runs without it and %s", problem,
                 name,
                 run->paths.socket[0] ? "can be moved when one runs (reseat agent start)"
                                      : "cannot be moved");
-    if (run->spread_count)
-        output_note(run->output, "its launches are done on one device: what --spread says, an "
-                                 "agent tells it");
+    if (run->spread.count)
+        output_note(run->output, "--spread needs an agent: launches are done on one device");
     return run_resolve_alone(run);
 }
 
@@ -500,13 +428,14 @@ static int run_set_or_clear(const char *name, const char *value)
 
 static int run_set_slice(const struct run *run, uint32_t configured_ms)
 {
-    const char *given = run->slice ? run->slice : getenv("RESEAT_SLICE");
+    const char *set = getenv("RESEAT_SLICE");
     char ms[32];
 
-    if (run->spread_count && !configured_ms)
+    if (run->spread.count && !configured_ms)
         configured_ms = SLICE_MS;
-    snprintf(ms, sizeof(ms), "%u", configured_ms);
-    return run_set("RESEAT_SLICE", given && *given ? given : ms);
+    bool given = run->slice_ms != UINT32_MAX;
+    snprintf(ms, sizeof(ms), "%u", given ? run->slice_ms : configured_ms);
+    return run_set("RESEAT_SLICE", !given && set && *set ? set : ms);
 }
 
 /** The library of device binaries: what is wrong with it costs a build, and is said in its log. */
@@ -581,13 +510,13 @@ static int run_set_remote(void)
 {
     char driver[PATH_MAX];
 
-    return run_set_or_clear("RESEAT_REMOTE", paths_remote(driver) ? NULL : driver);
+    return run_set_or_clear("RESEAT_REMOTE", paths_of(PATHS_REMOTE, driver) ? NULL : driver);
 }
 
 static int run_set_environment(const struct run *run, const char *name)
 {
     int error = run_set_roads(run);
-    char count[16];
+    char count[16], memory[SIZE_TEXT_MAX];
 
     error = error ? error : run_set_first("GLIBC_TUNABLES", STACKS_KEPT, STACKS);
     error = error ? error : run_set_or_clear("RESEAT_SOCKET", run->paths.socket);
@@ -604,8 +533,9 @@ static int run_set_environment(const struct run *run, const char *name)
         error = run_set("RESEAT_PRESENT", run->present);
     if (!error && run->profile)
         error = run_set("RESEAT_PROFILE", run->profile);
+    size_format(run->memory, memory);
     if (!error && run->memory)
-        error = run_set("RESEAT_MEMORY", run->memory);
+        error = run_set("RESEAT_MEMORY", memory);
     error = error ? error : run_set_or_clear("RESEAT_RESTORE", run->image);
     return error;
 }
@@ -644,7 +574,7 @@ static int run_program(struct call *call)
     int status = run_check(run);
     if (status)
         return status;
-    if (paths_library(run->library)) {
+    if (paths_of(PATHS_LIBRARY, run->library)) {
         return output_fail(run->output, ERR_FAILED,
                            "libreseat.so is not installed beside this binary; reinstall reseat, or "
                            "name it in RESEAT_LIBRARY");
@@ -666,6 +596,5 @@ const struct verb verb_run = {
     .options = run_options,
     .plain = true,
     .size = sizeof(struct run),
-    .prepare = run_prepare,
     .run = run_program,
 };

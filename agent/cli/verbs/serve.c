@@ -10,109 +10,90 @@
 /* It becomes the device server, which is a program of its own: no part of this one opens drivers.
  */
 
+/** What is given to it: as reseat-serve has options of the same names, they are passed on. */
 struct serve {
-    const char *ca, *device, *memory, *clients; /**< NULL: not said. */
-    const char *name, *issue, *out, *days, *devices, *sessions, *revoke;
-    const char *reserve, *share, *local_memory, *local_sessions, *local_share;
-    bool init, for_server, announce, no_sandbox;
+    const char *words[64]; /**< Behind its path; NULL at the end. */
+    size_t count;
 };
 
+static int serve_take(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct serve *serve = call->options;
+    char *name;
+
+    if (serve->count + 4 > ARRAY_SIZE(serve->words) || asprintf(&name, "--%s", option->name) < 0)
+        return output_usage(&call->output, "too many options");
+    serve->words[serve->count++] = name;
+    if (text)
+        serve->words[serve->count++] = text;
+    return 0;
+}
+
 static const struct verb_option serve_options[] = {
-    {"device", "NAME", "Offer only the device that its driver calls so.",
-     OPTION_VALUE(struct serve, device)},
+    {"device", "NAME", "Offer only the device with this driver name.", .take = serve_take},
     {"memory", "SIZE",
      "What the process of each client may have of addresses, such as 64GiB. With --issue: what "
      "each "
      "of its sessions may have of the devices' memory.",
-     OPTION_VALUE(struct serve, memory)},
-    {"clients", "NUMBER", "Turn clients away beyond as many. Default: 256.",
-     OPTION_VALUE(struct serve, clients)},
+     .take = serve_take},
+    {"clients", "NUMBER", "Clients at once; more are refused. Default: 256.", .take = serve_take},
     {"announce", NULL,
      "Announce the server in the local network (mDNS), where Avahi runs, by the names of machine "
      "and "
      "port. That lets nobody in who has no certificate.",
-     OPTION_VALUE(struct serve, announce)},
+     .take = serve_take},
     {"ca", "FOLDER", "The private authority's folder. Default: ~/.config/reseat/ca.",
-     OPTION_VALUE(struct serve, ca)},
+     .take = serve_take},
     {"init-ca", NULL, "Make this server's private authority, which tcp and vsock need.",
-     OPTION_VALUE(struct serve, init)},
+     .take = serve_take},
     {"name", "NAME", "With --init-ca: what the server is called. Default: as the machine.",
-     OPTION_VALUE(struct serve, name)},
+     .take = serve_take},
     {"issue", "NAME", "Make a client's certificate and write its credentials to NAME.pem.",
-     OPTION_VALUE(struct serve, issue)},
-    {"out", "FILE", "With --issue: write them there.", OPTION_VALUE(struct serve, out)},
-    {"days", "NUMBER", "With --issue: how long it counts. Default: 365.",
-     OPTION_VALUE(struct serve, days)},
+     .take = serve_take},
+    {"out", "FILE", "With --issue: write them there.", .take = serve_take},
+    {"days", "NUMBER", "With --issue: how many days it is valid. Default: 365.",
+     .take = serve_take},
     {"devices", "LIST", "With --issue: the devices it is for, such as gpu0,gpu1. Default: all.",
-     OPTION_VALUE(struct serve, devices)},
+     .take = serve_take},
     {"sessions", "NUMBER", "With --issue: how many sessions it may have at once.",
-     OPTION_VALUE(struct serve, sessions)},
+     .take = serve_take},
     {"share", "NUMBER",
      "With --issue: its weight where clients compete for a device's time, 1 to 1000. Default: 100.",
-     OPTION_VALUE(struct serve, share)},
+     .take = serve_take},
     {"reserve", "SIZE",
-     "Of each device's memory, what no client is promised. Default: a sixty-fourth.",
-     OPTION_VALUE(struct serve, reserve)},
-    {"local-memory", "SIZE", "Of each session by a Unix socket, as --memory of --issue.",
-     OPTION_VALUE(struct serve, local_memory)},
-    {"local-sessions", "NUMBER", "By Unix sockets, as many sessions of a user at once.",
-     OPTION_VALUE(struct serve, local_sessions)},
-    {"local-share", "NUMBER", "Of each session by a Unix socket, as --share of --issue.",
-     OPTION_VALUE(struct serve, local_share)},
+     "Memory of each device that is promised to no client. Default: a sixty-fourth.",
+     .take = serve_take},
+    {"local-memory", "SIZE", "Memory of each session by a Unix socket, as --memory with --issue.",
+     .take = serve_take},
+    {"local-sessions", "NUMBER", "Sessions that a user may have at once by Unix sockets.",
+     .take = serve_take},
+    {"local-share", "NUMBER", "Weight of each session by a Unix socket, as --share with --issue.",
+     .take = serve_take},
     {"no-sandbox", NULL,
-     "Let sessions' processes do what you may, for a driver that needs it: reseat-serve(8).",
-     OPTION_VALUE(struct serve, no_sandbox)},
+     "Do not confine the processes of sessions, for a driver that needs it: reseat-serve(8).",
+     .take = serve_take},
     {"for-server", NULL, "With --issue: it is for another server, not a client.",
-     OPTION_VALUE(struct serve, for_server)},
-    {"revoke", "NAME", "Let a certificate not count any more, and end the sessions that it has.",
-     OPTION_VALUE(struct serve, revoke)},
+     .take = serve_take},
+    {"revoke", "NAME", "Revoke a certificate, and end its sessions.", .take = serve_take},
     {0},
 };
 
 static int serve_run(struct call *call)
 {
-    const struct serve *serve = call->options;
-    const struct {
-        const char *name, *value;
-    } options[] = {
-        {"--listen", call->count ? call->words[0] : NULL},
-        {"--device", serve->device},
-        {"--memory", serve->memory},
-        {"--clients", serve->clients},
-        {"--ca", serve->ca},
-        {"--name", serve->name},
-        {"--issue", serve->issue},
-        {"--out", serve->out},
-        {"--days", serve->days},
-        {"--devices", serve->devices},
-        {"--sessions", serve->sessions},
-        {"--revoke", serve->revoke},
-        {"--share", serve->share},
-        {"--reserve", serve->reserve},
-        {"--local-memory", serve->local_memory},
-        {"--local-sessions", serve->local_sessions},
-        {"--local-share", serve->local_share},
-    };
+    struct serve *serve = call->options;
+    const char *words[ARRAY_SIZE(serve->words) + 4];
     char path[PATH_MAX];
-    const char *words[2 * ARRAY_SIZE(options) + 6] = {path};
-    size_t count = 1;
+    size_t count = 0;
 
-    if (paths_server(path))
+    if (paths_of(PATHS_SERVER, path))
         return output_fail(&call->output, ERR_FAILED, "reseat-serve is not beside this binary: %s",
                            path);
-    for (size_t i = 0; i < ARRAY_SIZE(options); i++)
-        if (options[i].value) {
-            words[count++] = options[i].name;
-            words[count++] = options[i].value;
-        }
-    if (serve->init)
-        words[count++] = "--init-ca";
-    if (serve->announce)
-        words[count++] = "--announce";
-    if (serve->no_sandbox)
-        words[count++] = "--no-sandbox";
-    if (serve->for_server)
-        words[count++] = "--for-server";
+    words[count++] = path;
+    if (call->count) {
+        words[count++] = "--listen";
+        words[count++] = call->words[0];
+    }
+    memcpy(words + count, serve->words, (serve->count + 1) * sizeof(*words));
     fflush(stdout);
     execv(path, (char *const *)words);
     return output_fail(&call->output, ERR_FAILED, "%s cannot be run: %s", path, strerror(errno));

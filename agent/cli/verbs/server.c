@@ -17,16 +17,12 @@ struct server {
     bool now;
 };
 
-static void server_prepare(void *value)
-{
-    *(struct server *)value = (struct server){.timeout_ms = 60000};
-}
-
 /** Returns 0 with all servers, or an exit status. */
 static int server_ask_servers(const struct output *output, const char *deed, const char *name,
                               const char *address, bool now, json_t **ret_answer)
 {
-    const struct question question = {MSG_SERVER, "look after servers", true, ANSWER_MS};
+    const struct question question = {
+        .type = MSG_SERVER, .what = "look after servers", .launch = true, .timeout_ms = ANSWER_MS};
     struct frame frame;
 
     frame_init(&frame, MSG_SERVER);
@@ -48,15 +44,6 @@ static json_t *server_find_listed(const json_t *answer, const char *key, const c
     return NULL;
 }
 
-static void server_add_names(const json_t *list, struct words *words)
-{
-    const json_t *name;
-    size_t i;
-
-    json_array_foreach(list, i, name)
-        words_add(words, "%s%s", i ? ", " : "", json_string_value(name));
-}
-
 static int server_print_one(const struct output *output, json_t *server)
 {
     json_t *object = output_object(output, STATUS_DONE);
@@ -74,9 +61,9 @@ static int server_say_added(const struct output *output, json_t *server)
 
     if (output->json)
         return server_print_one(output, server);
-    server_add_names(json_object_get(server, "devices"), &devices);
+    words_add_names(&devices, json_object_get(server, "devices"), ", ");
     if (strcmp(member_text(server, "state"), "up") == 0)
-        printf("%s is there: %s\n", member_text(server, "name"), devices.text);
+        printf("%s is up: %s\n", member_text(server, "name"), devices.text);
     else
         printf("%s is added\n", member_text(server, "name"));
     if (problem[0])
@@ -140,8 +127,7 @@ static const struct verb_option remove_options[] = {
     {"timeout", "SECONDS",
      "How long to wait until programs have left. Default: 60. The server leaves afterwards, too, "
      "when the last one has.",
-     OPTION_VALUE(struct server, timeout_ms), .number = "a number of seconds, 0 to 86400",
-     .places = 3, .most = 86400000},
+     OPTION_SECONDS(struct server, timeout_ms, 3, 0, 86400000), .initial = 60000},
     {NULL}};
 
 static int server_say_stays(const struct output *output, const json_t *server)
@@ -155,12 +141,11 @@ static int server_say_stays(const struct output *output, const json_t *server)
         words_add(&who, "%s%s stays: %s", i ? "; " : "", output_program(program, name),
                   member_text(program, "reason"));
     if (!who.used)
-        words_add(&who, "what was made ready on its devices is not given up yet");
+        words_add(&who, "prewarmed devices of it are not released yet");
     return output_fail(
         output, ERR_REFUSED,
-        "%s is not removed yet: %s; it takes no programs, and goes when these have "
-        "left. reseat server remove %s --now leaves them there, reseat server add %s "
-        "%s takes it back",
+        "%s is not removed yet: %s; it takes no new programs and is removed when these have left. "
+        "reseat server remove %s --now leaves them there; reseat server add %s %s keeps it",
         member_text(server, "name"), who.text, member_text(server, "name"),
         member_text(server, "address"), member_text(server, "name"));
 }
@@ -204,7 +189,6 @@ const struct verb verb_server_remove = {
         "drained in the same way.",
     .options = remove_options,
     .size = sizeof(struct server),
-    .prepare = server_prepare,
     .run = server_run_remove,
 };
 
@@ -212,28 +196,28 @@ const struct verb verb_server_remove = {
 
 static int server_print_list(const json_t *servers)
 {
-    enum { LINK = 3, DEVICES, BY, PROBLEM };
+    enum { LINK = 3, BY = 5, PROBLEM };
     static const struct table_column columns[] = {
-        {"NAME", "name"}, {"ADDRESS", "address"}, {"STATE", "state"}, {"LINK"}, {"DEVICES"}, {"BY"},
-        {"PROBLEM"},
+        {"NAME", "name"},
+        {"ADDRESS", "address"},
+        {"STATE", "state"},
+        {"LINK"},
+        {"DEVICES", "devices", TABLE_NAMES, .wrap = true},
+        {"BY", .wrap = true},
+        {"PROBLEM", .wrap = true},
     };
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
     json_t *server;
-    size_t i, j;
+    size_t i;
 
     json_array_foreach(servers, i, server)
     {
-        struct words devices = {0}, by = {0}, problem = {0};
-        const json_t *program;
+        struct words by = {0}, problem = {0};
         char link[64];
         table_add(table, server);
         output_link(server, link, sizeof(link));
         table_put(table, LINK, link);
-        server_add_names(json_object_get(server, "devices"), &devices);
-        table_put(table, DEVICES, devices.text);
-        json_array_foreach(json_object_get(server, "apps"), j, program)
-            words_add(&by, "%s%s(%llu)", j ? " " : "", member_text(program, "name"),
-                      member_number(program, "pid"));
+        output_add_users(server, &by);
         table_put(table, BY, by.text);
         const char *with = member_text(server, "lost_with");
         if (strcmp(member_text(server, "state"), "lost") != 0)
@@ -253,9 +237,7 @@ static int server_run_list(struct call *call)
     if (status)
         return status;
     if (call->output.json) {
-        json_t *object = output_object(&call->output, STATUS_DONE);
-        output_add_members(object, answer, "servers[]");
-        status = output_print(object, STATUS_DONE);
+        status = output_print_members(&call->output, answer, "servers[]");
     } else if (!json_array_size(json_object_get(answer, "servers"))) {
         puts("no servers; reseat server add ADDRESS names one");
         status = output_done();

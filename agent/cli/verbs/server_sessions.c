@@ -105,7 +105,7 @@ static int server_sessions_print_sessions(const json_t *sessions)
         {"BUSY", NULL, TABLE_TEXT, true},
         {"SHARE", "share", TABLE_NUMBER, true},
         {"PID", "pid", TABLE_NUMBER, true},
-        {"SERVER", "server"},
+        {"SERVER", "server", .wrap = true},
     };
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
     json_t *session;

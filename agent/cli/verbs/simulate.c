@@ -47,7 +47,7 @@ static int simulate_take_levels(struct call *call, const struct verb_option *opt
         if (count == SIM_LEVELS_MAX || strcspn(at, ",") >= sizeof(number) ||
             !sim_parse(number, option->places, option->most, &value)) {
             return output_usage(&call->output, "--%s is up to %d %s, not \"%s\"", option->name,
-                                SIM_LEVELS_MAX, option->number, text);
+                                SIM_LEVELS_MAX, option->unit, text);
         }
         struct sim_level *level = &simulate->options.levels[count++];
         *(reclaim ? &level->reclaim : &level->price) = (uint32_t)value;
@@ -88,9 +88,9 @@ static int simulate_take_models(struct call *call, const struct verb_option *opt
 }
 
 /* A number of options.* or load.*, in units of 10^-places. */
-#define NUMBER(member, digits, from, to, text)                                                     \
-    OPTION_VALUE(struct simulate, member), .number = text, .places = digits, .least = from,        \
-                                           .most = to
+#define NUMBER(member, digits, from, to, what)                                                     \
+    .kind = OPTION_NUMBER, OPTION_VALUE(struct simulate, member), .unit = what, .places = digits,  \
+    .least = from, .most = to
 
 static const struct verb_option simulate_options[] = {
     {"nodes", "FILE", "The nodes of the trace, in the openb format.",
@@ -100,27 +100,27 @@ static const struct verb_option simulate_options[] = {
     {"reclaim", "LIST",
      "Levels: reclaims of each node in an hour, with commas. Default: 0,0.01,0.05,0.2. All regimes "
      "see the same reclaims.",
-     .number = "numbers from 0 to 60 with commas, reclaims of a node in an hour", .places = 6,
+     .unit = "numbers from 0 to 60 with commas, reclaims of a node in an hour", .places = 6,
      .most = 60000000, .take = simulate_take_levels},
     {"price", "LIST",
      "What is paid for a device at each level, of the price on demand. Default: 1 at level 0, "
      "otherwise 0.35. A device is paid while a program is on it; NODES is what it costs where all "
      "devices of a node are paid while a program is on one of them.",
-     .number = "numbers from 0 to 1000 with commas, parts of the price on demand", .places = 3,
+     .unit = "numbers from 0 to 1000 with commas, parts of the price on demand", .places = 3,
      .most = 1000000, .take = simulate_take_levels},
     {"notice", "SECONDS", "From the notice to the reclaim (120).",
-     NUMBER(options.notice_ms, 3, 0, 86400000, "seconds, 0 to 86400")},
+     OPTION_SECONDS(struct simulate, options.notice_ms, 3, 0, 86400000)},
     {"away", "SECONDS", "From the reclaim until the node is back, on average (1800).",
-     NUMBER(options.away_ms, 3, 1000, 31536000000, "seconds, 1 to 31536000")},
+     OPTION_SECONDS(struct simulate, options.away_ms, 3, 1000, 31536000000)},
     {"fail", "NUMBER", "Failures of each node in an hour, without a notice, for a day (0).",
-     NUMBER(options.fail, 6, 0, 60000000, "failures of a node in an hour, 0 to 60")},
+     NUMBER(options.fail, 6, 0, 60000000, "failures of a node in an hour")},
     {"checkpoint", "SECONDS",
      "Work between two checkpoints (3600; 0: there are none, and programs begin from zero).",
-     NUMBER(options.checkpoint_ms, 3, 0, 31536000000, "seconds, 0 to 31536000")},
+     OPTION_SECONDS(struct simulate, options.checkpoint_ms, 3, 0, 31536000000)},
     {"storage", "GB/S",
      "From and to storage, of each node (1; 0: it takes no time). A program stands while its "
      "checkpoint is written or it is loaded; one goes after the other.",
-     NUMBER(options.storage, 6, 0, 10000000000, "GB/s, 0 (no limit) to 10000")},
+     NUMBER(options.storage, 6, 0, 10000000000, "GB/s")},
     {"save", NULL,
      "Under overcommit and reconfiguration, too, what is left on a node is saved at the notice.",
      OPTION_VALUE(struct simulate, options.save)},
@@ -130,29 +130,29 @@ static const struct verb_option simulate_options[] = {
      "free.",
      OPTION_VALUE(struct simulate, options.between_hosts)},
     {"network", "GB/S", "A move between nodes takes the network of both (3), one after the other.",
-     NUMBER(options.network, 6, 1000, 10000000000, "GB/s, 0.001 to 10000")},
+     NUMBER(options.network, 6, 1000, 10000000000, "GB/s")},
     {"latency", "SECONDS", "And so much longer (0.001).",
-     NUMBER(options.latency_ms, 3, 0, 3600000, "seconds, 0 to 3600")},
+     OPTION_SECONDS(struct simulate, options.latency_ms, 3, 0, 3600000)},
     {"link", "GB/S", "Between a device and host memory (10).",
-     NUMBER(options.link, 6, 1000, 10000000000, "GB/s, 0.001 to 10000")},
+     NUMBER(options.link, 6, 1000, 10000000000, "GB/s")},
     {"stop", "SECONDS",
      "A move, suspend, resume or spill stops its program for so long (0.5), and for what it copies "
      "over the link.",
-     NUMBER(options.fixed_ms, 3, 0, 3600000, "seconds, 0 to 3600")},
+     OPTION_SECONDS(struct simulate, options.fixed_ms, 3, 0, 3600000)},
     {"touch", "SECONDS",
      "A program goes over all of its memory once in this time (10); what is spilled then comes and "
      "goes over the link.",
-     NUMBER(options.touch_ms, 3, 1, 86400000, "seconds, 0.001 to 86400")},
+     OPTION_SECONDS(struct simulate, options.touch_ms, 3, 1, 86400000)},
     {"grow", "PERCENT",
      "So many programs (25) start with a half to a quarter of their memory and grow in equal "
      "steps. Those of several devices do not.",
-     NUMBER(load.grow_percent, 0, 0, 100, "a percentage, 0 to 100")},
+     NUMBER(load.grow_percent, 0, 0, 100, "percent")},
     {"devices", "N",
      "Keep about so many devices of the trace: as great a part of its nodes, evenly of the list.",
-     NUMBER(load.devices, 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000")},
+     NUMBER(load.devices, 0, 1, SIM_DEVICES_MAX, "devices")},
     {"cell", "N",
      "About how many devices one policy governs between hosts (1000). A program stays with it.",
-     NUMBER(options.cell, 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000")},
+     NUMBER(options.cell, 0, 1, SIM_DEVICES_MAX, "devices")},
     {"pending", NULL, "Run the tasks that never ran, too: from creation to deletion.",
      OPTION_VALUE(struct simulate, load.pending)},
     {"models", "[FILE]",
@@ -163,7 +163,7 @@ static const struct verb_option simulate_options[] = {
      .take = simulate_take_setting},
     {"seed", "N",
      "For what is drawn: reclaims, failures, who grows, and synthetic traces. Default: 1.",
-     NUMBER(options.seed, 0, 0, INT64_MAX, "a number, 0 to 9223372036854775807")},
+     NUMBER(options.seed, 0, 0, INT64_MAX, NULL)},
     {"check", NULL,
      "Keep a second set of books by the simulation's log: devices and host memory are never over "
      "their size, devices never over their time; a program is on one node, with all the devices "
@@ -204,8 +204,8 @@ static int simulate_load(struct simulate *simulate, struct sim_trace *trace)
                      (name[strlen(SYNTHETIC)] == ':' || !name[strlen(SYNTHETIC)]);
 
     if (!name && !(simulate->nodes && simulate->tasks)) {
-        return output_usage(simulate->output, "no trace is named: a folder, --nodes and --tasks, "
-                                              "or synthetic");
+        return output_usage(simulate->output,
+                            "give a trace: a folder, --nodes and --tasks, or synthetic");
     }
     if (synthetic && (simulate->nodes || simulate->tasks))
         return output_usage(simulate->output, "a synthetic trace has no --nodes and no --tasks");
@@ -351,7 +351,7 @@ static int simulate_run(struct call *call)
 const struct verb verb_simulate = {
     .name = "simulate",
     .arguments = "[TRACE]",
-    .summary = "Run a trace of a cluster under the policy, and compare what comes of it.",
+    .summary = "Simulate a trace of a cluster under the policy, and compare regimes.",
     .text = "It runs under five regimes, from today's termination to reconfiguration, at several "
             "levels of reclaim, with the policy that the agent has. Nothing is run, no agent is "
             "asked. The same trace, options and seed give the same output to the byte.\n"

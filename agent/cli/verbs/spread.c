@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
@@ -11,64 +9,46 @@ struct spread {
 };
 
 static const struct verb_option spread_options[] = {
-    {"off", NULL, "Have them done where the program is, and there alone.",
+    {"off", NULL, "Do launches only on the program's own device.",
      OPTION_VALUE(struct spread, off)},
     {NULL}};
 
 static int spread_print_spread(const struct output *output, const json_t *answer)
 {
-    const json_t *names = json_object_get(answer, "spread"), *name;
+    const json_t *names = json_object_get(answer, "spread");
     char program[OUTPUT_PROGRAM_MAX];
-    size_t i;
+    struct words devices = {0};
 
     (void)output;
     output_program(json_object_get(answer, "app"), program);
-    if (json_array_size(names) == 0) {
-        printf("%s: launches are done where it is\n", program);
-        return output_done();
-    }
-    printf("%s: long launches %s done on ", program,
-           member_bool(answer, "starting") ? "will be" : "are");
-    json_array_foreach(names, i, name)
-    {
-        printf("%s%s", i ? ", " : "", json_string_value(name));
-    }
-    puts(" too");
+    words_add_names(&devices, names, ", ");
+    if (json_array_size(names) == 0)
+        printf("%s: launches are done on its own device only\n", program);
+    else
+        printf("%s: long launches %s done on %s too\n", program,
+               member_bool(answer, "starting") ? "will be" : "are", devices.text);
     return output_done();
-}
-
-/** Names separated by commas, in place. */
-static int spread_put_names(struct call *call, struct frame *frame)
-{
-    char *names = call->count > 1 ? call->words[1] : NULL;
-
-    frame_array(frame, "devices");
-    for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
-        if (!*name)
-            return output_usage(&call->output, "a DEVICE in the list is empty");
-        frame_string(frame, NULL, name);
-    }
-    frame_end(frame);
-    return 0;
 }
 
 static int spread_verb_run(struct call *call)
 {
-    static const struct question question = {
-        MSG_SPREAD, "spread launches",     false,
-        SPREAD_MS,  "app starting spread", spread_print_spread};
+    static const struct question question = {MSG_SPREAD, "spread launches",     false,
+                                             SPREAD_MS,  "app starting spread", spread_print_spread,
+                                             NULL};
     const struct spread *spread = call->options;
+    struct names devices = {.count = 0};
     struct frame frame;
+    int status = 0;
 
     if (spread->off == (call->count > 1))
         return output_usage(&call->output, "give a DEVICE (reseat devices) or --off, not both");
+    if (call->count > 1)
+        status = verb_take_names(call, "DEVICE", call->words[1], PROTOCOL_SPREAD_MAX, &devices);
+    if (status)
+        return status;
     frame_init(&frame, MSG_SPREAD);
     frame_string(&frame, "app", call->words[0]);
-    int status = spread_put_names(call, &frame);
-    if (status) {
-        frame_finish(&frame);
-        return status;
-    }
+    ask_put_texts(&frame, "devices", devices.items, devices.count);
     ask_put_environment(&frame);
     return ask_print(&call->output, &question, &frame);
 }
@@ -76,7 +56,7 @@ static int spread_verb_run(struct call *call)
 const struct verb verb_spread = {
     .name = MSG_SPREAD,
     .arguments = "APP [DEVICE[,DEVICE]]",
-    .summary = "Have the long launches of a program done on other devices too.",
+    .summary = "Split the long launches of a program over other devices too.",
     .text =
         "A launch that takes long enough goes on where the program is, while these devices do "
         "work-groups from its end; what they wrote is brought home before it ends. What was named "

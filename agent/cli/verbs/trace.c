@@ -1,15 +1,11 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 #include "state/base/array.h"
-#include "state/base/cleanup.h"
 #include "state/base/files/own_file.h"
 
 /*
@@ -17,7 +13,6 @@
  * open. Written when the trace has ended, whole: also of a program that ended in the middle.
  */
 
-#define SECONDS_MS  10000
 #define SPANS_MAX   4000000
 #define OUTPUT_FILE "reseat-trace.json"
 /* Rows of a picture that are no thread's have numbers from here on, which no thread has. */
@@ -38,22 +33,16 @@ struct trace {
     struct event *events; /**< Owned, with their texts. */
     size_t count;
     uint64_t missed; /**< For want of memory, or because there were too many. */
-    int signals;
-    sigset_t caught;
 };
 
 static void trace_prepare(void *value)
 {
-    struct trace *trace = value;
-
-    trace->duration_ms = SECONDS_MS;
-    trace->file = OUTPUT_FILE;
+    ((struct trace *)value)->file = OUTPUT_FILE;
 }
 
 static const struct verb_option options[] = {
     {"seconds", "SECONDS", "How long. Default: 10. Ctrl-C ends it before, and writes the file.",
-     OPTION_VALUE(struct trace, duration_ms), .number = "a number of seconds, 0.1 to 3600",
-     .places = 3, .least = 100, .most = 3600000},
+     OPTION_SECONDS(struct trace, duration_ms, 3, 100, 3600000), .initial = 10000},
     {"output", "FILE", "Where to. Default: " OUTPUT_FILE ".", OPTION_VALUE(struct trace, file)},
     {NULL}};
 
@@ -105,19 +94,6 @@ static bool trace_take_spans(void *context, const struct message *message)
     }
     json_decref(news);
     return true;
-}
-
-static int trace_cancel(void *context, struct client *client)
-{
-    struct trace *trace = context;
-    struct signalfd_siginfo info;
-    struct frame frame;
-
-    if (read(trace->signals, &info, sizeof(info)) != sizeof(info))
-        return 0;
-    sigprocmask(SIG_UNBLOCK, &trace->caught, NULL);
-    frame_init(&frame, MSG_CANCEL);
-    return client_send(client, &frame);
 }
 
 /* ---- the file ---- */
@@ -275,56 +251,28 @@ static int trace_write_file(struct trace *trace, const json_t *answer)
     printf("%s: %zu spans in %s%s\n", name, trace->count, trace->file,
            strcmp(member_text(answer, "ended_by"), "program") == 0 ? ", to its end" : "");
     if (lost)
-        output_note(trace->output, "%llu more came faster than they could be kept", lost);
+        output_note(trace->output,
+                    "%llu more were dropped: they came faster than they could be recorded", lost);
     return output_done();
-}
-
-static int trace_open_signals(sigset_t *ret_set)
-{
-    sigemptyset(ret_set);
-    sigaddset(ret_set, SIGINT);
-    sigaddset(ret_set, SIGTERM);
-    sigprocmask(SIG_BLOCK, ret_set, NULL);
-    return signalfd(-1, ret_set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-static int trace_follow(struct call *call, struct client *client)
-{
-    struct trace *trace = call->options;
-    struct message message;
-    struct frame frame;
-    CLEANUP(cleanup_close) int signals = trace_open_signals(&trace->caught);
-    const struct news news = {trace, trace_take_spans, signals, trace_cancel};
-
-    trace->signals = signals;
-    frame_init(&frame, MSG_TRACE);
-    frame_string(&frame, "app", call->words[0]);
-    frame_u64(&frame, "duration_ms", trace->duration_ms);
-    int result = ask_follow(client, &frame, &news, &message);
-    if (result != 1)
-        return output_fail_agent(&call->output, result, "trace");
-    int status;
-    if (field_is(&message.root, "type", MSG_TRACE)) {
-        json_t *answer = output_answer(&message);
-        status = trace_write_file(trace, answer);
-        json_decref(answer);
-    } else {
-        status = output_fail_message(&call->output, &message);
-    }
-    message_finish(&message);
-    return status;
 }
 
 static int trace_run(struct call *call)
 {
     struct trace *trace = call->options;
-    struct client client;
-    int status = ask_connect(&call->output, false, "reach the program", &client);
+    const struct news news = {trace_take_spans, trace, true, NULL};
+    const struct question question = {.type = MSG_TRACE, .what = MSG_TRACE, .news = &news};
+    struct frame frame;
+    json_t *answer;
 
     trace->output = &call->output;
-    if (!status)
-        status = trace_follow(call, &client);
-    client_close(&client);
+    frame_init(&frame, MSG_TRACE);
+    frame_string(&frame, "app", call->words[0]);
+    frame_u64(&frame, "duration_ms", trace->duration_ms);
+    int status = ask(&call->output, &question, &frame, &answer);
+    if (!status) {
+        status = trace_write_file(trace, answer);
+        json_decref(answer);
+    }
     for (size_t i = 0; i < trace->count; i++) {
         free(trace->events[i].name);
         free(trace->events[i].category);
@@ -337,7 +285,7 @@ static int trace_run(struct call *call)
 const struct verb verb_trace = {
     .name = "trace",
     .arguments = "APP",
-    .summary = "Write down what goes on in a program, as a picture of its time.",
+    .summary = "Record a timeline of what a program does.",
     .text =
         "The file is for ui.perfetto.dev, or Chrome's about:tracing: the phases of moves and how "
         "long the program was kept out, copies, builds, spills and what is brought back, and "

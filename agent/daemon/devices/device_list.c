@@ -335,7 +335,7 @@ static int device_list_spawn_lister(struct agent *agent)
     };
     int error;
 
-    if ((error = paths_lister(path)) ||
+    if ((error = paths_of(PATHS_LISTER, path)) ||
         (error = environment_for_lister(environ, devices->wanted, &options.env)))
         return error;
     devices->lister.data = agent;

@@ -75,7 +75,7 @@ static void drain_notify_undone(const struct agent *agent, uint32_t device)
     snprintf(text, sizeof(text), "%s takes programs again", own->name);
     for (const struct program *program = agent->programs; program; program = program->next)
         if (!drain_notify_there(program, device, UINT64_MAX,
-                                "an operator does not drain the device any more"))
+                                "the operator stopped draining the device"))
             program_notify(program, PROGRAM_NO_VDEV, NOTICE_ADDED, 0, ledger_lasting(own), text);
 }
 

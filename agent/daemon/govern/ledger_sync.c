@@ -17,7 +17,7 @@ void grants_add(struct agent *agent, struct program *program, uint32_t index, ui
     ledger_set_granted(&agent->ledger, &vdev->entry, vdev->entry.granted + bytes);
     vdev->exchanged_ms = vdev->granted_ms = uv_now(&agent->loop);
     frame_init(&frame, MSG_GRANT);
-    frame_u64(&frame, "seat", index);
+    frame_u64(&frame, "vdev", index);
     frame_u64(&frame, "bytes", bytes);
     peer_send(program->peer, &frame);
 }
@@ -28,7 +28,7 @@ void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, 
     struct frame frame;
 
     frame_init(&frame, MSG_SHRINK);
-    frame_u64(&frame, "seat", vdev);
+    frame_u64(&frame, "vdev", vdev);
     frame_u64(&frame, "bytes", bytes);
     peer_send(program->peer, &frame);
     program->vdevs[vdev].exchanged_ms = uv_now(&agent->loop);
@@ -64,7 +64,7 @@ void grants_return(struct peer *peer, struct message *message)
 {
     struct agent *agent = peer->agent;
     struct program *program = peer->program;
-    uint64_t index = field_u64(&message->root, "seat", 0);
+    uint64_t index = field_u64(&message->root, "vdev", 0);
     uint64_t bytes = field_u64(&message->root, "bytes", 0);
 
     if (index >= program->vdev_count)
@@ -288,7 +288,7 @@ static uint64_t ledger_sync_first_grant(struct agent *agent, const struct progra
 static bool ledger_sync_says_something(const msgpack_object *hello)
 {
     const msgpack_object *vdevs;
-    size_t count = field_array(hello, "seats", &vdevs);
+    size_t count = field_array(hello, "vdevs", &vdevs);
 
     for (size_t i = 0; i < count; i++)
         if (field_u64(&vdevs[i], "granted", 0) || field_u64(&vdevs[i], "device_bytes", 0) ||

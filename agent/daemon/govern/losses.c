@@ -31,7 +31,7 @@ static void losses_take_away(struct agent *agent, uint32_t index, bool longer, c
     device->lost = true;
     device->lost_asked = false;
     agent->changed = true;
-    agent_log("%s: lost (%s); nobody goes there until it answers", device->name, why);
+    agent_log("%s: lost (%s); no program is sent there until it answers", device->name, why);
 }
 
 static void losses_give_back(struct agent *agent, struct ledger_device *device, const char *why)

@@ -64,7 +64,7 @@ void pending_take(struct peer *peer, struct message *whole)
     const msgpack_object *message = &whole->root;
     struct program *program = peer->program;
     struct agent *agent = peer->agent;
-    uint64_t vdev = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
+    uint64_t vdev = field_u64(message, "vdev", 0), id = field_u64(message, "id", 0);
 
     if (vdev >= program->vdev_count || program->managed.waiting >= PENDING_MAX) {
         pending_answer_one(program, id, WAY_REFUSE,

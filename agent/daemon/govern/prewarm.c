@@ -72,7 +72,7 @@ static const char *prewarm_must_go(const struct agent *agent, const struct progr
     if (device && (device->drains || device->drains_ms))
         return "it is drained";
     if (ready->ours && !config_policy(&agent->config)->prewarm)
-        return "the policy makes nothing ready any more";
+        return "the policy prewarms no devices any more";
     if (ready->ours && (!device || device - agent->ledger.devices != program->managed.ready_for))
         return "it is more likely to go elsewhere";
     return device && device->tight != LEDGER_NO_LIMIT ? "its driver has no more memory" : NULL;

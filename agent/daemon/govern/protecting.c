@@ -71,11 +71,11 @@ void protecting_put(const struct agent *agent, const struct program *program, st
     frame_bool(frame, "on", protect->on);
     frame_string(frame, "broken", protect->broken);
     frame_string(frame, "recovery", protect->recovery);
-    frame_u64(frame, "points", protect->points);
-    frame_u64(frame, "point_bytes", protect->point_bytes);
-    frame_u64(frame, "point_age_ns",
+    frame_u64(frame, "snapshots", protect->points);
+    frame_u64(frame, "snapshot_bytes", protect->point_bytes);
+    frame_u64(frame, "snapshot_age_ns",
               protect->at_ns && now > protect->at_ns ? now - protect->at_ns : 0);
-    frame_u64(frame, "point_downtime_ns", protect->downtime_ns);
+    frame_u64(frame, "snapshot_downtime_ns", protect->downtime_ns);
     frame_u64(frame, "paused_ns", protect->paused_ns);
     frame_u64(frame, "put_off_ns", protect->put_off_ns);
     frame_u64(frame, "protected_ns",

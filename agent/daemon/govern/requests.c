@@ -42,7 +42,7 @@ void report_plain(struct peer *client, const struct program *program, const char
     frame_u64(&frame, "left", 0);
     frame_u64(&frame, "rounds", 0);
     frame_u64(&frame, "predicted_ns", 0);
-    frame_array(&frame, "seats");
+    frame_array(&frame, "vdevs");
     frame_end(&frame);
     peer_send(client, &frame);
 }
@@ -59,7 +59,7 @@ void report_devices(struct peer *client, const struct program *program, size_t v
 
 /** What became of a virtual device that was tried, or of all together. */
 static const char *const outcome[] = {
-    "seat",          "result",   "reached",       "reason",      "already",
+    "vdev",          "result",   "reached",       "reason",      "already",
     "lasting",       "total_ns", "arrived_ns",    "downtime_ns", "bytes",
     "left",          "rounds",   "predicted_ns",  "build_ns",    "built",
     "drain_ns",      "aim_ns",   "image",         "not_stored",  "image_bytes",
@@ -70,7 +70,7 @@ static void requests_report_forward(struct peer *client, const struct request *r
                                     const msgpack_object *message)
 {
     const msgpack_object *vdevs;
-    size_t count = field_array(message, "seats", &vdevs);
+    size_t count = field_array(message, "vdevs", &vdevs);
     struct frame frame;
 
     frame_init(&frame, MSG_REPORT);
@@ -79,7 +79,7 @@ static void requests_report_forward(struct peer *client, const struct request *r
     frame_string(&frame, "to", request->to);
     frame_bool(&frame, "starting", false);
     frame_forward(&frame, message, outcome, ARRAY_SIZE(outcome));
-    frame_array(&frame, "seats");
+    frame_array(&frame, "vdevs");
     for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
         frame_map(&frame, NULL);
         frame_forward(&frame, &vdevs[i], outcome, ARRAY_SIZE(outcome));
@@ -178,7 +178,7 @@ static void requests_send_request(const struct agent *agent, const struct reques
     frame_init(&frame, request->verb);
     frame_u64(&frame, "request", request->id);
     if (request->vdev != PROGRAM_ALL_VDEVS)
-        frame_u64(&frame, "seat", request->vdev);
+        frame_u64(&frame, "vdev", request->vdev);
     frame_string(&frame, "device", key);
     frame_string(&frame, "name", strchr(request->to, ',') ? "" : request->to);
     frame_u64(&frame, "deadline_ns", request->deadline_ns);
@@ -336,12 +336,12 @@ void requests_put_progress(const struct agent *agent, const struct program *prog
 static unsigned requests_moved_vdevs(const struct request *request, const msgpack_object *message)
 {
     const msgpack_object *vdevs;
-    size_t count = field_array(message, "seats", &vdevs);
+    size_t count = field_array(message, "vdevs", &vdevs);
     bool done = field_is(message, "result", RESULT_DONE);
     unsigned moved = count ? 0 : done ? request->vdevs : 0;
 
     for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
-        uint64_t vdev = field_u64(&vdevs[i], "seat", 0);
+        uint64_t vdev = field_u64(&vdevs[i], "vdev", 0);
         if (vdev < PROTOCOL_VDEVS_MAX && field_is(&vdevs[i], "result", RESULT_DONE))
             moved |= 1u << vdev;
     }
@@ -357,7 +357,7 @@ static void requests_start_over(struct agent *agent, struct request *request)
     if (request->ours || !request->client) {
         /* The policy sees for itself. */
         requests_end_request(agent, request, 0, RESULT_AGAIN,
-                             "it allocated more meanwhile, which is to be decided anew", false);
+                             "it allocated more meanwhile; the decision is made again", false);
         return;
     }
     admit_settle(agent, request, 0, RESULT_AGAIN, "", false);

@@ -143,7 +143,7 @@ static void serving_remove_now(struct agent *agent, struct server *server)
     agent_log("server %s (%s) is gone; on its devices: %s", server->name, server->address, who);
     int error = serving_set_drains(agent, server, false);
     if (error)
-        agent_log("that the devices of %s do not drain any more cannot be kept: %s", server->name,
+        agent_log("cannot save that the devices of %s are no longer draining: %s", server->name,
                   strerror(-error));
     servers_remove(server);
 }

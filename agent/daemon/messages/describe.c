@@ -97,7 +97,7 @@ static void describe_vdev(const struct agent *agent, const struct program_device
                           size_t index, struct frame *frame)
 {
     frame_map(frame, NULL);
-    frame_u64(frame, "seat", index);
+    frame_u64(frame, "vdev", index);
     frame_string(frame, "device", vdev_device_name(agent, vdev));
     frame_string(frame, "device_driver_name", vdev->has_device ? vdev->device.device : "");
     frame_bool(frame, "suspended", vdev->suspended);
@@ -168,7 +168,7 @@ void describe_program(const struct agent *agent, const struct program *program, 
     requests_put_progress(agent, program, frame);
     describe_ready(agent, program, frame);
     spreading_put_names(agent, program, frame);
-    frame_array(frame, "seats");
+    frame_array(frame, "vdevs");
     for (size_t i = 0; i < program->vdev_count; i++)
         describe_vdev(agent, &program->vdevs[i], i, frame);
     frame_end(frame);

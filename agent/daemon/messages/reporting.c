@@ -132,7 +132,7 @@ void explain_handle(struct peer *client, struct message *message)
             continue;
         policy_explain(&world->policy, config_policy(&agent->config), index, text, sizeof(text));
         frame_map(&frame, NULL);
-        frame_u64(&frame, "seat", i);
+        frame_u64(&frame, "vdev", i);
         frame_string(&frame, "device", vdev_device_name(agent, &program->vdevs[i]));
         reporting_put_lines(agent, &program->vdevs[i], &frame, text);
         frame_end(&frame);

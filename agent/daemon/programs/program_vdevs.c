@@ -188,10 +188,10 @@ static void program_vdevs_take_protect(struct program *program, const msgpack_ob
         protect.on = field_bool(map, "on", false);
         field_text(map, "broken", protect.broken, sizeof(protect.broken));
         field_text(map, "recovery", protect.recovery, sizeof(protect.recovery));
-        protect.points = field_u64(map, "points", 0);
+        protect.points = field_u64(map, "snapshots", 0);
         protect.recoveries = field_u64(map, "recoveries", 0);
         protect.differences = field_u64(map, "differences", 0);
-        protect.point_bytes = field_u64(map, "point_bytes", 0);
+        protect.point_bytes = field_u64(map, "snapshot_bytes", 0);
         protect.downtime_ns = field_u64(map, "downtime_ns", 0);
         protect.at_ns = field_u64(map, "at_ns", 0);
         protect.paused_ns = field_u64(map, "paused_ns", 0);
@@ -244,7 +244,7 @@ void program_put_right(const struct program *program, struct frame *frame)
 void program_take_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *vdevs;
-    size_t count = field_array(message, "seats", &vdevs);
+    size_t count = field_array(message, "vdevs", &vdevs);
     struct program_status *status = &program->status;
 
     bool seeks = field_bool(field_get(message, "protect"), "seeks", false);

@@ -92,7 +92,7 @@ void program_notify(const struct program *program, size_t vdev, const char *what
     frame_init(&frame, MSG_NOTICE);
     frame_string(&frame, "what", what);
     if (vdev < program->vdev_count || (vdev == PROGRAM_ALL_VDEVS && program->vdev_count == 1))
-        frame_u64(&frame, "seat", vdev < program->vdev_count ? vdev : 0);
+        frame_u64(&frame, "vdev", vdev < program->vdev_count ? vdev : 0);
     frame_u64(&frame, "in_ns", in_ns);
     frame_u64(&frame, "value", value);
     frame_string(&frame, "text", text);

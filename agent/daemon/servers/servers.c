@@ -254,10 +254,10 @@ static void servers_begin(struct server *server)
     bool browses = servers_is_announcer(server);
     char *look[] = {path, server->address, server->file, driver, NULL};
     char *browse[] = {path, "browse", NULL};
-    int error = browses ? paths_mdns(path) : paths_watch(path);
+    int error = browses ? paths_of(PATHS_MDNS, path) : paths_of(PATHS_WATCH, path);
 
     if (!browses && !error)
-        error = paths_remote(driver);
+        error = paths_of(PATHS_REMOTE, driver);
     error = error ? error
                   : watcher_start(&agent->loop, browses ? browse : look, &events, server,
                                   &server->watcher);

@@ -224,7 +224,7 @@ static struct entry *kernels_take_argument(struct server *server, uint64_t id, u
     }
     *ret_argument = &kernel->arguments[index];
     if (!((kinds | 1u << ARGUMENT_UNKNOWN) & 1u << (*ret_argument)->kind)) {
-        server_wrong(server, "an argument of a kernel is set as what it is not");
+        server_wrong(server, "the kernel argument has another type");
         return NULL;
     }
     return kernel;
@@ -294,7 +294,7 @@ void server_set_memory(struct server *server, const struct msg_set_memory *messa
     bool image = memory && memory->image;
     if ((argument->kind == ARGUMENT_IMAGE && !image) ||
         (argument->kind == ARGUMENT_BUFFER && image))
-        server_wrong(server, "an argument of a kernel is set as what it is not");
+        server_wrong(server, "the kernel argument has another type");
     else if (memory && !memory->real)
         argument->error = memory->error;
     else

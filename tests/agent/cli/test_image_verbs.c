@@ -221,7 +221,8 @@ Test(image_verbs, checkpoint_makes_one_or_many)
     cr_expect(harness_state("kept", "running", 5000));
     const struct result *result = RESEAT("checkpoint", "kept", "--to", folder, "--keep", "77");
     cr_expect_eq(result->status, 0);
-    cr_expect(strstr(result->err, "older images stay: they are used"), "%s", result->err);
+    cr_expect(strstr(result->err, "older images were not removed: they are used"), "%s",
+              result->err);
     harness_end(program);
 }
 
@@ -428,7 +429,7 @@ Test(image_verbs, recover_finds_a_program_by_the_host_that_has_its_lease)
     write_image_with_lease();
     cr_assert_eq(uname(&host), 0);
     cr_assert_eq(lease_take(&lease, LEASE_RUNNING, &taken), 0);
-    recovers_from(host.nodename, "cannot", "before it asked for its progress");
+    recovers_from(host.nodename, "cannot", "before it read its progress");
     cr_assert_eq(lease_renew(&taken, LEASE_RUNNING), -ESTALE, "it was started there");
     cr_assert_eq(RESEAT("recover", folder, "--from", "nowhere")->status, 3);
 }
@@ -438,9 +439,9 @@ Test(image_verbs, recover_leaves_what_lives_and_says_what_it_could_not_start)
     pthread_t thread;
     write_image_with_lease();
     cr_assert_eq(pthread_create(&thread, NULL, say_that_it_lives, NULL), 0);
-    recovers("alive", "it lives on");
+    recovers("alive", "it runs on");
     atomic_store(&silent, true);
     pthread_join(thread, NULL);
-    recovers("cannot", "before it asked for its progress");
+    recovers("cannot", "before it read its progress");
     cr_assert_eq(lease_renew(&lease, LEASE_RUNNING), -ESTALE);
 }

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/cli/image/process_image.h"
+#include "agent/cli/image/process.h"
 #include "tests/support/folder.h"
 
 /* The folder that CRIU's files are in for a while. */

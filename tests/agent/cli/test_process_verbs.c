@@ -90,7 +90,7 @@ Test(process_verbs, without_criu_nothing_is_asked_of_the_program)
     expect_refused(RESEAT("checkpoint", "kept", "--process", "--to", folder, "--criu", "/no/criu"),
                    4, "/no/criu is not here");
     setenv("FAKE_CRIU", "check", 1);
-    expect_refused(KEEP(criu), 4, "check is wrong");
+    expect_refused(KEEP(criu), 4, "check is wrong; run criu check as root to see what is missing");
     cr_expect_eq(access(folder, F_OK), -1, "nothing was made for it");
     harness_end(program);
 }
@@ -329,7 +329,7 @@ Test(process_verbs, an_image_is_restored_on_one_host)
     fputs("elsewhere", file);
     fclose(file);
     cr_assert_eq(chmod(claim, 0600), 0);
-    expect_not_restored(RESTORE(criu), 4, "was restored already, on elsewhere");
+    expect_not_restored(RESTORE(criu), 4, "was already restored on elsewhere");
     setenv("FAKE_CRIU", "restore", 1);
     struct result *result = RESTORE(criu, "--again");
     cr_expect(strstr(result->err, "CRIU says: restore is wrong"), "%s", result->err);
@@ -349,7 +349,7 @@ Test(process_verbs, an_image_is_restored_by_one_at_a_time)
     setenv("FAKE_CRIU", "", 1);
     const struct result *result = RESTORE(criu);
     cr_expect_eq(result->status, 4, "%d: %s", result->status, result->err);
-    cr_expect(strstr(result->err, "somebody else restores it"), "%s", result->err);
+    cr_expect(strstr(result->err, "is being restored by another process"), "%s", result->err);
     snprintf(path, sizeof(path), "%s/restored", image);
     cr_expect_eq(access(path, F_OK), 0);
     end_criu();

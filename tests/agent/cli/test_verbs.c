@@ -140,6 +140,11 @@ Test(verbs, completion_offers_the_words_of_an_argument)
     expect_offered("reseat run true /proc/self/oom_score_", "/proc/self/oom_score_adj");
     expect_offered("reseat run -- /proc/self/oom_score_", "/proc/self/oom_score_adj");
     expect_offered("reseat version nothing", "");
+    expect_offered("reseat --", "--user");
+    expect_offered("reseat --user daemo", "daemon");
+    expect_offered("reseat --user daemon mo", "move");
+    expect_offered("reseat --user daemon move --dr", "--dry-run");
+    cr_expect(strstr(RESEAT("help")->out, "reseat --user USER COMMAND"));
 }
 
 Test(verbs, completion_offers_devices_and_programs_and_starts_nothing)
@@ -164,8 +169,25 @@ Test(verbs, completion_offers_devices_and_programs_and_starts_nothing)
 /* Whatever prints, it is told that nothing could be written. */
 Test(verbs, output_that_cannot_be_written_is_an_error)
 {
-    static const char *const lines[] = {"version",     "help",    "move --help", "config print",
-                                        "config path", "devices", "library list"};
+    static const char *const lines[] = {"version",
+                                        "help",
+                                        "move --help",
+                                        "config print",
+                                        "config path",
+                                        "devices",
+                                        "library list",
+                                        "doctor",
+                                        "doctor /bin/true",
+                                        "agent status",
+                                        "report",
+                                        "config validate",
+                                        "simulate --models",
+                                        "complete devices",
+                                        "devices --links",
+                                        "server list",
+                                        "ps --json",
+                                        "doctor --json",
+                                        "help --json"};
     char command[1024];
 
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
@@ -176,6 +198,16 @@ Test(verbs, output_that_cannot_be_written_is_an_error)
                  harness_reseat(), lines[i]);
         cr_expect_eq(WEXITSTATUS(system(command)), 0, "%s", lines[i]);
     }
+}
+
+Test(verbs, a_server_without_an_authority_says_how_to_make_one)
+{
+    struct result *result = RESEAT("serve", "tcp:127.0.0.1:0", "--ca", harness_path("no-ca"));
+
+    cr_assert_eq(result->status, 1, "%s", result->err);
+    cr_expect(strstr(result->err, "no-ca/revoked cannot be read: No such file or directory; make "
+                                  "an authority first: reseat serve --init-ca"),
+              "%s", result->err);
 }
 
 Test(verbs, the_manual_has_every_verb_and_option)
@@ -227,7 +259,7 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         {{"move", "app", "cpu0", "--timeout"}, "option --timeout lacks its value"},
         {{"move", "app", "--dry-run=yes", "cpu0"}, "option --dry-run=yes takes no value"},
         {{"move", "app", "cpu0", "--json=yes"}, "option --json=yes takes no value"},
-        {{"move", "app", "cpu0", "--timeout=0"}, "--timeout is a number of seconds over 0"},
+        {{"move", "app", "cpu0", "--timeout=0"}, "--timeout must be 0.001 to 10000000 seconds"},
         {{"move", "app"}, "DEVICE is missing"},
         {{"-v"}, "option -v is unknown; options follow the command"},
         {{"xy"}, "there is no command \"xy\"; see reseat --help"},
@@ -237,7 +269,8 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         {{"notify", "app", "nothing"}, "there is no \"nothing\"; say device-added|"},
         {{"limit", "cpu0"}, "give --memory SIZE or --off"},
         {{"run", "--device=a", "--device=b", "true"}, "--device is given once: names with commas"},
-        {{"run", "--present", "toaster", "true"}, "--present is gpu|cpu|accelerator|native, not"},
+        {{"run", "--present", "toaster", "true"},
+         "--present must be gpu|cpu|accelerator|native, not"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {

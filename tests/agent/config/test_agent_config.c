@@ -251,7 +251,7 @@ Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
     cr_expect_eq(result->status, 2);
     snprintf(expected, sizeof(expected), "%s:3: \"budget\": ", path);
     cr_expect(strstr(result->err, expected), "%s", result->err);
-    cr_expect(strstr(result->err, "keeps the one before"), "%s", result->err);
+    cr_expect(strstr(result->err, "keeps its previous configuration"), "%s", result->err);
     cr_expect_eq(strchr(result->err, '\n'), result->err + strlen(result->err) - 1);
     expect_agent(path, expected);
     json_t *object = json_of(RESEAT("config", "reload", "--json"), 2);

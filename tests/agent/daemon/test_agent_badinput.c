@@ -87,7 +87,7 @@ Test(badinput, requests_of_random_fields_are_answered_or_refused)
         MSG_MOVE,  MSG_SUSPEND, MSG_RESUME, MSG_REGISTER, MSG_DEVICES,  MSG_APPS,  MSG_CANCEL,
         MSG_AGENT, "unknown",   MSG_REPORT, MSG_STATUS,   MSG_PROGRESS, MSG_HELLO, MSG_PREWARM};
     static const char *const keys[] = {"app",     "device", "timeout_ms", "environment",
-                                       "request", "seats",  "name",       "drop"};
+                                       "request", "vdevs",  "name",       "drop"};
     pid_t pid = harness_start("bystander", "refuse");
 
     srandom(11);

@@ -499,13 +499,13 @@ Test(memory, messages_about_what_is_not_there_change_nothing)
     cr_assert_str_neq(a->way, WAY_AGAIN);
     frame_init(&frame, MSG_NEED);
     frame_u64(&frame, "id", 77);
-    frame_u64(&frame, "seat", 9);
+    frame_u64(&frame, "vdev", 9);
     frame_u64(&frame, "bytes", MIB);
     puppet_send(a, &frame);
     cr_assert(puppet_answered(a, 2, SOON));
     cr_assert_str_eq(a->way, WAY_REFUSE);
     frame_init(&frame, MSG_RETURN);
-    frame_u64(&frame, "seat", 9);
+    frame_u64(&frame, "vdev", 9);
     frame_u64(&frame, "bytes", MIB);
     puppet_send(a, &frame);
     frame_init(&frame, MSG_RETURN);

@@ -194,6 +194,41 @@ Test(moving, a_resume_that_fails_says_that_the_program_stays_suspended)
     harness_end(pid);
 }
 
+Test(moving, what_is_pinned_is_not_sent_to_another_device)
+{
+    pid_t pid = harness_start("app", "pinned");
+    struct result *result = RESEAT("move", "app", "cpu1");
+
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "the program is pinned to its device: it uses pipes\n"), "%s",
+              result->err);
+    harness_end(pid);
+    pid = harness_start("app", "refuse");
+    result = RESEAT("move", "app", "cpu1");
+    cr_assert(strstr(result->err, "256 offered; choose another device (reseat devices)\n"), "%s",
+              result->err);
+    harness_end(pid);
+}
+
+Test(moving, a_move_that_took_long_says_what_took_long)
+{
+    pid_t pid = harness_start("app", "long");
+    struct result *result = RESEAT("move", "app", "cpu1");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, ", 12.10 s of it building 9 programs; paused for 17.70 s (target "
+                                  "50.0 ms; 17.60 s of it waiting for launched commands to end); "
+                                  "nothing copied"),
+              "%s", result->out);
+    harness_end(pid);
+    pid = harness_start("app", "done");
+    result = RESEAT("move", "app", "cpu1");
+    cr_assert(strstr(result->out, "; paused for 12.0 ms; "), "%s", result->out);
+    cr_assert(!strstr(result->out, "building") && !strstr(result->out, "target"), "%s",
+              result->out);
+    harness_end(pid);
+}
+
 Test(moving, killed_in_the_middle_of_a_move_and_started_again_it_knows_the_programs)
 {
     pid_t pid = harness_start("survivor", "slow");

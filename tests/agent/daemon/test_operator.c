@@ -462,7 +462,7 @@ Test(operator, one_virtual_device_is_explained_as_all_are)
         json_t *devices = json_object_get(json_object_get(other, "app"), "devices");
         cr_assert_eq(json_array_size(devices), 1);
         json_t *one = json_array_get(devices, 0);
-        cr_assert_eq(number(one, "seat"), i);
+        cr_assert_eq(number(one, "vdev"), i);
         cr_assert(json_equal(json_object_get(one, "lines"), json_object_get(all, "lines")));
         json_decref(other);
     }

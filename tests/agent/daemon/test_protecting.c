@@ -50,12 +50,12 @@ static void expect_word(const char *word)
 static void expect_bytes(bool on, json_int_t bytes)
 {
     for (unsigned ms = 0; ms < 10000; ms += 50) {
-        if (number("protection", "on") == on && number("protection", "point_bytes") == bytes)
+        if (number("protection", "on") == on && number("protection", "snapshot_bytes") == bytes)
             return;
         usleep(50000);
     }
     cr_assert_fail("on %d with %lld bytes", (int)number("protection", "on"),
-                   (long long)number("protection", "point_bytes"));
+                   (long long)number("protection", "snapshot_bytes"));
 }
 
 static void configure(const char *text)
@@ -79,8 +79,8 @@ Test(protecting, a_program_is_protected_while_it_runs_and_not_any_more)
               "%s", result->out);
     expect_word("3");
     expect_bytes(true, 3000000);
-    cr_assert_gt(number("protection", "point_age_ns"), 0);
-    cr_assert_eq(number("protection", "points"), 1);
+    cr_assert_gt(number("protection", "snapshot_age_ns"), 0);
+    cr_assert_eq(number("protection", "snapshots"), 1);
     json_t *object =
         harness_json(RESEAT("protect", "app", "--every", "64MiB", "--json"), "protect");
     cr_assert_str_eq(json_string_value(json_object_get(object, "protect")), "64MiB");

@@ -201,7 +201,7 @@ static bool is_chosen(const char *name)
 
     json_array_foreach(json_object_get(object, "apps"), i, app)
     {
-        json_t *vdev = json_array_get(json_object_get(app, "seats"), 0);
+        json_t *vdev = json_array_get(json_object_get(app, "vdevs"), 0);
         is = is || (strcmp(text(app, "name"), name) == 0 &&
                     json_is_true(json_object_get(vdev, "chosen")));
     }

@@ -140,7 +140,7 @@ Test(servers, one_is_added_and_its_devices_with_it_then_both_are_removed)
         RESEAT("server", "add", set("far", "up gpu:alpha,cpu:beta"), "far");
 
     cr_assert_eq(result->status, 0);
-    cr_assert(strstr(result->out, "far is there: far/gpu0, far/cpu0"), "%s", result->out);
+    cr_assert(strstr(result->out, "far is up: far/gpu0, far/cpu0"), "%s", result->out);
     expect_device("far/gpu0", "device", "alpha");
     expect_device("far/gpu0", "host", "far");
     expect_device("far/gpu0", "state", "up");

@@ -152,7 +152,7 @@ static struct visitor program_of(uid_t uid, const char *name)
     cr_assert(greet_as(&visitor, "program", name, ""));
     device_key_format(&fake_key, text);
     frame_init(&frame, MSG_STATUS);
-    frame_array(&frame, "seats");
+    frame_array(&frame, "vdevs");
     frame_map(&frame, NULL);
     frame_string(&frame, "device", text);
     frame_u64(&frame, "device_bytes", 1 << 20);
@@ -383,7 +383,7 @@ static void pending(struct visitor *program, uint64_t bytes)
 
     frame_init(&frame, MSG_NEED);
     frame_u64(&frame, "id", 1);
-    frame_u64(&frame, "seat", 0);
+    frame_u64(&frame, "vdev", 0);
     frame_u64(&frame, "total", bytes);
     frame_u64(&frame, "least", bytes);
     frame_u64(&frame, "wanted", bytes);
@@ -452,7 +452,7 @@ static void say_held(struct visitor *program, uint64_t bytes, bool lost)
 
     device_key_format(&fake_key, text);
     frame_init(&frame, MSG_STATUS);
-    frame_array(&frame, "seats");
+    frame_array(&frame, "vdevs");
     frame_map(&frame, NULL);
     frame_string(&frame, "device", text);
     frame_u64(&frame, "device_bytes", bytes);
@@ -473,7 +473,7 @@ static void pending_way(struct visitor *program, uint64_t bytes, bool failed, ch
 
     frame_init(&frame, MSG_NEED);
     frame_u64(&frame, "id", 2);
-    frame_u64(&frame, "seat", 0);
+    frame_u64(&frame, "vdev", 0);
     frame_u64(&frame, "total", bytes);
     frame_u64(&frame, "least", 1 << 20);
     frame_u64(&frame, "wanted", bytes);
@@ -661,7 +661,7 @@ Test(users, a_program_answers_only_for_itself)
     say_result(&liar, request, RESULT_DONE);
     /* Its frames are handled in turn: when this is shown, so are those before it. */
     frame_init(&frame, MSG_STATUS);
-    frame_array(&frame, "seats");
+    frame_array(&frame, "vdevs");
     frame_map(&frame, NULL);
     frame_u64(&frame, "moves", 77);
     frame_end(&frame);

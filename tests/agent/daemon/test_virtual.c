@@ -19,9 +19,9 @@ static const char *places(void)
     size_t i;
 
     text[0] = '\0';
-    json_array_foreach(json_object_get(app, "seats"), i, vdev)
+    json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
     {
-        cr_assert_eq((size_t)json_integer_value(json_object_get(vdev, "seat")), i);
+        cr_assert_eq((size_t)json_integer_value(json_object_get(vdev, "vdev")), i);
         bool away = json_is_true(json_object_get(vdev, "suspended"));
         strcat(text, i ? "," : "");
         strcat(text, away ? "-" : json_string_value(json_object_get(vdev, "device")));
@@ -125,9 +125,9 @@ Test(virtual, without_a_number_all_virtual_devices_are_meant)
 
     cr_assert_str_eq(json_string_value(json_object_get(object, "from")), "gpu0,cpu0,cpu1");
     /* The second was there. */
-    json_t *vdevs = json_object_get(object, "seats");
+    json_t *vdevs = json_object_get(object, "vdevs");
     cr_assert_eq(json_array_size(vdevs), 2);
-    cr_assert_eq(json_integer_value(json_object_get(json_array_get(vdevs, 1), "seat")), 2);
+    cr_assert_eq(json_integer_value(json_object_get(json_array_get(vdevs, 1), "vdev")), 2);
     cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), 2 * (64 << 20));
     json_decref(object);
     cr_assert_str_eq(places(), "cpu0,cpu0,cpu0");
@@ -149,7 +149,7 @@ Test(virtual, where_one_virtual_device_does_not_move_the_others_are_told_of)
 {
     pid_t pid = start_several("app", "gpu0,gpu0,gpu0", "3", "fail1");
     json_t *object = harness_json(RESEAT("move", "app", "cpu0", "--json"), "move");
-    json_t *vdevs = json_object_get(object, "seats");
+    json_t *vdevs = json_object_get(object, "vdevs");
 
     cr_assert_eq(json_integer_value(json_object_get(object, "status")), 1);
     cr_assert_eq(json_array_size(vdevs), 2);

@@ -340,6 +340,22 @@ Test(simulate, a_line_without_end_and_a_folder_are_refused)
     expect_refused(RESEAT("simulate", "/nowhere"), "/nowhere/openb_node_list_gpu_node.csv cannot");
 }
 
+Test(simulate, a_time_is_seconds_or_has_its_unit)
+{
+    static char plain[sizeof(((struct result *)0)->out)];
+
+    snprintf(plain, sizeof(plain), "%s", RESEAT("simulate", SMALL, "--touch", "90")->out);
+    cr_expect_gt(strlen(plain), 500);
+    cr_expect_str_eq(RESEAT("simulate", SMALL, "--touch", "90s")->out, plain);
+    cr_expect_str_eq(RESEAT("simulate", SMALL, "--touch", "1.5m")->out, plain);
+    cr_expect_str_eq(RESEAT("simulate", SMALL, "--touch", "0.025h")->out, plain);
+    cr_expect_str_neq(RESEAT("simulate", SMALL, "--touch", "91")->out, plain);
+    expect_refused(RESEAT("simulate", SMALL, "--touch", "90x"),
+                   "--touch must be 0.001 to 86400 seconds, not \"90x\"");
+    expect_refused(RESEAT("simulate", SMALL, "--touch", "m"), "not \"m\"");
+    expect_refused(RESEAT("simulate", SMALL, "--grow", "10m"), "not \"10m\"");
+}
+
 Test(simulate, bad_arguments_are_refused)
 {
     static const struct {
@@ -350,13 +366,13 @@ Test(simulate, bad_arguments_are_refused)
         {"--reclaim", "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0", "--reclaim is up to 16 numbers"},
         {"--price", "1,1", "--price has 2 numbers, --reclaim 4"},
         {"--price", "-1", "--price is up to 16 numbers"},
-        {"--seed", "-1", "--seed is a number"},
-        {"--link", "0", "--link is GB/s, 0.001 to 10000, not \"0\""},
-        {"--network", "0", "--network is GB/s, 0.001 to 10000, not \"0\""},
-        {"--storage", "-1", "--storage is GB/s, 0 (no limit) to 10000"},
-        {"--latency", "3601", "--latency is seconds, 0 to 3600"},
-        {"--notice", "x", "--notice is seconds"},
-        {"--grow", "101", "--grow is a percentage"},
+        {"--seed", "-1", "--seed must be 0 to 9223372036854775807"},
+        {"--link", "0", "--link must be 0.001 to 10000 GB/s, not \"0\""},
+        {"--network", "0", "--network must be 0.001 to 10000 GB/s, not \"0\""},
+        {"--storage", "-1", "--storage must be 0 to 10000 GB/s"},
+        {"--latency", "3601", "--latency must be 0 to 3600 seconds"},
+        {"--notice", "x", "--notice must be 0 to 86400 seconds"},
+        {"--grow", "101", "--grow must be 0 to 100 percent"},
         {"--devices", "13", "--devices is a number from"},
         {"--set", "budget", "--set is NAME=VALUE"},
         {"--set", "nothing=1", "the policy has no setting \"nothing\""},
@@ -375,7 +391,7 @@ Test(simulate, bad_arguments_are_refused)
         expect_refused(RESEAT("simulate", SMALL, cases[i].option, cases[i].value), cases[i].reason);
     for (size_t i = 0; i < sizeof(traces) / sizeof(*traces); i++)
         expect_refused(RESEAT("simulate", traces[i]), "reseat simulate: ");
-    expect_refused(RESEAT("simulate"), "no trace is named");
+    expect_refused(RESEAT("simulate"), "give a trace");
     struct result *result = RESEAT("simulate", "synthetic:devices=0", "--json");
     json_t *object = parse(result->out);
     cr_expect_eq(number(object, "status"), 2);

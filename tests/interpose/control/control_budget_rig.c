@@ -159,7 +159,7 @@ static void hear(void *data, struct frame *frame)
     struct sent *one = &sent[sent_count++];
     *one = (struct sent){.fields = map->via.map.size,
                          .id = field_u64(map, "id", UINT64_MAX),
-                         .vdev = field_u64(map, "seat", UINT64_MAX),
+                         .vdev = field_u64(map, "vdev", UINT64_MAX),
                          .bytes = field_u64(map, "bytes", UINT64_MAX),
                          .total = field_u64(map, "total", UINT64_MAX),
                          .least = field_u64(map, "least", UINT64_MAX),
@@ -228,7 +228,7 @@ void tell(const char *type, uint64_t vdev, uint64_t bytes)
 {
     struct frame frame;
     frame_init(&frame, type);
-    frame_u64(&frame, "seat", vdev);
+    frame_u64(&frame, "vdev", vdev);
     frame_u64(&frame, "bytes", bytes);
     take(&frame);
 }

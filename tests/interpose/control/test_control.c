@@ -199,7 +199,7 @@ static void expect_status(struct talk *talk, bool seeks, const char *device)
         const msgpack_object *vdevs;
         struct message message;
         hear(talk, &message);
-        if (field_array(&message.root, "seats", &vdevs) == 1 &&
+        if (field_array(&message.root, "vdevs", &vdevs) == 1 &&
             field_is(&message.root, "type", MSG_STATUS)) {
             is = field_bool(field_get(&message.root, "protect"), "seeks", !seeks) == seeks &&
                  field_string(&vdevs[0], "device", said, sizeof(said)) && strcmp(said, text) == 0;

@@ -241,7 +241,7 @@ Test(control_budget, grants_are_the_vdevs_they_name)
     tell(MSG_GRANT, PROTOCOL_VDEVS_MAX, MIB);
     tell(MSG_GRANT, UINT32_MAX + 3ull, MIB);
     frame_init(&frame, MSG_GRANT);
-    frame_u64(&frame, "seat", 1);
+    frame_u64(&frame, "vdev", 1);
     frame_string(&frame, "bytes", "all");
     take(&frame);
     frame_init(&frame, MSG_GRANT);
@@ -278,7 +278,7 @@ Test(control_budget, a_shrink_that_says_nothing_takes_nothing)
     welcome(NULL, 0);
     budget_vdevs[0].granted = budget_vdevs[1].granted = 10 * MIB;
     frame_init(&frame, MSG_SHRINK);
-    frame_u64(&frame, "seat", 1);
+    frame_u64(&frame, "vdev", 1);
     take(&frame);
     sem_wait(&budget_woken);
     frame_init(&frame, MSG_SHRINK);
@@ -286,7 +286,7 @@ Test(control_budget, a_shrink_that_says_nothing_takes_nothing)
     take(&frame);
     tell(MSG_SHRINK, PROTOCOL_VDEVS_MAX, 0);
     tell(MSG_SHRINK, UINT32_MAX + 1ull, 0);
-    cr_assert_eq(budget_threads, 1, "of no seat");
+    cr_assert_eq(budget_threads, 1, "of no virtual device");
     cr_assert_eq(serve(), 1);
     expect_return(0, 1, 0);
     cr_assert_eq(budget_vdevs[0].granted + budget_vdevs[1].granted, 20 * MIB);
@@ -332,7 +332,7 @@ Test(control_budget, slack_is_given_back_now_and_then)
     budget_vdevs[3].slack = 5 * MIB;
     for (unsigned i = 1; i < TURNS; i++)
         cr_assert_eq(serve(), 0);
-    cr_assert_eq(budget_slack_looks, 0, "it costs a look at the seats");
+    cr_assert_eq(budget_slack_looks, 0, "it costs a look at the virtual devices");
     budget_vdevs[3].granted = 2 * MIB;
     shrink(3, 0);
     cr_assert_eq(serve(), 2);
