@@ -7,10 +7,10 @@
 
 #include "state/base/log.h"
 
-static int devinfo_compare_param(const void *key, const void *row)
+/* Of a parameter, and of a value: both begin with the name. */
+static int devinfo_compare(const void *key, const void *row)
 {
-    cl_device_info name = *(const cl_device_info *)key;
-    cl_device_info other = ((const struct devinfo_param *)row)->name;
+    cl_device_info name = *(const cl_device_info *)key, other = *(const cl_device_info *)row;
 
     return (name > other) - (name < other);
 }
@@ -18,7 +18,7 @@ static int devinfo_compare_param(const void *key, const void *row)
 const struct devinfo_param *devinfo_param_find(cl_device_info name)
 {
     return bsearch(&name, devinfo_params, devinfo_param_count, sizeof(devinfo_params[0]),
-                   devinfo_compare_param);
+                   devinfo_compare);
 }
 
 /* One answer; 0 with no bytes where the device refuses it. */
@@ -175,20 +175,11 @@ void devinfo_finish(struct devinfo *info)
     *info = (struct devinfo){0};
 }
 
-static int devinfo_compare_value(const void *key, const void *row)
-{
-    cl_device_info name = *(const cl_device_info *)key;
-    cl_device_info other = ((const struct devinfo_value *)row)->name;
-
-    return (name > other) - (name < other);
-}
-
 const struct devinfo_value *devinfo_find(const struct devinfo *info, cl_device_info name)
 {
     if (!info->value_count)
         return NULL;
-    return bsearch(&name, info->values, info->value_count, sizeof(*info->values),
-                   devinfo_compare_value);
+    return bsearch(&name, info->values, info->value_count, sizeof(*info->values), devinfo_compare);
 }
 
 size_t devinfo_list_count(const struct devinfo_value *list)
@@ -229,16 +220,21 @@ uint64_t devinfo_scalar(const struct devinfo *info, cl_device_info name, uint64_
     }
 }
 
-void devinfo_group_limits(const struct devinfo *info, struct group_limits *ret_limits)
+size_t devinfo_item_size(const struct devinfo *info, size_t dimension, size_t fallback)
 {
     const struct devinfo_value *sizes = devinfo_find(info, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    size_t size = fallback;
+
+    if (sizes && sizes->size >= (dimension + 1) * sizeof(size))
+        memcpy(&size, sizes->bytes + dimension * sizeof(size), sizeof(size));
+    return size;
+}
+
+void devinfo_group_limits(const struct devinfo *info, struct group_limits *ret_limits)
+{
     atomic_store(&ret_limits->items, devinfo_scalar(info, CL_DEVICE_MAX_WORK_GROUP_SIZE, SIZE_MAX));
-    for (size_t i = 0; i < ARRAY_SIZE(ret_limits->sizes); i++) {
-        size_t size = SIZE_MAX;
-        if (sizes && sizes->size >= (i + 1) * sizeof(size))
-            memcpy(&size, sizes->bytes + i * sizeof(size), sizeof(size));
-        atomic_store(&ret_limits->sizes[i], size);
-    }
+    for (size_t i = 0; i < ARRAY_SIZE(ret_limits->sizes); i++)
+        atomic_store(&ret_limits->sizes[i], devinfo_item_size(info, i, SIZE_MAX));
 }
 
 const char *devinfo_string(const struct devinfo *info, cl_device_info name)
@@ -269,12 +265,23 @@ bool devinfo_has_extension(const struct devinfo *info, const char *extension)
     return devinfo_names_have(devinfo_string(info, CL_DEVICE_EXTENSIONS), extension);
 }
 
-cl_version devinfo_version(const struct devinfo *info)
+static cl_version devinfo_read_version(const char *text, const char *prefix)
 {
+    size_t length = strlen(prefix);
     unsigned major, minor;
 
-    if (sscanf(devinfo_string(info, CL_DEVICE_VERSION), "OpenCL %3u.%3u", &major, &minor) != 2 ||
-        !major)
+    if (strncmp(text, prefix, length) != 0 ||
+        sscanf(text + length, "%3u.%3u", &major, &minor) != 2 || !major)
         return CL_MAKE_VERSION(1, 0, 0);
     return CL_MAKE_VERSION(major, minor, 0);
+}
+
+cl_version devinfo_version(const struct devinfo *info)
+{
+    return devinfo_read_version(devinfo_string(info, CL_DEVICE_VERSION), "OpenCL ");
+}
+
+cl_version devinfo_c_version(const struct devinfo *info)
+{
+    return devinfo_read_version(devinfo_string(info, CL_DEVICE_OPENCL_C_VERSION), "OpenCL C ");
 }

@@ -115,6 +115,10 @@ bool devinfo_has_extension(const struct devinfo *info, const char *extension);
 bool devinfo_names_have(const char *names, const char *name);
 /** CL_DEVICE_VERSION as CL_MAKE_VERSION(major, minor, 0); 1.0 where it cannot be read. */
 cl_version devinfo_version(const struct devinfo *info);
+/** CL_DEVICE_OPENCL_C_VERSION, likewise. */
+cl_version devinfo_c_version(const struct devinfo *info);
+/** One of CL_DEVICE_MAX_WORK_ITEM_SIZES, or @fallback where the device does not say it. */
+size_t devinfo_item_size(const struct devinfo *info, size_t dimension, size_t fallback);
 
 /** How large a work-group may be: what one is told of a device, or what the device takes. */
 struct group_limits {

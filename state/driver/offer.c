@@ -1,8 +1,5 @@
 #include "state/driver/offer.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static uint64_t offer_number(const struct devinfo *info, cl_device_info name)
 {
     return devinfo_scalar(info, name, 0);
@@ -12,12 +9,8 @@ static uint64_t offer_number(const struct devinfo *info, cl_device_info name)
 static cl_version offer_latest_c(const struct devinfo *info)
 {
     const struct devinfo_value *all = devinfo_find(info, CL_DEVICE_OPENCL_C_ALL_VERSIONS);
-    cl_version latest = CL_MAKE_VERSION(1, 0, 0);
-    unsigned major, minor;
+    cl_version latest = devinfo_c_version(info);
 
-    if (sscanf(devinfo_string(info, CL_DEVICE_OPENCL_C_VERSION), "OpenCL C %3u.%3u", &major,
-               &minor) == 2)
-        latest = CL_MAKE_VERSION(major, minor, 0);
     for (size_t i = 0; i < devinfo_list_count(all); i++) {
         cl_version version = devinfo_list_entry(all, i).version;
 
@@ -61,7 +54,6 @@ static void offer_abilities(const struct devinfo *info, struct plan_use *limits)
 
 void offer_from_devinfo(const struct devinfo *info, struct plan_offer *ret_offer)
 {
-    const struct devinfo_value *sizes = devinfo_find(info, CL_DEVICE_MAX_WORK_ITEM_SIZES);
     struct plan_offer offer = {
         .limits =
             {
@@ -81,12 +73,8 @@ void offer_from_devinfo(const struct devinfo *info, struct plan_offer *ret_offer
         .name = devinfo_string(info, CL_DEVICE_NAME),
     };
 
-    for (size_t i = 0; sizes && i < 3 && (i + 1) * sizeof(size_t) <= sizes->size; i++) {
-        size_t size;
-
-        memcpy(&size, sizes->bytes + i * sizeof(size), sizeof(size));
-        offer.limits.work_item_sizes[i] = size;
-    }
+    for (size_t i = 0; i < 3; i++)
+        offer.limits.work_item_sizes[i] = devinfo_item_size(info, i, 0);
     offer_images(info, &offer.limits);
     offer_abilities(info, &offer.limits);
     *ret_offer = offer;

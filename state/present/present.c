@@ -8,7 +8,6 @@
 #include "state/base/cleanup.h"
 #include "state/opencl/info.h"
 #include "state/present/common_answers.h"
-#include "state/present/prologue.h"
 #include "state/present/proposal.h"
 #include "state/present/reply.h"
 
@@ -26,17 +25,6 @@ static cl_version present_carried_version(cl_version version)
     if (version >= VERSION_3)
         return VERSION_3;
     return version >= VERSION_2 ? VERSION_1_2 : version;
-}
-
-static cl_version present_c_version(const struct devinfo *device)
-{
-    unsigned major, minor;
-
-    if (sscanf(devinfo_string(device, CL_DEVICE_OPENCL_C_VERSION), "OpenCL C %3u.%3u", &major,
-               &minor) == 2 &&
-        major)
-        return CL_MAKE_VERSION(major, minor, 0);
-    return CL_MAKE_VERSION(1, 0, 0);
 }
 
 /* 3.0 is only told where every query that it requires has an answer. */
@@ -83,7 +71,7 @@ static void present_proposal_versions(struct proposal *proposal)
     proposal->c_version = VERSION_1_2;
     for (size_t i = 0; i < common->count; i++) {
         cl_version version = present_device_version(common->devices[i], &because);
-        cl_version c = present_c_version(common->devices[i]);
+        cl_version c = devinfo_c_version(common->devices[i]);
 
         differ = differ || version != first;
         if (i == 0 || version < proposal->version)
@@ -257,7 +245,7 @@ static int present_write_strings(struct proposal *proposal, bool native, cl_devi
         {CL_DEVICE_PROFILE, present_profile_name(proposal), false,
          "full where every device has it"},
         {CL_DEVICE_VERSION, version, devinfo_version(first) == proposal->version, NULL},
-        {CL_DEVICE_OPENCL_C_VERSION, c, present_c_version(first) == proposal->c_version,
+        {CL_DEVICE_OPENCL_C_VERSION, c, devinfo_c_version(first) == proposal->c_version,
          "a later one is only told where all of its features are"},
     };
 
@@ -485,7 +473,7 @@ int present_explain(const struct devinfo *const *devices, size_t count,
     if (!err)
         err = present_platform_write(&proposal, &platform);
     if (!err)
-        err = prologue_text(&proposal, &prologue);
+        err = proposal_prologue(&proposal, &prologue);
     if (!err)
         present_name_all_devices(proposal.common.reasons, place, proposal.common.count,
                                  terms->profile);

@@ -32,7 +32,7 @@ struct present {
     struct devinfo device;   /**< Answers of clGetDeviceInfo, and image formats. */
     struct devinfo platform; /**< Answers of clGetPlatformInfo. */
     cl_version version;      /**< Of both, as CL_MAKE_VERSION. */
-    char *prologue;          /**< Goes before every source: see prologue_text. */
+    char *prologue;          /**< Goes before every source: see proposal_prologue. */
 };
 
 /**

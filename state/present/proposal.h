@@ -35,4 +35,14 @@ bool proposal_is_embedded(const struct proposal *proposal);
 bool proposal_has_extension(const struct proposal *proposal, const char *name);
 bool proposal_has_feature(const struct proposal *proposal, const char *name);
 
+/**
+ * OpenCL C to put before every source, so that macros say what the answers say (6.2.1, 6.10): a
+ * compiler defines those of its own device, and a program that used what only that device has could
+ * not move.
+ *
+ * @ret_text  The caller's (free()); "" where there is nothing to hide. It ends with a #line, so
+ * that lines keep their numbers. Returns 0 or -ENOMEM. Pure.
+ */
+MUST_CHECK int proposal_prologue(const struct proposal *proposal, char **ret_text);
+
 #endif

@@ -366,10 +366,8 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
                  kernel->name, (unsigned long long)used, name, group);
         return false;
     }
-    const struct devinfo_value *sizes = devinfo_find(info, CL_DEVICE_MAX_WORK_ITEM_SIZES);
-    for (unsigned i = 0; sizes && i < 3 && (i + 1) * sizeof(size_t) <= sizes->size; i++) {
-        size_t most;
-        memcpy(&most, sizes->bytes + i * sizeof(most), sizeof(most));
+    for (unsigned i = 0; i < 3; i++) {
+        size_t most = devinfo_item_size(info, i, SIZE_MAX);
         used = atomic_load(&details->marks.item_sizes[i]);
         if (used > most) {
             snprintf(ret_reason, reason_size,
