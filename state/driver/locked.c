@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include "state/base/threads/fork.h"
-#include "state/driver/locked_calls.h"
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static const cl_icd_dispatch *locked; /* Whose calls the table has; or NULL. Under the lock. */

@@ -16,4 +16,10 @@
  */
 const cl_icd_dispatch *locked_calls(const cl_icd_dispatch *own);
 
+/** Between these two, no other thread is in the driver; who is may enter again. */
+void locked_enter(void);
+void locked_leave(void);
+/** Generated: calls of @driver, each between the two; those that it lacks are left as they are. */
+void locked_fill(const cl_icd_dispatch *driver, cl_icd_dispatch *ret_table);
+
 #endif

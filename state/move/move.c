@@ -22,7 +22,7 @@
 #include "state/move/stored.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
-#include "state/program/program_library.h"
+#include "state/program/program.h"
 
 /* A program that never stops making contexts or building: give up rather than chase it. */
 #define ATTEMPTS 10

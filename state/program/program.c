@@ -9,10 +9,10 @@
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
+#include "state/program/kernel_traits.h"
 #include "state/program/pace.h"
 #include "state/program/program_cut.h"
 #include "state/program/program_priv.h"
-#include "state/program/variables.h"
 
 cl_int program_error(int err)
 {

@@ -159,6 +159,15 @@ MUST_CHECK int program_container(struct program *program, cl_uint vdev, unsigned
  */
 void program_keep_binary(struct program *program, cl_uint vdev);
 
+/**
+ * Can all programs in contexts of @vdev be made on @device? False where it has no compiler and the
+ * library of binaries lacks one of them. A mover, in PLAN; blocks on the disk.
+ *
+ * @ret_kernels  The names of that one's kernels, cut where @size is short; only of meaning then.
+ */
+bool program_library_serves(const struct vdev *vdev, const struct device *device, char *ret_kernels,
+                            size_t size);
+
 /** OpenCL C that drivers get before every source; the program never sees it. Static or "": set
  *  before the first program is made. */
 extern const char *program_prologue;

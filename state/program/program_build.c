@@ -62,23 +62,6 @@ static cl_int program_build_at(const struct program_job *job, const struct progr
 }
 
 /*
- * A program that came from a container was built when it was created, so that a device which cannot
- * is refused there. What was only compiled is linked now, into a real program of its own.
- */
-static cl_int program_build_container(struct program_job *job, const struct program_site *site,
-                                      unsigned s, cl_program *real, struct program_outcome *outcome)
-{
-    cl_program made = NULL;
-    if (recipe_binary_type(job->program->details->base) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE &&
-        *real)
-        return CL_SUCCESS;
-    cl_int error = recipe_follow(job->recipe, site->residence, &made, outcome);
-    if (error == CL_SUCCESS)
-        *real = job->replaced[s] = made;
-    return error == CL_LINK_PROGRAM_FAILURE ? CL_BUILD_PROGRAM_FAILURE : error;
-}
-
-/*
  * A new real program takes the old one's part: where the old one was built before, of which some
  * drivers go on to name the kernels, where the driver refuses because kernels of its program live
  * (not the program's, which has none, but ones that a mover or a command in flight still keeps),
@@ -93,6 +76,20 @@ static cl_int program_build_anew(struct program_job *job, const struct program_s
     if (error == CL_SUCCESS)
         *real = job->replaced[s] = made;
     return error;
+}
+
+/*
+ * A program that came from a container was built when it was created, so that a device which cannot
+ * is refused there. What was only compiled is linked now, into a real program of its own.
+ */
+static cl_int program_build_container(struct program_job *job, const struct program_site *site,
+                                      unsigned s, cl_program *real, struct program_outcome *outcome)
+{
+    if (recipe_binary_type(job->program->details->base) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE &&
+        *real)
+        return CL_SUCCESS;
+    cl_int error = program_build_anew(job, site, s, real, outcome);
+    return error == CL_LINK_PROGRAM_FAILURE ? CL_BUILD_PROGRAM_FAILURE : error;
 }
 
 /*

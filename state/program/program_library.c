@@ -6,7 +6,6 @@
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/program/program_library.h"
 #include "state/program/program_priv.h"
 
 /*

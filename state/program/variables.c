@@ -1,4 +1,4 @@
-#include "state/program/variables.h"
+#include "state/program/kernel_traits.h"
 
 #include <ctype.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "state/program/variables.h"
+#include "state/program/kernel_traits.h"
 
 /* Which programs have variables that live as long as they do. */
 
