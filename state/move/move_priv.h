@@ -95,7 +95,7 @@ void move_end_phase(struct move *move); /**< The last one. */
 void move_tell(struct move *move);
 
 /*
- * move_walk.c: what a move does with objects is up to their classes.
+ * move_undo.c, too: what a move does with objects is up to their classes.
  */
 
 /** A walk over the objects of the moving contexts in the order of their types, or back: what is
