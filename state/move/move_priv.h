@@ -203,8 +203,8 @@ MUST_CHECK int move_rest(struct move *move);
  * move_lost.c: moves from a device that is lost.
  */
 
-/** Where the move's bytes are read: `from`, but host memory where that is lost. */
-uint8_t move_source(const struct move_context *entry);
+/** Where bytes that are at @from are read: there, or in host memory if that residence is lost. */
+uint8_t move_source(const struct move_context *entry, uint8_t from);
 /** 0, or -EPERM with the reason written: the latest bytes of some object were on the lost device
  *  of the virtual device alone. Not with a table locked. */
 MUST_CHECK int move_check_survivors(struct move *move);

@@ -99,13 +99,20 @@ bool lost_may_say(cl_int error)
     return error != CL_SUCCESS && lost_is_suspicious(error);
 }
 
+static bool lost_has_vdev(const struct context *context, const struct vdev *vdev)
+{
+    bool has = false;
+    for (cl_uint i = 0; i < context->vdev_count; i++)
+        has = has || context->vdevs[i] == vdev;
+    return has;
+}
+
 /* One that lives there, held; or NULL. */
 static struct context *lost_context_of(const struct vdev *vdev)
 {
     uintptr_t cursor = 0;
     struct context *context;
-    while ((context = object_next(OBJECT_CONTEXT, &cursor)) &&
-           context_vdev_index(context, vdev) < 0)
+    while ((context = object_next(OBJECT_CONTEXT, &cursor)) && !lost_has_vdev(context, vdev))
         object_unhold(context);
     return context;
 }
