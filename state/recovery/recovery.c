@@ -137,12 +137,12 @@ static void recovery_open(void)
         recovery_trace_notice();
 }
 
-/* Its move is over. Unless it recovered the program another one is tried. */
+/* Its move is over. Unless it recovered the program another one is tried, or protection is off. */
 static void recovery_close(void)
 {
     pthread_mutex_lock(&machine.lock);
     if (recovery_is_movers(recovery_state()))
-        recovery_enter(RECOVERY_CHOOSING);
+        recovery_enter(machine.running ? RECOVERY_CHOOSING : RECOVERY_RUNNING);
     pthread_mutex_unlock(&machine.lock);
 }
 
