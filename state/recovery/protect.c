@@ -157,7 +157,7 @@ static bool protect_await_snapshots(void)
     pthread_mutex_lock(&state.lock);
     bool waits = state.under_way != 0;
     while (state.under_way != 0)
-        pthread_cond_wait(&state.changed, &state.lock);
+        (void)clock_wait(&state.changed, &state.lock, 0);
     pthread_mutex_unlock(&state.lock);
     return waits;
 }

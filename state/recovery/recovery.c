@@ -239,7 +239,7 @@ static bool recovery_await_replacement(void)
         machine.replace = true;
         pthread_cond_broadcast(&machine.changed);
         while (machine.replace && machine.running)
-            pthread_cond_wait(&machine.changed, &machine.lock);
+            (void)clock_wait(&machine.changed, &machine.lock, 0);
         replaced = !machine.replace && machine.replaced;
         machine.replace = false;
     }
@@ -451,7 +451,7 @@ void recovery_await_end(void)
     pthread_mutex_lock(&machine.lock);
     pthread_cond_broadcast(&machine.changed);
     while (machine.running)
-        pthread_cond_wait(&machine.changed, &machine.lock);
+        (void)clock_wait(&machine.changed, &machine.lock, 0);
     pthread_mutex_unlock(&machine.lock);
 }
 
