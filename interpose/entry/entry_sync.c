@@ -5,17 +5,6 @@
 
 /* Commands that only order others (5.10). They use no object: a struct command is all of them. */
 
-static cl_int entry_sync_marker_issue(struct command *command, struct residence *residence,
-                                      uint8_t residence_index, cl_command_queue queue,
-                                      cl_uint waits, const cl_event *wait_list, cl_event *ret_event)
-{
-    (void)command, (void)residence_index;
-    if (LIKELY(residence->cl->clEnqueueMarkerWithWaitList))
-        return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
-    return waits == 0 && ret_event ? residence->cl->clEnqueueMarker(queue, ret_event)
-                                   : CL_INVALID_OPERATION;
-}
-
 static cl_int entry_sync_barrier_issue(struct command *command, struct residence *residence,
                                        uint8_t residence_index, cl_command_queue queue,
                                        cl_uint waits, const cl_event *wait_list,
@@ -27,23 +16,12 @@ static cl_int entry_sync_barrier_issue(struct command *command, struct residence
     return waits == 0 && !ret_event ? residence->cl->clEnqueueBarrier(queue) : CL_INVALID_OPERATION;
 }
 
-static cl_int entry_sync_nothing_to_hold(struct command *command)
-{
-    (void)command;
-    return CL_SUCCESS;
-}
-
-static void entry_sync_nothing_to_drop(struct command *command)
-{
-    (void)command;
-}
-
 /* A marker for the driver, which with an empty list waits for all before it: that only makes an
  * empty command later than it could be. */
 #define EMPTY(command_type)                                                                        \
     {                                                                                              \
-        .type = command_type, .size = sizeof(struct command), .issue = entry_sync_marker_issue,    \
-        .defer = entry_sync_nothing_to_hold, .drop = entry_sync_nothing_to_drop                    \
+        .type = command_type, .size = sizeof(struct command), .issue = command_marker_issue,       \
+        .defer = command_nothing_to_hold, .drop = command_nothing_to_drop                          \
     }
 static const struct command_ops empty_ops[] = {
     EMPTY(CL_COMMAND_NDRANGE_KERNEL),
@@ -54,9 +32,9 @@ static const struct command_ops empty_ops[] = {
 static const struct command_ops marker_ops = {
     .type = CL_COMMAND_MARKER,
     .size = sizeof(struct command),
-    .issue = entry_sync_marker_issue,
-    .defer = entry_sync_nothing_to_hold,
-    .drop = entry_sync_nothing_to_drop,
+    .issue = command_marker_issue,
+    .defer = command_nothing_to_hold,
+    .drop = command_nothing_to_drop,
     .waits_for_all = true,
 };
 
@@ -64,8 +42,8 @@ static const struct command_ops barrier_ops = {
     .type = CL_COMMAND_BARRIER,
     .size = sizeof(struct command),
     .issue = entry_sync_barrier_issue,
-    .defer = entry_sync_nothing_to_hold,
-    .drop = entry_sync_nothing_to_drop,
+    .defer = command_nothing_to_hold,
+    .drop = command_nothing_to_drop,
     .waits_for_all = true,
     .blocks_later = true,
 };

@@ -7,7 +7,6 @@
 #include "state/base/threads/long_lock.h"
 #include "state/budget/budget.h"
 #include "state/command/parts.h"
-#include "state/command/residency_token.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/object/lost.h"

@@ -6,7 +6,6 @@
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/work.h"
-#include "state/command/residency_token.h"
 #include "state/program/kernel.h"
 
 /* What was granted beyond what is held is kept up to this, so that a program which makes and

@@ -154,7 +154,7 @@ struct command {
     cl_int shortage; /**< The driver, given it, said that there is no room. */
     uint8_t spills;  /**< How often it was told to go on by spilling, when it had asked for room. */
     uint8_t squeezes;         /**< How often: each has more spilled; the last asks the policy. */
-    uint64_t residency_token; /**< Of residency_token.h; 0: none. */
+    uint64_t residency_token; /**< That it holds; 0: none. */
     /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
      *  (0 at first) on, NULL past the last. */
     struct memory *(*more)(const struct command *command, unsigned *cursor, bool *ret_writes);
@@ -192,6 +192,14 @@ static inline void command_init(struct command *command, const struct command_op
  */
 cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
                    cl_event *ret_event);
+
+/** command_ops of a command that is a marker for its driver: issue, and, of a command that names no
+ *  object and nothing of the program's, defer and drop. */
+cl_int command_marker_issue(struct command *command, struct residence *residence,
+                            uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                            const cl_event *wait_list, cl_event *ret_event);
+cl_int command_nothing_to_hold(struct command *command);
+void command_nothing_to_drop(struct command *command);
 
 /** The same for a command that is given in pieces. Does not block on the device. */
 cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_event *wait_list,
@@ -271,5 +279,22 @@ bool defer_any(void);
 void defer_wait_queue(struct queue *queue);
 /** Wait until @event is no longer DEFERRED. Outside the gate. */
 void defer_wait_event(struct event *event);
+
+/*
+ * The residency token: while a thread has room made for a command, no other command may have that
+ * command's objects spilled again, until it was given to the driver. A move releases the token.
+ *
+ * It belongs to a command, not to a thread: a deferred command may be given to the driver by
+ * another thread than the one that had its objects brought.
+ */
+
+/** Blocks; outside the gate. */
+void residency_token_take(struct command *command);
+bool residency_token_has(const struct command *command);
+void residency_token_release(struct command *command);
+/** The serial number of the token that is held now; 0: none is. */
+uint64_t residency_token_current(void);
+/** Release the token with that number, if it is still held. Any thread. */
+void residency_token_release_of(uint64_t serial);
 
 #endif

@@ -9,7 +9,6 @@
 #include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
-#include "state/command/residency_token.h"
 #include "state/command/traced.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"

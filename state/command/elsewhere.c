@@ -25,20 +25,12 @@ bool elsewhere_can(const struct command *command, uint8_t residence_index)
            !command->queue->context->at[residence_index]->runs_in_caller;
 }
 
-static cl_int elsewhere_mark_issue(struct command *command, struct residence *residence,
-                                   uint8_t residence_index, cl_command_queue queue, cl_uint waits,
-                                   const cl_event *wait_list, cl_event *ret_event)
-{
-    (void)command, (void)residence_index;
-    return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
-}
-
 struct event *elsewhere_mark(const struct command *command, struct residence *residence,
                              uint8_t residence_index, cl_uint waits, struct event *const *wait_list,
                              uint64_t since)
 {
     static const struct command_ops ops = {.type = CL_COMMAND_MARKER,
-                                           .issue = elsewhere_mark_issue};
+                                           .issue = command_marker_issue};
     struct queue *queue = command->queue;
     struct command mark;
     cl_event real;

@@ -21,32 +21,13 @@ struct release {
     void *pointers[];
 };
 
-static cl_int svm_free_step_issue(struct command *command, struct residence *residence,
-                                  uint8_t residence_index, cl_command_queue queue, cl_uint waits,
-                                  const cl_event *wait_list, cl_event *ret_event)
-{
-    (void)command, (void)residence_index;
-    return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
-}
-
-static cl_int svm_free_nothing_to_hold(struct command *command)
-{
-    (void)command;
-    return CL_SUCCESS;
-}
-
-static void svm_free_nothing_to_drop(struct command *command)
-{
-    (void)command;
-}
-
 static const struct command_ops step_ops = {
     .type = CL_COMMAND_SVM_FREE,
     .size = sizeof(struct command),
-    .issue = svm_free_step_issue,
-    .defer = svm_free_nothing_to_hold,
+    .issue = command_marker_issue,
+    .defer = command_nothing_to_hold,
     .unrepeatable = "it has shared virtual memory",
-    .drop = svm_free_nothing_to_drop,
+    .drop = command_nothing_to_drop,
 };
 
 static void svm_free_release_free(struct release *release)

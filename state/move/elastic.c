@@ -33,11 +33,6 @@ static bool running, awake;
 
 static _Atomic size_t member_count; /* changed under the lock */
 
-size_t elastic_count(void)
-{
-    return atomic_load(&member_count);
-}
-
 /* Under the lock. */
 static bool elastic_is_member(const struct device_key *key)
 {
@@ -170,7 +165,7 @@ static int elastic_spread_launch(struct vdev *vdev)
         request.again = error == 0;
         work_end();
         move_unlock();
-    } while ((error == 0 || error == -EINTR) && elastic_count() != 0 && !work_is_over());
+    } while ((error == 0 || error == -EINTR) && atomic_load(&member_count) != 0 && !work_is_over());
     return error;
 }
 
@@ -192,7 +187,7 @@ static void *elastic_thread(void *unused)
         elastic_let_go();
         /* It may have been asked for while the program starts. */
         uint32_t count = __atomic_load_n(&the_vdev_count, __ATOMIC_ACQUIRE);
-        for (uint32_t vdev = 0; vdev < count && elastic_count() != 0; vdev++) {
+        for (uint32_t vdev = 0; vdev < count && atomic_load(&member_count) != 0; vdev++) {
             elastic_make_ready(vdev, false);
             if (elastic_spread_launch(the_vdevs[vdev]) != -ENOTSUP)
                 continue;

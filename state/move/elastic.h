@@ -25,8 +25,6 @@
  * @devices  Copied. The one where the program is does what it does anyway.
  */
 MUST_CHECK int elastic_set(const struct device_key *devices, size_t count);
-/** How many there are. Wait-free. */
-size_t elastic_count(void);
 /** Of upcalls. */
 void elastic_wake(void);
 

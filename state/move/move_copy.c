@@ -102,13 +102,6 @@ static bool move_copy_can_arrive(const struct move_context *entry, const struct 
     return memory->real[entry->to] && !memory_would_write(memory, entry->to);
 }
 
-/* Where bytes of @from are read: what is lost has none. */
-static uint8_t move_copy_readable(const struct move_context *entry, uint8_t from)
-{
-    return from != RESIDENCE_HOST && residence_is_lost(entry->context->at[from]) ? RESIDENCE_HOST
-                                                                                 : from;
-}
-
 /* No virtual device stays at @from, where the move begins, or which the virtual device left on
  * demand before. */
 static bool move_copy_is_left(const struct move_context *entry, uint8_t from)
@@ -175,7 +168,7 @@ static uint64_t move_copy_goes_to_host(const struct move_context *entry,
 static int move_copy_roots_collect(const struct move_context *entry, uint8_t from, counter count,
                                    bool ahead, struct roots *ret_roots)
 {
-    struct roots roots = {.from = move_copy_readable(entry, from)};
+    struct roots roots = {.from = move_source(entry, from)};
     uintptr_t cursor = 0;
     struct memory *memory;
     int error = 0;
@@ -327,7 +320,7 @@ uint64_t move_left(const struct move *move)
             if (move_copy_nothing_ahead(entry, from) ||
                 (move_copy_waits(move, entry) && !move_copy_is_urgent(memory)))
                 continue;
-            from = move_copy_readable(entry, from);
+            from = move_source(entry, from);
             if (move_copy_goes_along(entry, memory, from) != 0)
                 bytes += replica_differing(memory, from, entry->to);
             bytes += move_copy_stays_in_host(entry, memory, from);
@@ -406,7 +399,7 @@ static int move_copy_all(struct move *move, const struct move_context *entry, ui
  * fetched, and what a device has that works in place is in host memory anyway. */
 static int move_copy_urgent(struct move *move, struct move_context *entry)
 {
-    bool healthy = entry->from != RESIDENCE_HOST && move_source(entry) == entry->from;
+    bool healthy = entry->from != RESIDENCE_HOST && move_source(entry, entry->from) == entry->from;
     bool in_place = move_copy_is_in_place(entry->context, entry->from);
     int error = move_copy_group(move, entry, entry->from, entry->to, move_copy_goes_at_once);
     if (error == 0)
@@ -477,7 +470,7 @@ int move_rescue(struct move *move, int error)
     bool lost = false;
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];
-        if (!entry->made || entry->returns || move_source(entry) == entry->from)
+        if (!entry->made || entry->returns || move_source(entry, entry->from) == entry->from)
             continue;
         struct residence *to = entry->context->at[entry->to];
         /* Not for ever: a thread may be inside a call of the lost device's driver. */

@@ -18,11 +18,10 @@
 /* Of so many the reason says which they are. */
 #define NAMED 3
 
-uint8_t move_source(const struct move_context *entry)
+uint8_t move_source(const struct move_context *entry, uint8_t from)
 {
-    return entry->from != RESIDENCE_HOST && residence_is_lost(entry->context->at[entry->from])
-               ? RESIDENCE_HOST
-               : entry->from;
+    bool lost = from != RESIDENCE_HOST && residence_is_lost(entry->context->at[from]);
+    return lost ? RESIDENCE_HOST : from;
 }
 
 /* Its context's residence for @vdev is lost. */

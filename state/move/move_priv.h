@@ -95,7 +95,7 @@ void move_end_phase(struct move *move); /**< The last one. */
 void move_tell(struct move *move);
 
 /*
- * move_walk.c: what a move does with objects is up to their classes.
+ * move_undo.c, too: what a move does with objects is up to their classes.
  */
 
 /** A walk over the objects of the moving contexts in the order of their types, or back: what is
@@ -203,8 +203,8 @@ MUST_CHECK int move_rest(struct move *move);
  * move_lost.c: moves from a device that is lost.
  */
 
-/** Where the move's bytes are read: `from`, but host memory where that is lost. */
-uint8_t move_source(const struct move_context *entry);
+/** Where bytes that are at @from are read: there, or in host memory if that residence is lost. */
+uint8_t move_source(const struct move_context *entry, uint8_t from);
 /** 0, or -EPERM with the reason written: the latest bytes of some object were on the lost device
  *  of the virtual device alone. Not with a table locked. */
 MUST_CHECK int move_check_survivors(struct move *move);

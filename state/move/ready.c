@@ -5,7 +5,7 @@
 #include "state/base/array.h"
 #include "state/object/lost.h"
 
-/* Which places are meant. */
+/* Which of those residences are meant. */
 struct choice {
     const struct device *device; /* NULL: any */
     const struct vdev *vdev;     /* NULL: any */
@@ -21,7 +21,7 @@ static bool ready_is_chosen(const struct context *context, uint8_t residence_ind
            (!choice->lost || residence_is_lost(context->at[residence_index]));
 }
 
-/* At most one place of each context: so does a move. */
+/* At most one residence of each context, as in a move. */
 static void ready_choose(const struct choice *choice, struct move *ret_move)
 {
     uintptr_t cursor = 0;

@@ -4,16 +4,16 @@
 #include "state/move/move_priv.h"
 
 /*
- * Residences made ahead of a move that may come: the context, the programs and the kernels, which
- * are what a move waits for before its bytes. Nobody lives there: to the program, to what it is
- * granted and to its status it is nowhere but where it was. A move to the device takes the
- * residence over, as one that a rollback left, and makes what is missing; one to anywhere else lets
- * go of it. context->ready says which places are such. All of it but that is a mover's: under
- * move_run's lock, with the gate open; but what is built is built without the lock, for several
- * devices at once (move_lock_to_prewarm).
+ * Residences made ahead of a possible move: the context, the programs and the kernels, which are
+ * what takes a move long before it copies bytes. No virtual device is there, so neither the
+ * program, its grant nor its status changes. A move to that device takes the residence over, as it
+ * does one that a rollback left, and makes what is missing; a move to another device releases it.
+ * context->ready has the device of each such residence and is read by anybody; the rest is the
+ * movers', under their lock and with the gate open. Programs are built without that lock, for
+ * several devices at once (move_lock_to_prewarm).
  */
 
-/** Places of a context that stay free of them: for a move, and for what a rollback left. */
+/** Residence indexes of a context that stay free for a move, and for what a rollback left. */
 #define READY_STANDBY 2
 
 /**
@@ -26,10 +26,10 @@ MUST_CHECK int ready_make(struct move *move);
 /** True when the residence was made ahead: it is this move's target now. */
 bool ready_take(struct context *context, uint8_t residence_index);
 
-/** Ask those on @device whether it is still there, and let go of those where it is not. */
+/** Ask @device, where such residences are on it, whether it is lost; then release them. */
 void ready_examine(const struct device *device);
 
-/** Let go of those on @device (NULL: any) in contexts of @vdev (NULL: any). How many there were. */
+/** Release those on @device (NULL: any) in contexts of @vdev (NULL: any). Returns how many. */
 unsigned ready_drop(const struct device *device, const struct vdev *vdev);
 
 #endif

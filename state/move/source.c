@@ -5,10 +5,10 @@
 #include "state/command/command.h"
 #include "state/memory/memory.h"
 
-/* For who looks on: devices, by virtual device. */
-static struct device *_Atomic told[VDEVS][RESIDENCES_MAX];
+/* What source_read reports: devices, by virtual device. */
+static struct device *_Atomic reported[VDEVS][RESIDENCES_MAX];
 
-/* Lost or not. */
+/* @vdev left it on demand; it may be lost by now. */
 static bool source_is_source(const struct context *context, uint8_t residence_index,
                              const struct vdev *vdev)
 {
@@ -61,18 +61,18 @@ void source_tell(const struct vdev *vdev)
                 devices[count++] = context->at[residence_index]->device;
         }
     for (size_t i = 0; i < RESIDENCES_MAX; i++)
-        atomic_store(&told[vdev->index][i], devices[i]);
+        atomic_store(&reported[vdev->index][i], devices[i]);
 }
 
-/* Some virtual device is there, or one before @vdev tells of it. */
-static bool source_is_told(const struct device *device, uint32_t vdev)
+/* A virtual device is on @device, or one before @vdev reports it. */
+static bool source_is_reported(const struct device *device, uint32_t vdev)
 {
     bool is = false;
     for (uint32_t i = 0; i < the_vdev_count; i++)
         is = is || atomic_load(&the_vdevs[i]->device) == device;
     for (uint32_t i = 0; i < vdev; i++)
         for (size_t j = 0; j < RESIDENCES_MAX; j++)
-            is = is || atomic_load(&told[i][j]) == device;
+            is = is || atomic_load(&reported[i][j]) == device;
     return is;
 }
 
@@ -80,10 +80,10 @@ uint32_t source_read(uint32_t vdev, struct source ret_sources[RESIDENCES_MAX])
 {
     uint32_t count = 0;
     for (size_t i = 0; vdev < VDEVS && i < RESIDENCES_MAX; i++) {
-        struct device *device = atomic_load(&told[vdev][i]);
+        struct device *device = atomic_load(&reported[vdev][i]);
         if (device)
             ret_sources[count++] = (struct source){
-                device, source_is_told(device, vdev) ? 0 : atomic_load(&device->budget.held)};
+                device, source_is_reported(device, vdev) ? 0 : atomic_load(&device->budget.held)};
     }
     return count;
 }
@@ -113,7 +113,7 @@ static bool source_is_over_host(const struct context *context, uint8_t residence
     return over_host;
 }
 
-/* What it has has gone to others, or with it. */
+/* Release the memory objects of a residence whose bytes are elsewhere, or lost with it. */
 static void source_vacate(struct context *context, uint8_t residence_index)
 {
     struct residence *residence = context->at[residence_index];
@@ -161,12 +161,12 @@ void source_release_all(const struct vdev *vdev, struct residence **list)
         source_release(vdev, context, list);
 }
 
-/* What is there is nobody's to read in a child, whose drivers are gone. */
+/* A child's drivers are gone: nothing can be read there. */
 static void source_in_child(void)
 {
     for (size_t vdev = 0; vdev < VDEVS; vdev++)
         for (size_t i = 0; i < RESIDENCES_MAX; i++)
-            atomic_store(&told[vdev][i], NULL);
+            atomic_store(&reported[vdev][i], NULL);
 }
 
 FORK_PART = {.rank = FORK_TABLE, .in_child = source_in_child};

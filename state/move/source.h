@@ -10,7 +10,8 @@
  * again.
  */
 
-/** Places of @context that @vdev left on demand and that can be read, as bits. By movers. */
+/** Residence indexes of @context that @vdev left on demand and that can be read, as bits. By
+ * movers. */
 uint32_t source_residences(const struct vdev *vdev, const struct context *context);
 /** True when there is any, in some context. By movers. */
 bool source_any(const struct vdev *vdev);
@@ -25,7 +26,7 @@ struct source {
     struct device *device;
     uint64_t bytes; /**< What the program has there, unless a virtual device of it counts that. */
 };
-/** What source_read says of @vdev from now on. By movers. */
+/** Update what source_read reports of @vdev. By movers. */
 void source_tell(const struct vdev *vdev);
 /** Returns how many there are. Wait-free. */
 uint32_t source_read(uint32_t vdev, struct source ret_sources[RESIDENCES_MAX]);

@@ -33,9 +33,9 @@ static struct {
     pthread_cond_t changed;
     struct protect_settings settings; /* guarded by lock, like all below */
     unsigned under_way; /* snapshots that are made, until the journal before them is let go */
-    uint64_t snapshots, at_ns, begun_ns, tried_ns, downtime_ns, total_ns, paused_ns, since_ns;
-    uint64_t put_off_ns; /* what the last one was expected to take, which was put off; or 0 */
-    int error;           /* of the last snapshot */
+    struct protect_status status;          /* what snapshots change of it */
+    uint64_t begun_ns, tried_ns, total_ns; /* of the last snapshot, like... */
+    int error;                             /* ...this */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static atomic_bool on;
 
@@ -121,13 +121,13 @@ int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_repo
         state.begun_ns = begun;
         state.tried_ns = clock_now_ns();
         state.total_ns = ret_report->total_ns;
-        state.put_off_ns = wanted->most_ns != 0 ? ret_report->expected_ns : 0;
+        state.status.put_off_ns = wanted->most_ns != 0 ? ret_report->expected_ns : 0;
     }
     if (beginning.protects && error == 0) {
-        state.snapshots++;
-        state.at_ns = state.tried_ns;
-        state.downtime_ns = ret_report->downtime_ns;
-        state.paused_ns += ret_report->downtime_ns;
+        state.status.snapshots++;
+        state.status.at_ns = state.tried_ns;
+        state.status.downtime_ns = ret_report->downtime_ns;
+        state.status.paused_ns += ret_report->downtime_ns;
     }
     pthread_mutex_unlock(&state.lock);
     return error;
@@ -157,7 +157,7 @@ static bool protect_await_snapshots(void)
     pthread_mutex_lock(&state.lock);
     bool waits = state.under_way != 0;
     while (state.under_way != 0)
-        pthread_cond_wait(&state.changed, &state.lock);
+        (void)clock_wait(&state.changed, &state.lock, 0);
     pthread_mutex_unlock(&state.lock);
     return waits;
 }
@@ -170,13 +170,13 @@ static bool protect_await_snapshots(void)
  * and a tenth of it for the rest. Under the lock. */
 static uint64_t protect_due_at(bool hurries)
 {
-    uint64_t stopped = state.error == 0 ? state.downtime_ns : 0;
+    uint64_t stopped = state.error == 0 ? state.status.downtime_ns : 0;
     uint64_t cost = hurries ? state.total_ns : stopped + state.total_ns / 10;
     uint64_t least = (uint64_t)((double)cost / (hurries ? HASTE : PROTECT_BUDGET));
     uint64_t interval = hurries ? RETRY_NS : state.settings.interval_ns;
     if (state.tried_ns == 0)
         return 0;
-    if (state.error != 0 && state.put_off_ns == 0)
+    if (state.error != 0 && state.status.put_off_ns == 0)
         return state.tried_ns + FAILED_NS;
     return state.begun_ns + (interval > least ? interval : least);
 }
@@ -228,7 +228,8 @@ bool protect_relieve(bool anyway)
  * long. Under the lock. */
 static uint64_t protect_most_now(void)
 {
-    uint64_t since = state.at_ns > state.since_ns ? state.at_ns : state.since_ns;
+    uint64_t since =
+        state.status.at_ns > state.status.since_ns ? state.status.at_ns : state.status.since_ns;
     uint64_t most = (uint64_t)((double)(clock_now_ns() - since) * PROTECT_BUDGET);
     return most > PROTECT_PAUSE_NS ? most : PROTECT_PAUSE_NS;
 }
@@ -256,7 +257,7 @@ static bool protect_is_due(uint64_t *ret_most_ns)
     pthread_mutex_lock(&state.lock);
     bool hurries = journal_broken() || (double)bytes > NEARLY * (double)state.settings.bytes;
     bool due = (hurries || count != 0) && clock_now_ns() >= protect_due_at(hurries);
-    bool in_time = due && state.put_off_ns == 0;
+    bool in_time = due && state.status.put_off_ns == 0;
     bool for_ends = !in_time && count != 0 && clock_now_ns() >= protect_due_for_ends();
     *ret_most_ns = hurries ? 0 : protect_most_now();
     pthread_mutex_unlock(&state.lock);
@@ -264,14 +265,6 @@ static bool protect_is_due(uint64_t *ret_most_ns)
         return due;
     *ret_most_ns = 0;
     return true;
-}
-
-static bool protect_has_snapshot(void)
-{
-    pthread_mutex_lock(&state.lock);
-    bool has = state.snapshots != 0;
-    pthread_mutex_unlock(&state.lock);
-    return has;
 }
 
 /* A driver's process that dies is what a snapshot is there for: the next one is not waited for. */
@@ -287,7 +280,10 @@ void protect_make_if_due(void)
     uint64_t most_ns;
     if (the_vdev_count == 1 && object_count(OBJECT_CONTEXT) != 0 && protect_is_due(&most_ns))
         (void)protect_make(most_ns);
-    if (protect_has_snapshot())
+    pthread_mutex_lock(&state.lock);
+    bool has_snapshot = state.status.snapshots != 0;
+    pthread_mutex_unlock(&state.lock);
+    if (has_snapshot)
         protect_keep_standby(true);
 }
 
@@ -301,8 +297,8 @@ int protect_begin(const struct protect_settings *settings)
         state.settings.bytes = PROTECT_BYTES;
     atomic_store(&journal_limit, state.settings.bytes);
     if (!atomic_exchange(&on, true)) {
-        state.paused_ns = 0;
-        state.since_ns = clock_now_ns();
+        state.status.paused_ns = 0;
+        state.status.since_ns = clock_now_ns();
     }
     pthread_mutex_unlock(&state.lock);
     int error = recovery_start(settings->keys, settings->key_count);
@@ -329,21 +325,16 @@ void protect_end(void)
 
 void protect_read(struct protect_status *ret_status)
 {
+    pthread_mutex_lock(&state.lock);
+    *ret_status = state.status;
+    pthread_mutex_unlock(&state.lock);
     ret_status->on = atomic_load(&on);
     ret_status->broken = protect_refusal();
     ret_status->recovery = recovery_state();
-    journal_size(&ret_status->commands, &ret_status->bytes);
-    ret_status->snapshot_bytes = snapshot_bytes();
-    ret_status->differences = replay_differences();
     ret_status->recoveries = recovery_count();
-    pthread_mutex_lock(&state.lock);
-    ret_status->snapshots = state.snapshots;
-    ret_status->at_ns = state.at_ns;
-    ret_status->downtime_ns = state.downtime_ns;
-    ret_status->paused_ns = state.paused_ns;
-    ret_status->since_ns = state.since_ns;
-    ret_status->put_off_ns = state.put_off_ns;
-    pthread_mutex_unlock(&state.lock);
+    ret_status->differences = replay_differences();
+    ret_status->snapshot_bytes = snapshot_bytes();
+    journal_size(&ret_status->commands, &ret_status->bytes);
 }
 
 /* The parent's thread is not here: a child is protected when it says so. */

@@ -137,12 +137,12 @@ static void recovery_open(void)
         recovery_trace_notice();
 }
 
-/* Its move is over. Unless it recovered the program another one is tried. */
+/* Its move is over. Unless it recovered the program another one is tried, or protection is off. */
 static void recovery_close(void)
 {
     pthread_mutex_lock(&machine.lock);
     if (recovery_is_movers(recovery_state()))
-        recovery_enter(RECOVERY_CHOOSING);
+        recovery_enter(machine.running ? RECOVERY_CHOOSING : RECOVERY_RUNNING);
     pthread_mutex_unlock(&machine.lock);
 }
 
@@ -239,7 +239,7 @@ static bool recovery_await_replacement(void)
         machine.replace = true;
         pthread_cond_broadcast(&machine.changed);
         while (machine.replace && machine.running)
-            pthread_cond_wait(&machine.changed, &machine.lock);
+            (void)clock_wait(&machine.changed, &machine.lock, 0);
         replaced = !machine.replace && machine.replaced;
         machine.replace = false;
     }
@@ -451,7 +451,7 @@ void recovery_await_end(void)
     pthread_mutex_lock(&machine.lock);
     pthread_cond_broadcast(&machine.changed);
     while (machine.running)
-        pthread_cond_wait(&machine.changed, &machine.lock);
+        (void)clock_wait(&machine.changed, &machine.lock, 0);
     pthread_mutex_unlock(&machine.lock);
 }
 
