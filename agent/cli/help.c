@@ -116,12 +116,16 @@ void help_print_all(const struct verb *const *verbs, FILE *to)
         if (!verbs[i]->hidden)
             help_print_labelled(to, label, LABEL_MAX, verbs[i]->summary);
     }
-    fputs("\nreseat help COMMAND says more. Most take --json. Root asks another user's agent by\n"
-          "reseat --user USER COMMAND.\n"
-          "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "
-          "agent;\n"
-          "4 refused, the device cannot run it or has no room; 5 deadline passed.\n",
-          to);
+    fputc('\n', to);
+    output_wrapped(
+        to, OUTPUT_COLUMNS, 0, 0,
+        "reseat help COMMAND says more. Most take --json. Root asks another user's agent "
+        "by reseat --user USER COMMAND.");
+    output_wrapped(
+        to, OUTPUT_COLUMNS, 0, 0,
+        "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, "
+        "device or agent; 4 refused, the device cannot run it or has no room; 5 deadline "
+        "passed.");
 }
 
 static json_t *help_options_json(const struct verb *verb)
