@@ -116,12 +116,16 @@ void help_print_all(const struct verb *const *verbs, FILE *to)
         if (!verbs[i]->hidden)
             help_print_labelled(to, label, LABEL_MAX, verbs[i]->summary);
     }
-    fputs("\nreseat help COMMAND says more. Most take --json. Root asks another user's agent by\n"
-          "reseat --user USER COMMAND.\n"
-          "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "
-          "agent;\n"
-          "4 refused, the device cannot run it or has no room; 5 deadline passed.\n",
-          to);
+    fputc('\n', to);
+    output_wrapped(
+        to, OUTPUT_COLUMNS, 0, 0,
+        "reseat help COMMAND says more. Most take --json. Root asks another user's agent "
+        "by reseat --user USER COMMAND.");
+    output_wrapped(
+        to, OUTPUT_COLUMNS, 0, 0,
+        "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, "
+        "device or agent; 4 refused, the device cannot run it or has no room; 5 deadline "
+        "passed.");
 }
 
 static json_t *help_options_json(const struct verb *verb)
@@ -152,3 +156,57 @@ json_t *help_json(const struct verb *const *verbs)
     }
     return list;
 }
+
+/* ---- the verbs ---- */
+
+static int help_run(struct call *call)
+{
+    size_t taken;
+    char name[128];
+    int status = STATUS_USAGE;
+
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        json_object_set_new(object, "verbs", help_json(call->verbs));
+        return output_print(object, STATUS_DONE);
+    }
+    if (!call->count) {
+        help_print_all(call->verbs, stdout);
+        return output_done();
+    }
+    snprintf(name, sizeof(name), "%s%s%s", call->words[0], call->count > 1 ? " " : "",
+             call->count > 1 ? call->words[1] : "");
+    if (!help_print(call->verbs, name)) {
+        const struct verb *verb =
+            verb_find(call->verbs, &call->output, call->words, call->count, &taken, &status);
+        if (!verb)
+            return status;
+        (void)help_print(call->verbs, verb->name);
+    }
+    return output_done();
+}
+
+const struct verb verb_help = {
+    .name = "help",
+    .arguments = "[COMMAND] [SUBCOMMAND]",
+    .summary = "List the commands, or explain one.",
+    .run = help_run,
+};
+
+static int help_run_version(struct call *call)
+{
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        json_object_set_new(object, "version", json_string(RESEAT_VERSION));
+        json_object_set_new(object, "protocol", json_integer(PROTOCOL_VERSION));
+        return output_print(object, STATUS_DONE);
+    }
+    puts("reseat " RESEAT_VERSION);
+    return output_done();
+}
+
+const struct verb verb_version = {
+    .name = "version",
+    .summary = "Print the version.",
+    .run = help_run_version,
+};

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/config/nearest.h"
+#include "agent/config/config.h"
 
 #define OPTIONS_MAX 128
 #define VERBS_MAX   128
@@ -234,7 +234,7 @@ static int verb_refuse_option(const struct call *call, int result, int number, c
          option->name && count < OPTIONS_MAX; option++)
         names[count++] = option->name;
     if (count && strncmp(word, "--", 2) == 0)
-        nearest = nearest_name(word + 2, names, count, NEAR);
+        nearest = config_nearest(word + 2, names, count, NEAR);
     return output_usage(&call->output, "option %s is unknown%s%s%s", word,
                         nearest ? "; did you mean --" : "", nearest ? nearest : "",
                         nearest ? "?" : "");
@@ -343,7 +343,7 @@ const struct verb *verb_find(const struct verb *const *verbs, const struct outpu
         return NULL;
     }
     /* Of two letters or three, most words are as near. */
-    nearest = nearest_name(first, names, name_count, strlen(first) > 3 ? NEAR : 1);
+    nearest = config_nearest(first, names, name_count, strlen(first) > 3 ? NEAR : 1);
     *ret_status =
         output_fail(output, ERR_USAGE, "there is no command \"%s\"%s%s%s; see reseat --help", first,
                     nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");

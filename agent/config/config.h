@@ -163,4 +163,12 @@ void config_program(const struct config *config, const char *name, struct config
 void config_server(const struct config *config, size_t index, const char **ret_name,
                    const char **ret_address);
 
+/**
+ * The name that somebody who wrote @name may have meant. Pure.
+ *
+ * @most  How many letters may have to change, come or go; SIZE_MAX: any number.
+ * Returns the one of @count @names that is most like it; NULL where none is so near.
+ */
+const char *config_nearest(const char *name, const char *const *names, size_t count, size_t most);
+
 #endif

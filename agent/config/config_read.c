@@ -6,14 +6,50 @@
 #include <string.h>
 
 #include "agent/config/config_priv.h"
-#include "agent/config/nearest.h"
 #include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 
 /* From libconfig's settings to ours. Nothing is taken that is not known, and of its type and range.
  */
 
-#define KEYS_MAX 64
+#define KEYS_MAX     64
+#define LIKENESS_MAX 64
+
+/** How many letters have to change, come or go to make one word of the other. */
+static size_t config_read_distance(const char *a, const char *b)
+{
+    size_t row[LIKENESS_MAX + 1];
+    size_t length = strnlen(b, LIKENESS_MAX);
+
+    for (size_t j = 0; j <= length; j++)
+        row[j] = j;
+    for (size_t i = 0; i < LIKENESS_MAX && a[i]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < length; j++) {
+            size_t changed = diagonal + (tolower((unsigned char)a[i]) != b[j]);
+            size_t shorter = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+            diagonal = row[j + 1];
+            row[j + 1] = changed < shorter ? changed : shorter;
+        }
+    }
+    return row[length];
+}
+
+const char *config_nearest(const char *name, const char *const *names, size_t count, size_t most)
+{
+    const char *nearest = NULL;
+    size_t least = most;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t now = config_read_distance(name, names[i]);
+        if (now < least || (!nearest && now == least)) {
+            nearest = names[i];
+            least = now;
+        }
+    }
+    return nearest;
+}
 
 struct reader {
     struct config *config;
@@ -64,7 +100,7 @@ static int config_read_unknown(struct reader *reader, const config_setting_t *se
     return config_wrong(reader->error, config_setting_source_line(setting),
                         "there is no \"%.64s\" %s; did you mean \"%s\"?",
                         config_setting_name(setting), where,
-                        nearest_name(config_setting_name(setting), names, count, SIZE_MAX));
+                        config_nearest(config_setting_name(setting), names, count, SIZE_MAX));
 }
 
 /* ---- policy ---- */

@@ -144,7 +144,7 @@ Test(verbs, completion_offers_the_words_of_an_argument)
     expect_offered("reseat --user daemo", "daemon");
     expect_offered("reseat --user daemon mo", "move");
     expect_offered("reseat --user daemon move --dr", "--dry-run");
-    cr_expect(strstr(RESEAT("help")->out, "reseat --user USER COMMAND"));
+    cr_expect(strstr(RESEAT("help")->out, "--user USER COMMAND"));
 }
 
 Test(verbs, completion_offers_devices_and_programs_and_starts_nothing)
