@@ -99,7 +99,7 @@ cl_int clSetContextDestructorCallback(cl_context context,
         return CL_INVALID_CONTEXT;
     if (!pfn_notify)
         return CL_INVALID_VALUE;
-    return destructor_add(&c->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify,
+    return destructor_add(&c->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify, c,
                           user_data) == 0
                ? CL_SUCCESS
                : CL_OUT_OF_HOST_MEMORY;

@@ -4,6 +4,7 @@
 #include "remote/driver/copy.h"
 #include "remote/driver/layout.h"
 #include "remote/driver/session/session.h"
+#include "state/base/threads/destructor.h"
 #include "state/opencl/create.h"
 #include "state/opencl/image.h"
 #include "state/opencl/info.h"
@@ -16,24 +17,11 @@ struct context {
     cl_uint device_count;
     cl_context_properties *properties;
     size_t property_count;
-    uint32_t areas_before;  /**< block.h */
-    struct ending *endings; /**< Guarded by client->lock. */
+    uint32_t areas_before; /**< block.h */
+    struct destructor *_Atomic destructors;
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
     void *data;
 };
-
-/** A callback at an object's end. */
-struct ending {
-    struct ending *next;
-    struct callback_job job;
-    void (*call)(struct ending *ending);
-    void (*function)(void);
-    void *handle, *data;
-};
-/** Have them called, the last one first. */
-void endings_run(struct ending *endings);
-cl_int ending_add(struct client *client, struct ending **list, void (*call)(struct ending *ending),
-                  void (*function)(void), void *handle, void *data);
 
 struct event;
 
@@ -87,6 +75,17 @@ struct event {
     uint64_t posted_ns, arrived_ns;
 };
 
+/** What the calls that register a callback for the end of an object return. */
+static inline cl_int object_add_destructor(struct destructor *_Atomic *list, void (*call)(void),
+                                           void *handle, void *data)
+{
+    if (!call)
+        return CL_INVALID_VALUE;
+    return destructor_add(list, (void(CL_CALLBACK *)(void *, void *))call, handle, data) == 0
+               ? CL_SUCCESS
+               : CL_OUT_OF_HOST_MEMORY;
+}
+
 /** A user event, or a command's; with an error where there is no memory. */
 struct event *event_make(struct context *context, struct queue *queue, cl_command_type command);
 /** It ends for the server. */
@@ -128,8 +127,8 @@ struct memory {
     size_t property_count;
     struct image_shape *image; /**< Owned; NULL of a buffer. */
     pthread_mutex_t lock;
-    struct map *maps;       /**< Guarded by lock. */
-    struct ending *endings; /**< Guarded by client->lock. */
+    struct map *maps; /**< Guarded by lock. */
+    struct destructor *_Atomic destructors;
 };
 
 struct sampler {

@@ -26,7 +26,7 @@ static void program_finish(struct object *object)
 {
     struct program *program = container_of(object, struct program, base);
     (void)POST(object->client, release, {.object = object->id});
-    endings_run(program->endings);
+    destructor_run_later(&program->destructors);
     program_forget_binaries(program);
     for (cl_uint i = 0; program->builds && i < program->device_count; i++) {
         free(program->builds[i].options);
@@ -473,11 +473,6 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
     return error;
 }
 
-static void program_call_release(struct ending *ending)
-{
-    ((void(CL_CALLBACK *)(cl_program, void *))ending->function)(ending->handle, ending->data);
-}
-
 cl_int clSetProgramReleaseCallback(cl_program program,
                                    void(CL_CALLBACK *pfn_notify)(cl_program, void *),
                                    void *user_data)
@@ -485,8 +480,5 @@ cl_int clSetProgramReleaseCallback(cl_program program,
     struct program *p = program_get(program);
     if (!p)
         return CL_INVALID_PROGRAM;
-    if (!pfn_notify)
-        return CL_INVALID_VALUE;
-    return ending_add(p->base.client, &p->endings, program_call_release, (void (*)(void))pfn_notify,
-                      program, user_data);
+    return object_add_destructor(&p->destructors, (void (*)(void))pfn_notify, p, user_data);
 }

@@ -29,7 +29,7 @@ struct program {
     unsigned kernel_objects;
     unsigned char **binaries;
     size_t *binary_sizes; /**< NULL: not asked. */
-    struct ending *endings;
+    struct destructor *_Atomic destructors;
 };
 
 struct program *program_get(cl_program program);
