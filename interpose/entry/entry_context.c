@@ -1,5 +1,4 @@
 #include "interpose/entry/entry.h"
-#include "interpose/entry/entry_device.h"
 #include "state/object/lost.h"
 
 static bool entry_context_is_platform(cl_platform_id platform)

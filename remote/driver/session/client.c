@@ -1,10 +1,11 @@
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "remote/driver/session/connect.h"
-#include "remote/driver/session/environment.h"
 #include "remote/identity/credentials.h"
 #include "remote/rings/process.h"
 #include "remote/wire/stream_rings.h"
@@ -364,6 +365,50 @@ static void client_ask_for_features(struct client *client, struct rings_areas *r
         client->features |= FEATURE_ENVIRONMENT;
 }
 
+static bool client_tells_variable(const char *variable)
+{
+    static const char *const ours[] = {"RESEAT_",         "LD_",    "OCL_ICD_", "OPENCL_",
+                                       "GLIBC_TUNABLES=", "MALLOC_"};
+    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+        if (strncmp(variable, ours[i], strlen(ours[i])) == 0)
+            return false;
+    return strchr(variable, '=') != NULL;
+}
+
+static void client_add_text(FILE *file, const char *text)
+{
+    fwrite(text, 1, strlen(text) + 1, file);
+}
+
+/*
+ * What a server has to know to open a driver as this process would: the folder that the process is
+ * in, and its variables except those of loaders and of reseat, with the driver @icd named as the
+ * only one.
+ *
+ * @ret_text  Texts one after the other, each with its NUL; the caller's (free()).
+ */
+static int client_describe_environment(const char *icd, char **ret_text, size_t *ret_size)
+{
+    char folder[PATH_MAX], *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (!file)
+        return -ENOMEM;
+    client_add_text(file, getcwd(folder, sizeof(folder)) && folder[0] == '/' ? folder : "/");
+    fputs("OCL_ICD_VENDORS=", file);
+    client_add_text(file, icd);
+    for (char **at = environ; *at; at++)
+        if (client_tells_variable(*at))
+            client_add_text(file, *at);
+    if (fclose(file)) {
+        free(text);
+        return -ENOMEM;
+    }
+    *ret_text = text;
+    *ret_size = size;
+    return 0;
+}
+
 static int client_tell_environment(struct client *client)
 {
     char *text = NULL;
@@ -372,7 +417,7 @@ static int client_tell_environment(struct client *client)
         return 0;
     if (!(client->features & FEATURE_ENVIRONMENT))
         return -EPROTO;
-    int error = environment_tell(client->icd, &text, &size);
+    int error = client_describe_environment(client->icd, &text, &size);
     if (error == 0)
         error = post_environment(&client->stream,
                                  &(struct msg_environment){.texts = text, .texts_size = size});
