@@ -1,5 +1,4 @@
 #include "interpose/entry/entry.h"
-#include "interpose/entry/entry_device.h"
 #include "state/object/lost.h"
 
 static bool entry_context_is_platform(cl_platform_id platform)
@@ -99,7 +98,7 @@ cl_int clSetContextDestructorCallback(cl_context context,
         return CL_INVALID_CONTEXT;
     if (!pfn_notify)
         return CL_INVALID_VALUE;
-    return destructor_add(&c->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify,
+    return destructor_add(&c->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify, c,
                           user_data) == 0
                ? CL_SUCCESS
                : CL_OUT_OF_HOST_MEMORY;

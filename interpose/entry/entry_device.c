@@ -1,5 +1,3 @@
-#include "interpose/entry/entry_device.h"
-
 #include "interpose/aware/aware.h"
 #include "interpose/entry/entry.h"
 #include "state/move/move.h"

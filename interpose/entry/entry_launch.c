@@ -1,5 +1,4 @@
 #include "interpose/entry/entry.h"
-#include "interpose/entry/entry_sync.h"
 #include "state/command/launch.h"
 #include "state/command/native.h"
 #include "state/move/move.h"

@@ -1,5 +1,3 @@
-#include "interpose/entry/entry_sync.h"
-
 #include "calls_generated.h"
 #include "interpose/entry/entry.h"
 

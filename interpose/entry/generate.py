@@ -642,7 +642,6 @@ def generated_source(calls, members, commands, infos):
         "#include <string.h>",
         "",
         '#include "interpose/entry/entry.h"',
-        '#include "interpose/entry/entry_sync.h"',
         '#include "state/program/kernel.h"',
         '#include "state/program/sampler.h"',
         '#include "state/opencl/checks.h"',

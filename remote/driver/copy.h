@@ -7,11 +7,9 @@
 
 #include "state/base/compiler.h"
 
-/*
- * Threads that copy between the program's memory and blocks (block.h), as one thread copies at a
- * fraction of a link's speed: 8.6 GB/s beside 55 (doc/performance.md). Where there are few
- * processors there are none, and who transfers, or receives, does it all.
- */
+/* Threads that copy between the program's memory and blocks (block.h), since one thread copies at a
+ * fraction of a link's speed: 8.6 of 55 GB/s (doc/performance.md). On few processors there are
+ * none, and the thread that transfers or receives copies everything. */
 
 /** Embedded in the caller's record. */
 struct copy {
@@ -22,15 +20,15 @@ struct copy {
 
 /** So many at most. */
 #define COPY_THREADS_MAX 7
-/** What is less is not worth another thread. */
+/** Fewer bytes are not worth another thread. */
 #define COPY_LEAST ((size_t)256 << 10)
 
 /** How many there may be. */
 unsigned copy_threads(void);
-/** Have @copy run by one of them. False: there is none. */
+/** Have a copying thread run @copy. False: there is none. */
 MUST_CHECK bool copy_post(struct copy *copy);
 
-/** Who takes part in work of several pieces, beside whose it is. */
+/** Copying threads that help with work of several pieces. */
 struct copy_team {
     /** Do the next piece. False: all are done, or being done. Several threads call it. */
     bool (*next)(struct copy_team *team);
@@ -41,9 +39,9 @@ struct copy_team {
         struct copy_team *team;
     } helping[COPY_THREADS_MAX];
 };
-/** Have others begin with @pieces. */
+/** Have copying threads begin with the work; no more of them than @pieces. */
 void copy_team_begin(struct copy_team *team, bool (*next)(struct copy_team *team), size_t pieces);
-/** Once next() is false for good: then nobody is in it any more. Waits for a piece at most. */
+/** When next() has returned false: wait until no helper is in it, for one piece at most. */
 void copy_team_end(struct copy_team *team);
 
 /** Have @copy done of each of @count pieces, in any order, by the caller and by others. */

@@ -9,10 +9,8 @@
 #include "remote/wire/wire.h"
 #include "state/base/compiler.h"
 
-/*
- * What the program's handles point to. An object's memory is used again for objects of its type and
- * for nothing else, so that a handle that was released is recognised.
- */
+/* The objects behind the program's handles. The memory of an object is reused only for objects of
+ * its type, so that a released handle is recognised. */
 
 struct client;
 
@@ -30,12 +28,12 @@ struct object {
     unsigned owed;
 };
 
-/** How a type's objects end. */
+/** What is done at the end of an object of a type. */
 struct object_class {
     size_t size;
-    /** Nothing uses it any more: give up what it has. Its memory stays. */
+    /** The last use is gone: free what the object owns. The object's own memory is kept. */
     void (*finish)(struct object *object);
-    /** Its session has ended: tell who waits for it. NULL: nobody does. */
+    /** The session has ended: end what waits for the object. NULL: nothing can. */
     void (*lost)(struct object *object);
 };
 
@@ -48,19 +46,20 @@ extern const cl_icd_dispatch calls_dispatch;
 void *handle_create(struct client *client, enum id_type type, const struct object_class *class);
 /** The object of a handle, or NULL. */
 void *handle_get(const void *handle, enum id_type type);
-/** Is it a handle at all? It may be any number. */
+/** Is @handle a live object of the type? It may be any number: it is not followed. */
 bool handle_known(const void *handle, enum id_type type);
-/** The object of an id of @client's, with a use that the caller gives back; NULL: it is gone, or
- *  another server's. */
+/** The object with that id in @client's session, with a use that the caller gives back. NULL: it
+ * has ended, or is of another session. */
 void *handle_of_id(const struct client *client, uint64_t id);
 void handle_retain(void *object);
 /** The program gives a reference back. */
 void handle_release(void *object);
 void handle_use(void *object);
 void handle_unuse(void *object);
-/** The same, soon, in a thread of callbacks: for who receives, whom nothing may make wait. */
+/** The same for the receiving thread, which must not wait: a last use is given back on a callback
+ * thread. */
 void handle_unuse_later(void *object);
-/** Call @each for all objects of a type in use, with a use meanwhile. */
+/** Call @each for every live object of a type, with a use meanwhile. */
 void handle_each(enum id_type type, void (*each)(void *object, void *data), void *data);
 
 static inline cl_uint handle_count(const void *object)

@@ -18,7 +18,6 @@ struct farewell {
     struct callback_job job;
     _Atomic uint32_t parts; /* the object, each real object in use, the program's memory in use */
     struct destructor *_Atomic destructors;
-    cl_mem handle;
     struct context *context; /* Held. */
 };
 
@@ -30,7 +29,7 @@ static bool memory_end_is_last(struct farewell *farewell)
 static void memory_end_run(struct callback_job *job)
 {
     struct farewell *farewell = container_of(job, struct farewell, job);
-    destructor_run(&farewell->destructors, farewell->handle);
+    destructor_run(&farewell->destructors);
     object_unhold(farewell->context);
     free(farewell);
 }
@@ -122,7 +121,6 @@ int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem,
         if (!farewell)
             return -ENOMEM;
         atomic_init(&farewell->parts, 1);
-        farewell->handle = (cl_mem)memory;
         farewell->context = memory->context;
         object_hold(farewell->context);
         if (!atomic_compare_exchange_strong(&memory->farewell, &none, farewell)) {
@@ -131,7 +129,8 @@ int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem,
             farewell = none;
         }
     }
-    return destructor_add(&farewell->destructors, (void(CL_CALLBACK *)(void *, void *))call, data);
+    return destructor_add(&farewell->destructors, (void(CL_CALLBACK *)(void *, void *))call, memory,
+                          data);
 }
 
 bool memory_release(struct memory *memory)

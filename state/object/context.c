@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/threads/callback.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/object/retry.h"
@@ -38,85 +37,6 @@ OBJECT_CLASS(vdev_class) = {
 };
 
 OBJECT_CLASS(platform_class) = {.type = OBJECT_PLATFORM, .size = sizeof(struct platform)};
-
-int destructor_add(struct destructor *_Atomic *list, void(CL_CALLBACK *call)(void *, void *),
-                   void *data)
-{
-    struct destructor *destructor = malloc(sizeof(*destructor));
-    if (!destructor)
-        return -ENOMEM;
-    *destructor = (struct destructor){atomic_load(list), call, data};
-    while (!atomic_compare_exchange_weak(list, &destructor->next, destructor))
-        ;
-    return 0;
-}
-
-/* Destructors whose object went while its last holder was inside the gate. */
-struct destructor_job {
-    struct callback_job job;
-    struct destructor *_Atomic list;
-    void *handle;
-};
-
-static void context_destructor_call(void *data)
-{
-    const struct destructor_job *later = data;
-    const struct destructor *destructor = atomic_load(&later->list);
-    destructor->call(later->handle, destructor->data);
-}
-
-static void context_destructor_called(struct destructor_job *later)
-{
-    struct destructor *destructor = atomic_load(&later->list);
-    atomic_store(&later->list, destructor->next);
-    free(destructor);
-}
-
-/* It ended its thread: the others are called in another. */
-static void context_destructor_gone(void *data)
-{
-    struct destructor_job *later = data;
-    context_destructor_called(later);
-    callback_post(&later->job);
-}
-
-static void context_destructor_job_run(struct callback_job *job)
-{
-    struct destructor_job *later = container_of(job, struct destructor_job, job);
-    while (atomic_load(&later->list)) {
-        callback_program(context_destructor_call, context_destructor_gone, later);
-        context_destructor_called(later);
-    }
-    free(later);
-}
-
-/* On the callback thread; false without memory or thread for that. */
-static bool context_run_later(struct destructor *list, void *handle)
-{
-    struct destructor_job *later = calloc(1, sizeof(*later));
-    if (!later || callback_start() != 0) {
-        free(later);
-        return false;
-    }
-    later->job.run = context_destructor_job_run;
-    atomic_init(&later->list, list);
-    later->handle = handle;
-    callback_post(&later->job);
-    return true;
-}
-
-void destructor_run(struct destructor *_Atomic *list, void *handle)
-{
-    struct destructor *destructor = atomic_exchange(list, NULL);
-    if (destructor && gate_is_inside() && context_run_later(destructor, handle))
-        return;
-    while (destructor) {
-        struct destructor *next = destructor->next;
-        destructor->call(handle, destructor->data);
-        free(destructor);
-        destructor = next;
-    }
-}
 
 int vdevs_init(struct device *const *devices, uint32_t count)
 {
@@ -285,7 +205,7 @@ static void context_leave(struct object *object)
 static void context_destroy(struct object *object)
 {
     struct context *context = (struct context *)object;
-    destructor_run(&context->destructors, context);
+    destructor_run(&context->destructors);
     free(context->svm.blocks); /* nobody can free the allocations any more; their pins go with it */
     context_unhold_vdevs(context);
     free(context->properties);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "state/base/threads/destructor.h"
 #include "state/base/threads/gate.h"
 #include "state/object/device_clock.h"
 #include "state/object/object.h"
@@ -66,18 +67,6 @@ struct context {
     struct pins pins;
     struct svm_table svm;
 };
-
-/** A callback for the end of an object's life (5.4.1, 4.4): run last registered first. */
-struct destructor {
-    struct destructor *next;
-    void(CL_CALLBACK *call)(void *handle, void *data);
-    void *data;
-};
-/** Push a callback; 0 or -ENOMEM. Lock-free. */
-MUST_CHECK int destructor_add(struct destructor *_Atomic *list,
-                              void(CL_CALLBACK *call)(void *, void *), void *data);
-/** Run and free all; on the callback thread when the caller is inside the gate (G3). */
-void destructor_run(struct destructor *_Atomic *list, void *handle);
 
 /**
  * The program's one platform and its virtual devices, made at the first call and never freed.

@@ -223,15 +223,20 @@ static inline cl_int check_copy_buffer_to_image(struct checked_memory buffer,
 
 /* ---- maps ---- */
 
-/** What a map is allowed of an object (5.5.3). */
+/** Is the host allowed a map of an object with flags @memory (5.5.3)? A map without flags needs
+ * some access. */
 static inline cl_int check_map_flags(cl_mem_flags memory, cl_map_flags flags)
 {
     const cl_map_flags writes = CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
     if ((flags & ~(CL_MAP_READ | writes)) ||
         ((flags & CL_MAP_WRITE_INVALIDATE_REGION) && (flags & (CL_MAP_READ | CL_MAP_WRITE))))
         return CL_INVALID_VALUE;
-    cl_int error = flags & CL_MAP_READ ? check_host_reads(memory) : CL_SUCCESS;
-    return error == CL_SUCCESS && (flags & writes) ? check_host_writes(memory) : error;
+    cl_mem_flags forbidden = CL_MEM_HOST_NO_ACCESS;
+    if (flags & CL_MAP_READ)
+        forbidden |= CL_MEM_HOST_WRITE_ONLY;
+    if (flags & writes)
+        forbidden |= CL_MEM_HOST_READ_ONLY;
+    return memory & forbidden ? CL_INVALID_OPERATION : CL_SUCCESS;
 }
 
 #endif

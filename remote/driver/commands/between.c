@@ -5,12 +5,11 @@
 #include "remote/driver/commands/command.h"
 #include "remote/driver/session/meeting.h"
 
-/*
- * Copies between buffers of two contexts: one command gives, in the source's session, and one
- * takes, in the target's. The sessions' processes meet as the messages say, and this one hears of
- * their ends. The event of the one that takes is the program's; it has not ended for the program
- * before the other one has, so that what both waited for has ended as well.
- */
+/* Copies between buffers of two contexts. One command gives the bytes, in the source's session, and
+ * one takes them, in the target's; the server processes of the sessions connect to each other as
+ * the two messages say. The program gets the event of the command that takes. It sees that event
+ * end only after the other command has ended too, so that everything that both waited for has
+ * ended. */
 
 struct end {
     struct queue *queue;
@@ -24,7 +23,7 @@ struct between {
     struct end from, to;
     size_t size;
     struct meeting meeting;
-    cl_event *waits; /* Those of from, then those of to. Owned. */
+    cl_event *waits; /* The events of the source's context, then those of the target's. Owned. */
 };
 
 static cl_int between_take_end(cl_command_queue queue, cl_mem memory, size_t offset, size_t size,
@@ -43,7 +42,7 @@ static cl_int between_take_end(cl_command_queue queue, cl_mem memory, size_t off
     return CL_SUCCESS;
 }
 
-/* Each event to the end whose context it is of. */
+/* Sort the events of the wait list by the context that they belong to. */
 static cl_int between_sort_waits(struct between *between, cl_uint count, const cl_event *waits)
 {
     if ((count == 0) != (waits == NULL))
@@ -113,7 +112,7 @@ static cl_int between_send_give(struct between *between, const struct command *c
     return meeting_post(&between->meeting, 0, MSG_GIVE, &pack);
 }
 
-/* The end that takes, until the one that gives has ended. */
+/* The command that takes, kept until the one that gives has ended. */
 struct taking {
     struct event *event; /* Held. */
     struct device_object *source, *target;
@@ -121,7 +120,8 @@ struct taking {
     uint64_t transfer;
 };
 
-/* A device's server says that it cannot: not once more. Or it found no way: not for a while. */
+/* Remember a failure: a server that cannot copy between devices is not asked again, and one that
+ * could not be reached not for a while. */
 static void between_learn(const struct taking *taking, struct device_object *device, cl_int status)
 {
     if (status == CL_INVALID_OPERATION)
@@ -163,7 +163,7 @@ static cl_int between_begin_take(struct between *between, struct taking *taking,
     return error;
 }
 
-/* @taking: whoever hears of the end has it. */
+/* On success between_on_given() owns @taking. */
 static cl_int between_begin_give(struct between *between, struct taking *taking)
 {
     struct command command;

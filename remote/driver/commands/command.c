@@ -166,7 +166,7 @@ void command_aim(struct command *command, void *target, const struct layout *lay
         head->place = event->block.offset;
         return;
     }
-    /* A server sends what was asked for, and no more is kept of what it sends. */
+    /* Accept messages longer by what was asked for, and no more. */
     event->asked = size;
     atomic_fetch_add(&client->stream.longest, size);
 }

@@ -24,37 +24,38 @@ struct command {
     uint64_t ids[COMMAND_WAITS], *many;
 };
 /**
- * Begin a command: check what all have, and take the queue. Where it succeeds, the command is
- * posted, and command_end() called with how that went.
+ * Begin a command: check its wait list, make its event and lock the queue. After success the caller
+ * posts the command's message and calls command_end() with the result.
  *
- * @after_all  It ends after everything that its queue has now.
+ * @after_all  The command ends after everything that its queue has now.
  */
 cl_int command_begin(struct command *command, cl_command_queue queue, cl_command_type type,
                      bool blocking, bool after_all, cl_uint count, const cl_event *waits,
                      cl_event *event);
-/** The same of one that has an event in any case, since somebody must know where what it reads
- * goes, and when a block (block.h) is free again. */
+/** The same for a transfer, which has an event in any case: it says where the bytes that are read
+ * go, and when a block (block.h) is free again. */
 cl_int command_begin_transfer(struct command *command, cl_command_queue queue, cl_command_type type,
                               cl_bool blocking, cl_uint count, const cl_event *waits,
                               cl_event *event);
-/** Between beginning a transfer and posting it: where what it reads goes. It is read there, or into
- *  a block first, or comes in the answer. */
+/** After beginning a transfer, before posting it: say where the bytes that it reads go. The server
+ * writes them there if it shares that memory, else into a block, else they come in the reply. */
 void command_aim(struct command *command, void *target, const struct layout *layout);
 /**
- * The same of what it writes. It is taken from there, from a copy in a block, or from the message.
+ * The same for the bytes that a transfer writes. The server takes them from there if it shares that
+ * memory, else from a block that they are copied to, else from the message.
  *
- * @ret_content  For the message; NULL: not from there.
- * @ret_owned    To be freed after it was posted.
+ * @ret_content  For the message; NULL: the message has none.
+ * @ret_owned    To be freed after the message was posted.
  * Returns CL_OUT_OF_HOST_MEMORY or CL_SUCCESS.
  */
 cl_int command_fill(struct command *command, const void *source, const struct layout *layout,
                     const void **ret_content, size_t *ret_size, void **ret_owned);
-/** The same of what is in a block already, which is the command's from now on. */
+/** The same for bytes that are in a block already, which the command owns from now on. */
 void command_lend(struct command *command, struct bulk_block *block);
 /** Enqueue a transfer or fill of no bytes: a marker, of that type. */
 cl_int command_enqueue_nothing(cl_command_queue queue, cl_command_type type, bool blocking,
                                cl_uint count, const cl_event *waits, cl_event *event);
-/** Post one that does nothing, after what it waits for. */
+/** Post a command that does nothing, and ends after what it waits for. */
 cl_int command_post_nothing(const struct command *command);
 cl_int command_end(struct command *command, cl_int error);
 

@@ -4,8 +4,7 @@
 #include "remote/driver/commands/command.h"
 #include "remote/driver/programs/kernel.h"
 
-/* Launches. What a launch may not be is said at the call, from what is known of kernel and device.
- */
+/* Launches. They are checked at the call against what is known of the kernel and the device. */
 
 static cl_int launch_check_sizes(const struct device_object *device, cl_uint dimensions,
                                  const size_t *offset, const size_t *global)

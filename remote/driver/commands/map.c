@@ -5,16 +5,15 @@
 #include "remote/driver/commands/command.h"
 #include "state/opencl/checks.h"
 
-/*
- * Maps. A map is a read into memory of this process, and an unmap of what may have been written is
- * a write. The memory is the program's (CL_MEM_USE_HOST_PTR), or ours for as long as the object
- * lives (CL_MEM_ALLOC_HOST_PTR: maps then return the same address each time), or of one map.
- */
+/* Maps. A map is a read into memory of this process, and an unmap of a region that may have been
+ * written is a write. The memory is the program's (CL_MEM_USE_HOST_PTR); or ours for the object's
+ * life (CL_MEM_ALLOC_HOST_PTR: its maps return the same address each time); or ours for this map
+ * alone. */
 
 #define WRITES    (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION)
 #define ALIGNMENT 4096
 
-/* Memory that the server has, too, if there is any; else of our own. */
+/* A block, which the server shares, if there is one; else memory of this process. */
 static void *map_aligned_memory(const struct context *context, size_t size,
                                 struct bulk_block *ret_block)
 {
@@ -24,7 +23,8 @@ static void *map_aligned_memory(const struct context *context, size_t size,
     return posix_memalign(&memory, ALIGNMENT, size ? size : 1) ? NULL : memory;
 }
 
-/* Where the whole object lies in this process; NULL: nowhere, or without memory. */
+/* The address of the whole object in this process, for objects that keep one; NULL for others, or
+ * without memory. */
 static void *map_whole(struct memory *memory)
 {
     struct memory *owner = memory;
@@ -84,7 +84,7 @@ static void map_destroy(struct client *client, struct map *map)
     free(map);
 }
 
-/* Is on the list before its event can end. */
+/* Put the map on the object's list before its event can end. */
 static void map_add(struct memory *memory, struct map *map, struct command *command)
 {
     struct event *event = command->event;
@@ -228,8 +228,8 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
                            num_events_in_wait_list, event_wait_list, event, errcode_ret);
 }
 
-/* What was not told of as mapped cannot have been written, and what is there are no bytes of the
-   device's yet. Unless they were not asked for: then those that are there are meant. */
+/* May the program have written the mapped region? Not before the map's command has ended: until
+ * then the memory does not even have the device's bytes, unless the map asked for none. */
 static bool map_is_written(const struct map *map)
 {
     bool invalidated = map->flags & CL_MAP_WRITE_INVALIDATE_REGION;
@@ -287,8 +287,8 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, vo
     struct map *map = mapped_ptr ? map_take(memory, mapped_ptr) : NULL;
     bool written = map && map_is_written(map);
     if (map) {
-        /* It is written from, or what it reads may still be on its way. And the next map needs no
-           other one. */
+        /* The block is the source of the write; or the map's read may still be filling it. The
+         * event of whichever command uses it gives it back. */
         event_keep_block(written ? command.event : map->event, &map->block);
     }
     error = map ? map_unmap_post(memory, map, written, &command) : CL_INVALID_VALUE;

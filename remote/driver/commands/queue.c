@@ -19,7 +19,7 @@ static void queue_finish(struct object *object)
 
 static const struct object_class queue_class = {sizeof(struct queue), queue_finish};
 
-/* The owners are checked, and the device says what it offers. */
+/* Check the context and the device. @ret_offer: what queues of the device may have. */
 static cl_int queue_offer_of(cl_context context, cl_device_id device, struct queue_offer *ret_offer)
 {
     const struct context *c = context_get(context);
@@ -100,7 +100,7 @@ cl_int clFlush(cl_command_queue command_queue)
     return client_state(queue->base.client);
 }
 
-/* The client was told of the end of everything that it gave. */
+/* The server has told the end of every command of the queue. */
 static bool queue_is_idle(struct queue *queue)
 {
     struct client *client = queue->base.client;

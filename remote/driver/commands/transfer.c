@@ -6,21 +6,21 @@
 #include "remote/driver/commands/transfer.h"
 #include "state/base/memory/past_caches.h"
 
-/*
- * What is long is given in parts, so that copying one, or sending it over a link, and the device's
- * part in the next are done at the same time. All of them are given without another
- * command in between, and each ends after the one before it, as the queue's commands do; the last
- * one's event is the program's. Where the queue has no order it is one command.
- *
- * Through blocks (block.h), where there are threads that copy (copy.h), they take part: what is
- * written they copy ahead of who gives the parts; what is read they copy when it came
- * (client_done()).
- */
+/* A long transfer is given in parts, so that one part is copied, or sent over a link, while the
+ * device works on another. The parts are posted with no other command between them, and each ends
+ * after the one before it, as commands of an in-order queue do; the program gets the event of the
+ * last. On an out-of-order queue the transfer is one command. Where parts go through blocks
+ * (block.h) and there are copying threads (copy.h), these help: they copy parts to be written ahead
+ * of the thread that posts them, and parts that were read when they arrive (client_done()). */
 
 #define PART_LEAST ((size_t)1 << 20)
-#define LINK_PART  ((size_t)4 << 20) /* At least, over a link: a message for each, and its end. */
-#define PARTS_MOST 64 /* Or fewer than twice as many, as each is whole units of PART_LEAST. */
-/* Of a part, that several threads copy at once: the device waits for the first part as a whole. */
+#define LINK_PART                                                                                  \
+    ((size_t)4 << 20) /* The least size of a part over a link, where each costs two messages. */
+#define PARTS_MOST                                                                                 \
+    64 /* There may be up to twice as many, since a part's size is rounded down to a multiple of   \
+          PART_LEAST. */
+/* Each part is copied in so many pieces by several threads, because the device waits for the whole
+ * first part. */
 #define PIECES 4
 
 /* Parts that are copied by several threads, and posted by one. */
@@ -31,7 +31,7 @@ struct ahead {
     unsigned count; /* That there were blocks for. */
     struct bulk_block blocks[2 * PARTS_MOST];
     atomic_uint copied[2 * PARTS_MOST]; /* Pieces of each. */
-    atomic_uint next;                   /* Piece to be copied, of all parts. */
+    atomic_uint next;                   /* The next piece to be copied, counted over all parts. */
 };
 
 static size_t transfer_part_size(const struct transfer *transfer)
@@ -58,7 +58,7 @@ static bool transfer_copy_next(struct copy_team *team)
     return true;
 }
 
-/* Memory for all parts, as far as there is, and others who copy. */
+/* Take blocks for as many parts as there are blocks, and have copying threads begin. */
 static void transfer_ahead_begin(struct ahead *ahead, const struct transfer *transfer)
 {
     const struct context *context = queue_get(transfer->queue)->context;
@@ -77,7 +77,7 @@ static void transfer_ahead_begin(struct ahead *ahead, const struct transfer *tra
     copy_team_begin(&ahead->team, transfer_copy_next, (size_t)ahead->count * PIECES);
 }
 
-/* The next part's block, with its bytes; of 0 bytes: it has none. */
+/* The block with the bytes of part @i; 0 bytes: the part has no block. */
 static struct bulk_block transfer_ahead_take(struct ahead *ahead, unsigned i)
 {
     struct bulk_block block = {0};
@@ -91,7 +91,7 @@ static struct bulk_block transfer_ahead_take(struct ahead *ahead, unsigned i)
     return block;
 }
 
-/* Nobody copies any more, and blocks that were not used are given back. */
+/* End the copying, and give blocks back that were not used. */
 static void transfer_ahead_end(struct ahead *ahead, struct client *client)
 {
     atomic_store(&ahead->next, ahead->count * PIECES);
@@ -148,7 +148,7 @@ static cl_int transfer_post_write(struct transfer *part, struct command *command
 static cl_int transfer_begin(const struct transfer *part, bool follows, struct command *command,
                              cl_event *event)
 {
-    /* Small writes are in the message, and need nobody to hear of their end. */
+    /* The bytes of small writes are in the message, so nobody has to be told of the end. */
     bool told = part->type == CL_COMMAND_READ_BUFFER || follows ||
                 (part->memory->base.client->bulk && part->size >= BLOCK_LEAST);
     return told ? command_begin_transfer(command, part->queue, part->type, part->blocking,
@@ -163,7 +163,7 @@ static cl_int transfer_post(struct transfer *part, struct command *command)
                                                 : transfer_post_write(part, command);
 }
 
-/* One that is not the last. *before is used; then it is this one. */
+/* Post a part that is not the last. *before: the part before it, which is used; then this one. */
 static cl_int transfer_give_part(struct transfer *part, struct event **before)
 {
     struct command command;
@@ -177,7 +177,7 @@ static cl_int transfer_give_part(struct transfer *part, struct event **before)
     return command_end(&command, transfer_post(part, &command));
 }
 
-/* All but the last, which is left in @part. */
+/* Post all parts but the last, which is left in @part. */
 static cl_int transfer_give_parts(const struct transfer *transfer, struct transfer *part,
                                   struct ahead *ahead, struct event **before)
 {
@@ -227,7 +227,7 @@ static cl_int transfer_parts(const struct transfer *transfer, bool parted, struc
     if (before)
         command.event->before = before;
     error = transfer_post(&part, &command);
-    if (ahead) /* Before it waits, where its thread may be cancelled. */
+    if (ahead) /* Before command_end() waits, since the thread may be cancelled there. */
         transfer_ahead_end(ahead, queue->base.client);
     if (parted)
         pthread_mutex_unlock(&queue->lock);

@@ -22,51 +22,12 @@ static void context_finish(struct object *object)
 {
     struct context *context = container_of(object, struct context, base);
     (void)POST(object->client, release, {.object = object->id});
-    endings_run(context->endings);
+    destructor_run_later(&context->destructors);
     free(context->devices);
     free(context->properties);
 }
 
 static const struct object_class context_class = {sizeof(struct context), context_finish};
-
-/* ---- callbacks at the end of an object ---- */
-
-static void context_ending_call(void *data)
-{
-    struct ending *ending = data;
-    ending->call(ending);
-}
-
-static void context_ending_job(struct callback_job *job)
-{
-    struct ending *ending = container_of(job, struct ending, job);
-    callback_program(context_ending_call, free, ending);
-    free(ending);
-}
-
-void endings_run(struct ending *endings)
-{
-    while (endings) {
-        struct ending *ending = endings;
-        endings = ending->next;
-        ending->job.run = context_ending_job;
-        callback_post(&ending->job);
-    }
-}
-
-cl_int ending_add(struct client *client, struct ending **list, void (*call)(struct ending *ending),
-                  void (*function)(void), void *handle, void *data)
-{
-    struct ending *ending = calloc(1, sizeof(*ending));
-    if (!ending)
-        return CL_OUT_OF_HOST_MEMORY;
-    *ending = (struct ending){.call = call, .function = function, .handle = handle, .data = data};
-    pthread_mutex_lock(&client->lock);
-    ending->next = *list;
-    *list = ending;
-    pthread_mutex_unlock(&client->lock);
-    return CL_SUCCESS;
-}
 
 /* ---- calls ---- */
 
@@ -167,11 +128,6 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
     return created(context, error, errcode_ret);
 }
 
-static void context_call_destructor(struct ending *ending)
-{
-    ((void(CL_CALLBACK *)(cl_context, void *))ending->function)(ending->handle, ending->data);
-}
-
 cl_int clSetContextDestructorCallback(cl_context context,
                                       void(CL_CALLBACK *pfn_notify)(cl_context, void *),
                                       void *user_data)
@@ -179,10 +135,7 @@ cl_int clSetContextDestructorCallback(cl_context context,
     struct context *c = context_get(context);
     if (!c)
         return CL_INVALID_CONTEXT;
-    if (!pfn_notify)
-        return CL_INVALID_VALUE;
-    return ending_add(c->base.client, &c->endings, context_call_destructor,
-                      (void (*)(void))pfn_notify, context, user_data);
+    return object_add_destructor(&c->destructors, (void (*)(void))pfn_notify, c, user_data);
 }
 
 struct news {

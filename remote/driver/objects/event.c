@@ -5,11 +5,9 @@
 #include "remote/rings/process.h"
 #include "state/base/clock.h"
 
-/*
- * Events. The server tells of a command's end, in whatever order its driver calls back. For the
- * program, what a command waited for has ended when it has: so an end that came early is kept until
- * those before it came (`blockers`).
- */
+/* Events. The server tells the ends of commands in the order in which its driver calls back. The
+ * program must never see a command end before one that it waited for, so an end that comes early is
+ * kept until the others have come (`blockers`). */
 
 struct event_callback {
     struct event_callback *next;
@@ -86,19 +84,21 @@ static void event_callback_due(struct event_callback *callback, cl_int status)
     callback_post(&callback->job);
 }
 
-/* Tell the program, of this one and of those that ended and waited for it. Under the lock. */
+/* Publish the end of the event, and of those that had ended and waited only for it. Under the
+ * client's lock. */
 static void event_publish(struct event *event)
 {
-    struct client *client = event->base.client; /* Events are gone once they are told. */
+    struct client *client = event->base.client; /* The event may be freed once it is published. */
     struct event *ready = event;
-    event->previous = NULL; /* From here on, the list of what is ready. */
+    event->previous =
+        NULL; /* From here on `previous` links the events that are ready to be published. */
     while (ready) {
         event = ready;
         ready = event->previous;
         if (event->before) {
             if (event->before->end < 0)
                 event->end = event->before->end;
-            /* They are one command, which began as the first of them did. */
+            /* Both are parts of one command, which began when its first part did. */
             memcpy(event->times, event->before->times, 3 * sizeof(event->times[0]));
             handle_unuse_later(event->before);
             event->before = NULL;
@@ -111,7 +111,7 @@ static void event_publish(struct event *event)
         }
         for (unsigned i = 0; i < event->dependent_count; i++) {
             struct event *dependent = event->dependents[i];
-            /* None are left where the session ended first. */
+            /* The end of the session has set it to 0 already. */
             if (dependent->blockers != 0 && --dependent->blockers == 0 && dependent->ended) {
                 dependent->previous = ready;
                 ready = dependent;
@@ -178,7 +178,7 @@ void event_keep_block(struct event *event, struct bulk_block *block)
     *block = (struct bulk_block){0};
 }
 
-/* @event ends for the program after @before. Under the lock. */
+/* The program sees @event end after @before. Under the client's lock. */
 static void event_block(struct event *event, struct event *before)
 {
     if (before->ended && before->blockers == 0)
@@ -186,7 +186,7 @@ static void event_block(struct event *event, struct event *before)
     struct event **dependents =
         reallocarray(before->dependents, before->dependent_count + 1, sizeof(struct event *));
     if (!dependents)
-        return; /* Then its end may be told a little early, as some drivers do. */
+        return; /* Without memory the end may be told a little early, as some drivers do. */
     before->dependents = dependents;
     before->dependents[before->dependent_count++] = event;
     event->blockers++;
@@ -251,8 +251,9 @@ static void event_lost(struct object *object)
     pthread_mutex_unlock(&client->lock);
 }
 
-/* Times in the host's clock. The device's is as far away as it was when the first command ended,
-   or nearer: nothing ends before it is told. */
+/* Translate times to the host's clock. The distance of the clocks is the smallest that any command
+ * showed between the device's end time and the arrival of its message, since no message arrives
+ * before the end that it tells. */
 static void event_translate(struct event *event, const struct msg_done *done, uint64_t now)
 {
     struct device_object *device = event->queue->device;
@@ -273,7 +274,7 @@ static void event_translate(struct event *event, const struct msg_done *done, ui
         done->ended > done->started ? started + (done->ended - done->started) : started;
 }
 
-/* Its bytes are where they go. Gives a use back. */
+/* The bytes that the command read are in place: the event may end. Gives a use back. */
 static void event_arrived(struct event *event, cl_int status)
 {
     struct client *client = event->base.client;
@@ -303,8 +304,8 @@ static void event_scatter_block(struct copy *copy)
     event_arrived(event, CL_COMPLETE);
 }
 
-/* False: it is over, and what was read to may be the program's own again, or gone. And nobody but
-   the program ends a user event. */
+/* False: the event has ended, and its target may be in use for something else, or freed; or it is a
+ * user event, which only the program ends. */
 static bool event_arrives(struct event *event, const struct msg_done *message)
 {
     struct client *client = event->base.client;
@@ -360,13 +361,15 @@ cl_int event_await(struct event *event)
     cl_int status = atomic_load(&event->status);
     if (status <= CL_COMPLETE)
         return status;
-    if (client->process != process_mark()) /* Where others of its threads had the lock. */
+    if (client->process !=
+        process_mark()) /* In the child of a fork, where a thread that is gone may hold the lock. */
         return CL_DEVICE_NOT_AVAILABLE;
     client_flush(client);
     if (client_state(client) == CL_SUCCESS)
         client_attend(client, event_is_over, event);
     pthread_mutex_lock(&client->lock);
-    /* Memory that is still written is not the program's to free; and it ends as lost. */
+    /* After a loss wait until the event was ended: until then bytes may still be copied into memory
+     * that the program would free. */
     while ((status = atomic_load(&event->status)) > CL_COMPLETE &&
            (client_state(client) == CL_SUCCESS || !event->queue || !client->over))
         pthread_cond_wait(&client->changed, &client->lock);
@@ -439,7 +442,7 @@ cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
     }
     pthread_mutex_unlock(&client->lock);
     if (error == CL_SUCCESS) {
-        /* A session that ended tells its commands so; the event was set all the same. */
+        /* The event counts as set even if the session has ended, which ends its commands. */
         (void)POST(client, set_user_event, {.event = handle_id(e), .status = execution_status});
         client_flush(client);
     }
@@ -470,7 +473,7 @@ cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
     if (status <= CL_COMPLETE || status <= callback->at) {
         event_callback_due(callback, status <= CL_COMPLETE ? status : callback->at);
     } else {
-        /* In the order of what they wait for: what comes first is called first. */
+        /* Sorted by status: the callback for the status that is reached first comes first. */
         struct event_callback **at = &e->callbacks;
         while (*at && (*at)->at >= callback->at)
             at = &(*at)->next;

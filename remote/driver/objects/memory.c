@@ -14,7 +14,8 @@ struct memory *memory_get(cl_mem memory)
 
 static void memory_gone(struct call *call)
 {
-    endings_run(call->data);
+    struct destructor *_Atomic destructors = call->data;
+    destructor_run_later(&destructors);
 }
 
 static bool memory_watch(struct memory *memory)
@@ -23,7 +24,7 @@ static bool memory_watch(struct memory *memory)
     struct call *call = call_create(client);
     if (!call)
         return false;
-    call->data = memory->endings;
+    call->data = memory->destructors;
     call->then = memory_gone;
     call->job.run = call_run;
     if (POST(client, watch_memory, {.memory = handle_id(memory), .call = handle_id(call)}) ==
@@ -39,8 +40,8 @@ static void memory_finish(struct object *object)
 {
     struct memory *memory = container_of(object, struct memory, base);
     /* Commands of the server's may use it still: its callbacks are called when they do not. */
-    if (memory->endings && memory_watch(memory))
-        memory->endings = NULL;
+    if (memory->destructors && memory_watch(memory))
+        memory->destructors = NULL;
     if (memory->told)
         (void)POST(object->client, release, {.object = object->id});
     while (memory->maps) { /* Never unmapped. */
@@ -54,7 +55,7 @@ static void memory_finish(struct object *object)
     if (memory->host_owned)
         free(memory->host);
     block_give(object->client, &memory->host_block);
-    endings_run(memory->endings);
+    destructor_run_later(&memory->destructors);
     free(memory->properties);
     free(memory->image);
     pthread_mutex_destroy(&memory->lock);
@@ -178,11 +179,6 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags, cl_buffer_create_typ
     return created_if(memory, error, errcode_ret);
 }
 
-static void memory_call_destructor(struct ending *ending)
-{
-    ((void(CL_CALLBACK *)(cl_mem, void *))ending->function)(ending->handle, ending->data);
-}
-
 cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
                                         void(CL_CALLBACK *pfn_notify)(cl_mem, void *),
                                         void *user_data)
@@ -190,10 +186,8 @@ cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
     struct memory *memory = memory_get(memobj);
     if (!memory)
         return CL_INVALID_MEM_OBJECT;
-    if (!pfn_notify)
-        return CL_INVALID_VALUE;
-    return ending_add(memory->base.client, &memory->endings, memory_call_destructor,
-                      (void (*)(void))pfn_notify, memobj, user_data);
+    return object_add_destructor(&memory->destructors, (void (*)(void))pfn_notify, memory,
+                                 user_data);
 }
 
 /* ---- samplers ---- */

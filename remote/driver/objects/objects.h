@@ -4,11 +4,12 @@
 #include "remote/driver/copy.h"
 #include "remote/driver/layout.h"
 #include "remote/driver/session/session.h"
+#include "state/base/threads/destructor.h"
 #include "state/opencl/create.h"
 #include "state/opencl/image.h"
 #include "state/opencl/info.h"
 
-/* What the files of this folder know of each other's objects, and those above it of them. */
+/* The driver's objects, as the files of this folder and those that use it know them. */
 
 struct context {
     struct object base;
@@ -16,24 +17,11 @@ struct context {
     cl_uint device_count;
     cl_context_properties *properties;
     size_t property_count;
-    uint32_t areas_before;  /**< block.h */
-    struct ending *endings; /**< Guarded by client->lock. */
+    uint32_t areas_before; /**< block.h */
+    struct destructor *_Atomic destructors;
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
     void *data;
 };
-
-/** A callback at an object's end. */
-struct ending {
-    struct ending *next;
-    struct callback_job job;
-    void (*call)(struct ending *ending);
-    void (*function)(void);
-    void *handle, *data;
-};
-/** Have them called, the last one first. */
-void endings_run(struct ending *endings);
-cl_int ending_add(struct client *client, struct ending **list, void (*call)(struct ending *ending),
-                  void (*function)(void), void *handle, void *data);
 
 struct event;
 
@@ -44,13 +32,16 @@ struct queue {
     cl_command_queue_properties properties;
     cl_queue_properties *property_list; /**< As it was given. */
     size_t property_count;
-    pthread_mutex_t lock;  /**< Commands are posted in the order in which they are listed. A thread
-                                that gives one in parts takes it again. */
-    uint64_t given;        /**< Commands so far, and the number of the last one without an event. */
-    uint64_t untold;       /**< Both are guarded by lock. */
-    uint64_t covered;      /**< All up to this number have ended. Guarded by client->lock. */
-    struct event *pending; /**< The last of those that have not ended. Guarded by client->lock. */
-    _Atomic cl_int failed; /**< Of a command without an event; the next wait says so. */
+    /** Held from listing a command until it is posted, so that both have the same order. Recursive:
+     * a transfer in several parts holds it for all of them. */
+    pthread_mutex_t lock;
+    uint64_t given;   /**< How many commands were enqueued. Guarded by lock, with: */
+    uint64_t untold;  /**< The number of the last command without an event. */
+    uint64_t covered; /**< All commands up to this number have ended. Guarded by client->lock. */
+    /** The last command with an event that has not ended. Guarded by client->lock. */
+    struct event *pending;
+    /** The error of a command without an event, which the next wait returns. */
+    _Atomic cl_int failed;
 };
 
 struct event {
@@ -58,15 +49,16 @@ struct event {
     struct context *context;
     struct queue *queue; /**< NULL: a user event. */
     cl_command_type type;
-    bool named;            /**< The server has it under its id. */
+    bool named; /**< The server knows the event by its id, and keeps it until it is released. */
     uint64_t covers;       /**< All commands of its queue up to this number end before it. */
     _Atomic cl_int status; /**< As the program is told. */
     /* Guarded by client->lock: */
-    bool arriving; /**< What it read is being copied: it ends after that, whatever happens. */
+    bool arriving; /**< The bytes that it read are being copied: the event ends after the copy, even
+                      if the session is lost. */
     bool ended;    /**< It did, with... */
     cl_int end;
     uint64_t times[4];
-    unsigned blockers; /**< Events that end before it for the program, too. */
+    unsigned blockers; /**< How many events have to end first, as the program sees it. */
     struct event **dependents;
     unsigned dependent_count;
     struct event *previous, *next; /**< On its queue's list. */
@@ -74,31 +66,47 @@ struct event {
     struct event_callback *callbacks;
     /* Until it ends: */
     unsigned char *target; /**< Where what was read goes. */
-    size_t asked; /**< Bytes that are to come, for which its stream takes longer messages. */
-    bool lent;    /**< Into memory that may be read only where it has those bytes already. */
-    struct memory *keeps;          /**< Used until it ends: its memory is the target. */
-    struct bulk_block block;       /**< That the command names; or of 0 bytes. */
-    struct event *before;          /**< Used: where that failed, this one does. */
-    struct bulk_block owned_block; /**< Of a map that was unmapped: it may be the target. */
-    void *owned;                   /**< The same, until nobody uses the event any more. */
+    size_t asked; /**< Bytes that the reply will have; the stream accepts messages longer by as
+                     much. */
+    bool lent;    /**< The target is the program's (CL_MEM_USE_HOST_PTR) and may be read-only: bytes
+                     that are there already are not written. */
+    struct memory *keeps; /**< The object whose memory is the target; used until the event ends. */
+    struct bulk_block block; /**< The block that the command names; 0 bytes: none. */
+    struct event *before; /**< The part of the same transfer before this one; used. If that failed,
+                             this one fails. */
+    /** The block of a map that was unmapped while it may still be the target. */
+    struct bulk_block owned_block;
+    void *owned; /**< Memory of such a map, freed with the event. */
     struct layout layout;
     struct copy copy;     /**< Of what it read, with... */
-    struct msg_done done; /**< ...what the server told of it, but for its content. */
+    struct msg_done done; /**< ...what the server's message said, without its content. */
     uint64_t posted_ns, arrived_ns;
 };
 
-/** A user event, or a command's; with an error where there is no memory. */
+/** What the calls that register a callback for the end of an object return. */
+static inline cl_int object_add_destructor(struct destructor *_Atomic *list, void (*call)(void),
+                                           void *handle, void *data)
+{
+    if (!call)
+        return CL_INVALID_VALUE;
+    return destructor_add(list, (void(CL_CALLBACK *)(void *, void *))call, handle, data) == 0
+               ? CL_SUCCESS
+               : CL_OUT_OF_HOST_MEMORY;
+}
+
+/** A user event (@queue NULL) or a command's. NULL without memory. */
 struct event *event_make(struct context *context, struct queue *queue, cl_command_type command);
 /** It ends for the server. */
 void event_end(struct event *event, cl_int status);
-/** A block of a map is given back when it ends, or at once. */
+/** Give a block back when the event ends, or now if it has ended. */
 void event_keep_block(struct event *event, struct bulk_block *block);
-/** It ends for the program no sooner than event_let_go() is called. */
+/** The program does not see the event end before event_let_go() is called. */
 void event_hold(struct event *event);
 void event_let_go(struct event *event);
-/** Wait until it has ended for the program; its status. */
+/** Wait until the event has ended as the program sees it. Returns its status. */
 cl_int event_await(struct event *event);
-/** Is it going to end after all of those that its queue lists? */
+/** List the event with its queue, and let it end, for the program, after the events of @waits and
+ * those before it on an in-order queue. @after_all: after all that the queue lists. */
 void event_list(struct event *event, bool after_all, cl_uint count, const cl_event *waits);
 
 struct map {
@@ -128,8 +136,8 @@ struct memory {
     size_t property_count;
     struct image_shape *image; /**< Owned; NULL of a buffer. */
     pthread_mutex_t lock;
-    struct map *maps;       /**< Guarded by lock. */
-    struct ending *endings; /**< Guarded by client->lock. */
+    struct map *maps; /**< Guarded by lock. */
+    struct destructor *_Atomic destructors;
 };
 
 struct sampler {

@@ -8,18 +8,20 @@
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
 
-/* A server gives one to so many others at once: so their number doubles, and more, with each step.
- */
+/* A server gives a binary to so many others at once: the number of servers that have it at least
+ * doubles with each step. */
 #define GIVES_MAX 2
-/* So many others are tried before it is sent from here. */
+/* After so many servers have failed to give a binary it is sent from here. */
 #define FAILS_MAX 3
-/* Nothing is waited for longer: one that is brought, by how slow a link may be, and all of it. */
+/* Deadlines: of one attempt, HANDING_NS and the time that a slow link (BYTES_A_S) takes; of all
+ * attempts, BRINGING_NS. */
 #define HANDING_NS  (30 * NS_PER_S)
 #define BYTES_A_S   (UINT64_C(1) << 20)
 #define BRINGING_NS (60 * NS_PER_S)
-/* One whose link is broken for so long is not waited for: it may be dead, and others have it. */
+/* A server whose link has been broken for so long is not waited for: it may be dead, and others
+ * have the binary. */
 #define AWAY_NS (2 * NS_PER_S)
-/* Contents that are remembered, beside those that somebody waits for. */
+/* How many contents are remembered, beside those that a thread is using. */
 #define CONTENTS_MAX 64
 
 enum state { LACKS, COMES, HAS };
@@ -42,7 +44,7 @@ struct content {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* Guards all of it. */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct content *contents; /* The one that was asked for last is the first. */
+static struct content *contents; /* Most recently used first. */
 
 FORK_PART = {.rank = FORK_OBJECT, .lock = &lock, .changed = {&changed}};
 
@@ -86,7 +88,7 @@ static void binaries_forget_old(void)
     }
 }
 
-/* Is the first from now on; NULL: no memory. */
+/* Find or make the content, as the first of the list. NULL without memory. */
 static struct content *binaries_use(const struct binary_name *name)
 {
     struct content **at = &contents;
@@ -105,7 +107,7 @@ static struct content *binaries_use(const struct binary_name *name)
     return content;
 }
 
-/* NULL: no memory. Those of sessions that ended go. */
+/* Find or make the client's entry; NULL without memory. Frees entries of sessions that ended. */
 static struct holder *binaries_holder_of(struct content *content, struct client *client)
 {
     struct holder *found = NULL;
@@ -149,7 +151,8 @@ static bool binaries_is_away(struct client *client, uint64_t ns)
     return client_state(client) || (since && clock_now_ns() - since >= ns);
 }
 
-/* Under the lock: until something has changed, or a link may have broken. */
+/* Wait, under the lock, until something has changed; a second at most, since nothing tells of a
+ * broken link. */
 static void binaries_wait_a_moment(uint64_t deadline)
 {
     uint64_t moment = clock_now_ns() + NS_PER_S;
@@ -158,7 +161,7 @@ static void binaries_wait_a_moment(uint64_t deadline)
 
 /* ---- from one server to another ---- */
 
-/* Both ends are told of, in threads of callbacks. */
+/* One transfer between two servers. The reply of each is heard on a callback thread. */
 struct handing {
     unsigned holders; /* Guarded by lock, with: */
     bool taken, over; /* It was, or was not: */
@@ -213,7 +216,8 @@ static struct call *binaries_call_of(struct client *client, struct handing *hand
     return call;
 }
 
-/* It was posted, or is taken back; then false. */
+/* After a post with @error: true if the call stands and its callback will come, false if it was
+ * withdrawn. */
 static bool binaries_settle(struct call *call, struct handing *handing, cl_int error)
 {
     if (error == CL_SUCCESS || !call_take_back(call)) {
@@ -266,7 +270,8 @@ static bool binaries_send_give(struct meeting *meeting, struct handing *handing,
     return binaries_settle(call, handing, meeting_post(meeting, 0, MSG_GIVE_BINARY, &pack));
 }
 
-/* Until who takes it has said so. The errors of both; CL_SUCCESS: none was heard of. */
+/* Wait for the reply of the server that takes. @ret_ends: the errors of both, CL_SUCCESS where none
+ * was heard. */
 static bool binaries_await(const struct handing *handing, struct client *giver, size_t size,
                            cl_int ret_ends[2])
 {
@@ -282,7 +287,8 @@ static bool binaries_await(const struct handing *handing, struct client *giver, 
     return there;
 }
 
-/* Is it at @to's server now? @ret_ends: errors of both. */
+/* Have @from's server give the binary to @to's. True when it is there. @ret_ends: the errors of
+ * both. */
 static bool binaries_hand_on(struct client *from, struct client *to, const struct binary_name *name,
                              size_t size, cl_int ret_ends[2])
 {
@@ -311,7 +317,7 @@ static bool binaries_hand_on(struct client *from, struct client *to, const struc
 
 /* ---- from where ---- */
 
-/* Who was tried, and did not give it. */
+/* The servers that were tried in vain. */
 struct failed {
     const struct client *clients[FAILS_MAX];
     unsigned count;
@@ -329,7 +335,8 @@ static bool binaries_may_give(const struct holder *holder, const struct client *
     return true;
 }
 
-/* Who has least to do of those that have it; NULL: none now. @ret_wait: one is going to. */
+/* Of the servers that have the binary, the one that gives it to the fewest; NULL: none is free.
+ * @ret_wait: a server that will have it, or will be free, is worth waiting for. */
 static struct holder *binaries_find_source(const struct content *content, const struct client *to,
                                            const struct failed *failed, bool *ret_wait)
 {
@@ -345,7 +352,7 @@ static struct holder *binaries_find_source(const struct content *content, const 
     return best;
 }
 
-/* Under the lock, which is let go meanwhile. */
+/* Called with the lock held, which is released meanwhile. */
 static bool binaries_take_from(struct holder *source, struct holder *own,
                                const struct content *content, size_t size, struct failed *failed)
 {

@@ -64,7 +64,7 @@ static cl_int build_check_build(struct program *program, cl_uint count, const cl
     return CL_SUCCESS;
 }
 
-/* From here on its status is that it is under way. */
+/* Mark the program as being built, for all devices of the build. */
 static cl_int build_start(const struct building *building, const char *options)
 {
     struct program *program = building->program;
@@ -91,7 +91,8 @@ static cl_int build_start(const struct building *building, const char *options)
     return error;
 }
 
-/* Kernels of a list of names. The server's own number may be another one. */
+/* The number of names in a list. It is counted, since the number that the server tells may differ.
+ */
 static size_t build_count_names(const char *names)
 {
     size_t count = 0;
@@ -103,7 +104,7 @@ static size_t build_count_names(const char *names)
     return count;
 }
 
-/* What the server says of a build. The program's lock is held. */
+/* Keep the result that the server tells of a build. The program's lock is held. */
 static void build_take_result(struct program *program, const struct building *building,
                               const struct call *call, cl_int error)
 {
@@ -176,7 +177,7 @@ static cl_int build_give_up(struct building *building, struct call *call, cl_int
     return error;
 }
 
-/* The answer is waited for, or waits for its callback. */
+/* Wait for the reply, or leave it to the callback that the program asked for. */
 static cl_int build_await(struct building *building, struct call *call, cl_int posted_error)
 {
     struct client *client = call->base.client;
@@ -184,7 +185,7 @@ static cl_int build_await(struct building *building, struct call *call, cl_int p
         return build_give_up(building, call, posted_error);
     if (building->notify) {
         client_flush(client);
-        return CL_SUCCESS; /* The call's reference goes with its callback. */
+        return CL_SUCCESS; /* The callback gives the call's reference back. */
     }
     cl_int error = build_finish(building, call, call_wait(call, CL_SUCCESS));
     handle_release(call);
@@ -192,7 +193,7 @@ static cl_int build_await(struct building *building, struct call *call, cl_int p
     return error;
 }
 
-/* A call for a build, which calls back when it is to. */
+/* A call for a build, with build_answered() where the program gave a callback. */
 static struct call *build_call(struct client *client, struct building *building)
 {
     struct call *call = building ? call_create(client) : NULL;
@@ -256,7 +257,7 @@ cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_i
                              .options = options ? options : ""}));
 }
 
-/* Ids of programs, and their names one behind the other. */
+/* The ids of header programs, and their names, each with its NUL. */
 static cl_int build_take_headers(const struct context *context, cl_uint count,
                                  const cl_program *programs, const char **names, uint64_t **ret_ids,
                                  char **ret_names, size_t *ret_size)
@@ -327,7 +328,7 @@ cl_int clCompileProgram(cl_program program, cl_uint num_devices, const cl_device
     return error;
 }
 
-/* All of the context's, each of them compiled or a library. */
+/* The ids of programs to be linked, which have to be the context's. */
 static cl_int build_take_inputs(const struct context *context, cl_uint count,
                                 const cl_program *programs, uint64_t **ret_ids)
 {
@@ -389,7 +390,7 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
     else
         error = build_give_up(building, call, error);
     free(ids);
-    /* A link that failed has a program with a log all the same. */
+    /* After a failed link the program exists too, and has the log. */
     if (error == CL_LINK_PROGRAM_FAILURE) {
         if (errcode_ret)
             *errcode_ret = error;

@@ -3,7 +3,7 @@
 
 #include "remote/driver/programs/kernel.h"
 
-/* Kernels. What is known of one is asked once, with the first that is made of its name. */
+/* Kernels. The server is asked about a kernel once, when the first object of that name is made. */
 
 struct kernel *kernel_get(cl_kernel kernel)
 {
@@ -70,7 +70,7 @@ static cl_int kernel_take_facts(const struct call *call, const char *name, cl_ui
     struct unpack body = {call->content, call->content + call->size, false};
     struct msg_kernel_info info;
     struct kernel_facts *facts = calloc(1, sizeof(*facts));
-    /* Each argument needs some bytes, so that no count is believed that nothing follows. */
+    /* Each argument takes at least one byte of the reply: larger counts are wrong. */
     if (!facts || !unpack_kernel_info(&body, &info) || info.arguments > call->size) {
         free(facts);
         return CL_OUT_OF_RESOURCES;
@@ -92,7 +92,7 @@ static cl_int kernel_take_facts(const struct call *call, const char *name, cl_ui
     return error;
 }
 
-/* Those of a name, under the program's lock. */
+/* The facts of the kernel of that name, or NULL. Under the program's lock. */
 static struct kernel_facts *kernel_find_facts(const struct program *program, const char *name)
 {
     struct kernel_facts *facts = program->facts;
@@ -101,7 +101,7 @@ static struct kernel_facts *kernel_find_facts(const struct program *program, con
     return facts;
 }
 
-/* Ask what a device says of a kernel; @ret_call is to be waited for. */
+/* Ask what a device says of a kernel. The caller waits for @ret_call. */
 static cl_int kernel_ask_later(struct kernel *kernel, const struct device_object *device,
                                uint32_t what, const void *input, size_t input_size,
                                struct call **ret_call)
@@ -163,8 +163,8 @@ static struct kernel *kernel_create(struct program *program)
     return kernel;
 }
 
-/* What is asked of a kernel as it is made: what it is, and what its first device says of it, as who
- * makes a kernel wants to know that before a launch. */
+/* The two questions about a kernel that is being made: its arguments, and what its first device
+ * says of it, which programs ask for before a launch. */
 struct inquiry {
     struct kernel *kernel;
     struct call *info, *group; /* NULL: not asked. */
@@ -200,7 +200,7 @@ static cl_int kernel_inquiry_post(struct kernel *kernel, const char *name, bool 
     return error;
 }
 
-/* Wait for what was asked, and keep it for the program. */
+/* Wait for both answers, and keep them with the program. */
 static cl_int kernel_inquiry_take(const struct inquiry *inquiry, const char *name)
 {
     struct program *program = inquiry->kernel->program;
@@ -224,9 +224,9 @@ static cl_int kernel_inquiry_take(const struct inquiry *inquiry, const char *nam
     return CL_SUCCESS;
 }
 
-/* Who makes one kernel of a program makes its others next, and each would wait for a round trip:
- * the same of those, by objects that are made for the question alone. Of programs with more
- * kernels, one needs few of them. */
+/* A program that makes one kernel usually makes the others next, and would wait for a round trip
+ * each time. So all kernels are asked about at once, by kernel objects that are made for the
+ * questions alone. Not for programs with more kernels: of those, few are used. */
 #define TOGETHER_MOST 64
 
 struct together {
@@ -271,7 +271,7 @@ static void kernel_together_take(struct together *together)
     free(together->text);
 }
 
-/* A kernel object, and what is known of it; asked for where it is not. */
+/* Make the kernel at the server, and ask about it unless its facts are known. */
 static cl_int kernel_describe_arguments(struct kernel *kernel, const char *name)
 {
     struct program *program = kernel->program;
@@ -440,7 +440,7 @@ static cl_int kernel_set_local(struct kernel *kernel, cl_uint index, size_t size
                 {.kernel = handle_id(kernel), .index = index, .size = size});
 }
 
-/* The driver does not tell of what kind it is: then what is given must. */
+/* The kind of the argument is not known: tell it by what is given. */
 static cl_int kernel_set_unknown(struct kernel *kernel, cl_uint index, size_t size,
                                  const void *value)
 {
@@ -500,7 +500,7 @@ cl_int kernel_check_arg_info(const struct kernel *kernel, cl_uint index)
     return kernel->facts->arguments[index].address ? CL_SUCCESS : CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
 }
 
-/* The device that is meant, where NULL means the only one. */
+/* The device behind a handle; NULL stands for the only one. */
 static struct device_object *kernel_which_device(const struct kernel *kernel, cl_device_id device)
 {
     struct context *context = kernel->program->context;
@@ -538,7 +538,7 @@ cl_int kernel_group(struct kernel *kernel, const struct device_object *device,
     return CL_SUCCESS;
 }
 
-/* Of arguments in local memory that were set. */
+/* Bytes of the local memory arguments that were set. */
 static size_t kernel_local_arguments(struct kernel *kernel)
 {
     size_t size = 0;
@@ -570,7 +570,8 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
     case CL_KERNEL_COMPILE_WORK_GROUP_SIZE:
         return info_bytes(&request, group.compiled, sizeof(group.compiled));
     case CL_KERNEL_LOCAL_MEM_SIZE: {
-        /* Some drivers count what was set on the kernel that was asked first. */
+        /* The answer is that of the kernel object that was asked first, for which some drivers
+         * count what was set there. */
         size_t set = kernel_local_arguments(k);
         return info_ulong(&request, group.local_memory + set);
     }
@@ -619,7 +620,7 @@ cl_int clGetKernelSubGroupInfo(cl_kernel kernel, cl_device_id device,
     cl_int error = kernel_ask(k, d, param_name, input_value, input_value_size, &call);
     if (error)
         return error;
-    /* What is asked for fewer dimensions is answered in fewer. */
+    /* A smaller buffer asks for fewer dimensions. */
     size_t size = call->size;
     if (param_name == CL_KERNEL_LOCAL_SIZE_FOR_SUB_GROUP_COUNT && param_value_size < size)
         size = param_value_size;

@@ -3,7 +3,7 @@
 
 #include "remote/driver/programs/program.h"
 
-/** What is known of a kernel, once for a program's build. */
+/** What the server told of a kernel; kept for as long as the program's build. */
 struct kernel_facts {
     struct kernel_facts *next;
     char *name, *attributes;
@@ -17,7 +17,8 @@ struct kernel_facts {
         enum argument_kind kind;
         size_t size; /**< Of a value; 0: not known. */
     } * arguments;
-    struct msg_kernel_group *groups; /**< Of each device of the context; size 0: not asked. */
+    struct msg_kernel_group
+        *groups; /**< One for each device of the context; size 0: not asked yet. */
 };
 
 struct kernel {
@@ -30,17 +31,17 @@ struct kernel {
 };
 
 struct kernel *kernel_get(cl_kernel kernel);
-/** Is there an argument of that number, and was it told of? */
+/** Is there an argument of that number, about which the driver says something? */
 cl_int kernel_check_arg_info(const struct kernel *kernel, cl_uint index);
 /** Of a whole list. */
 void kernel_facts_destroy(struct kernel_facts *facts);
-/** What a device says of a kernel; asked once. */
+/** What a device says of a kernel. The server is asked once. */
 cl_int kernel_group(struct kernel *kernel, const struct device_object *device,
                     struct msg_kernel_group *ret_group);
 
 /** Was it built for some device, and does it have that kernel? */
 bool program_is_built(struct program *program);
-/** Are work-groups of different sizes allowed by how it was built? */
+/** Do the options of its build allow work-groups of different sizes? */
 bool program_takes_uneven(struct program *program, const struct device_object *device);
 bool program_has_kernel(struct program *program, const char *name);
 

@@ -5,7 +5,7 @@
 #include "remote/driver/programs/kernel.h"
 #include "remote/driver/programs/program.h"
 
-/* Programs: how they are made, and what is asked of them. */
+/* Programs: how they are made, and questions about them. */
 
 struct program *program_get(cl_program program)
 {
@@ -26,7 +26,7 @@ static void program_finish(struct object *object)
 {
     struct program *program = container_of(object, struct program, base);
     (void)POST(object->client, release, {.object = object->id});
-    endings_run(program->endings);
+    destructor_run_later(&program->destructors);
     program_forget_binaries(program);
     for (cl_uint i = 0; program->builds && i < program->device_count; i++) {
         free(program->builds[i].options);
@@ -105,7 +105,7 @@ bool program_takes_uneven(struct program *program, const struct device_object *d
     pthread_mutex_lock(&program->lock);
     const char *options = index >= 0 ? program->builds[index].options : NULL;
     if (program->source) {
-        /* Without -cl-std, OpenCL C 1.2 is compiled (5.8.6.4), which has none of that. */
+        /* Without -cl-std the source is OpenCL C 1.2 (5.8.6.4), which has only uniform groups. */
         const char *std = options ? strstr(options, "-cl-std=CL") : NULL;
         takes = std && std[strlen("-cl-std=CL")] >= '2' &&
                 !strstr(options, "-cl-uniform-work-group-size");
@@ -194,7 +194,7 @@ cl_int program_check_devices(const struct context *context, cl_uint count,
     return CL_SUCCESS;
 }
 
-/* Binaries one behind the other, with their sizes. */
+/* Send the binaries, one behind the other, with their sizes. */
 static cl_int program_send_binaries(struct program *program, struct call *call,
                                     const size_t *lengths, const unsigned char **binaries)
 {
@@ -230,7 +230,7 @@ static cl_int program_send_binaries(struct program *program, struct call *call,
     return error;
 }
 
-/* The server has what is named, or BINARY_LACKING. */
+/* Make the program of a binary that the server keeps. BINARY_LACKING: it does not have it. */
 static cl_int program_name_binary(struct program *program, struct call *call,
                                   const struct binary_name *name)
 {
@@ -252,7 +252,7 @@ static bool program_renew(struct call **call)
     return *call;
 }
 
-/* One that servers keep is sent only where its server lacks it, and no other one gives it. */
+/* A binary that servers keep is sent only if this server lacks it and no other server gives it. */
 static cl_int program_load_kept(struct program *program, struct call **call, const size_t *lengths,
                                 const unsigned char **binaries)
 {
@@ -346,7 +346,7 @@ cl_int clSetProgramSpecializationConstant(cl_program program, cl_uint spec_id, s
 
 /* ---- answers ---- */
 
-/* Asked once; they do not change until the next build. */
+/* Asked for once: binaries do not change until the next build. */
 static cl_int program_fetch_binaries(struct program *program)
 {
     struct call *call = call_create(program->base.client);
@@ -381,7 +381,7 @@ static cl_int program_fetch_binaries(struct program *program)
     return error;
 }
 
-/* With the program's lock, where there is no error: its binaries are there. */
+/* After success the program's lock is held, and its binaries are known. */
 static cl_int program_lock_binaries(struct program *program)
 {
     pthread_mutex_lock(&program->lock);
@@ -473,11 +473,6 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
     return error;
 }
 
-static void program_call_release(struct ending *ending)
-{
-    ((void(CL_CALLBACK *)(cl_program, void *))ending->function)(ending->handle, ending->data);
-}
-
 cl_int clSetProgramReleaseCallback(cl_program program,
                                    void(CL_CALLBACK *pfn_notify)(cl_program, void *),
                                    void *user_data)
@@ -485,8 +480,5 @@ cl_int clSetProgramReleaseCallback(cl_program program,
     struct program *p = program_get(program);
     if (!p)
         return CL_INVALID_PROGRAM;
-    if (!pfn_notify)
-        return CL_INVALID_VALUE;
-    return ending_add(p->base.client, &p->endings, program_call_release, (void (*)(void))pfn_notify,
-                      program, user_data);
+    return object_add_destructor(&p->destructors, (void (*)(void))pfn_notify, p, user_data);
 }

@@ -29,17 +29,17 @@ struct program {
     unsigned kernel_objects;
     unsigned char **binaries;
     size_t *binary_sizes; /**< NULL: not asked. */
-    struct ending *endings;
+    struct destructor *_Atomic destructors;
 };
 
 struct program *program_get(cl_program program);
-/** For these devices, or, with none, for all of the context's. NULL: no memory. */
+/** A program for these devices; for all of the context's if @count is 0. NULL without memory. */
 struct program *program_make(struct context *context, cl_uint count, const cl_device_id *devices);
-/** A device's place among the program's; -1: it is for others. */
+/** The index of a device among the program's, or -1. */
 int program_device_index(const struct program *program, const struct device_object *device);
-/** What was asked for before a build is not of it. The program's lock is held. */
+/** Drop the binaries of the build before. The program's lock is held. */
 void program_forget_binaries(struct program *program);
-/** A list of devices that are all the context's, each once: CL_SUCCESS or CL_INVALID_DEVICE. */
+/** Is each device the context's, and named once? CL_SUCCESS or CL_INVALID_DEVICE. */
 cl_int program_check_devices(const struct context *context, cl_uint count,
                              const cl_device_id *devices);
 

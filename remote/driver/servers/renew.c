@@ -6,18 +6,17 @@
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 
-/* Within which who receives finds out that a session has ended. */
+/* The receiving thread finds out that a session has ended within this time. */
 #define FOUND_OUT_NS (3 * NS_PER_S)
 
-/* From a session that was begun for nobody until the next: a driver may end as soon as it is open.
- */
+/* The least time between two standby sessions: a driver may end as soon as it is open. */
 #define AHEAD_NS  (2 * NS_PER_S)
 #define FAILED_NS (30 * NS_PER_S)
 
-/* Guards who follows a session and what is ready to, also while that is begun. */
+/* Guards `renewed` and `standby` of all clients; held while such a session is begun. */
 static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
 
-/* The thread that begins a session that nobody needs yet. */
+/* The thread that begins a standby session. */
 static struct {
     pthread_mutex_t lock;
     pthread_t thread; /* guarded by lock, as is... */
@@ -26,7 +25,7 @@ static struct {
     _Atomic uint64_t next_ns; /* not before */
 } ahead = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Are they those of the session before it, in the same places? */
+/* Does the session have the same devices, in the same order? */
 static bool renew_has_devices_of(const struct client *client, const struct client *before)
 {
     const struct inventory *now = &client->inventory, *then = &before->inventory;
@@ -36,7 +35,8 @@ static bool renew_has_devices_of(const struct client *client, const struct clien
     return same;
 }
 
-/* What is posted may fail before whoever receives has found out and told those that wait. */
+/* A post may fail before the receiving thread has noticed the end and ended what waits: wait for
+ * that. */
 static bool renew_has_ended(struct client *client)
 {
     uint64_t deadline = clock_now_ns() + FOUND_OUT_NS;
@@ -58,7 +58,7 @@ static struct client *renew_last_of(struct client *client)
     return client;
 }
 
-/* A session with the devices of @client; NULL: there is none, as was said. */
+/* A new session with the devices of @client; NULL if there is none, which was logged. */
 static struct client *renew_begin_like(const struct client *client)
 {
     struct client *fresh = NULL;
@@ -113,7 +113,7 @@ static void *renew_begin_standby(void *data)
     return NULL;
 }
 
-/* It is not under way any more, or about to end. */
+/* Join the thread, which has ended or is about to. */
 static void renew_join_ahead(void)
 {
     pthread_mutex_lock(&ahead.lock);
@@ -141,7 +141,7 @@ void client_keep_standby(struct client *client, bool wanted)
     if (!client->icd || client_is_forked())
         return;
     if (wanted) {
-        /* Whoever has it is about to have a new session, and then is asked again. */
+        /* The thread that holds the lock is beginning a session; the caller asks again later. */
         if (pthread_mutex_trylock(&renewing) != 0)
             return;
         client = renew_last_of(client);

@@ -9,11 +9,10 @@
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"
 
-/*
- * Sessions with the servers that RESEAT_SERVER names, separated by blanks; several addresses of one
- * server, by commas. Each platform of each server is one here: a program may make a context of all
- * devices of a platform, and devices of different servers or drivers have none in common.
- */
+/* Sessions with the servers that RESEAT_SERVER names: servers are separated by blanks, several
+ * addresses of one server by commas. Each platform of each server is a platform here, since a
+ * program may make a context of all devices of a platform, which devices of different servers or
+ * drivers cannot share. */
 
 #define SERVER_ENV  "RESEAT_SERVER"
 #define SERVERS_MAX 64
@@ -22,7 +21,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct platform **all; /* Written once, as is... */
 static cl_uint all_count;     /* ...this. */
 
-/* One of the servers, on its way. */
+/* A server that is being connected to. */
 struct opening {
     struct client *client; /* NULL: there is no session. */
     const char *address;
@@ -30,7 +29,7 @@ struct opening {
     bool threaded;
 };
 
-/* Until it has told its devices: the drivers there may take seconds to start. */
+/* Blocks until the server has told its devices: its drivers may take seconds to start. */
 static void *servers_open_server(void *data)
 {
     struct opening *opening = data;
@@ -41,7 +40,7 @@ static void *servers_open_server(void *data)
 
 static void servers_add_platforms(const struct client *client)
 {
-    if (client->platform_count == 0) /* Of no bytes, memory may be NULL. */
+    if (client->platform_count == 0) /* An allocation of 0 bytes may be NULL. */
         return;
     struct platform **more =
         reallocarray(all, all_count + client->platform_count, sizeof(struct platform *));
@@ -54,7 +53,7 @@ static void servers_add_platforms(const struct client *client)
         all[all_count++] = &client->platforms[i];
 }
 
-/* All of them at once; what they offer is listed in their order. */
+/* Connect to all servers at once. Their platforms are listed in the order of the servers. */
 static void servers_connect_all(void)
 {
     const char *text = getauxval(AT_SECURE) ? NULL : getenv(SERVER_ENV);

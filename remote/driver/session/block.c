@@ -5,12 +5,12 @@
 #include "remote/driver/session/session.h"
 #include "state/base/clock.h"
 
-/* Idle areas are unmapped beyond so many bytes, when there are to be large ones. */
+/* Before a large area is made, idle areas beyond KEPT_BYTES are unmapped. */
 #define KEPT_BYTES  (UINT64_C(512) << 20)
 #define LARGE_BYTES ((size_t)16 << 20)
 #define SEND_NS     (10 * NS_PER_S)
 
-/* Its descriptor goes over the link, and the message says that it came. */
+/* Send the descriptor over the link, then a message so that the server expects it. */
 static int block_send_descriptor(struct client *client, uint32_t area, int fd)
 {
     struct link *link = client->stream.link;
@@ -83,7 +83,7 @@ bool block_take(struct client *client, uint32_t before, size_t size, struct bulk
     if (size >= LARGE_BYTES)
         (void)bulk_trim(bulk, KEPT_BYTES);
     int error = bulk_take_after(bulk, before, size, ret_block);
-    if (error == -ENOSPC) { /* Make room, else one that is slower will do. */
+    if (error == -ENOSPC) { /* Unmap idle areas, and try once more. */
         (void)bulk_trim(bulk, 0);
         error = bulk_take_after(bulk, before, size, ret_block);
     }

@@ -1,10 +1,11 @@
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "remote/driver/session/connect.h"
-#include "remote/driver/session/environment.h"
 #include "remote/identity/credentials.h"
 #include "remote/rings/process.h"
 #include "remote/wire/stream_rings.h"
@@ -18,28 +19,30 @@
 
 #define RINGS_ENV "RESEAT_RINGS"
 #define WINDOW    (16u << 20)
-/* Bytes of a message with nothing that a command reads: binaries, logs, the devices. */
+/* The longest message without bytes that a command reads: binaries, logs, the devices. */
 #define ANSWER_MAX (256u << 20)
 
-/* A server that is there answers at once; its drivers may take seconds to start, but then it gives
-   signs of life. */
+/* A server answers at once. Its drivers may take seconds to start, during which it sends signs of
+ * life. */
 #define CONNECT_NS (3 * NS_PER_S)
 #define RETRY_NS   (20 * NS_PER_MS)
 #define DEVICES_NS (60 * NS_PER_S)
-/* It closes the connection of a stranger more than it looks at: then it is tried again. */
+/* A server that is greeting as many clients as it can closes further connections: try again for so
+ * long. */
 #define CROWDED_NS (15 * NS_PER_S)
 #define PAUSE_NS   (20 * NS_PER_MS)
-/* It does so each second, whatever its devices do. A link that does not is given up for another. */
+/* A server sends something each second. After this silence the link counts as broken. */
 #define SILENCE_NS (10 * NS_PER_S)
 
-/* A program that ends waits so long until that is sent. */
+/* How long a process that ends waits for its last message to be sent. */
 #define LEAVE_NS NS_PER_S
 
-static struct client *_Atomic clients; /* Those with a session, once it began. */
-/* In the child of a fork there is nobody who receives. */
+static struct client *_Atomic clients; /* All clients whose session has begun. */
+/* True in the child of a fork, which has no receiving thread. */
 static atomic_bool forked;
 
-/* The parent's connections hang up when it ends, not when its children have, too. */
+/* Close the parent's connections here, so that they end with the parent and not with its last
+ * child. */
 static void client_in_child(void)
 {
     atomic_store(&forked, true);
@@ -113,7 +116,7 @@ void call_run(struct callback_job *job)
     handle_release(call);
 }
 
-/* Under the client's lock. The content is the call's, from then on. */
+/* Under the client's lock. The call owns the content. */
 static void client_answer(struct call *call, cl_int error, unsigned char *content, size_t size)
 {
     if (call->answered) {
@@ -140,7 +143,8 @@ bool call_take_back(struct call *call)
 {
     struct client *client = call->base.client;
     if (atomic_load(&forked))
-        return true; /* Nobody answers in a child, and the lock may be another thread's for good. */
+        return true; /* In the child of a fork no reply comes, and a thread that is gone may hold
+                        the lock. */
     pthread_mutex_lock(&client->lock);
     bool first = !call->answered;
     call->answered = true;
@@ -206,7 +210,8 @@ static void client_end(struct client *client, int error)
     if (!atomic_load(&client->leaving)) {
         log_warn("the session with %s ended: %s", client->address, strerror(-error));
         handle_each(ID_CALL, client_tell_lost, client);
-        /* What they are copied to is the program's again once it hears of the end. */
+        /* Wait for copies into the program's memory, which it may free once its events have ended.
+         */
         pthread_mutex_lock(&client->lock);
         while (client->arriving)
             pthread_cond_wait(&client->changed, &client->lock);
@@ -232,7 +237,7 @@ void client_devices(struct client *client, const struct msg_devices *message)
     pthread_mutex_unlock(&client->lock);
 }
 
-/* Where the device's own driver would have written it. */
+/* Text of kernels goes where the device's driver would have written it. */
 void client_printed(struct client *client, const struct msg_printed *message)
 {
     (void)client;
@@ -271,7 +276,7 @@ void client_refused(struct client *client, const struct msg_refused *message)
     (void)client, (void)message;
 }
 
-/* Of a stream over rings: whoever waits receives as well. */
+/* Over rings threads that wait for something receive too. */
 static int client_receive_in_turn(struct client *client)
 {
     struct stream_rings *rings = client->stream.rings;
@@ -351,17 +356,61 @@ static int client_open_stream(struct client *client, struct link *link,
     return error == 0 && !stream_attach(&client->stream, link, 0) ? -EPROTO : error;
 }
 
-/* Rings where it is a link of this machine, and there is memory for them. */
+/* Ask for rings if the server is on this machine and there is memory for them. */
 static void client_ask_for_features(struct client *client, struct rings_areas *ret_areas)
 {
     const char *where = NULL, *asked = getenv(RINGS_ENV);
     const struct link_kind *kind = link_kind_of(client->address, &where);
     bool wanted = kind && !kind->anyone && !(asked && strcmp(asked, "no") == 0);
     client->features = wanted && rings_areas_make(ret_areas) == 0 ? FEATURE_RINGS : 0;
-    if (kind && kind->anyone) /* On this machine, sending again costs nothing. */
+    if (kind && kind->anyone) /* On this machine sending a binary again costs nothing. */
         client->features |= FEATURE_BINARIES;
     if (client->icd)
         client->features |= FEATURE_ENVIRONMENT;
+}
+
+static bool client_tells_variable(const char *variable)
+{
+    static const char *const ours[] = {"RESEAT_",         "LD_",    "OCL_ICD_", "OPENCL_",
+                                       "GLIBC_TUNABLES=", "MALLOC_"};
+    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+        if (strncmp(variable, ours[i], strlen(ours[i])) == 0)
+            return false;
+    return strchr(variable, '=') != NULL;
+}
+
+static void client_add_text(FILE *file, const char *text)
+{
+    fwrite(text, 1, strlen(text) + 1, file);
+}
+
+/*
+ * What a server has to know to open a driver as this process would: the folder that the process is
+ * in, and its variables except those of loaders and of reseat, with the driver @icd named as the
+ * only one.
+ *
+ * @ret_text  Texts one after the other, each with its NUL; the caller's (free()).
+ */
+static int client_describe_environment(const char *icd, char **ret_text, size_t *ret_size)
+{
+    char folder[PATH_MAX], *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (!file)
+        return -ENOMEM;
+    client_add_text(file, getcwd(folder, sizeof(folder)) && folder[0] == '/' ? folder : "/");
+    fputs("OCL_ICD_VENDORS=", file);
+    client_add_text(file, icd);
+    for (char **at = environ; *at; at++)
+        if (client_tells_variable(*at))
+            client_add_text(file, *at);
+    if (fclose(file)) {
+        free(text);
+        return -ENOMEM;
+    }
+    *ret_text = text;
+    *ret_size = size;
+    return 0;
 }
 
 static int client_tell_environment(struct client *client)
@@ -372,7 +421,7 @@ static int client_tell_environment(struct client *client)
         return 0;
     if (!(client->features & FEATURE_ENVIRONMENT))
         return -EPROTO;
-    int error = environment_tell(client->icd, &text, &size);
+    int error = client_describe_environment(client->icd, &text, &size);
     if (error == 0)
         error = post_environment(&client->stream,
                                  &(struct msg_environment){.texts = text, .texts_size = size});
@@ -388,7 +437,7 @@ static int client_start(struct client *client)
     uint64_t until = deadline + CROWDED_NS;
     client_ask_for_features(client, &areas);
     int error = connect_first(client, deadline, &link);
-    /* Many come at once, and not again at once. */
+    /* Clients that were turned away together do not come back together. */
     for (uint64_t turn = 1 + (uint64_t)getpid() % 16; error == -EPIPE && clock_now_ns() < until;
          turn++) {
         clock_sleep(PAUSE_NS * (1 + turn % 16));
@@ -424,8 +473,8 @@ static int client_start(struct client *client)
     return 0;
 }
 
-/* A server that is told needs not wait for a client that will not come back. Whoever has a lock now
-   may be the one that ends the program: nothing here waits for long. */
+/* Tell servers that the process ends, so that they do not keep the session. The thread that ends
+ * the process may hold any lock: nothing here waits for long. */
 __attribute__((destructor)) static void client_leave_all(void)
 {
     uint64_t deadline = clock_now_ns() + LEAVE_NS;
@@ -503,7 +552,7 @@ static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 static int prepare_error;
 static uint32_t patience_s;
 
-/* Later, another thread connects, and the program may change its environment. */
+/* Read the environment now: later another thread connects, while the program may change it. */
 static void client_prepare(void)
 {
     prepare_error = callback_start();
@@ -514,8 +563,8 @@ static void client_prepare(void)
         prepare_error = credentials_remember();
 }
 
-/* Where the one before it ended, nobody may have listened for a moment, or the one who listened was
-   about to end: another is started for whoever connects. */
+/* A server of isolated drivers is started by the first connection, and may be ending at this
+ * moment: then try again. */
 static int client_start_patiently(struct client *client)
 {
     uint64_t deadline = clock_now_ns() + CONNECT_NS;
@@ -545,7 +594,7 @@ int client_begin(const char *address, const char *icd, struct client **ret_clien
         free(own_icd);
         return error;
     }
-    /* From here on its threads may be in it until the process ends. */
+    /* From here on threads may use the client until the process ends. */
     error = client_wait_for_devices(client);
     *ret_client = client;
     return error;

@@ -13,15 +13,15 @@
 #define PATIENCE_S     60
 #define PATIENCE_MAX_S (7 * 24 * 3600)
 
-/* One attempt to go on: a connection, and an answer from a session that may be busy. */
+/* The longest attempt to reconnect: connect, and hear from a session that may be busy. */
 #define ATTEMPT_NS (10 * NS_PER_S)
-/* One address, while there are others to be tried. */
+/* The longest try of one address while there are others. */
 #define ADDRESS_NS (2 * NS_PER_S)
 /* Between attempts, from this to that. */
 #define PAUSE_NS     (50 * NS_PER_MS)
 #define PAUSE_MAX_NS (2 * NS_PER_S)
-/* A host that is there, and turned us away for so long, has no server any more. A tunnel or a
-   forwarded port is back by then. */
+/* A host that has refused connections for so long has no server any more. Tunnels and forwarded
+ * ports are back sooner. */
 #define NOBODY_NS         (5 * NS_PER_S)
 #define SPARE_DESCRIPTORS 16
 /* Clocks of two hosts drift apart. */
@@ -59,8 +59,9 @@ static void connect_shift_device(void *object, void *data)
     pthread_mutex_unlock(&shift->client->lock);
 }
 
-/* The server's clock was @ahead, or @roughly so much, when it answered. One that stood still since
-   it last did, with its host, took those of its devices along. */
+/* The server's clock was @ahead of ours, to within @roughly, when it answered. If it stood still
+ * since the last time, because its host did, so did the clocks of its devices: shift what is known
+ * of them. */
 static void connect_take_clock(struct client *client, int64_t ahead, uint64_t roughly, bool again)
 {
     struct shift shift = {client, ahead - client->ahead};
@@ -110,7 +111,8 @@ static int connect_take_welcome(struct client *client, const struct msg_welcome 
     return 0;
 }
 
-/* Who we are, and whether both speak the same. -ESTALE: the session is gone. */
+/* Exchange greetings: versions, features, and the session to go on with. -ESTALE: the session is
+ * gone. */
 static int connect_greet(struct client *client, struct link *link, uint64_t deadline_ns,
                          uint64_t *ret_received)
 {
@@ -163,8 +165,8 @@ static int connect_try_to_connect(struct client *client, const char *address, ui
     return error;
 }
 
-/* A program may have taken every number that it may have for descriptors. For as long as a
-   connection is made, it may have some more, if they are allowed at all. */
+/* The program may have used up its descriptors. For as long as a connection is made the limit is
+ * raised, if that is allowed. */
 static bool connect_allow_more_descriptors(struct rlimit *ret_more)
 {
     struct rlimit limit;
@@ -197,14 +199,14 @@ static int connect_to(struct client *client, const char *address, uint64_t deadl
     return error;
 }
 
-/* Nobody listens there. A name that is not found may be found later. */
+/* Is there no server at the address? A name that is not found may be found later. */
 static bool connect_is_refused(const char *address, int error)
 {
     return error == -ECONNREFUSED ||
            (error == -ENOENT && strncmp(address, "unix:", strlen("unix:")) == 0);
 }
 
-/* One address after the other. -ECONNREFUSED: nobody listens at any of them. */
+/* Try the addresses in turn. -ECONNREFUSED: no server at any of them. */
 static int connect_to_any(struct client *client, uint64_t deadline_ns, struct link **ret_link,
                           uint64_t *ret_received)
 {
@@ -236,7 +238,7 @@ int connect_first(struct client *client, uint64_t deadline_ns, struct link **ret
     return connect_to_any(client, deadline_ns, ret_link, &received);
 }
 
-/* So that many clients do not all come back at the same moments: half of it is chance. */
+/* Half of the pause is random, so that many clients do not come back together. */
 static void connect_pause_before_attempt(unsigned attempt)
 {
     uint64_t ns = attempt < 6 ? PAUSE_NS << attempt : PAUSE_MAX_NS;
@@ -245,7 +247,7 @@ static void connect_pause_before_attempt(unsigned attempt)
     clock_sleep(ns / 2 + (ns / 2 * chance >> 32));
 }
 
-/* Is there nobody who could still have the session? */
+/* Has the host refused for so long that nobody can still have the session? */
 static bool connect_is_nobody(int error, uint64_t *since_ns)
 {
     if (error != -ECONNREFUSED) {

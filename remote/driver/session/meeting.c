@@ -7,7 +7,7 @@
 #include "remote/driver/session/block.h"
 #include "state/base/clock.h"
 
-/* A server that another one did not reach is not tried again for so long. */
+/* For so long no server is told again to connect to one that could not be reached. */
 #define UNREACHED_NS (60 * NS_PER_S)
 
 static bool meeting_is_near(const struct client *client)
@@ -15,7 +15,8 @@ static bool meeting_is_near(const struct client *client)
     return strncmp(client->address, "unix:", strlen("unix:")) == 0;
 }
 
-/* Of two that are not both near: who has an address, which the other one connects to. */
+/* Of two servers that are not both on this machine: the index of the one that the other connects
+ * to. */
 static int meeting_who_awaits(const struct client *to)
 {
     return meeting_is_near(to) ? 0 : 1;

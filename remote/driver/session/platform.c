@@ -9,10 +9,10 @@
 #include "state/driver/devinfo.h"
 #include "state/opencl/info.h"
 
-/* Platforms and devices: told by the server once, answered here. */
+/* Platforms and devices. The server tells their answers once; questions are answered here. */
 
-/* What a program can use through us: of the language, and of calls that we have. Whatever else a
-   device has would need a call, or memory, of the process that its driver is in. */
+/* The extensions that a program can use: of the language, and of calls that this driver has. Others
+ * would need a call, or memory, of the process that the device's driver is in. */
 static const char *const carried[] = {
     "cl_khr_3d_image_writes",
     "cl_khr_byte_addressable_store",
@@ -94,7 +94,7 @@ int platform_init(struct platform *platform, struct client *client,
         struct device_object *device = handle_create(client, ID_DEVICE, &device_class);
         if (!device)
             return -ENOMEM;
-        /* Its id is the server's, which says where it is in the inventory. */
+        /* The server's id of the device: its index in the inventory. */
         device->base.id = id_make(ID_DEVICE, 0, (uint32_t)(first + i));
         device->platform = platform;
         device->answers = &entries[first + i];
@@ -117,7 +117,7 @@ struct device_object *device_get(cl_device_id device)
     return handle_get(device, ID_DEVICE);
 }
 
-/* All that there ever were: none ends before the process does. */
+/* All platforms that were ever published. None is freed before the process ends. */
 static struct platform *_Atomic published;
 
 void platform_publish(struct platform *platform)
@@ -179,7 +179,7 @@ cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type device_type, cl_ui
     return found ? CL_SUCCESS : CL_DEVICE_NOT_FOUND;
 }
 
-/* Names with versions, without those that are not offered. */
+/* The names with versions that are offered. */
 static cl_int platform_answer_names(const struct device_object *device, cl_device_info name,
                                     const struct info_request *request)
 {
@@ -204,7 +204,7 @@ static cl_int platform_answer_names(const struct device_object *device, cl_devic
     return error;
 }
 
-/* 0, in as many bytes as the device's own answer has: what is not offered. */
+/* What is not offered is answered as 0, in as many bytes as the device's own answer. */
 static cl_int platform_answer_nothing(const struct devinfo_value *value,
                                       const struct info_request *request)
 {
@@ -274,7 +274,7 @@ static cl_int platform_answer_device(const struct device_object *device, cl_devi
     if (param->extension && param->since == 0 &&
         !platform_is_carried(param->extension, strlen(param->extension)))
         return CL_INVALID_VALUE;
-    /* Under an extension it says which device it is, by which reseat knows it again. */
+    /* Answers of vendors' extensions identify the device; reseat recognises it by them. */
     bool who = param->extension && param->since == 0;
     if (!who && (param->rule == DEVINFO_NONE || param->rule == DEVINFO_PINS))
         return platform_answer_nothing(value, request);

@@ -14,14 +14,10 @@
 #include "state/driver/devinfo.h"
 #include "state/driver/inventory.h"
 
-/*
- * The driver: an OpenCL implementation whose devices are a device server's. What a program makes is
- * known here, so that its questions are answered here; what it makes and does is posted to the
- * server, and only what waits for the device waits for an answer.
- *
- * Locks: an object's own, then the client's, then a stream's. Callbacks run in threads of
- * callback.h.
- */
+/* The driver: an OpenCL implementation whose devices are those of a device server. It keeps what it
+ * knows of every object of the program, and answers questions itself. Creations and commands are
+ * posted to the server; only a call that waits for the device waits for an answer. Locks, in this
+ * order: an object's own, the client's, a stream's. Callbacks run in the threads of callback.h. */
 
 struct platform {
     const cl_icd_dispatch *dispatch;
@@ -39,7 +35,7 @@ struct device_object {
     struct platform *platform;
     const struct inventory_entry *answers;
     char *extensions;     /**< Those that are offered. */
-    atomic_bool gateless; /**< It has no part in transfers between devices. */
+    atomic_bool gateless; /**< Its server cannot copy between devices. */
     bool clock_known;     /**< Guarded by client->lock, with: */
     int64_t away;         /**< Of the host's clock from the device's. */
     cl_version version;
@@ -47,43 +43,47 @@ struct device_object {
 
 extern const cl_name_version platform_extensions[1];
 
-/** As many devices of a server are told of. */
+/** The server tells the free memory of at most so many devices. */
 #define FREE_MEMORY_MAX 64
 
 /** A server that this process has a session with. */
 struct client {
     struct client *next; /**< Of all. */
     struct stream stream;
-    const char *address;      /**< Or several of the same server, separated by commas. */
-    const char *icd;          /**< The one driver that is opened for us; NULL: the server's. */
-    struct client *renewed;   /**< The session that followed; renew.c's, as is... */
-    struct client *standby;   /**< ...what is ready to. */
-    uint64_t features;        /**< Those that it asks for; then those that it has. */
-    struct bulk *bulk;        /**< block.h; NULL: the session is over a link. */
+    const char *address; /**< Several addresses of the same server are separated by commas. */
+    /** The one driver that the server opens for this process; NULL: its own drivers. */
+    const char *icd;
+    struct client *renewed; /**< The session that replaced this one after its end. Guarded by
+                               renew.c's lock, with: */
+    struct client *standby; /**< The session that is ready to replace it; or NULL. */
+    uint64_t features; /**< Before the greeting the features to ask for, then those that the server
+                          granted. */
+    struct bulk *bulk; /**< block.h; NULL: the session is over a link. */
     pthread_mutex_t offering; /**< One area at a time. */
     uint64_t process;         /**< Whose sessions it is: process_mark(). */
     pthread_mutex_t lock;     /**< Guards events, and the answers of calls. */
     pthread_cond_t changed;   /**< One of them. */
-    bool over;                /**< All that was waited for has ended as lost; guarded by lock. */
-    unsigned arriving;        /**< Events whose bytes are being copied; guarded by lock. None begins
-                                   once the session has ended. */
-    atomic_bool lost;         /**< The session ended. */
-    atomic_bool leaving;      /**< The program ends, or is about to be without drivers. */
-    atomic_bool left;         /**< It did: nothing of the session is in this process. */
-    atomic_bool told;         /**< The devices are known. */
+    bool over; /**< Everything that waited for the session was ended as lost. Guarded by lock. */
+    unsigned arriving;   /**< Events whose bytes are being copied; guarded by lock. None begins
+                              once the session has ended. */
+    atomic_bool lost;    /**< The session ended. */
+    atomic_bool leaving; /**< The process ends, or the session is being closed. */
+    /** The session is closed: no thread, descriptor or memory of it is left here. */
+    atomic_bool left;
+    atomic_bool told; /**< The devices are known. */
     pthread_t receiver;
     struct inventory inventory;
     /* By who connects, or the receiver: */
-    uint64_t session;                    /**< The session's number; 0: it ends with its link. */
-    _Atomic uint64_t unreached_until_ns; /**< Another server has no way to it until then. */
+    uint64_t session; /**< The session's number; 0: it ends with its link. */
+    /** Until then no other server is told to connect to this one. */
+    _Atomic uint64_t unreached_until_ns;
     unsigned char secret[WIRE_SECRET_SIZE];
     uint32_t patience_s;
     int64_t ahead;    /**< Of the server's clock, in nanoseconds, ... */
     uint64_t roughly; /**< ...or so much more or less. */
     struct platform *platforms;
     cl_uint platform_count;
-    /** Bytes that nobody was promised of each device, inverted: 0 is that nothing was heard of it.
-     */
+    /** Free bytes of each device, inverted: 0 stands for not told yet. */
     _Atomic uint64_t free_memory[FREE_MEMORY_MAX];
 };
 
@@ -100,25 +100,25 @@ MUST_CHECK int client_begin(const char *address, const char *icd, struct client 
 int client_give_up(struct client *client, int error);
 /** End a session, so that no thread, descriptor or shared memory of it is left in the process. */
 void client_leave(struct client *client);
-/** Those of this process that are not ended so yet. */
+/** client_leave() for every session of this process that is still open. */
 void client_leave_each(void);
-/** This is the child of a fork, in which nobody receives. */
+/** True in the child of a fork, which has no receiving thread. */
 bool client_is_forked(void);
 struct device_object *device_get(cl_device_id device);
 uint64_t device_number(const struct device_object *device, cl_device_info name);
-/** Make one of the inventory's entries @first and on. 0 or -ENOMEM. */
+/** Make a platform of @count entries of the inventory, from @first on. 0 or -ENOMEM. */
 MUST_CHECK int platform_init(struct platform *platform, struct client *client,
                              const struct inventory_entry *entries, size_t first, size_t count);
-/** Programs may name it from now on. Any thread. */
+/** From now on platform_get() knows the platform. Any thread. */
 void platform_publish(struct platform *platform);
-/** NULL: none was published at that address. Any thread, without a lock. */
+/** The published platform with that handle, or NULL. Any thread, without a lock. */
 struct platform *platform_get(cl_platform_id id);
-/** Have what was posted sent, unless the session ended. */
+/** Send all messages that were posted, unless the session ended. */
 void client_flush(struct client *client);
-/** Receive in place of who does until @over, as long as that is sooner than to be woken. Without a
- *  lock. */
+/** Receive messages in this thread, in place of the receiving thread, until @over or until spinning
+ * costs more than being woken. Without a lock. */
 void client_attend(struct client *client, bool (*over)(void *data), void *data);
-/** The same, for who goes on: with what is posted within the same moment. */
+/** The same for a caller that does not wait: messages that are posted a moment later go along. */
 void client_flush_soon(struct client *client);
 /** CL_DEVICE_NOT_AVAILABLE once the session ended, and in the child of a fork. */
 cl_int client_state(const struct client *client);
@@ -128,14 +128,15 @@ cl_int posted(int error);
     posted(client_state(client) ? -ENODEV                                                          \
                                 : post_##NAME(&(client)->stream, &(struct msg_##NAME)__VA_ARGS__))
 
-/** Somebody who waits for an answer. Its content is there until it is given back. */
+/** A request that is waiting for its reply. Its content lives until the call is released. */
 struct call {
     struct object base;
     bool answered; /**< Guarded by client->lock. */
     cl_int error;
     unsigned char *content;
     size_t size;
-    /** Called when it is answered, instead of waiting; or NULL. In a thread of callbacks. */
+    /** Called on a callback thread when the reply comes, for a call that nobody waits for; or NULL.
+     */
     void (*then)(struct call *call);
     void *data;
     struct callback_job job;
@@ -143,10 +144,11 @@ struct call {
 struct call *call_create(struct client *client);
 /** The job of a call with `then`; it gives the call's reference back. */
 void call_run(struct callback_job *job);
-/** What was to be posted was not. False: it was answered all the same, since the session ended, and
- *  `then` is called. True: the caller gives its reference back. */
+/** Withdraw a call whose message could not be posted. False: the end of the session has answered it
+ * already, and `then` is called. True: the caller releases it. */
 bool call_take_back(struct call *call);
-/** Wait for the answer to what @posted_error says was posted. Returns its error. */
+/** Wait for the reply, unless @posted_error says that the message was not posted. Returns the error
+ * of either. */
 cl_int call_wait(struct call *call, cl_int posted_error);
 
 #endif
