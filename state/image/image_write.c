@@ -32,17 +32,11 @@ struct image_known_chunks {
     uint64_t *stamps; /* of the parts; NULL: none were given */
 };
 
-struct job {
-    uint32_t source;
-    uint64_t chunk;
-};
-
 struct writer {
     const struct image_plan *plan;
     const struct image_folder *folder;
-    struct owned image; /* its folder */
-    struct job *jobs;
-    size_t job_count;
+    struct owned image;               /* its folder */
+    struct image_jobs jobs;           /* of the sources */
     struct image_contents **contents; /* of each source */
     struct image_known_chunks *made;  /* of each source; owned */
     uint64_t total;
@@ -347,10 +341,10 @@ static int image_write_store_chunk(struct keeping *k, uint32_t changed)
 
 static int image_write_keep_chunk(struct writer *w, struct image_worker *worker, size_t index)
 {
-    const struct job *job = &w->jobs[index];
-    const struct image_source *source = &w->plan->sources[job->source];
+    const struct image_job *job = &w->jobs.list[index];
+    const struct image_source *source = &w->plan->sources[job->object];
     const struct image_known_chunks *known = image_write_known_of(w, source);
-    struct image_known_chunks *made = &w->made[job->source];
+    struct image_known_chunks *made = &w->made[job->object];
     struct image_digest *parts = &made->parts[job->chunk * IMAGE_PARTS];
     struct keeping k = {.w = w,
                         .worker = worker,
@@ -381,16 +375,16 @@ static int image_write_keep_chunk(struct writer *w, struct image_worker *worker,
 static int image_write_keep(void *data, struct image_worker *worker, size_t index)
 {
     struct writer *w = data;
-    const struct job *job = &w->jobs[index];
-    const struct image_source *source = &w->plan->sources[job->source];
-    struct image_contents *contents = w->contents[job->source];
+    const struct image_job *job = &w->jobs.list[index];
+    const struct image_source *source = &w->plan->sources[job->object];
+    struct image_contents *contents = w->contents[job->object];
     int error = w->plan->check ? w->plan->check(w->plan->data, atomic_load(&w->done), w->total) : 0;
     if (!error)
         error = image_write_keep_chunk(w, worker, index);
     if (error)
         return error;
     memcpy(contents->digests.bytes + job->chunk * IMAGE_DIGEST,
-           &w->made[job->source].chunks[job->chunk].digest, IMAGE_DIGEST);
+           &w->made[job->object].chunks[job->chunk].digest, IMAGE_DIGEST);
     atomic_fetch_add(&w->done, image_chunk_size(source->size, job->chunk));
     return 0;
 }
@@ -421,15 +415,7 @@ static int image_write_add_jobs(struct writer *w, size_t source, struct image_co
         return -ENOMEM;
     contents->digests.size = count * IMAGE_DIGEST;
     int error = image_write_known_chunks_init(&w->made[source], &w->plan->sources[source]);
-    if (error)
-        return error;
-    struct job *jobs = reallocarray(w->jobs, w->job_count + count, sizeof(*jobs));
-    if (!jobs)
-        return -ENOMEM;
-    w->jobs = jobs;
-    for (uint64_t chunk = 0; chunk < count; chunk++)
-        w->jobs[w->job_count++] = (struct job){(uint32_t)source, chunk};
-    return 0;
+    return error ? error : image_jobs_add(&w->jobs, source, count);
 }
 
 static int image_write_add_contents(struct writer *w, size_t index)
@@ -457,8 +443,8 @@ static int image_write_add_bases(const struct writer *w)
 {
     struct image_blob list = {0};
     size_t count = 0;
-    for (size_t i = 0; i < w->job_count; i++)
-        count += w->made[w->jobs[i].source].chunks[w->jobs[i].chunk].parts != 0;
+    for (size_t i = 0; i < w->jobs.count; i++)
+        count += w->made[w->jobs.list[i].object].chunks[w->jobs.list[i].chunk].parts != 0;
     if (!count)
         return 0;
     struct image_record *record = image_manifest_add(w->plan->manifest, IMAGE_BASES);
@@ -467,9 +453,9 @@ static int image_write_add_bases(const struct writer *w)
         free(list.bytes);
         return -ENOMEM;
     }
-    for (size_t i = 0; i < w->job_count; i++) {
+    for (size_t i = 0; i < w->jobs.count; i++) {
         const struct image_known_chunk *chunk =
-            &w->made[w->jobs[i].source].chunks[w->jobs[i].chunk];
+            &w->made[w->jobs.list[i].object].chunks[w->jobs.list[i].chunk];
         if (!chunk->parts)
             continue;
         memcpy(list.bytes + list.size, &chunk->base, IMAGE_DIGEST);
@@ -503,7 +489,7 @@ static int image_write_all(struct writer *w)
     for (size_t i = 0; !error && i < w->plan->count; i++)
         error = image_write_add_contents(w, i);
     if (!error)
-        error = image_work(w->job_count, image_write_keep, w);
+        error = image_work(w->jobs.count, image_write_keep, w);
     if (!error)
         error = image_write_add_bases(w);
     return error ? error : image_write_publish(w);
@@ -543,7 +529,7 @@ int image_write(struct image_folder *folder, const struct image_plan *plan,
     for (size_t i = 0; w.made && i < plan->count; i++)
         image_write_known_chunks_finish(&w.made[i]);
     free(w.made);
-    free(w.jobs);
+    free(w.jobs.list);
     free(w.contents);
     return error;
 }

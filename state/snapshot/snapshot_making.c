@@ -9,7 +9,6 @@
 #include "state/budget/budget.h"
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
-#include "state/snapshot/snapshot_compare.h"
 
 /* So many bytes are copied between two looks at the limits, or while a command may wait for them.
  */
