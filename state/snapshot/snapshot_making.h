@@ -22,7 +22,7 @@ struct making {
     struct move
         move; /**< For what snapshots and moves have in common: no virtual device of it moves. */
     uint64_t serial;
-    struct snapshot *base; /**< The latest point, pinned; or NULL. */
+    struct snapshot *base; /**< The latest snapshot, pinned; or NULL. */
     struct snapshot *next; /**< Owned. */
     struct snapshot
         *former; /**< What `next` was before the last look: goes with the gate open. Owned. */
@@ -79,8 +79,8 @@ void making_finish(struct making *making);
  * all of it, and mostly does not. What is kept of the bytes already is digested in host memory,
  * while the program runs, and what the device has is digested there (state/memory/compare.h says
  * where that pays). A chunk whose digests are all the same stays the chunk that it is, shared with
- * the point before; of one that is this point's alone, or of which few parts differ, those are
- * read.
+ * the snapshot before; of one that is this snapshot's alone, or of which few parts differ, those
+ * are read.
  *
  * What is in host memory already is not digested: it is compared itself, as it would be copied.
  *
