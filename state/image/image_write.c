@@ -479,6 +479,8 @@ static int image_write_publish(const struct writer *w)
     error = file_sync(&w->folder->chunks);
     if (!error)
         error = file_replace(&w->image, IMAGE_MANIFEST, bytes, size, true);
+    if (!error)
+        error = file_sync(&w->image);
     return error ? error : file_sync(&w->folder->folder);
 }
 

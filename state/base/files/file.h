@@ -36,8 +36,10 @@ void file_sweep(const struct owned *folder);
 /**
  * Put a file of the mode 0600 in the place of @name: who opens it finds the old one or the new one.
  *
- * @sync  The new one is on the disk when this returns. Else a crash of the machine may cut it
- * short. Returns 0, -EFBIG (RLIMIT_FSIZE), -ENOSPC, or -errno: then all is as it was.
+ * @sync  The bytes are on the disk when this returns, and the name once file_sync() returned. Else
+ * a crash of the machine may cut the file short.
+ *
+ * Returns 0, -EFBIG (RLIMIT_FSIZE), -ENOSPC, or -errno: then all is as it was.
  */
 MUST_CHECK int file_replace(const struct owned *folder, const char *name, const void *bytes,
                             size_t size, bool sync);
