@@ -354,7 +354,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
 
 void checkpoint_end(void)
 {
-    (void)long_lock_take(&residency_token, 0);
+    (void)long_lock_take(&turn, 0);
     checkpoint_let_go();
-    long_lock_release(&residency_token);
+    long_lock_release(&turn);
 }
