@@ -10,7 +10,7 @@
 #include "state/base/bytes/text.h"
 #include "state/base/log.h"
 #include "state/checkpoint/restore.h"
-#include "state/image/image_names.h"
+#include "state/image/image_graph.h"
 
 /* What programs that include policy/reseat.h call. */
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "state/base/bytes/text.h"
-#include "state/base/files/own_file.h"
+#include "state/base/files/file.h"
 #include "state/base/files/owned.h"
 #include "state/base/threads/thread.h"
 
@@ -75,7 +75,7 @@ static void log_write_line(const char *line, size_t length)
     struct owned file = log_stderr;
 
     if (log_path[0]) {
-        int fd = own_file_open(log_path, O_WRONLY | O_APPEND | O_NONBLOCK);
+        int fd = file_open_named(log_path, O_WRONLY | O_APPEND | O_NONBLOCK);
         if (fd < 0 || owned_take(fd, &file) != 0)
             return;
     }

@@ -11,24 +11,23 @@
 #include "state/base/threads/work.h"
 #include "state/checkpoint/lease_renewer.h"
 #include "state/command/command.h"
-#include "state/image/image_command.h"
+#include "state/image/image_folder.h"
 #include "state/image/image_graph.h"
-#include "state/image/image_keep.h"
 #include "state/image/image_write.h"
 #include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 
-/* Points that somebody else made between ours and the look at it are too many after so many. */
+/* Attempts to pin our own snapshot: another thread may make a newer one in between. */
 #define TRIES 5
 
 #define TELL_NS (200 * NS_PER_MS)
 
-static struct long_lock residency_token = LONG_LOCK_INITIALIZER;
-/* What the last image has of which point, and where that is. By who has the turn. */
+static struct long_lock turn = LONG_LOCK_INITIALIZER;
+/* The chunks of the last image, and its folder. Guarded by turn. */
 static struct {
     char path[PATH_MAX];
     struct image_known known;
-    bool keeps; /* a snapshot */
+    bool keeps; /* the snapshot stays in host memory for the next image */
 } last;
 
 static const struct checkpoint_partner *_Atomic partner;
@@ -49,7 +48,7 @@ struct making {
     _Atomic uint64_t told_at;
 };
 
-/* A root's bytes, as an image takes them. */
+/* A root memory object as a source of image_write(). */
 struct source {
     const struct making *making;
     size_t root;
@@ -90,7 +89,7 @@ static int checkpoint_moment(void *data, const struct snapshot *snapshot)
     struct making *m = data;
     (void)snapshot;
     image_manifest_finish(&m->manifest);
-    /* What waits for the program was given, and is not in the bytes. */
+    /* Deferred commands count in the program's progress, but their results are not in the bytes. */
     if (m->partner && defer_any())
         return checkpoint_fail(
             m, -EBUSY,
@@ -120,14 +119,14 @@ static int checkpoint_describe_progress(struct making *m)
         return -ENOMEM;
     record->progress->bytes = m->progress;
     m->progress = (struct image_blob){0};
-    /* Without it somebody has to say how the program is started. */
+    /* Without the command line an operator has to say how the program is started. */
     int error = command_line_describe(&m->manifest);
     if (error && error != -ENOMEM)
         log_info("the image does not say how the program was started: %s", strerror(-error));
     return error == -ENOMEM ? error : 0;
 }
 
-/* The one whose objects are described, pinned. */
+/* Make a snapshot, with the records of its objects, and pin it. */
 static int checkpoint_make_point(struct making *m)
 {
     const struct checkpoint_request *request = m->request;
@@ -247,7 +246,7 @@ static int checkpoint_write_image(struct making *m, struct image_folder *folder,
     return 0;
 }
 
-/* From here on somebody may start it again. */
+/* Once the image has the lease, other hosts may start the program from it. */
 static int checkpoint_describe_lease(struct making *m, const char *path)
 {
     uint32_t lease_ms = m->request->lease_ms;
@@ -269,7 +268,7 @@ static int checkpoint_describe_lease(struct making *m, const char *path)
     return 0;
 }
 
-/* The snapshot, with what the program says to it. */
+/* The snapshot, with the progress of a program that has a save callback. */
 static int checkpoint_make_point_with(struct making *m, const struct checkpoint_partner *asked)
 {
     int has_none = 1;
@@ -295,9 +294,10 @@ static int checkpoint_make_image(struct making *m)
     const struct checkpoint_partner *asked = atomic_load(&partner);
     uint64_t before;
     unsigned tries = 0;
-    /* Before the program is stopped for it. */
+    /* A folder that cannot be used is found before the program is paused. */
     int error = image_folder_open(request->folder, IMAGE_TO_WRITE, &folder, problem);
-    /* What was lost is done again elsewhere first, by whoever waited for this to be over. */
+    /* After a lost device the recovery thread moves the program first; then the snapshot is tried
+     * again. */
     if (!error)
         do {
             m->report->reason[0] = '\0';
@@ -317,7 +317,7 @@ static int checkpoint_make_image(struct making *m)
     return error ? checkpoint_fail(m, error, problem) : 0;
 }
 
-/* With the turn. */
+/* The caller has turn. */
 static void checkpoint_let_go(void)
 {
     image_known_finish(&last.known);
@@ -332,7 +332,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
     uint64_t begun = clock_now_ns();
     *ret_report = (struct checkpoint_report){0};
     int error = -ETIMEDOUT;
-    if (long_lock_take(&residency_token, request->deadline_ns)) {
+    if (long_lock_take(&turn, request->deadline_ns)) {
         error = work_is_over() ? -ESHUTDOWN : checkpoint_make_image(&m);
         if (!error && request->keep)
             (void)!image_keep_last(request->folder, ret_report->image, request->keep,
@@ -340,7 +340,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
         last.keeps = last.keeps || m.snapshot;
         if (!request->keeps)
             checkpoint_let_go();
-        long_lock_release(&residency_token);
+        long_lock_release(&turn);
     }
     image_manifest_finish(&m.manifest);
     ret_report->result = error == -ENOTSUP ? MOVE_REFUSED : move_result_of(error);
@@ -354,7 +354,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
 
 void checkpoint_end(void)
 {
-    (void)long_lock_take(&residency_token, 0);
+    (void)long_lock_take(&turn, 0);
     checkpoint_let_go();
-    long_lock_release(&residency_token);
+    long_lock_release(&turn);
 }

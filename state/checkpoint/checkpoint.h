@@ -43,7 +43,7 @@ struct checkpoint_report {
 
 /**
  * A program that says how far it is (policy/reseat.h). Its progress belongs to the moment of the
- * point: from when it gave it until that moment it gives no command.
+ * snapshot: from when it gave it until that moment it gives no command.
  */
 struct checkpoint_partner {
     /** Before any copying. 0: it will be asked, and `end` follows; 1: it has nothing to say; or

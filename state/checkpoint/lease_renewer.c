@@ -14,10 +14,10 @@
 #include "state/base/threads/gate.h"
 #include "state/base/threads/thread.h"
 
-/* At its end a program waits for the disk for no longer: then it counts as one that died. */
+/* How long exit() waits for the disk. After that the program counts as one that died. */
 #define END_NS (5 * NS_PER_S)
 
-/* The machine may sleep meanwhile, which no wait notices. */
+/* Longest wait: waits do not count time during which the machine sleeps. */
 #define LOOK_NS NS_PER_S
 
 static struct {
@@ -26,8 +26,8 @@ static struct {
     struct lease lease; /* guarded by lock, as all below; but while it is kept only its thread
                            writes what is in it, and the problem */
     bool kept;
-    bool settled;  /* it is the program's */
-    bool taken;    /* by somebody else */
+    bool settled;  /* the process has all that the program had when it was saved */
+    bool taken;    /* by another process */
     bool restored; /* the process was, and its times are another host's until it said that it lives
                     */
     bool ends, ended;
@@ -40,7 +40,7 @@ static uint64_t lease_renewer_lease_ns(void)
     return lease_renewer.lease.holder.lease_ms * NS_PER_MS;
 }
 
-/* Locked. Others may take it for dead, or have. */
+/* Locked. True when another process may hold the program for dead, or has taken its lease. */
 static bool lease_renewer_has_lapsed(void)
 {
     return lease_renewer.kept &&
@@ -48,7 +48,7 @@ static bool lease_renewer_has_lapsed(void)
             clock_boot_ns() >= lease_renewer.renewed_ns + lease_renewer_lease_ns());
 }
 
-/* Locked. Until @boot_ns, or something changed. */
+/* Locked. Wait until @boot_ns or a change. */
 static void lease_renewer_wait_until(uint64_t boot_ns)
 {
     uint64_t now = clock_boot_ns(), left = boot_ns > now ? boot_ns - now : 0;
@@ -56,7 +56,7 @@ static void lease_renewer_wait_until(uint64_t boot_ns)
                      clock_now_ns() + (left < LOOK_NS ? left : LOOK_NS));
 }
 
-/* In words that an operator can act on. */
+/* Why the lease was not renewed, for the operator. */
 static void lease_renewer_name_problem(const struct lease *lease, int error,
                                        char ret_problem[LEASE_RENEWER_PROBLEM_MAX])
 {
@@ -115,7 +115,7 @@ static void *lease_renewer_thread(void *unused)
     return NULL;
 }
 
-/* A disk that does not answer keeps the other thread: this one closes the gate in time. */
+/* The renewing thread may hang on the disk, so this one closes the gate when the lease expires. */
 static void *lease_renewer_fence(void *unused)
 {
     bool closed = false;
@@ -282,7 +282,7 @@ bool lease_renewer_lease(const char *path, struct lease *ret_lease)
     return has;
 }
 
-/* The right is the parent's. Its end is not the program's. */
+/* The lease stays the parent's: a child neither renews nor ends it. */
 static void lease_renewer_in_child(void)
 {
     lease_renewer.kept = lease_renewer.taken = lease_renewer.restored = false;

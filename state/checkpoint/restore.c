@@ -17,9 +17,9 @@
 #include "state/memory/replica.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* Written once, but for the last three, which `lock` guards. */
+/* Written once; the last three members are guarded by lock. */
 static struct {
-    int error; /* -ENOENT: there is none */
+    int error; /* -ENOENT: the program was started without an image */
     char problem[IMAGE_PROBLEM_MAX];
     char path[PATH_MAX], image[IMAGE_NAME_MAX];
     struct image_manifest manifest;
@@ -31,7 +31,7 @@ static struct {
 /* Held while bytes are read. */
 static struct long_lock lock = LONG_LOCK_INITIALIZER;
 
-/* The child's objects are none of ours, and it was not restored. */
+/* A child of a fork was not restored. */
 static void restore_in_child(void)
 {
     owned_close(&image.hold);
@@ -48,7 +48,7 @@ static int restore_refuse(int error, const char *why)
     return error;
 }
 
-/* The path of an image is its folder's and its name. */
+/* Split FOLDER/NAME. */
 static int restore_split_path(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -80,7 +80,7 @@ static int restore_check(void)
     return 0;
 }
 
-/* Who started the program took its right to run, for it to take over; once. */
+/* The process that started the program holds the lease: take it over. */
 static int restore_take_lease(const char *text)
 {
     struct lease from, lease;
@@ -105,7 +105,8 @@ static int restore_take_lease(const char *text)
     return error ? restore_refuse(error, strerror(-error)) : 0;
 }
 
-/* All that it names was given: it is the program that it was. */
+/* Once all named objects have their bytes, the image is no longer needed and the lease is the
+ * program's own. */
 static void restore_settle(void)
 {
     if (image.left != 0)
@@ -153,7 +154,8 @@ static void restore_open_once(void)
     int before = cancel_hold();
     image.error = restore_read_image(path);
     cancel_allow(before);
-    /* In its place: who looks at the environment meanwhile sees one or the other. */
+    /* Cleared in place: a thread that reads the environment meanwhile sees the old or the new text.
+     */
     *path = '\0';
     if ((path = secure_getenv(RESTORE_ENV_LEASE)))
         *path = '\0';
@@ -173,7 +175,7 @@ int restore_progress(struct restored *ret_restored, char ret_problem[IMAGE_PROBL
 
 /* ---- contents ---- */
 
-/* What the image has by a name. */
+/* The records of a named object. */
 struct found {
     size_t name; /* the index of its record */
     const struct image_memory *memory;
@@ -201,7 +203,7 @@ static int restore_find_named(const char *name, struct found *ret_found)
     return 0;
 }
 
-/* NULL, or what is different. */
+/* What differs between the object and the image, or NULL. */
 static const char *restore_compare(const struct memory *root, const struct image_memory *other)
 {
     const struct image_shape *shape = root->image;
@@ -219,14 +221,14 @@ static const char *restore_compare(const struct memory *root, const struct image
     return root->size == other->size ? NULL : "it has another size";
 }
 
-/* Where bytes are read to: a host copy that is to be the object's, or memory beside it. */
+/* Where the bytes are read to: the object's host copy, or memory of ours. */
 struct room {
     struct host_copy *host_copy; /* held; or NULL */
     char *bytes;
     size_t size;
 };
 
-/* What was never written has no bytes that a failure could spoil. */
+/* Only an object that was never written is read into in place: a failure could spoil others. */
 static int restore_room_make(struct memory *root, struct room *ret_room)
 {
     bool fresh = atomic_load(&root->version) == 0 && !atomic_load(&root->used) &&
@@ -251,7 +253,7 @@ static void restore_room_finish(const struct room *room)
         pages_give(room->bytes, room->size);
 }
 
-/* Its bytes are the object's from here on. */
+/* Give the object the bytes that were read. */
 static int restore_commit(struct memory *root, const struct room *room)
 {
     int error = gate_close(0);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "state/base/compiler.h"
-#include "state/base/files/reach.h"
+#include "state/base/files/owned.h"
 #include "state/driver/between.h"
 #include "state/driver/budget.h"
 #include "state/driver/devinfo.h"

@@ -25,10 +25,10 @@
  * as an image takes, which nobody waits for. */
 #define LOCK_NS      (10 * NS_PER_S)
 #define LOCK_STEP_NS (10 * NS_PER_MS)
-/* Names that are tried, a millisecond after the other: an image is made in more than that. */
+/* Names to try, each a millisecond later than the one before. */
 #define NAMES 1000
 
-/* Those that are open: a child of a fork would keep their locks for as long as it lives. */
+/* The open folders. A child of a fork closes their locks, or it would hold them while it lives. */
 static struct image_folder *folders;
 static pthread_mutex_t folders_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -96,7 +96,7 @@ static int image_folder_open_chunks(struct image_folder *folder, bool make)
     return file_folder(&folder->folder, CHUNKS, &folder->chunks);
 }
 
-/* Somebody's documents would be mixed with images, and swept with them. */
+/* A folder with other files is refused: a sweep would remove them. */
 static int image_folder_check_empty(const struct image_folder *folder)
 {
     struct file_names names;
@@ -124,7 +124,7 @@ static int image_folder_open_lock(struct image_folder *folder, bool make)
                                                                                           : -EPERM;
 }
 
-/* Not for ever: another process may be stopped while it has it. */
+/* Gives up after @patience_ns: the process that has the lock may be stopped. */
 static int image_folder_take_lock(const struct owned *lock, int how, uint64_t patience_ns)
 {
     for (uint64_t deadline = clock_now_ns() + patience_ns;;) {
@@ -138,7 +138,7 @@ static int image_folder_take_lock(const struct owned *lock, int how, uint64_t pa
     }
 }
 
-/* Who comes to write removes what others left, if nobody is there. */
+/* If no other process uses the folder, remove what killed writers left; then share the lock. */
 static int image_folder_lock_to_write(struct image_folder *folder)
 {
     char ignored[IMAGE_PROBLEM_MAX];
@@ -152,7 +152,7 @@ static int image_folder_lock_to_write(struct image_folder *folder)
                 unfinished = unfinished || !image_folder_is_whole(folder, names.names[i]);
             file_names_finish(&names);
         }
-        /* What cannot be removed now is in nobody's way. */
+        /* What cannot be removed now does no harm: the next writer tries again. */
         if (unfinished)
             (void)!image_folder_sweep(folder, &swept, ignored);
     }
@@ -302,7 +302,7 @@ static int image_folder_name_of(uint64_t ms, char ret_name[IMAGE_NAME_MAX])
     return image_name_is_valid(ret_name) ? 0 : -EOVERFLOW;
 }
 
-/* When an image of that name was made; 0: at no time that there is. */
+/* When an image of that name was made; 0: the name holds no valid time. */
 static uint64_t image_folder_ms_of(const char *name)
 {
     char time[sizeof("YYYYMMDDTHHMMSS")], again[IMAGE_NAME_MAX];
@@ -426,13 +426,13 @@ int image_folder_remove(struct image_folder *folder, const char *name)
                            &manifest);
     if (!error)
         error = image_folder_take_lock(&manifest, LOCK_EX, 0);
-    /* From here on it is none. */
+    /* Without its manifest the folder is no image any more. */
     if (!error && unlinkat(owned_fd(&image), IMAGE_MANIFEST, 0) != 0)
         error = -errno;
     return error ? error : file_sync(&image);
 }
 
-/* The digests that some image names. */
+/* The digests of all chunks that an image needs. */
 struct named {
     struct image_digest *digests;
     size_t count;
@@ -534,7 +534,7 @@ int image_folder_sweep(struct image_folder *folder, struct image_swept *ret_swep
     else if (*ret_problem)
         error = 0;
     free(named.digests);
-    /* They are what tells that there may be chunks to be swept: last, and not before those are. */
+    /* Unfinished images last: while they are there, the next writer sweeps again. */
     for (size_t i = 0; !error && known && i < images.count; i++) {
         if (image_folder_is_whole(folder, images.names[i]))
             continue;
@@ -561,4 +561,71 @@ void image_folder_abandon(struct image_folder *folder, const char *name)
     if (image_folder_take_lock(&folder->lock, LOCK_EX, 0) == 0)
         (void)!image_folder_sweep(folder, &swept, ignored);
     (void)!image_folder_take_lock(&folder->lock, LOCK_SH, LOCK_NS);
+}
+
+/* ---- keeping the last ones ---- */
+
+/* Whoever took the right has images that are not for the one before to remove, however late he is.
+ */
+static bool image_folder_is_of_same(const struct image_manifest *one,
+                                    const struct image_manifest *of)
+{
+    const struct image_about *about = image_manifest_about(one);
+    const struct image_about *others = image_manifest_about(of);
+    const struct image_record *lease = image_manifest_find(one, IMAGE_LEASE);
+    const struct image_record *has = image_manifest_find(of, IMAGE_LEASE);
+    if (lease && has)
+        return strcmp(lease->lease->id, has->lease->id) == 0 &&
+               lease->lease->generation <= has->lease->generation;
+    return about->pid == others->pid && strcmp(about->host, others->host) == 0 &&
+           strcmp(about->program, others->program) == 0;
+}
+
+/* False also for an image that is unfinished or cannot be read. */
+static bool image_folder_is_of(const struct image_folder *folder, const char *name,
+                               const struct image_manifest *of)
+{
+    char ignored[IMAGE_PROBLEM_MAX];
+    struct image_manifest manifest;
+    if (!image_folder_is_whole(folder, name) ||
+        image_folder_manifest(folder, name, &manifest, ignored) != 0)
+        return false;
+    bool is = image_folder_is_of_same(&manifest, of);
+    image_manifest_finish(&manifest);
+    return is;
+}
+
+int image_keep_last(const char *path, const char *image, uint64_t keep,
+                    char ret_problem[IMAGE_PROBLEM_MAX])
+{
+    struct image_folder *folder;
+    struct file_names names = {0};
+    struct image_manifest of;
+    struct image_swept swept;
+    uint64_t later = 0;
+    size_t removed = 0;
+    int error = image_folder_open(path, IMAGE_TO_SWEEP, &folder, ret_problem);
+    if (error)
+        return error;
+    error = image_folder_manifest(folder, image, &of, ret_problem);
+    if (error) {
+        image_folder_close(folder);
+        return error;
+    }
+    error = image_folder_names(folder, &names);
+    for (size_t i = error ? 0 : names.count; i-- > 0 && !error;) {
+        if (!image_folder_is_of(folder, names.names[i], &of) || later++ < keep)
+            continue;
+        error = image_folder_remove(folder, names.names[i]);
+        removed += error == 0;
+        error = error == -EBUSY ? 0 : error;
+    }
+    file_names_finish(&names);
+    image_manifest_finish(&of);
+    if (!error && removed)
+        error = image_folder_sweep(folder, &swept, ret_problem);
+    else if (error)
+        snprintf(ret_problem, IMAGE_PROBLEM_MAX, "%s: %s", path, strerror(-error));
+    image_folder_close(folder);
+    return error;
 }

@@ -10,7 +10,6 @@
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/command/command.h"
-#include "state/image/image_names.h"
 #include "state/memory/memory.h"
 #include "state/program/kernel.h"
 #include "state/program/program.h"

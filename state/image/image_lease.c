@@ -16,12 +16,12 @@
 #include "state/base/files/folder.h"
 
 #define LEASES "rights"
-/* All files have one size, so that one can be written over in its place. */
+/* All files have one size, so that they are overwritten in place. */
 #define BLOCK LEASE_BLOCK
-/* "ID.N", and room for what a file is called before. */
+/* Of "ID.N", and of the name of an unfinished file. */
 #define NAME_MAX_BYTES 64
 #define GENERATIONS    1000000u
-/* What a file is called until it is whole. */
+/* How the name of an unfinished file begins. */
 #define NEW "new-"
 
 static const char *const states[] = {"taken", "running", "ended"};
@@ -61,7 +61,7 @@ static void image_lease_write_block(const struct lease_holder *holder, char ret_
     int length = snprintf(ret_block, BLOCK, "reseat right 1\n%s %u %" PRIu64 " %" PRIu64 " %s %s\n",
                           states[holder->state], holder->lease_ms, holder->pid, holder->beat,
                           holder->boot, holder->host);
-    ret_block[length] = '\n'; /* in the NUL's place */
+    ret_block[length] = '\n'; /* overwrites the NUL */
 }
 
 int lease_decode(const char block[LEASE_BLOCK], struct lease_holder *ret_holder)
@@ -83,7 +83,7 @@ int lease_decode(const char block[LEASE_BLOCK], struct lease_holder *ret_holder)
     return 0;
 }
 
-/* A word, whatever it was. */
+/* Make @text one safe word. */
 static void image_lease_put_word(char *ret_word, size_t size, const char *text)
 {
     text_make_safe(ret_word, size, text, strlen(text));
@@ -125,7 +125,8 @@ static void image_lease_name_of(const char *id, uint64_t generation, char ret_na
     (void)!snprintf(ret_name, NAME_MAX_BYTES, "%s.%" PRIu64, id, generation);
 }
 
-/* Whole, and only if there is none of that name. */
+/* Make the lease's file, unless there is one of that name: by link(), which only one host can do.
+ */
 static int image_lease_make_file(const struct owned *leases, const struct lease *lease)
 {
     char block[BLOCK], name[NAME_MAX_BYTES], before[NAME_MAX_BYTES], random[LEASE_ID_MAX];
@@ -140,7 +141,8 @@ static int image_lease_make_file(const struct owned *leases, const struct lease 
     error = file_make(leases, before, &part, 1);
     if (error)
         return error;
-    /* What a server answers may be lost, and the call made again: the number of links tells. */
+    /* NFS may repeat a call whose answer was lost, which then fails: the number of links shows that
+     * the first one succeeded. */
     if (linkat(owned_fd(leases), before, owned_fd(leases), name, 0) != 0) {
         error = -errno;
         if (fstatat(owned_fd(leases), before, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -189,7 +191,7 @@ static bool image_lease_is_there(const struct owned *leases, const char *id, uin
     return fstatat(owned_fd(leases), name, &stat, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Also where somebody removed one before it: who has the last one is to be heard. */
+/* The largest generation counts, also where earlier files were removed. */
 static int image_lease_find_latest(const struct owned *leases, const char *id,
                                    uint64_t *ret_generation)
 {
@@ -228,7 +230,7 @@ int lease_find(const char *path, const char *id, struct lease *ret_lease)
     error = image_lease_find_latest(&leases, id, &lease.generation);
     if (error)
         return error;
-    /* A list may be of a while ago. */
+    /* NFS may have cached the list of names. */
     while (lease.generation < GENERATIONS &&
            image_lease_is_there(&leases, id, lease.generation + 1))
         lease.generation++;
@@ -260,7 +262,7 @@ int lease_take(const struct lease *from, enum lease_state state, struct lease *r
     return error;
 }
 
-/* In its place: a file that is put over another would be another one to who looks at it. */
+/* Overwritten in place: readers that have the file open would not see a replaced one. */
 static int image_lease_write_over(const struct owned *leases, const char *name,
                                   const char block[BLOCK])
 {
@@ -296,6 +298,6 @@ int lease_renew(struct lease *lease, enum lease_state state)
     image_lease_name_of(lease->id, lease->generation, name);
     image_lease_write_block(&lease->holder, block);
     error = image_lease_write_over(&leases, name, block);
-    /* Last: somebody may come in between, and is the one that counts. */
+    /* Looked at last: a process that took the lease meanwhile has it. */
     return image_lease_is_there(&leases, lease->id, lease->generation + 1) ? -ESTALE : error;
 }

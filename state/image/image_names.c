@@ -1,4 +1,4 @@
-#include "state/image/image_names.h"
+#include "state/image/image_graph.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -9,16 +9,10 @@
 
 #include "state/image/image_work.h"
 
-struct job {
-    uint32_t sink;
-    uint64_t chunk;
-};
-
 struct reader {
     const struct image_folder *folder;
     const struct image_reading *reading;
-    struct job *jobs;
-    size_t job_count;
+    struct image_jobs jobs; /* of the sinks */
     uint64_t total;
     _Atomic uint64_t done;
     pthread_mutex_t lock; /* of the problem: the first one counts */
@@ -26,10 +20,10 @@ struct reader {
     bool failed;
 };
 
-static int image_read_refuse(struct reader *r, const struct job *job, const char *name, int error,
-                             const char *why)
+static int image_read_refuse(struct reader *r, const struct image_job *job, const char *name,
+                             int error, const char *why)
 {
-    const struct image_contents *contents = r->reading->sinks[job->sink].contents;
+    const struct image_contents *contents = r->reading->sinks[job->object].contents;
     uint64_t at = job->chunk * IMAGE_CHUNK;
     pthread_mutex_lock(&r->lock);
     if (!r->failed)
@@ -42,8 +36,8 @@ static int image_read_refuse(struct reader *r, const struct job *job, const char
 }
 
 /* All of a chunk's file, to the worker's room. */
-static int image_read_file(struct reader *r, struct image_worker *worker, const struct job *job,
-                           const char *name, size_t *ret_size)
+static int image_read_file(struct reader *r, struct image_worker *worker,
+                           const struct image_job *job, const char *name, size_t *ret_size)
 {
     uint64_t file_size;
     int error = file_read(&r->folder->chunks, name, worker->room, IMAGE_CHUNK_FILE_MAX, &file_size);
@@ -58,11 +52,11 @@ static int image_read_file(struct reader *r, struct image_worker *worker, const 
     return 0;
 }
 
-static int image_read_chunk(struct reader *r, struct image_worker *worker, const struct job *job,
-                            size_t size, char *ret)
+static int image_read_chunk(struct reader *r, struct image_worker *worker,
+                            const struct image_job *job, size_t size, char *ret)
 {
     struct image_digest digest =
-        image_contents_digest(r->reading->sinks[job->sink].contents, job->chunk);
+        image_contents_digest(r->reading->sinks[job->object].contents, job->chunk);
     struct image_digest base;
     char name[IMAGE_CHUNK_NAME];
     size_t file_size;
@@ -85,8 +79,8 @@ static int image_read_chunk(struct reader *r, struct image_worker *worker, const
 static int image_read_take(void *data, struct image_worker *worker, size_t index)
 {
     struct reader *r = data;
-    const struct job *job = &r->jobs[index];
-    const struct image_sink *sink = &r->reading->sinks[job->sink];
+    const struct image_job *job = &r->jobs.list[index];
+    const struct image_sink *sink = &r->reading->sinks[job->object];
     struct image_digest digest = image_contents_digest(sink->contents, job->chunk);
     size_t size = image_chunk_size(sink->contents->size, job->chunk);
     char *at = sink->bytes ? sink->bytes + job->chunk * IMAGE_CHUNK : worker->unpacked;
@@ -111,15 +105,7 @@ static int image_read_add_sink(struct reader *r, size_t index)
     r->total += count ? contents->size : 0;
     if (contents->small.size && sink->bytes)
         memcpy(sink->bytes, contents->small.bytes, contents->small.size);
-    if (!count)
-        return 0;
-    struct job *jobs = reallocarray(r->jobs, r->job_count + count, sizeof(*jobs));
-    if (!jobs)
-        return -ENOMEM;
-    r->jobs = jobs;
-    for (uint64_t chunk = 0; chunk < count; chunk++)
-        r->jobs[r->job_count++] = (struct job){(uint32_t)index, chunk};
-    return 0;
+    return count ? image_jobs_add(&r->jobs, index, count) : 0;
 }
 
 int image_read(const struct image_folder *folder, const struct image_reading *reading,
@@ -133,10 +119,10 @@ int image_read(const struct image_folder *folder, const struct image_reading *re
     for (size_t i = 0; !error && i < reading->count; i++)
         error = image_read_add_sink(&r, i);
     if (!error)
-        error = image_work(r.job_count, image_read_take, &r);
+        error = image_work(r.jobs.count, image_read_take, &r);
     if (error && !r.failed)
         snprintf(ret_problem, IMAGE_PROBLEM_MAX, "%.500s: %.300s", folder->path, strerror(-error));
-    free(r.jobs);
+    free(r.jobs.list);
     return error;
 }
 

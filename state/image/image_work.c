@@ -11,6 +11,17 @@
 #define THREADS_MORE 2
 #define THREADS_MOST 16
 
+int image_jobs_add(struct image_jobs *jobs, size_t object, uint64_t count)
+{
+    struct image_job *list = reallocarray(jobs->list, jobs->count + count, sizeof(*list));
+    if (!list)
+        return -ENOMEM;
+    jobs->list = list;
+    for (uint64_t chunk = 0; chunk < count; chunk++)
+        list[jobs->count++] = (struct image_job){(uint32_t)object, chunk};
+    return 0;
+}
+
 struct work {
     int (*job)(void *data, struct image_worker *, size_t index);
     void *data;

@@ -11,6 +11,18 @@ struct image_worker {
     char *unpacked;      /**< Of a chunk. */
 };
 
+/** A chunk of one of several objects. */
+struct image_job {
+    uint32_t object;
+    uint64_t chunk;
+};
+struct image_jobs {
+    struct image_job *list; /**< free() */
+    size_t count;
+};
+/** Add one for each of @count chunks. 0 or -ENOMEM. */
+MUST_CHECK int image_jobs_add(struct image_jobs *jobs, size_t object, uint64_t count);
+
 /**
  * Have threads of ours do @count jobs, each once, until one fails.
  *

@@ -14,17 +14,18 @@
 #include "state/base/clock.h"
 #include "state/image/image_work.h"
 
-/* Before as much was packed and written nobody knows what is faster. */
+/* Bytes to be packed before it is decided from measurements whether packing is faster. */
 #define MEASURED (4 * IMAGE_CHUNK)
 
-/* A chunk, as it is in the folder. */
+/* A chunk in the folder. */
 struct image_known_chunk {
     struct image_digest digest;
     struct image_digest base; /* zeros: none */
-    uint32_t parts;           /* of those, it has others */
+    uint32_t parts;           /* bits: the parts that differ from the base's */
 };
 
-/* What an object has. Of parts all chunks have as many here as whole ones. */
+/* The chunks of an object. The arrays of parts have IMAGE_PARTS for each chunk, the last one too.
+ */
 struct image_known_chunks {
     uint64_t id, count, size;
     struct image_known_chunk *chunks;
@@ -32,22 +33,16 @@ struct image_known_chunks {
     uint64_t *stamps; /* of the parts; NULL: none were given */
 };
 
-struct job {
-    uint32_t source;
-    uint64_t chunk;
-};
-
 struct writer {
     const struct image_plan *plan;
     const struct image_folder *folder;
-    struct owned image; /* its folder */
-    struct job *jobs;
-    size_t job_count;
+    struct owned image;               /* its folder */
+    struct image_jobs jobs;           /* of the sources */
     struct image_contents **contents; /* of each source */
     struct image_known_chunks *made;  /* of each source; owned */
     uint64_t total;
     _Atomic uint64_t done, stored, chunks, shared;
-    /* What it takes, so far. */
+    /* Time and bytes so far, to decide whether to pack. */
     _Atomic uint64_t pack_ns, pack_in, pack_out, write_ns, write_bytes;
 };
 
@@ -94,7 +89,7 @@ static int image_write_by_id(const void *a, const void *b)
     return one->id < other->id ? -1 : one->id > other->id;
 }
 
-/* Of the image before, or NULL. */
+/* The chunks that the previous image has of the object, or NULL. */
 static const struct image_known_chunks *image_write_known_of(const struct writer *w,
                                                              const struct image_source *source)
 {
@@ -107,7 +102,7 @@ static const struct image_known_chunks *image_write_known_of(const struct writer
     return found && found->size == source->size ? found : NULL;
 }
 
-/* Without memory less is known, and nothing wrong. */
+/* Without memory the next image only looks at more bytes. */
 static void image_write_know_all(struct writer *w)
 {
     struct image_known *known = w->plan->known;
@@ -126,7 +121,7 @@ static void image_write_know_all(struct writer *w)
 
 /* ---- chunks ---- */
 
-/* A file of that name is in the folder, as far as a look at its header tells. */
+/* True when the folder has a file of that name with a valid header. */
 static bool image_write_has_file(const struct writer *w, const struct image_digest *digest,
                                  size_t size, struct image_form *ret_form)
 {
@@ -138,7 +133,7 @@ static bool image_write_has_file(const struct writer *w, const struct image_dige
            !image_chunk_check(header, file_size, size, ret_form);
 }
 
-/* One that has all of its bytes itself. */
+/* True when the folder has the chunk in a file that needs no base. */
 static bool image_write_has_base(const struct writer *w, const struct image_digest *digest,
                                  size_t size)
 {
@@ -146,7 +141,7 @@ static bool image_write_has_base(const struct writer *w, const struct image_dige
     return image_write_has_file(w, digest, size, &form) && !form.parts;
 }
 
-/* All of the chunk is there. */
+/* True when the folder has the chunk, and its base where it needs one. */
 static bool image_write_is_there(const struct writer *w, const struct image_digest *digest,
                                  size_t size, struct image_form *ret_form)
 {
@@ -154,7 +149,8 @@ static bool image_write_is_there(const struct writer *w, const struct image_dige
            (!ret_form->parts || image_write_has_base(w, &ret_form->base, size));
 }
 
-/* What a byte takes to be packed and then written, against one that is only written. */
+/* Compare the measured time to pack a byte and write the result with the time to write it unpacked.
+ */
 static bool image_write_packs(struct writer *w)
 {
     double packing = (double)atomic_load(&w->pack_ns), in = (double)atomic_load(&w->pack_in);
@@ -187,7 +183,7 @@ static size_t image_write_pack(struct writer *w, struct image_worker *worker, co
     return packed;
 }
 
-/* What is not all of a chunk takes no name that is in use: what is there may be somebody's base. */
+/* A file with some parts of a chunk never replaces a file: the latter may be the base of others. */
 static int image_write_give_name(const struct writer *w, const char *temporary, const char *name,
                                  bool is_all)
 {
@@ -200,7 +196,7 @@ static int image_write_give_name(const struct writer *w, const char *temporary, 
     return error;
 }
 
-/* @bytes are those that the form says it has. */
+/* Write the file of a chunk. @bytes: the parts that @form names. */
 static int image_write_store(struct writer *w, struct image_worker *worker,
                              const struct image_digest *digest, size_t index,
                              struct image_form *form, const void *bytes)
@@ -231,7 +227,7 @@ static int image_write_store(struct writer *w, struct image_worker *worker,
     return 0;
 }
 
-/* A chunk that is being kept. */
+/* A chunk that is being written. */
 struct keeping {
     struct writer *w;
     struct image_worker *worker;
@@ -249,7 +245,7 @@ static const void *image_write_look(const struct keeping *k, size_t at, size_t s
     return k->source->look(k->source, k->chunk * IMAGE_CHUNK + at, size, room);
 }
 
-/* Digest parts [@first, @end). Those of the chunk begin at @ret. */
+/* Digest parts [@first, @end) of a chunk, whose first part has the digest @ret[0]. */
 static int image_write_digest_parts(struct keeping *k, size_t first, size_t end,
                                     struct image_digest *ret)
 {
@@ -265,7 +261,7 @@ static int image_write_digest_parts(struct keeping *k, size_t first, size_t end,
     return 0;
 }
 
-/* The part has the digest that it had. */
+/* True when the stamps show that the part did not change since the previous image. */
 static bool image_write_is_same(const uint64_t *stamps, const uint64_t *were, size_t part)
 {
     return were && stamps[part] && stamps[part] == were[part];
@@ -298,7 +294,8 @@ static int image_write_digest_chunk(struct keeping *k, const struct image_known_
     return error;
 }
 
-/* Its parts that its base has not, in a file of their own. 1: it is better written whole. */
+/* Write the parts that differ from the base to a file of their own. 1: write the whole chunk
+ * instead. */
 static int image_write_store_parts(struct keeping *k, uint32_t changed)
 {
     struct image_form form = {.size = k->size};
@@ -321,10 +318,10 @@ static int image_write_store_parts(struct keeping *k, uint32_t changed)
         memcpy(to, bytes, size);
         to += size;
     }
-    k->bytes = NULL; /* the worker's room has others now */
+    k->bytes = NULL; /* the worker's room was used for parts */
     int error =
         image_write_store(k->w, k->worker, &k->made->digest, k->index, &form, k->worker->unpacked);
-    /* Somebody else made it meanwhile, or the disk has no links. */
+    /* Another process made the file meanwhile, or the file system has no links. */
     if (error == -EEXIST || error == -EPERM || error == -EOPNOTSUPP || error == -EMLINK)
         return 1;
     k->made->base = form.base;
@@ -347,10 +344,10 @@ static int image_write_store_chunk(struct keeping *k, uint32_t changed)
 
 static int image_write_keep_chunk(struct writer *w, struct image_worker *worker, size_t index)
 {
-    const struct job *job = &w->jobs[index];
-    const struct image_source *source = &w->plan->sources[job->source];
+    const struct image_job *job = &w->jobs.list[index];
+    const struct image_source *source = &w->plan->sources[job->object];
     const struct image_known_chunks *known = image_write_known_of(w, source);
-    struct image_known_chunks *made = &w->made[job->source];
+    struct image_known_chunks *made = &w->made[job->object];
     struct image_digest *parts = &made->parts[job->chunk * IMAGE_PARTS];
     struct keeping k = {.w = w,
                         .worker = worker,
@@ -381,16 +378,16 @@ static int image_write_keep_chunk(struct writer *w, struct image_worker *worker,
 static int image_write_keep(void *data, struct image_worker *worker, size_t index)
 {
     struct writer *w = data;
-    const struct job *job = &w->jobs[index];
-    const struct image_source *source = &w->plan->sources[job->source];
-    struct image_contents *contents = w->contents[job->source];
+    const struct image_job *job = &w->jobs.list[index];
+    const struct image_source *source = &w->plan->sources[job->object];
+    struct image_contents *contents = w->contents[job->object];
     int error = w->plan->check ? w->plan->check(w->plan->data, atomic_load(&w->done), w->total) : 0;
     if (!error)
         error = image_write_keep_chunk(w, worker, index);
     if (error)
         return error;
     memcpy(contents->digests.bytes + job->chunk * IMAGE_DIGEST,
-           &w->made[job->source].chunks[job->chunk].digest, IMAGE_DIGEST);
+           &w->made[job->object].chunks[job->chunk].digest, IMAGE_DIGEST);
     atomic_fetch_add(&w->done, image_chunk_size(source->size, job->chunk));
     return 0;
 }
@@ -421,15 +418,7 @@ static int image_write_add_jobs(struct writer *w, size_t source, struct image_co
         return -ENOMEM;
     contents->digests.size = count * IMAGE_DIGEST;
     int error = image_write_known_chunks_init(&w->made[source], &w->plan->sources[source]);
-    if (error)
-        return error;
-    struct job *jobs = reallocarray(w->jobs, w->job_count + count, sizeof(*jobs));
-    if (!jobs)
-        return -ENOMEM;
-    w->jobs = jobs;
-    for (uint64_t chunk = 0; chunk < count; chunk++)
-        w->jobs[w->job_count++] = (struct job){(uint32_t)source, chunk};
-    return 0;
+    return error ? error : image_jobs_add(&w->jobs, source, count);
 }
 
 static int image_write_add_contents(struct writer *w, size_t index)
@@ -452,13 +441,13 @@ static int image_write_add_contents(struct writer *w, size_t index)
                                        : image_write_add_jobs(w, index, contents);
 }
 
-/* The chunks that others need, without which nobody may remove them. */
+/* Name the bases of the image's chunks, so that a sweep does not remove them. */
 static int image_write_add_bases(const struct writer *w)
 {
     struct image_blob list = {0};
     size_t count = 0;
-    for (size_t i = 0; i < w->job_count; i++)
-        count += w->made[w->jobs[i].source].chunks[w->jobs[i].chunk].parts != 0;
+    for (size_t i = 0; i < w->jobs.count; i++)
+        count += w->made[w->jobs.list[i].object].chunks[w->jobs.list[i].chunk].parts != 0;
     if (!count)
         return 0;
     struct image_record *record = image_manifest_add(w->plan->manifest, IMAGE_BASES);
@@ -467,9 +456,9 @@ static int image_write_add_bases(const struct writer *w)
         free(list.bytes);
         return -ENOMEM;
     }
-    for (size_t i = 0; i < w->job_count; i++) {
+    for (size_t i = 0; i < w->jobs.count; i++) {
         const struct image_known_chunk *chunk =
-            &w->made[w->jobs[i].source].chunks[w->jobs[i].chunk];
+            &w->made[w->jobs.list[i].object].chunks[w->jobs.list[i].chunk];
         if (!chunk->parts)
             continue;
         memcpy(list.bytes + list.size, &chunk->base, IMAGE_DIGEST);
@@ -479,7 +468,7 @@ static int image_write_add_bases(const struct writer *w)
     return 0;
 }
 
-/* From here on it is an image. */
+/* Once the manifest has its name and is on the disk, the image exists. */
 static int image_write_publish(const struct writer *w)
 {
     char *CLEANUP(cleanup_free) bytes = NULL;
@@ -490,6 +479,8 @@ static int image_write_publish(const struct writer *w)
     error = file_sync(&w->folder->chunks);
     if (!error)
         error = file_replace(&w->image, IMAGE_MANIFEST, bytes, size, true);
+    if (!error)
+        error = file_sync(&w->image);
     return error ? error : file_sync(&w->folder->folder);
 }
 
@@ -503,7 +494,7 @@ static int image_write_all(struct writer *w)
     for (size_t i = 0; !error && i < w->plan->count; i++)
         error = image_write_add_contents(w, i);
     if (!error)
-        error = image_work(w->job_count, image_write_keep, w);
+        error = image_work(w->jobs.count, image_write_keep, w);
     if (!error)
         error = image_write_add_bases(w);
     return error ? error : image_write_publish(w);
@@ -543,7 +534,7 @@ int image_write(struct image_folder *folder, const struct image_plan *plan,
     for (size_t i = 0; w.made && i < plan->count; i++)
         image_write_known_chunks_finish(&w.made[i]);
     free(w.made);
-    free(w.jobs);
+    free(w.jobs.list);
     free(w.contents);
     return error;
 }

@@ -45,14 +45,14 @@ static void container_fail(struct codec *codec, int err)
     codec->err = codec->err ? codec->err : err;
 }
 
-/* What is over a limit is not written, and was not written by us. */
+/* A limit that does not hold: too large to be written, or never written by us. */
 static void container_require(struct codec *codec, bool holds)
 {
     if (!holds)
         container_fail(codec, codec->out ? -E2BIG : -EBADMSG);
 }
 
-/* Read, *bytes are set to where they are. */
+/* Write @size bytes; or set *bytes to where they are in the container. */
 static void container_bytes(struct codec *codec, const void **bytes, uint64_t size)
 {
     container_require(codec, size <= (codec->out ? CONTAINER_SIZE_MAX - codec->size : codec->size));
@@ -79,7 +79,7 @@ static uint64_t container_number(struct codec *codec, uint64_t value, unsigned s
     return codec->err ? 0 : little_endian_get(at, size);
 }
 
-/* Read, it is the caller's (free()). */
+/* A string that was read is the caller's (free()). */
 static void container_string(struct codec *codec, char **string, size_t limit)
 {
     size_t length = container_number(codec, codec->out ? strlen(*string) : 0, 4);
@@ -93,8 +93,8 @@ static void container_string(struct codec *codec, char **string, size_t limit)
         container_fail(codec, -ENOMEM);
 }
 
-/* Room for @count elements of @size that are read. Each takes more than a byte: what is left bounds
- * what is allocated. */
+/* Allocate @count elements of @size that are to be read. Each takes at least a byte in the
+ * container, so the bytes that are left bound the allocation. */
 static void *container_room(struct codec *codec, uint64_t count, size_t size)
 {
     container_require(codec, count <= codec->size);
@@ -104,7 +104,8 @@ static void *container_room(struct codec *codec, uint64_t count, size_t size)
     return room;
 }
 
-/* What is the same as another names the first of them, so that nothing has two forms. */
+/* A header that is the same file as earlier ones names the first of them; no other form is valid.
+ */
 static void container_header(struct codec *codec, struct headers *headers, uint32_t i)
 {
     struct header header = codec->out ? headers->list[i] : (struct header){0};
@@ -178,7 +179,7 @@ static void container_inputs(struct codec *codec, struct recipe *step, unsigned 
     }
 }
 
-/* The recipe that a step is whose parts were read; it takes references and copies of its own. */
+/* Make the recipe of a step whose parts were read. */
 static struct recipe *container_make_step(struct codec *codec, const struct recipe *step)
 {
     struct recipe *recipe = NULL;
@@ -237,7 +238,7 @@ static struct recipe *container_recipe(struct codec *codec, struct recipe *recip
     return kind <= RECIPE_IL ? container_leaf(codec, recipe) : container_step(codec, recipe, depth);
 }
 
-/* The header before the checksum is its seed, so that nothing is left out of it. */
+/* The digest of the header's front is the seed, so that the checksum covers it too. */
 static uint64_t container_checksum(const unsigned char *bytes, size_t size)
 {
     return XXH64(bytes + HEADER_SIZE, size - HEADER_SIZE, XXH64(bytes, CHECKSUM_OFFSET, 0));

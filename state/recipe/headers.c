@@ -15,7 +15,7 @@
 #define PASSES_MAX     8
 #define DIRECTIVES_MAX ((size_t)1 << 18)
 
-/** A file by what tells it from others. */
+/** What identifies a file. */
 struct walk_file {
     dev_t device;
     ino_t inode;
@@ -93,7 +93,7 @@ int headers_copy(const struct headers *headers, struct headers **ret_headers)
     return 0;
 }
 
-/* Add the file at @path. 0 also where there is none. */
+/* Add the file at @path, if there is one. */
 static int headers_add_from_disk(struct walk *walk, const char *path)
 {
     struct headers *headers = walk->headers;
@@ -190,13 +190,14 @@ int walk_resolve(struct walk *walk, const struct walk_text *text, const struct h
     if (name->text[0] == '/')
         return headers_find(walk, "", 0, name->text, ret_index);
     size_t first = next ? headers_next_folder(walk, text, name->text) : 0;
-    /* What stands in a string is looked for beside it first; that is the working folder. */
+    /* A quoted name is looked for beside the including file first; a source is in the working
+     * folder. */
     if (name->quoted && first == 0)
         err = headers_find(walk, text->folder ? text->folder : "", text->folder_length, name->text,
                            ret_index);
     for (size_t i = first; !err && *ret_index == WALK_NONE && i < walk->folder_count; i++)
         err = headers_find(walk, walk->folders[i], strlen(walk->folders[i]), name->text, ret_index);
-    /* Some drivers look there last, some first, some not at all. */
+    /* Drivers differ: some search the working folder last, some first, some not at all. */
     int here = WALK_NONE;
     if (!err && first == 0 && (*ret_index == WALK_NONE || !name->quoted))
         err = headers_find(walk, "", 0, name->text, &here);
@@ -215,7 +216,7 @@ static int headers_add_string(char ***strings, size_t *count, char *string)
     return 0;
 }
 
-/* "NAME=body" and "NAME" of an option, as a directive would say it. */
+/* Define the macro of an option "NAME=body" or "NAME". */
 static int headers_define_option(struct walk *walk, const char *text, size_t size)
 {
     bool unused = false;
@@ -230,7 +231,7 @@ static int headers_define_option(struct walk *walk, const char *text, size_t siz
     return macros_define(&walk->macros, line, strlen(line), &unused);
 }
 
-/* Drivers do not agree on whether quotes are part of what a macro is. */
+/* Drivers differ in whether quotes belong to a macro's body: define it both ways. */
 static int headers_define_both(struct walk *walk, const struct option *option)
 {
     const char *raw = walk->recipe->options + option->at,
@@ -274,7 +275,7 @@ static int headers_add_text(struct walk *walk, const char *path, const char *byt
     return !err && walk->directive_count > DIRECTIVES_MAX ? -E2BIG : err;
 }
 
-/* The headers that were found since the last time. */
+/* Add the headers found since the last call. */
 static int headers_add_texts(struct walk *walk)
 {
     int err = 0;
@@ -286,7 +287,7 @@ static int headers_add_texts(struct walk *walk)
     return err;
 }
 
-/* @ret_choices  Set where what it means depends on macros. */
+/* @ret_choices  Set where the directive's meaning depends on macros. */
 static int headers_follow(struct walk *walk, size_t t, const struct directive *directive,
                           bool *ret_choices, bool *ret_new)
 {

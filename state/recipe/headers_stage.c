@@ -24,7 +24,7 @@
 
 #define NAMES "names"
 
-/* An error says more than that the stream has one. */
+/* Close @out. @err takes precedence over the stream's own error. */
 static int headers_stage_close_stream(FILE *stream, int err)
 {
     bool failed = ferror(stream) != 0;
@@ -32,7 +32,7 @@ static int headers_stage_close_stream(FILE *stream, int err)
     return err || !failed ? err : -EIO;
 }
 
-/* A folder that others can neither list nor put another in the place of. */
+/* True for a folder that other users can neither list nor replace. */
 static bool headers_stage_is_safe(const char *path)
 {
     struct stat stat;
@@ -42,7 +42,7 @@ static bool headers_stage_is_safe(const char *path)
            (!(stat.st_mode & (S_IWGRP | S_IWOTH)) || stat.st_mode & S_ISVTX);
 }
 
-/* What tells this folder's content from others. */
+/* A digest of all that goes into the folder. */
 static uint64_t headers_stage_digest(const struct recipe *recipe)
 {
     const struct headers *headers = recipe->headers;
@@ -115,7 +115,7 @@ static void headers_stage_put_place(FILE *out, const struct walk *walk, const ch
     fprintf(out, "%s/%05u.h", root, walk->headers->list[index].same);
 }
 
-/* True where a folder of names can have @name without being left. */
+/* True when @name does not lead out of the folder of names. */
 static bool headers_stage_is_inside(const char *name)
 {
     if (name[0] == '/' || strchr(name, '\\'))
@@ -128,7 +128,7 @@ static bool headers_stage_is_inside(const char *name)
     return name[0] && name[strlen(name) - 1] != '/';
 }
 
-/* The header is found by @name, too, unless another is. */
+/* Let @name lead to the header, unless it leads to another one. */
 static int headers_stage_make_name(const struct walk *walk, struct staged *staged, const char *name,
                                    int index)
 {
@@ -157,7 +157,7 @@ static int headers_stage_make_name(const struct walk *walk, struct staged *stage
     return err == -EEXIST || err == -EISDIR || err == -ENOTDIR ? 0 : err;
 }
 
-/* What a directive means, whatever the macros are; WALK_NONE where that is nothing or not sure. */
+/* The header that a directive means whatever the macros are; WALK_NONE: none, or several. */
 static int headers_stage_meaning(struct walk *walk, struct staged *staged,
                                  const struct walk_text *text, const struct directive *directive,
                                  int *ret_index)
@@ -184,7 +184,7 @@ static int headers_stage_meaning(struct walk *walk, struct staged *staged,
     return err;
 }
 
-/* @bytes, with the names of what is in the folder; as many lines as before. */
+/* Write @bytes with directives that name the files in the folder. Lines keep their numbers. */
 static int headers_stage_rewrite(struct walk *walk, struct staged *staged,
                                  const struct walk_text *text, const char *bytes, size_t size,
                                  FILE *out)
@@ -210,7 +210,7 @@ static int headers_stage_rewrite(struct walk *walk, struct staged *staged,
     return err;
 }
 
-/* Its first line says what the header is called, so that __FILE__ and messages do. */
+/* The first line gives the header's own name, for __FILE__ and the compiler's messages. */
 static int headers_stage_header(struct walk *walk, struct staged *staged, uint32_t i)
 {
     const struct header *header = &walk->headers->list[i];
@@ -235,7 +235,7 @@ static int headers_stage_header(struct walk *walk, struct staged *staged, uint32
     return err ? err : headers_stage_put_file(staged, path, bytes, size);
 }
 
-/* The options, with the folder instead of those that headers came from. */
+/* The options, with the folder in place of the folders that headers came from. */
 static int headers_stage_rewrite_options(struct walk *walk, const struct staged *staged, FILE *out)
 {
     const char *options = walk->recipe->options, *root = staged->paths[0];

@@ -49,7 +49,7 @@ static const char *preprocess_name_end(const char *at, const char *end)
     return NULL;
 }
 
-/* True when what ends at @at, behind which a "<" stands, wants a header's name. */
+/* True when the "<" at @at follows a word that a header's name follows. */
 static bool preprocess_wants_name(const char *start, const char *at)
 {
     static const char *const words[] = {"include", "include_next", "import"};
@@ -302,7 +302,7 @@ unsigned macros_choices(const struct macros *macros)
     return most < CHOICES_MAX ? most : CHOICES_MAX;
 }
 
-/* An expansion under way; it ends in vain where it grows too long, deep or laborious. */
+/* An expansion under way. It fails where it grows too long, too deep or takes too many steps. */
 struct expansion {
     const struct macros *macros;
     unsigned choice, depth, steps;
@@ -333,7 +333,7 @@ static const char *preprocess_literal_end(const char *at, const char *end)
     return at < end ? at + 1 : end;
 }
 
-/* One of a text's pieces: a word, a literal, or a character. */
+/* The next token: a word, a literal, or a character. */
 static struct piece preprocess_next_piece(const char *at, const char *end)
 {
     const char *behind = at;

@@ -144,7 +144,7 @@ int recipe_again(const struct recipe *recipe, const char *options, struct recipe
                        recipe->constants, recipe->constant_count, ret_recipe);
 }
 
-/* What options include comes in front of everything. */
+/* True when an option includes a file, which compilers put in front of the source. */
 static int recipe_includes_first(const char *options, bool *ret_includes)
 {
     size_t cursor = 0;

@@ -26,7 +26,7 @@ static char *recipe_hash_recipe_plain_options(const char *options)
     return plain;
 }
 
-/* Says each time something else. A name that only looks like one of these costs a build. */
+/* True for a source that expands differently at each build. A false alarm only costs a build. */
 static bool recipe_hash_tells_time(const char *bytes, size_t size)
 {
     static const char *const names[] = {"__DATE__", "__TIME__", "__TIMESTAMP__"};

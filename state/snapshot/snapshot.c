@@ -15,20 +15,20 @@
 #include "state/move/stored.h"
 #include "state/snapshot/snapshot_making.h"
 
-/* As many bytes are not worth a round of copies ahead. */
+/* Fewer bytes than this are not worth a round of copies ahead. */
 #define WORTH ((uint64_t)8 << 20)
 /* A round helps when it leaves less than this much of what the one before left; so many that do not
  * are made. */
 #define HELPS       0.9
 #define IN_VAIN_MAX 2
-/* How often it is looked whether a launch that is given in pieces has ended. */
+/* Interval between two checks whether a launch that runs in pieces has ended. */
 #define PIECES_STEP_NS 2000000u
-/* How long what is held may take to be given when the program stands still. */
+/* How long deferred commands may take to be issued while the program stands still. */
 #define SETTLE_NS NS_PER_S
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct snapshot *latest; /* guarded by lock; one reference */
-static uint64_t last_serial;    /* of who makes one: the mover's lock */
+static uint64_t last_serial;    /* guarded by the mover's lock */
 
 struct snapshot *snapshot_pin(void)
 {
@@ -40,7 +40,8 @@ struct snapshot *snapshot_pin(void)
     return snapshot;
 }
 
-/* Owns @snapshot. Returns the one before, now the caller's. */
+/* Make @snapshot, which is owned from now on, the latest. Returns the previous one, the caller's.
+ */
 static struct snapshot *snapshot_publish(struct snapshot *snapshot)
 {
     pthread_mutex_lock(&lock);
@@ -61,7 +62,7 @@ static uint64_t snapshot_limit_of(const struct making *making)
     return asked != 0 ? asked : MOVE_DOWNTIME_NS;
 }
 
-/* What is expected to have changed is read; what tells it from the rest is digested again. */
+/* The pause: time to read what is expected to have changed, and to digest all that was compared. */
 static uint64_t snapshot_predict(const struct making *making)
 {
     double seconds = making->bandwidth > 0 ? (double)making->expected / making->bandwidth : 0;
@@ -164,7 +165,7 @@ static int snapshot_await_pieces(struct making *making)
     return move_check(&making->move);
 }
 
-/* The rest, with the program stopped and everything it gave ended. */
+/* Copy the rest, with the program paused and all its commands ended. */
 static int snapshot_conclude(struct making *making)
 {
     int error = making_copy(making, false);
@@ -177,7 +178,8 @@ static int snapshot_conclude(struct making *making)
     return error;
 }
 
-/* 1: not yet. 0: it is made. Gate closed, and perhaps open afterwards. */
+/* 0: the snapshot is complete. 1: another attempt is needed. Called with the gate closed; it may be
+ * open afterwards. */
 static int snapshot_attempt(struct making *making)
 {
     int error = making_collect(making);
@@ -236,7 +238,7 @@ static int snapshot_make_once(struct making *making)
             break;
         again = snapshot_attempt(making);
         if (again == 0) {
-            /* With the gate closed: nobody sees a moment that is later than the latest point. */
+            /* Before the gate opens: no command may come between this moment and the snapshot. */
             making->before = snapshot_publish(making->next);
             making->next = NULL;
         }
@@ -278,7 +280,7 @@ static int snapshot_run_turn(const struct snapshot_request *request, struct snap
                  .throttle = {.rate = request->bandwidth},
                  .limits = {.deadline_ns = request->deadline_ns, .cancel = request->cancel}}};
     making.base = snapshot_pin();
-    /* What is in an image alone is not in host memory, where a snapshot would look for it. */
+    /* A snapshot reads host memory, from which stored bytes are gone. */
     int error = stored_bytes() == 0
                     ? snapshot_make_once(&making)
                     : move_fail(&making.move, -EBUSY, "it is suspended to an image");
@@ -317,7 +319,7 @@ int snapshot_make(const struct snapshot_request *request, struct snapshot_report
     return error;
 }
 
-/* What the parent protected is not the child's, whose drivers are gone. */
+/* A child of a fork has no drivers, so it has no snapshot either. */
 static void snapshot_in_child(void)
 {
     latest = NULL;

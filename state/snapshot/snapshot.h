@@ -19,7 +19,7 @@
  * The chunks of a snapshot are shared with the one before where no command wrote there since, so
  * that a snapshot costs what has changed; of one of which parts are known to be the same, the
  * others are kept beside it. Whoever pins a snapshot keeps it as it is, whatever comes later. A
- * point that cannot be made leaves the one before as it was.
+ * snapshot that cannot be made leaves the one before as it was.
  *
  * What a snapshot has of bytes that are mapped for writing at the moment: what some device has of
  * them, so the bytes before the map. Where the host copy is all there is (a device that works in
@@ -69,7 +69,7 @@ struct snapshot_request {
     /**
      * Called at the moment, on the caller's thread, with the gate closed: what else is to be of
      * that moment is looked at here. No driver calls, and nothing that waits. -errno: there is no
-     * point. Or NULL.
+     * snapshot. Or NULL.
      */
     int (*moment)(void *data, const struct snapshot *snapshot);
     /**
@@ -89,30 +89,31 @@ struct snapshot_report {
     uint64_t downtime_ns; /**< With the gate closed, in all. */
     uint64_t expected_ns; /**< Of -EBUSY: what it would have been expected to stop it for. */
     uint64_t copied;      /**< Bytes that were read, some of them more than once. */
-    uint64_t shared;      /**< Bytes that are the former point's. */
+    uint64_t shared;      /**< Bytes that are the former snapshot's. */
     uint64_t same;        /**< That counted as written, and were found to be what was kept. */
     uint32_t rounds;      /**< Of copies ahead. */
 };
 
 /**
- * Make a point of all contexts; from then on it is the latest.
+ * Make a snapshot of all contexts; from then on it is the latest.
  *
- * Blocks on the devices and the links, and on another move or point. Thread-safe; not inside the
- * gate, nor from a callback of a driver. Returns 0; or, with the latest point what it was, -EPERM
- * (the program is pinned to its device, or bytes are lost with one), -ENOTSUP (it has state that
- * cannot be read), -ENOMEM, -EIO (a driver failed), -EBUSY (strict, or most_ns: the pause would be
- * longer), -ETIMEDOUT, -ECANCELED, -ESHUTDOWN (the program ends), or what `moment` or `stand` said.
+ * Blocks on the devices and the links, and on another move or snapshot. Thread-safe; not inside the
+ * gate, nor from a callback of a driver. Returns 0; or, with the latest snapshot what it was,
+ * -EPERM (the program is pinned to its device, or bytes are lost with one), -ENOTSUP (it has state
+ * that cannot be read), -ENOMEM, -EIO (a driver failed), -EBUSY (strict, or most_ns: the pause
+ * would be longer), -ETIMEDOUT, -ECANCELED, -ESHUTDOWN (the program ends), or what `moment` or
+ * `stand` said.
  */
 int snapshot_make(const struct snapshot_request *request, struct snapshot_report *ret_report);
 
-/** The latest point, pinned, or NULL. Thread-safe. */
+/** The latest snapshot, pinned, or NULL. Thread-safe. */
 struct snapshot *snapshot_pin(void);
 /** NULL is allowed. Thread-safe. */
 void snapshot_unpin(struct snapshot *snapshot);
-/** There is no latest point any more; whoever pinned it keeps it. */
+/** There is no latest snapshot any more; whoever pinned it keeps it. */
 void snapshot_forget(void);
 
-/** Rises with each point of the process, from 1. */
+/** Rises with each snapshot of the process, from 1. */
 uint64_t snapshot_serial(const struct snapshot *snapshot);
 /** CLOCK_MONOTONIC. */
 uint64_t snapshot_moment(const struct snapshot *snapshot);
@@ -123,7 +124,7 @@ struct snapshot_root snapshot_root(const struct snapshot *snapshot, size_t index
 size_t snapshot_find(const struct snapshot *snapshot, const struct memory *memory);
 /**
  * The run of bytes that has byte @at of the root: a chunk's, or, where a little of it changed since
- * another point, some parts of one. False at its end.
+ * another snapshot, some parts of one. False at its end.
  */
 bool snapshot_run(const struct snapshot *snapshot, size_t index, size_t at,
                   struct snapshot_run *ret_run);

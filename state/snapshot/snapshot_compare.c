@@ -1,4 +1,4 @@
-#include "state/snapshot/snapshot_compare.h"
+#include "state/snapshot/snapshot_making.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 
-/* So much is digested at a time while a command may wait for it. */
+/* Chunks digested at a time while commands wait. */
 #define CHUNKS_AHEAD ((size_t)128)
 
 #define PIECES CHUNK_PARTS
@@ -55,7 +55,8 @@ static struct chunk *snapshot_compare_chunk_of(const struct group *group, size_t
     return group->kept->chunks[group->making->stale[at].chunk];
 }
 
-/* The device that has all of a stale chunk, and nobody nearer; or RESIDENCE_NONE. */
+/* The residence index of the device that has all of a stale chunk, where host memory has not; or
+ * RESIDENCE_NONE. */
 static uint8_t snapshot_compare_index_of(const struct group *group, size_t at)
 {
     struct range range = kept_range(group->kept, group->making->stale[at].chunk);
@@ -110,7 +111,7 @@ static bool snapshot_compare_pays(const struct group *group)
         struct chunk *chunk = snapshot_compare_chunk_of(group, i);
         bytes += chunk ? chunk->size : 0;
     }
-    /* Most of what was looked at last had changed. */
+    /* Most of what was compared in the last round had changed. */
     bool futile = !group->ahead && group->kept->differed > bytes / 2;
     if (bytes == 0 || futile || !snapshot_compare_begin(group))
         return false;
@@ -124,7 +125,7 @@ static bool snapshot_compare_pays(const struct group *group)
     return worth;
 }
 
-/* What cannot be digested is copied. */
+/* Digest what is kept. Where that is not possible (-ENOTSUP), bytes are copied instead. */
 static int snapshot_compare_learn(const struct group *group)
 {
     struct digest_runs runs = {0};
@@ -161,7 +162,7 @@ static void snapshot_compare_mark(const struct group *group, size_t at,
             making->stale[at].same |= UINT32_C(1) << i;
 }
 
-/* What the device has of stale chunks [@at, @next). */
+/* Digest stale chunks [@at, @next) on the device. */
 static int snapshot_compare_ask(const struct group *group, size_t at, size_t next,
                                 uint8_t residence_index, struct digest *digests)
 {
@@ -198,7 +199,7 @@ static int snapshot_compare_ask_all(const struct group *group)
     return error;
 }
 
-/* What of them is going to be read. */
+/* Count the bytes that will be read. */
 static void snapshot_compare_count(const struct group *group)
 {
     struct making *making = group->making;

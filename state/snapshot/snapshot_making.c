@@ -9,7 +9,6 @@
 #include "state/budget/budget.h"
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
-#include "state/snapshot/snapshot_compare.h"
 
 /* So many bytes are copied between two looks at the limits, or while a command may wait for them.
  */
@@ -18,7 +17,7 @@
 
 /* A run of bytes that a device has. */
 struct piece {
-    struct residence *from; /* borrowed: nobody else moves anything */
+    struct residence *from; /* borrowed: the mover's lock keeps it */
     struct transfer_item item;
 };
 
@@ -99,7 +98,7 @@ static const struct kept *snapshot_making_kept_of(const struct snapshot *snapsho
     return index == SIZE_MAX ? NULL : &snapshot->kept[index];
 }
 
-/* @root, which is held, comes next. Owns the hold. */
+/* Add @root to @next. The hold on it becomes @making's. */
 static int snapshot_making_add_root(struct making *making, struct snapshot *next,
                                     struct memory *root)
 {
@@ -114,7 +113,7 @@ static int snapshot_making_add_root(struct making *making, struct snapshot *next
     }
     if (making->next && from)
         next->kept[next->count - 1].differed = from->differed;
-    /* Nobody spills it, and with it what is read. */
+    /* Prevents a spill, which would drop the replica that is read. */
     atomic_store(&root->collected, true);
     making->roots[making->root_count++] = root;
     return 0;
@@ -233,7 +232,7 @@ static int snapshot_making_slice_add(struct slice *slice, const struct memory *r
     return 0;
 }
 
-/* 1: it cannot be copied with the program running. */
+/* 1: the range can only be copied with the program paused. */
 static int snapshot_making_add_extent(struct making *making, struct slice *slice,
                                       const struct memory *root, const struct extent *extent,
                                       struct range range, char *to, bool ahead)
@@ -253,7 +252,7 @@ static int snapshot_making_add_extent(struct making *making, struct slice *slice
     if (!host)
         return move_fail(&making->move, -EPERM, "bytes of %s of %zu bytes (%p) are on no device",
                          root->image ? "an image" : "a buffer", root->size, (const void *)root);
-    /* The program may have taken away what it lent. */
+    /* The program may have unmapped its own memory. */
     if (memory_is_user_memory(root) && !root->shadow_copy)
         host_copy_user_memory(to, host + range.begin, range.end - range.begin);
     else
@@ -267,7 +266,7 @@ bool making_owns(const struct making *making, const struct chunk *chunk)
     return chunk && chunk->since == making->serial;
 }
 
-/* Bits: the parts of it that are to be read, because they differ or nobody knows. */
+/* Bits: the parts that were not found to be the same, and have to be read. */
 static uint32_t snapshot_making_differing(const struct chunk *chunk, const struct stale *stale)
 {
     size_t count = digest_chunks(chunk->size);
@@ -293,7 +292,7 @@ static int snapshot_making_make_room(struct making *making, uint64_t bytes)
                            (double)most / 1e6);
 }
 
-/* The parts that differ become this point's alone. */
+/* Give the snapshot chunks of its own for the parts that differ. */
 static int snapshot_making_own_parts(struct making *making, struct chunk **chunk,
                                      const struct stale *stale)
 {
@@ -315,14 +314,14 @@ static int snapshot_making_own_parts(struct making *making, struct chunk **chunk
     return error;
 }
 
-/* A chunk that is this point's alone, in place of one that others have. @keeps: making_keeps. */
+/* Give the snapshot a chunk of its own in place of a shared one. @keeps: see making_keeps(). */
 static int snapshot_making_own(struct making *making, struct kept *kept, const struct stale *stale,
                                bool keeps)
 {
     size_t i = stale->chunk;
     struct range range = kept_range(kept, i);
     struct chunk **chunk = &kept->chunks[i];
-    /* What it has while it is copied is of no version. */
+    /* While bytes are copied the chunk holds no complete version. */
     kept->versions[i] = 0;
     if (keeps && making_owns(making, *chunk) && !(*chunk)->parts)
         return 0;
@@ -365,7 +364,7 @@ static void snapshot_making_look_in_host(struct making *making, struct stale *st
         making->report->same += chunk->size;
 }
 
-/* 1: it is left. */
+/* 1: the chunk is left for the pause. */
 static int snapshot_making_add_chunk(struct making *making, struct slice *slice,
                                      struct stale *stale, bool ahead)
 {
@@ -399,7 +398,7 @@ static int snapshot_making_add_chunk(struct making *making, struct slice *slice,
     return error;
 }
 
-/* All pieces of one residence. */
+/* Copy the pieces of one residence. */
 static int snapshot_making_read_from(struct making *making, const struct slice *slice,
                                      struct residence *from, bool ahead)
 {
@@ -442,7 +441,7 @@ static int snapshot_making_slice_read(struct making *making, struct slice *slice
     return error;
 }
 
-/* What became of a stale chunk. */
+/* The state of a stale chunk. */
 enum { COPIED = 1, VISITED = 2 /* its root is: the first of it says so */ };
 
 /* The chunks of one root from @at on. Returns where the next one's begin, or -errno. */
@@ -451,7 +450,7 @@ static int64_t snapshot_making_add_root_chunks(struct making *making, struct sli
 {
     size_t root = making->stale[at].root;
     int error = 0;
-    /* Nobody maps it meanwhile, nor brings it other bytes. */
+    /* Until map_visit_end() nobody maps the object or changes its host copy. */
     bool visited = ahead && map_visit(making->roots[root]), copies = !ahead || visited;
     done[at] = visited ? VISITED : 0;
     for (; error == 0 && at < end && making->stale[at].root == root; at++) {
@@ -462,7 +461,7 @@ static int64_t snapshot_making_add_root_chunks(struct making *making, struct sli
     return error != 0 ? error : (int64_t)at;
 }
 
-/* @done is for stale chunk @first and those behind it. */
+/* @done has the states of the stale chunks from @first on. */
 static int snapshot_making_copy_slice(struct making *making, size_t first, size_t end, bool ahead,
                                       uint8_t *done)
 {
@@ -485,7 +484,7 @@ static int snapshot_making_copy_slice(struct making *making, size_t first, size_
 int making_copy(struct making *making, bool ahead)
 {
     int error = making_compare(making, ahead);
-    /* What was seen to be the same counts as what was copied: it was expected to be. */
+    /* Bytes that were compared count as copied, because the prediction counts them so. */
     uint64_t copied = making->report->copied + making->seen_same;
     uint64_t slept = making->move.throttle.slept_ns;
     uint64_t began = clock_now_ns();
@@ -506,7 +505,7 @@ int making_copy(struct making *making, bool ahead)
     free(done);
     copied = making->report->copied + making->seen_same - copied;
     uint64_t ns = clock_now_ns() - began - (making->move.throttle.slept_ns - slept);
-    /* Of a few bytes it is the time for the first of them that was measured. */
+    /* The time for few bytes is mostly latency, and says nothing of the bandwidth. */
     if (ahead && copied != 0 && ns != 0 && (making->bandwidth == 0 || copied >= SLICE_AHEAD))
         making->bandwidth = (double)copied * NS_PER_S / (double)ns;
     return error == 0 && ahead ? making_learn(making) : error;

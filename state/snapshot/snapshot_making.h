@@ -22,7 +22,7 @@ struct making {
     struct move
         move; /**< For what snapshots and moves have in common: no virtual device of it moves. */
     uint64_t serial;
-    struct snapshot *base; /**< The latest point, pinned; or NULL. */
+    struct snapshot *base; /**< The latest snapshot, pinned; or NULL. */
     struct snapshot *next; /**< Owned. */
     struct snapshot
         *former; /**< What `next` was before the last look: goes with the gate open. Owned. */
@@ -73,5 +73,31 @@ uint64_t making_shared(const struct making *making);
 /** Roots are held no longer: they can go while the program runs. Gate open. */
 void making_let_go(struct making *making);
 void making_finish(struct making *making);
+
+/*
+ * What of a snapshot that counts as written was written: a kernel that is given a buffer may write
+ * all of it, and mostly does not. What is kept of the bytes already is digested in host memory,
+ * while the program runs, and what the device has is digested there (state/memory/compare.h says
+ * where that pays). A chunk whose digests are all the same stays the chunk that it is, shared with
+ * the snapshot before; of one that is this snapshot's alone, or of which few parts differ, those
+ * are read.
+ *
+ * What is in host memory already is not digested: it is compared itself, as it would be copied.
+ *
+ * The digests are of what is kept, not of what was there when it was copied: so it makes no
+ * difference what a command wrote meanwhile.
+ */
+
+/** Look at what is stale, as making_copy is going to copy it. 0, -ENOMEM, -ETIMEDOUT, -ECANCELED.
+ */
+MUST_CHECK int making_compare(struct making *making, bool ahead);
+/** Digest what was copied ahead, where the pause can be expected to find most of it the same. Gate
+ * open. As making_compare. */
+MUST_CHECK int making_learn(struct making *making);
+
+/** All of a stale chunk is what is kept. */
+bool stale_is_same(const struct stale *stale, struct range chunk);
+/** The end of the run of @chunk's bytes from @at on that are all the same, or all not. */
+size_t stale_run(const struct stale *stale, struct range chunk, size_t at, bool *ret_same);
 
 #endif

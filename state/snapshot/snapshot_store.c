@@ -33,7 +33,7 @@ struct slab {
 static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slab *slabs; /* guarded by slabs_lock */
 
-/* With its first chunk taken. */
+/* A new slab, of which the first chunk is taken. */
 static struct slab *snapshot_store_slab_create(size_t size)
 {
     struct slab *slab = malloc(sizeof(*slab));
@@ -86,7 +86,7 @@ static void snapshot_store_slab_give(struct slab *slab, const char *bytes)
     free(slab);
 }
 
-/* A child has them as they were: what the parent's snapshots have there stays taken. */
+/* A child inherits the slabs; the chunks of its parent's snapshots stay taken. */
 FORK_PART = {.rank = FORK_OBJECT, .lock = &slabs_lock};
 
 /* ---- chunks ---- */
@@ -127,7 +127,7 @@ uint32_t chunk_own_parts(const struct chunk *chunk)
     return own;
 }
 
-/* One of so many at most. */
+/* At most one part of so many. */
 #define FEW 4
 
 bool chunk_parts_are_few(uint32_t parts, size_t size)
@@ -348,7 +348,7 @@ bool snapshot_run(const struct snapshot *snapshot, size_t index, size_t at,
     *ret_run = (struct snapshot_run){range, NULL, 0};
     if (!chunk)
         return true;
-    /* From its beginning: what is of one chunk's comes as one. */
+    /* From the chunk's beginning, so that a run is never split in two. */
     struct chunk_run run = chunk_run(chunk, 0);
     size_t begin = 0;
     while (run.end <= at - range.begin) {

@@ -19,7 +19,7 @@
 struct chunk {
     _Atomic uint32_t refs;
     size_t size;
-    uint64_t since;       /**< The serial of the first point that has it. */
+    uint64_t since;       /**< The serial of the first snapshot that has it. */
     struct slab *slab;    /**< That `bytes` are in; NULL: they are its own, of pages_take. */
     char *bytes;          /**< NULL: in parts, and... */
     struct chunk *under;  /**< ...this has what is in none of them. A reference. */
@@ -43,7 +43,7 @@ uint32_t chunk_own_parts(const struct chunk *chunk);
  * have much more than one that is whole. */
 bool chunk_parts_are_few(uint32_t parts, size_t size);
 
-/** Bytes of a chunk that lie side by side, and are since one point. */
+/** Bytes of a chunk that lie side by side, and are since one snapshot. */
 struct chunk_run {
     char *bytes;
     size_t end; /**< In the chunk. */

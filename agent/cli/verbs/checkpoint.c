@@ -5,7 +5,7 @@
 #include "agent/cli/image/images.h"
 #include "agent/cli/image/process.h"
 #include "agent/cli/verb.h"
-#include "state/image/image_keep.h"
+#include "state/image/image_folder.h"
 
 /* Images of a program while it runs, once or again and again. */
 

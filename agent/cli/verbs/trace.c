@@ -6,7 +6,7 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 #include "state/base/array.h"
-#include "state/base/files/own_file.h"
+#include "state/base/files/file.h"
 
 /*
  * reseat trace: what went on in a program, as a file that Perfetto (ui.perfetto.dev) and Chrome
@@ -212,7 +212,7 @@ static bool trace_put_events(FILE *file, struct trace *trace, const json_t *app)
 /** 0 or -errno. */
 static int trace_write_trace(struct trace *trace, const json_t *answer, json_int_t lost)
 {
-    int fd = own_file_open(trace->file, O_WRONLY | O_TRUNC);
+    int fd = file_open_named(trace->file, O_WRONLY | O_TRUNC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     bool first = true, written;
 

@@ -22,14 +22,20 @@
 /* Nobody writes to a file any more that was begun so long ago. */
 #define UNFINISHED_S 3600
 
+/* Looked up for each call: the program may have closed the number, or reused it. */
+static int file_at(const struct owned *folder)
+{
+    return folder ? owned_fd(folder) : AT_FDCWD;
+}
+
 /* A new file. On failure there is none. */
 static int file_write(const struct owned *folder, const char *name, const struct file_part *parts,
                       size_t count, bool sync)
 {
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
-    int at = folder ? owned_fd(folder) : AT_FDCWD;
     int error = owned_take(
-        openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600), &file);
+        openat(file_at(folder), name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600),
+        &file);
     if (error)
         return error;
     for (size_t i = 0; !error && i < count; i++)
@@ -37,7 +43,7 @@ static int file_write(const struct owned *folder, const char *name, const struct
     if (!error && sync && fsync(owned_fd(&file)) != 0)
         error = -errno;
     if (error)
-        (void)!unlinkat(at, name, 0);
+        (void)!unlinkat(file_at(folder), name, 0);
     else if (sync)
         (void)!posix_fadvise(owned_fd(&file), 0, 0, POSIX_FADV_DONTNEED);
     return error;
@@ -68,9 +74,8 @@ int file_replace(const struct owned *folder, const char *name, const void *bytes
     if (renameat(owned_fd(folder), unfinished, owned_fd(folder), name) != 0) {
         error = -errno;
         (void)!unlinkat(owned_fd(folder), unfinished, 0);
-        return error;
     }
-    return sync ? file_sync(folder) : 0;
+    return error;
 }
 
 int file_replace_path(const char *path, const void *bytes, size_t size)
@@ -84,7 +89,12 @@ int file_replace_path(const char *path, const void *bytes, size_t size)
     if ((size_t)length >= sizeof(above))
         return -ENAMETOOLONG;
     int error = owned_take(open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC), &folder);
-    return error ? error : file_replace(&folder, slash ? slash + 1 : path, bytes, size, true);
+    if (!error)
+        error = file_replace(&folder, slash ? slash + 1 : path, bytes, size, true);
+    /* Not every file system can; then a crash of the machine may bring the old file back. */
+    if (!error)
+        (void)!file_sync(&folder);
+    return error;
 }
 
 static int file_open_own(const struct owned *folder, const char *name, struct owned *ret_file,
@@ -156,6 +166,7 @@ int file_load(int fd, size_t limit, char **ret_bytes, size_t *ret_size)
         return -ENOMEM;
     int error = file_read_from(fd, bytes, (size_t)stat.st_size, ret_size);
     if (error) {
+        explicit_bzero(bytes, (size_t)stat.st_size); /* it may be a key */
         free(bytes);
         return error;
     }
@@ -182,9 +193,8 @@ int file_folder(const struct owned *folder, const char *name, struct owned *ret_
 {
     struct owned opened = OWNED_NONE;
     struct stat stat;
-    int error = owned_take(openat(folder ? owned_fd(folder) : AT_FDCWD, name,
-                                  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
-                           &opened);
+    int error = owned_take(
+        openat(file_at(folder), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &opened);
     if (error)
         return error == -ELOOP || error == -ENOTDIR ? -EPERM : error;
     if (fstat(owned_fd(&opened), &stat) != 0)
@@ -269,4 +279,49 @@ void file_sweep(const struct owned *folder)
             (uint64_t)stat.st_mtim.tv_sec + UNFINISHED_S < now_s)
             (void)!unlinkat(owned_fd(folder), names.names[i], 0);
     file_names_finish(&names);
+}
+
+/* ---- files that the user named ---- */
+
+/* Where only root and the kernel make links: /dev/shm and the like are everybody's. */
+static bool file_links_are_roots(const char *path)
+{
+    return strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/dev/fd/", 8) == 0 ||
+           (strncmp(path, "/dev/", 5) == 0 && !strchr(path + 5, '/'));
+}
+
+static int file_check_own(int fd)
+{
+    struct stat stat;
+
+    if (fstat(fd, &stat))
+        return -errno;
+    /* A device's owner says nothing: whose terminal it is, or root. */
+    if (S_ISCHR(stat.st_mode))
+        return 0;
+    if ((stat.st_uid != geteuid() && stat.st_uid != 0) ||
+        (S_ISREG(stat.st_mode) && stat.st_nlink > 1))
+        return -EPERM;
+    return 0;
+}
+
+int file_open_named(const char *path, int flags)
+{
+    int follow = file_links_are_roots(path) ? 0 : O_NOFOLLOW;
+    int opened = O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    int fd = open(path, (flags & ~O_TRUNC) | follow | opened, 0600);
+    struct stat stat;
+
+    if (fd < 0)
+        return -errno;
+    int error = file_check_own(fd);
+    if (!error && !(flags & O_NONBLOCK) && fcntl(fd, F_SETFL, flags & O_APPEND))
+        error = -errno;
+    if (!error && flags & O_TRUNC && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
+        ftruncate(fd, 0))
+        error = -errno;
+    if (!error)
+        return fd;
+    close(fd);
+    return error;
 }

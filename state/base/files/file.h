@@ -36,8 +36,10 @@ void file_sweep(const struct owned *folder);
 /**
  * Put a file of the mode 0600 in the place of @name: who opens it finds the old one or the new one.
  *
- * @sync  The new one is on the disk when this returns. Else a crash of the machine may cut it
- * short. Returns 0, -EFBIG (RLIMIT_FSIZE), -ENOSPC, or -errno: then all is as it was.
+ * @sync  The bytes are on the disk when this returns, and the name once file_sync() returned. Else
+ * a crash of the machine may cut the file short.
+ *
+ * Returns 0, -EFBIG (RLIMIT_FSIZE), -ENOSPC, or -errno: then all is as it was.
  */
 MUST_CHECK int file_replace(const struct owned *folder, const char *name, const void *bytes,
                             size_t size, bool sync);
@@ -79,5 +81,18 @@ struct file_names {
 };
 MUST_CHECK int file_names(const struct owned *folder, struct file_names *ret_names);
 void file_names_finish(struct file_names *names);
+
+/**
+ * Open a file that the user named, to write to it. In a folder of everybody's (/tmp) another user
+ * may have put a link, a pipe or a file of theirs in its place: so no link is followed but those of
+ * /dev and /proc (/dev/stderr), and what is opened is the user's or root's, and has no second name.
+ *
+ * @flags  Of open(2), with O_WRONLY; what is made has the mode 0600. O_TRUNC happens once all this
+ *         is known. O_NONBLOCK: what is written to a pipe is lost where it is full.
+ *
+ * Never blocks. Returns a descriptor, -ELOOP (a link), -EPERM (another user's, or it has a second
+ * name), -ENXIO (a pipe that nobody reads), or -errno. Thread-safe.
+ */
+MUST_CHECK int file_open_named(const char *path, int flags);
 
 #endif

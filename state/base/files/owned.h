@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -66,5 +67,23 @@ void owned_room_end(const struct owned_room *room);
 
 /** Close it if it is ours still; OWNED_NONE from then on. */
 void owned_close(struct owned *owned);
+
+/*
+ * What files the process can reach. Drivers open theirs (device nodes, compilers, caches) as they
+ * need them, so one that worked may not work again once the process has given up its root folder,
+ * its user or its descriptors.
+ */
+
+struct reach {
+    dev_t root_device; /**< Of the root folder. */
+    ino_t root_inode;
+    uid_t user; /**< The effective ones. */
+    gid_t group;
+    uint64_t files; /**< How many descriptors it may have. */
+};
+
+void reach_read(struct reach *ret_reach);
+/** What @now is less than @before in, as "its root folder (chroot)"; NULL for nothing. */
+const char *reach_lost(const struct reach *before, const struct reach *now);
 
 #endif

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "state/base/files/own_file.h"
+#include "state/base/files/file.h"
 #include "state/base/files/owned.h"
 #include "state/base/log.h"
 #include "tests/support/folder.h"
@@ -105,7 +105,7 @@ Test(owned, a_log_that_may_not_grow_ends_nobody)
 
 static int opens(const char *name)
 {
-    int fd = own_file_open(name, O_WRONLY | O_APPEND | O_NONBLOCK);
+    int fd = file_open_named(name, O_WRONLY | O_APPEND | O_NONBLOCK);
 
     if (fd >= 0)
         close(fd);
@@ -138,6 +138,6 @@ Test(owned, what_another_user_put_in_a_files_place_is_not_written_to, .timeout =
     cr_assert_eq(chown(path, 64001, 64001), 0);
     cr_expect_eq(opens(path), -EPERM, "another user's");
     cr_assert_eq(truncate(path, 10), 0);
-    cr_expect_eq(own_file_open(path, O_WRONLY | O_TRUNC), -EPERM);
+    cr_expect_eq(file_open_named(path, O_WRONLY | O_TRUNC), -EPERM);
     cr_expect_eq(size_of_file(), 10, "it is emptied");
 }

@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "state/image/image_keep.h"
+#include "state/image/image_folder.h"
 #include "tests/state/image/scene.h"
 
 /* The folder of images: whose it may be, what it is called in it, and what is removed from it when.
