@@ -6,7 +6,7 @@
 
 #include "remote/identity/grant.h"
 #include "remote/server/listener/ledger.h"
-#include "remote/server/listener/turns.h"
+#include "remote/server/listener/timeslices.h"
 #include "state/driver/driver.h"
 
 /*
@@ -28,7 +28,7 @@ struct devices {
     size_t count;
     /* The listening process's alone. */
     struct ledger ledger[DEVICES_MAX];
-    struct turns turns[DEVICES_MAX];
+    struct timeslices timeslices[DEVICES_MAX];
 };
 
 /**

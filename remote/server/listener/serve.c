@@ -20,9 +20,9 @@
 #include "remote/server/listener/announce.h"
 #include "remote/server/listener/channel.h"
 #include "remote/server/listener/clients.h"
-#include "remote/server/listener/keeper.h"
 #include "remote/server/listener/operator.h"
 #include "remote/server/listener/options.h"
+#include "remote/server/listener/reaper.h"
 #include "remote/server/listener/session_log.h"
 #include "remote/server/listener/spawn.h"
 #include "remote/server/session/sandbox.h"
@@ -32,8 +32,8 @@
 /*
  * reseat-serve: listens, and executes a process of its own for each client. This one reads no byte
  * of a client's and opens no driver, so that nothing that a client or a driver does reaches another
- * client. It is the authority for the devices: who may have how much memory, and whose turn it is
- * (clients.h).
+ * client. It is the authority for the devices: who may have how much memory, and whose time slice
+ * it is (clients.h).
  */
 
 /* That this process needs beside those of clients, listening, and libraries. */
@@ -55,7 +55,7 @@ struct serve {
     struct devices devices;
     struct clients clients;
     struct operators operators;
-    struct keeper keeper;
+    struct reaper reaper;
     struct session_logs logs;
     struct startup startup; /* The next process's. */
     sigset_t signals, before;
@@ -243,7 +243,7 @@ static pid_t serve_start(struct serve *serve, const struct link_kind *kind, int 
     session_log_began(&serve->logs, log, child);
     close(writes);
     if (child > 0)
-        keeper_began(&serve->keeper, child);
+        reaper_began(&serve->reaper, child);
     return child;
 }
 
@@ -292,16 +292,16 @@ static void serve_reap(struct serve *serve)
          waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
          info = (siginfo_t){0}) {
         int status = 0;
-        bool keeper = info.si_pid == serve->keeper.pid;
-        bool session = !keeper && clients_ended(&serve->clients, info.si_pid);
-        if (!keeper)
-            keeper_ended(&serve->keeper, info.si_pid);
+        bool reaper = info.si_pid == serve->reaper.pid;
+        bool session = !reaper && clients_ended(&serve->clients, info.si_pid);
+        if (!reaper)
+            reaper_ended(&serve->reaper, info.si_pid);
         session_log_ended(&serve->logs, info.si_pid);
         if (waitpid(info.si_pid, &status, 0) == info.si_pid && session && WIFSIGNALED(status))
             log_warn("the session in process %d crashed: %s", info.si_pid,
                      strsignal(WTERMSIG(status)));
-        if (keeper)
-            keeper_start(&serve->keeper, &serve->clients);
+        if (reaper)
+            reaper_start(&serve->reaper, &serve->clients);
     }
 }
 
@@ -469,7 +469,7 @@ int main(int argc, char **argv)
     serve.options.limits.devices = serve.options.devices;
     serve.options.limits.local = GRANT_ALL;
     serve.operators.listener = serve.process = -1;
-    serve.keeper = KEEPER_NONE;
+    serve.reaper = REAPER_NONE;
     serve.logs = SESSION_LOGS_NONE;
     if (argc == 2 && !strcmp(argv[1], STARTUP_ARGUMENT))
         session_main();
@@ -491,7 +491,7 @@ int main(int argc, char **argv)
     if (error == 0) {
         serve_open_operators(&serve);
         serve_announce_all(&serve);
-        keeper_start(&serve.keeper, &serve.clients);
+        reaper_start(&serve.reaper, &serve.clients);
         startup_init(&serve.startup, &serve.options.limits);
         serve.startup.parent = getpid();
         printf("reseat-serve: ready\n");
@@ -499,7 +499,7 @@ int main(int argc, char **argv)
         serve_clients(&serve);
         clients_kill(&serve.clients);
         session_logs_finish(&serve.logs);
-        keeper_finish(&serve.keeper);
+        reaper_finish(&serve.reaper);
     }
     operators_finish(&serve.operators);
     serve_unlisten_all(&serve);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "remote/link/link_unix.h"
-#include "remote/server/listener/word.h"
+#include "remote/server/listener/channel.h"
 #include "remote/server/session/relay.h"
 #include "remote/server/session/sandbox.h"
 #include "state/base/clock.h"
@@ -48,7 +48,7 @@ static int connector_await_answer(int socket, uint64_t deadline_ns)
 int connector_ask(int channel, const char *where, const struct ticket *ticket, uint64_t deadline_ns,
                   struct link **ret_link)
 {
-    const struct word word = {.kind = WORD_CONNECT};
+    const struct channel_message message = {.kind = CHANNEL_CONNECT};
     struct request request = {.ticket = *ticket};
     int ends[2];
     if (strlen(where) >= sizeof(request.where))
@@ -58,7 +58,7 @@ int connector_ask(int channel, const char *where, const struct ticket *ticket, u
         return -errno;
     ssize_t sent = send(ends[0], &request, sizeof(request), MSG_NOSIGNAL);
     OPENSSL_cleanse(&request, sizeof(request));
-    word_say_with(channel, &word, ends[1]);
+    channel_tell_with(channel, &message, ends[1]);
     close(ends[1]);
     int error = sent == sizeof(request) ? connector_await_answer(ends[0], deadline_ns) : -EPIPE;
     if (error == 0 && fcntl(ends[0], F_SETFL, O_NONBLOCK))

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "remote/server/listener/channel.h"
-#include "remote/server/listener/word.h"
 #include "remote/server/session/binary.h"
 #include "remote/server/session/pacing.h"
 #include "remote/server/session/peer_copy.h"
@@ -14,13 +13,13 @@
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"
 
-#define LAST_WORD_NS NS_PER_S
-#define LOOK_MS      1000
+#define LAST_MESSAGE_NS NS_PER_S
+#define LOOK_MS         1000
 
 static _Noreturn void news_end_session(struct server *server, uint64_t why)
 {
     const char *reason = endings[why < ENDINGS ? why : ENDED_BY_OPERATOR];
-    uint64_t deadline = clock_now_ns() + LAST_WORD_NS;
+    uint64_t deadline = clock_now_ns() + LAST_MESSAGE_NS;
     if (!post_ended(&server->stream, &(struct msg_ended){.reason = reason})) {
         stream_flush(&server->stream);
         while (!stream_is_sent(&server->stream) && clock_now_ns() < deadline)
@@ -30,7 +29,7 @@ static _Noreturn void news_end_session(struct server *server, uint64_t why)
     _exit(0);
 }
 
-static void news_tell_free(struct server *server, const struct word *message)
+static void news_tell_free(struct server *server, const struct channel_message *message)
 {
     if (!atomic_load(&server->told))
         return;
@@ -41,47 +40,47 @@ static void news_tell_free(struct server *server, const struct word *message)
                                                               .bytes = message->bytes});
 }
 
-static void news_take(struct server *server, const struct word *message)
+static void news_take(struct server *server, const struct channel_message *message)
 {
-    switch ((enum word_kind)message->kind) {
-    case WORD_PROMISE:
+    switch ((enum channel_kind)message->kind) {
+    case CHANNEL_PROMISE:
         server_promised(server, message);
         return;
-    case WORD_FREE:
+    case CHANNEL_FREE:
         news_tell_free(server, message);
         return;
-    case WORD_KEPT:
+    case CHANNEL_KEPT:
         binary_told(message, -1);
         return;
-    case WORD_YOURS:
-    case WORD_RECALL:
-    case WORD_LOST:
+    case CHANNEL_TIMESLICE:
+    case CHANNEL_RECALL:
+    case CHANNEL_LOST:
         pacing_hear(server, message);
         return;
-    case WORD_END:
+    case CHANNEL_END:
         news_end_session(server, message->why);
     default:
         return;
     }
 }
 
-static void news_take_word(struct server *server)
+static void news_take_message(struct server *server)
 {
-    struct word word;
+    struct channel_message message;
     int fd = -1;
-    int error = channel_receive(server->channel, &word, sizeof(word), &fd);
+    int error = channel_receive(server->channel, &message, sizeof(message), &fd);
     if (error == -EAGAIN)
         return;
     if (error)
         _exit(1); /* The server is gone, and so are its devices. */
     if (fd < 0)
-        news_take(server, &word);
-    else if (word.kind == WORD_LINK)
-        resume_link(fd, word.received);
-    else if (word.kind == WORD_TICKET)
+        news_take(server, &message);
+    else if (message.kind == CHANNEL_LINK)
+        resume_link(fd, message.received);
+    else if (message.kind == CHANNEL_TICKET)
         peer_copy_meet(fd);
-    else if (word.kind == WORD_KEPT)
-        binary_told(&word, fd);
+    else if (message.kind == CHANNEL_KEPT)
+        binary_told(&message, fd);
     else
         close(fd);
 }
@@ -95,7 +94,7 @@ static void *news_hear_one(void *data)
         int soon = pacing_tick();
         if (poll(polls, ARRAY_SIZE(polls), soon < 0 ? LOOK_MS : soon) > 0) {
             if (polls[0].revents)
-                news_take_word(server);
+                news_take_message(server);
             if (polls[1].revents)
                 resume_process_ended();
         }

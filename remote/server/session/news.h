@@ -4,7 +4,7 @@
 #include "remote/server/session/greeting.h"
 #include "remote/server/session/server.h"
 
-/** Hear what the listening process says (word.h) in a thread, from now on, once @server's stream
+/** Hear what the listening process says (channel.h) in a thread, from now on, once @server's stream
  * has its first link. 0 or -errno. */
 MUST_CHECK int news_hear(struct server *server, const struct guest *guest);
 

@@ -56,7 +56,8 @@ static uint64_t session_share_out(const struct server *server, uint32_t number)
 {
     if (!server->known)
         return UINT64_MAX;
-    word_say(server->channel, &(struct word){.kind = WORD_USES, .device = number});
+    channel_tell(server->channel,
+                 &(struct channel_message){.kind = CHANNEL_USES, .device = number});
     return server->known->rows[number].memory;
 }
 
@@ -222,7 +223,7 @@ static void session_bound_processes(int channel, const char *peer)
                  strerror(-error));
         return;
     }
-    word_say_with(channel, &(struct word){.kind = WORD_PROCESSES}, notices);
+    channel_tell_with(channel, &(struct channel_message){.kind = CHANNEL_PROCESSES}, notices);
     close(notices);
 }
 
