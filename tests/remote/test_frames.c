@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "remote/link/link_unix.h"
+#include "remote/link/link.h"
 #include "remote/wire/stream.h"
 #include "state/base/clock.h"
 

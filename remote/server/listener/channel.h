@@ -51,7 +51,7 @@ enum channel_kind {
     CHANNEL_KEEP, /**< A binary of that name, which comes along, is kept for its client (kept.h). */
     CHANNEL_SEEK, /**< It wants the one that is kept for its client. */
     CHANNEL_PROCESSES, /**< Here the kernel asks before it starts a process of the session's. */
-    CHANNEL_CONNECT,   /**< It wants a process that connects (connector.h), with the socket that
+    CHANNEL_CONNECT,   /**< It wants a process that connects (relay.h), with the socket that
                         * comes.
                         */
     /* Of the listening process. */

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "remote/link/tls.h"
-#include "remote/server/listener/announce.h"
 #include "remote/server/listener/channel.h"
 #include "remote/server/listener/clients.h"
 #include "remote/server/listener/operator.h"
@@ -217,6 +216,49 @@ static int serve_find_process(struct serve *serve)
         return 0;
     fprintf(stderr, "reseat-serve: --while %lu: %m\n", serve->options.of_process);
     return -errno;
+}
+
+/* The helper lies beside this program. */
+static int serve_find_helper(char ret_path[PATH_MAX])
+{
+    char own[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
+
+    if (length <= 0)
+        return -ENOENT;
+    own[length] = '\0';
+    *strrchr(own, '/') = '\0';
+    if (snprintf(ret_path, PATH_MAX, "%s/reseat-mdns", own) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    return access(ret_path, X_OK) ? -errno : 0;
+}
+
+/* Have a process announce the server that listens at @where ("HOST:PORT"), for as long as this one
+   lives. Whoever has its address finds it without that. */
+static void serve_announce(const char *where, const sigset_t *mask)
+{
+    const char *port = strrchr(where, ':');
+    char helper[PATH_MAX], name[HOST_NAME_MAX + 1] = "";
+    int ends[2], error = serve_find_helper(helper);
+
+    if (error || !port || gethostname(name, sizeof(name) - 1) || pipe2(ends, O_CLOEXEC)) {
+        fprintf(stderr, "reseat-serve: not announced: %s\n",
+                error == -ENOENT ? "reseat-mdns is not installed beside this program"
+                                 : strerror(error ? -error : errno));
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, mask, NULL);
+        dup2(ends[0], STDIN_FILENO);
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+        execl(helper, helper, "announce", name, port + 1, (char *)NULL);
+        _exit(127);
+    }
+    if (child < 0)
+        fprintf(stderr, "reseat-serve: not announced: %s\n", strerror(errno));
+    close(ends[0]);
+    /* The other end stays open until this process ends: that is how the helper knows. */
 }
 
 static void serve_unlisten_all(const struct serve *serve)
@@ -444,7 +486,7 @@ static void serve_announce_all(const struct serve *serve)
 {
     for (size_t i = 0; serve->options.announces && i < serve->count; i++)
         if (serve->kinds[i]->anyone)
-            announce(serve->where[i], &serve->before);
+            serve_announce(serve->where[i], &serve->before);
 }
 
 /* Isolated programs share devices as they would without it: by what drivers do. */

@@ -10,11 +10,10 @@
 #include <unistd.h>
 
 #include "remote/link/tls.h"
-#include "remote/server/session/connector.h"
 #include "remote/server/session/greeting.h"
 #include "remote/server/session/news.h"
 #include "remote/server/session/pending.h"
-#include "remote/server/session/resume.h"
+#include "remote/server/session/relay.h"
 #include "remote/server/session/sandbox.h"
 #include "remote/server/session/server.h"
 #include "remote/server/session/startup.h"
@@ -138,7 +137,7 @@ static void session_serve(struct server *server)
         int error = stream_receive(&server->stream, 0, &message);
         if (error == -EPROTO || error == -ENOMEM)
             server_wrong(server, error == -EPROTO ? "it sends no frames" : "there is no memory");
-        else if (error && (server->stream.rings || resume_session(server)))
+        else if (error && (server->stream.rings || news_resume(server)))
             return;
         if (error)
             continue;
